@@ -1,0 +1,147 @@
+//! The bell: wakes a consumer that sleeps, and costs no system call when it does not.
+//!
+//! The consumer owns a word: awake, asleep on a futex (the word itself), or asleep in poll on an
+//! eventfd. The protocol, for any data that producers publish (ring slots, state words):
+//!
+//! Producer ([`Ringer::ring`]):
+//! 1. publishes;
+//! 2. fence;
+//! 3. reads the word. If it says "asleep", changes it to "awake", and wakes if it was the one to.
+//!
+//! Consumer ([`Sleeper`]):
+//! 1. drains all there is;
+//! 2. writes "asleep" into the word ([`Sleeper::announce`]);
+//! 3. fence;
+//! 4. looks again. Is there something? Then [`Sleeper::awake`], and back to 1;
+//! 5. sleeps: not if the futex word is no longer "asleep", or the eventfd has been written.
+//!
+//! Both fences are sequentially consistent, so at least one of two things is true: the producer
+//! sees "asleep", or the consumer, looking again, sees what was published. No wake-up is lost;
+//! several producers may share a bell. The model check is `loom_models`.
+//!
+//! The word lies in shared memory: what a peer writes into it can make its own reader oversleep or
+//! wake for nothing, no more.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::event::EventfdFlags;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+
+use crate::sync::{Ordering, OwnedFd, Word32, eventfd_write, fence, futex_wait, futex_wake};
+
+const AWAKE: u32 = 0;
+const ASLEEP_FUTEX: u32 = 1;
+const ASLEEP_FD: u32 = 2;
+
+/// How a consumer is going to sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sleep {
+    /// In [`Sleeper::wait_futex`].
+    Futex,
+    /// In poll or epoll, with the bell's eventfd among what it waits for.
+    Fd,
+}
+
+/// The consumer's side of a bell.
+#[derive(Debug, Clone)]
+pub struct Sleeper {
+    word: Word32,
+}
+
+impl Sleeper {
+    /// The side that sleeps, on its word (0 in a new region: awake).
+    #[must_use]
+    pub fn new(word: Word32) -> Self {
+        Self { word }
+    }
+
+    /// Says that this consumer is about to sleep. It must look once more for work afterwards, and
+    /// either sleep or call [`Sleeper::awake`].
+    pub fn announce(&self, how: Sleep) {
+        let asleep = match how {
+            Sleep::Futex => ASLEEP_FUTEX,
+            Sleep::Fd => ASLEEP_FD,
+        };
+        self.word.swap(asleep, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says that this consumer is awake: there was work after all, or it has slept.
+    pub fn awake(&self) {
+        // A swap and no store, here and in `announce`: so it comes after whatever a producer wrote.
+        self.word.swap(AWAKE, Ordering::AcqRel);
+    }
+
+    /// Sleeps on the word until a producer rings, at most `timeout`; returns at once if one has
+    /// rung since [`Sleeper::announce`]. It may return without reason. The word is awake
+    /// afterwards.
+    ///
+    /// # Errors
+    /// [`Errno::INTR`] when a signal came, [`Errno::TIMEDOUT`] when the time is over.
+    pub fn wait_futex(&self, timeout: Option<Duration>) -> Result<(), Errno> {
+        let waited = futex_wait(&self.word, ASLEEP_FUTEX, timeout);
+        self.awake();
+        match waited {
+            Ok(()) | Err(Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// A producer's side of a bell.
+#[derive(Debug)]
+pub struct Ringer {
+    word: Word32,
+    fd: OwnedFd,
+}
+
+impl Ringer {
+    /// The side that wakes: the consumer's word, and its eventfd ([`eventfd`]).
+    #[must_use]
+    pub fn new(word: Word32, fd: OwnedFd) -> Self {
+        Self { word, fd }
+    }
+
+    /// Wakes the consumer if it sleeps. Call it after publishing. True if that took a system call.
+    /// Never blocks; a word that is none of the three is left alone.
+    #[expect(clippy::must_use_candidate, reason = "the result is for counters only")]
+    pub fn ring(&self) -> bool {
+        fence(Ordering::SeqCst);
+        let state = self.word.load(Ordering::Relaxed);
+        if !matches!(state, ASLEEP_FUTEX | ASLEEP_FD) {
+            return false;
+        }
+        // Of several producers one wakes: whoever takes the announcement. If it is gone, someone
+        // else woke the consumer, or it has since looked again and saw what we published.
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if self.word.compare_exchange(state, AWAKE, success, failure).is_err() {
+            return false;
+        }
+        match state {
+            ASLEEP_FUTEX => futex_wake(&self.word),
+            _ => eventfd_write(&self.fd),
+        }
+        true
+    }
+}
+
+/// A new eventfd for a bell: nonblocking, closed on exec.
+///
+/// # Errors
+/// The system's, such as too many open files.
+pub fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    rustix::event::eventfd(0, flags).map_err(io::Error::from)
+}
+
+/// Takes what was rung on an eventfd, so that poll sleeps again. The consumer calls it when poll
+/// said that the eventfd is readable, and before it drains its work.
+pub fn drain(fd: impl AsFd) {
+    // One read takes the whole count. EAGAIN: there was nothing.
+    let _ = rustix::io::read(fd.as_fd(), &mut [0_u8; 8]);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,134 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+use crate::{Backing, Consumer, Producer, Region, ring_bytes};
+
+fn bell(region: &Arc<Region>, at: usize) -> (Sleeper, Ringer, OwnedFd) {
+    let fd = eventfd().unwrap();
+    let word = region.word32(at).unwrap();
+    let ringer = Ringer::new(word.clone(), fd.try_clone().unwrap());
+    (Sleeper::new(word), ringer, fd)
+}
+
+fn region() -> Arc<Region> {
+    Region::create("bell-test", 64 << 10, Backing::Small).unwrap().0
+}
+
+fn readable(fd: &OwnedFd) -> bool {
+    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&now)).unwrap() == 1
+}
+
+#[test]
+fn nobody_asleep_costs_no_system_call() {
+    let (sleeper, ringer, fd) = bell(&region(), 0);
+    assert!(!ringer.ring());
+    sleeper.announce(Sleep::Fd);
+    sleeper.awake();
+    assert!(!ringer.ring());
+    assert!(!readable(&fd));
+}
+
+#[test]
+fn the_eventfd_is_written_once() {
+    let (sleeper, ringer, fd) = bell(&region(), 0);
+    sleeper.announce(Sleep::Fd);
+    assert!(ringer.ring());
+    assert!(!ringer.ring(), "the first one woke it");
+    assert!(readable(&fd));
+    drain(&fd);
+    assert!(!readable(&fd));
+    drain(&fd);
+}
+
+#[test]
+fn a_futex_rung_before_sleep_does_not_sleep() {
+    let (sleeper, ringer, fd) = bell(&region(), 0);
+    sleeper.announce(Sleep::Futex);
+    assert!(ringer.ring());
+    assert_eq!(sleeper.wait_futex(None), Ok(()));
+    assert!(!readable(&fd), "the futex is not the eventfd");
+}
+
+#[test]
+fn a_futex_sleep_ends_in_time_and_leaves_the_word_awake() {
+    let (sleeper, ringer, _fd) = bell(&region(), 0);
+    sleeper.announce(Sleep::Futex);
+    let start = Instant::now();
+    let waited = sleeper.wait_futex(Some(Duration::from_millis(20)));
+    assert_eq!(waited, Err(Errno::TIMEDOUT));
+    assert!(start.elapsed() >= Duration::from_millis(20));
+    assert!(!ringer.ring());
+}
+
+#[test]
+fn garbage_in_the_word_rings_nothing() {
+    let region = region();
+    let (_sleeper, ringer, fd) = bell(&region, 0);
+    for garbage in [3, 77, u32::MAX] {
+        region.word32(0).unwrap().store(garbage, Ordering::Relaxed);
+        assert!(!ringer.ring());
+    }
+    assert!(!readable(&fd));
+}
+
+#[test]
+fn a_full_eventfd_does_not_block() {
+    let (sleeper, ringer, fd) = bell(&region(), 0);
+    rustix::io::write(&fd, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    sleeper.announce(Sleep::Fd);
+    assert!(ringer.ring());
+}
+
+/// Ping-pong between two threads which sleep each time: with one wake-up lost it would hang.
+#[test]
+fn ping_pong_sleeping_on_both_sides() {
+    const CAPACITY: u32 = 4;
+    const ROUNDS: u64 = 2_000;
+    let region = region();
+    let (there, back) = (128, 128 + ring_bytes(CAPACITY));
+    let (sleeper_a, ringer_a, _fd_a) = bell(&region, 0);
+    let (sleeper_b, ringer_b, fd_b) = bell(&region, 64);
+    let echo = std::thread::spawn({
+        let mut rx = Consumer::attach(&region, there, CAPACITY).unwrap();
+        let mut tx = Producer::attach(&region, back, CAPACITY).unwrap();
+        move || {
+            let mut left = ROUNDS;
+            while left > 0 {
+                while let Some(slot) = rx.pop().unwrap() {
+                    tx.push(&slot).unwrap();
+                    ringer_a.ring();
+                    left -= 1;
+                }
+                sleeper_b.announce(Sleep::Fd);
+                if left > 0 && rx.is_empty().unwrap() {
+                    poll(&mut [PollFd::new(&fd_b, PollFlags::IN)], None).unwrap();
+                    drain(&fd_b);
+                }
+                sleeper_b.awake();
+            }
+        }
+    });
+    let mut tx = Producer::attach(&region, there, CAPACITY).unwrap();
+    let mut rx = Consumer::attach(&region, back, CAPACITY).unwrap();
+    for n in 0..ROUNDS {
+        tx.push(&[n; 8]).unwrap();
+        ringer_b.ring();
+        let got = loop {
+            if let Some(slot) = rx.pop().unwrap() {
+                break slot;
+            }
+            sleeper_a.announce(Sleep::Futex);
+            if rx.is_empty().unwrap() {
+                sleeper_a.wait_futex(None).unwrap();
+            } else {
+                sleeper_a.awake();
+            }
+        };
+        assert_eq!(got, [n; 8]);
+    }
+    echo.join().unwrap();
+}

@@ -1,0 +1,296 @@
+//! Messages with file descriptors over a Unix stream socket.
+//!
+//! A message is a head of 8 bytes (length of the body and number of descriptors, both `u32`, low
+//! byte first), then the body. Its descriptors are attached to the head's first byte, so they are
+//! here when the message is whole. The stream gives bytes in any pieces; what is not yet a message
+//! is kept.
+//!
+//! The other end may be hostile: a body is at most [`MAX_BODY`] and memory grows only with bytes
+//! that really came; a message has at most [`MAX_FDS`] descriptors; descriptors that no message
+//! announces, or announced ones that did not come, are an error. After an error drop the channel.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// Most bytes of a body.
+pub const MAX_BODY: usize = 4 << 20;
+/// Most descriptors of a message.
+pub const MAX_FDS: usize = 8;
+
+const HEAD: usize = 8;
+/// Bytes asked of the socket at a time.
+const CHUNK: usize = 64 << 10;
+/// The current message's descriptors and, if a read went into the next one, that one's.
+const MAX_WAITING_FDS: usize = 2 * MAX_FDS;
+
+/// Why a channel is of no more use, or a message was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// Our own message is over the limits; nothing was sent.
+    #[error("message of {body} bytes and {fds} descriptors is over the limits of a channel")]
+    TooLarge {
+        /// Bytes of the body.
+        body: usize,
+        /// Descriptors.
+        fds: usize,
+    },
+    /// The other end broke the protocol; drop it.
+    #[error("peer broke the channel: {what} ({value})")]
+    Peer {
+        /// What it did.
+        what: &'static str,
+        /// The number that is wrong.
+        value: usize,
+    },
+    /// The other end closed the channel before our message was sent.
+    #[error("the other end of the channel is gone")]
+    Gone,
+    /// The system failed.
+    #[error("channel: {0}")]
+    System(#[source] Errno),
+}
+
+impl From<Errno> for ChannelError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::PIPE | Errno::CONNRESET => Self::Gone,
+            errno => Self::System(errno),
+        }
+    }
+}
+
+/// One message.
+#[derive(Debug)]
+pub struct Message {
+    /// Its bytes.
+    pub body: Vec<u8>,
+    /// Its descriptors, closed on exec.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// What [`Channel::try_recv`] found.
+#[derive(Debug)]
+pub enum TryRecv {
+    /// A message.
+    Message(Message),
+    /// No whole message yet.
+    Empty,
+    /// The other end closed the channel in good order.
+    Ended,
+}
+
+/// One end of a connection that carries messages.
+#[derive(Debug)]
+pub struct Channel {
+    fd: OwnedFd,
+    /// Bytes received; those before `parsed` are used up.
+    input: Vec<u8>,
+    parsed: usize,
+    fds: VecDeque<OwnedFd>,
+    ended: bool,
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<Channel> for OwnedFd {
+    /// The socket. Input that was received and not taken is lost.
+    fn from(channel: Channel) -> Self {
+        channel.fd
+    }
+}
+
+impl Channel {
+    /// A channel over a connected Unix stream socket; blocking or not makes no difference.
+    #[must_use]
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self { fd, input: Vec::new(), parsed: 0, fds: VecDeque::new(), ended: false }
+    }
+
+    /// Two connected channels; closed on exec.
+    ///
+    /// # Errors
+    /// The system's, such as too many open files.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+        let (a, b) = rustix::net::socketpair(unix, stream, SocketFlags::CLOEXEC, None)?;
+        Ok((Self::from_fd(a), Self::from_fd(b)))
+    }
+
+    /// Sends a message; waits until the socket has taken all of it.
+    ///
+    /// # Errors
+    /// [`ChannelError`]. After [`ChannelError::System`] part of the message may have been sent:
+    /// drop the channel.
+    pub fn send(&mut self, body: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let too_large = ChannelError::TooLarge { body: body.len(), fds: fds.len() };
+        let (Ok(len), Ok(count)) = (u32::try_from(body.len()), u32::try_from(fds.len())) else {
+            return Err(too_large);
+        };
+        if body.len() > MAX_BODY || fds.len() > MAX_FDS {
+            return Err(too_large);
+        }
+        let mut head = [0; HEAD];
+        head[..4].copy_from_slice(&len.to_le_bytes());
+        head[4..].copy_from_slice(&count.to_le_bytes());
+        let mut sent = 0;
+        while sent < HEAD + body.len() {
+            let head_left = head.get(sent..).unwrap_or(&[]);
+            let body_left = &body[sent.saturating_sub(HEAD)..];
+            // With the first byte go all descriptors.
+            let fds = if sent == 0 { fds } else { &[] };
+            match self.send_some(&[IoSlice::new(head_left), IoSlice::new(body_left)], fds) {
+                Ok(n) => sent += n,
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT)?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn send_some(&self, data: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(Errno::INVAL);
+        }
+        rustix::net::sendmsg(&self.fd, data, &mut control, SendFlags::NOSIGNAL)
+    }
+
+    /// Receives a message; waits for it. `None`: the other end closed the channel in good order.
+    ///
+    /// # Errors
+    /// [`ChannelError::Peer`] and [`ChannelError::System`].
+    pub fn recv(&mut self) -> Result<Option<Message>, ChannelError> {
+        loop {
+            match self.try_recv()? {
+                TryRecv::Message(message) => return Ok(Some(message)),
+                TryRecv::Ended => return Ok(None),
+                TryRecv::Empty => self.wait(PollFlags::IN)?,
+            }
+        }
+    }
+
+    /// Receives a message if a whole one is here; never waits.
+    ///
+    /// # Errors
+    /// [`ChannelError::Peer`] and [`ChannelError::System`].
+    pub fn try_recv(&mut self) -> Result<TryRecv, ChannelError> {
+        loop {
+            if let Some(message) = self.parse()? {
+                return Ok(TryRecv::Message(message));
+            }
+            if self.ended {
+                return self.end();
+            }
+            match self.receive_some() {
+                Ok(()) | Err(ChannelError::System(Errno::INTR)) => {}
+                Err(ChannelError::System(Errno::AGAIN)) => return Ok(TryRecv::Empty),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The stream is over: in good order only between two messages.
+    fn end(&self) -> Result<TryRecv, ChannelError> {
+        match self.input.len() - self.parsed {
+            0 if self.fds.is_empty() => Ok(TryRecv::Ended),
+            value => Err(ChannelError::Peer { what: "it ended within a message", value }),
+        }
+    }
+
+    /// Takes a message out of the input, if a whole one is there.
+    fn parse(&mut self) -> Result<Option<Message>, ChannelError> {
+        let input = self.input.get(self.parsed..).unwrap_or(&[]);
+        let Some((head, rest)) = input.split_first_chunk::<HEAD>() else {
+            return Ok(None);
+        };
+        let field = |at: usize| {
+            let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX)
+        };
+        let (len, count) = (field(0), field(4));
+        if len > MAX_BODY {
+            return Err(ChannelError::Peer { what: "its message is too long", value: len });
+        }
+        if count > MAX_FDS {
+            return Err(ChannelError::Peer { what: "too many descriptors", value: count });
+        }
+        let Some(body) = rest.get(..len) else { return Ok(None) };
+        if self.fds.len() < count {
+            return Err(ChannelError::Peer {
+                what: "announced descriptors are missing",
+                value: count,
+            });
+        }
+        let body = body.to_vec();
+        let fds = self.fds.drain(..count).collect();
+        self.parsed += HEAD + len;
+        if self.parsed == self.input.len() {
+            self.input.clear();
+            self.parsed = 0;
+            if !self.fds.is_empty() {
+                let value = self.fds.len();
+                return Err(ChannelError::Peer { what: "descriptors without a message", value });
+            }
+        }
+        Ok(Some(Message { body, fds }))
+    }
+
+    /// Reads what is there, at most [`CHUNK`] bytes.
+    fn receive_some(&mut self) -> Result<(), ChannelError> {
+        self.input.drain(..self.parsed);
+        self.parsed = 0;
+        let before = self.input.len();
+        self.input.resize(before + CHUNK, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let mut into = [IoSliceMut::new(&mut self.input[before..])];
+        let received = rustix::net::recvmsg(&self.fd, &mut into, &mut control, flags);
+        self.input.truncate(before + received.as_ref().map_or(0, |r| r.bytes));
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                self.fds.extend(fds);
+            }
+        }
+        let received = match received {
+            Ok(received) => received,
+            // The other end died with messages of ours unread: it is the end all the same.
+            Err(Errno::CONNRESET) => {
+                self.ended = true;
+                return Ok(());
+            }
+            Err(errno) => return Err(ChannelError::System(errno)),
+        };
+        if received.flags.contains(ReturnFlags::CTRUNC) || self.fds.len() > MAX_WAITING_FDS {
+            let value = self.fds.len();
+            return Err(ChannelError::Peer { what: "too many descriptors", value });
+        }
+        self.ended = received.bytes == 0;
+        Ok(())
+    }
+
+    fn wait(&self, events: PollFlags) -> Result<(), ChannelError> {
+        match rustix::event::poll(&mut [PollFd::new(&self.fd, events)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(ChannelError::System(errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

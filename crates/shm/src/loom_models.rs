@@ -1,0 +1,189 @@
+//! Model checks of the ring and the bell: `RUSTFLAGS="--cfg loom" cargo test -p tasuki-shm
+//! --release --lib loom`.
+//!
+//! Loom runs each model in every order of the threads' steps that the memory model allows, up to a
+//! bound on preemptions. A slot read while it is written is reported by its cell, a lost wake-up as
+//! a deadlock. Threads wait by `yield_now`, which tells loom that nothing happens until another
+//! moves.
+
+use loom::thread;
+
+use crate::Slot;
+use crate::bell::{Ringer, Sleep, Sleeper};
+use crate::ring::{Consumer, Producer, PushError};
+use crate::sync::{OwnedFd, RingMemory, Word32};
+
+/// Preemptions per execution: 3 find every published bug of such protocols; more takes minutes.
+const PREEMPTIONS: usize = 3;
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(model);
+}
+
+/// A slot all of whose words say `n`: a mixture of two would show.
+fn slot(n: u64) -> Slot {
+    std::array::from_fn(|word| n * 8 + word as u64)
+}
+
+fn push(producer: &mut Producer, n: u64) {
+    while let Err(error) = producer.push(&slot(n)) {
+        assert_eq!(error, PushError::Full);
+        thread::yield_now();
+    }
+}
+
+/// `items` go through a ring of `capacity` whose indices stand at `start`.
+fn ring_model(capacity: u32, start: u32, items: u64) {
+    check(move || {
+        let memory = RingMemory::new(capacity, start);
+        let mut producer = Producer::over(memory.clone());
+        let mut consumer = Consumer::over(memory);
+        let writer = thread::spawn(move || {
+            for n in 0..items {
+                push(&mut producer, n);
+                assert!(producer.consumed().unwrap() <= n + 1);
+            }
+            producer
+        });
+        let mut next = 0;
+        while next < items {
+            match consumer.pop().unwrap() {
+                Some(got) => {
+                    assert_eq!(got, slot(next), "lost, doubled, torn or out of order");
+                    next += 1;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        let mut producer = writer.join().unwrap();
+        assert_eq!(consumer.pop().unwrap(), None);
+        assert_eq!(producer.consumed().unwrap(), items);
+        assert_eq!(producer.free().unwrap(), capacity);
+    });
+}
+
+#[test]
+fn loom_ring_of_two_wraps_around() {
+    ring_model(2, 0, 4);
+}
+
+#[test]
+fn loom_ring_of_one_and_indices_past_their_end() {
+    ring_model(1, u32::MAX, 3);
+}
+
+#[test]
+fn loom_staged_slots_appear_together() {
+    check(|| {
+        let memory = RingMemory::new(4, u32::MAX - 1);
+        let mut producer = Producer::over(memory.clone());
+        let mut consumer = Consumer::over(memory);
+        let writer = thread::spawn(move || {
+            for n in 0..3 {
+                producer.stage(&slot(n)).unwrap();
+            }
+            producer.publish();
+        });
+        // Looks twice at different places, then takes: nothing or all three is there.
+        let first = consumer.peek_at(2).unwrap();
+        if let Some(third) = first {
+            assert_eq!(third, slot(2));
+            assert_eq!(consumer.len().unwrap(), 3);
+            assert_eq!(consumer.peek().unwrap(), Some(slot(0)));
+        }
+        writer.join().unwrap();
+        for n in 0..3 {
+            assert_eq!(consumer.pop().unwrap(), Some(slot(n)));
+        }
+        assert!(consumer.is_empty().unwrap());
+    });
+}
+
+/// What the consumer sleeps with in a model.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Futex,
+    Fd,
+    /// First the one, then the other.
+    Both,
+}
+
+/// A consumer that sleeps whenever the ring is empty gets all items of `producers` threads, each
+/// with its own ring and all with the same bell. If a wake-up is lost it sleeps for ever: loom says
+/// deadlock.
+fn bell_model(how: How, producers: usize, items: u64) {
+    check(move || {
+        let (word, fd) = (Word32::new(), OwnedFd::new());
+        let sleeper = Sleeper::new(word.clone());
+        let mut rings = Vec::new();
+        let mut writers = Vec::new();
+        for _ in 0..producers {
+            let memory = RingMemory::new(4, 0);
+            rings.push(Consumer::over(memory.clone()));
+            let ringer = Ringer::new(word.clone(), fd.clone());
+            writers.push(thread::spawn(move || {
+                let mut producer = Producer::over(memory);
+                for n in 0..items {
+                    push(&mut producer, n);
+                    ringer.ring();
+                }
+            }));
+        }
+        let (mut left, mut futex) = (items * producers as u64, how != How::Fd);
+        while left > 0 {
+            left -= drain(&mut rings);
+            if left == 0 {
+                break;
+            }
+            sleeper.announce(if futex { Sleep::Futex } else { Sleep::Fd });
+            let mut seen = false;
+            for ring in &mut rings {
+                seen |= !ring.is_empty().unwrap();
+            }
+            if seen {
+                sleeper.awake();
+            } else if futex {
+                sleeper.wait_futex(None).unwrap();
+            } else {
+                fd.poll_and_drain();
+                sleeper.awake();
+            }
+            futex = futex != (how == How::Both);
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+}
+
+fn drain(rings: &mut [Consumer]) -> u64 {
+    let mut taken = 0;
+    for ring in rings {
+        while ring.pop().unwrap().is_some() {
+            taken += 1;
+        }
+    }
+    taken
+}
+
+#[test]
+fn loom_futex_bell_loses_no_wake_up() {
+    bell_model(How::Futex, 1, 2);
+}
+
+#[test]
+fn loom_eventfd_bell_loses_no_wake_up() {
+    bell_model(How::Fd, 1, 2);
+}
+
+#[test]
+fn loom_bell_that_changes_how_it_sleeps_loses_no_wake_up() {
+    bell_model(How::Both, 1, 2);
+}
+
+#[test]
+fn loom_bell_of_two_producers_loses_no_wake_up() {
+    bell_model(How::Both, 2, 1);
+}

@@ -1,0 +1,447 @@
+//! Pools of pages, and areas: runs of pages that have exactly one owner at a time.
+//!
+//! A pool is a number of pages of a region and an **owner table**, one word per page. The word of
+//! an area's first page says who holds the area, to whom it has been offered, how many pages it
+//! has, and which generation of that page this is; the words of its other pages stay free. One
+//! party, the *allocator* ([`Pool`]), makes areas out of free pages and gets them back; the others
+//! attach a [`PoolMap`].
+//!
+//! ```text
+//!             alloc               hand_over(to)                   take (by `to`)
+//!   free ───────────▶ held by me ───────────────▶ offered by me ────────────────▶ held by `to`
+//!    ▲ generation + 1     │ drop by the allocator, reclaim      │ reclaim             │ reclaim
+//!    └────────────────────┴─────────────────────────────────────┴─────────────────────┘
+//! ```
+//!
+//! In a process an area that it holds is a value ([`Area`]), consumed by hand-over. An offered area
+//! counts as the giver's and as the receiver's until it is taken, so the death of either gives it
+//! back ([`Pool::reclaim`]). Freeing moves the generation on: every name kept from before is
+//! refused.
+//!
+//! **What is trusted.** The table lies in shared memory, so it is an allegation. The allocator
+//! decides about free and taken by private records and writes the table for the others and for its
+//! successor ([`Pool::recover`]). Every process also keeps privately which pages its own areas
+//! cover, and refuses to have an area twice whatever the table says. A peer that writes nonsense
+//! into the table can lose areas or get at what it could read anyway, but it neither makes two
+//! areas of one process overlap nor moves an access out of the pool.
+//!
+//! **Strict mode.** In a region mapped by [`Region::map_strict`], pages are accessible only while
+//! an area value here covers them; a borrow makes them readable. One attachment per pool and
+//! mapping.
+
+mod allocator;
+mod area;
+mod table;
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use rustix::io::Errno;
+
+use self::allocator::Allocator;
+use self::table::{Entry, Shared, lock};
+use crate::region::Allow;
+use crate::{Access, OutOfRange, PAGE, Region};
+
+pub use self::area::Area;
+
+/// A party to a pool: a number from 1 to [`Owner::MAX`] that the layout gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner(pub u16);
+
+/// No owner: what the table says of free pages.
+pub const FREE: Owner = Owner(0);
+
+impl Owner {
+    /// The largest number; the table has 8 bits for the holder and 8 for whom an area is offered
+    /// to.
+    pub const MAX: u16 = 255;
+
+    fn number(self) -> u8 {
+        match u8::try_from(self.0) {
+            Ok(number) if number > 0 => number,
+            _ => panic!("owner {} is not within 1..={}", self.0, Self::MAX),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "owner {}", self.0)
+    }
+}
+
+/// The name by which an area travels. It is an allegation until [`PoolMap::take`] or
+/// [`PoolMap::borrow`] has accepted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AreaName {
+    /// First page, from the pool's first.
+    pub page: u32,
+    /// Number of pages.
+    pub pages: u16,
+    /// Generation of the first page.
+    pub generation: u32,
+}
+
+impl fmt::Display for AreaName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "area {}+{} generation {}", self.page, self.pages, self.generation)
+    }
+}
+
+/// Where in a region a pool lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolPlace {
+    /// Byte offset of the owner table, 8 bytes per page; a multiple of 8.
+    pub table: usize,
+    /// Byte offset of the first page; a multiple of [`PAGE`].
+    pub pages_at: usize,
+    /// Number of pages.
+    pub pages: u32,
+}
+
+/// Why a name was not accepted. But for [`AreaError::System`] and [`AreaError::ReadOnly`] the fault
+/// is the peer's that sent the name, unless an area was just reclaimed from a dead process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AreaError {
+    /// No such pages, or bytes past the area's end.
+    #[error(
+        "{name}: bytes {offset}+{len} are not in it, or it is not in the pool of {pages} pages"
+    )]
+    OutOfRange {
+        /// The name.
+        name: AreaName,
+        /// First byte asked for.
+        offset: u32,
+        /// Number of bytes asked for.
+        len: u32,
+        /// Pages in the pool.
+        pages: u32,
+    },
+    /// There is no such area any more, or there never was.
+    #[error("{name} is stale: the page is at generation {generation} with {pages} pages")]
+    Stale {
+        /// The name.
+        name: AreaName,
+        /// The first page's generation now.
+        generation: u32,
+        /// Pages of the area that starts there now, 0 for none.
+        pages: u16,
+    },
+    /// The area exists and was not offered to this party.
+    #[error("{name} is held by {holder} and was not offered to us")]
+    NotOffered {
+        /// The name.
+        name: AreaName,
+        /// Who holds it.
+        holder: Owner,
+    },
+    /// This process has some of its pages already.
+    #[error("{name} was offered, but this process holds pages of it already")]
+    Twice {
+        /// The name.
+        name: AreaName,
+    },
+    /// Areas cannot be had through a read-only mapping.
+    #[error("{name} cannot be taken through a read-only mapping")]
+    ReadOnly {
+        /// The name.
+        name: AreaName,
+    },
+    /// Strict mode: the system did not give access to the pages (too many mappings).
+    #[error("{name}: mprotect: {errno}")]
+    System {
+        /// The name.
+        name: AreaName,
+        /// The system's error.
+        errno: Errno,
+    },
+}
+
+/// There is no run of that many free pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no run of {wanted} free pages; {free} pages are free")]
+pub struct Exhausted {
+    /// Pages asked for.
+    pub wanted: u16,
+    /// Pages free in all.
+    pub free: u32,
+}
+
+/// A pool as any party sees it. Clones are handles of the same attachment.
+#[derive(Clone)]
+pub struct PoolMap(Arc<Shared>);
+
+/// The allocating side of a pool. Clones are handles of the same pool.
+#[derive(Clone)]
+pub struct Pool {
+    map: PoolMap,
+    allocator: Arc<Mutex<Allocator>>,
+}
+
+impl fmt::Debug for PoolMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolMap").field("place", &self.0.place).field("me", &self.0.me).finish()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("map", &self.map).field("free", &self.free_pages()).finish()
+    }
+}
+
+impl PoolMap {
+    /// A party's view of a pool, as `me`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when table or pages do not lie in the region or are not aligned.
+    ///
+    /// # Panics
+    /// When `me` is not within `1..=Owner::MAX`.
+    pub fn attach(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
+        let shared = Shared::new(region, place, me, None)?;
+        shared.protect_all()?;
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// Accepts an area that was handed over to this party. On the allocating side it also accepts
+    /// one that this party held in a previous life ([`Pool::recover`]).
+    ///
+    /// # Errors
+    /// [`AreaError`]; the area stays what it was.
+    pub fn take(&self, name: AreaName) -> Result<Area, AreaError> {
+        let shared = &self.0;
+        if shared.region.access() == Access::ReadOnly {
+            return Err(AreaError::ReadOnly { name });
+        }
+        if !shared.in_pool(name) {
+            return Err(out_of_range(shared, name, 0, 0));
+        }
+        // The lock is kept, so that no other thread reclaims meanwhile.
+        let mut allocator = shared.allocator.as_deref().map(lock);
+        if let Some(allocator) = &allocator {
+            allocator.knows(name)?;
+        }
+        if !shared.cover(name.page, name.pages) {
+            return Err(AreaError::Twice { name });
+        }
+        let accessible = || shared.protect(name.page, name.pages, Allow::All);
+        let taken = accept(shared, name, allocator.is_some())
+            .and_then(|()| accessible().map_err(|errno| AreaError::System { name, errno }));
+        if let Err(error) = taken {
+            shared.uncover(name.page, name.pages);
+            return Err(error);
+        }
+        if let Some(allocator) = &mut allocator {
+            allocator.moved(name.page, shared.me);
+        }
+        Ok(Area::new(shared, name))
+    }
+
+    /// The region offset of bytes in an area that its owner lends ([`Area::lend`]). The owner may
+    /// drop the area at any time, if the protocol between the two does not forbid it.
+    ///
+    /// # Errors
+    /// [`AreaError`].
+    pub fn borrow(&self, name: AreaName, offset: u32, len: u32) -> Result<usize, AreaError> {
+        let shared = &self.0;
+        let (start, area_len) = shared.extent(name.page, name.pages);
+        let inside = (offset as usize).checked_add(len as usize).is_some_and(|end| end <= area_len);
+        if !inside || !shared.in_pool(name) {
+            return Err(out_of_range(shared, name, offset, len));
+        }
+        let entry = shared.entry(name.page);
+        if !entry.names(name) {
+            return Err(stale(name, entry));
+        }
+        if shared.region.is_strict() && !shared.is_covered(name.page) {
+            shared
+                .protect(name.page, name.pages, Allow::Reading)
+                .map_err(|errno| AreaError::System { name, errno })?;
+        }
+        Ok(start + offset as usize)
+    }
+
+    /// Number of pages of the pool.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.0.place.pages
+    }
+
+    /// The region that the pool lies in.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.0.region
+    }
+}
+
+/// Moves the table's entry from "offered to me" to "held by me".
+fn accept(shared: &Shared, name: AreaName, adopt: bool) -> Result<(), AreaError> {
+    let entry = shared.entry(name.page);
+    if !entry.names(name) {
+        return Err(stale(name, entry));
+    }
+    let orphan = adopt && entry.holder == shared.me && entry.offered == 0;
+    let refused = AreaError::NotOffered { name, holder: Owner(entry.holder.into()) };
+    let Some(word) = shared.table().get(name.page as usize) else { return Err(refused) };
+    if entry.offered != shared.me && !orphan {
+        return Err(refused);
+    }
+    let mine = Entry::held(shared.me, name.pages, name.generation).to_word();
+    // Fails if the entry changed since: someone else took it, or it was reclaimed.
+    word.compare_exchange(entry.to_word(), mine, Ordering::AcqRel, Ordering::Relaxed)
+        .map_or(Err(refused), |_| Ok(()))
+}
+
+fn out_of_range(shared: &Shared, name: AreaName, offset: u32, len: u32) -> AreaError {
+    AreaError::OutOfRange { name, offset, len, pages: shared.place.pages }
+}
+
+fn stale(name: AreaName, entry: Entry) -> AreaError {
+    AreaError::Stale { name, generation: entry.generation, pages: entry.pages }
+}
+
+impl Pool {
+    /// The allocating side of a new pool: its memory is zero, which means that all pages are free
+    /// and of generation 0. The table is not touched.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when table or pages do not lie in the region or are not aligned, or the
+    /// region is mapped read-only.
+    ///
+    /// # Panics
+    /// When `me` is not within `1..=Owner::MAX`.
+    pub fn create(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
+        // Refuses a read-only mapping, and a place that no private memory should be spent on.
+        region.aligned(place.table, place.pages as usize * 8, 8)?;
+        region.inside(place.pages_at, place.pages as usize * PAGE)?;
+        let allocator = Arc::new(Mutex::new(Allocator::new(place.pages)));
+        let shared = Shared::new(region, place, me, Some(Arc::clone(&allocator)))?;
+        shared.protect_all()?;
+        Ok(Self { map: PoolMap(Arc::new(shared)), allocator })
+    }
+
+    /// The allocating side of a pool whose allocator died. What the table says is owned stays so,
+    /// also by `me`: take the areas that are still wanted by name ([`Pool::take`]), then
+    /// [`Pool::reclaim`] `me` to free the others. An entry that makes no sense counts as free.
+    ///
+    /// # Errors
+    /// As [`Pool::create`].
+    ///
+    /// # Panics
+    /// When `me` is not within `1..=Owner::MAX`.
+    pub fn recover(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
+        let pool = Self::create(region, place, me)?;
+        let shared = &pool.map.0;
+        let mut allocator = lock(&pool.allocator);
+        let mut area_end = 0;
+        for page in 0..place.pages {
+            let entry = shared.entry(page);
+            let name = AreaName { page, pages: entry.pages, generation: entry.generation };
+            if page < area_end {
+                allocator.found_free(page, entry.generation);
+            } else if entry.holder != 0 && shared.in_pool(name) {
+                area_end = page + allocator.found(page, entry);
+            } else if entry == Entry::free(entry.generation) {
+                allocator.found_free(page, entry.generation);
+            } else {
+                let generation = entry.generation.wrapping_add(1);
+                shared.set_entry(page, Entry::free(generation));
+                allocator.found_free(page, generation);
+            }
+        }
+        drop(allocator);
+        Ok(pool)
+    }
+
+    /// An area of `pages` pages (at least 1), the first that fits. Its bytes are what the last
+    /// owner left.
+    ///
+    /// # Errors
+    /// [`Exhausted`].
+    pub fn alloc(&self, pages: u16) -> Result<Area, Exhausted> {
+        let shared = &self.map.0;
+        let mut allocator = lock(&self.allocator);
+        let exhausted = Exhausted { wanted: pages, free: allocator.free() };
+        let name = allocator.alloc(pages, shared.me).ok_or(exhausted)?;
+        if shared.protect(name.page, pages, Allow::All).is_err() {
+            allocator.free_area(name.page);
+            return Err(exhausted);
+        }
+        let covered = shared.cover(name.page, pages);
+        debug_assert!(covered, "{name} was free, so no area can cover it");
+        shared.set_entry(name.page, Entry::held(shared.me, pages, name.generation));
+        Ok(Area::new(shared, name))
+    }
+
+    /// Free pages; not all of them need to be in one run.
+    #[must_use]
+    pub fn free_pages(&self) -> u32 {
+        lock(&self.allocator).free()
+    }
+
+    /// Number of pages of the pool.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.map.pages()
+    }
+
+    /// Frees all that a dead party held, was offered, or had offered to others who did not take it
+    /// yet, and says how many pages that were. So take what it had handed over to this party first.
+    /// Areas that are values in this process stay.
+    ///
+    /// # Panics
+    /// When `owner` is not within `1..=Owner::MAX`.
+    #[expect(clippy::must_use_candidate, reason = "the count is for reports only")]
+    pub fn reclaim(&self, owner: Owner) -> u32 {
+        let dead = owner.number();
+        let shared = &self.map.0;
+        let mut allocator = lock(&self.allocator);
+        let mut freed = 0;
+        let mut next = allocator.next_area(0);
+        while let Some((name, to)) = next {
+            let entry = shared.entry(name.page);
+            // Where the table makes no sense, the one counts who had it from us.
+            let theirs = if entry.names(name) {
+                entry.holder == dead || entry.offered == dead
+            } else {
+                to == dead
+            };
+            if theirs && !shared.is_covered(name.page) {
+                shared.forbid(name.page, name.pages);
+                let generation = allocator.free_area(name.page);
+                shared.set_entry(name.page, Entry::free(generation));
+                freed += u32::from(name.pages);
+            }
+            next = allocator.next_area(name.page + u32::from(name.pages));
+        }
+        freed
+    }
+
+    /// As [`PoolMap::take`].
+    ///
+    /// # Errors
+    /// [`AreaError`].
+    pub fn take(&self, name: AreaName) -> Result<Area, AreaError> {
+        self.map.take(name)
+    }
+
+    /// As [`PoolMap::borrow`].
+    ///
+    /// # Errors
+    /// [`AreaError`].
+    pub fn borrow(&self, name: AreaName, offset: u32, len: u32) -> Result<usize, AreaError> {
+        self.map.borrow(name, offset, len)
+    }
+
+    /// The pool as any party sees it.
+    #[must_use]
+    pub fn map(&self) -> &PoolMap {
+        &self.map
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The allocator's private records: the truth about free and taken, whatever the shared table says.
+
+use super::table::Entry;
+use super::{AreaError, AreaName};
+use crate::bitmap::Bitmap;
+
+/// Free and taken pages, and the areas made of them.
+#[derive(Debug)]
+pub(super) struct Allocator {
+    taken: Bitmap,
+    /// A private owner table. The holder is the last one that this process knows of, and nothing is
+    /// ever "offered". Words, since zeroed words cost no memory until they are written.
+    records: Box<[u64]>,
+}
+
+impl Allocator {
+    /// All of `pages` pages free and of generation 0.
+    pub(super) fn new(pages: u32) -> Self {
+        let records = vec![0; pages as usize].into_boxed_slice();
+        Self { taken: Bitmap::new(pages), records }
+    }
+
+    /// Number of free pages.
+    pub(super) fn free(&self) -> u32 {
+        self.taken.free()
+    }
+
+    fn record(&self, page: u32) -> Entry {
+        Entry::from_word(self.records.get(page as usize).copied().unwrap_or(0))
+    }
+
+    fn set_record(&mut self, page: u32, record: Entry) {
+        if let Some(word) = self.records.get_mut(page as usize) {
+            *word = record.to_word();
+        }
+    }
+
+    /// The first area of `pages` pages that fits, for `me`.
+    pub(super) fn alloc(&mut self, pages: u16, me: u8) -> Option<AreaName> {
+        let page = self.taken.take(pages)?;
+        let generation = self.record(page).generation;
+        self.set_record(page, Entry::held(me, pages, generation));
+        Some(AreaName { page, pages, generation })
+    }
+
+    /// Frees the area that starts at `page`; returns the page's new generation.
+    pub(super) fn free_area(&mut self, page: u32) -> u32 {
+        let record = self.record(page);
+        let generation = record.generation.wrapping_add(1);
+        self.set_record(page, Entry::free(generation));
+        self.taken.clear(page, record.pages.into());
+        generation
+    }
+
+    /// Is there such an area?
+    pub(super) fn knows(&self, name: AreaName) -> Result<(), AreaError> {
+        let record = self.record(name.page);
+        if record.names(name) { Ok(()) } else { Err(super::stale(name, record)) }
+    }
+
+    /// Notes that the area at `page` is now `to`'s.
+    pub(super) fn moved(&mut self, page: u32, to: u8) {
+        let record = self.record(page);
+        self.set_record(page, Entry { holder: to, ..record });
+    }
+
+    /// The first area that starts at `page` or later, and whose it is as far as known here.
+    pub(super) fn next_area(&self, page: u32) -> Option<(AreaName, u8)> {
+        let page = self.taken.next_taken(page)?;
+        let Entry { holder, pages, generation, .. } = self.record(page);
+        Some((AreaName { page, pages, generation }, holder))
+    }
+
+    /// Recovery: the table says that there is an area at `page`, and it lies in the pool. Returns
+    /// its pages.
+    pub(super) fn found(&mut self, page: u32, entry: Entry) -> u32 {
+        let holder = if entry.offered == 0 { entry.holder } else { entry.offered };
+        self.set_record(page, Entry::held(holder, entry.pages, entry.generation));
+        self.taken.set(page, entry.pages.into());
+        entry.pages.into()
+    }
+
+    /// Recovery: no area starts at `page`.
+    pub(super) fn found_free(&mut self, page: u32, generation: u32) {
+        self.set_record(page, Entry::free(generation));
+    }
+}

@@ -1,0 +1,150 @@
+//! Areas: what a process owns of a pool, as values.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::table::{Entry, Shared, lock};
+use super::{AreaName, Owner};
+use crate::{OutOfRange, PAGE};
+
+/// An area that this process owns. Dropping it frees it if this process is the pool's allocator;
+/// otherwise it stays this party's in the table until [`Pool::reclaim`](super::Pool::reclaim).
+pub struct Area {
+    shared: Arc<Shared>,
+    name: AreaName,
+    /// False once handed over: then drop has nothing to do.
+    ours: bool,
+}
+
+impl fmt::Debug for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.name, f)
+    }
+}
+
+impl Area {
+    /// The pages were just covered and are the name's in the table.
+    pub(super) fn new(shared: &Arc<Shared>, name: AreaName) -> Self {
+        Self { shared: Arc::clone(shared), name, ours: true }
+    }
+
+    /// Length in bytes, whole pages.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an area has at least one page")]
+    pub fn len(&self) -> usize {
+        usize::from(self.name.pages) * PAGE
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> AreaName {
+        self.name
+    }
+
+    /// Offset of its first byte in the region.
+    #[must_use]
+    pub fn region_offset(&self) -> usize {
+        self.shared.extent(self.name.page, self.name.pages).0
+    }
+
+    /// Copies bytes into the area.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when they do not lie in it; nothing is copied then.
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), OutOfRange> {
+        self.shared.region.write(self.offset(offset, from.len())?, from)
+    }
+
+    /// Copies bytes out of the area.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when they do not lie in it; nothing is copied then.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfRange> {
+        self.shared.region.read(self.offset(offset, into.len())?, into)
+    }
+
+    fn offset(&self, offset: usize, len: usize) -> Result<usize, OutOfRange> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len() => Ok(self.region_offset() + offset),
+            _ => Err(OutOfRange { offset, len, region: self.len() }),
+        }
+    }
+
+    /// Its bytes in place. Only for regions all of whose mappers are servers that keep to the owner
+    /// table (frame regions): a program that writes into its own region at any time would change
+    /// them under the reference. Elsewhere use [`Area::read`]. While the reference lives, nothing
+    /// may be written to these bytes by [`Area::write`] or [`crate::Region::write`] either.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let Ok(at) = self.shared.region.inside(self.region_offset(), self.len()) else {
+            return &[];
+        };
+        // SAFETY: in range and mapped readable while `self` lives. The owner table says that this
+        // area is ours, so no other party writes; within this process no other area covers the
+        // pages (`held`), and writing through this one needs `&mut self` or is a raw copy by the
+        // same owner.
+        unsafe { std::slice::from_raw_parts(at.as_ptr(), self.len()) }
+    }
+
+    /// As [`Area::bytes`], for writing in place.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let len = self.len();
+        let Ok(at) = self.shared.region.inside(self.region_offset(), len) else { return &mut [] };
+        // SAFETY: as in `bytes`; an area is had only through a writable mapping, and `&mut self`
+        // excludes every other reference made from this area.
+        unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) }
+    }
+
+    /// Gives the area away. Send the name to `to`, who takes it by
+    /// [`PoolMap::take`](super::PoolMap::take); until then the death of either frees it. In strict
+    /// mode this process cannot access the pages any more.
+    ///
+    /// # Panics
+    /// When `to` is not within `1..=Owner::MAX`. In strict mode, when the system refuses mprotect.
+    #[must_use = "the new owner needs the name; without it the area is lost until one of them dies"]
+    pub fn hand_over(mut self, to: Owner) -> AreaName {
+        let AreaName { page, pages, generation } = self.name;
+        let (shared, to) = (&self.shared, to.number());
+        let mut allocator = shared.allocator.as_deref().map(lock);
+        if let Some(allocator) = &mut allocator {
+            allocator.moved(page, to);
+        }
+        shared.forbid(page, pages);
+        // Before the offer is visible: another handle in this process may be the one that takes it.
+        shared.uncover(page, pages);
+        let offer = Entry { holder: shared.me, offered: to, pages, generation };
+        shared.set_entry(page, offer);
+        drop(allocator);
+        self.ours = false;
+        self.name
+    }
+
+    /// The name by which others may read the area ([`PoolMap::borrow`](super::PoolMap::borrow))
+    /// while this process owns it. It goes stale when the area is dropped.
+    #[must_use]
+    pub fn lend(&self) -> AreaName {
+        self.name
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        if !self.ours {
+            return;
+        }
+        let shared = &self.shared;
+        let AreaName { page, pages, .. } = self.name;
+        shared.forbid(page, pages);
+        let Some(allocator) = &shared.allocator else {
+            shared.uncover(page, pages);
+            return;
+        };
+        let mut allocator = lock(allocator);
+        shared.uncover(page, pages);
+        let generation = allocator.free_area(page);
+        shared.set_entry(page, Entry::free(generation));
+    }
+}

@@ -1,0 +1,178 @@
+//! The owner table in shared memory, and what this process knows of its own areas.
+
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use super::allocator::Allocator;
+use super::{AreaName, Owner, PoolPlace};
+use crate::bitmap::masks;
+use crate::region::Allow;
+use crate::{OutOfRange, PAGE, Region};
+
+/// A word of the owner table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) holder: u8,
+    /// 0: not offered.
+    pub(super) offered: u8,
+    pub(super) pages: u16,
+    pub(super) generation: u32,
+}
+
+impl Entry {
+    pub(super) fn free(generation: u32) -> Self {
+        Self { holder: 0, offered: 0, pages: 0, generation }
+    }
+
+    pub(super) fn held(holder: u8, pages: u16, generation: u32) -> Self {
+        Self { holder, offered: 0, pages, generation }
+    }
+
+    pub(super) fn to_word(self) -> u64 {
+        u64::from(self.holder)
+            | u64::from(self.offered) << 8
+            | u64::from(self.pages) << 16
+            | u64::from(self.generation) << 32
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
+    pub(super) fn from_word(word: u64) -> Self {
+        Self {
+            holder: word as u8,
+            offered: (word >> 8) as u8,
+            pages: (word >> 16) as u16,
+            generation: (word >> 32) as u32,
+        }
+    }
+
+    pub(super) fn names(self, name: AreaName) -> bool {
+        self.pages == name.pages && self.generation == name.generation && self.holder != 0
+    }
+}
+
+/// What all handles of one attachment share.
+pub(super) struct Shared {
+    pub(super) region: Arc<Region>,
+    pub(super) place: PoolPlace,
+    pub(super) me: u8,
+    /// One bit per page that an [`super::Area`] value of this process covers.
+    held: Box<[AtomicU64]>,
+    /// Only with the allocating side.
+    pub(super) allocator: Option<Arc<Mutex<Allocator>>>,
+}
+
+/// Locks the private records.
+pub(super) fn lock(allocator: &Mutex<Allocator>) -> MutexGuard<'_, Allocator> {
+    // Every change of the records is made in full before anything in it can panic.
+    allocator.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(
+        region: &Arc<Region>,
+        place: PoolPlace,
+        me: Owner,
+        allocator: Option<Arc<Mutex<Allocator>>>,
+    ) -> Result<Self, OutOfRange> {
+        let pages = place.pages as usize;
+        let me = me.number();
+        let misplaced = OutOfRange { offset: place.table, len: pages * 8, region: region.len() };
+        region.inside(place.table, pages * 8)?;
+        region.inside(place.pages_at, pages * PAGE)?;
+        if !place.table.is_multiple_of(8) || !place.pages_at.is_multiple_of(PAGE) {
+            return Err(misplaced);
+        }
+        let held = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { region: Arc::clone(region), place, me, held, allocator })
+    }
+
+    /// The owner table.
+    pub(super) fn table(&self) -> &[AtomicU64] {
+        let pages = self.place.pages as usize;
+        // The range was checked in `new`; an error here would be an empty table.
+        let Ok(table) = self.region.inside(self.place.table, pages * 8) else { return &[] };
+        // SAFETY: in range, aligned (checked in `new`), mapped while `self` lives, and used as
+        // atomics by every process. Through a read-only mapping they are only loaded.
+        unsafe { std::slice::from_raw_parts(table.as_ptr().cast::<AtomicU64>(), pages) }
+    }
+
+    pub(super) fn entry(&self, page: u32) -> Entry {
+        let word = self.table().get(page as usize).map_or(0, |word| word.load(Ordering::Acquire));
+        Entry::from_word(word)
+    }
+
+    pub(super) fn set_entry(&self, page: u32, entry: Entry) {
+        if let Some(word) = self.table().get(page as usize) {
+            word.store(entry.to_word(), Ordering::Release);
+        }
+    }
+
+    /// Does the name lie in the pool?
+    pub(super) fn in_pool(&self, name: AreaName) -> bool {
+        let end = u64::from(name.page) + u64::from(name.pages);
+        name.pages > 0 && end <= u64::from(self.place.pages)
+    }
+
+    /// Byte range of pages in the region; the pages must be in the pool.
+    pub(super) fn extent(&self, page: u32, pages: u16) -> (usize, usize) {
+        (self.place.pages_at + page as usize * PAGE, usize::from(pages) * PAGE)
+    }
+
+    pub(super) fn protect(&self, page: u32, pages: u16, allow: Allow) -> Result<(), Errno> {
+        let (offset, len) = self.extent(page, pages);
+        self.region.protect(offset, len, allow)
+    }
+
+    /// Marks pages as covered by an area value of this process; false if some are already.
+    pub(super) fn cover(&self, page: u32, pages: u16) -> bool {
+        for (n, (index, mask)) in masks(page, pages.into()).enumerate() {
+            let before =
+                self.held.get(index).map_or(u64::MAX, |w| w.fetch_or(mask, Ordering::AcqRel));
+            if before & mask == 0 {
+                continue;
+            }
+            if let Some(word) = self.held.get(index) {
+                word.fetch_and(!(mask & !before), Ordering::AcqRel);
+            }
+            for (index, mask) in masks(page, pages.into()).take(n) {
+                self.held[index].fetch_and(!mask, Ordering::AcqRel);
+            }
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn uncover(&self, page: u32, pages: u16) {
+        for (index, mask) in masks(page, pages.into()) {
+            if let Some(word) = self.held.get(index) {
+                word.fetch_and(!mask, Ordering::AcqRel);
+            }
+        }
+    }
+
+    pub(super) fn is_covered(&self, page: u32) -> bool {
+        masks(page, 1).all(|(index, mask)| {
+            self.held.get(index).is_some_and(|word| word.load(Ordering::Acquire) & mask != 0)
+        })
+    }
+
+    /// Strict mode, at attach: nothing of the pool is accessible, since no area value exists yet.
+    pub(super) fn protect_all(&self) -> Result<(), OutOfRange> {
+        let (offset, len) = (self.place.pages_at, self.place.pages as usize * PAGE);
+        let refused = OutOfRange { offset, len, region: self.region.len() };
+        self.region.protect(offset, len, Allow::Nothing).map_err(|_| refused)
+    }
+
+    /// Takes pages away from this process (strict mode).
+    pub(super) fn forbid(&self, page: u32, pages: u16) {
+        if let Err(errno) = self.protect(page, pages, Allow::Nothing) {
+            // Strict mode promises that the pages are gone; going on would break the promise
+            // silently.
+            panic!("strict mode could not take pages {page}+{pages} away: mprotect: {errno}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The ring: a single-producer single-consumer queue of 64-byte slots in a region.
+//!
+//! ```text
+//! offset 0     tail, u32: slots ever published; written by the producer
+//! offset 64    head, u32: slots ever consumed; written by the consumer
+//! offset 128   slots
+//! ```
+//!
+//! Both indices run freely and wrap at 2^32; index `i` lies in slot `i mod capacity`. Each side
+//! keeps its own index in private memory and a cached copy of the other's, which it reads again
+//! only when the cache says full or empty: on the busy path the two sides share no cache line but
+//! the slots. A slot is published by a release store of `tail` and given back by a release store of
+//! `head`.
+//!
+//! The other side may be hostile. An index of its that is impossible (more consumed than published,
+//! more published than fits, going backwards) is a [`RingFault`], and no index of its is used as an
+//! address before that check. One process at a time is on each side; the types take `&mut self`.
+
+use crate::Slot;
+use crate::sync::{Ordering, RingMemory};
+#[cfg(not(loom))]
+use crate::{OutOfRange, Region};
+#[cfg(not(loom))]
+use std::sync::Arc;
+
+/// Where the slots begin.
+pub(crate) const SLOTS_AT: usize = 128;
+
+/// Bytes that a ring of `capacity` slots takes.
+#[must_use]
+pub const fn ring_bytes(capacity: u32) -> usize {
+    SLOTS_AT + capacity as usize * size_of::<Slot>()
+}
+
+/// The other side wrote an index that is impossible. The ring cannot be used any more; drop the
+/// peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("peer moved its ring index from {from} to {to} where at most {room} steps were possible")]
+pub struct RingFault {
+    /// Its index as last seen.
+    pub from: u32,
+    /// Its index now.
+    pub to: u32,
+    /// How far it could have moved.
+    pub room: u32,
+}
+
+/// Why a slot was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// The consumer is behind; try again when it has consumed.
+    #[error("the ring is full")]
+    Full,
+    /// The consumer broke the ring.
+    #[error(transparent)]
+    Fault(#[from] RingFault),
+}
+
+/// Checks a peer's index: from `seen`, it may have moved on by at most `room`.
+fn moved(seen: u32, now: u32, room: u32) -> Result<u32, RingFault> {
+    let steps = now.wrapping_sub(seen);
+    if steps <= room { Ok(steps) } else { Err(RingFault { from: seen, to: now, room }) }
+}
+
+/// The writing side of a ring.
+#[derive(Debug)]
+pub struct Producer {
+    ring: RingMemory,
+    /// Next index to write; slots `published..tail` are staged.
+    tail: u32,
+    published: u32,
+    /// The consumer's index as last read.
+    head: u32,
+    produced: u64,
+}
+
+impl Producer {
+    /// The writing side of the ring at `offset`, going on where the indices there stand (an
+    /// all-zero region holds empty rings).
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when [`ring_bytes`] do not fit, `offset` is no multiple of 64, or the region
+    /// is mapped read-only.
+    ///
+    /// # Panics
+    /// When `capacity` is no power of two: capacities are constants of a layout.
+    #[cfg(not(loom))]
+    pub fn attach(region: &Arc<Region>, offset: usize, capacity: u32) -> Result<Self, OutOfRange> {
+        RingMemory::in_region(region, offset, capacity).map(Self::over)
+    }
+
+    pub(crate) fn over(ring: RingMemory) -> Self {
+        let tail = ring.tail().load(Ordering::Relaxed);
+        let head = ring.head().load(Ordering::Acquire);
+        let produced = u64::from(tail.wrapping_sub(head));
+        Self { ring, tail, published: tail, head, produced }
+    }
+
+    /// Slots that can be staged now.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn free(&mut self) -> Result<u32, RingFault> {
+        self.look()?;
+        Ok(self.ring.capacity() - self.tail.wrapping_sub(self.head))
+    }
+
+    /// Reads the consumer's index, which can be at most the published one.
+    fn look(&mut self) -> Result<(), RingFault> {
+        let now = self.ring.head().load(Ordering::Acquire);
+        let room = self.published.wrapping_sub(self.head);
+        if room > self.ring.capacity() {
+            // So it was found at attach.
+            return Err(RingFault { from: self.head, to: now, room: self.ring.capacity() });
+        }
+        moved(self.head, now, room)?;
+        self.head = now;
+        Ok(())
+    }
+
+    /// Writes a slot that the consumer does not see yet.
+    ///
+    /// # Errors
+    /// [`PushError`]; the slot is not written then.
+    pub fn stage(&mut self, slot: &Slot) -> Result<(), PushError> {
+        if self.tail.wrapping_sub(self.head) >= self.ring.capacity() && self.free()? == 0 {
+            return Err(PushError::Full);
+        }
+        self.ring.write(self.tail, slot);
+        self.tail = self.tail.wrapping_add(1);
+        self.produced += 1;
+        Ok(())
+    }
+
+    /// Makes all staged slots visible to the consumer. Ring its bell afterwards.
+    pub fn publish(&mut self) {
+        if self.published != self.tail {
+            self.ring.tail().store(self.tail, Ordering::Release);
+            self.published = self.tail;
+        }
+    }
+
+    /// [`Producer::stage`] and [`Producer::publish`].
+    ///
+    /// # Errors
+    /// [`PushError`]; nothing is changed then.
+    pub fn push(&mut self, slot: &Slot) -> Result<(), PushError> {
+        self.stage(slot)?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Slots staged and not published.
+    #[must_use]
+    pub fn staged(&self) -> u32 {
+        self.tail.wrapping_sub(self.published)
+    }
+
+    /// Slots written since attach, staged ones included, and those that lay unread at attach. The
+    /// slot that made this count `n` is consumed once [`Producer::consumed`] is `n` or more.
+    #[must_use]
+    pub fn produced(&self) -> u64 {
+        self.produced
+    }
+
+    /// Slots consumed since attach.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn consumed(&mut self) -> Result<u64, RingFault> {
+        self.look()?;
+        Ok(self.produced - u64::from(self.tail.wrapping_sub(self.head)))
+    }
+}
+
+/// The reading side of a ring.
+#[derive(Debug)]
+pub struct Consumer {
+    ring: RingMemory,
+    /// Next index to read.
+    head: u32,
+    /// The producer's index as last read.
+    tail: u32,
+}
+
+impl Consumer {
+    /// The reading side of the ring at `offset`, going on where the indices there stand.
+    ///
+    /// # Errors
+    /// As [`Producer::attach`].
+    ///
+    /// # Panics
+    /// When `capacity` is no power of two: capacities are constants of a layout.
+    #[cfg(not(loom))]
+    pub fn attach(region: &Arc<Region>, offset: usize, capacity: u32) -> Result<Self, OutOfRange> {
+        RingMemory::in_region(region, offset, capacity).map(Self::over)
+    }
+
+    pub(crate) fn over(ring: RingMemory) -> Self {
+        let head = ring.head().load(Ordering::Relaxed);
+        Self { ring, head, tail: head }
+    }
+
+    /// Unread slots as far as known.
+    fn known(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+
+    /// Reads the producer's index, which can be at most a whole ring ahead of ours.
+    fn look(&mut self) -> Result<(), RingFault> {
+        let now = self.ring.tail().load(Ordering::Acquire);
+        moved(self.tail, now, self.ring.capacity() - self.known())?;
+        self.tail = now;
+        Ok(())
+    }
+
+    /// Takes the oldest slot.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn pop(&mut self) -> Result<Option<Slot>, RingFault> {
+        let slot = self.peek()?;
+        if slot.is_some() {
+            self.advance();
+        }
+        Ok(slot)
+    }
+
+    /// The oldest slot, which stays. The producer may be hostile and change it: use what one call
+    /// gave.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn peek(&mut self) -> Result<Option<Slot>, RingFault> {
+        self.peek_at(0)
+    }
+
+    /// The `n`-th unread slot (0 is the oldest), which stays.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn peek_at(&mut self, n: u32) -> Result<Option<Slot>, RingFault> {
+        if n >= self.known() {
+            self.look()?;
+            if n >= self.known() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.ring.read(self.head.wrapping_add(n))))
+    }
+
+    /// Gives the oldest slot back to the producer. Without an unread slot nothing happens.
+    pub fn advance(&mut self) {
+        if self.known() > 0 {
+            self.head = self.head.wrapping_add(1);
+            self.ring.head().store(self.head, Ordering::Release);
+        }
+    }
+
+    /// Unread slots.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn len(&mut self) -> Result<u32, RingFault> {
+        self.look()?;
+        Ok(self.known())
+    }
+
+    /// Is there nothing to read?
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn is_empty(&mut self) -> Result<bool, RingFault> {
+        if self.known() == 0 {
+            self.look()?;
+        }
+        Ok(self.known() == 0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,250 @@
+//! What the ring and the bell stand on: atomics, fences, slots, futex and eventfd.
+//!
+//! Built as usual these are the real things in a region. Built with `--cfg loom` they are loom's
+//! models of the same, so that `loom_models` checks the very code of [`crate::ring`] and
+//! [`crate::bell`] that ships, and no copy of it.
+
+#[cfg(loom)]
+pub(crate) use self::model::*;
+#[cfg(not(loom))]
+pub(crate) use self::real::*;
+
+#[cfg(not(loom))]
+mod real {
+    #![allow(unsafe_code)]
+
+    use std::os::fd::AsFd;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rustix::io::Errno;
+    use rustix::thread::futex;
+    pub(crate) use std::os::fd::OwnedFd;
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    pub(crate) use crate::region::Word32;
+    use crate::ring::{SLOTS_AT, ring_bytes};
+    use crate::{OutOfRange, Region, Slot};
+
+    /// The producer's index.
+    const TAIL_AT: usize = 0;
+    /// The consumer's index, on another cache line.
+    const HEAD_AT: usize = 64;
+
+    /// The memory of one ring: two indices and the slots.
+    #[derive(Debug)]
+    pub(crate) struct RingMemory {
+        base: NonNull<u8>,
+        capacity: u32,
+        /// Keeps `base` mapped.
+        _region: Arc<Region>,
+    }
+
+    // SAFETY: an address in a region, which is Send and Sync; the memory is used as atomics only.
+    unsafe impl Send for RingMemory {}
+
+    impl RingMemory {
+        pub(crate) fn in_region(
+            region: &Arc<Region>,
+            offset: usize,
+            capacity: u32,
+        ) -> Result<Self, OutOfRange> {
+            assert!(capacity.is_power_of_two(), "ring capacity {capacity} is no power of two");
+            let base = region.aligned(offset, ring_bytes(capacity), 64)?;
+            Ok(Self { base, capacity, _region: Arc::clone(region) })
+        }
+
+        pub(crate) fn capacity(&self) -> u32 {
+            self.capacity
+        }
+
+        pub(crate) fn head(&self) -> &AtomicU32 {
+            self.index(HEAD_AT)
+        }
+
+        pub(crate) fn tail(&self) -> &AtomicU32 {
+            self.index(TAIL_AT)
+        }
+
+        fn index(&self, at: usize) -> &AtomicU32 {
+            // SAFETY: HEAD_AT and TAIL_AT are less than ring_bytes, all of which are in the region.
+            let index = unsafe { self.base.add(at) }.cast();
+            // SAFETY: aligned (base and offsets are multiples of 64), mapped while `self` lives,
+            // and used as an atomic by every process.
+            unsafe { index.as_ref() }
+        }
+
+        fn slot(&self, index: u32) -> &[AtomicU64; 8] {
+            let place = (index & (self.capacity - 1)) as usize;
+            // SAFETY: place < capacity, so the slot lies within ring_bytes, all of which are
+            // mapped.
+            let slot = unsafe { self.base.add(SLOTS_AT + place * size_of::<Slot>()) }.cast();
+            // SAFETY: aligned to 64, mapped while `self` lives, used as atomics by every process: a
+            // peer that breaks the protocol makes the words arbitrary, not the access a data race.
+            unsafe { slot.as_ref() }
+        }
+
+        pub(crate) fn read(&self, index: u32) -> Slot {
+            let words = self.slot(index);
+            std::array::from_fn(|i| words[i].load(Ordering::Relaxed))
+        }
+
+        pub(crate) fn write(&self, index: u32, slot: &Slot) {
+            for (word, &value) in self.slot(index).iter().zip(slot) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Sleeps while `word` is `asleep`; EAGAIN if it is something else already.
+    pub(crate) fn futex_wait(
+        word: &Word32,
+        asleep: u32,
+        timeout: Option<Duration>,
+    ) -> Result<(), Errno> {
+        // A time span too long for the system is as good as none.
+        let timeout = timeout.and_then(|t| futex::Timespec::try_from(t).ok());
+        futex::wait(word, futex::Flags::empty(), asleep, timeout.as_ref())
+    }
+
+    pub(crate) fn futex_wake(word: &Word32) {
+        // Fails only for an address that is not mapped, and a word's is.
+        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    pub(crate) fn eventfd_write(fd: &OwnedFd) {
+        // EAGAIN means that the counter is full: the sleeper is as good as rung. Any other error is
+        // a descriptor that is no eventfd, which is the sleeper's own doing.
+        let _ = rustix::io::write(fd.as_fd(), &1_u64.to_ne_bytes());
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    use std::time::Duration;
+
+    use loom::cell::UnsafeCell;
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    use loom::sync::{Arc, Condvar, Mutex};
+    use rustix::io::Errno;
+
+    use crate::Slot;
+
+    /// A ring's memory; the cells make loom report a slot that is read while it is written.
+    #[derive(Debug, Clone)]
+    pub(crate) struct RingMemory(Arc<Cells>);
+
+    #[derive(Debug)]
+    struct Cells {
+        head: AtomicU32,
+        tail: AtomicU32,
+        slots: Box<[UnsafeCell<Slot>]>,
+    }
+
+    impl RingMemory {
+        /// An empty ring whose indices stand at `start`.
+        pub(crate) fn new(capacity: u32, start: u32) -> Self {
+            Self(Arc::new(Cells {
+                head: AtomicU32::new(start),
+                tail: AtomicU32::new(start),
+                slots: (0..capacity).map(|_| UnsafeCell::new([0; 8])).collect(),
+            }))
+        }
+
+        pub(crate) fn capacity(&self) -> u32 {
+            self.0.slots.len() as u32
+        }
+
+        pub(crate) fn head(&self) -> &AtomicU32 {
+            &self.0.head
+        }
+
+        pub(crate) fn tail(&self) -> &AtomicU32 {
+            &self.0.tail
+        }
+
+        fn slot(&self, index: u32) -> &UnsafeCell<Slot> {
+            &self.0.slots[(index & (self.capacity() - 1)) as usize]
+        }
+
+        #[allow(unsafe_code)]
+        pub(crate) fn read(&self, index: u32) -> Slot {
+            // SAFETY: loom runs one thread at a time and reports accesses that could overlap.
+            self.slot(index).with(|slot| unsafe { *slot })
+        }
+
+        #[allow(unsafe_code)]
+        pub(crate) fn write(&self, index: u32, from: &Slot) {
+            // SAFETY: as in `read`.
+            self.slot(index).with_mut(|slot| unsafe { *slot = *from });
+        }
+    }
+
+    /// A bell word together with the kernel's queue of those who sleep on it.
+    #[derive(Debug, Clone)]
+    pub struct Word32(Arc<Futex>);
+
+    #[derive(Debug)]
+    struct Futex {
+        word: AtomicU32,
+        queue: Mutex<()>,
+        woken: Condvar,
+    }
+
+    impl Word32 {
+        pub(crate) fn new() -> Self {
+            let (queue, woken) = (Mutex::new(()), Condvar::new());
+            Self(Arc::new(Futex { word: AtomicU32::new(0), queue, woken }))
+        }
+    }
+
+    impl std::ops::Deref for Word32 {
+        type Target = AtomicU32;
+
+        fn deref(&self) -> &AtomicU32 {
+            &self.0.word
+        }
+    }
+
+    /// futex(2): compares and queues under the queue's lock. No timeout, so that loom sees a
+    /// wake-up that is lost as a deadlock.
+    pub(crate) fn futex_wait(word: &Word32, asleep: u32, _: Option<Duration>) -> Result<(), Errno> {
+        let queue = word.0.queue.lock().unwrap();
+        if word.load(Ordering::Relaxed) != asleep {
+            return Err(Errno::AGAIN);
+        }
+        drop(word.0.woken.wait(queue).unwrap());
+        Ok(())
+    }
+
+    pub(crate) fn futex_wake(word: &Word32) {
+        let queue = word.0.queue.lock().unwrap();
+        word.0.woken.notify_all();
+        drop(queue);
+    }
+
+    /// An eventfd.
+    #[derive(Debug, Clone)]
+    pub struct OwnedFd(Arc<(Mutex<u64>, Condvar)>);
+
+    impl OwnedFd {
+        pub(crate) fn new() -> Self {
+            Self(Arc::new((Mutex::new(0), Condvar::new())))
+        }
+
+        /// Sleeps until the count is not 0 (poll), and takes it (drain).
+        pub(crate) fn poll_and_drain(&self) {
+            let mut count = self.0.0.lock().unwrap();
+            while *count == 0 {
+                count = self.0.1.wait(count).unwrap();
+            }
+            *count = 0;
+        }
+    }
+
+    pub(crate) fn eventfd_write(fd: &OwnedFd) {
+        *fd.0.0.lock().unwrap() += 1;
+        fd.0.1.notify_all();
+    }
+}
