@@ -1,0 +1,361 @@
+//! Messages on Unix stream sockets: JSON bodies, some with file descriptors (`fds:` below, in
+//! order).
+//!
+//! Three conversations use them. A *client* (program or operator) with the supervisor, over the
+//! instance's socket; each request gets one reply, in order. The *supervisor* with the inet server
+//! and with each NIC driver, over a socket pair that the server inherits as its standard input (a
+//! fused server has the driver's as standard output); requests carry an `id` that the reply
+//! repeats, and servers may speak unasked ([`ServerEvent`]).
+
+use core::net::{Ipv4Addr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::client::ClientParams;
+
+/// Version of everything in this crate; both ends must agree.
+pub const VERSION: u32 = 1;
+
+/// What a client asks of the supervisor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+pub enum ClientRequest {
+    /// Admit this process as a client. Reply: [`ClientReply::Welcome`].
+    Hello {
+        /// [`VERSION`] of the client.
+        version: u32,
+        /// Its name for `tasuki ps`, as in /proc/self/comm.
+        program: String,
+    },
+    /// Give this client one more thread slot. Reply: [`ClientReply::Thread`].
+    AttachThread,
+    /// The client ends in order: close its sockets as `close` would. No reply.
+    Bye,
+    /// What runs here. Reply: [`ClientReply::Processes`].
+    Ps,
+    /// The sockets. Reply: [`ClientReply::Sockets`].
+    Ss,
+    /// Copy every frame. Reply: [`ClientReply::Capture`].
+    Capture {
+        /// Bytes kept of each frame.
+        snaplen: u32,
+    },
+    /// End the instance. Reply: [`ClientReply::Done`] when nothing is left of it.
+    Down,
+}
+
+/// What the supervisor answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "kebab-case")]
+pub enum ClientReply {
+    /// Admitted. fds: region memfd, server's bell (eventfd).
+    Welcome {
+        /// The client's number.
+        client: u16,
+        /// The measures of its region.
+        params: ClientParams,
+        /// The stack's address.
+        address: Ipv4Addr,
+    },
+    /// One more thread slot. fds: the thread's bell (eventfd).
+    Thread {
+        /// Its number.
+        thread: u16,
+    },
+    /// See [`ClientRequest::Ps`].
+    Processes(InstanceStatus),
+    /// See [`ClientRequest::Ss`].
+    Sockets {
+        /// One row per socket.
+        sockets: Vec<SocketStatus>,
+    },
+    /// Frames come as datagrams of a [`CaptureHeader`] and bytes. fds: SOCK_SEQPACKET socket.
+    Capture,
+    /// Done.
+    Done,
+    /// Refused.
+    Error {
+        /// One sentence: what and why.
+        message: String,
+    },
+}
+
+/// How the inet server is set up; the first message it gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InetConfig {
+    /// The instance's name, for log lines.
+    pub instance: String,
+    /// The stack's address.
+    pub address: Ipv4Addr,
+    /// Length of its network's prefix.
+    pub prefix: u8,
+    /// Default router.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+/// Faults that the driver's fault wrapper makes; probabilities per frame, 0.0 to 1.0, both
+/// directions.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FaultConfig {
+    /// Dropped.
+    pub loss: f64,
+    /// Sent twice.
+    pub duplicate: f64,
+    /// Held back behind the next frames.
+    pub reorder: f64,
+    /// One bit flipped.
+    pub corrupt: f64,
+    /// Seed of the random numbers: the same seed and frames give the same faults.
+    pub seed: u64,
+}
+
+/// How a NIC driver is set up; the first message it gets. fds: device, frame region, driver's bell,
+/// inet server's bell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NicConfig {
+    /// Device as given by `--nic`, such as `tap:tasuki0`.
+    pub device: String,
+    /// The stack's hardware address on it.
+    pub mac: [u8; 6],
+    /// IP bytes per frame.
+    pub mtu: u16,
+    /// Faults to make.
+    pub fault: FaultConfig,
+    /// Take away the giver's mapping of frame pages for real.
+    pub strict: bool,
+}
+
+/// What the supervisor asks of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum ServerRequest {
+    /// To the inet server, first.
+    ConfigureInet(InetConfig),
+    /// To a driver, first. fds: see [`NicConfig`].
+    ConfigureNic(NicConfig),
+    /// To the inet server: an interface. fds: frame region, inet server's bell (readable), driver's
+    /// bell.
+    AddNic {
+        /// Number of the interface.
+        nic: u16,
+        /// Take away the giver's mapping of frame pages for real.
+        strict: bool,
+    },
+    /// To both: a client. fds: region; to the inet server also the server's bell for this client.
+    AddClient {
+        /// The client's number.
+        client: u16,
+        /// The measures of its region.
+        params: ClientParams,
+    },
+    /// To the inet server: a thread of a client. fds: the thread's bell.
+    AddThread {
+        /// The client's number.
+        client: u16,
+        /// The thread slot.
+        thread: u16,
+    },
+    /// To the inet server: the client is gone. In order: its sockets close in the background and
+    /// [`ServerEvent::ClientReleased`] comes when the region is not needed any more. Otherwise open
+    /// sockets are reset at once; those it had closed before go on closing.
+    RemoveClient {
+        /// The client's number.
+        client: u16,
+        /// It said goodbye.
+        orderly: bool,
+    },
+    /// To a driver: the region is not needed any more.
+    UnmapClient {
+        /// The client's number.
+        client: u16,
+    },
+    /// To the inet server: reply [`ServerReply::Sockets`].
+    Ss,
+    /// To both: reply [`ServerReply::Counters`].
+    Counters,
+    /// To a driver: copy frames. fds: SOCK_SEQPACKET socket, written without waiting.
+    Capture {
+        /// Bytes kept of each frame.
+        snaplen: u32,
+    },
+    /// End: the inet server resets what is open. Reply [`ServerReply::Done`], then exit 0.
+    Shutdown,
+}
+
+/// A request on the supervisor's line to a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Repeated in the reply.
+    pub id: u64,
+    /// What is asked.
+    pub request: ServerRequest,
+}
+
+/// What a server answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum ServerReply {
+    /// Done.
+    Done,
+    /// See [`ServerRequest::Ss`].
+    Sockets {
+        /// One row per socket.
+        sockets: Vec<SocketStatus>,
+    },
+    /// See [`ServerRequest::Counters`].
+    Counters {
+        /// Names and values; see docs/counters.md.
+        counters: Vec<(String, u64)>,
+        /// Memory pools.
+        pools: Vec<PoolStatus>,
+    },
+    /// Refused.
+    Error {
+        /// One sentence: what and why.
+        message: String,
+    },
+}
+
+/// What a server says on its line to the supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub enum Say {
+    /// The answer to the request of that id.
+    Reply {
+        /// The request's.
+        id: u64,
+        /// The answer.
+        reply: ServerReply,
+    },
+    /// Something happened.
+    Event(ServerEvent),
+}
+
+/// What a server says unasked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum ServerEvent {
+    /// The client broke the rules of its region and was dropped by the inet server.
+    ClientFault {
+        /// The client's number.
+        client: u16,
+        /// One sentence.
+        reason: String,
+    },
+    /// Nothing of the removed client is in use any more: unmap its region, use its number again.
+    ClientReleased {
+        /// The client's number.
+        client: u16,
+    },
+    /// The device failed for good; the driver ends.
+    DeviceLost {
+        /// One sentence.
+        reason: String,
+    },
+}
+
+/// One memory pool, in pages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Such as `frames` or `client 3 rx`.
+    pub name: String,
+    /// All pages.
+    pub pages: u32,
+    /// Those nobody owns.
+    pub free: u32,
+    /// Page size behind it: `4k` or `2M`.
+    pub backing: String,
+}
+
+/// A process of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessStatus {
+    /// `supervisor`, `inet`, `nic`, `inet+nic` (both in one process) or `client`.
+    pub role: String,
+    /// Process id.
+    pub pid: u32,
+    /// Program name; for a driver, the device.
+    pub name: String,
+    /// Client number, for clients.
+    pub client: Option<u16>,
+    /// What was asked and got: `4k`, `2M`, or `4k (no 2M pages free)`.
+    pub memory: String,
+}
+
+/// The answer to `tasuki ps`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceStatus {
+    /// The instance.
+    pub instance: String,
+    /// `split` or `fused`.
+    pub mode: String,
+    /// The stack's address and prefix, `10.219.0.2/24`.
+    pub address: String,
+    /// Its processes, supervisor first.
+    pub processes: Vec<ProcessStatus>,
+    /// Its memory pools.
+    pub pools: Vec<PoolStatus>,
+    /// Counters of inet server and drivers, `layer.what` each.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// A row of `tasuki ss`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketStatus {
+    /// `tcp` or `udp`.
+    pub netid: String,
+    /// As ss writes it: `ESTAB`, `LISTEN`, `TIME-WAIT`, `UNCONN`, …
+    pub state: String,
+    /// Bytes received and not yet read; listeners: connections waiting.
+    pub recv_q: u64,
+    /// Bytes not yet acknowledged; listeners: backlog.
+    pub send_q: u64,
+    /// Local end.
+    pub local: SocketAddr,
+    /// Other end.
+    pub peer: Option<SocketAddr>,
+    /// The client, while it lives.
+    pub client: Option<u16>,
+}
+
+/// Head of a captured frame's datagram: 24 bytes, little-endian, before the kept bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaptureHeader {
+    /// Nanoseconds since 1970.
+    pub at: u64,
+    /// Length of the whole frame.
+    pub len: u32,
+    /// Sent by the stack (otherwise received).
+    pub sent: bool,
+    /// Frames that the capture could not take since the last one it took.
+    pub missed: u64,
+}
+
+impl CaptureHeader {
+    /// Bytes of the encoding.
+    pub const LEN: usize = 24;
+
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
+        bytes[12] = u8::from(self.sent);
+        bytes[16..].copy_from_slice(&self.missed.to_le_bytes());
+        bytes
+    }
+
+    /// Out of a datagram's start; `None` when it is too short.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
+        Some(Self {
+            at: u64::from_le_bytes(word(0)?),
+            len: u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?),
+            sent: *bytes.get(12)? == 1,
+            missed: u64::from_le_bytes(word(16)?),
+        })
+    }
+}

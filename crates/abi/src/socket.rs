@@ -1,0 +1,118 @@
+//! Names of sockets and the bits of their state word.
+
+/// A socket of one client: a place in its region's socket table and that place's generation.
+///
+/// The generation changes each time the place is used again, so a name kept too long is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketId {
+    /// Place in the socket table, `0..ClientParams::sockets`.
+    pub index: u16,
+    /// Generation of that place.
+    pub generation: u16,
+}
+
+impl SocketId {
+    /// As one word of a call's arguments.
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        u64::from(self.index) | u64::from(self.generation) << 16
+    }
+
+    /// Out of one word of a call's arguments; any value is some name, valid or not.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
+    pub fn from_word(word: u64) -> Self {
+        Self { index: word as u16, generation: (word >> 16) as u16 }
+    }
+}
+
+/// What a socket speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SocketKind {
+    /// SOCK_STREAM over TCP.
+    Stream,
+    /// SOCK_DGRAM over UDP.
+    Datagram,
+}
+
+impl SocketKind {
+    /// The value that travels: Linux's SOCK_STREAM (1) or SOCK_DGRAM (2).
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        match self {
+            Self::Stream => 1,
+            Self::Datagram => 2,
+        }
+    }
+
+    /// The kind named by `word`, if any.
+    #[must_use]
+    pub fn from_word(word: u64) -> Option<Self> {
+        match word {
+            1 => Some(Self::Stream),
+            2 => Some(Self::Datagram),
+            _ => None,
+        }
+    }
+}
+
+/// Which directions `shutdown` ends; the values are POSIX's SHUT_RD, SHUT_WR, SHUT_RDWR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// No more receiving.
+    Read,
+    /// No more sending.
+    Write,
+    /// Neither.
+    Both,
+}
+
+impl How {
+    /// The value that travels.
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+            Self::Both => 2,
+        }
+    }
+
+    /// The direction named by `word`, if any.
+    #[must_use]
+    pub fn from_word(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Read),
+            1 => Some(Self::Write),
+            2 => Some(Self::Both),
+            _ => None,
+        }
+    }
+}
+
+/// The flags word of a socket ([`crate::client::SocketWords::flags`]); written by the server only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SocketFlags(pub u32);
+
+impl SocketFlags {
+    /// A connection attempt is under way.
+    pub const CONNECTING: u32 = 1;
+    /// Connected (stream), or has a default peer (datagram).
+    pub const CONNECTED: u32 = 1 << 1;
+    /// Listening; `accept_ready` counts.
+    pub const LISTENING: u32 = 1 << 2;
+    /// The peer sent FIN, or receiving was shut down: after the queued bytes, end of file.
+    pub const READ_CLOSED: u32 = 1 << 3;
+    /// Sending was shut down or the connection is gone: EPIPE.
+    pub const WRITE_CLOSED: u32 = 1 << 4;
+    /// Both directions are over, as POLLHUP means it.
+    pub const HANGUP: u32 = 1 << 5;
+    /// The socket's place is in use (set from `socket` or `accept` until the last of it is gone).
+    pub const OPEN: u32 = 1 << 6;
+
+    /// Are all bits of `bits` set?
+    #[must_use]
+    pub fn has(self, bits: u32) -> bool {
+        self.0 & bits == bits
+    }
+}
