@@ -1,0 +1,85 @@
+//! Payload bytes as the core sees them: handles on memory that somebody else owns.
+//!
+//! The core never copies payload. What is to be sent arrives as chunks ([`TxBytes`]) that stay
+//! where the application put them; the core knows their length and can have ranges of them summed,
+//! and names the ranges again when a frame leaves ([`Egress::emit`]). What was received stays in
+//! its frame ([`RxBytes`]) until the application has it; the core hands out ranges of frames
+//! ([`RxPiece`]). Dropping a chunk or a frame gives its memory back to its owner.
+
+use core::ops::Range;
+
+use crate::InterfaceId;
+
+/// A chunk of payload to be sent.
+pub trait TxBytes {
+    /// Length, bytes.
+    fn len(&self) -> usize;
+
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// RFC 1071 one's complement sum of `range`, folded to 16 bits and not inverted; the bytes are
+    /// taken in network order as if the range started at an even offset.
+    fn checksum(&self, range: Range<usize>) -> u16;
+
+    /// Makes `next` a part of `self` if it directly continues it in memory.
+    ///
+    /// # Errors
+    /// Gives `next` back when it is elsewhere.
+    fn append(&mut self, next: Self) -> Result<(), Self>
+    where
+        Self: Sized;
+}
+
+/// A received frame, whole, from its link header on. Dropped when no longer needed.
+pub trait RxBytes {
+    /// The frame's bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+/// A part of a received frame.
+#[derive(Debug)]
+pub struct RxPiece<R> {
+    /// The frame.
+    pub frame: R,
+    /// Which bytes of it.
+    pub range: Range<usize>,
+}
+
+impl<R: RxBytes> RxPiece<R> {
+    /// The bytes named; empty if the range is not within the frame.
+    pub fn bytes(&self) -> &[u8] {
+        self.frame.bytes().get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+/// A part of a chunk that belongs into a frame.
+#[derive(Debug)]
+pub struct TxPiece<'a, T> {
+    /// The chunk.
+    pub bytes: &'a T,
+    /// Which bytes of it; within the chunk.
+    pub range: Range<usize>,
+}
+
+impl<T> Clone for TxPiece<'_, T> {
+    fn clone(&self) -> Self {
+        Self { bytes: self.bytes, range: self.range.clone() }
+    }
+}
+
+/// Most pieces that one frame's payload consists of.
+pub const MAX_TX_PIECES: usize = 6;
+
+/// Where frames leave.
+pub trait Egress<T> {
+    /// Whether there is room for one more frame.
+    fn ready(&mut self) -> bool;
+
+    /// Sends one frame: `head` (all headers, and for small answers the payload too), then `body`,
+    /// of at most [`MAX_TX_PIECES`] pieces. A frame given while not [`ready`](Self::ready) may be
+    /// dropped.
+    fn emit(&mut self, interface: InterfaceId, head: &[u8], body: &[TxPiece<'_, T>]);
+}

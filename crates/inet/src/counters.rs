@@ -1,0 +1,103 @@
+//! What the core counts: each drop by its cause, and what is worth watching.
+
+use crate::tcp::Stats;
+
+macro_rules! counters {
+    ($($field:ident $name:literal $doc:literal)*) => {
+        /// The counters of one stack, since its start.
+        #[derive(Debug, Clone, Default)]
+        pub(crate) struct Counters {
+            $(#[doc = $doc] pub(crate) $field: u64,)*
+        }
+
+        impl Counters {
+            /// Name and value of each.
+            pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$(($name, self.$field),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    frames_in "link.frames-in" "Frames given to the core."
+    bytes_in "link.bytes-in" "Their bytes."
+    frames_out "link.frames-out" "Frames given to the egress."
+    no_room "link.answers-without-room" "Answers dropped because the egress was full."
+    eth_malformed "eth.malformed" "Frames too short or from a group address."
+    eth_not_ours "eth.not-ours" "Frames to somebody else's hardware address."
+    eth_unknown "eth.unknown-type" "Frames of other protocols."
+    arp_malformed "arp.malformed" "ARP packets of other kinds, or with impossible addresses."
+    arp_conflicts "arp.conflicts" "ARP packets whose sender claims one of our addresses."
+    arp_failed "arp.failed" "Neighbours that did not answer."
+    arp_dropped "arp.dropped-waiting" "Packets dropped because their neighbour was unknown."
+    ip_malformed "ip.malformed" "IPv4 packets with a bad version or length."
+    ip_bad_checksum "ip.bad-checksum" "IPv4 packets with a bad header checksum."
+    ip_bad_options "ip.bad-options" "IPv4 packets with malformed options."
+    ip_source_routes "ip.source-routes" "IPv4 packets with a source route."
+    ip_martians "ip.martians" "IPv4 packets from an impossible source."
+    ip_not_ours "ip.not-ours" "IPv4 packets to somebody else."
+    ip_fragments "ip.fragments-dropped" "IPv4 fragments."
+    ip_unknown "ip.unknown-protocol" "IPv4 packets of other protocols."
+    ip_no_route "ip.no-route" "Packets not sent for want of a route."
+    icmp_malformed "icmp.malformed" "ICMP messages too short or with an impossible quotation."
+    icmp_bad_checksum "icmp.bad-checksum" "ICMP messages with a bad checksum."
+    icmp_echoes "icmp.echo-replies" "Echo requests answered."
+    icmp_in "icmp.errors-in" "ICMP errors that concern a socket."
+    icmp_stray "icmp.errors-stray" "ICMP errors that match no socket or are not acted upon."
+    icmp_out "icmp.errors-out" "ICMP errors sent."
+    icmp_limited "icmp.errors-limited" "ICMP errors not sent because of the rate limit."
+    udp_in "udp.datagrams-in" "Datagrams queued to a socket."
+    udp_out "udp.datagrams-out" "Datagrams sent."
+    udp_malformed "udp.malformed" "UDP packets with a bad length or port 0."
+    udp_bad_checksum "udp.bad-checksum" "UDP packets with a bad checksum."
+    udp_no_port "udp.no-port" "Datagrams to a port without a socket."
+    udp_overflow "udp.overflows" "Datagrams dropped because the socket's receive queue was full."
+    tcp_in "tcp.segments-in" "Well-formed segments."
+    tcp_out "tcp.segments-out" "Segments sent."
+    tcp_malformed "tcp.malformed" "Segments that cannot be parsed."
+    tcp_bad_checksum "tcp.bad-checksum" "Segments with a bad checksum."
+    tcp_resets_in "tcp.resets-in" "Segments with RST."
+    tcp_resets_out "tcp.resets-out" "RST segments sent."
+    tcp_no_port "tcp.no-port" "Segments to a port without a socket."
+    tcp_syn_dropped "tcp.syn-drops" "Connection requests dropped for a full queue or table."
+    tcp_listen_overflows "tcp.listen-overflows" "Handshakes held up by a full accept queue."
+    tcp_accepted "tcp.passive-opens" "Connections put into an accept queue."
+    tcp_connects "tcp.active-opens" "Connection attempts."
+    tcp_time_wait_reused "tcp.time-wait-reused" "TIME-WAIT connections replaced by a new one."
+    tcp_time_wait_killed "tcp.time-wait-killed" "TIME-WAIT connections ended early for room."
+    held_dropped "memory.frames-refused" "Payload dropped because the core held too many frames."
+}
+
+macro_rules! totals {
+    ($($field:ident $name:literal)*) => {
+        /// What happened on all connections of one stack.
+        #[derive(Debug, Clone, Copy, Default)]
+        pub(crate) struct TcpTotals(Stats);
+
+        impl TcpTotals {
+            pub(crate) fn add(&mut self, stats: Stats) {
+                $(self.0.$field += stats.$field;)*
+            }
+
+            /// Name and value of each.
+            pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$(($name, self.0.$field),)*].into_iter()
+            }
+        }
+    };
+}
+
+totals! {
+    retransmits "tcp.retransmits"
+    timeouts "tcp.timeouts"
+    fast_recoveries "tcp.fast-recoveries"
+    duplicate_acks "tcp.duplicate-acks"
+    out_of_order "tcp.out-of-order"
+    unacceptable "tcp.unacceptable"
+    old_timestamps "tcp.old-timestamps"
+    challenges "tcp.challenges"
+    window_probes "tcp.window-probes"
+    keep_alive_probes "tcp.keep-alive-probes"
+    resets "tcp.resets-believed"
+}

@@ -1,0 +1,228 @@
+//! ICMP (RFC 792, RFC 1122 3.2.2): echoes answered, errors sent and believed.
+//!
+//! An error is believed only if the packet that it quotes is one that a socket could have sent: our
+//! source address, a known pair of ends, and for TCP a sequence number that is outstanding (RFC
+//! 5927 4). Errors are sent about well-formed packets to us alone, never about ICMP errors or
+//! groups (RFC 1122 3.2.2), and at a bounded rate (RFC 1812 4.3.2.8).
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    Icmpv4DstUnreachable, Icmpv4Message, Icmpv4Packet, Icmpv4Repr, IpProtocol, Ipv4Packet,
+};
+
+use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::error::Error;
+use crate::ip::v4;
+use crate::sockets::events::EventKind;
+use crate::stack::{Arrival, Stack};
+use crate::tcp::{Endpoints, Seq};
+use crate::time::Instant;
+
+/// Length of the header of an error message, bytes.
+const HEADER: usize = 8;
+/// Longest error message with its IPv4 header, bytes (RFC 1812 4.3.2.3).
+const LONGEST_ERROR: usize = 576;
+
+/// What an ICMP message says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Message<'a> {
+    Echo {
+        ident: u16,
+        seq_no: u16,
+        data: &'a [u8],
+    },
+    Error {
+        error: Error,
+        hard: bool,
+        quote: Quote,
+    },
+    /// Of no interest here.
+    Other,
+}
+
+/// What an error message tells of the packet that it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Quote {
+    protocol: IpProtocol,
+    /// The packet's source is `local`.
+    ends: Endpoints,
+    /// The first sequence number if it was a TCP segment.
+    seq: Seq,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bad {
+    Malformed,
+    Checksum,
+}
+
+fn parse(bytes: &[u8]) -> Result<Message<'_>, Bad> {
+    let view = Icmpv4Packet::new_checked(bytes).map_err(|_| Bad::Malformed)?;
+    if !view.verify_checksum() {
+        return Err(Bad::Checksum);
+    }
+    let (error, hard) = match (view.msg_type(), view.msg_code()) {
+        (Icmpv4Message::EchoRequest, 0) => {
+            let (ident, seq_no) = (view.echo_ident(), view.echo_seq_no());
+            return Ok(Message::Echo { ident, seq_no, data: view.data() });
+        }
+        (Icmpv4Message::DstUnreachable, code) => match unreachable(code) {
+            Some(meaning) => meaning,
+            None => return Ok(Message::Other),
+        },
+        (Icmpv4Message::TimeExceeded, _) => (Error::HostUnreachable, false),
+        _ => return Ok(Message::Other),
+    };
+    let quote = parse_quote(view.data()).ok_or(Bad::Malformed)?;
+    Ok(Message::Error { error, hard, quote })
+}
+
+/// The meaning of the codes of "destination unreachable", and whether a datagram socket is told
+/// without having asked: as Linux's `icmp_err_convert`. "Fragmentation needed" (4) is not acted
+/// upon.
+fn unreachable(code: u8) -> Option<(Error, bool)> {
+    Some(match code {
+        0 | 11 => (Error::NetUnreachable, false),
+        1 | 5 | 12 => (Error::HostUnreachable, false),
+        2 | 3 => (Error::Refused, true),
+        6 | 9 => (Error::NetUnreachable, true),
+        7 | 8 | 10 | 13 | 14 | 15 => (Error::HostUnreachable, true),
+        _ => return None,
+    })
+}
+
+/// Reads the quoted packet: its header, whose total length is longer than the quotation as a rule,
+/// and at least 8 bytes more (RFC 792). The header is as we sent it, so it has no options.
+fn parse_quote(bytes: &[u8]) -> Option<Quote> {
+    let (header, rest) = bytes.split_at_checked(v4::HEADER)?;
+    let view = Ipv4Packet::new_unchecked(header);
+    if view.version() != 4 || usize::from(view.header_len()) != v4::HEADER {
+        return None;
+    }
+    let [a, b, c, d, e, f, g, h] = *rest.first_chunk::<8>()?;
+    let ends = Endpoints {
+        local: SocketAddrV4::new(view.src_addr(), u16::from_be_bytes([a, b])),
+        remote: SocketAddrV4::new(view.dst_addr(), u16::from_be_bytes([c, d])),
+    };
+    let seq = Seq::new(u32::from_be_bytes([e, f, g, h]));
+    Some(Quote { protocol: view.next_header(), ends, seq })
+}
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Takes an ICMP packet.
+    pub(crate) fn handle_icmp(
+        &mut self,
+        now: Instant,
+        packet: &v4::Packet,
+        arrival: Arrival,
+        frame: &[u8],
+        out: &mut dyn Egress<T>,
+    ) {
+        let bytes = frame.get(packet.payload.clone()).unwrap_or_default();
+        match parse(bytes) {
+            Err(Bad::Malformed) => self.net.counters.icmp_malformed += 1,
+            Err(Bad::Checksum) => self.net.counters.icmp_bad_checksum += 1,
+            Ok(Message::Echo { ident, seq_no, data }) => {
+                // RFC 1122 3.2.2.6: one to a group may be ignored.
+                if arrival == Arrival::ToUs {
+                    let reply = Icmpv4Repr::EchoReply { ident, seq_no, data };
+                    self.send_echo_reply(now, packet, &reply, out);
+                }
+            }
+            Ok(Message::Error { error, hard, quote }) => {
+                let believed = arrival == Arrival::ToUs && self.deliver(now, error, hard, &quote);
+                if believed {
+                    self.net.counters.icmp_in += 1;
+                } else {
+                    self.net.counters.icmp_stray += 1;
+                }
+            }
+            Ok(Message::Other) => self.net.counters.icmp_stray += 1,
+        }
+    }
+
+    fn send_echo_reply(
+        &mut self,
+        now: Instant,
+        packet: &v4::Packet,
+        reply: &Icmpv4Repr<'_>,
+        out: &mut dyn Egress<T>,
+    ) {
+        let ip = self.icmp_header(packet.destination, packet.source, reply.buffer_len());
+        let ip = v4::Header { tos: packet.tos, ..ip };
+        let fill = |bytes: &mut [u8]| {
+            let mut view = Icmpv4Packet::new_unchecked(bytes);
+            reply.emit(&mut view, &ChecksumCapabilities::default());
+        };
+        self.net.counters.icmp_echoes += 1;
+        self.net.answer(now, &ip, fill, out);
+    }
+
+    fn icmp_header(&self, source: Ipv4Addr, destination: Ipv4Addr, len: usize) -> v4::Header {
+        let ttl = self.net.ttl;
+        let protocol = IpProtocol::Icmp;
+        v4::Header { source, destination, protocol, ttl, tos: 0, payload_len: len }
+    }
+
+    /// Gives an error to the socket that sent the quoted packet; false if there is none.
+    fn deliver(&mut self, now: Instant, error: Error, hard: bool, quote: &Quote) -> bool {
+        match quote.protocol {
+            IpProtocol::Tcp => {
+                let Some(handle) = self.demux.connection(&quote.ends) else { return false };
+                let Some(stream) =
+                    self.sockets.get_mut(handle).and_then(|socket| socket.connection())
+                else {
+                    return false;
+                };
+                if !stream.connection.is_outstanding(quote.seq) {
+                    return false;
+                }
+                stream.connection.handle_unreachable(error);
+                self.settle(now, handle);
+                self.mark_ready(handle);
+                true
+            }
+            IpProtocol::Udp => {
+                let Some(handle) = self.demux.datagram(&quote.ends) else { return false };
+                let Some(socket) = self.sockets.get_mut(handle) else { return false };
+                // As Linux: only a connected socket is told, and only what is final.
+                let connected =
+                    socket.datagram().is_some_and(|d| d.peer == Some(quote.ends.remote));
+                if connected && hard {
+                    self.events.add(handle, socket, EventKind::Failed(error));
+                }
+                connected && hard
+            }
+            _ => false,
+        }
+    }
+
+    /// Tells the sender of `packet`, which was sent to us in `frame`, that it cannot be delivered.
+    pub(crate) fn send_unreachable(
+        &mut self,
+        now: Instant,
+        packet: &v4::Packet,
+        frame: &[u8],
+        code: Icmpv4DstUnreachable,
+        out: &mut dyn Egress<T>,
+    ) {
+        if !self.net.icmp_limit.take(now) {
+            self.net.counters.icmp_limited += 1;
+            return;
+        }
+        let original = frame.get(packet.whole.clone()).unwrap_or_default();
+        let quoted = original.len().min(LONGEST_ERROR - v4::HEADER - HEADER);
+        let ip = self.icmp_header(packet.destination, packet.source, HEADER + quoted);
+        let fill = |bytes: &mut [u8]| {
+            let mut view = Icmpv4Packet::new_unchecked(bytes);
+            view.set_msg_type(Icmpv4Message::DstUnreachable);
+            view.set_msg_code(code.into());
+            view.data_mut().copy_from_slice(&original[..quoted]);
+            view.fill_checksum();
+        };
+        self.net.counters.icmp_out += 1;
+        self.net.answer(now, &ip, fill, out);
+    }
+}

@@ -1,0 +1,56 @@
+//! Sans-IO TCP/IP protocol core: a [`Stack`] without clock, thread, system call or `std`.
+//!
+//! Frames go in, frames and events come out, and time is an argument; whoever owns the stack moves
+//! them. Payload is never copied: see [`TxBytes`] and [`RxBytes`].
+//!
+//! ```text
+//!   stack        joins the layers; turns, timers, events
+//!   sockets/     table, demux, ports, options, owner's calls, listeners
+//!   tcp/  udp/  icmp      the protocols
+//!   ip/          v4 packets, routes
+//!   link/        Ethernet, ARP
+//!   net          what all share: interfaces, neighbours, the way out
+//!   wheel  held  limit  secret  counters       mechanisms
+//! ```
+//!
+//! Input is parsed into legal values before any logic sees it; what cannot be parsed is dropped and
+//! counted by its cause. All memory is bounded by [`Config`], but for chunks queued on streams,
+//! which their owner bounds.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod bytes;
+mod config;
+mod counters;
+mod error;
+mod held;
+mod icmp;
+mod interface;
+mod ip;
+mod limit;
+mod link;
+mod net;
+mod secret;
+mod sockets;
+mod stack;
+pub mod tcp;
+#[cfg(test)]
+mod tests;
+mod time;
+mod udp;
+mod wheel;
+
+pub use bytes::{Egress, MAX_TX_PIECES, RxBytes, RxPiece, TxBytes, TxPiece};
+pub use config::Config;
+pub use error::Error;
+pub use interface::{InterfaceConfig, InterfaceId};
+pub use sockets::events::{Event, EventKind};
+pub use sockets::options::{OptionName, SockOption};
+pub use sockets::table::Handle;
+pub use sockets::{How, Received, SendError, SocketInfo, SocketKind};
+pub use stack::Stack;
+pub use time::Instant;

@@ -1,0 +1,73 @@
+//! Ethernet II frames.
+
+use core::net::Ipv4Addr;
+
+use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr};
+
+/// Length of the header, bytes.
+pub(crate) const HEADER: usize = smoltcp::wire::ETHERNET_HEADER_LEN;
+
+/// A hardware address.
+pub(crate) type Mac = EthernetAddress;
+
+/// What a frame carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carries {
+    Arp,
+    Ipv4,
+}
+
+/// A frame for us; its payload starts at [`HEADER`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received {
+    pub(crate) carries: Carries,
+    /// Whether it was sent to a group address, the broadcast address included.
+    pub(crate) to_group: bool,
+}
+
+/// Why a frame is not for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ignored {
+    Malformed,
+    NotOurs,
+    UnknownType,
+}
+
+/// Looks at the header of `frame`, received on the interface with the address `ours`.
+pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<Received, Ignored> {
+    let view = EthernetFrame::new_checked(frame).map_err(|_| Ignored::Malformed)?;
+    if view.src_addr().is_multicast() {
+        return Err(Ignored::Malformed);
+    }
+    let to_group = view.dst_addr().is_multicast();
+    if !to_group && view.dst_addr() != ours {
+        return Err(Ignored::NotOurs);
+    }
+    let carries = match view.ethertype() {
+        EthernetProtocol::Arp => Carries::Arp,
+        EthernetProtocol::Ipv4 => Carries::Ipv4,
+        _ => return Err(Ignored::UnknownType),
+    };
+    Ok(Received { carries, to_group })
+}
+
+/// Writes a header into the first [`HEADER`] bytes of `head`.
+pub(crate) fn emit(carries: Carries, source: Mac, destination: Mac, head: &mut [u8]) {
+    let ethertype = match carries {
+        Carries::Arp => EthernetProtocol::Arp,
+        Carries::Ipv4 => EthernetProtocol::Ipv4,
+    };
+    let repr = EthernetRepr { src_addr: source, dst_addr: destination, ethertype };
+    repr.emit(&mut EthernetFrame::new_unchecked(head));
+}
+
+/// Sets the destination of a frame that has been written before it was known.
+pub(crate) fn set_destination(head: &mut [u8], destination: Mac) {
+    EthernetFrame::new_unchecked(head).set_dst_addr(destination);
+}
+
+/// The hardware address of an IPv4 multicast group (RFC 1112 6.4).
+pub(crate) fn multicast(group: Ipv4Addr) -> Mac {
+    let [_, b, c, d] = group.octets();
+    EthernetAddress([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+}

@@ -1,0 +1,90 @@
+//! What must not be guessed from outside: hash tables, initial sequence numbers, port choice.
+//!
+//! One 128-bit secret given at the start; each use is a SipHash of its inputs under a key of its
+//! own, derived from the secret, so that observing one tells nothing about another.
+
+use core::hash::{BuildHasher, Hasher};
+
+use siphasher::sip::{SipHasher13, SipHasher24};
+
+use crate::tcp::{Endpoints, Seq};
+use crate::time::Instant;
+
+/// Builds the hasher of every table whose keys come from outside.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyedHash(u64, u64);
+
+impl BuildHasher for KeyedHash {
+    type Hasher = SipHasher13;
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0, self.1)
+    }
+}
+
+/// The derived keys and the state of the generator.
+#[derive(Debug)]
+pub(crate) struct Secret {
+    tables: KeyedHash,
+    isn: (u64, u64),
+    timestamps: (u64, u64),
+    random: (u64, u64),
+    drawn: u64,
+}
+
+impl Secret {
+    pub(crate) fn new(secret: &[u8; 16]) -> Self {
+        let derive = |purpose: u8| {
+            let half = |which: u8| SipHasher24::new_with_key(secret).hash(&[purpose, which]);
+            (half(0), half(1))
+        };
+        let (a, b) = derive(1);
+        Self {
+            tables: KeyedHash(a, b),
+            isn: derive(2),
+            timestamps: derive(3),
+            random: derive(4),
+            drawn: 0,
+        }
+    }
+
+    pub(crate) fn tables(&self) -> KeyedHash {
+        self.tables.clone()
+    }
+
+    /// Initial sequence number: a clock of about 4 µs plus a keyed hash of the connection's
+    /// addresses and ports (RFC 6528 3; RFC 9293 3.4.1 MUST-8, SHLD-1).
+    pub(crate) fn isn(&self, now: Instant, ends: &Endpoints) -> Seq {
+        let clock = now.as_nanos() >> 12;
+        #[expect(clippy::cast_possible_truncation, reason = "sequence space is 32 bits")]
+        Seq::new(clock.wrapping_add(of_ends(self.isn, ends)) as u32)
+    }
+
+    /// What is added to the clock for a connection's timestamps (RFC 7323 5.4).
+    #[expect(clippy::cast_possible_truncation, reason = "timestamps are 32 bits")]
+    pub(crate) fn timestamp_offset(&self, ends: &Endpoints) -> u32 {
+        of_ends(self.timestamps, ends) as u32
+    }
+
+    fn random(&mut self) -> u64 {
+        self.drawn = self.drawn.wrapping_add(1);
+        let mut hash = SipHasher24::new_with_keys(self.random.0, self.random.1);
+        hash.write_u64(self.drawn);
+        hash.finish()
+    }
+
+    /// An unpredictable number below `bound` (0 counts as 1), near enough evenly.
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "the remainder is below a u32")]
+        let value = (self.random() % u64::from(bound.max(1))) as u32;
+        value
+    }
+}
+
+fn of_ends(key: (u64, u64), ends: &Endpoints) -> u64 {
+    let mut hash = SipHasher24::new_with_keys(key.0, key.1);
+    for end in [ends.local, ends.remote] {
+        hash.write(&end.ip().octets());
+        hash.write_u16(end.port());
+    }
+    hash.finish()
+}

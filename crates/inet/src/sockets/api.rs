@@ -1,0 +1,321 @@
+//! The calls of a socket's owner, but for connecting (`connect`) and closing (`close`).
+
+use alloc::boxed::Box;
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use super::datagram::Datagram;
+use super::options::{OptionName, Options, SockOption};
+use super::ports::Claim;
+use super::table::Handle;
+use super::{Body, How, Received, SendError, Socket, SocketInfo, SocketKind, UNBOUND, to_v4};
+use crate::bytes::{RxBytes, TxBytes};
+use crate::error::Error;
+use crate::held;
+use crate::stack::Stack;
+use crate::time::Instant;
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Makes a socket whose events carry `tag`.
+    ///
+    /// # Errors
+    /// `NoBuffers` if there are too many sockets.
+    pub fn open(&mut self, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
+        let (body, recv_buffer) = match kind {
+            SocketKind::Stream => (Body::Idle, self.config.tcp.recv_buffer),
+            SocketKind::Datagram => {
+                (Body::Datagram(Box::new(Datagram::new())), self.config.udp_recv_buffer)
+            }
+        };
+        let options = Options::new(&self.config, recv_buffer);
+        self.add_socket(Socket::new(tag, options, body)).ok_or(Error::NoBuffers)
+    }
+
+    /// Gives the socket an address; port 0 is any free one, address 0.0.0.0 all of ours.
+    ///
+    /// # Errors
+    /// `Invalid` if it has one, `AddrNotAvailable` if the address is not ours, `AddrInUse` if
+    /// another socket has it, `Unsupported` for IPv6, `BadHandle`.
+    pub fn bind(&mut self, handle: Handle, address: SocketAddr) -> Result<(), Error> {
+        let asked = to_v4(address)?;
+        let socket = self.open_socket(handle)?;
+        if socket.local.is_some() || matches!(socket.body, Body::Connection(_)) {
+            return Err(Error::Invalid);
+        }
+        let (kind, reuse) = (socket.kind(), socket.options.reuse_addr);
+        if !asked.ip().is_unspecified() && !self.net.is_ours(*asked.ip()) {
+            return Err(Error::AddrNotAvailable);
+        }
+        let local = match asked.port() {
+            0 => SocketAddrV4::new(*asked.ip(), self.free_port(kind)?),
+            _ if self.ports.may_bind(kind, asked, reuse) => asked,
+            _ => return Err(Error::AddrInUse),
+        };
+        self.take_address(handle, local, false);
+        if let Some(socket) = self.sockets.get_mut(handle) {
+            socket.bound = true;
+        }
+        Ok(())
+    }
+
+    fn free_port(&mut self, kind: SocketKind) -> Result<u16, Error> {
+        let offset = self.secret.below(self.ports.ephemeral());
+        self.ports.free(kind, offset)
+    }
+
+    /// Gives an unbound datagram socket or listener a port on all addresses.
+    pub(super) fn bind_to_any(&mut self, handle: Handle) -> Result<SocketAddrV4, Error> {
+        let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
+        if let Some(local) = socket.local {
+            return Ok(local);
+        }
+        let kind = socket.kind();
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.free_port(kind)?);
+        self.take_address(handle, local, false);
+        Ok(local)
+    }
+
+    /// Makes `local` the socket's address: claims the port and, for datagrams, receives there.
+    pub(super) fn take_address(&mut self, handle: Handle, local: SocketAddrV4, by_connect: bool) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let kind = socket.kind();
+        let claim = Claim {
+            kind,
+            local,
+            reuse: socket.options.reuse_addr,
+            listening: matches!(socket.body, Body::Listener(_)),
+            by_connect,
+        };
+        if let Some(old) = socket.claim.replace(claim) {
+            self.ports.release(&old);
+        }
+        self.ports.claim(&claim);
+        let old = socket.local.replace(local);
+        if kind == SocketKind::Datagram {
+            if let Some(old) = old {
+                self.demux.remove_bound(old, handle);
+            }
+            self.demux.add_bound(local, handle);
+        }
+    }
+
+    /// Claims the port again after something that the claim says has changed.
+    pub(super) fn renew_claim(&mut self, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let listening = matches!(socket.body, Body::Listener(_));
+        let Some(claim) = &mut socket.claim else { return };
+        self.ports.release(claim);
+        claim.reuse = socket.options.reuse_addr;
+        claim.listening = listening;
+        self.ports.claim(claim);
+    }
+
+    /// Queues bytes; `poll` sends them. `to` is for datagrams and defaults to the connected peer.
+    /// The owner bounds what it queues on a stream: the core refuses nothing for being much.
+    ///
+    /// # Errors
+    /// With the chunk given back: `NotConnected`, `BrokenPipe` or the connection's own error on a
+    /// stream; `DestinationRequired`, `MessageSize`, `NetUnreachable`, `AddrNotAvailable` (our own
+    /// address), `Denied` (broadcast), `NoBuffers` (too many queued) for a datagram; `BadHandle`.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        chunk: T,
+        to: Option<SocketAddr>,
+    ) -> Result<(), SendError<T>> {
+        let outcome = match self.open_socket(handle) {
+            Err(error) => Err((error, chunk)),
+            Ok(socket) => match &mut socket.body {
+                Body::Datagram(_) => self.send_datagram(handle, chunk, to),
+                Body::Connection(stream) => stream.connection.send(now, chunk),
+                _ => Err((Error::NotConnected, chunk)),
+            },
+        };
+        self.mark_ready(handle);
+        outcome.map_err(|(error, chunk)| SendError { error, chunk })
+    }
+
+    /// The next received bytes, in order. They count against the receive buffer until
+    /// [`consumed`](Self::consumed).
+    pub fn recv(&mut self, handle: Handle) -> Option<Received<R>> {
+        let socket = self.open_socket(handle).ok()?;
+        match &mut socket.body {
+            Body::Connection(stream) => {
+                let piece = stream.connection.recv().map(held::release)?;
+                stream.told.readable = stream.connection.readable_len();
+                self.tell(handle);
+                Some(Received { piece, from: None })
+            }
+            Body::Datagram(datagram) => {
+                let (piece, from) = datagram.recv.pop()?;
+                Some(Received { piece: held::release(piece), from: Some(from.into()) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The application has taken `bytes` received bytes: the window may open.
+    pub fn consumed(&mut self, now: Instant, handle: Handle, bytes: usize) {
+        let Ok(socket) = self.open_socket(handle) else { return };
+        match &mut socket.body {
+            Body::Connection(stream) => {
+                stream.connection.consumed(now, bytes);
+                self.mark_ready(handle);
+            }
+            Body::Datagram(datagram) => datagram.recv.consumed(bytes),
+            _ => {}
+        }
+    }
+
+    /// Ends one or both directions; a listener stops listening when it is to read no more.
+    ///
+    /// # Errors
+    /// `NotConnected`, `BadHandle`.
+    pub fn shutdown(&mut self, now: Instant, handle: Handle, how: How) -> Result<(), Error> {
+        let socket = self.open_socket(handle)?;
+        match &mut socket.body {
+            Body::Connection(stream) if !stream.connection.is_done() => {
+                if how != How::Read {
+                    stream.connection.shutdown_write(now);
+                }
+                if how != How::Write {
+                    stream.read_shut = true;
+                    stream.connection.shutdown_read();
+                }
+                self.settle(now, handle);
+                self.mark_ready(handle);
+                Ok(())
+            }
+            Body::Listener(_) if how != How::Write => {
+                self.stop_listening(handle);
+                Ok(())
+            }
+            Body::Datagram(datagram) if datagram.peer.is_some() => Ok(()),
+            _ => Err(Error::NotConnected),
+        }
+    }
+
+    /// Sets an option; it takes effect at once as far as it can on a connection.
+    ///
+    /// # Errors
+    /// `Invalid` for a value out of range, `BadHandle`.
+    pub fn set_option(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        option: SockOption,
+    ) -> Result<(), Error> {
+        let socket = self.open_socket(handle)?;
+        if !socket.options.set(option) {
+            return Err(Error::Invalid);
+        }
+        let options = socket.options;
+        if let Some(stream) = socket.connection() {
+            let connection = &mut stream.connection;
+            match option {
+                SockOption::NoDelay(on) => connection.set_nodelay(now, on),
+                SockOption::Cork(on) => connection.set_cork(now, on),
+                SockOption::RecvBuffer(bytes) => connection.set_recv_buffer(now, bytes),
+                SockOption::UserTimeout(_) => connection.set_user_timeout(options.user_timeout()),
+                SockOption::KeepAlive(_)
+                | SockOption::KeepIdle(_)
+                | SockOption::KeepInterval(_)
+                | SockOption::KeepCount(_) => connection.set_keep_alive(now, options.probing()),
+                _ => {}
+            }
+            self.mark_ready(handle);
+        }
+        if let SockOption::ReuseAddr(_) = option {
+            self.renew_claim(handle);
+        }
+        Ok(())
+    }
+
+    /// An option's value. `MaxSeg` of a connection is what it uses.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn option(&self, handle: Handle, name: OptionName) -> Result<SockOption, Error> {
+        let socket = self.open_socket_ref(handle)?;
+        if let (OptionName::MaxSeg, Body::Connection(stream)) = (name, &socket.body) {
+            let mss = u16::try_from(stream.connection.send_mss()).unwrap_or(u16::MAX);
+            return Ok(SockOption::MaxSeg(mss));
+        }
+        Ok(socket.options.get(name))
+    }
+
+    /// The socket's own address; 0.0.0.0 port 0 if it has none.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn local_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
+        Ok(self.open_socket_ref(handle)?.local.unwrap_or(UNBOUND).into())
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// `NotConnected`, `BadHandle`.
+    pub fn peer_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
+        let peer = match &self.open_socket_ref(handle)?.body {
+            Body::Connection(stream) if stream.told.connected => {
+                Some(stream.connection.endpoints().remote)
+            }
+            Body::Datagram(datagram) => datagram.peer,
+            _ => None,
+        };
+        peer.map(Into::into).ok_or(Error::NotConnected)
+    }
+
+    /// How many payload bytes are done with, in the order of sending: acknowledged on a stream;
+    /// sent or dropped on a datagram socket. 0 for a stale handle.
+    pub fn acked(&self, handle: Handle) -> u64 {
+        match self.sockets.get(handle).map(|socket| &socket.body) {
+            Some(Body::Connection(stream)) => stream.connection.acked(),
+            Some(Body::Datagram(datagram)) => datagram.send.released(),
+            _ => 0,
+        }
+    }
+
+    /// All sockets, connections that nobody owns yet or any more included.
+    pub fn sockets(&self) -> impl Iterator<Item = SocketInfo> {
+        self.sockets.iter().filter_map(|(_, socket)| {
+            let (state, recv_q, send_q, peer) = match &socket.body {
+                Body::Gone => return None,
+                Body::Idle => ("UNCONN", 0, 0, None),
+                Body::Listener(listener) => {
+                    ("LISTEN", listener.accept_queue.len(), usize::from(listener.backlog), None)
+                }
+                Body::Connection(stream) => {
+                    let connection = &stream.connection;
+                    let peer = Some(connection.endpoints().remote);
+                    let (received, sent) = (connection.unconsumed_len(), connection.unacked_len());
+                    (connection.state().name(), received, sent, peer)
+                }
+                Body::Datagram(datagram) => {
+                    let state = if datagram.peer.is_some() { "ESTAB" } else { "UNCONN" };
+                    let (recv, send) = (&datagram.recv, &datagram.send);
+                    (state, recv.bytes(), send.pending_bytes(), datagram.peer)
+                }
+            };
+            Some(SocketInfo {
+                tag: socket.tag,
+                kind: socket.kind(),
+                state,
+                recv_q,
+                send_q,
+                local: socket.local.unwrap_or(UNBOUND).into(),
+                peer: peer.unwrap_or(UNBOUND).into(),
+            })
+        })
+    }
+
+    /// A socket that its owner may use.
+    pub(super) fn open_socket(&mut self, handle: Handle) -> Result<&mut Socket<T, R>, Error> {
+        self.sockets.get_mut(handle).filter(|socket| socket.is_open()).ok_or(Error::BadHandle)
+    }
+
+    fn open_socket_ref(&self, handle: Handle) -> Result<&Socket<T, R>, Error> {
+        self.sockets.get(handle).filter(|socket| socket.is_open()).ok_or(Error::BadHandle)
+    }
+}

@@ -1,0 +1,142 @@
+//! Connecting.
+
+use alloc::boxed::Box;
+use core::net::{SocketAddr, SocketAddrV4};
+
+use super::stream::Stream;
+use super::table::Handle;
+use super::{Body, SocketKind, to_v4};
+use crate::bytes::{RxBytes, TxBytes};
+use crate::error::Error;
+use crate::ip::route::{Hop, Path};
+use crate::stack::Stack;
+use crate::tcp::{Connection, Endpoints};
+use crate::time::Instant;
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Starts connecting a stream, whose outcome is an event (`Connected` or `Failed`), or sets a
+    /// datagram socket's peer; 0.0.0.0:0 takes a datagram socket's peer away and leaves it bound.
+    ///
+    /// # Errors
+    /// `Already` while an attempt is under way, `AlreadyConnected`, `NetUnreachable` without a
+    /// route, `AddrNotAvailable` for our own addresses, port 0, or if no local port is left;
+    /// `Unsupported` for IPv6, `Denied` for a broadcast address without permission, `BadHandle`.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<(), Error> {
+        let remote = to_v4(address)?;
+        let socket = self.open_socket(handle)?;
+        match &socket.body {
+            Body::Listener(_) => return Err(Error::AlreadyConnected),
+            Body::Connection(stream) if stream.told.connected => {
+                return Err(Error::AlreadyConnected);
+            }
+            Body::Connection(_) => return Err(Error::Already),
+            _ => {}
+        }
+        let (kind, broadcast) = (socket.kind(), socket.options.broadcast);
+        if kind == SocketKind::Datagram && remote.ip().is_unspecified() && remote.port() == 0 {
+            self.forget_peer(handle);
+            return Ok(());
+        }
+        if remote.port() == 0 {
+            return Err(Error::AddrNotAvailable);
+        }
+        let path = self.net.find(*remote.ip())?;
+        match (kind, path.hop) {
+            (SocketKind::Stream, Hop::Group(_)) => Err(Error::NetUnreachable),
+            (SocketKind::Datagram, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => {
+                Err(Error::Denied)
+            }
+            (SocketKind::Stream, Hop::Neighbour(_)) => {
+                self.connect_stream(now, handle, remote, &path)
+            }
+            (SocketKind::Datagram, _) => self.connect_datagram(handle, remote, &path),
+        }
+    }
+
+    fn connect_stream(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        remote: SocketAddrV4,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let (local, by_connect) = self.choose_local(handle, remote, path)?;
+        self.take_address(handle, local, by_connect);
+        let ends = Endpoints { local, remote };
+        let iss = self.secret.isn(now, &ends);
+        let offset = self.secret.timestamp_offset(&ends);
+        let defaults = self.config.tcp;
+        let socket = self.open_socket(handle)?;
+        let mut config = socket.options.tcp_config(&defaults, path.mtu);
+        config.timestamp_offset = offset;
+        let connection = Connection::connect(now, &config, ends, iss);
+        socket.body = Body::Connection(Box::new(Stream::new(connection, None)));
+        self.demux.add_connection(ends, handle);
+        self.net.counters.tcp_connects += 1;
+        self.mark_ready(handle);
+        Ok(())
+    }
+
+    fn connect_datagram(
+        &mut self,
+        handle: Handle,
+        remote: SocketAddrV4,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let (local, by_connect) = self.choose_local(handle, remote, path)?;
+        self.forget_peer(handle);
+        self.take_address(handle, local, by_connect);
+        self.demux.remove_bound(local, handle);
+        self.demux.add_peer(Endpoints { local, remote }, handle);
+        if let Some(datagram) = self.sockets.get_mut(handle).and_then(|socket| socket.datagram()) {
+            datagram.peer = Some(remote);
+        }
+        Ok(())
+    }
+
+    /// The local end of a connection to `remote` over `path`, and whether its port was chosen here.
+    fn choose_local(
+        &mut self,
+        handle: Handle,
+        remote: SocketAddrV4,
+        path: &Path,
+    ) -> Result<(SocketAddrV4, bool), Error> {
+        let offset = self.secret.below(self.ports.ephemeral());
+        let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
+        let kind = socket.kind();
+        let taken = |local| {
+            let ends = Endpoints { local, remote };
+            match kind {
+                SocketKind::Stream => self.demux.connection(&ends).is_some(),
+                SocketKind::Datagram => self.demux.has_peer(&ends),
+            }
+        };
+        if let Some(bound) = socket.local {
+            let ip = if bound.ip().is_unspecified() { path.source } else { *bound.ip() };
+            let local = SocketAddrV4::new(ip, bound.port());
+            // As Linux: EADDRNOTAVAIL when the very connection exists, in TIME-WAIT too.
+            let usable = kind == SocketKind::Datagram || !taken(local);
+            let by_connect = socket.claim.is_some_and(|claim| claim.by_connect);
+            return if usable { Ok((local, by_connect)) } else { Err(Error::AddrNotAvailable) };
+        }
+        let unique = |port| !taken(SocketAddrV4::new(path.source, port));
+        let port = self.ports.free_for_connect(kind, offset, unique)?;
+        Ok((SocketAddrV4::new(path.source, port), true))
+    }
+
+    /// Makes a connected datagram socket an unconnected one, but for its address.
+    pub(super) fn forget_peer(&mut self, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let local = socket.local;
+        let Some(datagram) = socket.datagram() else { return };
+        if let (Some(local), Some(remote)) = (local, datagram.peer.take()) {
+            self.demux.remove_peer(&Endpoints { local, remote }, handle);
+            self.demux.add_bound(local, handle);
+        }
+    }
+}

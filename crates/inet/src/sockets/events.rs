@@ -1,0 +1,131 @@
+//! What a socket has to tell its owner.
+//!
+//! At most one event of each kind waits per socket, however often its cause occurs: an event says
+//! "look again", and the socket's getters say what there is. So events need constant memory.
+
+use alloc::collections::VecDeque;
+
+use super::Socket;
+use super::table::{Handle, Table};
+use crate::error::Error;
+
+/// Something happened on a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The tag given with `open` or `accept`.
+    pub tag: u64,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// The kinds of events, in the order in which those of one socket are given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// The connection attempt succeeded.
+    Connected,
+    /// A listener has connections to accept.
+    Acceptable,
+    /// There is something to receive.
+    Readable,
+    /// The peer has ended its stream and `recv` has given out all of it.
+    Eof,
+    /// `acked` has moved.
+    Acked,
+    /// The connection attempt failed, or the connection broke. On a datagram socket: an earlier
+    /// datagram could not be delivered; the socket stays usable.
+    Failed(Error),
+    /// All over after `close`: the handle and the socket's bytes are gone.
+    Closed,
+}
+
+/// The events of one socket that wait to be given out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Waiting {
+    bits: u8,
+    error: Option<Error>,
+}
+
+impl Waiting {
+    const KINDS: [EventKind; 5] = [
+        EventKind::Connected,
+        EventKind::Acceptable,
+        EventKind::Readable,
+        EventKind::Eof,
+        EventKind::Acked,
+    ];
+    const CLOSED: u8 = 1 << 7;
+
+    pub(crate) fn add(&mut self, kind: EventKind) {
+        match kind {
+            EventKind::Failed(error) => self.error = self.error.or(Some(error)),
+            EventKind::Closed => self.bits |= Self::CLOSED,
+            simple => {
+                let place = Self::KINDS.iter().position(|kind| *kind == simple).unwrap_or_default();
+                self.bits |= 1 << place;
+            }
+        }
+    }
+
+    /// The next event.
+    pub(crate) fn take(&mut self) -> Option<EventKind> {
+        for (place, kind) in Self::KINDS.into_iter().enumerate() {
+            if self.bits & 1 << place != 0 {
+                self.bits &= !(1 << place);
+                return Some(kind);
+            }
+        }
+        if let Some(error) = self.error.take() {
+            return Some(EventKind::Failed(error));
+        }
+        let closed = self.bits & Self::CLOSED != 0;
+        self.bits = 0;
+        closed.then_some(EventKind::Closed)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.bits == 0 && self.error.is_none()
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The sockets that have something to tell, first come first served.
+#[derive(Debug, Default)]
+pub(crate) struct EventQueue {
+    sockets: VecDeque<Handle>,
+}
+
+impl EventQueue {
+    /// Adds an event of `socket`, which is `handle`. A closing socket has only one left to give.
+    pub(crate) fn add<T, R>(&mut self, handle: Handle, socket: &mut Socket<T, R>, kind: EventKind) {
+        if socket.closing && kind != EventKind::Closed {
+            return;
+        }
+        if socket.events.is_empty() {
+            self.sockets.push_back(handle);
+        }
+        socket.events.add(kind);
+    }
+
+    /// The next event and whose it is.
+    pub(crate) fn next<T, R>(
+        &mut self,
+        sockets: &mut Table<Socket<T, R>>,
+    ) -> Option<(Handle, Event)> {
+        while let Some(handle) = self.sockets.front().copied() {
+            if let Some(socket) = sockets.get_mut(handle)
+                && let Some(kind) = socket.events.take()
+            {
+                if socket.events.is_empty() {
+                    self.sockets.pop_front();
+                }
+                return Some((handle, Event { tag: socket.tag, kind }));
+            }
+            self.sockets.pop_front();
+        }
+        None
+    }
+}

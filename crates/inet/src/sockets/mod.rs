@@ -1,0 +1,182 @@
+//! Sockets: the table, what a packet is demultiplexed to, ports, and the calls of the owner.
+//!
+//! A socket is a place in the table with a body: nothing yet, a listener, a connection or a
+//! datagram endpoint. Half-open and unaccepted connections are sockets too, owned by their
+//! listener. A socket that was closed stays in its place, without its owner, until the connection
+//! is over.
+
+mod api;
+mod close;
+mod connect;
+pub(crate) mod datagram;
+pub(crate) mod demux;
+pub(crate) mod events;
+pub(crate) mod listen;
+pub(crate) mod options;
+pub(crate) mod ports;
+pub(crate) mod stream;
+pub(crate) mod table;
+
+use alloc::boxed::Box;
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use crate::bytes::RxPiece;
+use crate::error::Error;
+use crate::link::arp;
+use crate::wheel::TimerId;
+use datagram::Datagram;
+use events::Waiting;
+use listen::Listener;
+use options::Options;
+use ports::Claim;
+use stream::Stream;
+
+/// What a socket speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SocketKind {
+    /// TCP.
+    Stream,
+    /// UDP.
+    Datagram,
+}
+
+/// Which directions `shutdown` ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// No more receiving.
+    Read,
+    /// No more sending.
+    Write,
+    /// Neither.
+    Both,
+}
+
+/// Received bytes.
+#[derive(Debug)]
+pub struct Received<R> {
+    /// The bytes; of a datagram socket exactly one datagram.
+    pub piece: RxPiece<R>,
+    /// The sender of a datagram.
+    pub from: Option<SocketAddr>,
+}
+
+/// A chunk that was not taken, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendError<T> {
+    /// Why.
+    pub error: Error,
+    /// The chunk.
+    pub chunk: T,
+}
+
+/// What `ss` shows of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketInfo {
+    /// The owner's tag; of a connection not yet accepted, its listener's.
+    pub tag: u64,
+    /// What it speaks.
+    pub kind: SocketKind,
+    /// State, as `ss` names it.
+    pub state: &'static str,
+    /// Bytes received and not consumed; of a listener, connections that wait to be accepted.
+    pub recv_q: usize,
+    /// Bytes queued and not acknowledged; of a listener, its backlog.
+    pub send_q: usize,
+    /// Own address.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub peer: SocketAddr,
+}
+
+/// What a socket is at the moment.
+#[derive(Debug)]
+pub(crate) enum Body<T, R> {
+    /// A stream socket that is neither listening nor connected.
+    Idle,
+    Listener(Listener),
+    Connection(Box<Stream<T, R>>),
+    Datagram(Box<Datagram<T, R>>),
+    /// Closed and over; the event that says so has not been fetched.
+    Gone,
+}
+
+/// A place in the table.
+#[derive(Debug)]
+pub(crate) struct Socket<T, R> {
+    pub(crate) tag: u64,
+    pub(crate) options: Options,
+    pub(crate) local: Option<SocketAddrV4>,
+    /// What is held in [`ports::Ports`].
+    pub(crate) claim: Option<Claim>,
+    /// `bind` was called: the address outlives a failed connection.
+    pub(crate) bound: bool,
+    pub(crate) events: Waiting,
+    /// In the queue of those that may have something to send.
+    pub(crate) ready: bool,
+    /// Waits for this neighbour.
+    pub(crate) waits_for: Option<arp::Key>,
+    pub(crate) timer: Option<TimerId>,
+    /// `close` or `abort` was called; the handle is not the owner's any more.
+    pub(crate) closing: bool,
+    /// The owner has been told [`events::EventKind::Closed`].
+    pub(crate) orphan: bool,
+    pub(crate) body: Body<T, R>,
+}
+
+impl<T, R> Socket<T, R> {
+    pub(crate) fn new(tag: u64, options: Options, body: Body<T, R>) -> Self {
+        Self {
+            tag,
+            options,
+            local: None,
+            claim: None,
+            bound: false,
+            events: Waiting::default(),
+            ready: false,
+            waits_for: None,
+            timer: None,
+            closing: false,
+            orphan: false,
+            body,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> SocketKind {
+        match self.body {
+            Body::Datagram(_) => SocketKind::Datagram,
+            _ => SocketKind::Stream,
+        }
+    }
+
+    /// Whether the owner may use it: neither closed nor still its listener's.
+    pub(crate) fn is_open(&self) -> bool {
+        let with_listener =
+            matches!(&self.body, Body::Connection(stream) if stream.listener.is_some());
+        !self.closing && !with_listener
+    }
+
+    pub(crate) fn connection(&mut self) -> Option<&mut Stream<T, R>> {
+        match &mut self.body {
+            Body::Connection(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn datagram(&mut self) -> Option<&mut Datagram<T, R>> {
+        match &mut self.body {
+            Body::Datagram(datagram) => Some(datagram),
+            _ => None,
+        }
+    }
+}
+
+/// The address of a socket that has none.
+pub(crate) const UNBOUND: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+
+/// The IPv4 address in `address`.
+pub(crate) fn to_v4(address: SocketAddr) -> Result<SocketAddrV4, Error> {
+    match address.ip().to_canonical() {
+        core::net::IpAddr::V4(ip) => Ok(SocketAddrV4::new(ip, address.port())),
+        core::net::IpAddr::V6(_) => Err(Error::Unsupported),
+    }
+}

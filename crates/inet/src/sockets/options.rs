@@ -1,0 +1,179 @@
+//! Socket options.
+
+use core::time::Duration;
+
+use crate::config::Config;
+use crate::tcp::{KeepAlive, TcpConfig};
+
+/// An option with its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SockOption {
+    /// Small segments leave at once.
+    NoDelay(bool),
+    /// Only full segments leave, for up to 200 ms.
+    Cork(bool),
+    /// Idle connections are probed.
+    KeepAlive(bool),
+    /// Silence before the first probe; at least 1 s.
+    KeepIdle(Duration),
+    /// Time between probes; at least 1 s.
+    KeepInterval(Duration),
+    /// Unanswered probes before the connection is given up; at least 1.
+    KeepCount(u8),
+    /// Most received payload bytes that wait for the application.
+    RecvBuffer(usize),
+    /// Most payload bytes that wait to be sent or acknowledged. Kept for its owner, who bounds what
+    /// it sends; the core does not refuse more.
+    SendBuffer(usize),
+    /// The address may be shared with others that allow it, TIME-WAIT connections foremost.
+    ReuseAddr(bool),
+    /// Datagrams to broadcast addresses are allowed.
+    Broadcast(bool),
+    /// What `close` does: zero aborts. A longer time is kept for the owner, who waits or not.
+    Linger(Option<Duration>),
+    /// Time to live of the packets sent, hops; not 0.
+    Ttl(u8),
+    /// Type of service byte of the packets sent.
+    Tos(u8),
+    /// Bound of the segment size, bytes of payload (88..=32767); 0 for none.
+    MaxSeg(u16),
+    /// How long sent data may stay unacknowledged; zero for the default.
+    UserTimeout(Duration),
+}
+
+/// Names an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of SockOption")]
+pub enum OptionName {
+    NoDelay,
+    Cork,
+    KeepAlive,
+    KeepIdle,
+    KeepInterval,
+    KeepCount,
+    RecvBuffer,
+    SendBuffer,
+    ReuseAddr,
+    Broadcast,
+    Linger,
+    Ttl,
+    Tos,
+    MaxSeg,
+    UserTimeout,
+}
+
+/// The options of one socket; a connection inherits its listener's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) nodelay: bool,
+    pub(crate) cork: bool,
+    pub(crate) keep_alive: bool,
+    pub(crate) keep_alive_times: KeepAlive,
+    pub(crate) recv_buffer: usize,
+    pub(crate) send_buffer: usize,
+    pub(crate) reuse_addr: bool,
+    pub(crate) broadcast: bool,
+    pub(crate) linger: Option<Duration>,
+    pub(crate) ttl: u8,
+    pub(crate) tos: u8,
+    pub(crate) max_seg: u16,
+    pub(crate) user_timeout: Duration,
+}
+
+/// Linux's default of SO_SNDBUF for streams and datagrams alike, near enough.
+const SEND_BUFFER: usize = 212_992;
+
+impl Options {
+    pub(crate) fn new(config: &Config, recv_buffer: usize) -> Self {
+        Self {
+            nodelay: config.tcp.nodelay,
+            cork: config.tcp.cork,
+            keep_alive: config.tcp.keep_alive.is_some(),
+            keep_alive_times: config.tcp.keep_alive.unwrap_or_default(),
+            recv_buffer,
+            send_buffer: SEND_BUFFER,
+            reuse_addr: false,
+            broadcast: false,
+            linger: None,
+            ttl: config.ttl,
+            tos: 0,
+            max_seg: 0,
+            user_timeout: config.tcp.user_timeout.unwrap_or_default(),
+        }
+    }
+
+    /// How and whether to probe.
+    pub(crate) fn probing(&self) -> Option<KeepAlive> {
+        self.keep_alive.then_some(self.keep_alive_times)
+    }
+
+    /// The user timeout, if set.
+    pub(crate) fn user_timeout(&self) -> Option<Duration> {
+        (!self.user_timeout.is_zero()).then_some(self.user_timeout)
+    }
+
+    /// The settings of a connection over a link of `mtu` bytes.
+    pub(crate) fn tcp_config(&self, defaults: &TcpConfig, mtu: u16) -> TcpConfig {
+        let link = mtu.saturating_sub(40).max(1);
+        let mss = if self.max_seg == 0 { link } else { self.max_seg.min(link) };
+        TcpConfig {
+            mss,
+            recv_buffer: self.recv_buffer,
+            nodelay: self.nodelay,
+            cork: self.cork,
+            user_timeout: self.user_timeout(),
+            keep_alive: self.probing(),
+            ..*defaults
+        }
+    }
+
+    pub(crate) fn get(&self, name: OptionName) -> SockOption {
+        match name {
+            OptionName::NoDelay => SockOption::NoDelay(self.nodelay),
+            OptionName::Cork => SockOption::Cork(self.cork),
+            OptionName::KeepAlive => SockOption::KeepAlive(self.keep_alive),
+            OptionName::KeepIdle => SockOption::KeepIdle(self.keep_alive_times.idle),
+            OptionName::KeepInterval => SockOption::KeepInterval(self.keep_alive_times.interval),
+            OptionName::KeepCount => SockOption::KeepCount(self.keep_alive_times.probes),
+            OptionName::RecvBuffer => SockOption::RecvBuffer(self.recv_buffer),
+            OptionName::SendBuffer => SockOption::SendBuffer(self.send_buffer),
+            OptionName::ReuseAddr => SockOption::ReuseAddr(self.reuse_addr),
+            OptionName::Broadcast => SockOption::Broadcast(self.broadcast),
+            OptionName::Linger => SockOption::Linger(self.linger),
+            OptionName::Ttl => SockOption::Ttl(self.ttl),
+            OptionName::Tos => SockOption::Tos(self.tos),
+            OptionName::MaxSeg => SockOption::MaxSeg(self.max_seg),
+            OptionName::UserTimeout => SockOption::UserTimeout(self.user_timeout),
+        }
+    }
+
+    /// Sets one; false if the value is out of range.
+    pub(crate) fn set(&mut self, option: SockOption) -> bool {
+        let second = Duration::from_secs(1);
+        match option {
+            SockOption::KeepIdle(time) | SockOption::KeepInterval(time) if time < second => {
+                return false;
+            }
+            SockOption::KeepCount(0) | SockOption::Ttl(0) => return false,
+            SockOption::MaxSeg(bytes) if bytes != 0 && !(88..=32_767).contains(&bytes) => {
+                return false;
+            }
+            SockOption::NoDelay(on) => self.nodelay = on,
+            SockOption::Cork(on) => self.cork = on,
+            SockOption::KeepAlive(on) => self.keep_alive = on,
+            SockOption::KeepIdle(time) => self.keep_alive_times.idle = time,
+            SockOption::KeepInterval(time) => self.keep_alive_times.interval = time,
+            SockOption::KeepCount(count) => self.keep_alive_times.probes = count,
+            SockOption::RecvBuffer(bytes) => self.recv_buffer = bytes,
+            SockOption::SendBuffer(bytes) => self.send_buffer = bytes,
+            SockOption::ReuseAddr(on) => self.reuse_addr = on,
+            SockOption::Broadcast(on) => self.broadcast = on,
+            SockOption::Linger(time) => self.linger = time,
+            SockOption::Ttl(hops) => self.ttl = hops,
+            SockOption::Tos(tos) => self.tos = tos,
+            SockOption::MaxSeg(bytes) => self.max_seg = bytes,
+            SockOption::UserTimeout(time) => self.user_timeout = time,
+        }
+        true
+    }
+}

@@ -1,0 +1,207 @@
+//! Who holds which port, and the choice of free ones.
+//!
+//! A claim is counted twice, under its port and under its address and port, so that a conflict is
+//! found by looking at two counts and never by a search. The rules are Linux's: two claims on the
+//! same port conflict if their addresses are equal or one is the wildcard, unless both allow it
+//! (SO_REUSEADDR) and neither listens. Ports that were chosen by `connect` may be shared between
+//! connections to different peers, not with a socket that was bound.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use core::ops::RangeInclusive;
+
+use hashbrown::HashMap;
+
+use super::SocketKind;
+use crate::error::Error;
+use crate::secret::KeyedHash;
+
+/// One socket's hold on a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) kind: SocketKind,
+    pub(crate) local: SocketAddrV4,
+    /// SO_REUSEADDR was set.
+    pub(crate) reuse: bool,
+    pub(crate) listening: bool,
+    /// The port was chosen by `connect`.
+    pub(crate) by_connect: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Holders {
+    all: u32,
+    exclusive: u32,
+    listening: u32,
+    by_connect: u32,
+}
+
+impl Holders {
+    fn conflict(self, reuse: bool) -> bool {
+        self.all > 0 && (!reuse || self.exclusive > 0 || self.listening > 0)
+    }
+
+    fn each(&mut self, claim: &Claim, change: fn(&mut u32)) {
+        change(&mut self.all);
+        if !claim.reuse {
+            change(&mut self.exclusive);
+        }
+        if claim.listening {
+            change(&mut self.listening);
+        }
+        if claim.by_connect {
+            change(&mut self.by_connect);
+        }
+    }
+}
+
+/// All claims of one stack.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    /// `None` counts the claims of all addresses.
+    holders: HashMap<(SocketKind, u16, Option<Ipv4Addr>), Holders, KeyedHash>,
+    range: RangeInclusive<u16>,
+}
+
+impl Ports {
+    pub(crate) fn new(hash: KeyedHash, range: RangeInclusive<u16>) -> Self {
+        Self { holders: HashMap::with_hasher(hash), range }
+    }
+
+    /// Number of ephemeral ports.
+    pub(crate) fn ephemeral(&self) -> u32 {
+        u32::from(self.range.end().saturating_sub(*self.range.start())) + 1
+    }
+
+    fn at(&self, kind: SocketKind, port: u16, address: Option<Ipv4Addr>) -> Holders {
+        self.holders.get(&(kind, port, address)).copied().unwrap_or_default()
+    }
+
+    /// Whether a socket may be bound to `local` beside the claims there are.
+    pub(crate) fn may_bind(&self, kind: SocketKind, local: SocketAddrV4, reuse: bool) -> bool {
+        let (port, address) = (local.port(), *local.ip());
+        if address.is_unspecified() {
+            return !self.at(kind, port, None).conflict(reuse);
+        }
+        !self.at(kind, port, Some(address)).conflict(reuse)
+            && !self.at(kind, port, Some(Ipv4Addr::UNSPECIFIED)).conflict(reuse)
+    }
+
+    pub(crate) fn claim(&mut self, claim: &Claim) {
+        for address in [None, Some(*claim.local.ip())] {
+            let key = (claim.kind, claim.local.port(), address);
+            self.holders.entry(key).or_default().each(claim, |count| *count += 1);
+        }
+    }
+
+    /// Gives back what was [`claim`](Self::claim)ed, with the very same claim.
+    pub(crate) fn release(&mut self, claim: &Claim) {
+        for address in [None, Some(*claim.local.ip())] {
+            let key = (claim.kind, claim.local.port(), address);
+            if let Some(holders) = self.holders.get_mut(&key) {
+                holders.each(claim, |count| *count = count.saturating_sub(1));
+                if holders.all == 0 {
+                    self.holders.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// A port for `bind` that nobody holds; the search starts at `offset`.
+    pub(crate) fn free(&self, kind: SocketKind, offset: u32) -> Result<u16, Error> {
+        self.search(offset, |port| self.at(kind, port, None).all == 0).ok_or(Error::AddrInUse)
+    }
+
+    /// A port for `connect` that only other connecting sockets hold and with which the connection
+    /// is `unique`; the search starts at `offset`.
+    pub(crate) fn free_for_connect(
+        &self,
+        kind: SocketKind,
+        offset: u32,
+        unique: impl Fn(u16) -> bool,
+    ) -> Result<u16, Error> {
+        let usable = |port| {
+            let holders = self.at(kind, port, None);
+            holders.all == holders.by_connect && unique(port)
+        };
+        self.search(offset, usable).ok_or(Error::AddrNotAvailable)
+    }
+
+    fn search(&self, offset: u32, usable: impl Fn(u16) -> bool) -> Option<u16> {
+        let count = self.ephemeral();
+        (0..count).find_map(|n| {
+            let step = u16::try_from((offset % count + n) % count).ok()?;
+            let port = self.range.start().checked_add(step)?;
+            usable(port).then_some(port)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+
+    const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
+    const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
+
+    fn claim(address: Ipv4Addr, port: u16, reuse: bool, listening: bool) -> Claim {
+        let local = SocketAddrV4::new(address, port);
+        Claim { kind: SocketKind::Stream, local, reuse, listening, by_connect: false }
+    }
+
+    fn ports() -> Ports {
+        Ports::new(Secret::new(&[7; 16]).tables(), 40_000..=40_003)
+    }
+
+    #[test]
+    fn conflicts_are_those_of_linux() {
+        // (held, asked address, asked reuse, allowed)
+        let table = [
+            (claim(ANY, 80, false, true), OURS, false, false),
+            (claim(ANY, 80, true, true), OURS, true, false),
+            (claim(ANY, 80, true, false), OURS, true, true),
+            (claim(OURS, 80, true, false), ANY, true, true),
+            (claim(OURS, 80, false, false), ANY, true, false),
+            (claim(OURS, 80, true, false), OURS, false, false),
+            (claim(OURS, 80, false, true), OTHER, false, true),
+            (claim(OURS, 81, false, true), OURS, false, true),
+        ];
+        for (held, address, reuse, allowed) in table {
+            let mut ports = ports();
+            ports.claim(&held);
+            let asked = SocketAddrV4::new(address, 80);
+            assert_eq!(ports.may_bind(held.kind, asked, reuse), allowed, "{held:?} {address}");
+            assert!(ports.may_bind(SocketKind::Datagram, asked, false), "protocols are apart");
+            ports.release(&held);
+            assert!(ports.may_bind(held.kind, asked, false));
+            assert!(ports.holders.is_empty());
+        }
+    }
+
+    #[test]
+    fn ephemeral_ports_run_out() {
+        let mut ports = ports();
+        let mut seen = std::vec::Vec::new();
+        while let Ok(port) = ports.free(SocketKind::Stream, 2) {
+            ports.claim(&claim(OURS, port, false, false));
+            seen.push(port);
+        }
+        assert_eq!(seen, [40_002, 40_003, 40_000, 40_001]);
+        assert_eq!(ports.free(SocketKind::Stream, 0), Err(Error::AddrInUse));
+        let shared = ports.free_for_connect(SocketKind::Stream, 0, |_| true);
+        assert_eq!(shared, Err(Error::AddrNotAvailable));
+    }
+
+    #[test]
+    fn connecting_sockets_share_ports() {
+        let mut ports = ports();
+        let by_connect = Claim { by_connect: true, ..claim(OURS, 40_000, false, false) };
+        ports.claim(&by_connect);
+        let port = ports.free_for_connect(SocketKind::Stream, 0, |_| true);
+        assert_eq!(port, Ok(40_000));
+        let port = ports.free_for_connect(SocketKind::Stream, 0, |port| port != 40_000);
+        assert_eq!(port, Ok(40_001));
+        assert!(!ports.may_bind(SocketKind::Stream, by_connect.local, true));
+    }
+}

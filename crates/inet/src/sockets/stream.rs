@@ -1,0 +1,387 @@
+//! Connections in the stack: segments in and out, and what their owners are told.
+
+use core::net::SocketAddrV4;
+
+use smoltcp::wire::IpProtocol;
+
+use super::Body;
+use super::events::EventKind;
+use super::table::Handle;
+use crate::bytes::{Egress, RxBytes, RxPiece, TxBytes, TxPiece};
+use crate::error::Error;
+use crate::held::Held;
+use crate::ip::route::Path;
+use crate::ip::v4;
+use crate::link::ethernet::Mac;
+use crate::net::{HEADERS, Link, Net, Timer};
+use crate::stack::Stack;
+use crate::tcp::{
+    Connection, Endpoints, MAX_HEADER, Reply, SegmentError, SegmentRepr, State, reset_for,
+};
+use crate::time::Instant;
+
+/// Segments that one connection sends before it is the next one's turn.
+const QUANTUM: usize = 8;
+/// Most segments that a connection sends into the void at a time, when its neighbour is absent.
+const VOID: usize = 1024;
+
+/// A connection and what its owner knows of it.
+#[derive(Debug)]
+pub(crate) struct Stream<T, R> {
+    pub(crate) connection: Connection<T, Held<R>>,
+    /// The listener that owns it until it is accepted.
+    pub(crate) listener: Option<Handle>,
+    pub(crate) told: Told,
+    /// Received bytes are thrown away.
+    pub(crate) read_shut: bool,
+}
+
+/// What the owner has been told.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) connected: bool,
+    pub(crate) readable: usize,
+    pub(crate) acked: u64,
+    pub(crate) eof: bool,
+    pub(crate) failed: bool,
+    pub(crate) time_wait: bool,
+    pub(crate) closed: bool,
+}
+
+impl<T: TxBytes, R: RxBytes> Stream<T, R> {
+    pub(crate) fn new(connection: Connection<T, Held<R>>, listener: Option<Handle>) -> Self {
+        Self { connection, listener, told: Told::default(), read_shut: false }
+    }
+}
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Takes a TCP packet to one of our own addresses.
+    pub(crate) fn handle_tcp(
+        &mut self,
+        now: Instant,
+        packet: &v4::Packet,
+        frame: R,
+        out: &mut dyn Egress<T>,
+    ) {
+        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
+        let counters = &mut self.net.counters;
+        let parsed = match SegmentRepr::parse(packet.source, packet.destination, bytes) {
+            Ok(parsed) => parsed,
+            Err(SegmentError::Checksum) => return counters.tcp_bad_checksum += 1,
+            Err(_) => return counters.tcp_malformed += 1,
+        };
+        counters.tcp_in += 1;
+        counters.tcp_resets_in += u64::from(parsed.repr.rst);
+        let segment = &parsed.repr;
+        let ends = Endpoints {
+            local: SocketAddrV4::new(packet.destination, segment.dst_port),
+            remote: SocketAddrV4::new(packet.source, segment.src_port),
+        };
+        let payload = packet.payload.start + parsed.payload..packet.payload.end;
+        if let Some(handle) = self.demux.connection(&ends) {
+            let piece = RxPiece { frame, range: payload };
+            self.handle_connection_segment(now, handle, &ends, segment, piece, out);
+        } else if let Some(listener) = self.demux.listener(ends.local) {
+            self.handle_listener_segment(now, listener, ends, segment, None, out);
+        } else {
+            self.net.counters.tcp_no_port += 1;
+            if let Some(reset) = reset_for(segment, payload.len()) {
+                self.send_reset(now, &ends, &reset, out);
+            }
+        }
+    }
+
+    fn handle_connection_segment(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        segment: &SegmentRepr,
+        piece: RxPiece<R>,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(Body::Connection(stream)) = self.sockets.get(handle).map(|socket| &socket.body)
+        else {
+            return;
+        };
+        if self.holds_up(stream, segment) {
+            self.net.counters.tcp_listen_overflows += 1;
+            return;
+        }
+        let rcv_nxt = stream.connection.durable().rcv_nxt;
+        let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
+        if !piece.range.is_empty() && !self.held.has_room(ahead) {
+            self.net.counters.held_dropped += 1;
+            return;
+        }
+        let payload = (!piece.range.is_empty())
+            .then(|| RxPiece { frame: self.held.hold(piece.frame), range: piece.range });
+        let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
+        else {
+            return;
+        };
+        match stream.connection.handle_segment(now, segment, payload) {
+            Reply::None => {}
+            Reply::Reset(reset) => self.send_reset(now, ends, &reset, out),
+            Reply::Reuse => return self.reuse(now, handle, ends, segment, out),
+        }
+        self.settle(now, handle);
+        self.mark_ready(handle);
+    }
+
+    /// A SYN for a connection in TIME-WAIT goes to the listener, if there is one.
+    fn reuse(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        segment: &SegmentRepr,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(listener) = self.demux.listener(ends.local) else { return };
+        let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
+        else {
+            return;
+        };
+        let used = stream.connection.durable().snd_max;
+        stream.connection.abort();
+        self.settle(now, handle);
+        self.net.counters.tcp_time_wait_reused += 1;
+        self.handle_listener_segment(now, listener, *ends, segment, Some(used), out);
+    }
+
+    /// Sends a RST, which belongs to no connection.
+    pub(crate) fn send_reset(
+        &mut self,
+        now: Instant,
+        ends: &Endpoints,
+        reset: &SegmentRepr,
+        out: &mut dyn Egress<T>,
+    ) {
+        let (source, destination) = (*ends.local.ip(), *ends.remote.ip());
+        let ip = v4::Header {
+            source,
+            destination,
+            protocol: IpProtocol::Tcp,
+            ttl: self.net.ttl,
+            tos: 0,
+            payload_len: reset.header_len(),
+        };
+        self.net.counters.tcp_resets_out += 1;
+        let fill = |bytes: &mut [u8]| {
+            reset.emit::<T>(source, destination, &[], bytes);
+        };
+        self.net.answer(now, &ip, fill, out);
+    }
+
+    /// Lets a connection send what it has, as far as there is room, its neighbour known and its
+    /// turn.
+    pub(crate) fn serve_stream(&mut self, now: Instant, handle: Handle, out: &mut dyn Egress<T>) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let (ttl, tos, waits_for) = (socket.options.ttl, socket.options.tos, socket.waits_for);
+        let Some(stream) = socket.connection() else { return };
+        let ends = stream.connection.endpoints();
+        if stream.connection.poll_at(now).is_none_or(|at| at > now) {
+            return self.rest(now, handle);
+        }
+        let path = match self.net.find(*ends.remote.ip()) {
+            Ok(path) => path,
+            Err(error) => return self.send_into_void(now, handle, error),
+        };
+        let to = match self.net.link(now, &path, out) {
+            Link::Ready(mac) => mac,
+            Link::Full => return self.send_into_void(now, handle, Error::HostUnreachable),
+            Link::Asking(key) => {
+                if let Some(old) = waits_for.filter(|old| *old != key) {
+                    self.net.neighbours.stop_waiting(old, handle);
+                }
+                socket.waits_for = Some(key);
+                return self.net.neighbours.wait(key, handle);
+            }
+        };
+        let lane = Lane { path, to, ends, ttl, tos };
+        let mut more = true;
+        for _ in 0..QUANTUM {
+            if !out.ready() {
+                break;
+            }
+            let Some(segment) = stream.connection.poll_segment(now) else {
+                more = false;
+                break;
+            };
+            lane.emit(&mut self.net, &segment.repr, segment.body(), segment.body_len(), out);
+        }
+        if more {
+            self.mark_ready(handle);
+            self.settle(now, handle);
+        } else {
+            self.rest(now, handle);
+        }
+    }
+
+    /// A connection has nothing to send for now: its timer is set.
+    fn rest(&mut self, now: Instant, handle: Handle) {
+        self.settle(now, handle);
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let timer = socket.timer;
+        let Some(stream) = socket.connection() else { return };
+        self.tcp_stats.add(stream.connection.take_stats());
+        let at = stream.connection.poll_at(now);
+        let wheel = &mut self.net.wheel;
+        socket.timer = match (at, timer) {
+            (Some(at), Some(timer)) if wheel.is_at(timer, at) => Some(timer),
+            (at, timer) => {
+                if let Some(timer) = timer {
+                    wheel.cancel(timer);
+                }
+                at.map(|at| wheel.arm(at, Timer::Socket(handle)))
+            }
+        };
+    }
+
+    /// There is no way to the peer. A connection being opened fails; an established one sends what
+    /// it has into the void, so that its timers decide how long it lives.
+    pub(crate) fn send_into_void(&mut self, now: Instant, handle: Handle, error: Error) {
+        let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
+        else {
+            return;
+        };
+        stream.connection.handle_unreachable(error);
+        for _ in 0..VOID {
+            if stream.connection.poll_segment(now).is_none() {
+                break;
+            }
+            self.net.counters.arp_dropped += 1;
+        }
+        self.rest(now, handle);
+    }
+
+    /// A connection's timer has fired.
+    pub(crate) fn handle_socket_timer(&mut self, now: Instant, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        socket.timer = None;
+        if let Some(stream) = socket.connection() {
+            stream.connection.handle_timer(now);
+            self.settle(now, handle);
+            self.mark_ready(handle);
+        }
+    }
+
+    /// Looks at a connection after something happened to it: its owner is told, its states that
+    /// concern the stack are acted upon.
+    pub(crate) fn settle(&mut self, now: Instant, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let closing = socket.closing;
+        let Some(stream) = socket.connection() else { return };
+        if stream.read_shut {
+            let mut thrown = 0;
+            while let Some(piece) = stream.connection.recv() {
+                thrown += piece.range.len();
+            }
+            if thrown > 0 {
+                stream.connection.consumed(now, thrown);
+            }
+        }
+        let enters = stream.connection.state() == State::TimeWait && !stream.told.time_wait;
+        stream.told.time_wait |= enters;
+        let listener = stream.listener;
+        if enters {
+            self.enter_time_wait(handle);
+        }
+        match listener {
+            _ if closing => self.settle_closing(handle),
+            Some(listener) => self.settle_child(handle, listener),
+            None => self.tell(handle),
+        }
+    }
+
+    /// Tells a connection's owner what is new.
+    pub(super) fn tell(&mut self, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let Body::Connection(stream) = &mut socket.body else { return };
+        let (connection, told) = (&stream.connection, &mut stream.told);
+        let state = connection.state();
+        let is_done = connection.is_done();
+        let synchronized = !matches!(state, State::Closed | State::SynSent | State::SynReceived);
+        let readable = connection.readable_len();
+        let error = connection.error().filter(|_| is_done && !told.failed);
+        let news = [
+            (!told.connected && synchronized).then_some(EventKind::Connected),
+            (readable > told.readable).then_some(EventKind::Readable),
+            (!told.eof && connection.eof()).then_some(EventKind::Eof),
+            (told.acked != connection.acked()).then_some(EventKind::Acked),
+            error.map(EventKind::Failed),
+        ];
+        let attempt_failed = error.is_some() && !told.connected;
+        told.connected |= synchronized;
+        told.readable = readable;
+        told.eof |= connection.eof();
+        told.acked = connection.acked();
+        told.failed |= error.is_some();
+        for kind in news.into_iter().flatten() {
+            self.events.add(handle, socket, kind);
+        }
+        if attempt_failed {
+            self.give_up_attempt(handle);
+        } else if is_done {
+            self.leave_network(handle);
+        }
+    }
+
+    /// A connection attempt has failed: the socket may try again, from the address it was bound to.
+    fn give_up_attempt(&mut self, handle: Handle) {
+        self.leave_network(handle);
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        socket.body = Body::Idle;
+        if !socket.bound {
+            socket.local = None;
+        }
+    }
+
+    /// A connection is over, its socket is still open: nothing arrives for it any more, and its
+    /// port is free unless it was bound by name.
+    pub(super) fn leave_network(&mut self, handle: Handle) {
+        let Some(socket) = self.sockets.get(handle) else { return };
+        let (bound, claim) = (socket.bound, socket.claim);
+        self.unregister(handle);
+        if let (true, Some(claim), Some(socket)) = (bound, claim, self.sockets.get_mut(handle)) {
+            self.ports.claim(&claim);
+            socket.claim = Some(claim);
+        }
+    }
+}
+
+/// All that the segments of one connection have in common.
+struct Lane {
+    path: Path,
+    to: Mac,
+    ends: Endpoints,
+    ttl: u8,
+    tos: u8,
+}
+
+impl Lane {
+    fn emit<T: TxBytes>(
+        &self,
+        net: &mut Net<T>,
+        segment: &SegmentRepr,
+        body: &[TxPiece<'_, T>],
+        body_len: usize,
+        out: &mut dyn Egress<T>,
+    ) {
+        let mut head = [0; HEADERS + MAX_HEADER];
+        let (source, destination) = (*self.ends.local.ip(), *self.ends.remote.ip());
+        let header = segment.emit(source, destination, body, &mut head[HEADERS..]);
+        let ip = v4::Header {
+            source,
+            destination,
+            protocol: IpProtocol::Tcp,
+            ttl: self.ttl,
+            tos: self.tos,
+            payload_len: header + body_len,
+        };
+        net.write_headers(&self.path, self.to, &ip, &mut head);
+        net.counters.tcp_out += 1;
+        net.emit(self.path.interface, &head[..HEADERS + header], body, out);
+    }
+}

@@ -1,0 +1,99 @@
+//! The socket table: places with generations.
+
+use alloc::vec::Vec;
+
+/// Names a socket of one stack: a place in its table and that place's generation, so that a handle
+/// kept too long is refused and never means another socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle {
+    index: u32,
+    generation: u32,
+}
+
+#[derive(Debug)]
+struct Place<S> {
+    generation: u32,
+    value: Option<S>,
+}
+
+/// A bounded table whose places are used again, the last freed first.
+#[derive(Debug)]
+pub(crate) struct Table<S> {
+    places: Vec<Place<S>>,
+    free: Vec<u32>,
+    limit: usize,
+}
+
+impl<S> Table<S> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { places: Vec::new(), free: Vec::new(), limit: limit.min(u32::MAX as usize) }
+    }
+
+    /// Puts `value` into a place; `None` if the table is full.
+    pub(crate) fn insert(&mut self, value: S) -> Option<Handle> {
+        if let Some(index) = self.free.pop() {
+            let place = self.places.get_mut(index as usize)?;
+            place.value = Some(value);
+            return Some(Handle { index, generation: place.generation });
+        }
+        if self.places.len() >= self.limit {
+            return None;
+        }
+        let index = u32::try_from(self.places.len()).ok()?;
+        self.places.push(Place { generation: 0, value: Some(value) });
+        Some(Handle { index, generation: 0 })
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.places.len() >= self.limit
+    }
+
+    pub(crate) fn get(&self, handle: Handle) -> Option<&S> {
+        let place = self.places.get(handle.index as usize)?;
+        place.value.as_ref().filter(|_| place.generation == handle.generation)
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut S> {
+        let place = self.places.get_mut(handle.index as usize)?;
+        place.value.as_mut().filter(|_| place.generation == handle.generation)
+    }
+
+    /// Empties the place; `handle` names nothing any more.
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<S> {
+        let place = self.places.get_mut(handle.index as usize)?;
+        if place.generation != handle.generation {
+            return None;
+        }
+        let value = place.value.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(handle.index);
+        Some(value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &S)> {
+        (0u32..).zip(&self.places).filter_map(|(index, place)| {
+            let handle = Handle { index, generation: place.generation };
+            Some((handle, place.value.as_ref()?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_handle_names_nothing() {
+        let mut table = Table::new(2);
+        let a = table.insert('a').unwrap();
+        let b = table.insert('b').unwrap();
+        assert!(table.is_full());
+        assert_eq!(table.insert('c'), None);
+        assert_eq!(table.remove(a), Some('a'));
+        assert_eq!(table.remove(a), None);
+        let c = table.insert('c').unwrap();
+        assert_eq!((table.get(a), table.get(b), table.get(c)), (None, Some(&'b'), Some(&'c')));
+        assert_eq!(table.get_mut(a), None);
+        assert_eq!(table.iter().count(), 2);
+    }
+}

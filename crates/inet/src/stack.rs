@@ -1,0 +1,283 @@
+//! The stack: joins the layers and gives frames, time and room to whom they concern.
+//!
+//! The owner moves three things: frames in ([`Stack::handle_frame`]), frames out (an [`Egress`]),
+//! and time. Input only changes state and sends small answers; all else leaves in [`Stack::poll`],
+//! where the sockets that may have something to send take turns. [`Stack::poll_event`] tells the
+//! owner what happened. Nothing here looks at all sockets, but for [`Stack::sockets`] and the end
+//! of a listener.
+
+use alloc::collections::VecDeque;
+
+use smoltcp::wire::{Icmpv4DstUnreachable, IpProtocol};
+
+use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::config::Config;
+use crate::counters::TcpTotals;
+use crate::error::Error;
+use crate::held::HeldFrames;
+use crate::interface::{Interface, InterfaceConfig, InterfaceId};
+use crate::ip::v4::{self, Refused};
+use crate::link::arp::{Key, Waiters};
+use crate::link::ethernet::{self, Carries, Ignored, Mac};
+use crate::net::{Net, Timer};
+use crate::secret::Secret;
+use crate::sockets::demux::Demux;
+use crate::sockets::events::{Event, EventKind, EventQueue};
+use crate::sockets::ports::Ports;
+use crate::sockets::table::{Handle, Table};
+use crate::sockets::{Body, Socket};
+use crate::tcp::{Endpoints, SegmentRepr};
+use crate::time::Instant;
+
+/// A TCP/IP stack: `T` is what payload to be sent is kept in, `R` what frames are received in.
+#[derive(Debug)]
+pub struct Stack<T, R> {
+    pub(crate) config: Config,
+    pub(crate) secret: Secret,
+    pub(crate) net: Net<T>,
+    pub(crate) sockets: Table<Socket<T, R>>,
+    pub(crate) demux: Demux,
+    pub(crate) ports: Ports,
+    pub(crate) held: HeldFrames,
+    pub(crate) events: EventQueue,
+    /// Sockets that may have something to send.
+    ready: VecDeque<Handle>,
+    /// RSTs owed by calls of the owner.
+    pub(crate) resets: VecDeque<(Endpoints, SegmentRepr)>,
+    /// Connections that entered TIME-WAIT, oldest first; some may have left it.
+    pub(crate) time_wait: VecDeque<Handle>,
+    pub(crate) tcp_stats: TcpTotals,
+}
+
+/// To whom a packet was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// To one of our addresses, and to us alone.
+    ToUs,
+    /// To a broadcast address.
+    ToAll,
+}
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// A stack without interfaces. `secret` is random and nobody else's: sequence numbers, ports
+    /// and hash tables rest on it.
+    pub fn new(config: Config, secret: [u8; 16]) -> Self {
+        let secret = Secret::new(&secret);
+        let hash = secret.tables();
+        Self {
+            net: Net::new(&config, hash.clone()),
+            sockets: Table::new(config.sockets),
+            demux: Demux::new(&hash),
+            ports: Ports::new(hash, config.ephemeral_ports.clone()),
+            held: HeldFrames::new(config.held_frames),
+            events: EventQueue::default(),
+            ready: VecDeque::new(),
+            resets: VecDeque::new(),
+            time_wait: VecDeque::new(),
+            tcp_stats: TcpTotals::default(),
+            secret,
+            config,
+        }
+    }
+
+    /// Adds an interface with its network and default route.
+    pub fn add_interface(&mut self, config: InterfaceConfig) -> InterfaceId {
+        let interface = Interface::new(config);
+        let id = InterfaceId(u16::try_from(self.net.interfaces.len()).unwrap_or(u16::MAX));
+        self.net.routes.add_interface(id, &interface);
+        self.net.interfaces.push(interface);
+        id
+    }
+
+    /// Takes a frame received on `interface`. Whatever it contains, it cannot do more than be
+    /// dropped and counted. Answers that need no socket leave at once if there is room.
+    pub fn handle_frame(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        frame: R,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(mac) = self.net.interface(interface).map(Interface::mac) else { return };
+        let counters = &mut self.net.counters;
+        counters.frames_in += 1;
+        counters.bytes_in += frame.bytes().len() as u64;
+        let received = match ethernet::parse(frame.bytes(), mac) {
+            Ok(received) => received,
+            Err(Ignored::Malformed) => return counters.eth_malformed += 1,
+            Err(Ignored::NotOurs) => return counters.eth_not_ours += 1,
+            Err(Ignored::UnknownType) => return counters.eth_unknown += 1,
+        };
+        match received.carries {
+            Carries::Arp => {
+                let packet = frame.bytes().get(ethernet::HEADER..).unwrap_or_default();
+                if let Some((key, mac, waiters)) = self.net.handle_arp(now, interface, packet, out)
+                {
+                    self.neighbour_found(key, mac, waiters, out);
+                }
+            }
+            Carries::Ipv4 => self.handle_ipv4(now, interface, received.to_group, frame, out),
+        }
+    }
+
+    fn handle_ipv4(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        to_group: bool,
+        frame: R,
+        out: &mut dyn Egress<T>,
+    ) {
+        let counters = &mut self.net.counters;
+        let packet = match v4::parse(frame.bytes(), ethernet::HEADER) {
+            Ok(packet) => packet,
+            Err(Refused::Malformed) => return counters.ip_malformed += 1,
+            Err(Refused::Checksum) => return counters.ip_bad_checksum += 1,
+            Err(Refused::Options) => return counters.ip_bad_options += 1,
+            Err(Refused::SourceRoute) => return counters.ip_source_routes += 1,
+            Err(Refused::Martian) => return counters.ip_martians += 1,
+            Err(Refused::Fragment) => return counters.ip_fragments += 1,
+        };
+        let Some(arrival) = self.arrival(interface, to_group, &packet) else { return };
+        match (packet.protocol, arrival) {
+            (IpProtocol::Icmp, _) => self.handle_icmp(now, &packet, arrival, frame.bytes(), out),
+            (IpProtocol::Udp, _) => self.handle_udp(now, &packet, arrival, frame, out),
+            (IpProtocol::Tcp, Arrival::ToUs) => self.handle_tcp(now, &packet, frame, out),
+            (_, arrival) => {
+                self.net.counters.ip_unknown += 1;
+                if arrival == Arrival::ToUs {
+                    // RFC 1122 3.2.2.1.
+                    let code = Icmpv4DstUnreachable::ProtoUnreachable;
+                    self.send_unreachable(now, &packet, frame.bytes(), code, out);
+                }
+            }
+        }
+    }
+
+    /// To whom the packet was sent; `None`, and counted, if that is not us or it cannot be true.
+    fn arrival(
+        &mut self,
+        interface: InterfaceId,
+        to_group: bool,
+        packet: &v4::Packet,
+    ) -> Option<Arrival> {
+        let here = self.net.interface(interface)?;
+        let (source, destination) = (packet.source, packet.destination);
+        let martian = self.net.is_ours(source) || here.is_broadcast(source);
+        let to_all = destination.is_broadcast() || here.is_broadcast(destination);
+        let to_us = self.net.is_ours(destination);
+        let counters = &mut self.net.counters;
+        if martian {
+            counters.ip_martians += 1;
+            return None;
+        }
+        match (to_us, to_all) {
+            // RFC 1122 3.3.6: a unicast packet in a broadcast frame is discarded.
+            (true, _) if !to_group => Some(Arrival::ToUs),
+            (false, true) => Some(Arrival::ToAll),
+            _ => {
+                counters.ip_not_ours += 1;
+                None
+            }
+        }
+    }
+
+    /// A neighbour's hardware address is known: who waited for it may go on.
+    fn neighbour_found(
+        &mut self,
+        key: Key,
+        mac: Mac,
+        waiters: Waiters<T>,
+        out: &mut dyn Egress<T>,
+    ) {
+        for packet in waiters.pending {
+            self.send_pending(key, mac, packet, out);
+        }
+        for handle in waiters.sockets {
+            if let Some(socket) = self.sockets.get_mut(handle) {
+                socket.waits_for = None;
+                self.mark_ready(handle);
+            }
+        }
+    }
+
+    /// A neighbour is silent: who waited for it cannot reach its host (RFC 1122 2.3.2.2, 3.3.1.4).
+    fn neighbour_absent(&mut self, now: Instant, waiters: Waiters<T>) {
+        for packet in waiters.pending {
+            self.drop_pending(packet, Some(Error::HostUnreachable));
+        }
+        for handle in waiters.sockets {
+            if let Some(socket) = self.sockets.get_mut(handle) {
+                socket.waits_for = None;
+                self.send_into_void(now, handle, Error::HostUnreachable);
+            }
+        }
+    }
+
+    /// Acts on due timers and sends what there is to send, as far as `out` has room; the sockets
+    /// take turns, and go on where they were at the next call.
+    pub fn poll(&mut self, now: Instant, out: &mut dyn Egress<T>) {
+        while let Some(timer) = self.net.wheel.pop(now) {
+            match timer {
+                Timer::Socket(handle) => self.handle_socket_timer(now, handle),
+                Timer::Neighbour(key) => {
+                    if let Some(waiters) = self.net.neighbour_due(now, key, out) {
+                        self.neighbour_absent(now, waiters);
+                    }
+                }
+            }
+        }
+        while out.ready()
+            && let Some((ends, reset)) = self.resets.pop_front()
+        {
+            self.send_reset(now, &ends, &reset, out);
+        }
+        while out.ready()
+            && let Some(handle) = self.ready.pop_front()
+        {
+            let Some(socket) = self.sockets.get_mut(handle) else { continue };
+            socket.ready = false;
+            match socket.body {
+                Body::Connection(_) => self.serve_stream(now, handle, out),
+                Body::Datagram(_) => self.serve_datagram(now, handle, out),
+                _ => {}
+            }
+        }
+    }
+
+    /// When to call [`poll`](Self::poll) next if nothing else happens: the past if there is
+    /// something to send (at once, or when the egress that was full has room again), `None` for
+    /// never.
+    pub fn poll_at(&self) -> Option<Instant> {
+        if self.ready.is_empty() && self.resets.is_empty() {
+            self.net.wheel.poll_at()
+        } else {
+            Some(Instant::ZERO)
+        }
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let (handle, event) = self.events.next(&mut self.sockets)?;
+        if event.kind == EventKind::Closed {
+            self.told_closed(handle);
+        }
+        Some(event)
+    }
+
+    /// The counters by name, and the number of frames held now.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let held = ("memory.frames-held", self.held.count() as u64);
+        self.net.counters.iter().chain(self.tcp_stats.iter()).chain([held])
+    }
+
+    /// Puts a socket into the queue of those that may have something to send.
+    pub(crate) fn mark_ready(&mut self, handle: Handle) {
+        if let Some(socket) = self.sockets.get_mut(handle)
+            && !socket.ready
+        {
+            socket.ready = true;
+            self.ready.push_back(handle);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What can be set on a connection.
+
+use core::time::Duration;
+
+/// When and how often an idle connection is probed (RFC 9293 3.8.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Silence after which the first probe is sent. Linux: 2 h.
+    pub idle: Duration,
+    /// Time between probes. Linux: 75 s.
+    pub interval: Duration,
+    /// Unanswered probes after which the connection is given up. Linux: 9.
+    pub probes: u8,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 }
+    }
+}
+
+/// Settings of a connection. The defaults are those of Linux where it has such a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// Largest segment that this side can take, bytes of payload: MTU - 40 for IPv4. Also the bound
+    /// of what is sent.
+    pub mss: u16,
+    /// Most received bytes that wait for the application (see `Connection::consumed`).
+    pub recv_buffer: usize,
+    /// Most segments kept that came out of order.
+    pub out_of_order_limit: usize,
+    /// Small segments leave at once (RFC 9293 3.7.4).
+    pub nodelay: bool,
+    /// Only full segments leave, for up to 200 ms.
+    pub cork: bool,
+    /// How long an acknowledgement may wait for a companion (RFC 9293 MUST-59: less than 0.5 s).
+    pub delayed_ack: Duration,
+    /// At the start of a connection this many segments are acknowledged at once.
+    pub quick_acks: u8,
+    /// Retransmissions of a SYN.
+    pub syn_retries: u8,
+    /// Retransmissions of a SYN-ACK.
+    pub synack_retries: u8,
+    /// Retransmissions of data, and unanswered window probes, before the peer is given up.
+    pub retries: u8,
+    /// The same after the application has closed.
+    pub orphan_retries: u8,
+    /// Length of TIME-WAIT.
+    pub time_wait: Duration,
+    /// Length of FIN-WAIT-2 after the application has closed.
+    pub fin_timeout: Duration,
+    /// Retransmission timeout while the round-trip time is unknown (RFC 6298 2.1).
+    pub rto_initial: Duration,
+    /// Least retransmission timeout.
+    pub rto_min: Duration,
+    /// Longest retransmission timeout, with back-off.
+    pub rto_max: Duration,
+    /// Initial congestion window, segments (RFC 6928).
+    pub initial_window: u8,
+    /// Longest time that sent data may stay unacknowledged (RFC 9293 3.9.1, RFC 5482), if bounded.
+    pub user_timeout: Option<Duration>,
+    /// Whether and how an idle connection is probed.
+    pub keep_alive: Option<KeepAlive>,
+    /// Offer window scaling (RFC 7323 2).
+    pub window_scaling: bool,
+    /// Offer timestamps (RFC 7323 3).
+    pub timestamps: bool,
+    /// Added to the clock for the timestamps of this connection, so that they tell nothing about
+    /// the machine (RFC 7323 5.4): a secret function of the endpoints.
+    pub timestamp_offset: u32,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            recv_buffer: 256 * 1024,
+            out_of_order_limit: 256,
+            nodelay: false,
+            cork: false,
+            delayed_ack: Duration::from_millis(40),
+            quick_acks: 16,
+            syn_retries: 6,
+            synack_retries: 5,
+            retries: 15,
+            orphan_retries: 8,
+            time_wait: Duration::from_secs(60),
+            fin_timeout: Duration::from_secs(60),
+            rto_initial: Duration::from_secs(1),
+            rto_min: Duration::from_millis(200),
+            rto_max: Duration::from_secs(120),
+            initial_window: 10,
+            user_timeout: None,
+            keep_alive: None,
+            window_scaling: true,
+            timestamps: true,
+            timestamp_offset: 0,
+        }
+    }
+}

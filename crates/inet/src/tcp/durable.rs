@@ -1,0 +1,152 @@
+//! The half of a connection that must outlive the process.
+//!
+//! A connection survives the death of the server only if the next one knows what the peer has been
+//! told and has told. That, and nothing else, is here, as plain old data in which any bit pattern
+//! is valid, so that it can lie in a shared region. The rule is *publish before emit*: the engine
+//! changes the record first and gives out the segment afterwards, so whoever stores the record
+//! between `poll_segment` and the frame's doorbell never promises the peer what a successor would
+//! not know.
+//!
+//! | here | why |
+//! |---|---|
+//! | addresses, ports, `state`, `flags` | which connection it is, and what may happen on it |
+//! | `iss`, `irs` | bases of the two streams |
+//! | `snd_una`, `acked` | where the peer's receipt ends, on the wire and in the send queue |
+//! | `snd_max` | the peer may acknowledge up to here: a lower value would make that ACK a forgery |
+//! | `rcv_nxt`, `received` | acknowledged to the peer, who has forgotten those bytes |
+//! | `rcv_adv` | the window may not shrink, even over a restart |
+//! | scales, `snd_mss`, `ts_offset` | agreed upon in the SYNs, said only once |
+//! | `ts_recent` | else segments from before the restart would pass for new ones (PAWS) |
+//! | `snd_wnd` | a peer with nothing to say does not repeat it |
+//!
+//! Made again instead: `snd_nxt` (restart at `snd_una`: at worst the peer sees bytes twice),
+//! timers, RTT and congestion window (restart conservatively), out-of-order data (only promised by
+//! SACK, which may be reneged), the ACK that may be pending (send one), Nagle's and the silly
+//! window's state.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use super::{Endpoints, Seq, State};
+
+/// The write side is shut: the FIN follows the queued bytes.
+pub(super) const WRITE_SHUT: u8 = 1;
+/// The application will not read.
+pub(super) const READ_SHUT: u8 = 1 << 1;
+/// The application is gone.
+pub(super) const ORPHAN: u8 = 1 << 2;
+/// The peer's FIN was received and counts in `rcv_nxt`.
+pub(super) const FIN_RECEIVED: u8 = 1 << 3;
+/// Both sides agreed on timestamps.
+pub(super) const TIMESTAMPS: u8 = 1 << 4;
+/// Both sides agreed on window scaling.
+pub(super) const SCALED: u8 = 1 << 5;
+/// The connection was opened by the peer.
+pub(super) const PASSIVE: u8 = 1 << 6;
+
+/// What must outlive the process; see the module's head for why each field is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Durable {
+    /// Payload bytes that the peer has acknowledged in total.
+    pub acked: u64,
+    /// Payload bytes received in order in total.
+    pub received: u64,
+    /// Own IPv4 address.
+    pub local_address: [u8; 4],
+    /// The peer's IPv4 address.
+    pub remote_address: [u8; 4],
+    /// Own port.
+    pub local_port: u16,
+    /// The peer's port.
+    pub remote_port: u16,
+    /// [`State`] as a number.
+    pub state: u8,
+    /// WRITE_SHUT 1, READ_SHUT 2, ORPHAN 4, FIN_RECEIVED 8, TIMESTAMPS 16, SCALED 32, PASSIVE 64.
+    pub flags: u8,
+    /// Shift of the peer's windows.
+    pub snd_scale: u8,
+    /// Shift of own windows.
+    pub rcv_scale: u8,
+    /// Initial send sequence number.
+    pub iss: Seq,
+    /// The peer's initial sequence number.
+    pub irs: Seq,
+    /// Oldest unacknowledged sequence number.
+    pub snd_una: Seq,
+    /// One more than the highest sequence number ever sent.
+    pub snd_max: Seq,
+    /// Next sequence number expected.
+    pub rcv_nxt: Seq,
+    /// Right edge of the window, as advertised: highest ever.
+    pub rcv_adv: Seq,
+    /// The peer's window, bytes from `snd_una`.
+    pub snd_wnd: u32,
+    /// Last timestamp of the peer's.
+    pub ts_recent: u32,
+    /// Added to the clock to give own timestamps.
+    pub ts_offset: u32,
+    /// Largest payload of a segment sent, bytes.
+    pub snd_mss: u16,
+    /// Largest segment that the peer was told to send.
+    pub rcv_mss: u16,
+}
+
+impl Durable {
+    pub(super) fn new(endpoints: Endpoints, iss: Seq, state: State) -> Self {
+        Self {
+            acked: 0,
+            received: 0,
+            local_address: endpoints.local.ip().octets(),
+            remote_address: endpoints.remote.ip().octets(),
+            local_port: endpoints.local.port(),
+            remote_port: endpoints.remote.port(),
+            state: state as u8,
+            flags: 0,
+            snd_scale: 0,
+            rcv_scale: 0,
+            iss,
+            irs: Seq::new(0),
+            snd_una: iss,
+            snd_max: iss,
+            rcv_nxt: Seq::new(0),
+            rcv_adv: Seq::new(0),
+            snd_wnd: 0,
+            ts_recent: 0,
+            ts_offset: 0,
+            snd_mss: 0,
+            rcv_mss: 0,
+        }
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        State::from_number(self.state)
+    }
+
+    /// The two ends.
+    pub fn endpoints(&self) -> Endpoints {
+        let socket = |address: [u8; 4], port| SocketAddrV4::new(Ipv4Addr::from(address), port);
+        Endpoints {
+            local: socket(self.local_address, self.local_port),
+            remote: socket(self.remote_address, self.remote_port),
+        }
+    }
+
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) fn set(&mut self, flag: u8) {
+        self.flags |= flag;
+    }
+
+    /// Bytes that the peer may still send into the window.
+    pub(super) fn window_left(&self) -> u32 {
+        self.rcv_adv.since(self.rcv_nxt)
+    }
+
+    /// First sequence number that the peer's window does not admit.
+    pub(super) fn send_edge(&self) -> Seq {
+        self.snd_una + self.snd_wnd
+    }
+}

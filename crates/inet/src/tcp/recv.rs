@@ -1,0 +1,213 @@
+//! What has arrived: bytes in order, waiting for the application, and pieces that came too early.
+//!
+//! A piece in order goes straight to the ready queue. One out of order is kept in a bounded queue
+//! sorted by sequence number, whose pieces do not overlap: what is there already stays, a newcomer
+//! is trimmed to the first gap that it touches (a piece is one frame's and cannot be split), and
+//! the peer sends again what that loses. If the queue is full, the piece farthest ahead goes.
+//! Received bytes count against the buffer until the application has consumed them.
+
+use alloc::collections::VecDeque;
+
+use super::Seq;
+use crate::RxPiece;
+
+/// Least receive buffer, bytes.
+const MIN_BUFFER: usize = 2048;
+
+/// The segment size supposed before one has been seen (RFC 9293 MUST-15).
+const MIN_SEGMENT: usize = 536;
+
+/// What became of a segment's payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// It was the next one, and there is no gap behind it.
+    InOrder,
+    /// It filled a gap, wholly or in part.
+    Filled,
+    /// It came early and is kept.
+    Early,
+    /// Nothing of it was new, or there was no room for it.
+    Useless,
+}
+
+#[derive(Debug)]
+struct Early<R> {
+    seq: Seq,
+    piece: RxPiece<R>,
+}
+
+impl<R> Early<R> {
+    fn end(&self) -> Seq {
+        self.seq + self.piece.range.len() as u32
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Receiver<R> {
+    ready: VecDeque<RxPiece<R>>,
+    ready_len: usize,
+    /// Bytes in order that the application has not consumed.
+    unconsumed: usize,
+    early: VecDeque<Early<R>>,
+    early_limit: usize,
+    /// The FIN's sequence number, once it is known.
+    pub(super) fin: Option<Seq>,
+    buffer: usize,
+    /// Largest segment seen.
+    segment: usize,
+}
+
+impl<R> Receiver<R> {
+    pub(super) fn new(buffer: usize, early_limit: usize) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            ready_len: 0,
+            unconsumed: 0,
+            early: VecDeque::new(),
+            early_limit,
+            fin: None,
+            buffer: buffer.max(MIN_BUFFER),
+            segment: MIN_SEGMENT,
+        }
+    }
+
+    pub(super) fn set_buffer(&mut self, bytes: usize) {
+        self.buffer = bytes.max(MIN_BUFFER);
+    }
+
+    pub(super) fn buffer(&self) -> usize {
+        self.buffer
+    }
+
+    /// Bytes for which there is room.
+    pub(super) fn free(&self) -> usize {
+        self.buffer.saturating_sub(self.unconsumed)
+    }
+
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready_len
+    }
+
+    pub(super) fn unconsumed(&self) -> usize {
+        self.unconsumed
+    }
+
+    /// Size of the peer's full segments, as far as seen.
+    pub(super) fn segment(&self) -> usize {
+        self.segment
+    }
+
+    pub(super) fn pop(&mut self) -> Option<RxPiece<R>> {
+        let piece = self.ready.pop_front()?;
+        self.ready_len -= piece.range.len();
+        Some(piece)
+    }
+
+    pub(super) fn consumed(&mut self, bytes: usize) {
+        self.unconsumed = self.unconsumed.saturating_sub(bytes);
+    }
+
+    /// Takes a segment's payload that starts at `seq`. Bytes before `next`, from `edge` on, and
+    /// after a known FIN are cut off. `next` moves over what is now in order.
+    pub(super) fn insert(
+        &mut self,
+        next: &mut Seq,
+        edge: Seq,
+        seq: Seq,
+        mut piece: RxPiece<R>,
+    ) -> Arrival {
+        self.segment = self.segment.max(piece.range.len());
+        let edge = self.fin.map_or(edge, |fin| fin.min(edge));
+        let seq = trim(seq, &mut piece, *next, edge);
+        if piece.range.is_empty() {
+            return Arrival::Useless;
+        }
+        if seq != *next {
+            return self.keep(seq, piece);
+        }
+        *next += piece.range.len() as u32;
+        self.ready_push(piece);
+        if self.early.is_empty() {
+            return Arrival::InOrder;
+        }
+        self.take_early(next);
+        Arrival::Filled
+    }
+
+    fn ready_push(&mut self, piece: RxPiece<R>) {
+        self.ready_len += piece.range.len();
+        self.unconsumed += piece.range.len();
+        self.ready.push_back(piece);
+    }
+
+    /// Moves what is in order now to the ready queue.
+    fn take_early(&mut self, next: &mut Seq) {
+        while self.early.front().is_some_and(|early| early.seq.at_or_before(*next)) {
+            let Some(Early { seq, mut piece }) = self.early.pop_front() else { return };
+            trim(seq, &mut piece, *next, *next + u32::MAX / 4);
+            if !piece.range.is_empty() {
+                *next += piece.range.len() as u32;
+                self.ready_push(piece);
+            }
+        }
+    }
+
+    /// Keeps a piece that came early.
+    fn keep(&mut self, seq: Seq, mut piece: RxPiece<R>) -> Arrival {
+        // Pieces before `at` start at or before `seq`. Most newcomers belong to the end.
+        let at = match self.early.back() {
+            Some(last) if last.seq.at_or_before(seq) => self.early.len(),
+            _ => self.early.partition_point(|early| early.seq.at_or_before(seq)),
+        };
+        let start = match at.checked_sub(1).and_then(|before| self.early.get(before)) {
+            Some(before) => before.end().max(seq),
+            None => seq,
+        };
+        // What the newcomer covers wholly makes place for it; what it covers in part cuts it off.
+        let mut end = seq + piece.range.len() as u32;
+        while let Some(after) = self.early.get(at) {
+            if after.end().after(end) {
+                end = end.min(after.seq);
+                break;
+            }
+            self.early.remove(at);
+        }
+        let seq = trim(seq, &mut piece, start, end);
+        if piece.range.is_empty() {
+            return Arrival::Useless;
+        }
+        if self.early.len() >= self.early_limit {
+            if at == self.early.len() {
+                return Arrival::Useless;
+            }
+            self.early.pop_back();
+        }
+        self.early.insert(at, Early { seq, piece });
+        Arrival::Early
+    }
+
+    /// Drops all that the application has not been given.
+    pub(super) fn clear(&mut self) {
+        self.ready.clear();
+        self.ready_len = 0;
+        self.clear_early();
+    }
+
+    /// Drops what cannot come in order any more.
+    pub(super) fn clear_early(&mut self) {
+        self.early.clear();
+    }
+}
+
+/// Cuts `piece`, which starts at `seq`, down to `start..end` and gives its new start.
+fn trim<R>(seq: Seq, piece: &mut RxPiece<R>, start: Seq, end: Seq) -> Seq {
+    let len = piece.range.len();
+    let cut_head = (start.since(seq) as usize).min(len);
+    let cut_tail = ((seq + len as u32).since(end) as usize).min(len - cut_head);
+    piece.range.start += cut_head;
+    piece.range.end -= cut_tail;
+    seq + cut_head as u32
+}
+
+#[cfg(test)]
+mod tests;

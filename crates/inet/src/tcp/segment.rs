@@ -1,0 +1,269 @@
+//! The wire format (RFC 9293 3.1, 3.2; options of RFC 7323 and RFC 2018).
+//!
+//! [`SegmentRepr`] holds the legal values of a header. [`SegmentRepr::parse`] turns bytes into one
+//! and refuses what is cut short, badly summed or has an impossible option (MUST-7), and skips
+//! options that it does not know (MUST-6). [`SegmentRepr::emit`] writes a header whose checksum
+//! covers payload pieces that stay where they are. The urgent pointer and the ECN bits are not
+//! kept.
+
+use core::net::Ipv4Addr;
+
+use smoltcp::wire::{IpProtocol, checksum};
+
+use super::Seq;
+use crate::{TxBytes, TxPiece};
+
+/// Longest header, bytes.
+pub const MAX_HEADER: usize = 60;
+
+/// Header without options, bytes.
+const FIXED: usize = 20;
+
+const FIN: u16 = 0x01;
+const SYN: u16 = 0x02;
+const RST: u16 = 0x04;
+const PSH: u16 = 0x08;
+const ACK: u16 = 0x10;
+
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const TIMESTAMPS: u8 = 8;
+
+/// Largest meaningful shift (RFC 7323 2.3).
+pub(super) const MAX_SCALE: u8 = 14;
+
+/// The timestamps option (RFC 7323 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timestamps {
+    /// The sender's clock, TSval.
+    pub value: u32,
+    /// The last timestamp of the receiver's, TSecr; 0 if the segment has no ACK.
+    pub echo: u32,
+}
+
+/// What is wrong with a segment that could not be parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentError {
+    /// Shorter than its header.
+    #[error("the segment is shorter than its header")]
+    Truncated,
+    /// The data offset is less than the fixed header.
+    #[error("the data offset is less than 5")]
+    Offset,
+    /// The checksum does not fit.
+    #[error("bad checksum")]
+    Checksum,
+    /// An option's length is impossible.
+    #[error("an option has an impossible length")]
+    Options,
+}
+
+/// A segment's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SegmentRepr {
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// Number of the first byte, or of the SYN.
+    pub seq: Seq,
+    /// Next byte expected, if the ACK bit is set.
+    pub ack: Option<Seq>,
+    /// SYN bit.
+    pub syn: bool,
+    /// FIN bit.
+    pub fin: bool,
+    /// RST bit.
+    pub rst: bool,
+    /// PSH bit.
+    pub psh: bool,
+    /// Window as it is on the wire, not scaled.
+    pub window: u16,
+    /// Largest segment that the sender of this can take, bytes of payload.
+    pub mss: Option<u16>,
+    /// Shift of the sender's windows, 0..=14.
+    pub window_scale: Option<u8>,
+    /// SACK may be used.
+    pub sack_permitted: bool,
+    /// Timestamps.
+    pub timestamps: Option<Timestamps>,
+}
+
+/// A parsed segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parsed {
+    /// Its header.
+    pub repr: SegmentRepr,
+    /// Where its payload starts, bytes from the start of the segment; the payload goes on to its
+    /// end.
+    pub payload: usize,
+}
+
+impl SegmentRepr {
+    /// Reads the segment `bytes` that came from `src` to `dst` in an IPv4 packet.
+    ///
+    /// # Errors
+    /// What is wrong with it. Only the sender, or the network, can be the cause.
+    pub fn parse(src: Ipv4Addr, dst: Ipv4Addr, bytes: &[u8]) -> Result<Parsed, SegmentError> {
+        let header: &[u8; FIXED] = bytes.first_chunk().ok_or(SegmentError::Truncated)?;
+        let payload = usize::from(header[12] >> 4) * 4;
+        if payload < FIXED {
+            return Err(SegmentError::Offset);
+        }
+        let options = bytes.get(FIXED..payload).ok_or(SegmentError::Truncated)?;
+        let pseudo = pseudo_sum(src, dst, bytes.len());
+        if checksum::combine(&[pseudo, checksum::data(bytes)]) != 0xffff {
+            return Err(SegmentError::Checksum);
+        }
+        let mut fields = header.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+        let mut next = || fields.next().unwrap_or_default();
+        let (src_port, dst_port) = (next(), next());
+        let seq = Seq::new(u32::from(next()) << 16 | u32::from(next()));
+        let ack = Seq::new(u32::from(next()) << 16 | u32::from(next()));
+        let (control, window) = (next(), next());
+        let mut repr = Self {
+            src_port,
+            dst_port,
+            seq,
+            ack: (control & ACK != 0).then_some(ack),
+            syn: control & SYN != 0,
+            fin: control & FIN != 0,
+            rst: control & RST != 0,
+            psh: control & PSH != 0,
+            window,
+            ..Self::default()
+        };
+        repr.parse_options(options)?;
+        Ok(Parsed { repr, payload })
+    }
+
+    /// RFC 9293 3.2. An option of unknown kind is skipped (MUST-6); a length that cannot be makes
+    /// the segment unusable (MUST-7).
+    fn parse_options(&mut self, mut options: &[u8]) -> Result<(), SegmentError> {
+        while let [kind, rest @ ..] = options {
+            match *kind {
+                END_OF_OPTIONS => break,
+                NO_OPERATION => {
+                    options = rest;
+                    continue;
+                }
+                _ => {}
+            }
+            let len = usize::from(*rest.first().ok_or(SegmentError::Options)?);
+            let value = options.get(2..len).ok_or(SegmentError::Options)?;
+            match (*kind, value) {
+                (MSS, &[a, b]) => self.mss = Some(u16::from_be_bytes([a, b])),
+                // RFC 7323 2.3: a larger shift counts as 14.
+                (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_SCALE)),
+                (SACK_PERMITTED, &[]) => self.sack_permitted = true,
+                (TIMESTAMPS, &[a, b, c, d, e, f, g, h]) => {
+                    self.timestamps = Some(Timestamps {
+                        value: u32::from_be_bytes([a, b, c, d]),
+                        echo: u32::from_be_bytes([e, f, g, h]),
+                    });
+                }
+                (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS, _) => {
+                    return Err(SegmentError::Options);
+                }
+                _ => {}
+            }
+            options = options.get(len..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Length of the header that [`emit`](Self::emit) writes: 20..=60 bytes, a multiple of 4.
+    pub fn header_len(&self) -> usize {
+        let option = |present: bool, len: usize| if present { len } else { 0 };
+        FIXED
+            + option(self.mss.is_some(), 4)
+            + option(self.window_scale.is_some(), 4)
+            + option(self.sack_permitted, 4)
+            + option(self.timestamps.is_some(), 12)
+    }
+
+    /// Writes the header with a checksum over header and `body` to the start of `out`, and returns
+    /// its length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`header_len`](Self::header_len); [`MAX_HEADER`] bytes always do.
+    pub fn emit<T: TxBytes>(
+        &self,
+        src: Ipv4Addr,
+        dst: Ipv4Addr,
+        body: &[TxPiece<'_, T>],
+        out: &mut [u8],
+    ) -> usize {
+        let len = self.header_len();
+        let out = &mut out[..len];
+        let bit = |on: bool, bit: u16| if on { bit } else { 0 };
+        let control = (len as u16 / 4) << 12
+            | bit(self.fin, FIN)
+            | bit(self.syn, SYN)
+            | bit(self.rst, RST)
+            | bit(self.psh, PSH)
+            | bit(self.ack.is_some(), ACK);
+        out[0..2].copy_from_slice(&self.src_port.to_be_bytes());
+        out[2..4].copy_from_slice(&self.dst_port.to_be_bytes());
+        out[4..8].copy_from_slice(&self.seq.get().to_be_bytes());
+        out[8..12].copy_from_slice(&self.ack.map_or(0, Seq::get).to_be_bytes());
+        out[12..14].copy_from_slice(&control.to_be_bytes());
+        out[14..16].copy_from_slice(&self.window.to_be_bytes());
+        out[16..20].fill(0);
+        self.emit_options(&mut out[FIXED..]);
+        let (body_sum, body_len) = sum_of(body);
+        let pseudo = pseudo_sum(src, dst, len + body_len);
+        let total = checksum::combine(&[pseudo, checksum::data(out), body_sum]);
+        out[16..18].copy_from_slice(&(!total).to_be_bytes());
+        len
+    }
+
+    /// Each option is filled up to a multiple of four bytes.
+    fn emit_options(&self, mut out: &mut [u8]) {
+        let mut put = |option: &[u8]| {
+            let (here, rest) = core::mem::take(&mut out).split_at_mut(option.len());
+            here.copy_from_slice(option);
+            out = rest;
+        };
+        if let Some(mss) = self.mss {
+            let [a, b] = mss.to_be_bytes();
+            put(&[MSS, 4, a, b]);
+        }
+        if self.sack_permitted {
+            put(&[NO_OPERATION, NO_OPERATION, SACK_PERMITTED, 2]);
+        }
+        if let Some(Timestamps { value, echo }) = self.timestamps {
+            put(&[NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10]);
+            put(&value.to_be_bytes());
+            put(&echo.to_be_bytes());
+        }
+        if let Some(shift) = self.window_scale {
+            put(&[NO_OPERATION, WINDOW_SCALE, 3, shift]);
+        }
+    }
+}
+
+/// The one's complement sum of `body`, and its length.
+fn sum_of<T: TxBytes>(body: &[TxPiece<'_, T>]) -> (u16, usize) {
+    let mut total = 0;
+    let mut len = 0;
+    for piece in body {
+        let part = piece.bytes.checksum(piece.range.clone());
+        // RFC 1071 2 (B): a part that starts at an odd offset has its bytes swapped.
+        let part = if len % 2 == 1 { part.swap_bytes() } else { part };
+        total = checksum::combine(&[total, part]);
+        len += piece.range.len();
+    }
+    (total, len)
+}
+
+/// The sum of the pseudo header (RFC 9293 3.1, figure 2).
+fn pseudo_sum(src: Ipv4Addr, dst: Ipv4Addr, len: usize) -> u16 {
+    checksum::pseudo_header_v4(&src, &dst, IpProtocol::Tcp, len as u32)
+}
+
+#[cfg(test)]
+mod tests;

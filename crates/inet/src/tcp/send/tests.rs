@@ -1,0 +1,113 @@
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::tcp::tests::Chunk;
+
+/// A queue beside the plain stream that it stands for.
+struct Model {
+    queue: SendQueue<Chunk>,
+    stream: Vec<u8>,
+    acked: usize,
+    next: usize,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self { queue: SendQueue::new(), stream: Vec::new(), acked: 0, next: 0 }
+    }
+
+    fn push(&mut self, len: usize, joins: bool) {
+        let bytes: Vec<u8> = (0..len).map(|i| (self.stream.len() + i) as u8).collect();
+        self.stream.extend(&bytes);
+        self.queue.push(Chunk { bytes, joins });
+    }
+
+    fn bytes(&self, stretch: &Stretch) -> Vec<u8> {
+        let pieces = self.queue.pieces(stretch);
+        assert!(pieces.as_slice().len() <= MAX_TX_PIECES);
+        let mut bytes = Vec::new();
+        for piece in pieces.as_slice() {
+            bytes.extend_from_slice(&piece.bytes.bytes[piece.range.clone()]);
+        }
+        assert_eq!(bytes.len(), stretch.len);
+        bytes
+    }
+
+    fn take(&mut self, max: usize) {
+        let stretch = self.queue.at_cursor(max);
+        let bytes = self.bytes(&stretch);
+        assert_eq!(bytes, self.stream[self.next..self.next + stretch.len]);
+        let rest = self.stream.len() - self.next;
+        assert!(stretch.len == max.min(rest) || stretch.pieces_full);
+        self.queue.advance(&stretch);
+        self.next += stretch.len;
+    }
+
+    fn check(&self) {
+        assert_eq!(self.queue.unsent(), self.stream.len() - self.next);
+        assert_eq!(self.queue.unacked(), self.stream.len() - self.acked);
+        let head = self.queue.at_head(100);
+        assert_eq!(self.bytes(&head), self.stream[self.acked..self.acked + head.len]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_queue_is_the_stream(
+        steps in prop::collection::vec((0_u8..5, 0_usize..300, any::<bool>()), 1..200),
+    ) {
+        let mut m = Model::new();
+        for (what, amount, joins) in steps {
+            match what {
+                0 => m.push(amount % 60, joins),
+                1 => m.take(amount),
+                2 => {
+                    m.acked = (m.acked + amount).min(m.stream.len());
+                    m.queue.acked_to(m.acked as u64);
+                    m.next = m.next.max(m.acked);
+                }
+                3 => {
+                    m.queue.rewind();
+                    m.next = m.acked;
+                }
+                _ => m.push(1, true),
+            }
+            m.check();
+        }
+    }
+}
+
+#[test]
+fn chunks_go_when_their_last_byte_is_acknowledged() {
+    let mut m = Model::new();
+    m.push(10, false);
+    m.push(10, false);
+    m.queue.acked_to(9);
+    assert_eq!(m.queue.chunks.len(), 2);
+    m.queue.acked_to(10);
+    assert_eq!(m.queue.chunks.len(), 1);
+    m.queue.acked_to(20);
+    assert_eq!(m.queue.chunks.len(), 0);
+}
+
+#[test]
+fn a_joining_chunk_is_no_new_piece() {
+    let mut m = Model::new();
+    m.push(10, false);
+    m.take(10);
+    m.push(10, true);
+    assert_eq!(m.queue.chunks.len(), 1);
+    m.take(100);
+    assert_eq!(m.queue.unsent(), 0);
+}
+
+#[test]
+fn a_segment_has_no_more_pieces_than_a_frame_takes() {
+    let mut m = Model::new();
+    for _ in 0..MAX_TX_PIECES + 1 {
+        m.push(1, false);
+    }
+    let stretch = m.queue.at_cursor(100);
+    assert_eq!((stretch.len, stretch.pieces_full), (MAX_TX_PIECES, true));
+}
