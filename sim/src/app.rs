@@ -1,0 +1,300 @@
+//! Applications: they write a stream that can be told by each byte, and read the other one.
+
+use core::fmt;
+use core::time::Duration;
+
+use inet::{Error, Instant};
+
+use crate::bytes::{Chunk, first_difference, stream_bytes};
+use crate::host::{Counts, Host};
+use crate::random::Random;
+
+/// How an application reads.
+#[derive(Debug, Clone, Copy)]
+pub enum Reading {
+    /// All at once.
+    Greedy,
+    /// At most so many bytes each time.
+    Slow(usize, Duration),
+    /// All, with random pauses up to this.
+    Pauses(Duration),
+}
+
+/// How an application ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// Shuts its side after the last byte, reads to the end, closes.
+    Orderly,
+    /// Closes after the last byte, whatever the other side is doing.
+    Hasty,
+    /// Aborts after this many bytes sent and received.
+    Abort(u64),
+}
+
+/// What an application does.
+#[derive(Debug, Clone)]
+pub struct AppPlan {
+    /// Length of its stream, bytes.
+    pub bytes: u64,
+    /// Longest write.
+    pub write_max: u64,
+    /// Most bytes queued and not acknowledged.
+    pub send_limit: u64,
+    /// Probability that a write continues the one before it in memory.
+    pub joins: f64,
+    /// Longest pause between writes.
+    pub think: Duration,
+    /// How it reads.
+    pub reading: Reading,
+    /// How it ends.
+    pub leaving: Leaving,
+    /// Probability that it changes NODELAY, CORK and the receive buffer before a write.
+    pub fiddle: f64,
+}
+
+/// An application at one end.
+pub struct App {
+    plan: AppPlan,
+    random: Random,
+    /// Own stream and the peer's.
+    keys: [u64; 2],
+    counts: Counts,
+    address: u64,
+    /// Bytes written.
+    pub sent: u64,
+    /// Bytes read.
+    pub received: u64,
+    /// Bytes read that the host has not been told of.
+    owed: usize,
+    write_at: Instant,
+    read_at: Instant,
+    shut: bool,
+    /// It has closed or aborted.
+    pub left: bool,
+    /// It was connected once.
+    pub connected: bool,
+    /// The peer's stream has ended.
+    pub eof: bool,
+    /// Why its connection failed.
+    pub error: Option<Error>,
+    acked: u64,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App")
+            .field("plan", &self.plan)
+            .field("sent", &self.sent)
+            .field("acked", &self.acked)
+            .field("received", &self.received)
+            .field("owed", &self.owed)
+            .field("connected", &self.connected)
+            .field("shut", &self.shut)
+            .field("eof", &self.eof)
+            .field("left", &self.left)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// An application that writes the stream `keys[0]` and reads the stream `keys[1]`.
+    pub fn new(plan: AppPlan, keys: [u64; 2], counts: Counts, random: Random) -> Self {
+        Self {
+            plan,
+            random,
+            keys,
+            counts,
+            address: 0,
+            sent: 0,
+            received: 0,
+            owed: 0,
+            write_at: Instant::ZERO,
+            read_at: Instant::ZERO,
+            shut: false,
+            left: false,
+            connected: false,
+            eof: false,
+            error: None,
+            acked: 0,
+        }
+    }
+
+    /// Does what it wants to do now. Whether it did anything.
+    ///
+    /// # Errors
+    /// What is wrong with what it was given.
+    pub fn step(&mut self, now: Instant, host: &mut dyn Host) -> Result<bool, String> {
+        if self.left {
+            return Ok(false);
+        }
+        let look = host.look();
+        let mut active = look.acked != self.acked || (look.connected && !self.connected);
+        if look.acked < self.acked && look.error.is_none() {
+            return Err(format!("acked went back from {} to {}", self.acked, look.acked));
+        }
+        self.acked = look.acked;
+        self.connected |= look.connected;
+        self.eof |= look.eof;
+        if look.acked > self.sent {
+            return Err(format!("{} bytes acknowledged, {} sent", look.acked, self.sent));
+        }
+        if let Some(error) = look.error {
+            self.error = Some(error);
+            while self.read(now, host, usize::MAX)? > 0 {}
+            self.leave(now, host);
+            return Ok(true);
+        }
+        if !self.connected {
+            return Ok(active);
+        }
+        active |= self.write(now, host)?;
+        active |= self.read_some(now, host)?;
+        active |= self.maybe_leave(now, host);
+        Ok(active)
+    }
+
+    /// When it wants to act next, whatever happens.
+    pub fn wake(&self, now: Instant) -> Option<Instant> {
+        let idle = self.left || !self.connected;
+        let writes = self.sent < self.plan.bytes;
+        let reads = !self.eof || self.owed > 0;
+        [writes.then_some(self.write_at), reads.then_some(self.read_at)]
+            .into_iter()
+            .flatten()
+            .filter(|at| !idle && *at > now)
+            .min()
+    }
+
+    /// Leaves because the world says so.
+    pub fn leave(&mut self, now: Instant, host: &mut dyn Host) {
+        if !self.left {
+            self.left = true;
+            host.close(now);
+        }
+    }
+
+    /// Bytes that it has really used.
+    pub fn consumed(&self) -> u64 {
+        self.received - self.owed as u64
+    }
+
+    /// Whether its stream must have arrived if nothing failed.
+    pub fn is_orderly(&self) -> bool {
+        self.plan.leaving == Leaving::Orderly
+    }
+
+    /// Length of its stream.
+    pub fn bytes(&self) -> u64 {
+        self.plan.bytes
+    }
+
+    fn write(&mut self, now: Instant, host: &mut dyn Host) -> Result<bool, String> {
+        let mut active = false;
+        while self.sent < self.plan.bytes
+            && self.sent - self.acked < self.plan.send_limit
+            && now >= self.write_at
+        {
+            if self.random.chance(self.plan.fiddle) {
+                let buffer = self.random.magnitude(1000..=500_000) as usize;
+                host.change(now, self.random.chance(0.5), self.random.chance(0.3), buffer);
+            }
+            let len =
+                self.random.magnitude(1..=self.plan.write_max).min(self.plan.bytes - self.sent);
+            let bytes = stream_bytes(self.keys[0], self.sent, len as usize);
+            if !self.random.chance(self.plan.joins) {
+                self.address += 1 << 20;
+            }
+            let chunk = Chunk::new(bytes, self.address, &self.counts.chunks);
+            match host.send(now, chunk) {
+                Ok(()) => self.sent += len,
+                // It fails now; the next look tells.
+                Err(_) if host.look().error.is_some() => return Ok(true),
+                Err(error) => return Err(format!("send: {error}")),
+            }
+            self.address += len;
+            active = true;
+            if self.plan.think > Duration::ZERO {
+                self.write_at = now + self.plan.think.mul_f64(self.random.fraction());
+            }
+        }
+        if self.sent == self.plan.bytes && !self.shut && self.plan.leaving != Leaving::Hasty {
+            self.shut = true;
+            host.shutdown(now);
+            active = true;
+        }
+        Ok(active)
+    }
+
+    fn read_some(&mut self, now: Instant, host: &mut dyn Host) -> Result<bool, String> {
+        if now < self.read_at {
+            return Ok(false);
+        }
+        let most = match self.plan.reading {
+            Reading::Slow(step, _) => step,
+            Reading::Greedy | Reading::Pauses(_) => usize::MAX,
+        };
+        let got = self.read(now, host, most)?;
+        let pause = match self.plan.reading {
+            Reading::Greedy => Duration::ZERO,
+            Reading::Slow(_, pause) => pause,
+            Reading::Pauses(longest) if self.random.chance(0.2) => {
+                longest.mul_f64(self.random.fraction())
+            }
+            Reading::Pauses(_) => Duration::ZERO,
+        };
+        if pause > Duration::ZERO && (got > 0 || self.owed > 0) {
+            self.read_at = now + pause;
+        }
+        self.eof = host.look().eof;
+        Ok(got > 0)
+    }
+
+    /// Reads and consumes about `most` bytes; the rest of a piece is consumed later.
+    fn read(&mut self, now: Instant, host: &mut dyn Host, most: usize) -> Result<usize, String> {
+        let mut got = 0;
+        while self.owed < most
+            && let Some(piece) = host.recv()
+        {
+            let bytes = piece.bytes();
+            if bytes.is_empty() {
+                return Err("an empty piece".into());
+            }
+            if let Some(at) = first_difference(self.keys[1], self.received, bytes) {
+                return Err(format!("wrong byte at {}", self.received + at as u64));
+            }
+            self.received += bytes.len() as u64;
+            self.owed += bytes.len();
+            got += bytes.len();
+        }
+        let take = self.owed.min(most);
+        if take > 0 {
+            self.owed -= take;
+            host.consumed(now, take);
+        }
+        Ok(got.max(take))
+    }
+
+    fn maybe_leave(&mut self, now: Instant, host: &mut dyn Host) -> bool {
+        match self.plan.leaving {
+            Leaving::Orderly => {
+                if self.shut && self.eof && self.owed == 0 {
+                    self.leave(now, host);
+                }
+            }
+            Leaving::Hasty => {
+                if self.sent == self.plan.bytes {
+                    self.leave(now, host);
+                }
+            }
+            Leaving::Abort(after) => {
+                let over = self.shut && self.eof;
+                if self.sent + self.received >= after || over {
+                    self.left = true;
+                    host.abort(now);
+                }
+            }
+        }
+        self.left
+    }
+}

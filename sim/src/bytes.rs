@@ -1,0 +1,116 @@
+//! Payload that is counted while it lives, and a stream that tells by each byte where it belongs.
+
+use core::ops::Range;
+use std::cell::Cell;
+use std::rc::Rc;
+
+use inet::{RxBytes, TxBytes};
+
+/// How many chunks or frames are alive.
+#[derive(Debug, Clone, Default)]
+pub struct Live(Rc<Cell<i64>>);
+
+impl Live {
+    /// The number.
+    pub fn count(&self) -> i64 {
+        self.0.get()
+    }
+
+    fn token(&self) -> Token {
+        self.0.set(self.0.get() + 1);
+        Token(self.clone())
+    }
+}
+
+#[derive(Debug)]
+struct Token(Live);
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.0.0.set(self.0.count() - 1);
+    }
+}
+
+/// A chunk at an address of its application's memory.
+#[derive(Debug)]
+pub struct Chunk {
+    bytes: Vec<u8>,
+    address: u64,
+    _token: Token,
+}
+
+impl Chunk {
+    /// A chunk of `bytes` that lie at `address`.
+    pub fn new(bytes: Vec<u8>, address: u64, live: &Live) -> Self {
+        Self { bytes, address, _token: live.token() }
+    }
+
+    /// The bytes of `range`.
+    pub fn part(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes[range]
+    }
+}
+
+impl TxBytes for Chunk {
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn checksum(&self, range: Range<usize>) -> u16 {
+        let mut sum = 0_u64;
+        for pair in self.bytes[range].chunks(2) {
+            sum += u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        }
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    }
+
+    fn append(&mut self, next: Self) -> Result<(), Self> {
+        if next.address != self.address + self.bytes.len() as u64 {
+            return Err(next);
+        }
+        self.bytes.extend_from_slice(&next.bytes);
+        Ok(())
+    }
+}
+
+/// A received frame.
+#[derive(Debug)]
+pub struct Frame {
+    bytes: Vec<u8>,
+    _token: Token,
+}
+
+impl Frame {
+    /// A frame of `bytes`.
+    pub fn new(bytes: Vec<u8>, live: &Live) -> Self {
+        Self { bytes, _token: live.token() }
+    }
+}
+
+impl RxBytes for Frame {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The byte at `offset` of the stream `key`: its neighbourhood tells the place.
+pub fn stream_byte(key: u64, offset: u64) -> u8 {
+    let mixed = ((offset / 3) ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8 ^ (offset % 3) as u8
+}
+
+/// `len` bytes of the stream `key` from `offset` on.
+pub fn stream_bytes(key: u64, offset: u64, len: usize) -> Vec<u8> {
+    (offset..offset + len as u64).map(|place| stream_byte(key, place)).collect()
+}
+
+/// Where `bytes` first differ from the stream `key` at `offset`.
+pub fn first_difference(key: u64, offset: u64, bytes: &[u8]) -> Option<usize> {
+    bytes
+        .iter()
+        .enumerate()
+        .position(|(place, byte)| *byte != stream_byte(key, offset + place as u64))
+}

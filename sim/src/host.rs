@@ -1,0 +1,417 @@
+//! The hosts: real code, at two depths.
+//!
+//! [`Bare`] is one TCP connection whose frames are segments; [`Whole`] is a stack with Ethernet,
+//! ARP, IPv4, a listener and sockets. The world treats both alike.
+
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::ops::Range;
+
+use inet::tcp::{Connection, Endpoints, MAX_HEADER, Reply, SegmentRepr, Seq, TcpConfig, reset_for};
+use inet::{
+    Config, Egress, Error, EventKind, Handle, How, Instant, InterfaceConfig, InterfaceId, RxPiece,
+    SockOption, SocketKind, Stack, TxPiece,
+};
+
+use crate::bytes::{Chunk, Frame, Live};
+
+/// What an application sees of its connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Look {
+    /// The handshake is over.
+    pub connected: bool,
+    /// The peer has ended its stream and all of it was received.
+    pub eof: bool,
+    /// Why it failed.
+    pub error: Option<Error>,
+    /// Bytes acknowledged in total.
+    pub acked: u64,
+    /// Nothing of the connection is left.
+    pub gone: bool,
+}
+
+/// One end of the world.
+pub trait Host {
+    /// Takes a frame.
+    fn deliver(&mut self, now: Instant, frame: Frame);
+    /// Sends at most `room` frames.
+    fn poll(&mut self, now: Instant, room: usize, out: &mut Vec<Vec<u8>>);
+    /// When to poll next.
+    fn poll_at(&self, now: Instant) -> Option<Instant>;
+    /// Queues a chunk.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    fn send(&mut self, now: Instant, chunk: Chunk) -> Result<(), Error>;
+    /// Gives received bytes.
+    fn recv(&mut self) -> Option<RxPiece<Frame>>;
+    /// Gives room back.
+    fn consumed(&mut self, now: Instant, bytes: usize);
+    /// Ends the own stream.
+    fn shutdown(&mut self, now: Instant);
+    /// Leaves.
+    fn close(&mut self, now: Instant);
+    /// Leaves at once.
+    fn abort(&mut self, now: Instant);
+    /// Changes options in the middle of things.
+    fn change(&mut self, now: Instant, nodelay: bool, cork: bool, recv_buffer: usize);
+    /// What the application sees.
+    fn look(&mut self) -> Look;
+    /// Addresses and place of the TCP segment in a frame, if it is one.
+    fn segment(&self, frame: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Range<usize>)>;
+}
+
+/// The port that the passive side listens on.
+pub const PORT: u16 = 80;
+/// The active side's port, where it can be chosen.
+const OWN_PORT: u16 = 40_000;
+
+/// Addresses: of the active and of the passive side.
+pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
+
+/// A connection without a stack.
+#[derive(Debug)]
+pub struct Bare {
+    config: TcpConfig,
+    ends: Endpoints,
+    iss: Seq,
+    connection: Option<Connection<Chunk, Frame>>,
+    /// Whether a SYN may still open it.
+    listening: bool,
+    left: bool,
+    resets: Vec<SegmentRepr>,
+}
+
+impl Bare {
+    /// A side that connects at `now`, or waits to be connected to.
+    pub fn new(now: Instant, side: usize, active: bool, config: TcpConfig, iss: u32) -> Self {
+        let ports = [OWN_PORT, PORT];
+        let end = |side: usize| SocketAddrV4::new(ADDRESSES[side], ports[side]);
+        let ends = Endpoints { local: end(side), remote: end(1 - side) };
+        let iss = Seq::new(iss);
+        let connection = active.then(|| Connection::connect(now, &config, ends, iss));
+        Self { config, ends, iss, connection, listening: !active, left: false, resets: Vec::new() }
+    }
+
+    fn encode(&self, repr: &SegmentRepr, body: &[TxPiece<'_, Chunk>]) -> Vec<u8> {
+        let mut head = [0; MAX_HEADER];
+        let (from, to) = (*self.ends.local.ip(), *self.ends.remote.ip());
+        let len = repr.emit(from, to, body, &mut head);
+        let mut frame = head[..len].to_vec();
+        for piece in body {
+            frame.extend_from_slice(piece.bytes.part(piece.range.clone()));
+        }
+        frame
+    }
+}
+
+impl Host for Bare {
+    fn deliver(&mut self, now: Instant, frame: Frame) {
+        let (from, to) = (*self.ends.remote.ip(), *self.ends.local.ip());
+        let bytes = inet::RxBytes::bytes(&frame);
+        let Ok(parsed) = SegmentRepr::parse(from, to, bytes) else { return };
+        let (repr, range) = (parsed.repr, parsed.payload..bytes.len());
+        let len = range.len();
+        let opening = repr.syn && repr.ack.is_none() && !repr.rst && !repr.fin;
+        match &mut self.connection {
+            Some(connection) => {
+                let piece = (len > 0).then_some(RxPiece { frame, range });
+                match connection.handle_segment(now, &repr, piece) {
+                    Reply::Reset(reset) => self.resets.push(reset),
+                    Reply::None | Reply::Reuse => {}
+                }
+            }
+            None if self.listening && opening => {
+                self.listening = false;
+                let made = Connection::accept(now, &self.config, self.ends, &repr, self.iss);
+                self.connection = Some(made);
+            }
+            None => self.resets.extend(reset_for(&repr, len)),
+        }
+    }
+
+    fn poll(&mut self, now: Instant, room: usize, out: &mut Vec<Vec<u8>>) {
+        for reset in core::mem::take(&mut self.resets) {
+            out.push(self.encode(&reset, &[]));
+        }
+        let Some(mut connection) = self.connection.take() else { return };
+        for _ in 0..room {
+            let Some(segment) = connection.poll_segment(now) else { break };
+            out.push(self.encode(&segment.repr, segment.body()));
+        }
+        // A closed connection that its application has left is dropped.
+        if !(connection.is_done() && self.left) {
+            self.connection = Some(connection);
+        }
+    }
+
+    fn poll_at(&self, now: Instant) -> Option<Instant> {
+        if !self.resets.is_empty() {
+            return Some(now);
+        }
+        let connection = self.connection.as_ref()?;
+        if connection.is_done() && self.left { Some(now) } else { connection.poll_at(now) }
+    }
+
+    fn send(&mut self, now: Instant, chunk: Chunk) -> Result<(), Error> {
+        match &mut self.connection {
+            Some(connection) => connection.send(now, chunk).map_err(|(error, _)| error),
+            None => Err(Error::NotConnected),
+        }
+    }
+
+    fn recv(&mut self) -> Option<RxPiece<Frame>> {
+        self.connection.as_mut()?.recv()
+    }
+
+    fn consumed(&mut self, now: Instant, bytes: usize) {
+        if let Some(connection) = &mut self.connection {
+            connection.consumed(now, bytes);
+        }
+    }
+
+    fn shutdown(&mut self, now: Instant) {
+        if let Some(connection) = &mut self.connection {
+            connection.shutdown_write(now);
+        }
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.left = true;
+        if let Some(connection) = &mut self.connection {
+            self.resets.extend(connection.close(now));
+        }
+    }
+
+    fn abort(&mut self, _now: Instant) {
+        self.left = true;
+        if let Some(connection) = &mut self.connection {
+            self.resets.extend(connection.abort());
+        }
+    }
+
+    fn change(&mut self, now: Instant, nodelay: bool, cork: bool, recv_buffer: usize) {
+        if let Some(connection) = &mut self.connection {
+            connection.set_nodelay(now, nodelay);
+            connection.set_cork(now, cork);
+            connection.set_recv_buffer(now, recv_buffer);
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        let Some(connection) = &self.connection else {
+            return Look { gone: self.left, ..Look::default() };
+        };
+        Look {
+            connected: !matches!(connection.state().name(), "SYN-SENT" | "SYN-RECV" | "UNCONN"),
+            eof: connection.eof(),
+            error: connection.error(),
+            acked: connection.acked(),
+            gone: false,
+        }
+    }
+
+    fn segment(&self, frame: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Range<usize>)> {
+        Some((*self.ends.local.ip(), *self.ends.remote.ip(), 0..frame.len()))
+    }
+}
+
+/// A whole stack with one connection.
+pub struct Whole {
+    stack: Stack<Chunk, Frame>,
+    interface: InterfaceId,
+    listener: Option<Handle>,
+    stream: Option<Handle>,
+    look: Look,
+    left: bool,
+    /// Frames that input caused at once.
+    early: Vec<Vec<u8>>,
+}
+
+const LISTENER: u64 = 1;
+const STREAM: u64 = 2;
+
+/// Where a whole host's frames leave.
+struct Port<'a> {
+    out: &'a mut Vec<Vec<u8>>,
+    room: usize,
+}
+
+impl Egress<Chunk> for Port<'_> {
+    fn ready(&mut self) -> bool {
+        self.room > 0
+    }
+
+    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>]) {
+        self.room = self.room.saturating_sub(1);
+        let mut frame = head.to_vec();
+        for piece in body {
+            frame.extend_from_slice(piece.bytes.part(piece.range.clone()));
+        }
+        self.out.push(frame);
+    }
+}
+
+impl Whole {
+    /// The active side (`side` 0, connecting at `now`) or the passive one. `mtu` is the link's.
+    ///
+    /// # Panics
+    /// If the stack refuses a socket: a bug.
+    pub fn new(now: Instant, side: usize, tcp: TcpConfig, mtu: u16, secret: u64) -> Self {
+        let mut key = [7; 16];
+        key[..8].copy_from_slice(&secret.to_le_bytes());
+        let mut stack = Stack::new(Config { tcp, ..Config::default() }, key);
+        let interface = stack.add_interface(InterfaceConfig {
+            mac: [2, 0, 0, 0, 0, side as u8],
+            mtu,
+            address: ADDRESSES[side],
+            prefix: 24,
+            gateway: None,
+        });
+        let tag = if side == 0 { STREAM } else { LISTENER };
+        let handle = stack.open(SocketKind::Stream, tag).expect("a socket");
+        let peer = SocketAddr::new(ADDRESSES[1].into(), PORT);
+        if side == 0 {
+            match stack.connect(now, handle, peer) {
+                Ok(()) | Err(Error::InProgress) => {}
+                Err(error) => panic!("connect: {error}"),
+            }
+        } else {
+            stack.bind(handle, peer).expect("bind");
+            stack.listen(handle, 4).expect("listen");
+        }
+        let (listener, stream) =
+            if side == 0 { (None, Some(handle)) } else { (Some(handle), None) };
+        Self {
+            stack,
+            interface,
+            listener,
+            stream,
+            look: Look::default(),
+            left: false,
+            early: Vec::new(),
+        }
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.stack.poll_event() {
+            match event.kind {
+                EventKind::Connected => self.look.connected = true,
+                EventKind::Acceptable => self.accept(),
+                EventKind::Eof => self.look.eof = true,
+                EventKind::Failed(error) => self.look.error = Some(error),
+                EventKind::Readable | EventKind::Acked | EventKind::Closed => {}
+            }
+        }
+        if let Some(stream) = self.stream.filter(|_| !self.left) {
+            self.look.acked = self.stack.acked(stream);
+        }
+    }
+
+    /// Takes the first connection and stops listening.
+    fn accept(&mut self) {
+        let Some(listener) = self.listener else { return };
+        if let Ok(Some((stream, _))) = self.stack.accept(listener, STREAM) {
+            self.stream = Some(stream);
+            self.look.connected = true;
+        }
+    }
+}
+
+impl Host for Whole {
+    fn deliver(&mut self, now: Instant, frame: Frame) {
+        let mut port = Port { out: &mut self.early, room: usize::MAX };
+        self.stack.handle_frame(now, self.interface, frame, &mut port);
+        self.take_events();
+    }
+
+    fn poll(&mut self, now: Instant, room: usize, out: &mut Vec<Vec<u8>>) {
+        out.append(&mut self.early);
+        self.stack.poll(now, &mut Port { out, room });
+        self.take_events();
+    }
+
+    fn poll_at(&self, now: Instant) -> Option<Instant> {
+        if self.early.is_empty() { self.stack.poll_at() } else { Some(now) }
+    }
+
+    fn send(&mut self, now: Instant, chunk: Chunk) -> Result<(), Error> {
+        let stream = self.stream.ok_or(Error::NotConnected)?;
+        self.stack.send(now, stream, chunk, None).map_err(|refused| refused.error)
+    }
+
+    fn recv(&mut self) -> Option<RxPiece<Frame>> {
+        let received = self.stack.recv(self.stream?).map(|received| received.piece);
+        self.take_events();
+        received
+    }
+
+    fn consumed(&mut self, now: Instant, bytes: usize) {
+        if let Some(stream) = self.stream {
+            self.stack.consumed(now, stream, bytes);
+        }
+    }
+
+    fn shutdown(&mut self, now: Instant) {
+        if let Some(stream) = self.stream {
+            // An error means that the connection has failed already.
+            let _ = self.stack.shutdown(now, stream, How::Write);
+        }
+    }
+
+    fn close(&mut self, now: Instant) {
+        for handle in [self.stream, self.listener].into_iter().flatten() {
+            self.stack.close(now, handle).expect("close");
+        }
+        self.left = true;
+    }
+
+    fn abort(&mut self, now: Instant) {
+        if let Some(stream) = self.stream {
+            self.stack.abort(stream).expect("abort");
+        }
+        if let Some(listener) = self.listener {
+            self.stack.close(now, listener).expect("close");
+        }
+        self.left = true;
+    }
+
+    fn change(&mut self, now: Instant, nodelay: bool, cork: bool, recv_buffer: usize) {
+        if let Some(stream) = self.stream {
+            for option in [
+                SockOption::NoDelay(nodelay),
+                SockOption::Cork(cork),
+                SockOption::RecvBuffer(recv_buffer),
+            ] {
+                self.stack.set_option(now, stream, option).expect("set an option");
+            }
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        self.take_events();
+        let gone = self.left && self.stack.sockets().next().is_none();
+        Look { gone, ..self.look }
+    }
+
+    fn segment(&self, frame: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Range<usize>)> {
+        const ETHERNET: usize = 14;
+        let packet = frame.get(ETHERNET..)?;
+        if frame[12..14] != [8, 0] || packet.get(9) != Some(&6) {
+            return None;
+        }
+        let header = usize::from(packet[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+        let address =
+            |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
+        Some((address(12), address(16), ETHERNET + header..ETHERNET + total))
+    }
+}
+
+/// Keeps count of what a host holds.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Chunks of its application.
+    pub chunks: Live,
+    /// Frames that it received.
+    pub frames: Live,
+}

@@ -1,0 +1,20 @@
+//! A seeded world around the real protocol core.
+//!
+//! Two hosts, a clock and a link between them: everything that happens is drawn from one seed, so a
+//! failure is repeated by its number (`cargo run -p tasuki-sim -- --seed N`). The hosts are bare
+//! TCP connections or whole stacks ([`host`]), the link loses, repeats, delays, reorders and
+//! damages what it carries ([`link`]), the applications write, read, pause, shut and abort as they
+//! like ([`app`]). [`check`] looks at every segment on the wire and at the end of it all.
+//! [`scenario`] draws what kind of world a seed means, [`world`] runs it.
+
+pub mod app;
+pub mod bytes;
+pub mod check;
+pub mod host;
+pub mod link;
+pub mod random;
+pub mod scenario;
+pub mod world;
+
+pub use scenario::{Kind, Scenario};
+pub use world::{Report, World};

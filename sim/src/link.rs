@@ -1,0 +1,186 @@
+//! One direction of a link: what is sent comes out later, or not, or twice, or damaged.
+//!
+//! Frames queue for the rate, then travel for delay and jitter. Jitter never reorders by itself (a
+//! frame does not overtake an earlier one); what is picked for reordering travels apart.
+
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::collections::BinaryHeap;
+
+use inet::Instant;
+
+use crate::random::Random;
+
+/// What a link does to frames. Probabilities are per frame.
+#[derive(Debug, Clone)]
+pub struct LinkConfig {
+    /// Probability that a frame is lost.
+    pub loss: f64,
+    /// Probability that with this frame a time begins in which all are lost, and its longest
+    /// length.
+    pub burst: (f64, Duration),
+    /// Probability that a frame arrives twice.
+    pub duplicate: f64,
+    /// Probability that a frame takes longer than those after it.
+    pub reorder: f64,
+    /// Probability that a bit is flipped.
+    pub corrupt: f64,
+    /// Time of travel.
+    pub delay: Duration,
+    /// Most time that is added to it.
+    pub jitter: Duration,
+    /// Bits per second; 0 for no limit.
+    pub rate: u64,
+    /// Longest queue for the rate, bytes; more is lost.
+    pub queue: u64,
+    /// When nothing comes through.
+    pub blackouts: Vec<(Instant, Instant)>,
+}
+
+impl LinkConfig {
+    /// A link without faults.
+    pub fn perfect(delay: Duration, rate: u64) -> Self {
+        Self {
+            loss: 0.0,
+            burst: (0.0, Duration::ZERO),
+            duplicate: 0.0,
+            reorder: 0.0,
+            corrupt: 0.0,
+            delay,
+            jitter: Duration::ZERO,
+            rate,
+            queue: u64::MAX,
+            blackouts: Vec::new(),
+        }
+    }
+
+    /// Probability that a frame does not arrive as it was sent, but for bursts, blackouts and full
+    /// queues.
+    pub fn total_loss(&self) -> f64 {
+        1.0 - (1.0 - self.loss) * (1.0 - self.corrupt)
+    }
+}
+
+/// What happened to a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It will arrive.
+    Carried,
+    /// It will not.
+    Lost,
+    /// It will arrive twice.
+    Doubled,
+    /// It will arrive with a bit flipped.
+    Damaged,
+    /// It will arrive late.
+    Late,
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub struct Link {
+    config: LinkConfig,
+    random: Random,
+    /// Which bytes of a frame may be damaged so that a checksum tells; from this offset on.
+    fragile_from: usize,
+    under_way: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
+    count: u64,
+    /// When the line is free.
+    free_at: Instant,
+    /// The latest arrival of a frame in order.
+    last_arrival: Instant,
+    burst_end: Instant,
+}
+
+impl Link {
+    /// A link. Bits before `fragile_from` have no checksum: a frame that would be damaged there is
+    /// lost instead, as a real link's own check would have it.
+    pub fn new(config: LinkConfig, fragile_from: usize, random: Random) -> Self {
+        Self {
+            config,
+            random,
+            fragile_from,
+            under_way: BinaryHeap::new(),
+            count: 0,
+            free_at: Instant::ZERO,
+            last_arrival: Instant::ZERO,
+            burst_end: Instant::ZERO,
+        }
+    }
+
+    /// Sends a frame.
+    pub fn send(&mut self, now: Instant, mut frame: Vec<u8>) -> Fate {
+        let Some(departure) = self.depart(now, frame.len() as u64) else { return Fate::Lost };
+        let config = &self.config;
+        let dark = |at: Instant| config.blackouts.iter().any(|(from, to)| *from <= at && at < *to);
+        if self.random.chance(config.burst.0) {
+            self.burst_end = departure + config.burst.1.mul_f64(self.random.fraction());
+        }
+        if departure < self.burst_end {
+            return Fate::Lost;
+        }
+        if dark(departure) || self.random.chance(config.loss) {
+            return Fate::Lost;
+        }
+        let jitter = config.jitter.mul_f64(self.random.fraction());
+        let mut arrival = departure + config.delay + jitter;
+        let mut fate = Fate::Carried;
+        if self.random.chance(config.corrupt) {
+            let bits = frame.len() * 8;
+            let bit = self.random.in_range(0..=bits as u64 - 1) as usize;
+            if bit / 8 < self.fragile_from {
+                return Fate::Lost;
+            }
+            frame[bit / 8] ^= 1 << (bit % 8);
+            fate = Fate::Damaged;
+        }
+        if self.random.chance(self.config.duplicate) {
+            let later = self.config.delay.mul_f64(self.random.fraction());
+            self.carry(arrival + later, frame.clone());
+            fate = Fate::Doubled;
+        }
+        if self.random.chance(self.config.reorder) {
+            let late =
+                (self.config.delay + Duration::from_micros(100)).mul_f64(self.random.fraction());
+            arrival += late;
+            fate = Fate::Late;
+        } else {
+            arrival = arrival.max(self.last_arrival);
+            self.last_arrival = arrival;
+        }
+        self.carry(arrival, frame);
+        fate
+    }
+
+    /// When the last bit of a frame has left; `None` if it finds the queue full.
+    fn depart(&mut self, now: Instant, len: u64) -> Option<Instant> {
+        if self.config.rate == 0 {
+            return Some(now);
+        }
+        let start = self.free_at.max(now);
+        let queued = (start - now).as_nanos() as u64 / 8 * self.config.rate / 1_000_000_000;
+        if queued > self.config.queue {
+            return None;
+        }
+        self.free_at = start + Duration::from_nanos(len * 8 * 1_000_000_000 / self.config.rate);
+        Some(self.free_at)
+    }
+
+    fn carry(&mut self, arrival: Instant, frame: Vec<u8>) {
+        self.count += 1;
+        self.under_way.push(Reverse((arrival, self.count, frame)));
+    }
+
+    /// When the next frame arrives.
+    pub fn next_arrival(&self) -> Option<Instant> {
+        self.under_way.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    /// A frame that has arrived by `now`.
+    pub fn receive(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if self.next_arrival()? > now {
+            return None;
+        }
+        self.under_way.pop().map(|Reverse((_, _, frame))| frame)
+    }
+}

@@ -1,0 +1,83 @@
+//! Runs worlds by their seeds: one, in detail if wanted, or many until one fails.
+
+use std::process::ExitCode;
+
+use tasuki_sim::{Kind, Scenario, World};
+
+const USAGE: &str = "\
+Runs seeded worlds around the real protocol core.
+
+usage: tasuki-sim [--kind bare|whole] [--seed N] [--count N] [--verbose]
+  --kind bare     two TCP connections without a stack
+  --kind whole    two stacks with Ethernet, ARP and IPv4 (default: both kinds)
+  --seed N        the (first) world's seed (default 0)
+  --count N       so many worlds, one after the other (default 1)
+  --verbose       print the world and every segment";
+
+struct Options {
+    kinds: Vec<Kind>,
+    seed: u64,
+    count: u64,
+    verbose: bool,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options =
+        Options { kinds: vec![Kind::Bare, Kind::Whole], seed: 0, count: 1, verbose: false };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        let number = |text: String| text.parse().map_err(|_| format!("not a number: {text}"));
+        match word.as_str() {
+            "--kind" => {
+                options.kinds = match value()?.as_str() {
+                    "bare" => vec![Kind::Bare],
+                    "whole" => vec![Kind::Whole],
+                    other => return Err(format!("no such kind: {other}")),
+                }
+            }
+            "--seed" => options.seed = number(value()?)?,
+            "--count" => options.count = number(value()?)?,
+            "--verbose" => options.verbose = true,
+            other => return Err(format!("unknown option: {other}")),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let (mut failed, mut worlds, mut segments, mut repeated) = (0, 0, 0, 0);
+    for seed in options.seed..options.seed.saturating_add(options.count) {
+        for kind in &options.kinds {
+            let scenario = Scenario::draw(seed, *kind);
+            if options.verbose {
+                println!("{scenario:#?}");
+            }
+            match World::new(scenario, options.verbose).run() {
+                Ok(report) => {
+                    if options.count == 1 {
+                        println!("{}: {report:?}", kind.name());
+                    }
+                    worlds += 1;
+                    segments += report.segments.iter().sum::<u64>();
+                    repeated += report.repeated.iter().sum::<u64>();
+                }
+                Err(error) => {
+                    failed += 1;
+                    eprintln!("{error}");
+                }
+            }
+        }
+    }
+    println!(
+        "{worlds} worlds passed, {failed} failed; {segments} segments, {repeated} repetitions"
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,246 @@
+//! What kind of world a seed means.
+
+use core::time::Duration;
+
+use inet::Instant;
+use inet::tcp::{KeepAlive, TcpConfig};
+
+use crate::app::{AppPlan, Leaving, Reading};
+use crate::link::LinkConfig;
+use crate::random::Random;
+
+/// What the hosts are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Connections without a stack.
+    Bare,
+    /// Whole stacks.
+    Whole,
+}
+
+impl Kind {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Whole => "whole",
+        }
+    }
+}
+
+/// A world before it starts.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// What the hosts are.
+    pub kind: Kind,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Both links, by their sender.
+    pub links: [LinkConfig; 2],
+    /// Settings of both connections.
+    pub tcp: [TcpConfig; 2],
+    /// What both applications do.
+    pub apps: [AppPlan; 2],
+    /// Both sides connect at once, instead of one to the other.
+    pub simultaneous: bool,
+    /// Most frames that a host takes before it answers.
+    pub batch: u64,
+    /// Most frames that a host may send at a time.
+    pub room: u64,
+}
+
+impl Scenario {
+    /// What `seed` means.
+    pub fn draw(seed: u64, kind: Kind) -> Self {
+        let mut random = Random::new(seed);
+        let mtu = [576, 1280, 1500, 1500, 9000][random.in_range(0..=4) as usize];
+        let severity = random.in_range(0..=3);
+        let delay = Duration::from_micros(random.magnitude(10..=150_000));
+        let rate = if random.chance(0.3) { 0 } else { random.magnitude(200_000..=10_000_000_000) };
+        let links = [(); 2].map(|()| draw_link(&mut random, severity, delay, rate));
+        let abrupt = random.chance(0.25);
+        let bytes = most_bytes(&links, mtu);
+        let tcp = [(); 2].map(|()| draw_tcp(&mut random, mtu));
+        let apps =
+            [0, 1].map(|side| draw_app(&mut random, bytes, abrupt, tcp[1 - side].recv_buffer));
+        let batch = random.magnitude(1..=64);
+        let room = random.magnitude(1..=256);
+        let simultaneous = kind == Kind::Bare && random.chance(0.15);
+        let mut scenario = Self { seed, kind, mtu, links, tcp, apps, simultaneous, batch, room };
+        if abrupt || scenario.is_severe() || random.chance(0.3) {
+            // A peer that is gone without a word must be found out.
+            let keep_alive = KeepAlive {
+                idle: Duration::from_secs(30),
+                interval: Duration::from_secs(5),
+                probes: 9,
+            };
+            for tcp in &mut scenario.tcp {
+                tcp.keep_alive = Some(keep_alive);
+            }
+        }
+        scenario
+    }
+
+    /// A single stream of `bytes` over a given link, for measurements.
+    pub fn stream(kind: Kind, link: &LinkConfig, tcp: TcpConfig, bytes: u64) -> Self {
+        let app = |bytes| AppPlan {
+            bytes,
+            write_max: 65_536,
+            send_limit: 8 << 20,
+            joins: 1.0,
+            think: Duration::ZERO,
+            reading: Reading::Greedy,
+            leaving: Leaving::Orderly,
+            fiddle: 0.0,
+        };
+        Self {
+            seed: 1,
+            kind,
+            mtu: tcp.mss + 40,
+            links: [link.clone(), link.clone()],
+            tcp: [tcp; 2],
+            apps: [app(bytes), app(0)],
+            simultaneous: false,
+            batch: 1,
+            room: 256,
+        }
+    }
+
+    /// Whether a connection may rightly fail.
+    pub fn is_severe(&self) -> bool {
+        self.links.iter().any(|link| link.total_loss() > 0.1 || !link.blackouts.is_empty())
+    }
+
+    /// Whether nothing is ever lost or out of order.
+    pub fn is_clean(&self) -> bool {
+        self.links.iter().all(|link| {
+            link.total_loss() == 0.0
+                && link.burst.0 == 0.0
+                && link.reorder == 0.0
+                && link.blackouts.is_empty()
+                && (link.queue == u64::MAX || link.rate == 0)
+        })
+    }
+
+    /// The longest time in which nothing may happen.
+    pub fn patience(&self) -> Duration {
+        let pauses = self.apps.iter().map(|app| {
+            let reading = match app.reading {
+                Reading::Greedy => Duration::ZERO,
+                Reading::Slow(_, pause) | Reading::Pauses(pause) => pause,
+            };
+            app.think.max(reading)
+        });
+        let travel: Duration = self.links.iter().map(|link| (link.delay + link.jitter) * 4).sum();
+        let own = if self.is_severe() {
+            Duration::from_secs(1500)
+        } else if self.is_clean() {
+            Duration::from_secs(5)
+        } else {
+            Duration::from_secs(40)
+        };
+        own + travel + pauses.sum::<Duration>()
+    }
+}
+
+fn draw_link(random: &mut Random, severity: u64, delay: Duration, rate: u64) -> LinkConfig {
+    let mut link = LinkConfig::perfect(delay, rate);
+    if severity == 0 && random.chance(0.6) {
+        return link;
+    }
+    let most = [0.002, 0.01, 0.08, 0.3][severity as usize];
+    let mut maybe =
+        |p: f64, most: f64| if random.chance(p) { random.fraction() * most } else { 0.0 };
+    link.loss = maybe(0.7, most);
+    link.duplicate = maybe(0.4, 0.1);
+    link.reorder = maybe(0.4, 0.2);
+    link.corrupt = maybe(0.3, most / 3.0);
+    link.burst.0 = maybe(0.3, most / 20.0);
+    link.burst.1 = Duration::from_micros(random.magnitude(10..=400_000));
+    link.jitter = delay.mul_f64(random.fraction());
+    if random.chance(0.5) {
+        link.queue = random.magnitude(20_000..=1_000_000);
+    }
+    if severity >= 2 && random.chance(0.3) {
+        let mut at = Instant::ZERO;
+        for _ in 0..random.in_range(1..=3) {
+            at += Duration::from_millis(random.magnitude(1..=20_000));
+            let end = at + Duration::from_millis(random.magnitude(10..=20_000));
+            link.blackouts.push((at, end));
+            at = end;
+        }
+    }
+    link
+}
+
+/// What these links carry in reasonable time.
+fn most_bytes(links: &[LinkConfig; 2], mtu: u16) -> u64 {
+    let loss = links.iter().map(|link| link.total_loss() + 3.0 * link.burst.0).fold(0.0, f64::max);
+    let by_loss = match loss {
+        l if l > 0.15 => 60_000,
+        l if l > 0.04 => 250_000,
+        l if l > 0.0 => 1_000_000,
+        _ => 2_000_000,
+    };
+    let by_size = 1500 * u64::from(mtu);
+    let rate = links[0].rate;
+    let by_rate = if rate == 0 { u64::MAX } else { rate / 8 * 20 };
+    by_loss.min(by_size).min(by_rate)
+}
+
+fn draw_tcp(random: &mut Random, mtu: u16) -> TcpConfig {
+    TcpConfig {
+        mss: mtu - 40,
+        recv_buffer: random.magnitude(2048..=1 << 20) as usize,
+        out_of_order_limit: random.magnitude(1..=512) as usize,
+        nodelay: random.chance(0.3),
+        delayed_ack: Duration::from_millis([1, 40, 40, 200][random.in_range(0..=3) as usize]),
+        quick_acks: [0, 16][random.in_range(0..=1) as usize],
+        window_scaling: random.chance(0.8),
+        timestamps: random.chance(0.6),
+        timestamp_offset: random.any() as u32,
+        ..TcpConfig::default()
+    }
+}
+
+fn draw_app(random: &mut Random, most: u64, abrupt: bool, peer_buffer: usize) -> AppPlan {
+    let mut bytes = match random.in_range(0..=5) {
+        0 => 0,
+        1 | 2 => random.magnitude(1..=most),
+        _ => random.in_range(most / 8..=most),
+    };
+    let write_max = random.magnitude(100..=65_536);
+    // Writes of a few bytes each cost the simulation as much as large ones.
+    bytes = bytes.min(write_max * 3000);
+    let think = if random.chance(0.2) {
+        bytes = bytes.min(write_max * 60);
+        Duration::from_micros(random.magnitude(1..=300_000))
+    } else {
+        Duration::ZERO
+    };
+    let reading = match random.in_range(0..=3) {
+        0 => {
+            let step = random.magnitude(100..=peer_buffer.max(200) as u64) as usize;
+            Reading::Slow(step, Duration::from_micros(random.magnitude(10..=200_000)))
+        }
+        1 => Reading::Pauses(Duration::from_micros(random.magnitude(10..=3_000_000))),
+        _ => Reading::Greedy,
+    };
+    let leaving = match random.in_range(0..=2) {
+        0 if abrupt => Leaving::Hasty,
+        1 if abrupt => Leaving::Abort(random.magnitude(0..=most)),
+        _ => Leaving::Orderly,
+    };
+    AppPlan {
+        bytes,
+        write_max,
+        send_limit: random.magnitude(1000..=1 << 20),
+        joins: if random.chance(0.5) { random.fraction() } else { 1.0 },
+        think,
+        reading,
+        leaving,
+        fiddle: if random.chance(0.3) { 0.1 } else { 0.0 },
+    }
+}
