@@ -1,0 +1,506 @@
+//! The request manager: takes packaged calls from a client's request rings and carries them out.
+//!
+//! One scan takes a bounded number of calls from all threads of a client, orders them by priority
+//! (calls of one priority stay in the order of their ring), and gives each to the one function that
+//! does it. A call that would wait leaves its return path with its socket and is finished by an
+//! event; it holds up nobody. Results go to the ring that the return path names, in whatever order
+//! calls finish.
+//!
+//! A call with arguments that a program may get wrong (a socket closed by another thread, an
+//! address that is taken) fails with an error number. Arguments that the library never writes are a
+//! fault.
+
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+
+use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
+use abi::data::DataDescriptor;
+use abi::{BadSlot, Errno, How, SocketId, SocketKind};
+use inet::Handle;
+
+use crate::client::{Client, MAX_WAITING};
+use crate::data::submit;
+use crate::engine::{Engine, Owner, errno};
+use crate::fault::ClientFault;
+use crate::options;
+use crate::socket::{Socket, Stage, Waiting};
+
+/// Calls taken from one client in one scan.
+const CALLS_PER_SCAN: usize = 128;
+
+/// What a call comes to at once.
+pub(crate) enum Outcome {
+    /// It is done, with these values.
+    Done([u64; 6]),
+    /// It waits; its return path is kept.
+    Later,
+}
+
+/// Why a call is not done.
+pub(crate) enum Refusal {
+    /// The program is told.
+    Errno(Errno),
+    /// The client is dropped.
+    Fault(ClientFault),
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+impl From<inet::Error> for Refusal {
+    fn from(error: inet::Error) -> Self {
+        Self::Errno(errno(error))
+    }
+}
+
+impl From<ClientFault> for Refusal {
+    fn from(fault: ClientFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<BadSlot> for Refusal {
+    fn from(slot: BadSlot) -> Self {
+        Self::Fault(slot.into())
+    }
+}
+
+type Answer = Result<Outcome, Refusal>;
+
+const DONE: Answer = Ok(Outcome::Done([0; 6]));
+
+fn value(value: u64) -> Answer {
+    Ok(Outcome::Done([value, 0, 0, 0, 0, 0]))
+}
+
+fn address(addr: SocketAddr) -> Answer {
+    let [a, b, c] = addr_to_words(addr);
+    Ok(Outcome::Done([a, b, c, 0, 0, 0]))
+}
+
+impl Client {
+    /// One scan of the request rings; `scan` is room to sort in. Was there a call?
+    pub(crate) fn serve_calls(
+        &mut self,
+        engine: &mut Engine,
+        scan: &mut Vec<Call>,
+    ) -> Result<bool, ClientFault> {
+        scan.clear();
+        self.take_calls(scan)?;
+        if scan.iter().any(|call| call.priority != 0) {
+            scan.sort_by_key(|call| Reverse(call.priority));
+        }
+        for call in scan.iter() {
+            engine.counters.calls += 1;
+            let outcome = match self.execute(engine, call) {
+                Ok(Outcome::Done(values)) => Ok(values),
+                Ok(Outcome::Later) => {
+                    self.waiting += 1;
+                    continue;
+                }
+                Err(Refusal::Errno(errno)) => Err(errno),
+                Err(Refusal::Fault(fault)) => return Err(fault),
+            };
+            self.post(engine, CallResult { path: call.path, outcome })?;
+        }
+        Ok(!scan.is_empty())
+    }
+
+    /// Takes calls from the rings, one thread after the other, starting with another one each time.
+    fn take_calls(&mut self, scan: &mut Vec<Call>) -> Result<(), ClientFault> {
+        let threads = self.threads.len();
+        for turn in 0..threads {
+            let at = (self.next_thread + turn) % threads;
+            let Some(thread) = &mut self.threads[at] else { continue };
+            while scan.len() < CALLS_PER_SCAN {
+                let slot = thread.requests.pop().map_err(ClientFault::ring("request"))?;
+                let Some(slot) = slot else { break };
+                scan.push(Call::decode(&slot)?);
+            }
+            if scan.len() >= CALLS_PER_SCAN {
+                self.next_thread = at + 1;
+                break;
+            }
+        }
+        for &Call { path, .. } in scan.iter() {
+            let attached = self.threads.get(usize::from(path.ring)).is_some_and(Option::is_some);
+            if path.client != self.number || !attached {
+                return Err(ClientFault::ReturnPath { client: path.client, ring: path.ring });
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        match call.op {
+            Op::Null => DONE,
+            Op::Socket => self.socket(engine, call),
+            Op::Bind => self.bind(engine, call),
+            Op::Listen => self.listen(engine, call),
+            Op::Connect => self.connect(engine, call),
+            Op::Accept => self.accept(engine, call),
+            Op::Close => self.close(engine, call),
+            Op::Send => self.send(engine, call),
+            Op::Recv => self.recv(engine, call),
+            Op::Shutdown => self.shutdown(engine, call),
+            Op::GetSockOpt => self.getsockopt(engine, call),
+            Op::SetSockOpt => self.setsockopt(engine, call),
+            Op::GetSockName => address(engine.stack.local_addr(self.called(call)?.handle)?),
+            Op::GetPeerName => address(engine.stack.peer_addr(self.called(call)?.handle)?),
+            // These are a driver's.
+            Op::IfAttach | Op::EthInput => Err(Errno::PERM.into()),
+        }
+    }
+
+    /// The socket that a call is about.
+    fn called(&mut self, call: &Call) -> Result<&mut Socket, Errno> {
+        self.places.named(SocketId::from_word(call.args[0])).ok_or(Errno::BADF)
+    }
+
+    /// Refuses one more waiting call than a client may have.
+    fn may_wait(&self) -> Result<(), Errno> {
+        if self.waiting < MAX_WAITING { Ok(()) } else { Err(Errno::NOBUFS) }
+    }
+
+    fn socket(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let kind = SocketKind::from_word(call.args[0]).ok_or(Errno::PROTONOSUPPORT)?;
+        let index = self.places.next_free().ok_or(Errno::MFILE)?;
+        let serial = engine.next_serial();
+        let owner = Owner { client: self.number, index, serial };
+        let core_kind = match kind {
+            SocketKind::Stream => inet::SocketKind::Stream,
+            SocketKind::Datagram => inet::SocketKind::Datagram,
+        };
+        let handle = engine.stack.open(core_kind, owner.to_tag())?;
+        self.settle_in(engine, kind, handle, serial).and_then(|id| value(id.to_word()))
+    }
+
+    /// Gives a new socket of the core its place; it is aborted if that fails.
+    fn settle_in(
+        &mut self,
+        engine: &mut Engine,
+        kind: SocketKind,
+        handle: Handle,
+        serial: u32,
+    ) -> Result<SocketId, Refusal> {
+        let id = self.occupy(engine, kind, handle, serial);
+        if !matches!(id, Ok(Some(_))) {
+            let _ = engine.stack.abort(handle);
+        }
+        Ok(id?.ok_or(Errno::MFILE)?)
+    }
+
+    fn bind(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let addr = named_address(call)?;
+        let handle = self.called(call)?.handle;
+        engine.stack.bind(handle, addr)?;
+        DONE
+    }
+
+    fn listen(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let socket = self.called(call)?;
+        // As listen(2): a backlog that is negative or too large means the most there can be.
+        let backlog = u16::try_from(call.args[1]).unwrap_or(u16::MAX);
+        engine.stack.listen(socket.handle, backlog)?;
+        socket.stage = Stage::Listening;
+        let index = socket.id.index;
+        self.places.touch(index);
+        DONE
+    }
+
+    fn connect(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let addr = named_address(call)?;
+        let nonblock = call.flags & Call::NONBLOCK != 0;
+        if !nonblock {
+            self.may_wait()?;
+        }
+        let socket = self.called(call)?;
+        if socket.stage == Stage::Connecting {
+            // A second call waits for the first one's outcome, as after a signal.
+            if nonblock || socket.waiting.connect.is_some() {
+                return Err(Errno::ALREADY.into());
+            }
+            socket.waiting.connect = Some(call.path);
+            return Ok(Outcome::Later);
+        }
+        let (index, handle, stream) = (socket.id.index, socket.handle, socket.is_stream());
+        if stream && socket.stage != Stage::Connected {
+            // The window scale that the SYN offers follows from it.
+            self.size_recv_buffer(engine, index);
+        }
+        match engine.stack.connect(engine.now, handle, addr) {
+            Ok(()) | Err(inet::Error::InProgress) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let socket = self.called(call)?;
+        if stream {
+            // After a failed attempt this is a new connection.
+            socket.tx.restart();
+            socket.eof = false;
+        }
+        socket.stage = match stream {
+            true => Stage::Connecting,
+            false if addr == abi::data::ANY => Stage::Idle,
+            false => Stage::Connected,
+        };
+        if stream && !nonblock {
+            socket.waiting.connect = Some(call.path);
+        }
+        self.places.touch(index);
+        match (stream, nonblock) {
+            (false, _) => DONE,
+            (true, true) => Err(Errno::INPROGRESS.into()),
+            (true, false) => Ok(Outcome::Later),
+        }
+    }
+
+    fn accept(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let id = SocketId::from_word(call.args[0]);
+        let listener = self.called(call)?;
+        if listener.stage != Stage::Listening {
+            return Err(Errno::INVAL.into());
+        }
+        // Those that wait already come first.
+        if listener.waiting.accept.is_empty()
+            && let Some((child, peer)) = self.accept_one(engine, id.index)?
+        {
+            return Ok(Outcome::Done(accepted(child, peer)));
+        }
+        if call.flags & Call::NONBLOCK != 0 {
+            return Err(Errno::AGAIN.into());
+        }
+        self.may_wait()?;
+        self.called(call)?.waiting.accept.push_back(call.path);
+        Ok(Outcome::Later)
+    }
+
+    /// Takes one connection off a listener's queue, if there is one.
+    fn accept_one(
+        &mut self,
+        engine: &mut Engine,
+        listener: u16,
+    ) -> Result<Option<(SocketId, SocketAddr)>, Refusal> {
+        let index = self.places.next_free().ok_or(Errno::MFILE)?;
+        let Some(socket) = self.places.at(listener) else { return Ok(None) };
+        let (handle, limit, asked) = (socket.handle, socket.tx.limit, socket.asked_recv);
+        let serial = engine.next_serial();
+        let owner = Owner { client: self.number, index, serial };
+        let accepted = engine.stack.accept(handle, owner.to_tag())?;
+        // If there are more, an event will say so in this very turn.
+        socket.accept_ready = 0;
+        self.places.touch(listener);
+        let Some((handle, peer)) = accepted else { return Ok(None) };
+        let id = self.settle_in(engine, SocketKind::Stream, handle, serial)?;
+        if let Some(child) = self.places.at(id.index) {
+            child.stage = Stage::Connected;
+            child.tx.limit = limit;
+            child.asked_recv = asked;
+        }
+        self.size_recv_buffer(engine, id.index);
+        self.places.touch(id.index);
+        // What it received while it waited in the queue.
+        self.receive(engine, id.index);
+        Ok(Some((id, peer)))
+    }
+
+    /// A listener has connections: completes the calls that wait for them.
+    pub(crate) fn on_acceptable(
+        &mut self,
+        engine: &mut Engine,
+        listener: u16,
+    ) -> Result<(), ClientFault> {
+        if let Some(socket) = self.places.at(listener) {
+            // The core says that there are some, not how many.
+            socket.accept_ready = 1;
+            socket.news = true;
+        }
+        self.places.touch(listener);
+        loop {
+            let Some(socket) = self.places.at(listener) else { return Ok(()) };
+            let Some(&path) = socket.waiting.accept.front() else { return Ok(()) };
+            let outcome = match self.accept_one(engine, listener) {
+                Ok(None) => return Ok(()),
+                Ok(Some((child, peer))) => Ok(accepted(child, peer)),
+                Err(Refusal::Errno(errno)) => Err(errno),
+                Err(Refusal::Fault(fault)) => return Err(fault),
+            };
+            if let Some(socket) = self.places.at(listener) {
+                socket.waiting.accept.pop_front();
+            }
+            self.finish(engine, Some(path), outcome)?;
+        }
+    }
+
+    fn close(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let index = self.called(call)?.id.index;
+        self.close_socket(engine, index)?;
+        DONE
+    }
+
+    /// Ends a socket as close(2) does: what is queued is still sent; unread data resets the
+    /// connection.
+    fn close_socket(&mut self, engine: &mut Engine, index: u16) -> Result<(), ClientFault> {
+        self.take_consumed(engine, index)?;
+        self.take_sends(engine, index, false)?;
+        let Some(socket) = self.places.at(index) else { return Ok(()) };
+        socket.closed = true;
+        let waiting = std::mem::take(&mut socket.waiting);
+        // The handle is ours and open, so this cannot fail.
+        let _ = engine.stack.close(engine.now, socket.handle);
+        if socket.is_dead() {
+            socket.tx.abandon();
+        }
+        self.give_back(index);
+        self.closing.push(index);
+        let paths = waiting.connect.into_iter().chain(waiting.accept).chain(waiting.recv);
+        for path in paths {
+            self.finish(engine, Some(path), Err(Errno::BADF))?;
+        }
+        self.settle(engine, index);
+        Ok(())
+    }
+
+    /// The client is gone: ends its sockets. Those that it had closed before go on in the
+    /// background.
+    pub(crate) fn leave(&mut self, engine: &mut Engine, orderly: bool) {
+        for index in self.places.in_use() {
+            let Some(socket) = self.places.at(index).filter(|socket| !socket.closed) else {
+                continue;
+            };
+            let handle = socket.handle;
+            if !orderly || self.close_socket(engine, index).is_err() {
+                // It may be closed already; then that was in order.
+                let _ = engine.stack.abort(handle);
+            }
+        }
+    }
+
+    fn send(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let [id, a, b, c, ..] = call.args;
+        let descriptor = DataDescriptor::decode(&[a, b, c, 0, 0, 0, 0, 0])?;
+        let index = self.called(call)?.id.index;
+        // What was queued before goes first.
+        self.take_sends(engine, index, true)?;
+        let Some(socket) = self.places.named(SocketId::from_word(id)) else {
+            return Err(Errno::BADF.into());
+        };
+        if !socket.is_stream() {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        if socket.write_shut || socket.is_dead() {
+            return Err(Errno::PIPE.into());
+        }
+        if !matches!(socket.stage, Stage::Connected | Stage::Connecting) {
+            return Err(Errno::NOTCONN.into());
+        }
+        if socket.tx.is_full() {
+            return Err(Errno::AGAIN.into());
+        }
+        let chunk = socket.tx.check(index, &descriptor, &self.tx_pool, &self.memory)?;
+        submit(engine, socket, &descriptor, chunk);
+        self.settle(engine, index);
+        DONE
+    }
+
+    fn recv(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let index = self.called(call)?.id.index;
+        self.take_consumed(engine, index)?;
+        let may_wait = self.may_wait();
+        let socket = self.called(call)?;
+        if socket.rx.unread() > 0 {
+            return value(socket.rx.unread());
+        }
+        if let Some(errno) = socket.take_error() {
+            return Err(errno.into());
+        }
+        if socket.eof || socket.read_shut || socket.is_dead() {
+            return value(0);
+        }
+        if socket.is_stream() && !matches!(socket.stage, Stage::Connected | Stage::Connecting) {
+            return Err(Errno::NOTCONN.into());
+        }
+        if call.flags & Call::NONBLOCK != 0 {
+            return Err(Errno::AGAIN.into());
+        }
+        may_wait?;
+        socket.waiting.recv.push_back(call.path);
+        Ok(Outcome::Later)
+    }
+
+    fn shutdown(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let how = How::from_word(call.args[1]).ok_or(Errno::INVAL)?;
+        let index = self.called(call)?.id.index;
+        // What was queued before is still sent.
+        self.take_sends(engine, index, false)?;
+        let socket = self.called(call)?;
+        let (core_how, read, write) = match how {
+            How::Read => (inet::How::Read, true, false),
+            How::Write => (inet::How::Write, false, true),
+            How::Both => (inet::How::Both, true, true),
+        };
+        engine.stack.shutdown(engine.now, socket.handle, core_how)?;
+        socket.read_shut |= read;
+        socket.write_shut |= write;
+        let mut waiting = Waiting::default();
+        if read {
+            // Who waits to receive gets the end; a listener that is shut down listens no more.
+            std::mem::swap(&mut waiting, &mut socket.waiting);
+            std::mem::swap(&mut waiting.connect, &mut socket.waiting.connect);
+            if socket.stage == Stage::Listening {
+                socket.stage = Stage::Idle;
+                socket.accept_ready = 0;
+            }
+        }
+        self.places.touch(index);
+        for path in waiting.recv {
+            self.finish(engine, Some(path), Ok([0; 6]))?;
+        }
+        for path in waiting.accept {
+            self.finish(engine, Some(path), Err(Errno::INVAL))?;
+        }
+        DONE
+    }
+
+    fn getsockopt(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let (level, name) = (word_i32(call.args[1]), word_i32(call.args[2]));
+        let socket = self.called(call)?;
+        value(options::get(engine, socket, level, name)?)
+    }
+
+    fn setsockopt(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let (level, name) = (word_i32(call.args[1]), word_i32(call.args[2]));
+        let index = self.called(call)?.id.index;
+        // An option concerns what is sent from now on.
+        self.take_sends(engine, index, true)?;
+        let socket = self.called(call)?;
+        if let Some(bytes) = options::recv_buffer(level, name, call.args[3]) {
+            socket.asked_recv = Some(bytes);
+            self.size_recv_buffer(engine, index);
+        } else {
+            options::set(engine, socket, level, name, call.args[3])?;
+        }
+        self.places.touch(index);
+        self.mark_dirty(index);
+        DONE
+    }
+}
+
+fn accepted(child: SocketId, peer: SocketAddr) -> [u64; 6] {
+    let [a, b, c] = addr_to_words(peer);
+    [child.to_word(), a, b, c, 0, 0]
+}
+
+/// The address that a call names; the stack speaks IPv4.
+fn named_address(call: &Call) -> Result<SocketAddr, Refusal> {
+    let addr = addr_from_words([call.args[1], call.args[2], call.args[3]])?;
+    if addr.is_ipv4() { Ok(addr) } else { Err(Errno::AFNOSUPPORT.into()) }
+}
+
+/// An `int` argument, which the program's library sign-extended or not.
+#[expect(clippy::cast_possible_truncation, reason = "an int is the low half")]
+fn word_i32(word: u64) -> i32 {
+    word as u32 as i32
+}

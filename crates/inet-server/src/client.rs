@@ -1,0 +1,416 @@
+//! One client: its region, the rings of its threads, and the places of its sockets.
+//!
+//! Places are handed out last freed first, so that few pages of a large socket table are ever
+//! touched. A place's queues are emptied and its words reset before its name reaches the program,
+//! and both sides attach to the queues at the indices found there.
+//!
+//! The receiving pool is promised in full: every place has its floor, and what is left is lent to
+//! sockets that come first, each at most an eighth of the rest.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use abi::call::CallResult;
+use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
+use abi::nic::INET;
+use abi::{SocketId, SocketKind};
+use inet::Handle;
+use shm::{
+    Consumer, OutOfRange, Pool, PoolMap, Producer, PushError, Region, Ringer, Sleep, Sleeper,
+};
+
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::fault::ClientFault;
+use crate::rx::{self, Rx};
+use crate::socket::{Parts, Socket};
+use crate::tx::{ClientMemory, Tx};
+
+/// Results that wait for room in a thread's result ring before the client is taken for broken.
+const MAX_BACKLOG: usize = 4 * RESULTS as usize;
+/// Calls that a client may have waiting.
+pub(crate) const MAX_WAITING: usize = 1024;
+/// What a receive buffer is made up to where the pool has it, bytes: what the window scale that
+/// follows from the floor's 64 KiB, said in the first segment, can express later.
+const GOOD_BUFFER: u32 = 512 * 1024;
+/// The same for a datagram socket: Linux's default of SO_RCVBUF.
+const GOOD_DATAGRAM_BUFFER: u32 = 212_992;
+/// Least SO_RCVBUF, bytes: one full segment.
+const MIN_BUFFER: u32 = 2048;
+
+/// The rings of one thread.
+pub(crate) struct Thread {
+    pub(crate) requests: Consumer,
+    results: Producer,
+    bell: Ringer,
+    /// Results that found the ring full, oldest first.
+    backlog: VecDeque<CallResult>,
+}
+
+impl Thread {
+    /// Stages a result; false if there is no room.
+    fn stage(&mut self, result: &CallResult) -> Result<bool, ClientFault> {
+        match self.results.stage(&result.encode()) {
+            Ok(()) => Ok(true),
+            Err(PushError::Full) => Ok(false),
+            Err(PushError::Fault(fault)) => Err(ClientFault::Ring { ring: "result", fault }),
+        }
+    }
+
+    /// Makes all results visible for which there is room.
+    fn publish(&mut self) -> Result<(), ClientFault> {
+        while let Some(&result) = self.backlog.front() {
+            if !self.stage(&result)? {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+        self.results.publish();
+        Ok(())
+    }
+}
+
+/// A client.
+pub(crate) struct Client {
+    pub(crate) number: u16,
+    pub(crate) memory: Arc<ClientMemory>,
+    pub(crate) tx_pool: PoolMap,
+    pub(crate) rx_pool: Pool,
+    layout: ClientLayout,
+    pub(crate) head: HeadWords,
+    sleeper: Sleeper,
+    bell: OwnedFd,
+    pub(crate) threads: Vec<Option<Thread>>,
+    /// The thread slot that the next scan starts with.
+    pub(crate) next_thread: usize,
+    pub(crate) places: Places,
+    /// Sockets to look at: the dirty bits taken from the region and those of our own.
+    pub(crate) dirty: Box<[u64]>,
+    /// The place after the last one that was looked at.
+    pub(crate) dirty_next: usize,
+    /// Sockets that were closed while sent bytes were in flight.
+    pub(crate) closing: Vec<u16>,
+    /// Threads with results that wait for room in their ring.
+    backlogged: u64,
+    /// Calls that wait.
+    pub(crate) waiting: usize,
+    /// Areas of the receiving pool that nobody has been promised.
+    shared_areas: u32,
+    /// Threads to ring at the end of the turn.
+    ring: u64,
+}
+
+impl Client {
+    /// Takes up a client's region, in which nothing has happened yet.
+    pub(crate) fn new(
+        number: u16,
+        params: ClientParams,
+        layout: ClientLayout,
+        region: Arc<Region>,
+        bell: OwnedFd,
+    ) -> Result<Self, OutOfRange> {
+        let head = layout.head(&region)?;
+        let area = u32::from(params.area_pages);
+        let promised = u32::from(params.sockets) * params.rx_floor_areas();
+        Ok(Self {
+            number,
+            tx_pool: PoolMap::attach(&region, layout.tx_pool, INET)?,
+            rx_pool: Pool::create(&region, layout.rx_pool, INET)?,
+            sleeper: Sleeper::new(head.server_bell.clone()),
+            dirty: vec![0; head.dirty.len()].into_boxed_slice(),
+            dirty_next: 0,
+            head,
+            bell,
+            threads: (0..params.threads).map(|_| None).collect(),
+            next_thread: 0,
+            places: Places::new(params.sockets),
+            closing: Vec::new(),
+            backlogged: 0,
+            waiting: 0,
+            shared_areas: (params.rx_pages / area).saturating_sub(promised),
+            ring: 0,
+            layout,
+            memory: Arc::new(ClientMemory { region, client: number }),
+        })
+    }
+
+    /// Our bell for this client.
+    pub(crate) fn bell(&self) -> &OwnedFd {
+        &self.bell
+    }
+
+    /// The page size behind the region.
+    pub(crate) fn backing(&self) -> String {
+        self.memory.region.backing().to_string()
+    }
+
+    /// Takes up the rings of a thread slot; false if there is no such slot.
+    pub(crate) fn add_thread(&mut self, thread: u16, bell: OwnedFd) -> Result<bool, OutOfRange> {
+        let region = &self.memory.region;
+        let Some(place) = self.threads.get_mut(usize::from(thread)) else { return Ok(false) };
+        *place = Some(Thread {
+            requests: Consumer::attach(region, self.layout.request_ring(thread), REQUESTS)?,
+            results: Producer::attach(region, self.layout.result_ring(thread), RESULTS)?,
+            bell: Ringer::new(self.layout.thread_bell(region, thread)?, bell),
+            backlog: VecDeque::new(),
+        });
+        Ok(true)
+    }
+
+    /// Puts a new socket into the next free place.
+    pub(crate) fn occupy(
+        &mut self,
+        engine: &mut Engine,
+        kind: SocketKind,
+        handle: Handle,
+        serial: u32,
+    ) -> Result<Option<SocketId>, ClientFault> {
+        let Some(id) = self.places.claim() else { return Ok(None) };
+        let index = id.index;
+        let region = &self.memory.region;
+        let (tx_at, rx_at) = (self.layout.tx_queue(index), self.layout.rx_queue(index));
+        let mut sends = Consumer::attach(region, tx_at, QUEUE)?;
+        rx::empty(&mut sends)?;
+        rx::empty(&mut Consumer::attach(region, rx_at, QUEUE)?)?;
+        let params = &self.layout.params;
+        let limit = params.rx_floor_areas();
+        let socket = Socket::new(Parts {
+            id,
+            serial,
+            kind,
+            handle,
+            words: self.layout.socket_words(region, index)?,
+            tx: Tx::new(sends),
+            rx: Rx::new(Producer::attach(region, rx_at, QUEUE)?, params.area_pages, limit as usize),
+        });
+        self.places.put(socket);
+        // All of its areas but the one being filled may hold unconsumed bytes.
+        let bytes = (limit - 1) as usize * self.area_len() as usize;
+        engine.set_recv_buffer(handle, bytes);
+        if kind == SocketKind::Datagram {
+            self.size_recv_buffer(engine, index);
+        }
+        Ok(Some(id))
+    }
+
+    fn area_len(&self) -> u32 {
+        u32::from(self.layout.params.area_pages) * 4096
+    }
+
+    /// Makes a socket's receive buffer as large as its program asked for, or as is good for a
+    /// connection, as far as the pool has areas that nobody was promised. What a socket got so it
+    /// keeps until it is closed.
+    pub(crate) fn size_recv_buffer(&mut self, engine: &mut Engine, index: u16) {
+        let (area, floor) = (self.area_len(), self.layout.params.rx_floor_areas());
+        let Some(socket) = self.places.at(index) else { return };
+        let good = if socket.is_stream() { GOOD_BUFFER } else { GOOD_DATAGRAM_BUFFER };
+        let bytes = socket.asked_recv.unwrap_or(good).max(MIN_BUFFER);
+        let wanted = bytes.div_ceil(area) + 1;
+        let more = wanted.saturating_sub(floor + socket.extra_areas).min(self.shared_areas / 8);
+        self.shared_areas -= more;
+        socket.extra_areas += more;
+        let limit = wanted.min(floor + socket.extra_areas);
+        socket.rx.set_limit(limit as usize);
+        if socket.is_stream() {
+            engine.set_recv_buffer(socket.handle, bytes.min((limit - 1) * area) as usize);
+        }
+    }
+
+    /// Gives a closed socket's areas back to the pool.
+    pub(crate) fn give_back(&mut self, index: u16) {
+        if let Some(socket) = self.places.at(index) {
+            socket.rx.clear();
+            self.shared_areas += std::mem::take(&mut socket.extra_areas);
+        }
+    }
+
+    /// Frees a place whose socket is closed and of which nothing is needed any more.
+    pub(crate) fn vacate(&mut self, index: u16) {
+        self.give_back(index);
+        if let Some(mut socket) = self.places.free(index) {
+            self.ring |= socket.retire();
+        }
+    }
+
+    /// Has the socket looked at in this turn or the next, as if the program had set its dirty bit.
+    pub(crate) fn mark_dirty(&mut self, index: u16) {
+        if let Some(word) = self.dirty.get_mut(usize::from(index) / 64) {
+            *word |= 1 << (index % 64);
+        }
+    }
+
+    /// Posts a call's result; it becomes visible at the end of the turn.
+    pub(crate) fn post(
+        &mut self,
+        engine: &mut Engine,
+        result: CallResult,
+    ) -> Result<(), ClientFault> {
+        engine.counters.results += 1;
+        let ring = usize::from(result.path.ring);
+        // The return path was checked when the call was taken, and threads stay.
+        let Some(Some(thread)) = self.threads.get_mut(ring) else { return Ok(()) };
+        self.ring |= 1 << ring;
+        if thread.backlog.is_empty() && thread.stage(&result)? {
+            return Ok(());
+        }
+        engine.counters.results_late += 1;
+        thread.backlog.push_back(result);
+        self.backlogged |= 1 << ring;
+        match thread.backlog.len() {
+            ..=MAX_BACKLOG => Ok(()),
+            len => Err(ClientFault::Backlog(len)),
+        }
+    }
+
+    /// The end of a turn: publishes words, then results, then rings the bells.
+    pub(crate) fn flush(&mut self, engine: &mut Engine) -> Result<(), ClientFault> {
+        while let Some(socket) = self.places.next_touched() {
+            let published = socket.publish()?;
+            engine.counters.payload_rx += published.bytes;
+            self.ring |= published.waiters;
+        }
+        let mut ring = std::mem::take(&mut self.ring) | std::mem::take(&mut self.backlogged);
+        while ring != 0 {
+            let number = ring.trailing_zeros() as usize;
+            ring &= ring - 1;
+            // A waiter bit of a thread that is not there concerns nobody.
+            let Some(Some(thread)) = self.threads.get_mut(number) else { continue };
+            thread.publish()?;
+            if !thread.backlog.is_empty() {
+                self.backlogged |= 1 << number;
+            }
+            engine.counters.bells += u64::from(thread.bell.ring());
+        }
+        Ok(())
+    }
+
+    /// Says that we sleep.
+    pub(crate) fn announce(&self) {
+        self.sleeper.announce(Sleep::Fd);
+    }
+
+    /// Takes the announcement back.
+    pub(crate) fn awake(&self) {
+        self.sleeper.awake();
+    }
+
+    /// Takes the dirty bits out of the region, before the sockets are looked at. Bits of places
+    /// that do not exist are ignored.
+    pub(crate) fn take_dirty(&mut self) {
+        use std::sync::atomic::Ordering;
+        if self.head.dirty_summary.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut summary = self.head.dirty_summary.swap(0, Ordering::SeqCst);
+        while summary != 0 {
+            let word = summary.trailing_zeros() as usize;
+            summary &= summary - 1;
+            if let (Some(from), Some(to)) = (self.head.dirty.get(word), self.dirty.get_mut(word)) {
+                *to |= from.swap(0, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Is there something of this client to be done?
+    pub(crate) fn has_work(&mut self) -> bool {
+        use std::sync::atomic::Ordering;
+        let calls = self.threads.iter_mut().flatten();
+        let calls = calls.map(|thread| !matches!(thread.requests.is_empty(), Ok(true)));
+        self.head.dirty_summary.load(Ordering::SeqCst) != 0
+            || self.dirty.iter().any(|&word| word != 0)
+            || calls.fold(false, |any, some| any | some)
+    }
+
+    /// Adds what the program says that it has copied to `counters`.
+    pub(crate) fn add_copied(&self, counters: &mut Counters) {
+        use std::sync::atomic::Ordering;
+        let (tx, rx) = (&self.head.copied_tx, &self.head.copied_rx);
+        counters.program_tx = counters.program_tx.saturating_add(tx.load(Ordering::Relaxed));
+        counters.program_rx = counters.program_rx.saturating_add(rx.load(Ordering::Relaxed));
+    }
+
+    /// Pages and free pages of the receiving pool.
+    pub(crate) fn rx_pages(&self) -> (u32, u32) {
+        (self.rx_pool.pages(), self.rx_pool.free_pages())
+    }
+}
+
+/// The socket table of a client.
+pub(crate) struct Places {
+    sockets: Vec<Option<Box<Socket>>>,
+    generations: Vec<u16>,
+    free: Vec<u16>,
+    touched: Vec<u16>,
+}
+
+impl Places {
+    fn new(count: u16) -> Self {
+        Self {
+            sockets: (0..count).map(|_| None).collect(),
+            generations: vec![0; usize::from(count)],
+            free: (0..count).rev().collect(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// The socket that a call names.
+    pub(crate) fn named(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.at(id.index).filter(|socket| socket.id == id && !socket.closed)
+    }
+
+    /// The socket of a place.
+    pub(crate) fn at(&mut self, index: u16) -> Option<&mut Socket> {
+        self.sockets.get_mut(usize::from(index))?.as_deref_mut()
+    }
+
+    /// All places in use.
+    pub(crate) fn in_use(&self) -> Vec<u16> {
+        self.sockets.iter().flatten().map(|socket| socket.id.index).collect()
+    }
+
+    /// The place that will be used next.
+    pub(crate) fn next_free(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
+    /// The socket's words need publishing at the end of the turn.
+    pub(crate) fn touch(&mut self, index: u16) {
+        if let Some(socket) = self.at(index)
+            && !socket.touched
+        {
+            socket.touched = true;
+            self.touched.push(index);
+        }
+    }
+
+    fn next_touched(&mut self) -> Option<&mut Socket> {
+        while let Some(index) = self.touched.pop() {
+            // A place may have been freed, and even used again, since it was touched.
+            if self.at(index).is_some_and(|socket| socket.touched) {
+                return self.at(index);
+            }
+        }
+        None
+    }
+
+    fn claim(&mut self) -> Option<SocketId> {
+        let index = self.free.pop()?;
+        let generation = self.generations.get(usize::from(index)).copied()?;
+        Some(SocketId { index, generation })
+    }
+
+    fn put(&mut self, socket: Socket) {
+        if let Some(place) = self.sockets.get_mut(usize::from(socket.id.index)) {
+            *place = Some(Box::new(socket));
+        }
+    }
+
+    fn free(&mut self, index: u16) -> Option<Box<Socket>> {
+        let socket = self.sockets.get_mut(usize::from(index))?.take()?;
+        let generation = self.generations.get_mut(usize::from(index))?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(index);
+        Some(socket)
+    }
+}

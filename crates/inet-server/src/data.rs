@@ -1,0 +1,229 @@
+//! Data between a client's queues and the protocol core, socket by socket.
+//!
+//! A socket is looked at when its dirty bit was set (the program published descriptors or consumed
+//! bytes), when sent bytes were released that had held up its queue, or when the core has news of
+//! it. Each look does a bounded amount of work, and each turn looks at a bounded number of sockets,
+//! going round, so that no client and no socket waits for long behind a busy one.
+
+use abi::client::QUEUE;
+use abi::data::DataDescriptor;
+use inet::{Error, SockOption};
+
+use crate::client::Client;
+use crate::engine::{Engine, Owner, Release, errno};
+use crate::fault::ClientFault;
+use crate::socket::Socket;
+use crate::tx::{Chunk, Taken};
+
+/// Sockets of one client looked at in one turn.
+const SOCKETS_PER_TURN: usize = 64;
+
+impl Client {
+    /// Looks at sockets that have news. Was there any?
+    pub(crate) fn serve_sockets(&mut self, engine: &mut Engine) -> Result<bool, ClientFault> {
+        self.take_dirty();
+        for done in 0..SOCKETS_PER_TURN {
+            let Some(index) = self.next_dirty() else { return Ok(done > 0) };
+            self.look(engine, index)?;
+        }
+        Ok(true)
+    }
+
+    /// The next dirty place after the last one, whose bit is cleared.
+    fn next_dirty(&mut self) -> Option<u16> {
+        let words = self.dirty.len();
+        let (word, bit) = (self.dirty_next / 64 % words, self.dirty_next % 64);
+        let rest = self.dirty[word] >> bit << bit;
+        let found = match rest {
+            0 => (1..=words).map(|n| (word + n) % words).find(|&w| self.dirty[w] != 0)?,
+            _ => word,
+        };
+        let rest = if rest != 0 { rest } else { self.dirty[found] };
+        let bit = rest.trailing_zeros() as usize;
+        self.dirty[found] &= !(1 << bit);
+        self.dirty_next = (found * 64 + bit + 1) % (words * 64);
+        u16::try_from(found * 64 + bit).ok()
+    }
+
+    /// Takes what the program has consumed and what it wants to send.
+    fn look(&mut self, engine: &mut Engine, index: u16) -> Result<(), ClientFault> {
+        // The bit of a place without a socket may be late, or nonsense; both are harmless.
+        if self.places.at(index).is_none_or(|socket| socket.closed) {
+            return Ok(());
+        }
+        self.take_consumed(engine, index)?;
+        self.take_sends(engine, index, true)
+    }
+
+    /// Takes the program's count of consumed bytes; the core's window may open.
+    pub(crate) fn take_consumed(
+        &mut self,
+        engine: &mut Engine,
+        index: u16,
+    ) -> Result<(), ClientFault> {
+        let Some(socket) = self.places.at(index) else { return Ok(()) };
+        let more = socket.rx.consume(index, socket.alleged_consumed())?;
+        if more == 0 {
+            return Ok(());
+        }
+        if socket.is_stream() {
+            let bytes = usize::try_from(more).unwrap_or(usize::MAX);
+            engine.stack.consumed(engine.now, socket.handle, bytes);
+        }
+        if socket.rx.stalled {
+            self.receive(engine, index);
+        }
+        // Without news for the program this publishes nothing; with a queue that was full, it does.
+        self.places.touch(index);
+        Ok(())
+    }
+
+    /// Gives the core what the program wants to send; `bounded` by what may be in flight.
+    pub(crate) fn take_sends(
+        &mut self,
+        engine: &mut Engine,
+        index: u16,
+        bounded: bool,
+    ) -> Result<(), ClientFault> {
+        let Some(socket) = self.places.at(index) else { return Ok(()) };
+        socket.tx.look()?;
+        let mut some = false;
+        for _ in 0..QUEUE {
+            let taken = socket.tx.take(index, &self.tx_pool, &self.memory, bounded)?;
+            let Some(Taken { descriptor, chunk }) = taken else { break };
+            submit(engine, socket, &descriptor, chunk);
+            some = true;
+        }
+        if some {
+            self.settle(engine, index);
+        }
+        Ok(())
+    }
+
+    /// Copies what the core has received into the client's areas.
+    pub(crate) fn receive(&mut self, engine: &mut Engine, index: u16) {
+        let Some(socket) = self.places.at(index).filter(|socket| !socket.closed) else { return };
+        let mut copied = 0;
+        if socket.is_stream() {
+            while socket.rx.reserve(&self.rx_pool) {
+                let Some(received) = engine.stack.recv(socket.handle) else { break };
+                let bytes = received.piece.bytes();
+                socket.rx.write(bytes);
+                copied += bytes.len();
+            }
+        } else {
+            while let Some(received) = engine.stack.recv(socket.handle) {
+                let bytes = received.piece.bytes();
+                if socket.rx.write_datagram(&self.rx_pool, bytes, received.from) {
+                    copied += bytes.len();
+                } else {
+                    engine.counters.datagrams_dropped += 1;
+                }
+                // The bound of a datagram socket is ours, not the core's.
+                engine.stack.consumed(engine.now, socket.handle, bytes.len());
+            }
+        }
+        engine.counters.copied_rx += copied as u64;
+        self.places.touch(index);
+    }
+
+    /// Follows up on sent bytes that are not needed any more: fences their release, or releases
+    /// them at once when no driver holds a frame; frees the place of a closed socket with nothing
+    /// left.
+    pub(crate) fn settle(&mut self, engine: &mut Engine, index: u16) {
+        let Some(socket) = self.places.at(index) else { return };
+        if socket.tx.wants_fence() {
+            socket.tx.fence();
+            let fence = engine.nics.emitted();
+            if engine.nics.passed() >= fence {
+                socket.tx.release();
+            } else {
+                let owner = Owner { client: self.number, index, serial: socket.serial };
+                engine.releases.push_back(Release { fence, owner });
+            }
+        }
+        let (blocked, over) = (socket.tx.blocked, socket.closed && socket.tx.is_drained());
+        if over {
+            return self.vacate(index);
+        }
+        if blocked {
+            self.mark_dirty(index);
+        }
+        self.places.touch(index);
+    }
+
+    /// Looks after sockets that were closed while bytes were in flight: the core reports no
+    /// progress on them before all is over, which may be long after their last byte is
+    /// acknowledged.
+    pub(crate) fn serve_closing(&mut self, engine: &mut Engine) {
+        for at in (0..self.closing.len()).rev() {
+            let index = self.closing[at];
+            let Some(socket) = self.places.at(index).filter(|socket| socket.closed) else {
+                self.closing.swap_remove(at);
+                continue;
+            };
+            socket.tx.acked(engine.stack.acked(socket.handle));
+            if socket.tx.wants_fence() {
+                self.settle(engine, index);
+            }
+        }
+    }
+
+    /// The drivers have passed the fence of a release.
+    pub(crate) fn released(&mut self, engine: &mut Engine, owner: Owner) {
+        let socket = self.places.at(owner.index).filter(|socket| socket.serial == owner.serial);
+        if let Some(socket) = socket {
+            socket.tx.release();
+            self.settle(engine, owner.index);
+        }
+    }
+}
+
+/// Gives one descriptor's bytes to the core. What the core refuses is dropped; streams tell the
+/// program by their flags, datagram sockets by the error word.
+pub(crate) fn submit(
+    engine: &mut Engine,
+    socket: &mut Socket,
+    descriptor: &DataDescriptor,
+    chunk: Chunk,
+) {
+    let (now, handle, len) = (engine.now, socket.handle, descriptor.len);
+    if socket.is_dead() {
+        engine.counters.sends_dropped += 1;
+        socket.tx.abandon();
+        return;
+    }
+    let stream = socket.is_stream();
+    if stream && len == 0 {
+        return;
+    }
+    if !stream && socket.write_shut {
+        engine.counters.sends_dropped += 1;
+        socket.tx.refuse(len, engine.stack.acked(handle));
+        return;
+    }
+    let more = stream && !socket.cork && descriptor.flags & DataDescriptor::MORE != 0;
+    if more && !socket.tx.more {
+        let _ = engine.stack.set_option(now, handle, SockOption::Cork(true));
+    }
+    let to = if stream { None } else { descriptor.peer };
+    match engine.stack.send(now, handle, chunk, to) {
+        Ok(()) => {
+            engine.counters.payload_tx += u64::from(len);
+            socket.tx.accepted(len);
+        }
+        Err(refused) => {
+            engine.counters.sends_dropped += 1;
+            socket.tx.refuse(len, engine.stack.acked(handle));
+            // A full queue drops a datagram as a full interface would: without a word.
+            if !stream && refused.error != Error::NoBuffers {
+                socket.error = Some(errno(refused.error));
+            }
+        }
+    }
+    // The cork goes only after the last piece is in, so that it leaves with the others.
+    if socket.tx.more && !more && !socket.cork {
+        let _ = engine.stack.set_option(now, handle, SockOption::Cork(false));
+    }
+    socket.tx.more = more;
+}

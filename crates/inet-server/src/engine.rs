@@ -1,0 +1,100 @@
+//! What all clients share: the protocol core, the interfaces, the clock of this turn, and the
+//! releases that wait for a driver.
+
+use std::collections::VecDeque;
+
+use abi::Errno;
+use inet::{Config, Error, Handle, Instant, SockOption, Stack};
+
+use crate::counters::Counters;
+use crate::nic::{Frame, Nics};
+use crate::tx::Chunk;
+
+/// Sent bytes that are released once the drivers have passed frame `fence`.
+pub(crate) struct Release {
+    pub(crate) fence: u64,
+    pub(crate) owner: Owner,
+}
+
+/// Whose socket it is that the core speaks of: what a tag contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) client: u16,
+    pub(crate) index: u16,
+    pub(crate) serial: u32,
+}
+
+impl Owner {
+    /// As the core's tag.
+    pub(crate) fn to_tag(self) -> u64 {
+        u64::from(self.client) | u64::from(self.index) << 16 | u64::from(self.serial) << 32
+    }
+
+    /// Out of a tag that the core gives back.
+    #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
+    pub(crate) fn from_tag(tag: u64) -> Self {
+        Self { client: tag as u16, index: (tag >> 16) as u16, serial: (tag >> 32) as u32 }
+    }
+}
+
+/// See the module's head.
+pub(crate) struct Engine {
+    pub(crate) stack: Stack<Chunk, Frame>,
+    pub(crate) nics: Nics,
+    pub(crate) counters: Counters,
+    pub(crate) now: Instant,
+    /// Oldest first; each socket is in it at most once.
+    pub(crate) releases: VecDeque<Release>,
+    serial: u32,
+}
+
+impl Engine {
+    /// Without interfaces and sockets.
+    pub(crate) fn new(secret: [u8; 16]) -> Self {
+        Self {
+            stack: Stack::new(Config::default(), secret),
+            nics: Nics::default(),
+            counters: Counters::default(),
+            now: Instant::ZERO,
+            releases: VecDeque::new(),
+            serial: 0,
+        }
+    }
+
+    /// A number for a new socket.
+    pub(crate) fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1);
+        self.serial
+    }
+
+    /// Sets a socket's receive buffer in the core.
+    pub(crate) fn set_recv_buffer(&mut self, handle: Handle, bytes: usize) {
+        // A handle just made takes any size; should it not, its default stays.
+        let _ = self.stack.set_option(self.now, handle, SockOption::RecvBuffer(bytes));
+    }
+}
+
+/// The error number of an error of the core.
+pub(crate) fn errno(error: Error) -> Errno {
+    match error {
+        Error::Refused => Errno::CONNREFUSED,
+        Error::Reset => Errno::CONNRESET,
+        Error::TimedOut => Errno::TIMEDOUT,
+        Error::HostUnreachable => Errno::HOSTUNREACH,
+        Error::NetUnreachable => Errno::NETUNREACH,
+        Error::AddrInUse => Errno::ADDRINUSE,
+        Error::AddrNotAvailable => Errno::ADDRNOTAVAIL,
+        Error::NotConnected => Errno::NOTCONN,
+        Error::AlreadyConnected => Errno::ISCONN,
+        Error::InProgress => Errno::INPROGRESS,
+        Error::Already => Errno::ALREADY,
+        Error::Invalid => Errno::INVAL,
+        Error::Unsupported => Errno::OPNOTSUPP,
+        Error::NoBuffers => Errno::NOBUFS,
+        Error::MessageSize => Errno::MSGSIZE,
+        Error::BrokenPipe => Errno::PIPE,
+        Error::DestinationRequired => Errno::DESTADDRREQ,
+        Error::BadHandle => Errno::BADF,
+        Error::Denied => Errno::ACCESS,
+    }
+}

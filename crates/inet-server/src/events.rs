@@ -1,0 +1,110 @@
+//! What the protocol core says of a client's sockets.
+
+use abi::Errno;
+use abi::call::{CallResult, ReturnPath};
+use inet::EventKind;
+
+use crate::client::Client;
+use crate::engine::{Engine, Owner, errno};
+use crate::fault::ClientFault;
+use crate::socket::Stage;
+
+impl Client {
+    /// Acts on an event. Events of sockets that are gone are old news.
+    pub(crate) fn on_event(
+        &mut self,
+        engine: &mut Engine,
+        owner: Owner,
+        kind: EventKind,
+    ) -> Result<(), ClientFault> {
+        let index = owner.index;
+        let Some(socket) = self.places.at(index).filter(|s| s.serial == owner.serial) else {
+            return Ok(());
+        };
+        match kind {
+            EventKind::Connected => {
+                socket.stage = Stage::Connected;
+                let waiter = socket.waiting.connect.take();
+                self.places.touch(index);
+                self.finish(engine, waiter, Ok([0; 6]))
+            }
+            EventKind::Acceptable => self.on_acceptable(engine, index),
+            EventKind::Readable => {
+                self.receive(engine, index);
+                self.wake_readers(engine, index)
+            }
+            EventKind::Eof => {
+                socket.eof = true;
+                self.places.touch(index);
+                self.wake_readers(engine, index)
+            }
+            EventKind::Acked => {
+                socket.tx.acked(engine.stack.acked(socket.handle));
+                self.settle(engine, index);
+                Ok(())
+            }
+            EventKind::Failed(error) => self.on_failed(engine, index, errno(error)),
+            EventKind::Closed => {
+                socket.stage = Stage::Dead;
+                socket.tx.abandon();
+                self.settle(engine, index);
+                Ok(())
+            }
+        }
+    }
+
+    fn on_failed(
+        &mut self,
+        engine: &mut Engine,
+        index: u16,
+        errno: Errno,
+    ) -> Result<(), ClientFault> {
+        // What came before the failure can still be read.
+        self.receive(engine, index);
+        let Some(socket) = self.places.at(index) else { return Ok(()) };
+        let mut readers = std::mem::take(&mut socket.waiting.recv);
+        if !socket.is_stream() {
+            // An earlier datagram's fate, told once: to a waiting call, else by the error word.
+            let reader = readers.pop_front();
+            socket.waiting.recv = readers;
+            if reader.is_none() {
+                socket.error = Some(errno);
+            }
+            self.places.touch(index);
+            return self.finish(engine, reader, Err(errno));
+        }
+        socket.stage = Stage::Dead;
+        socket.tx.abandon();
+        let connect = socket.waiting.connect.take();
+        if connect.is_none() && readers.is_empty() {
+            socket.error = Some(errno);
+        }
+        self.settle(engine, index);
+        self.finish(engine, connect, Err(errno))?;
+        readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), Err(errno)))
+    }
+
+    /// Completes the `recv` calls that wait, if there is something to read or never will be.
+    fn wake_readers(&mut self, engine: &mut Engine, index: u16) -> Result<(), ClientFault> {
+        let Some(socket) = self.places.at(index) else { return Ok(()) };
+        let unread = socket.rx.unread();
+        if unread == 0 && !socket.eof || socket.waiting.recv.is_empty() {
+            return Ok(());
+        }
+        let readers = std::mem::take(&mut socket.waiting.recv);
+        let outcome = Ok([unread, 0, 0, 0, 0, 0]);
+        readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), outcome))
+    }
+
+    /// Posts the result of a call that waited.
+    pub(crate) fn finish(
+        &mut self,
+        engine: &mut Engine,
+        path: Option<ReturnPath>,
+        outcome: Result<[u64; 6], Errno>,
+    ) -> Result<(), ClientFault> {
+        let Some(path) = path else { return Ok(()) };
+        self.waiting = self.waiting.saturating_sub(1);
+        self.post(engine, CallResult { path, outcome })
+    }
+}

@@ -1,0 +1,408 @@
+//! The inet server's end of the frame regions: one [`Port`] per interface.
+//!
+//! Receiving: the port keeps the `fill` ring stocked with [`STOCK`] empty pages of its pool; frames
+//! come back as `ethinput` calls on the `rx` ring, each page ours again once taken. Sending
+//! ([`Egress`]): headers are written into a page, the page is handed to the driver, and a
+//! descriptor names page and payload pieces, which stay in their client's region. The driver
+//! advances the `tx` ring when the device has the frame, so the ring's consumer count tells which
+//! head pages are ours again and, through [`Nics::passed`], which payload nobody reads any more.
+//!
+//! Every frame gets a number, in one sequence over all interfaces: memory that frames up to number
+//! `n` may name is free once `passed()` has reached `n`.
+//!
+//! Descriptors become visible, and the driver's bell is rung, once per batch ([`Nics::flush`]).
+//! A driver that writes impossible ring indices is given up alone: its port stays, dead.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use abi::call::{Call, Op};
+use abi::frame::{FRAME_PAGES, FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
+use abi::nic::{INET, LAYOUT, NIC, RING};
+use inet::{Egress, InterfaceId, RxBytes, TxPiece};
+use shm::{
+    Area, AreaName, Consumer, OutOfRange, Pool, Producer, Region, RingFault, Ringer, Sleep, Sleeper,
+};
+
+use crate::counters::Counters;
+use crate::tx::Chunk;
+
+/// Empty pages that a driver has to receive into: 2 MiB, the burst that one turn of ours may lag
+/// behind. More would only make the driver walk through more of the cache.
+const STOCK: u32 = 512;
+/// While busy, the stock is filled up when this many are missing, so that it is not done page by
+/// page.
+const RESTOCK: u32 = 32;
+/// Frames staged before the driver sees them in mid-batch, so that it works while we go on.
+const TX_BATCH: u32 = 32;
+/// Unused bytes before the headers in a head page.
+const HEAD_ROOM: u16 = 0;
+
+/// A received frame in a page that is ours; dropping it gives the page back to the pool.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    area: Area,
+    start: usize,
+    end: usize,
+}
+
+impl RxBytes for Frame {
+    fn bytes(&self) -> &[u8] {
+        self.area.bytes().get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+/// What a driver says.
+pub(crate) enum Input {
+    /// `ifattach`: this is the interface.
+    Attach { mac: [u8; 6], mtu: u16 },
+    /// `ethinput`.
+    Frame(Frame),
+}
+
+/// A frame given to the driver.
+struct Sent {
+    area: AreaName,
+    number: u64,
+}
+
+/// One interface.
+struct Port {
+    number: u16,
+    /// Kept open: it is what wakes us.
+    _bell: OwnedFd,
+    sleeper: Sleeper,
+    driver: Ringer,
+    pool: Pool,
+    fill: Producer,
+    rx: Consumer,
+    tx: Producer,
+    /// Frames that the driver has not passed, oldest first; at most [`RING`].
+    sent: VecDeque<Sent>,
+    /// How many of `tx` the driver had consumed when we last looked.
+    tx_done: u64,
+    interface: Option<InterfaceId>,
+    backing: String,
+    ring: bool,
+    dead: bool,
+}
+
+/// All interfaces.
+#[derive(Default)]
+pub(crate) struct Nics {
+    ports: Vec<Port>,
+    /// Port of each interface of the stack, by interface number.
+    by_interface: Vec<usize>,
+    /// Number of the last frame sent; also frames that were dropped have one.
+    emitted: u64,
+    pub(crate) counters: Counters,
+    /// Ports that died, to be reported: number and reason.
+    pub(crate) lost: Vec<(u16, String)>,
+}
+
+impl Nics {
+    /// Takes up the frame region of interface `number`. `bell` is ours, `driver_bell` the driver's.
+    pub(crate) fn add(
+        &mut self,
+        number: u16,
+        region: &Arc<Region>,
+        bell: OwnedFd,
+        driver_bell: OwnedFd,
+    ) -> Result<(), OutOfRange> {
+        let mut port = Port {
+            number,
+            _bell: bell,
+            sleeper: Sleeper::new(region.word32(LAYOUT.inet_bell)?),
+            driver: Ringer::new(region.word32(LAYOUT.nic_bell)?, driver_bell),
+            pool: Pool::create(region, LAYOUT.pool, INET)?,
+            fill: Producer::attach(region, LAYOUT.fill, RING)?,
+            rx: Consumer::attach(region, LAYOUT.rx, RING)?,
+            tx: Producer::attach(region, LAYOUT.tx, RING)?,
+            sent: VecDeque::with_capacity(RING as usize),
+            tx_done: 0,
+            interface: None,
+            backing: region.backing().to_string(),
+            ring: false,
+            dead: false,
+        };
+        if port.restock(1).is_ok() {
+            port.flush();
+        }
+        self.ports.push(port);
+        Ok(())
+    }
+
+    /// Is there an interface of that number?
+    pub(crate) fn contains(&self, number: u16) -> bool {
+        self.ports.iter().any(|port| port.number == number)
+    }
+
+    /// Number of ports, for [`Nics::input`].
+    pub(crate) fn len(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// The stack's name of a port's interface, once attached.
+    pub(crate) fn interface(&self, port: usize) -> Option<InterfaceId> {
+        self.ports.get(port)?.interface
+    }
+
+    /// Notes that the stack calls a port's interface `id`.
+    pub(crate) fn set_interface(&mut self, port: usize, id: InterfaceId) {
+        let Some(entry) = self.ports.get_mut(port) else { return };
+        entry.interface = Some(id);
+        let index = usize::from(id.0);
+        if self.by_interface.len() <= index {
+            self.by_interface.resize(index + 1, usize::MAX);
+        }
+        self.by_interface[index] = port;
+    }
+
+    /// The next thing that a port's driver says; slots that nobody could mean are counted and
+    /// skipped.
+    pub(crate) fn input(&mut self, port: usize) -> Option<Input> {
+        let entry = self.ports.get_mut(port).filter(|port| !port.dead)?;
+        // The bound keeps a driver that writes only garbage from holding up everybody else.
+        for _ in 0..RING {
+            let slot = match entry.rx.pop() {
+                Ok(slot) => slot?,
+                Err(fault) => {
+                    self.give_up(port, "rx", &fault);
+                    return None;
+                }
+            };
+            match entry.decode(&slot) {
+                Ok(input) => return Some(input),
+                Err(BadInput::Slot) => self.counters.nic_bad_slots += 1,
+                Err(BadInput::Frame) => self.counters.nic_bad_frames += 1,
+            }
+        }
+        None
+    }
+
+    /// Takes back the head pages of frames that the drivers have passed. Was there any?
+    pub(crate) fn complete(&mut self) -> bool {
+        let mut progress = false;
+        for port in 0..self.ports.len() {
+            let entry = &mut self.ports[port];
+            if entry.dead {
+                continue;
+            }
+            match entry.complete(&mut self.counters) {
+                Ok(some) => progress |= some,
+                Err(fault) => self.give_up(port, "tx", &fault),
+            }
+        }
+        progress
+    }
+
+    /// Keeps the drivers stocked with empty pages; to the last one when there is time for it
+    /// (`idle`).
+    pub(crate) fn restock(&mut self, idle: bool) {
+        let least = if idle { 1 } else { RESTOCK };
+        for port in 0..self.ports.len() {
+            let entry = &mut self.ports[port];
+            if entry.dead {
+                continue;
+            }
+            if let Err(fault) = entry.restock(least) {
+                self.give_up(port, "fill", &fault);
+            }
+        }
+    }
+
+    /// Makes all descriptors visible and rings the drivers that sleep.
+    pub(crate) fn flush(&mut self) {
+        for port in self.ports.iter_mut().filter(|port| !port.dead) {
+            self.counters.bells += u64::from(port.flush());
+        }
+    }
+
+    /// Number of the last frame given to a driver.
+    pub(crate) fn emitted(&self) -> u64 {
+        self.emitted
+    }
+
+    /// Every frame up to this number has been passed by its driver.
+    pub(crate) fn passed(&self) -> u64 {
+        let oldest = self.ports.iter().filter_map(|port| port.sent.front());
+        oldest.map(|sent| sent.number - 1).min().unwrap_or(self.emitted)
+    }
+
+    /// Says that we sleep, on every port.
+    pub(crate) fn announce(&self) {
+        self.ports.iter().for_each(|port| port.sleeper.announce(Sleep::Fd));
+    }
+
+    /// Takes the announcement back.
+    pub(crate) fn awake(&self) {
+        self.ports.iter().for_each(|port| port.sleeper.awake());
+    }
+
+    /// Is there something to receive, or a page to take back?
+    pub(crate) fn has_work(&mut self) -> bool {
+        self.ports.iter_mut().any(|port| {
+            let input = !matches!(port.rx.is_empty(), Ok(true));
+            let done = !matches!(port.tx.consumed(), Ok(done) if done == port.tx_done);
+            !port.dead && (input || done)
+        })
+    }
+
+    /// Name, pages, free pages and backing of each frame pool.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = (String, u32, u32, &str)> {
+        self.ports.iter().enumerate().map(|(index, port)| {
+            let name = match index {
+                0 => "frames".to_owned(),
+                _ => format!("frames {}", port.number),
+            };
+            (name, port.pool.pages(), port.pool.free_pages(), port.backing.as_str())
+        })
+    }
+
+    fn give_up(&mut self, port: usize, ring: &str, fault: &RingFault) {
+        let port = &mut self.ports[port];
+        port.dead = true;
+        // Nothing that it was given is waited for any more: it will be told to go.
+        port.sent.clear();
+        let reason =
+            format!("the driver of interface {} broke its {ring} ring: {fault}", port.number);
+        self.lost.push((port.number, reason));
+    }
+}
+
+enum BadInput {
+    Slot,
+    Frame,
+}
+
+impl Port {
+    fn decode(&mut self, slot: &shm::Slot) -> Result<Input, BadInput> {
+        let call = Call::decode(slot).map_err(|_| BadInput::Slot)?;
+        match call.op {
+            Op::EthInput => {
+                let RxFrame { area, offset, len } = RxFrame::from_call(&call);
+                let area = self.pool.take(area).map_err(|_| BadInput::Frame)?;
+                let start = offset as usize;
+                let end = start.saturating_add(len as usize);
+                if end > area.len() {
+                    return Err(BadInput::Frame);
+                }
+                Ok(Input::Frame(Frame { area, start, end }))
+            }
+            Op::IfAttach => {
+                let [0, 0, mac @ ..] = call.args[0].to_be_bytes() else {
+                    return Err(BadInput::Slot);
+                };
+                let mtu = u16::try_from(call.args[1]).map_err(|_| BadInput::Slot)?;
+                let fits = (68..=abi::frame::MAX_MTU).contains(&mtu) && mac[0] & 1 == 0;
+                if fits { Ok(Input::Attach { mac, mtu }) } else { Err(BadInput::Slot) }
+            }
+            _ => Err(BadInput::Slot),
+        }
+    }
+
+    fn complete(&mut self, counters: &mut Counters) -> Result<bool, RingFault> {
+        let consumed = self.tx.consumed()?;
+        if consumed == self.tx_done {
+            return Ok(false);
+        }
+        while self.tx_done < consumed {
+            self.tx_done += 1;
+            let Some(sent) = self.sent.pop_front() else { continue };
+            match self.pool.take(sent.area) {
+                Ok(area) => drop(area),
+                Err(_) => counters.nic_lost_pages += 1,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Fills the stock up if at least `least` pages are missing.
+    fn restock(&mut self, least: u32) -> Result<(), RingFault> {
+        let before = self.fill.produced();
+        let missing = STOCK.saturating_sub(RING - self.fill.free()?);
+        if missing < least {
+            return Ok(());
+        }
+        for _ in 0..missing {
+            // The pool is the sum of what its holders may have, so it is never exhausted for long.
+            let Ok(area) = self.pool.alloc(FRAME_PAGES) else { break };
+            let name = area.hand_over(NIC);
+            if self.fill.stage(&FillSlot(name).encode()).is_err() {
+                break;
+            }
+        }
+        self.fill.publish();
+        // Only a driver that had used up its pages may sleep for want of one. It announces sleep
+        // and then looks at the ring; we publish and then look at what it consumed: one of us sees
+        // the other.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.ring |= self.fill.consumed()? >= before;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> bool {
+        if self.tx.staged() > 0 {
+            self.tx.publish();
+            self.ring = true;
+        }
+        std::mem::take(&mut self.ring) && self.driver.ring()
+    }
+
+    fn send(&mut self, number: u64, head: &[u8], body: &[TxPiece<'_, Chunk>]) -> Option<()> {
+        let mut area = self.pool.alloc(FRAME_PAGES).ok()?;
+        area.bytes_mut()
+            .get_mut(usize::from(HEAD_ROOM)..)?
+            .get_mut(..head.len())?
+            .copy_from_slice(head);
+        let mut pieces = [Piece::default(); MAX_PIECES];
+        let mut count = 0;
+        for piece in body {
+            *pieces.get_mut(usize::from(count))? = piece.bytes.piece(piece.range.clone())?;
+            count += 1;
+        }
+        let len = u16::try_from(head.len()).ok()?;
+        let area = area.hand_over(NIC);
+        let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces };
+        self.tx.stage(&frame.encode()).ok()?;
+        self.sent.push_back(Sent { area, number });
+        Some(())
+    }
+}
+
+impl Egress<Chunk> for Nics {
+    fn ready(&mut self) -> bool {
+        self.ports.iter_mut().all(|port| port.dead || !matches!(port.tx.free(), Ok(0)))
+    }
+
+    fn emit(&mut self, interface: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>]) {
+        self.emitted += 1;
+        let port = self.by_interface.get(usize::from(interface.0));
+        let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
+        let sent = port.and_then(|port| {
+            // Room first: a page that was handed over could not be had back.
+            matches!(port.tx.free(), Ok(1..)).then_some(())?;
+            port.send(self.emitted, head, body)?;
+            if port.tx.staged() >= TX_BATCH {
+                self.counters.bells += u64::from(port.flush());
+            }
+            Some(())
+        });
+        if sent.is_none() {
+            self.counters.nic_dropped += 1;
+        }
+    }
+}
+
+/// Maps a frame region.
+///
+/// # Errors
+/// What the system or the sealing said.
+pub(crate) fn map(fd: &OwnedFd, strict: bool) -> Result<Arc<Region>, shm::RegionError> {
+    if strict {
+        Region::map_strict(fd.as_fd(), LAYOUT.len)
+    } else {
+        Region::map(fd.as_fd(), LAYOUT.len, shm::Access::ReadWrite)
+    }
+}

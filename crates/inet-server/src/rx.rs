@@ -1,0 +1,275 @@
+//! The receiving half of a socket: from frames to areas of the client's receiving pool, to
+//! descriptors.
+//!
+//! Each payload byte is copied once, from its frame into the socket's open area, and the frame goes
+//! back to its pool at once. Copied bytes lie densely, so a thousand tiny segments cost neither a
+//! thousand frames nor a thousand descriptors: descriptors are made when the words are published,
+//! one for each contiguous stretch, and while the queue is full the stretch just grows. Datagrams
+//! keep one descriptor each, and wait for room in the queue in a bounded list; what is over it is
+//! dropped.
+//!
+//! Areas come back by `rx_consumed`, which is checked: it never goes back and never passes what was
+//! published. A socket holds at most [`Rx::limit`] areas; a stream's receive buffer in the core is
+//! set so that all that may be unconsumed fits into them.
+//!
+//! Positions count bytes of a stream, or datagrams.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use abi::data::DataDescriptor;
+use shm::{Area, Consumer, Pool, Producer, PushError};
+
+use crate::fault::ClientFault;
+
+/// More than the payload of any one frame.
+pub(crate) const MAX_PIECE: usize = 4096;
+/// Most datagrams that a socket holds for its program.
+const MAX_DATAGRAMS: u64 = 512;
+
+/// An area being filled or read.
+struct Filled {
+    area: Area,
+    /// Position of its first byte or datagram.
+    first: u64,
+    /// Position after its last one.
+    end: u64,
+    /// Bytes filled.
+    len: usize,
+}
+
+impl Filled {
+    fn room(&self) -> usize {
+        self.area.len() - self.len
+    }
+
+    /// Copies `bytes`, which fit.
+    fn fill(&mut self, bytes: &[u8]) {
+        if self.area.write(self.len, bytes).is_ok() {
+            self.len += bytes.len();
+        }
+    }
+}
+
+/// The receiving half of one socket.
+pub(crate) struct Rx {
+    queue: Producer,
+    areas: VecDeque<Filled>,
+    /// Most areas.
+    limit: usize,
+    area_pages: u16,
+    written: u64,
+    published: u64,
+    consumed: u64,
+    /// Datagrams written and not published.
+    datagrams: VecDeque<DataDescriptor>,
+    /// Lengths of the datagrams written and not consumed.
+    lengths: VecDeque<u32>,
+    /// The core may have more, for which there was no room.
+    pub(crate) stalled: bool,
+}
+
+impl Rx {
+    /// For a queue that has just been emptied; `limit` is at least 1.
+    pub(crate) fn new(queue: Producer, area_pages: u16, limit: usize) -> Self {
+        Self {
+            queue,
+            areas: VecDeque::new(),
+            limit,
+            area_pages,
+            written: 0,
+            published: 0,
+            consumed: 0,
+            datagrams: VecDeque::new(),
+            lengths: VecDeque::new(),
+            stalled: false,
+        }
+    }
+
+    /// Makes sure that any one piece of a stream can be written. The area is allocated before
+    /// the piece is taken from the core, since it could not be put back.
+    pub(crate) fn reserve(&mut self, pool: &Pool) -> bool {
+        let room = self.areas.back().map_or(0, Filled::room);
+        self.stalled = room < MAX_PIECE && !self.open_area(pool);
+        !self.stalled
+    }
+
+    fn open_area(&mut self, pool: &Pool) -> bool {
+        if self.areas.len() >= self.limit {
+            return false;
+        }
+        let Ok(area) = pool.alloc(self.area_pages) else { return false };
+        self.areas.push_back(Filled { area, first: self.written, end: self.written, len: 0 });
+        true
+    }
+
+    /// Copies a piece of a stream, for which [`Rx::reserve`] made room.
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
+        // Only the last two areas can have room: the one being filled and the one reserved after
+        // it.
+        for index in self.areas.len().saturating_sub(2)..self.areas.len() {
+            let Some(open) = self.areas.get_mut(index) else { break };
+            let now = bytes.len().min(open.room());
+            if now == 0 {
+                continue;
+            }
+            let (head, rest) = bytes.split_at(now);
+            if open.len == 0 {
+                open.first = self.written;
+            }
+            open.fill(head);
+            self.written += now as u64;
+            open.end = self.written;
+            bytes = rest;
+        }
+        debug_assert!(bytes.is_empty(), "room was reserved");
+    }
+
+    /// Copies a datagram; false if there is no room for it.
+    pub(crate) fn write_datagram(
+        &mut self,
+        pool: &Pool,
+        bytes: &[u8],
+        peer: Option<SocketAddr>,
+    ) -> bool {
+        if self.written - self.consumed >= MAX_DATAGRAMS {
+            return false;
+        }
+        let room = self.areas.back().map_or(0, Filled::room);
+        let kept = &bytes[..bytes.len().min(self.area_len())];
+        if (self.areas.is_empty() || room < kept.len()) && !self.open_area(pool) {
+            return false;
+        }
+        let Some(open) = self.areas.back_mut() else { return false };
+        let flags = if kept.len() < bytes.len() { DataDescriptor::TRUNCATED } else { 0 };
+        // Both fit: an area is at most 256 pages.
+        let (offset, len) = (as_u32(open.len), as_u32(kept.len()));
+        open.fill(kept);
+        self.written += 1;
+        open.end = self.written;
+        let area = open.area.lend();
+        self.lengths.push_back(len);
+        self.datagrams.push_back(DataDescriptor { area, offset, len, flags, peer });
+        true
+    }
+
+    /// Publishes what the queue has room for; returns the bytes that the new descriptors name.
+    pub(crate) fn publish(&mut self, stream: bool) -> Result<u64, ClientFault> {
+        if self.published == self.written {
+            return Ok(0);
+        }
+        let mut bytes = 0;
+        while let Some((descriptor, position)) = self.next_descriptor(stream) {
+            match self.queue.stage(&descriptor.encode()) {
+                Ok(()) => self.published = position,
+                Err(PushError::Full) => break,
+                Err(PushError::Fault(fault)) => {
+                    return Err(ClientFault::Ring { ring: "receiving", fault });
+                }
+            }
+            bytes += u64::from(descriptor.len);
+            if !stream {
+                self.datagrams.pop_front();
+            }
+        }
+        self.queue.publish();
+        Ok(bytes)
+    }
+
+    /// The descriptor of what comes after `published`, and the position after it.
+    fn next_descriptor(&self, stream: bool) -> Option<(DataDescriptor, u64)> {
+        if !stream {
+            return self.datagrams.front().map(|&first| (first, self.published + 1));
+        }
+        let unpublished = |f: &&Filled| f.first <= self.published && self.published < f.end;
+        let filled = self.areas.iter().rev().find(unpublished)?;
+        // Both fit into an area, which is at most 256 pages long.
+        let len = u32::try_from(filled.end - self.published).unwrap_or(u32::MAX);
+        let descriptor = DataDescriptor {
+            area: filled.area.lend(),
+            offset: as_u32(filled.len).saturating_sub(len),
+            len,
+            flags: 0,
+            peer: None,
+        };
+        Some((descriptor, filled.end))
+    }
+
+    /// The program says that it has consumed up to `alleged`. Returns how much that is more than
+    /// before.
+    pub(crate) fn consume(&mut self, socket: u16, alleged: u64) -> Result<u64, ClientFault> {
+        let (least, most) = (self.consumed, self.published);
+        if !(least..=most).contains(&alleged) {
+            return Err(ClientFault::Consumed { socket, alleged, least, most });
+        }
+        self.consumed = alleged;
+        // Of a stream there are none.
+        let datagrams = usize::try_from(alleged - least).unwrap_or(usize::MAX);
+        self.lengths.drain(..datagrams.min(self.lengths.len()));
+        if alleged == self.written {
+            self.areas.clear();
+        }
+        while self
+            .areas
+            .front()
+            .is_some_and(|filled| filled.end > filled.first && filled.end <= alleged)
+        {
+            self.areas.pop_front();
+        }
+        Ok(alleged - least)
+    }
+
+    /// Gives all areas back; nothing is received any more.
+    pub(crate) fn clear(&mut self) {
+        self.areas.clear();
+        self.datagrams.clear();
+        self.lengths.clear();
+        self.published = self.written;
+        self.consumed = self.written;
+    }
+
+    /// Bytes that can be unconsumed whatever their alignment: all areas but one.
+    pub(crate) fn capacity(&self) -> usize {
+        self.limit.saturating_sub(1).max(1) * self.area_len()
+    }
+
+    /// Sets how many areas there may be.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    fn area_len(&self) -> usize {
+        usize::from(self.area_pages) * shm::PAGE
+    }
+
+    /// Bytes or datagrams ever published.
+    pub(crate) fn published(&self) -> u64 {
+        self.published
+    }
+
+    /// Bytes or datagrams that the program has not consumed.
+    pub(crate) fn unread(&self) -> u64 {
+        self.written - self.consumed
+    }
+
+    /// Bytes of the datagrams that the program has not consumed.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        self.lengths.iter().map(|&len| u64::from(len)).sum()
+    }
+
+    /// Everything that was written has been published.
+    pub(crate) fn is_published(&self) -> bool {
+        self.published == self.written
+    }
+}
+
+/// Empties the receiving queue at `offset` of a place that is used again. Its consumer, the
+/// program, holds the place no longer, so the server may act for it.
+pub(crate) fn empty(queue: &mut Consumer) -> Result<(), ClientFault> {
+    while queue.pop().map_err(ClientFault::ring("receiving"))?.is_some() {}
+    Ok(())
+}
+
+fn as_u32(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,247 @@
+//! One socket of one client: its state here, and what the words in the client's region say of it.
+//!
+//! The server's words are written from this state and never read back: what a client scribbles over
+//! them is its own loss. They are written in one place, [`Socket::publish`], in the order that the
+//! program relies on: descriptors, `rx_bytes`, `tx_released`, error, flags, and then `version`;
+//! only after that are the waiters rung.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{Ordering, fence};
+
+use abi::call::ReturnPath;
+use abi::client::SocketWords;
+use abi::{Errno, SocketFlags, SocketId, SocketKind};
+use inet::Handle;
+
+use crate::fault::ClientFault;
+use crate::rx::Rx;
+use crate::tx::Tx;
+
+/// How far a socket has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Not connected; a datagram socket works nevertheless.
+    Idle,
+    /// A connection attempt is under way.
+    Connecting,
+    /// Connected; a datagram socket has a default peer.
+    Connected,
+    /// A listener.
+    Listening,
+    /// The connection failed or broke.
+    Dead,
+}
+
+/// Calls that wait on a socket, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    pub(crate) connect: Option<ReturnPath>,
+    pub(crate) accept: VecDeque<ReturnPath>,
+    pub(crate) recv: VecDeque<ReturnPath>,
+}
+
+/// What the words say, so that only a change counts as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Shown {
+    flags: u32,
+    accept_ready: u32,
+    rx_bytes: u64,
+    tx_released: u64,
+    tx_limit: u64,
+}
+
+/// What publishing did.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    /// Payload bytes that new descriptors name.
+    pub(crate) bytes: u64,
+    /// Threads to ring.
+    pub(crate) waiters: u64,
+}
+
+/// A socket.
+pub(crate) struct Socket {
+    pub(crate) id: SocketId,
+    /// Told apart from all other sockets of the server's life; in the core's tag.
+    pub(crate) serial: u32,
+    pub(crate) kind: SocketKind,
+    pub(crate) handle: Handle,
+    words: SocketWords,
+    shown: Shown,
+    version: u32,
+    pub(crate) tx: Tx,
+    pub(crate) rx: Rx,
+    pub(crate) stage: Stage,
+    /// The peer's FIN has come, and everything before it has been copied.
+    pub(crate) eof: bool,
+    pub(crate) read_shut: bool,
+    pub(crate) write_shut: bool,
+    /// Closed by call; it lives on until its sent bytes are not needed any more.
+    pub(crate) closed: bool,
+    pub(crate) accept_ready: u32,
+    /// Something happened that counts as a change although no word shows it.
+    pub(crate) news: bool,
+    /// To be put into the error word.
+    pub(crate) error: Option<Errno>,
+    pub(crate) waiting: Waiting,
+    /// TCP_CORK as the program set it; MSG_MORE corks besides.
+    pub(crate) cork: bool,
+    /// SO_RCVBUF, once the program has set it, bytes.
+    pub(crate) asked_recv: Option<u32>,
+    /// Areas beyond its floor that it may use.
+    pub(crate) extra_areas: u32,
+    /// In the client's list of sockets to publish.
+    pub(crate) touched: bool,
+}
+
+/// What a new socket is made from.
+pub(crate) struct Parts {
+    pub(crate) id: SocketId,
+    pub(crate) serial: u32,
+    pub(crate) kind: SocketKind,
+    pub(crate) handle: Handle,
+    pub(crate) words: SocketWords,
+    pub(crate) tx: Tx,
+    pub(crate) rx: Rx,
+}
+
+impl Socket {
+    /// A new socket; resets all its words.
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { id, serial, kind, handle, words, tx, rx } = parts;
+        words.error.store(0, Ordering::Relaxed);
+        words.waiters.store(0, Ordering::Relaxed);
+        words.tx_bytes.store(0, Ordering::Relaxed);
+        words.rx_consumed.store(0, Ordering::Relaxed);
+        let socket = Self {
+            id,
+            serial,
+            kind,
+            handle,
+            shown: Shown { tx_limit: tx.limit, flags: SocketFlags::OPEN, ..Shown::default() },
+            words,
+            version: 0,
+            tx,
+            rx,
+            stage: Stage::Idle,
+            eof: false,
+            read_shut: false,
+            write_shut: false,
+            closed: false,
+            accept_ready: 0,
+            news: false,
+            error: None,
+            waiting: Waiting::default(),
+            cork: false,
+            asked_recv: None,
+            extra_areas: 0,
+            touched: false,
+        };
+        socket.show();
+        socket
+    }
+
+    /// Streams count bytes, datagram sockets datagrams.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.kind == SocketKind::Stream
+    }
+
+    /// The core will send nothing more for this socket, and receive nothing.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.stage == Stage::Dead
+    }
+
+    fn flags(&self) -> u32 {
+        let mut flags = SocketFlags::OPEN;
+        flags |= match self.stage {
+            Stage::Idle | Stage::Dead => 0,
+            Stage::Connecting => SocketFlags::CONNECTING,
+            Stage::Connected => SocketFlags::CONNECTED,
+            Stage::Listening => SocketFlags::LISTENING,
+        };
+        // The end of the stream comes after all that lies before it.
+        let all_read = self.rx.is_published() && !self.rx.stalled;
+        let read_over = (self.eof || self.read_shut || self.is_dead()) && all_read;
+        let write_over = self.write_shut || self.is_dead();
+        if read_over {
+            flags |= SocketFlags::READ_CLOSED;
+        }
+        if write_over {
+            flags |= SocketFlags::WRITE_CLOSED;
+        }
+        if read_over && write_over {
+            flags |= SocketFlags::HANGUP;
+        }
+        flags
+    }
+
+    /// What the program says that it has consumed, unchecked.
+    pub(crate) fn alleged_consumed(&self) -> u64 {
+        self.words.rx_consumed.load(Ordering::Acquire)
+    }
+
+    /// Takes the pending error, as SO_ERROR does.
+    pub(crate) fn take_error(&mut self) -> Option<Errno> {
+        let word = self.words.error.swap(0, Ordering::AcqRel);
+        let shown = i32::try_from(word).ok().filter(|raw| (1..4096).contains(raw));
+        self.error.take().or(shown.map(Errno::from_raw_os_error))
+    }
+
+    /// Brings the words up to date.
+    pub(crate) fn publish(&mut self) -> Result<Published, ClientFault> {
+        self.touched = false;
+        let bytes = self.rx.publish(self.is_stream())?;
+        let now = Shown {
+            flags: self.flags(),
+            accept_ready: self.accept_ready,
+            rx_bytes: self.rx.published(),
+            tx_released: self.tx.released,
+            tx_limit: self.tx.limit,
+        };
+        let error = self.error.take();
+        let news = std::mem::take(&mut self.news) | std::mem::take(&mut self.tx.was_full);
+        if now == self.shown && error.is_none() && !news {
+            return Ok(Published::default());
+        }
+        // A program that waits for room only is left asleep until there is enough to go on with.
+        let only_room = error.is_none()
+            && !news
+            && Shown { tx_released: self.shown.tx_released, ..now } == self.shown;
+        self.shown = now;
+        if let Some(errno) = error {
+            self.words.error.store(errno.raw_os_error().unsigned_abs(), Ordering::Release);
+        }
+        self.version = self.version.wrapping_add(1);
+        self.show();
+        let waiters = if only_room && !self.tx.roomy() { 0 } else { self.take_waiters() };
+        Ok(Published { bytes, waiters })
+    }
+
+    /// The last words: the place is free. Returns the threads to ring.
+    pub(crate) fn retire(&mut self) -> u64 {
+        self.shown = Shown { flags: 0, tx_released: self.tx.released, ..self.shown };
+        self.version = self.version.wrapping_add(1);
+        self.show();
+        self.take_waiters()
+    }
+
+    fn show(&self) {
+        let Shown { flags, accept_ready, rx_bytes, tx_released, tx_limit } = self.shown;
+        self.words.rx_bytes.store(rx_bytes, Ordering::Release);
+        self.words.tx_released.store(tx_released, Ordering::Release);
+        self.words.tx_limit.store(tx_limit, Ordering::Release);
+        self.words.accept_ready.store(accept_ready, Ordering::Release);
+        self.words.flags.store(flags, Ordering::Release);
+        self.words.version.store(self.version, Ordering::Release);
+    }
+
+    /// A waiter sets its bit and then looks at the words; we wrote the words and now look at its
+    /// bit.
+    fn take_waiters(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        match self.words.waiters.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.words.waiters.swap(0, Ordering::SeqCst),
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The server run step by step in this process, between programs and drivers driven by hand.
+//!
+//! [`Program`] is a client's other side and [`Driver`] a driver's: each has its own mapping of the
+//! region and works the rings with nothing but `shm` and `abi`. [`World`] joins two servers back to
+//! back: what one driver transmits the other receives.
+
+mod calls;
+mod data;
+mod hostile;
+mod life;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use abi::call::{Call, CallResult, Op, ReturnPath, addr_from_words, addr_to_words};
+use abi::client::{
+    CLIENT, ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords,
+};
+use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest};
+use abi::data::DataDescriptor;
+use abi::frame::{FillSlot, RxFrame, TxFrame};
+use abi::nic::{INET, LAYOUT, NIC, RING};
+use abi::{Errno, SocketFlags, SocketId, SocketKind};
+use inet::Instant;
+use shm::{Access, Area, Backing, Consumer, Pool, PoolMap, Producer, Region};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use crate::server::Server;
+
+pub(super) const PARAMS: ClientParams =
+    ClientParams { threads: 2, sockets: 8, area_pages: 4, tx_pages: 256, rx_pages: 320 };
+
+/// A driver's side of a frame region.
+pub(super) struct Driver {
+    pub(super) region: Arc<Region>,
+    pool: PoolMap,
+    fill: Consumer,
+    pub(super) rx: Producer,
+    pub(super) tx: Consumer,
+    clients: HashMap<u16, Arc<Region>>,
+    /// Pages that it was given to receive into.
+    spare: Vec<Area>,
+    /// It takes nothing while this is set.
+    pub(super) stopped: bool,
+}
+
+impl Driver {
+    fn new(region: Arc<Region>) -> Self {
+        Self {
+            pool: PoolMap::attach(&region, LAYOUT.pool, NIC).unwrap(),
+            fill: Consumer::attach(&region, LAYOUT.fill, RING).unwrap(),
+            rx: Producer::attach(&region, LAYOUT.rx, RING).unwrap(),
+            tx: Consumer::attach(&region, LAYOUT.tx, RING).unwrap(),
+            region,
+            clients: HashMap::new(),
+            spare: Vec::new(),
+            stopped: false,
+        }
+    }
+
+    pub(super) fn attach(&mut self, mac: u64) {
+        let path = ReturnPath { client: 0, ring: 0, tag: 0 };
+        let args = [mac, 1500, 0, 0, 0, 0];
+        let call = Call { op: Op::IfAttach, priority: 0, flags: 0, path, args };
+        self.rx.push(&call.encode()).unwrap();
+    }
+
+    /// Takes what the server sends, and hands the head pages back.
+    pub(super) fn transmit(&mut self) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        while !self.stopped
+            && let Some(slot) = self.tx.peek().unwrap()
+        {
+            let frame = TxFrame::decode(&slot).unwrap();
+            let area = self.pool.take(frame.area).unwrap();
+            let start = usize::from(frame.offset);
+            let mut bytes = area.bytes()[start..start + usize::from(frame.len)].to_vec();
+            for piece in frame.pieces() {
+                let mut part = vec![0; usize::from(piece.len)];
+                self.clients[&piece.client].read(piece.offset as usize, &mut part).unwrap();
+                bytes.extend_from_slice(&part);
+            }
+            let _ = area.hand_over(INET);
+            self.tx.advance();
+            frames.push(bytes);
+        }
+        frames
+    }
+
+    /// Hands a frame to the server; false when there is no page or no room.
+    pub(super) fn receive(&mut self, frame: &[u8]) -> bool {
+        if self.rx.free().unwrap() == 0 {
+            return false;
+        }
+        while self.spare.is_empty() {
+            let Some(slot) = self.fill.pop().unwrap() else { return false };
+            self.spare.push(self.pool.take(FillSlot::decode(&slot).0).unwrap());
+        }
+        let mut area = self.spare.pop().unwrap();
+        area.bytes_mut()[..frame.len()].copy_from_slice(frame);
+        let area = area.hand_over(INET);
+        let len = u32::try_from(frame.len()).unwrap();
+        self.rx.push(&RxFrame { area, offset: 0, len }.encode()).unwrap();
+        true
+    }
+}
+
+/// A program's side of a client region, with thread slot 0.
+pub(super) struct Program {
+    pub(super) number: u16,
+    pub(super) region: Arc<Region>,
+    pub(super) layout: ClientLayout,
+    pub(super) head: HeadWords,
+    pub(super) requests: Producer,
+    pub(super) results: Consumer,
+    pub(super) tx_pool: Pool,
+    pub(super) rx_pool: PoolMap,
+    pub(super) bell: OwnedFd,
+    tag: u32,
+    done: HashMap<u32, Result<[u64; 6], Errno>>,
+}
+
+/// A program's side of a socket.
+pub(super) struct Sock {
+    pub(super) id: SocketId,
+    pub(super) words: SocketWords,
+    pub(super) tx: Producer,
+    pub(super) rx: Consumer,
+    pub(super) sent: u64,
+    pub(super) consumed: u64,
+    lent: Vec<(Area, u64)>,
+}
+
+impl Program {
+    /// Publishes a call; returns its tag.
+    pub(super) fn call(&mut self, op: Op, args: &[u64], flags: u8) -> u32 {
+        self.tag += 1;
+        let path = ReturnPath { client: self.number, ring: 0, tag: self.tag };
+        let mut all = [0; 6];
+        all[..args.len()].copy_from_slice(args);
+        let call = Call { op, priority: 0, flags, path, args: all };
+        self.requests.push(&call.encode()).unwrap();
+        self.tag
+    }
+
+    /// The result of a call, if it is there.
+    pub(super) fn result(&mut self, tag: u32) -> Option<Result<[u64; 6], Errno>> {
+        while let Some(slot) = self.results.pop().unwrap() {
+            let result = CallResult::decode(&slot).unwrap();
+            assert_eq!((result.path.client, result.path.ring), (self.number, 0));
+            let earlier = self.done.insert(result.path.tag, result.outcome);
+            assert!(earlier.is_none(), "a call was answered twice");
+        }
+        self.done.remove(&tag)
+    }
+
+    pub(super) fn attach(&self, id: u64) -> Sock {
+        let id = SocketId::from_word(id);
+        Sock {
+            id,
+            words: self.layout.socket_words(&self.region, id.index).unwrap(),
+            tx: Producer::attach(&self.region, self.layout.tx_queue(id.index), QUEUE).unwrap(),
+            rx: Consumer::attach(&self.region, self.layout.rx_queue(id.index), QUEUE).unwrap(),
+            sent: 0,
+            consumed: 0,
+            lent: Vec::new(),
+        }
+    }
+
+    pub(super) fn mark_dirty(&self, sock: &Sock) {
+        let (word, bit) = (sock.id.index / 64, sock.id.index % 64);
+        self.head.dirty[usize::from(word)].fetch_or(1 << bit, Ordering::SeqCst);
+        self.head.dirty_summary.fetch_or(1 << word, Ordering::SeqCst);
+    }
+
+    /// Sends up to `bytes`, one descriptor to an area; returns how many were queued.
+    pub(super) fn send(
+        &mut self,
+        sock: &mut Sock,
+        bytes: &[u8],
+        peer: Option<SocketAddr>,
+    ) -> usize {
+        let released = sock.words.tx_released.load(Ordering::Acquire);
+        assert!(released <= sock.sent, "released {released} of {} sent", sock.sent);
+        sock.lent.retain(|(_, end)| *end > released);
+        let mut queued = 0;
+        while queued < bytes.len() && sock.tx.free().unwrap() > 0 {
+            let limit = sock.words.tx_limit.load(Ordering::Acquire);
+            let room = usize::try_from(limit.saturating_sub(sock.sent - released)).unwrap();
+            let now = room.min(bytes.len() - queued).min(16384);
+            if now == 0 {
+                break;
+            }
+            let Ok(area) = self.tx_pool.alloc(4) else { break };
+            area.write(0, &bytes[queued..queued + now]).unwrap();
+            sock.sent += now as u64;
+            queued += now;
+            let len = u32::try_from(now).unwrap();
+            let descriptor = DataDescriptor { area: area.lend(), offset: 0, len, flags: 0, peer };
+            sock.tx.push(&descriptor.encode()).unwrap();
+            sock.words.tx_bytes.store(sock.sent, Ordering::Release);
+            sock.lent.push((area, sock.sent));
+        }
+        self.mark_dirty(sock);
+        queued
+    }
+
+    /// Takes all that a stream has received.
+    pub(super) fn recv(&mut self, sock: &mut Sock) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while let Some(slot) = sock.rx.pop().unwrap() {
+            let descriptor = DataDescriptor::decode(&slot).unwrap();
+            bytes.extend(self.read(&descriptor));
+        }
+        sock.consumed += bytes.len() as u64;
+        assert_eq!(sock.consumed, sock.words.rx_bytes.load(Ordering::Acquire));
+        sock.words.rx_consumed.store(sock.consumed, Ordering::Release);
+        self.mark_dirty(sock);
+        bytes
+    }
+
+    /// The bytes that a descriptor names.
+    pub(super) fn read(&self, descriptor: &DataDescriptor) -> Vec<u8> {
+        let &DataDescriptor { area, offset, len, .. } = descriptor;
+        let mut bytes = vec![0; len as usize];
+        if len > 0 {
+            let at = self.rx_pool.borrow(area, offset, len).unwrap();
+            self.region.read(at, &mut bytes).unwrap();
+        }
+        bytes
+    }
+}
+
+impl Sock {
+    pub(super) fn word(&self) -> u64 {
+        self.id.to_word()
+    }
+
+    pub(super) fn flags(&self) -> SocketFlags {
+        SocketFlags(self.words.flags.load(Ordering::Acquire))
+    }
+
+    pub(super) fn has(&self, bits: u32) -> bool {
+        self.flags().has(bits)
+    }
+
+    pub(super) fn error(&self) -> i32 {
+        i32::try_from(self.words.error.load(Ordering::Acquire)).unwrap()
+    }
+}
+
+/// One server, its driver and the programs' regions.
+pub(super) struct Host {
+    pub(super) server: Server,
+    pub(super) driver: Driver,
+    pub(super) address: Ipv4Addr,
+    pub(super) events: Vec<ServerEvent>,
+}
+
+impl Host {
+    /// `strict`: the server loses access to the pages that it hands over.
+    pub(super) fn new(last: u8, strict: bool) -> Self {
+        let address = Ipv4Addr::new(10, 0, 0, last);
+        let config = InetConfig { instance: "test".to_owned(), address, prefix: 24, gateway: None };
+        let mut server = Server::new(config, [last; 16]).unwrap();
+        let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
+        let fds = vec![fd, shm::eventfd().unwrap(), shm::eventfd().unwrap()];
+        let add = ServerRequest::AddNic { nic: 0, strict };
+        assert_eq!(server.request(Instant::ZERO, &add, fds), ServerReply::Done);
+        let mut driver = Driver::new(region);
+        driver.attach(0x0200_0000_0000 | u64::from(last));
+        server.turn(Instant::ZERO);
+        Self { server, driver, address, events: Vec::new() }
+    }
+
+    /// Admits a program with one thread.
+    pub(super) fn admit(&mut self, number: u16, params: ClientParams) -> Program {
+        let layout = params.layout().unwrap();
+        let (region, fd) = Region::create("client", layout.len, Backing::Small).unwrap();
+        let read_only = Region::map(fd.as_fd(), layout.len, Access::ReadOnly).unwrap();
+        self.driver.clients.insert(number, read_only);
+        let add = ServerRequest::AddClient { client: number, params };
+        let fds = vec![fd, shm::eventfd().unwrap()];
+        assert_eq!(self.server.request(Instant::ZERO, &add, fds), ServerReply::Done);
+        let bell = shm::eventfd().unwrap();
+        let add = ServerRequest::AddThread { client: number, thread: 0 };
+        let fds = vec![bell.try_clone().unwrap()];
+        assert_eq!(self.server.request(Instant::ZERO, &add, fds), ServerReply::Done);
+        Program {
+            number,
+            head: layout.head(&region).unwrap(),
+            requests: Producer::attach(&region, layout.request_ring(0), REQUESTS).unwrap(),
+            results: Consumer::attach(&region, layout.result_ring(0), RESULTS).unwrap(),
+            tx_pool: Pool::create(&region, layout.tx_pool, CLIENT).unwrap(),
+            rx_pool: PoolMap::attach(&region, layout.rx_pool, CLIENT).unwrap(),
+            bell,
+            tag: 0,
+            done: HashMap::new(),
+            layout,
+            region,
+        }
+    }
+
+    pub(super) fn remove(&mut self, number: u16, orderly: bool, now: Instant) {
+        let remove = ServerRequest::RemoveClient { client: number, orderly };
+        assert_eq!(self.server.request(now, &remove, Vec::new()), ServerReply::Done);
+    }
+
+    pub(super) fn counter(&mut self, name: &str) -> u64 {
+        let reply = self.server.request(Instant::ZERO, &ServerRequest::Counters, Vec::new());
+        let ServerReply::Counters { counters, .. } = reply else { panic!("{reply:?}") };
+        counters.into_iter().find(|(n, _)| n == name).unwrap().1
+    }
+
+    /// Free pages of a pool by name.
+    pub(super) fn free(&mut self, name: &str) -> Option<u32> {
+        let reply = self.server.request(Instant::ZERO, &ServerRequest::Counters, Vec::new());
+        let ServerReply::Counters { pools, .. } = reply else { panic!("{reply:?}") };
+        pools.into_iter().find(|pool| pool.name == name).map(|pool| pool.free)
+    }
+
+    pub(super) fn states(&mut self) -> Vec<String> {
+        let reply = self.server.request(Instant::ZERO, &ServerRequest::Ss, Vec::new());
+        let ServerReply::Sockets { sockets } = reply else { panic!("{reply:?}") };
+        sockets.into_iter().map(|row| row.state).collect()
+    }
+
+    fn turn(&mut self, now: Instant) -> bool {
+        let progress = self.server.turn(now);
+        self.events.extend(self.server.take_events());
+        progress
+    }
+}
+
+/// Two hosts on one link.
+pub(super) struct World {
+    pub(super) a: Host,
+    pub(super) b: Host,
+    pub(super) now: Instant,
+    /// Frames on the link so far.
+    pub(super) frames: u64,
+    /// Of so many frames one is lost; 0 for none.
+    pub(super) lose: u64,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self::with(false)
+    }
+
+    pub(super) fn with(strict: bool) -> Self {
+        let now = Instant::from_nanos(1_000_000_000);
+        Self { a: Host::new(1, strict), b: Host::new(2, strict), now, frames: 0, lose: 0 }
+    }
+
+    /// One turn of everybody; 1 ms passes when there was nothing to do, else 10 us.
+    pub(super) fn step(&mut self) {
+        let mut progress = self.a.turn(self.now) | self.b.turn(self.now);
+        let (from_a, from_b) = (self.a.driver.transmit(), self.b.driver.transmit());
+        progress |= !from_a.is_empty() || !from_b.is_empty();
+        for (frames, to) in [(from_a, &mut self.b), (from_b, &mut self.a)] {
+            for frame in frames {
+                self.frames += 1;
+                if self.lose == 0 || !self.frames.is_multiple_of(self.lose) {
+                    to.driver.receive(&frame);
+                }
+            }
+        }
+        self.now += if progress { Duration::from_micros(10) } else { Duration::from_millis(1) };
+    }
+
+    /// Steps until `done`, at most `limit` of simulated time.
+    pub(super) fn run_for(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = self.now + limit;
+        while !done(self) {
+            assert!(self.now < end, "not done after {limit:?}");
+            self.step();
+        }
+    }
+
+    pub(super) fn run(&mut self, done: impl FnMut(&mut Self) -> bool) {
+        self.run_for(Duration::from_secs(20), done);
+    }
+
+    /// Lets everything come to rest.
+    pub(super) fn rest(&mut self) {
+        let end = self.now + Duration::from_millis(300);
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    /// Calls and waits for the result.
+    pub(super) fn call(
+        &mut self,
+        program: &mut Program,
+        op: Op,
+        args: &[u64],
+        flags: u8,
+    ) -> Result<[u64; 6], Errno> {
+        let tag = program.call(op, args, flags);
+        let mut result = None;
+        self.run(|_| {
+            result = program.result(tag);
+            result.is_some()
+        });
+        result.unwrap()
+    }
+
+    pub(super) fn socket(&mut self, program: &mut Program, kind: SocketKind) -> Sock {
+        let id = self.call(program, Op::Socket, &[kind.to_word()], 0).unwrap()[0];
+        program.attach(id)
+    }
+
+    pub(super) fn bind(&mut self, program: &mut Program, sock: &Sock, addr: SocketAddr) {
+        self.call(program, Op::Bind, &with(sock, addr), 0).unwrap();
+    }
+
+    /// A listening socket.
+    pub(super) fn listener(&mut self, program: &mut Program, port: u16) -> Sock {
+        let sock = self.socket(program, SocketKind::Stream);
+        self.bind(program, &sock, on_any(port));
+        self.call(program, Op::Listen, &[sock.word(), 16], 0).unwrap();
+        sock
+    }
+
+    /// A connection from `client` (of host a) to a new listener of `server` (of host b).
+    pub(super) fn connect(
+        &mut self,
+        client: &mut Program,
+        server: &mut Program,
+        port: u16,
+    ) -> (Sock, Sock) {
+        let listener = self.listener(server, port);
+        let sock = self.socket(client, SocketKind::Stream);
+        let to = SocketAddr::from((self.b.address, port));
+        self.call(client, Op::Connect, &with(&sock, to), 0).unwrap();
+        let accepted = self.call(server, Op::Accept, &[listener.word()], 0).unwrap();
+        let peer = addr_from_words([accepted[1], accepted[2], accepted[3]]).unwrap();
+        assert_eq!(peer.ip(), self.a.address);
+        let child = server.attach(accepted[0]);
+        self.call(server, Op::Close, &[listener.word()], 0).unwrap();
+        assert!(sock.has(SocketFlags::OPEN | SocketFlags::CONNECTED), "{:?}", sock.flags());
+        assert!(child.has(SocketFlags::OPEN | SocketFlags::CONNECTED), "{:?}", child.flags());
+        (sock, child)
+    }
+}
+
+pub(super) fn with(sock: &Sock, addr: SocketAddr) -> [u64; 4] {
+    let [a, b, c] = addr_to_words(addr);
+    [sock.word(), a, b, c]
+}
+
+pub(super) fn on_any(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))
+}
+
+/// Bytes in which every stretch tells where it is from.
+pub(super) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i ^ i >> 8 ^ i >> 16).to_le_bytes()[0]).collect()
+}

@@ -1,0 +1,291 @@
+//! The sending half of a socket: from its queue's descriptors to chunks of the protocol core, and
+//! back to `tx_released`.
+//!
+//! A descriptor is checked once and becomes a [`Chunk`], which keeps the client's region mapped and
+//! names bytes in it. The core drops a chunk when the peer has acknowledged all of it (or, for a
+//! datagram, when it has been emitted); payload is never copied here. What the program may
+//! overwrite again is told by one counter in queue order, `tx_released`. It follows the core's
+//! `acked` count, but only after the drivers have passed every frame sent until then, since a
+//! retransmission may still name the bytes.
+//!
+//! Three bounds: bytes in flight ([`Tx::limit`], SO_SNDBUF), discontiguous runs in flight
+//! ([`MAX_RUNS`]), and descriptors per turn. What is over them stays in the queue, at the
+//! program's expense.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use abi::client::QUEUE;
+use abi::data::DataDescriptor;
+use abi::frame::Piece;
+use inet::TxBytes;
+use shm::{Consumer, PoolMap, Region};
+
+use crate::fault::ClientFault;
+
+/// Most bytes that a program may have unreleased on one socket before it says otherwise
+/// (SO_SNDBUF). A program that is woken when a third is free then has 170 KiB to fill: few
+/// wake-ups.
+pub(crate) const DEFAULT_LIMIT: u64 = 512 * 1024;
+/// SO_SNDBUF is kept within these, as Linux does.
+pub(crate) const LIMITS: std::ops::RangeInclusive<u64> = 4096..=4 << 20;
+/// Most discontiguous pieces of memory in flight on one socket: what bounds the core's memory for
+/// a program that sends single bytes.
+const MAX_RUNS: usize = 1024;
+
+/// A client's region as what is in flight keeps it: dropped when nobody needs it any more.
+#[derive(Debug)]
+pub(crate) struct ClientMemory {
+    pub(crate) region: Arc<Region>,
+    pub(crate) client: u16,
+}
+
+/// Payload in a client's region.
+#[derive(Debug, Clone)]
+pub(crate) struct Chunk {
+    memory: Arc<ClientMemory>,
+    offset: u32,
+    len: u32,
+}
+
+impl Chunk {
+    /// What the driver is told of `range`; `None` if it is not within the chunk or too long for a
+    /// frame.
+    pub(crate) fn piece(&self, range: Range<usize>) -> Option<Piece> {
+        if range.start > range.end || range.end > self.len as usize {
+            return None;
+        }
+        let len = u16::try_from(range.end - range.start).ok()?;
+        let offset = self.offset.checked_add(u32::try_from(range.start).ok()?)?;
+        Some(Piece { client: self.memory.client, len, offset })
+    }
+}
+
+impl TxBytes for Chunk {
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    fn checksum(&self, range: Range<usize>) -> u16 {
+        let start = self.offset as usize + range.start;
+        // The chunk was checked against the region, so this cannot fail.
+        self.memory.region.checksum(start, range.len()).unwrap_or(0)
+    }
+
+    fn append(&mut self, next: Self) -> Result<(), Self> {
+        let end = self.offset.checked_add(self.len);
+        let len = self.len.checked_add(next.len);
+        match len {
+            Some(len) if end == Some(next.offset) && Arc::ptr_eq(&self.memory, &next.memory) => {
+                self.len = len;
+                Ok(())
+            }
+            _ => Err(next),
+        }
+    }
+}
+
+/// A descriptor taken from the queue.
+pub(crate) struct Taken {
+    pub(crate) descriptor: DataDescriptor,
+    pub(crate) chunk: Chunk,
+}
+
+/// The sending half of one socket. Positions count bytes in queue order.
+pub(crate) struct Tx {
+    queue: Consumer,
+    /// Most bytes in flight.
+    pub(crate) limit: u64,
+    /// Bytes taken from the queue.
+    taken: u64,
+    /// Bytes given to the core.
+    given: u64,
+    /// Bytes given to the core for an earlier connection of this socket; its count starts after
+    /// them.
+    base: u64,
+    /// Bytes that the core refused: position after them, and how many refused up to there.
+    refused: VecDeque<(u64, u64)>,
+    /// Refused bytes that [`Tx::target`] has passed.
+    refused_passed: u64,
+    /// Released as soon as the drivers have passed what was sent before.
+    target: u64,
+    /// Told to the program.
+    pub(crate) released: u64,
+    /// While a release waits: what it releases.
+    pub(crate) fenced: Option<u64>,
+    /// Ends of the discontiguous runs in flight.
+    runs: VecDeque<u64>,
+    /// The region offset after the last of them.
+    runs_end: u64,
+    /// The last descriptor said that more follows.
+    pub(crate) more: bool,
+    /// A bound stopped the taking of descriptors.
+    pub(crate) blocked: bool,
+    /// The queue was full when last looked at: the program may wait for a slot.
+    pub(crate) was_full: bool,
+}
+
+impl Tx {
+    /// For a queue that has just been emptied.
+    pub(crate) fn new(queue: Consumer) -> Self {
+        Self {
+            queue,
+            limit: DEFAULT_LIMIT,
+            taken: 0,
+            given: 0,
+            base: 0,
+            refused: VecDeque::new(),
+            refused_passed: 0,
+            target: 0,
+            released: 0,
+            fenced: None,
+            runs: VecDeque::new(),
+            runs_end: 0,
+            more: false,
+            blocked: false,
+            was_full: false,
+        }
+    }
+
+    /// Looks at how full the queue is, before taking from it.
+    pub(crate) fn look(&mut self) -> Result<(), ClientFault> {
+        let len = self.queue.len().map_err(ClientFault::ring("sending"))?;
+        self.was_full |= len >= QUEUE;
+        Ok(())
+    }
+
+    /// The next descriptor, checked; `None` when the queue is empty, or with `bounded` when a bound
+    /// is reached.
+    pub(crate) fn take(
+        &mut self,
+        socket: u16,
+        pool: &PoolMap,
+        memory: &Arc<ClientMemory>,
+        bounded: bool,
+    ) -> Result<Option<Taken>, ClientFault> {
+        let slot = self.queue.peek().map_err(ClientFault::ring("sending"))?;
+        self.blocked = bounded && slot.is_some() && self.is_full();
+        let Some(slot) = slot.filter(|_| !self.blocked) else { return Ok(None) };
+        let descriptor = DataDescriptor::decode(&slot)?;
+        let chunk = self.check(socket, &descriptor, pool, memory)?;
+        self.queue.advance();
+        Ok(Some(Taken { descriptor, chunk }))
+    }
+
+    /// Turns a descriptor into a chunk, and counts its bytes as taken.
+    pub(crate) fn check(
+        &mut self,
+        socket: u16,
+        descriptor: &DataDescriptor,
+        pool: &PoolMap,
+        memory: &Arc<ClientMemory>,
+    ) -> Result<Chunk, ClientFault> {
+        let &DataDescriptor { area, offset, len, .. } = descriptor;
+        let offset = match len {
+            0 => 0,
+            _ => pool
+                .borrow(area, offset, len)
+                .map_err(|error| ClientFault::Area { socket, error })?,
+        };
+        let start = offset as u64;
+        self.taken += u64::from(len);
+        if len > 0 {
+            match self.runs.back_mut() {
+                Some(last) if start == self.runs_end => *last = self.taken,
+                _ => self.runs.push_back(self.taken),
+            }
+            self.runs_end = start + u64::from(len);
+        }
+        // A region is smaller than 4 GiB by its layout.
+        let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+        Ok(Chunk { memory: Arc::clone(memory), offset, len })
+    }
+
+    /// The core took the last `len` bytes.
+    pub(crate) fn accepted(&mut self, len: u32) {
+        self.given += u64::from(len);
+    }
+
+    /// The core refused the last `len` bytes: they are released in their turn.
+    pub(crate) fn refuse(&mut self, len: u32, acked: u64) {
+        let before = self.refused.back().map_or(self.refused_passed, |&(_, total)| total);
+        self.refused.push_back((self.taken, before + u64::from(len)));
+        self.acked(acked);
+    }
+
+    /// The core is done with the first `acked` bytes that it took.
+    pub(crate) fn acked(&mut self, acked: u64) {
+        let acked = self.base.saturating_add(acked).min(self.given);
+        while let Some(&(position, total)) = self.refused.front() {
+            if acked + total < position {
+                break;
+            }
+            self.refused_passed = total;
+            self.refused.pop_front();
+        }
+        self.advance(acked + self.refused_passed);
+    }
+
+    /// The core will never need any of what was taken.
+    pub(crate) fn abandon(&mut self) {
+        if let Some((_, total)) = self.refused.drain(..).next_back() {
+            self.refused_passed = total;
+        }
+        self.advance(self.taken);
+    }
+
+    /// The core starts a new connection, whose count begins at 0.
+    pub(crate) fn restart(&mut self) {
+        self.base = self.given;
+        self.abandon();
+    }
+
+    fn advance(&mut self, target: u64) {
+        self.target = self.target.max(target.min(self.taken));
+        while self.runs.front().is_some_and(|&end| end <= self.target) {
+            self.runs.pop_front();
+        }
+    }
+
+    /// Is there something to release that no fence was set for?
+    pub(crate) fn wants_fence(&self) -> bool {
+        self.fenced.is_none() && self.target > self.released
+    }
+
+    /// Sets the fence for all that can be released now.
+    pub(crate) fn fence(&mut self) {
+        self.fenced = Some(self.target);
+    }
+
+    /// The fence has been passed.
+    pub(crate) fn release(&mut self) {
+        if let Some(position) = self.fenced.take() {
+            self.released = position;
+        }
+    }
+
+    /// Bytes taken and not released.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.taken - self.released
+    }
+
+    /// A bound on what is in flight is reached.
+    pub(crate) fn is_full(&self) -> bool {
+        self.in_flight() >= self.limit || self.runs.len() >= MAX_RUNS
+    }
+
+    /// Enough is released that a program which waits for room should go on: a third is free, as
+    /// Linux wakes its writers.
+    pub(crate) fn roomy(&self) -> bool {
+        self.in_flight() <= self.limit / 3 * 2
+    }
+
+    /// Nothing that was taken is needed by anyone.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.released == self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests;

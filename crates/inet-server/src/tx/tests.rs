@@ -1,0 +1,164 @@
+//! The sending half alone: what is released, in which order, and what is refused.
+
+use std::sync::Arc;
+
+use abi::client::{CLIENT, QUEUE};
+use abi::nic::INET;
+use proptest::prelude::*;
+use shm::{Backing, Pool, PoolPlace, Producer};
+
+use super::*;
+
+const PLACE: PoolPlace = PoolPlace { table: 8192, pages_at: 12_288, pages: 64 };
+const LEN: usize = 12_288 + 64 * 4096;
+
+struct Rig {
+    queue: Producer,
+    pool: Pool,
+    map: PoolMap,
+    memory: Arc<ClientMemory>,
+    tx: Tx,
+}
+
+fn rig() -> Rig {
+    let (region, _fd) = Region::create("tx", LEN, Backing::Small).unwrap();
+    Rig {
+        queue: Producer::attach(&region, 0, QUEUE).unwrap(),
+        pool: Pool::create(&region, PLACE, CLIENT).unwrap(),
+        map: PoolMap::attach(&region, PLACE, INET).unwrap(),
+        tx: Tx::new(Consumer::attach(&region, 0, QUEUE).unwrap()),
+        memory: Arc::new(ClientMemory { region, client: 1 }),
+    }
+}
+
+impl Rig {
+    fn take(&mut self, bounded: bool) -> Option<Chunk> {
+        self.tx.take(0, &self.map, &self.memory, bounded).unwrap().map(|taken| taken.chunk)
+    }
+}
+
+fn descriptor(area: &shm::Area, offset: u32, len: u32) -> shm::Slot {
+    DataDescriptor { area: area.lend(), offset, len, flags: 0, peer: None }.encode()
+}
+
+#[test]
+fn neighbours_are_one_chunk() {
+    let mut rig = rig();
+    let area = rig.pool.alloc(1).unwrap();
+    area.write(0, b"0123456789").unwrap();
+    for (offset, len) in [(0, 4), (4, 6), (20, 1)] {
+        rig.queue.push(&descriptor(&area, offset, len)).unwrap();
+    }
+    let mut first = rig.take(true).unwrap();
+    let second = rig.take(true).unwrap();
+    let third = rig.take(true).unwrap();
+    assert!(first.append(second).is_ok());
+    assert_eq!(first.len(), 10);
+    let third = first.append(third).unwrap_err();
+    assert_eq!(rig.tx.runs.len(), 2, "two stretches are in flight");
+    let sum = u32::from(u16::from_be_bytes(*b"23")) + u32::from(u16::from_be_bytes(*b"45"));
+    assert_eq!(u32::from(first.checksum(2..6)), sum);
+    let at = u32::try_from(area.region_offset()).unwrap();
+    assert_eq!(first.piece(2..10), Some(Piece { client: 1, len: 8, offset: at + 2 }));
+    assert_eq!(first.piece(2..11), None);
+    assert_eq!(third.piece(0..1), Some(Piece { client: 1, len: 1, offset: at + 20 }));
+}
+
+#[test]
+fn bounds_hold_up_the_queue_and_nothing_else() {
+    let mut rig = rig();
+    let area = rig.pool.alloc(1).unwrap();
+    rig.tx.limit = 5;
+    for offset in [0, 10, 20] {
+        rig.queue.push(&descriptor(&area, offset, 4)).unwrap();
+    }
+    for _ in 0..2 {
+        assert!(rig.take(true).is_some());
+        rig.tx.accepted(4);
+    }
+    assert!(rig.take(true).is_none());
+    assert!(rig.tx.blocked);
+    assert!(!rig.tx.roomy());
+    rig.tx.acked(8);
+    rig.tx.fence();
+    rig.tx.release();
+    assert!(rig.tx.roomy());
+    assert!(rig.take(true).is_some());
+    assert!(!rig.tx.blocked);
+    // A socket that is closed takes all, whatever the bounds.
+    rig.queue.push(&descriptor(&area, 30, 4)).unwrap();
+    rig.tx.limit = 0;
+    assert!(rig.take(true).is_none());
+    assert!(rig.take(false).is_some());
+}
+
+#[test]
+fn what_an_earlier_connection_sent_does_not_count_for_the_next() {
+    let mut rig = rig();
+    let area = rig.pool.alloc(1).unwrap();
+    rig.queue.push(&descriptor(&area, 0, 100)).unwrap();
+    rig.take(true).unwrap();
+    rig.tx.accepted(100);
+    rig.tx.restart();
+    rig.tx.fence();
+    rig.tx.release();
+    assert_eq!(rig.tx.released, 100);
+    rig.queue.push(&descriptor(&area, 100, 50)).unwrap();
+    rig.take(true).unwrap();
+    rig.tx.accepted(50);
+    rig.tx.acked(0);
+    assert!(!rig.tx.wants_fence());
+    rig.tx.acked(50);
+    rig.tx.fence();
+    rig.tx.release();
+    assert!(rig.tx.is_drained());
+}
+
+proptest! {
+    /// Bytes are released in queue order: never one that the core still has, and in the end all.
+    #[test]
+    fn releases_follow_the_queue(
+        sends in proptest::collection::vec((0_u32..50, any::<bool>()), 1..60),
+        acks in proptest::collection::vec(0_u64..200, 0..60),
+    ) {
+        let mut rig = rig();
+        let area = rig.pool.alloc(1).unwrap();
+        let (mut given, mut acked) = (0_u64, 0_u64);
+        let mut acks = acks.into_iter();
+        // The model: each descriptor's end, and how much the core must have acked to release it.
+        let mut model = Vec::new();
+        let mut end = 0;
+        for (len, refused) in sends {
+            rig.queue.push(&descriptor(&area, 0, len)).unwrap();
+            prop_assert!(rig.take(false).is_some());
+            end += u64::from(len);
+            if refused {
+                rig.tx.refuse(len, acked);
+            } else {
+                rig.tx.accepted(len);
+                given += u64::from(len);
+            }
+            model.push((end, given));
+            acked = (acked + acks.next().unwrap_or(0)).min(given);
+            rig.tx.acked(acked);
+            let whole = model.iter().take_while(|(_, need)| *need <= acked);
+            let sure = whole.last().map_or(0, |(end, _)| *end);
+            prop_assert!(rig.tx.target >= sure, "{} < {sure}", rig.tx.target);
+            // Of a descriptor that is not wholly acked, as much as is; of what follows nothing.
+            let kept = given - acked;
+            prop_assert!(rig.tx.target <= end - kept);
+            if rig.tx.wants_fence() {
+                rig.tx.fence();
+                rig.tx.release();
+            }
+        }
+        rig.tx.acked(given);
+        if rig.tx.wants_fence() {
+            rig.tx.fence();
+            rig.tx.release();
+        }
+        prop_assert!(rig.tx.is_drained());
+        prop_assert!(rig.tx.runs.is_empty());
+        prop_assert!(rig.tx.refused.is_empty());
+    }
+}
