@@ -1,0 +1,117 @@
+//! Capture: a device around a device that shows each frame to whoever asked.
+//!
+//! A reader gives the driver one end of a SOCK_SEQPACKET pair. For each frame that the stack
+//! received or the device took, the driver writes one packet: a [`CaptureHeader`], then the first
+//! bytes of the frame. It never waits for a reader: what does not fit is counted, and the count
+//! goes with the next packet that does. A capture ends when its reader closes its end; the driver
+//! sees that at the next frame.
+//!
+//! Capture is the outermost wrapper, so it shows what the stack sees: frames that a fault wrapper
+//! loses on their way out are shown, those it loses on their way in are not.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use abi::control::CaptureHeader;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use crate::device::{Device, Part, Pending, frame_len};
+
+/// A device whose frames are shown to readers.
+#[derive(Debug)]
+pub struct CaptureDevice<D> {
+    inner: D,
+    readers: Vec<Reader>,
+    packet: Vec<u8>,
+    missed: u64,
+}
+
+#[derive(Debug)]
+struct Reader {
+    socket: OwnedFd,
+    snaplen: usize,
+    /// Frames that did not fit since the last that did.
+    missed: u64,
+}
+
+impl<D: Device> CaptureDevice<D> {
+    /// Wraps `inner`; nobody reads yet.
+    pub fn new(inner: D) -> Self {
+        Self { inner, readers: Vec::new(), packet: Vec::new(), missed: 0 }
+    }
+
+    /// Shows every frame from now on to the reader at the other end of `socket`, `snaplen` bytes of
+    /// each.
+    pub fn add_reader(&mut self, socket: OwnedFd, snaplen: u32) {
+        let snaplen = usize::try_from(snaplen).unwrap_or(usize::MAX);
+        self.readers.push(Reader { socket, snaplen, missed: 0 });
+    }
+
+    fn show(&mut self, frame: &[Part<'_>], sent: bool) {
+        let Self { readers, packet, missed, .. } = self;
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let head = CaptureHeader {
+            at: u64::try_from(at.as_nanos()).unwrap_or(u64::MAX),
+            len: u32::try_from(frame_len(frame)).unwrap_or(u32::MAX),
+            sent,
+            missed: 0,
+        };
+        readers.retain_mut(|reader| {
+            let head = CaptureHeader { missed: reader.missed, ..head };
+            packet.clear();
+            packet.extend_from_slice(&head.encode());
+            for part in frame {
+                let room = (CaptureHeader::LEN + reader.snaplen).saturating_sub(packet.len());
+                part.append_to(packet, room);
+            }
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match rustix::net::send(&reader.socket, packet, flags) {
+                Ok(_) => reader.missed = 0,
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR | Errno::NOMEM) => {
+                    reader.missed += 1;
+                    *missed += 1;
+                }
+                Err(_) => return false,
+            }
+            true
+        });
+    }
+}
+
+impl<D: Device> Device for CaptureDevice<D> {
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        let received = self.inner.receive(into)?;
+        if let Some(len) = received
+            && !self.readers.is_empty()
+        {
+            self.show(&[Part::local(into.get(..len).unwrap_or(into))], false);
+        }
+        Ok(received)
+    }
+
+    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
+        let taken = self.inner.transmit(frame)?;
+        if taken && !self.readers.is_empty() {
+            self.show(frame, true);
+        }
+        Ok(taken)
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.inner.poll_fd()
+    }
+
+    fn pending(&self) -> Pending {
+        self.inner.pending()
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("capture.missed", self.missed);
+        self.inner.counters(each);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What a NIC driver drives: one Ethernet device, frame by frame.
+//!
+//! A back end ([`crate::tap`]) moves frames between the kernel and memory. Wrappers
+//! ([`crate::fault`], [`crate::capture`]) are devices around devices, so every back end has them.
+//! No method waits: a device with nothing to give or no room says so, and [`Device::poll_fd`] tells
+//! when to come back.
+//!
+//! A frame to send is a list of [`Part`]s. Parts in a client's region are never seen as a Rust
+//! slice, since that client may write to them at any time: they are copied out with
+//! [`Region::read`] or handed to the kernel as an address.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use shm::{OutOfRange, Region};
+
+/// Bytes of an Ethernet header; a frame is never shorter.
+pub const ETHERNET_HEADER: usize = 14;
+/// Most parts of one frame: the head and each payload piece.
+pub const MAX_PARTS: usize = 1 + abi::frame::MAX_PIECES;
+
+/// Some consecutive bytes of a frame to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a>(Place<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Place<'a> {
+    Local(&'a [u8]),
+    Shared { region: &'a Region, offset: usize, len: usize },
+}
+
+impl<'a> Part<'a> {
+    /// No bytes.
+    pub const EMPTY: Part<'static> = Part(Place::Local(&[]));
+
+    /// Bytes that nobody changes meanwhile.
+    #[must_use]
+    pub fn local(bytes: &'a [u8]) -> Self {
+        Self(Place::Local(bytes))
+    }
+
+    /// Bytes `offset..offset + len` of a region that others may write to.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when they are not all in the region.
+    pub fn shared(region: &'a Region, offset: usize, len: usize) -> Result<Self, OutOfRange> {
+        region.as_ptr(offset, len)?;
+        Ok(Self(Place::Shared { region, offset, len }))
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Place::Local(bytes) => bytes.len(),
+            Place::Shared { len, .. } => len,
+        }
+    }
+
+    /// No bytes?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the first `most` bytes (or all, if fewer) to the end of `into`.
+    pub fn append_to(&self, into: &mut Vec<u8>, most: usize) {
+        let len = self.len().min(most);
+        match self.0 {
+            Place::Local(bytes) => into.extend_from_slice(&bytes[..len]),
+            Place::Shared { region, offset, .. } => {
+                let start = into.len();
+                into.resize(start + len, 0);
+                region
+                    .read(offset, &mut into[start..])
+                    .expect("a shared part was found to be inside its region when it was made");
+            }
+        }
+    }
+
+    /// First byte's address, for the kernel. The bytes stay mapped for `'a`.
+    pub(crate) fn address(&self) -> *const u8 {
+        match self.0 {
+            Place::Local(bytes) => bytes.as_ptr(),
+            Place::Shared { region, offset, len } => region
+                .as_ptr(offset, len)
+                .expect("a shared part was found to be inside its region when it was made"),
+        }
+    }
+}
+
+/// Bytes of a frame in all its parts.
+#[must_use]
+pub fn frame_len(parts: &[Part<'_>]) -> usize {
+    parts.iter().map(Part::len).sum()
+}
+
+/// What a device still has to do of its own accord.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pending {
+    /// `receive` has a frame even if `poll_fd` is not readable.
+    pub receive: bool,
+    /// Frames that `transmit` took wait for `poll_fd` to be writable.
+    pub transmit: bool,
+}
+
+/// An Ethernet device.
+pub trait Device {
+    /// Receives one frame into `into` and tells its length; `None` when there is none now.
+    ///
+    /// # Errors
+    /// The system's, when the device failed ([`is_lost`] tells if for good).
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>>;
+
+    /// Sends one frame. `false`: no room now, nothing was done; offer it again when `poll_fd` is
+    /// writable.
+    ///
+    /// # Errors
+    /// The system's: the frame was refused or the device failed ([`is_lost`] tells if for good).
+    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool>;
+
+    /// Readable when there may be a frame, writable when there may be room.
+    fn poll_fd(&self) -> BorrowedFd<'_>;
+
+    /// What waits inside the device, beyond what `poll_fd` tells.
+    fn pending(&self) -> Pending {
+        Pending::default()
+    }
+
+    /// Calls `each` with every counter of this device and of those inside.
+    fn counters(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
+}
+
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        (**self).receive(into)
+    }
+
+    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
+        (**self).transmit(frame)
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        (**self).poll_fd()
+    }
+
+    fn pending(&self) -> Pending {
+        (**self).pending()
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        (**self).counters(each);
+    }
+}
+
+/// Does this error mean that the device is gone, rather than that it is down or dislikes a frame?
+#[must_use]
+pub fn is_lost(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EBADFD | libc::EBADF | libc::ENODEV | libc::ENXIO | libc::ENOTCONN)
+    )
+}

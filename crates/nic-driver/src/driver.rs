@@ -1,0 +1,395 @@
+//! One driver: its line to the supervisor, and when it works and when it sleeps.
+//!
+//! [`Driver::step`] does a bounded amount of work. When it has nothing more to do, the owner of the
+//! thread (here [`run`], or the inet server in fused mode) calls [`Driver::prepare_sleep`]: the
+//! bell word announces sleep, the rings are looked at once more, and only if they are still empty
+//! may the thread wait for [`Driver::poll_fds`]; afterwards it calls [`Driver::awake`]. The inet
+//! server writes to the bell's eventfd only while the word says that the driver sleeps.
+//!
+//! All descriptors are in one epoll set, whose own descriptor is what others wait for: the device
+//! is in it for reading only while there is an empty page to read into, and for writing only while
+//! a frame waits for room. The bell is edge-triggered, so it never needs to be read. The
+//! supervisor's line is looked at when it woke us, and every [`LINE_EVERY`] steps while there is no
+//! sleep.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use abi::control::{Ask, NicConfig, Say, ServerEvent, ServerReply, ServerRequest};
+use abi::nic::LAYOUT;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, TryRecv};
+
+use crate::DriverError;
+use crate::capture::CaptureDevice;
+use crate::device::Device;
+use crate::fault::FaultDevice;
+use crate::frames::Frames;
+use crate::tap::Tap;
+
+/// Steps without sleep after which the supervisor's line is looked at.
+const LINE_EVERY: u32 = 256;
+
+const LINE: u64 = 0;
+const BELL: u64 = 1;
+const DEVICE: u64 = 2;
+
+/// Every device of a driver can make faults and be captured.
+type Wrapped = CaptureDevice<FaultDevice<Box<dyn Device>>>;
+
+/// Runs a driver in this thread until the supervisor ends it or goes away (`Ok`), or it cannot go
+/// on.
+///
+/// # Errors
+/// See [`DriverError`].
+pub fn run(channel: Channel) -> Result<(), DriverError> {
+    let mut driver = Driver::from_channel(channel)?;
+    while !driver.ended() {
+        if !driver.step()? && driver.prepare_sleep() {
+            driver.sleep()?;
+        }
+    }
+    Ok(())
+}
+
+/// A driver of one device.
+pub struct Driver {
+    line: Channel,
+    frames: Frames<Wrapped>,
+    sleeper: Sleeper,
+    inet: Ringer,
+    set: OwnedFd,
+    /// In the epoll set, which does not keep it open.
+    _bell: OwnedFd,
+    /// What the device is in the set for.
+    interest: EventFlags,
+    /// The device reported an error while nothing could be read from it.
+    suspect: bool,
+    /// Steps until the line is looked at.
+    line_in: u32,
+    bells_rung: u64,
+    wake_ups: u64,
+    ended: bool,
+}
+
+impl Driver {
+    /// Waits for the supervisor's `ConfigureNic`, opens the rings and registers the interface.
+    ///
+    /// # Errors
+    /// See [`DriverError`]; where possible the supervisor is told as well.
+    pub fn from_channel(line: Channel) -> Result<Self, DriverError> {
+        Self::with_device(line, open_device)
+    }
+
+    /// As [`Driver::from_channel`], with a device made by `open` out of configuration and
+    /// descriptor.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub fn with_device(
+        mut line: Channel,
+        open: impl FnOnce(&NicConfig, OwnedFd) -> Result<Box<dyn Device>, DriverError>,
+    ) -> Result<Self, DriverError> {
+        let Some(message) = line.recv()? else {
+            return Err(DriverError::BadMessage("it ended before the configuration".to_owned()));
+        };
+        let (ask, fds) = parse(message)?;
+        let ServerRequest::ConfigureNic(config) = ask.request else {
+            return Err(DriverError::BadMessage("the configuration must come first".to_owned()));
+        };
+        match Ends::new(&config, fds, open) {
+            Ok(ends) => {
+                let mut driver = Self::assemble(line, ends)?;
+                driver.reply(ask.id, ServerReply::Done)?;
+                driver.ring();
+                Ok(driver)
+            }
+            Err(error) => {
+                let reply = ServerReply::Error { message: error.to_string() };
+                line.send(&encode(&Say::Reply { id: ask.id, reply }), &[])?;
+                Err(error)
+            }
+        }
+    }
+
+    fn assemble(line: Channel, ends: Ends) -> Result<Self, DriverError> {
+        let Ends { frames, sleeper, inet, bell } = ends;
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(epoll_failed)?;
+        let interest = EventFlags::empty();
+        let edge = EventFlags::IN | EventFlags::ET;
+        for (fd, name, flags) in [
+            (line.as_fd(), LINE, EventFlags::IN),
+            (bell.as_fd(), BELL, edge),
+            (frames.device.poll_fd(), DEVICE, interest),
+        ] {
+            epoll::add(&set, fd, EventData::new_u64(name), flags).map_err(epoll_failed)?;
+        }
+        Ok(Self {
+            line,
+            frames,
+            sleeper,
+            inet,
+            set,
+            _bell: bell,
+            interest,
+            suspect: false,
+            line_in: 0,
+            bells_rung: 0,
+            wake_ups: 0,
+            ended: false,
+        })
+    }
+
+    /// Did the supervisor end it, or go away?
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Does a bounded amount of work; `false` when there was nothing to do.
+    ///
+    /// # Errors
+    /// See [`DriverError`]; when the device is lost the supervisor has been told.
+    pub fn step(&mut self) -> Result<bool, DriverError> {
+        if self.ended {
+            return Ok(false);
+        }
+        let mut progress = false;
+        if self.line_in == 0 {
+            self.line_in = LINE_EVERY;
+            progress = self.serve_line()?;
+        }
+        self.line_in -= 1;
+        let moved = match self.step_frames() {
+            Err(DriverError::DeviceLost(error)) => return Err(self.lost(error)),
+            other => other?,
+        };
+        if moved {
+            self.ring();
+        }
+        Ok(progress || moved)
+    }
+
+    fn step_frames(&mut self) -> Result<bool, DriverError> {
+        if std::mem::take(&mut self.suspect) {
+            self.frames.probe()?;
+        }
+        self.frames.step()
+    }
+
+    /// Announces sleep. `true`: there is nothing to do, and a bell will be rung for what comes;
+    /// wait for [`Driver::poll_fds`] and then call [`Driver::awake`]. `false`: go on with
+    /// [`Driver::step`].
+    pub fn prepare_sleep(&mut self) -> bool {
+        self.sleeper.announce(Sleep::Fd);
+        // An error here comes again, and is told, at the next step.
+        let sleep = matches!(self.frames.has_work(), Ok(false)) && self.update_interest().is_ok();
+        if !sleep {
+            self.sleeper.awake();
+        }
+        sleep
+    }
+
+    /// After a sleep that [`Driver::prepare_sleep`] allowed.
+    pub fn awake(&mut self) {
+        self.sleeper.awake();
+        // Without waiting this does not fail; if it did, the line would be looked at later.
+        let _ = self.collect(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    }
+
+    /// What to wait for (readable) while asleep.
+    #[must_use]
+    pub fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.set.as_fd()]
+    }
+
+    /// Sleeps in this thread; [`Driver::prepare_sleep`] said that it may.
+    fn sleep(&mut self) -> Result<(), DriverError> {
+        let slept = self.collect(None);
+        self.sleeper.awake();
+        slept
+    }
+
+    fn collect(&mut self, timeout: Option<&Timespec>) -> Result<(), DriverError> {
+        let mut events =
+            [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
+        let count = match epoll::wait(&self.set, &mut events, timeout) {
+            Ok(count) => count,
+            Err(Errno::INTR) => 0,
+            Err(errno) => return Err(epoll_failed(errno)),
+        };
+        self.wake_ups += 1;
+        for event in &events[..count] {
+            match event.data.u64() {
+                LINE => self.line_in = 0,
+                DEVICE => {
+                    let flags = event.flags;
+                    let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+                    self.suspect |= failed && !self.interest.contains(EventFlags::IN);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn update_interest(&mut self) -> Result<(), DriverError> {
+        let mut interest = EventFlags::empty();
+        interest.set(EventFlags::IN, self.frames.can_receive()?);
+        interest.set(EventFlags::OUT, self.frames.wants_room());
+        if interest != self.interest {
+            let device = self.frames.device.poll_fd();
+            epoll::modify(&self.set, device, EventData::new_u64(DEVICE), interest)
+                .map_err(epoll_failed)?;
+            self.interest = interest;
+        }
+        Ok(())
+    }
+
+    fn ring(&mut self) {
+        if self.inet.ring() {
+            self.bells_rung += 1;
+        }
+    }
+
+    /// Tells the supervisor that the device is gone.
+    fn lost(&mut self, error: io::Error) -> DriverError {
+        self.ended = true;
+        let event = ServerEvent::DeviceLost { reason: error.to_string() };
+        match self.line.send(&encode(&Say::Event(event)), &[]) {
+            Ok(()) => DriverError::DeviceLost(error),
+            Err(line) => line.into(),
+        }
+    }
+
+    /// Answers what the supervisor asked meanwhile; `true` if it asked something.
+    fn serve_line(&mut self) -> Result<bool, DriverError> {
+        let mut any = false;
+        loop {
+            let message = match self.line.try_recv()? {
+                TryRecv::Message(message) => message,
+                TryRecv::Empty => return Ok(any),
+                TryRecv::Ended => {
+                    tracing::info!("the supervisor is gone: the driver ends");
+                    self.ended = true;
+                    return Ok(true);
+                }
+            };
+            any = true;
+            let (ask, fds) = parse(message)?;
+            let reply = self.answer(ask.request, fds).unwrap_or_else(|error| {
+                tracing::warn!(%error, "the supervisor's request was refused");
+                ServerReply::Error { message: error.to_string() }
+            });
+            self.reply(ask.id, reply)?;
+        }
+    }
+
+    fn answer(
+        &mut self,
+        request: ServerRequest,
+        fds: Vec<OwnedFd>,
+    ) -> Result<ServerReply, DriverError> {
+        match request {
+            ServerRequest::AddClient { client, params } => {
+                let [region] = take_fds(fds)?;
+                let layout = params.layout().map_err(|e| DriverError::BadMessage(e.to_string()))?;
+                let region = Region::map(region.as_fd(), layout.len, Access::ReadOnly)?;
+                self.frames.add_client(client, region);
+            }
+            ServerRequest::UnmapClient { client } => self.frames.remove_client(client),
+            ServerRequest::Capture { snaplen } => {
+                let [socket] = take_fds(fds)?;
+                self.frames.device.add_reader(socket, snaplen);
+            }
+            ServerRequest::Counters => {
+                let mut counters = vec![
+                    ("nic.bells-rung".to_owned(), self.bells_rung),
+                    ("nic.wake-ups".to_owned(), self.wake_ups),
+                ];
+                self.frames.counters(&mut |name, value| counters.push((name.to_owned(), value)));
+                return Ok(ServerReply::Counters { counters, pools: Vec::new() });
+            }
+            ServerRequest::Shutdown => self.ended = true,
+            other => {
+                return Err(DriverError::BadMessage(format!("{other:?} is not for a driver")));
+            }
+        }
+        Ok(ServerReply::Done)
+    }
+
+    fn reply(&mut self, id: u64, reply: ServerReply) -> Result<(), DriverError> {
+        Ok(self.line.send(&encode(&Say::Reply { id, reply }), &[])?)
+    }
+}
+
+/// What a driver is made of, but for its line.
+struct Ends {
+    frames: Frames<Wrapped>,
+    sleeper: Sleeper,
+    inet: Ringer,
+    bell: OwnedFd,
+}
+
+impl Ends {
+    fn new(
+        config: &NicConfig,
+        fds: Vec<OwnedFd>,
+        open: impl FnOnce(&NicConfig, OwnedFd) -> Result<Box<dyn Device>, DriverError>,
+    ) -> Result<Self, DriverError> {
+        let [device, region, bell, inet_bell] = take_fds(fds)?;
+        let region: Arc<Region> = if config.strict {
+            Region::map_strict(region.as_fd(), LAYOUT.len)?
+        } else {
+            Region::map(region.as_fd(), LAYOUT.len, Access::ReadWrite)?
+        };
+        let device = FaultDevice::new(open(config, device)?, config.fault);
+        Ok(Self {
+            sleeper: Sleeper::new(region.word32(LAYOUT.nic_bell)?),
+            inet: Ringer::new(region.word32(LAYOUT.inet_bell)?, inet_bell),
+            frames: Frames::attach(&region, CaptureDevice::new(device), config.mac, config.mtu)?,
+            bell,
+        })
+    }
+}
+
+/// The back ends by the first word of `--nic`.
+fn open_device(config: &NicConfig, fd: OwnedFd) -> Result<Box<dyn Device>, DriverError> {
+    match config.device.split_once(':') {
+        Some(("tap", _)) => Ok(Box::new(Tap::new(fd).map_err(|error| DriverError::System {
+            doing: "use the TAP device's descriptor",
+            error,
+        })?)),
+        _ => {
+            let device = &config.device;
+            Err(DriverError::BadMessage(format!("there is no driver for the device {device:?}")))
+        }
+    }
+}
+
+fn epoll_failed(errno: Errno) -> DriverError {
+    DriverError::System { doing: "wait for events", error: errno.into() }
+}
+
+fn parse(message: Message) -> Result<(Ask, Vec<OwnedFd>), DriverError> {
+    let ask = serde_json::from_slice(&message.body)
+        .map_err(|error| DriverError::BadMessage(error.to_string()))?;
+    Ok((ask, message.fds))
+}
+
+fn encode(say: &Say) -> Vec<u8> {
+    serde_json::to_vec(say).expect("these types have only string keys and finite numbers")
+}
+
+fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], DriverError> {
+    let count = fds.len();
+    fds.try_into().map_err(|_| {
+        DriverError::BadMessage(format!("{count} descriptors came with it, {N} are needed"))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use abi::call::{Call, Op};
+use abi::client::ClientParams;
+use abi::control::{CaptureHeader, FaultConfig};
+use abi::frame::{FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
+use abi::nic::{INET, NIC, RING};
+use rustix::net::{AddressFamily, RecvFlags, SocketType, socketpair};
+use shm::{Backing, Consumer, Pool, Producer};
+
+use super::*;
+use crate::testing::{Fake, Wire};
+
+/// Supervisor and inet server of one driver, moved by hand.
+struct World {
+    line: Channel,
+    driver: Driver,
+    wire: Rc<RefCell<Wire>>,
+    pool: Pool,
+    fill: Producer,
+    rx: Consumer,
+    tx: Producer,
+    inet_sleeper: Sleeper,
+    inet_bell: OwnedFd,
+    nic: Ringer,
+}
+
+fn config(device: &str) -> NicConfig {
+    NicConfig {
+        device: device.to_owned(),
+        mac: [2, 0, 0, 0, 0, 1],
+        mtu: 1500,
+        fault: FaultConfig::default(),
+        strict: false,
+    }
+}
+
+fn ask(line: &mut Channel, id: u64, request: ServerRequest, fds: &[BorrowedFd<'_>]) {
+    let ask = Ask { id, request };
+    line.send(&serde_json::to_vec(&ask).unwrap(), fds).unwrap();
+}
+
+fn say(line: &mut Channel) -> Say {
+    let message = line.recv().unwrap().expect("the line goes on");
+    serde_json::from_slice(&message.body).unwrap()
+}
+
+impl World {
+    fn new() -> Self {
+        let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
+        let (mut line, end) = Channel::pair().unwrap();
+        let (bell, inet_bell) = (shm::eventfd().unwrap(), shm::eventfd().unwrap());
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let (fake, wire) = Fake::new();
+        let configure = ServerRequest::ConfigureNic(config("fake:0"));
+        let fds = [null.as_fd(), fd.as_fd(), bell.as_fd(), inet_bell.as_fd()];
+        ask(&mut line, 1, configure, &fds);
+        let inet_sleeper = Sleeper::new(region.word32(LAYOUT.inet_bell).unwrap());
+        inet_sleeper.announce(Sleep::Fd);
+        let pool = Pool::create(&region, LAYOUT.pool, INET).unwrap();
+        let driver = Driver::with_device(end, |_, _| Ok(Box::new(fake))).unwrap();
+        assert_eq!(say(&mut line), Say::Reply { id: 1, reply: ServerReply::Done });
+        Self {
+            line,
+            driver,
+            wire,
+            pool,
+            fill: Producer::attach(&region, LAYOUT.fill, RING).unwrap(),
+            rx: Consumer::attach(&region, LAYOUT.rx, RING).unwrap(),
+            tx: Producer::attach(&region, LAYOUT.tx, RING).unwrap(),
+            inet_sleeper,
+            inet_bell,
+            nic: Ringer::new(region.word32(LAYOUT.nic_bell).unwrap(), bell),
+        }
+    }
+
+    fn rung(&self) -> bool {
+        let mut count = [0; 8];
+        rustix::io::read(&self.inet_bell, &mut count).is_ok()
+    }
+
+    fn run_until_idle(&mut self) {
+        while self.driver.step().unwrap() {}
+    }
+
+    /// Is what the driver waits for there?
+    fn would_wake(&self) -> bool {
+        let fds = self.driver.poll_fds();
+        let mut fds: Vec<_> = fds
+            .iter()
+            .map(|fd| rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN))
+            .collect();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut fds, Some(&now)).unwrap() > 0
+    }
+
+    fn request(&mut self, request: ServerRequest, fds: &[BorrowedFd<'_>]) -> ServerReply {
+        ask(&mut self.line, 9, request, fds);
+        assert!(self.would_wake());
+        self.driver.awake();
+        self.run_until_idle();
+        match say(&mut self.line) {
+            Say::Reply { id: 9, reply } => reply,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn empty_page(&mut self) {
+        let name = self.pool.alloc(1).unwrap().hand_over(NIC);
+        self.fill.push(&FillSlot(name).encode()).unwrap();
+    }
+
+    fn send(&mut self, pieces: &[Piece]) {
+        let area = self.pool.alloc(1).unwrap().hand_over(NIC);
+        let count = u8::try_from(pieces.len()).unwrap();
+        let mut frame =
+            TxFrame { area, offset: 0, len: 60, count, pieces: [Piece::default(); MAX_PIECES] };
+        frame.pieces[..pieces.len()].copy_from_slice(pieces);
+        self.tx.push(&frame.encode()).unwrap();
+    }
+}
+
+#[test]
+fn it_registers_the_interface_and_rings() {
+    let mut world = World::new();
+    assert!(world.rung());
+    let call = Call::decode(&world.rx.pop().unwrap().unwrap()).unwrap();
+    assert_eq!((call.op, call.args[0], call.args[1]), (Op::IfAttach, 0x0200_0000_0001, 1500));
+}
+
+#[test]
+fn it_sleeps_only_when_there_is_nothing_to_do_and_a_bell_wakes_it() {
+    let mut world = World::new();
+    world.run_until_idle();
+    assert!(!world.nic.ring(), "awake: no system call");
+    assert!(world.driver.prepare_sleep());
+    assert!(!world.would_wake());
+    world.send(&[]);
+    assert!(world.nic.ring());
+    assert!(world.would_wake());
+    world.driver.awake();
+    assert!(!world.nic.ring());
+    // A frame that comes between the last step and the announcement is seen.
+    world.run_until_idle();
+    world.send(&[]);
+    assert!(!world.driver.prepare_sleep());
+    assert!(!world.nic.ring(), "it is awake again");
+    world.run_until_idle();
+    assert_eq!(world.wire.borrow().sent.len(), 2);
+    assert!(world.driver.prepare_sleep());
+    assert!(!world.would_wake(), "the bell rung before does not ring for ever");
+}
+
+#[test]
+fn the_inet_server_is_rung_only_while_it_sleeps() {
+    let mut world = World::new();
+    assert!(world.rung());
+    world.inet_sleeper.awake();
+    world.empty_page();
+    world.wire.borrow_mut().incoming.push_back(vec![0; 60]);
+    world.run_until_idle();
+    assert!(!world.rung());
+    world.inet_sleeper.announce(Sleep::Fd);
+    world.empty_page();
+    world.wire.borrow_mut().incoming.push_back(vec![0; 60]);
+    world.run_until_idle();
+    assert!(world.rung());
+    let mut frames = 0;
+    while let Some(slot) = world.rx.pop().unwrap() {
+        let call = Call::decode(&slot).unwrap();
+        frames += u32::from(call.op == Op::EthInput && RxFrame::from_call(&call).len == 60);
+    }
+    assert_eq!(frames, 2);
+}
+
+#[test]
+fn clients_come_and_go() {
+    let mut world = World::new();
+    let params = ClientParams::default();
+    let len = params.layout().unwrap().len;
+    let (region, fd) = Region::create("client", len, Backing::Small).unwrap();
+    region.write(5000, b"payload").unwrap();
+    let add = || ServerRequest::AddClient { client: 4, params };
+    assert_eq!(world.request(add(), &[fd.as_fd()]), ServerReply::Done);
+    world.send(&[Piece { client: 4, len: 7, offset: 5000 }]);
+    world.run_until_idle();
+    assert_eq!(world.wire.borrow().sent[0][60..], *b"payload");
+    assert_eq!(world.request(ServerRequest::UnmapClient { client: 4 }, &[]), ServerReply::Done);
+    world.send(&[Piece { client: 4, len: 7, offset: 5000 }]);
+    world.run_until_idle();
+    assert_eq!(world.wire.borrow().sent.len(), 1);
+
+    // Refused, with the reason, and the driver goes on.
+    let refused = [
+        (add(), vec![]),
+        (
+            ServerRequest::AddClient { client: 4, params: ClientParams { threads: 0, ..params } },
+            vec![fd.as_fd()],
+        ),
+        (ServerRequest::Ss, vec![]),
+    ];
+    for (request, fds) in refused {
+        let reply = world.request(request, &fds);
+        assert!(matches!(reply, ServerReply::Error { .. }), "{reply:?}");
+    }
+    let (small, small_fd) = Region::create("small", 4096, Backing::Small).unwrap();
+    drop(small);
+    let reply = world.request(add(), &[small_fd.as_fd()]);
+    assert!(matches!(reply, ServerReply::Error { .. }), "{reply:?}");
+    assert_eq!(world.request(ServerRequest::UnmapClient { client: 77 }, &[]), ServerReply::Done);
+}
+
+#[test]
+fn counters_capture_and_shutdown_are_answered() {
+    let mut world = World::new();
+    let (ours, reader) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )
+    .unwrap();
+    let capture = ServerRequest::Capture { snaplen: 20 };
+    assert_eq!(world.request(capture, &[ours.as_fd()]), ServerReply::Done);
+    world.send(&[]);
+    world.run_until_idle();
+    let mut packet = [0; 100];
+    let (len, _) = rustix::net::recv(&reader, &mut packet, RecvFlags::empty()).unwrap();
+    assert_eq!(len, CaptureHeader::LEN + 20);
+    let ServerReply::Counters { counters, pools } = world.request(ServerRequest::Counters, &[])
+    else {
+        panic!("not counters");
+    };
+    assert!(pools.is_empty());
+    assert!(counters.contains(&("nic.tx-packets".to_owned(), 1)), "{counters:?}");
+    assert!(counters.contains(&("nic.bells-rung".to_owned(), 1)), "{counters:?}");
+    assert_eq!(world.request(ServerRequest::Shutdown, &[]), ServerReply::Done);
+    assert!(world.driver.ended());
+}
+
+#[test]
+fn it_ends_when_the_supervisor_does() {
+    let world = World::new();
+    let World { line, mut driver, .. } = world;
+    drop(line);
+    driver.awake();
+    driver.step().unwrap();
+    assert!(driver.ended());
+}
+
+#[test]
+fn a_lost_device_is_told() {
+    let mut world = World::new();
+    world.empty_page();
+    world.wire.borrow_mut().error = Some(libc::EBADFD);
+    assert!(matches!(world.driver.step(), Err(DriverError::DeviceLost(_))));
+    assert!(world.driver.ended());
+    assert!(matches!(say(&mut world.line), Say::Event(ServerEvent::DeviceLost { .. })));
+}
+
+#[test]
+fn a_bad_configuration_is_answered_with_the_reason() {
+    let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
+    drop(region);
+    let bell = shm::eventfd().unwrap();
+    let (small, small_fd) = Region::create("small", 4096, Backing::Small).unwrap();
+    drop(small);
+    let all = [bell.as_fd(), fd.as_fd(), bell.as_fd(), bell.as_fd()];
+    let cases: [(&str, &[BorrowedFd<'_>], &str); 3] = [
+        ("tap:x", &all[..3], "4 are needed"),
+        ("xyz:0", &all, "no driver for the device"),
+        ("tap:x", &[bell.as_fd(), small_fd.as_fd(), bell.as_fd(), bell.as_fd()], "region"),
+    ];
+    for (device, fds, reason) in cases {
+        let (mut line, end) = Channel::pair().unwrap();
+        ask(&mut line, 1, ServerRequest::ConfigureNic(config(device)), fds);
+        assert!(Driver::from_channel(end).is_err());
+        let Say::Reply { id: 1, reply: ServerReply::Error { message } } = say(&mut line) else {
+            panic!("no refusal");
+        };
+        assert!(message.contains(reason), "{message}");
+    }
+    let (mut line, end) = Channel::pair().unwrap();
+    ask(&mut line, 1, ServerRequest::Counters, &[]);
+    assert!(matches!(Driver::from_channel(end), Err(DriverError::BadMessage(_))));
+    let (line, end) = Channel::pair().unwrap();
+    drop(line);
+    assert!(matches!(Driver::from_channel(end), Err(DriverError::BadMessage(_))));
+}

@@ -1,0 +1,194 @@
+//! Faults on purpose: a device around a device that loses, doubles, delays and spoils frames.
+//!
+//! Each direction has its own stream of random numbers out of one seed (ChaCha8), and each frame
+//! draws the same number of them whatever happens to it, so the fate of the n-th frame of a
+//! direction depends on the seed and n alone. A failing run is repeated with its seed.
+//!
+//! A frame that is **reordered** is held back until 1 to 3 later frames of its direction have
+//! passed it. If none follows it stays: to the ends it is lost until one of them repeats something.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use abi::control::FaultConfig;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::device::{Device, Part, Pending};
+
+/// Most frames that one direction holds back at a time; one more is let through in order.
+const HELD_MOST: usize = 16;
+/// Frames to be sent that may wait here for room in the device.
+const OUTBOX_MOST: usize = 64;
+
+/// A device that makes the faults of a [`FaultConfig`].
+#[derive(Debug)]
+pub struct FaultDevice<D> {
+    inner: D,
+    none: bool,
+    rx: Direction,
+    tx: Direction,
+    scratch: Vec<u8>,
+}
+
+impl<D: Device> FaultDevice<D> {
+    /// Wraps `inner`.
+    pub fn new(inner: D, config: FaultConfig) -> Self {
+        let none = FaultConfig { seed: 0, ..config } == FaultConfig::default();
+        let (rx, tx) = (Direction::new(config, 0), Direction::new(config, 1));
+        Self { inner, none, rx, tx, scratch: Vec::new() }
+    }
+
+    /// Sends what waits; `true` when nothing waits any more.
+    fn flush(&mut self) -> io::Result<bool> {
+        while let Some(frame) = self.tx.ready.pop_front() {
+            // A frame that the device refuses is gone, like one it took.
+            if !self.inner.transmit(&[Part::local(&frame)])? {
+                self.tx.ready.push_front(frame);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<D: Device> Device for FaultDevice<D> {
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        if self.none {
+            return self.inner.receive(into);
+        }
+        self.flush()?;
+        loop {
+            if let Some(frame) = self.rx.ready.pop_front() {
+                let len = frame.len().min(into.len());
+                into[..len].copy_from_slice(&frame[..len]);
+                return Ok(Some(len));
+            }
+            let Some(len) = self.inner.receive(into)? else { return Ok(None) };
+            let frame = into.get(..len).unwrap_or(into).to_vec();
+            self.rx.pass(frame);
+        }
+    }
+
+    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
+        if self.none {
+            return self.inner.transmit(frame);
+        }
+        if !self.flush()? && self.tx.ready.len() >= OUTBOX_MOST {
+            return Ok(false);
+        }
+        self.scratch.clear();
+        for part in frame {
+            part.append_to(&mut self.scratch, usize::MAX);
+        }
+        self.tx.pass(self.scratch.clone());
+        self.flush()?;
+        Ok(true)
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.inner.poll_fd()
+    }
+
+    fn pending(&self) -> Pending {
+        let inner = self.inner.pending();
+        Pending {
+            receive: inner.receive || !self.rx.ready.is_empty(),
+            transmit: inner.transmit || !self.tx.ready.is_empty(),
+        }
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        if !self.none {
+            each("fault.lost", self.rx.lost + self.tx.lost);
+            each("fault.duplicated", self.rx.duplicated + self.tx.duplicated);
+            each("fault.reordered", self.rx.reordered + self.tx.reordered);
+            each("fault.corrupted", self.rx.corrupted + self.tx.corrupted);
+        }
+        self.inner.counters(each);
+    }
+}
+
+/// The faults of one direction.
+#[derive(Debug)]
+struct Direction {
+    config: FaultConfig,
+    rng: ChaCha8Rng,
+    /// Frames that go on now.
+    ready: VecDeque<Vec<u8>>,
+    /// Frames held back, with the number of frames that still pass each.
+    held: Vec<(u32, Vec<u8>)>,
+    lost: u64,
+    duplicated: u64,
+    reordered: u64,
+    corrupted: u64,
+}
+
+impl Direction {
+    fn new(config: FaultConfig, stream: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+        rng.set_stream(stream);
+        Self {
+            config,
+            rng,
+            ready: VecDeque::new(),
+            held: Vec::new(),
+            lost: 0,
+            duplicated: 0,
+            reordered: 0,
+            corrupted: 0,
+        }
+    }
+
+    /// True with probability `p`; draws exactly one number.
+    fn chance(&mut self, p: f64) -> bool {
+        // 53 bits, as many as a double holds exactly.
+        let unit = (self.rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        unit < p
+    }
+
+    /// Decides what becomes of a frame and moves it to `ready` or `held`.
+    fn pass(&mut self, mut frame: Vec<u8>) {
+        let lose = self.chance(self.config.loss);
+        let double = self.chance(self.config.duplicate);
+        let delay = self.chance(self.config.reorder);
+        let spoil = self.chance(self.config.corrupt);
+        let (bit, behind) = (self.rng.next_u64(), 1 + self.rng.next_u32() % 3);
+        if lose {
+            self.lost += 1;
+        } else {
+            if spoil && !frame.is_empty() {
+                self.corrupted += 1;
+                let bit = bit % (frame.len() as u64 * 8);
+                frame[usize::try_from(bit / 8).unwrap_or(0)] ^= 1 << (bit % 8);
+            }
+            if double {
+                self.duplicated += 1;
+                self.ready.push_back(frame.clone());
+            }
+            if delay && self.held.len() < HELD_MOST {
+                self.reordered += 1;
+                // One more than `behind`: this very frame counts as passing it just below.
+                self.held.push((behind + 1, frame));
+            } else {
+                self.ready.push_back(frame);
+            }
+        }
+        self.release();
+    }
+
+    /// One frame went by: those that were passed by enough frames go on.
+    fn release(&mut self) {
+        for (left, frame) in &mut self.held {
+            *left -= 1;
+            if *left == 0 {
+                self.ready.push_back(std::mem::take(frame));
+            }
+        }
+        self.held.retain(|(left, _)| *left > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

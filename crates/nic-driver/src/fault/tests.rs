@@ -1,0 +1,146 @@
+use super::*;
+use crate::testing::Fake;
+
+fn config(seed: u64) -> FaultConfig {
+    FaultConfig { loss: 0.01, duplicate: 0.02, reorder: 0.03, corrupt: 0.0, seed }
+}
+
+fn frame(n: u32) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[..4].copy_from_slice(&n.to_be_bytes());
+    frame
+}
+
+fn number(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[..4].try_into().unwrap())
+}
+
+/// Sends `count` numbered frames; the numbers that reached the wire, in order.
+fn sent(config: FaultConfig, count: u32) -> Vec<u32> {
+    let (fake, wire) = Fake::new();
+    let mut device = FaultDevice::new(fake, config);
+    for n in 0..count {
+        assert!(device.transmit(&[Part::local(&frame(n))]).unwrap());
+    }
+    let wire = wire.borrow();
+    wire.sent.iter().map(|frame| number(frame)).collect()
+}
+
+/// Receives `count` numbered frames; the numbers that came through, in order.
+fn received(config: FaultConfig, count: u32) -> Vec<u32> {
+    let (fake, wire) = Fake::new();
+    wire.borrow_mut().incoming.extend((0..count).map(frame));
+    let mut device = FaultDevice::new(fake, config);
+    let mut page = [0; 4096];
+    let mut numbers = Vec::new();
+    while let Some(len) = device.receive(&mut page).unwrap() {
+        assert_eq!(len, 60);
+        numbers.push(number(&page));
+    }
+    numbers
+}
+
+fn counters<D: Device>(device: &FaultDevice<D>) -> Vec<(&'static str, u64)> {
+    let mut all = Vec::new();
+    device.counters(&mut |name, value| all.push((name, value)));
+    all
+}
+
+#[test]
+fn without_faults_it_is_not_there() {
+    let none = FaultConfig { seed: 7, ..FaultConfig::default() };
+    assert_eq!(sent(none, 100), (0..100).collect::<Vec<_>>());
+    assert_eq!(received(none, 100), (0..100).collect::<Vec<_>>());
+    let (fake, _) = Fake::new();
+    assert_eq!(counters(&FaultDevice::new(fake, none)), []);
+}
+
+#[test]
+fn the_seed_decides_everything() {
+    assert_eq!(sent(config(1), 5000), sent(config(1), 5000));
+    assert_eq!(received(config(1), 5000), received(config(1), 5000));
+    assert_ne!(sent(config(1), 5000), sent(config(2), 5000));
+    assert_ne!(sent(config(1), 5000), received(config(1), 5000));
+}
+
+#[test]
+fn directions_do_not_disturb_each_other() {
+    let alone = received(config(3), 500);
+    let (fake, wire) = Fake::new();
+    wire.borrow_mut().incoming.extend((0..500).map(frame));
+    let mut device = FaultDevice::new(fake, config(3));
+    let mut page = [0; 4096];
+    let mut between = Vec::new();
+    while device.receive(&mut page).unwrap().is_some() {
+        between.push(number(&page));
+        device.transmit(&[Part::local(&frame(9))]).unwrap();
+    }
+    assert_eq!(between, alone);
+}
+
+#[test]
+fn faults_come_about_as_often_as_asked() {
+    const FRAMES: u32 = 100_000;
+    for numbers in [sent(config(4), FRAMES), received(config(4), FRAMES)] {
+        let mut times = vec![0_u32; FRAMES as usize];
+        for &n in &numbers {
+            times[n as usize] += 1;
+        }
+        let lost = times.iter().filter(|&&n| n == 0).count();
+        let doubled = times.iter().filter(|&&n| n == 2).count();
+        // Frames that come after a later one: those held back, and what was doubled beside them.
+        let late = numbers.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        assert!((900..1100).contains(&lost), "{lost} of {FRAMES} lost");
+        assert!((1800..2200).contains(&doubled), "{doubled} of {FRAMES} doubled");
+        assert!((2500..3300).contains(&late), "{late} of {FRAMES} late");
+        assert!(times.iter().all(|&n| n <= 2));
+    }
+}
+
+#[test]
+fn a_frame_is_passed_by_at_most_three() {
+    let config = FaultConfig { reorder: 0.1, seed: 5, ..FaultConfig::default() };
+    let numbers = sent(config, 10_000);
+    for (place, &n) in numbers.iter().enumerate() {
+        let passed_by = numbers[..place].iter().filter(|&&other| other > n).count();
+        assert!(passed_by <= 3, "frame {n} was passed by {passed_by} frames");
+    }
+    // At the end some may still be held back, none lost.
+    assert!(numbers.len() > 9_980);
+}
+
+#[test]
+fn corruption_flips_one_bit() {
+    let (fake, wire) = Fake::new();
+    let config = FaultConfig { corrupt: 1.0, seed: 6, ..FaultConfig::default() };
+    let mut device = FaultDevice::new(fake, config);
+    let clean = frame(0);
+    for _ in 0..1000 {
+        device.transmit(&[Part::local(&clean[..20]), Part::local(&clean[20..])]).unwrap();
+    }
+    for spoiled in &wire.borrow().sent {
+        let bits: u32 = spoiled.iter().zip(&clean).map(|(a, b)| (a ^ b).count_ones()).sum();
+        assert_eq!((spoiled.len(), bits), (60, 1));
+    }
+    assert_eq!(counters(&device)[3], ("fault.corrupted", 1000));
+}
+
+#[test]
+fn what_the_device_has_no_room_for_waits() {
+    let (fake, wire) = Fake::new();
+    let config = FaultConfig { duplicate: 1.0, seed: 8, ..FaultConfig::default() };
+    let mut device = FaultDevice::new(fake, config);
+    wire.borrow_mut().room = 1;
+    assert!(device.transmit(&[Part::local(&frame(1))]).unwrap());
+    assert!(device.pending().transmit);
+    let mut taken = 1;
+    while device.transmit(&[Part::local(&frame(1 + taken))]).unwrap() {
+        taken += 1;
+    }
+    assert_eq!(taken, 33, "64 frames wait: 1 of the first, 2 of each of 32 more, rounded up");
+    wire.borrow_mut().room = usize::MAX;
+    assert_eq!(device.receive(&mut [0; 64]).unwrap(), None);
+    assert!(!device.pending().transmit);
+    let numbers: Vec<u32> = wire.borrow().sent.iter().map(|f| number(f)).collect();
+    assert_eq!(numbers, (1..=taken).flat_map(|n| [n, n]).collect::<Vec<_>>());
+}

@@ -1,0 +1,352 @@
+//! The data path of a driver: frames between a device and the rings of one frame region.
+//!
+//! Receiving: an empty page comes out of the `fill` ring and is taken (it is ours now), the device
+//! fills it, it is handed over to the inet server and named in an `ethinput` call on the `rx` ring.
+//! Without an empty page or room in `rx` nothing is read: the host's queue of the device overflows,
+//! not ours.
+//!
+//! Sending: the descriptor at the head of the `tx` ring is looked at, its head page taken, the
+//! payload pieces found in the clients' regions, and all of it goes to the device in one call. Only
+//! then is the page handed back and the ring advanced: its consumer count tells the inet server
+//! whose bytes nobody reads any more. While the device has no room the frame stays where it is.
+//!
+//! Descriptors are allegations. A bad one is counted by cause and passed over; a page that could be
+//! taken is handed back in every case. Only impossible ring indices end the driver, since with them
+//! there is no next descriptor.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use abi::call::{Call, Op, ReturnPath};
+use abi::frame::{FillSlot, RxFrame, TxFrame};
+use abi::nic::{INET, LAYOUT, NIC, RING};
+use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
+
+use crate::DriverError;
+use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, is_lost};
+
+/// Most frames of one direction in one step: the other direction and the supervisor wait that long.
+const BATCH: usize = 64;
+
+/// What [`Frames`] counts, each since the driver's start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    rx_packets: u64,
+    rx_bytes: u64,
+    rx_runts: u64,
+    rx_bad_fill: u64,
+    rx_no_page: u64,
+    rx_device_errors: u64,
+    tx_packets: u64,
+    tx_bytes: u64,
+    tx_bad_slot: u64,
+    tx_bad_area: u64,
+    tx_bad_piece: u64,
+    tx_bad_length: u64,
+    tx_device_errors: u64,
+}
+
+/// What became of the frame at the head of the `tx` ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// There is none.
+    Nothing,
+    /// The device has no room for it.
+    Blocked,
+    /// The ring moved on.
+    Done,
+}
+
+/// The rings of one frame region and the device they belong to.
+pub(crate) struct Frames<D> {
+    pub(crate) device: D,
+    pool: PoolMap,
+    fill: Consumer,
+    rx: Producer,
+    tx: Consumer,
+    clients: HashMap<u16, Arc<Region>>,
+    /// An empty page that the device had nothing for.
+    spare: Option<Area>,
+    /// The frame at the head of the `tx` ring, for which the device had no room.
+    waiting: Option<(Area, TxFrame)>,
+    longest: usize,
+    counters: Counters,
+}
+
+impl<D: Device> Frames<D> {
+    /// Takes up the rings of `region` where they stand, and registers the interface (`ifattach`).
+    pub(crate) fn attach(
+        region: &Arc<Region>,
+        device: D,
+        mac: [u8; 6],
+        mtu: u16,
+    ) -> Result<Self, DriverError> {
+        let mut frames = Self {
+            device,
+            pool: PoolMap::attach(region, LAYOUT.pool, NIC)?,
+            fill: Consumer::attach(region, LAYOUT.fill, RING)?,
+            rx: Producer::attach(region, LAYOUT.rx, RING)?,
+            tx: Consumer::attach(region, LAYOUT.tx, RING)?,
+            clients: HashMap::new(),
+            spare: None,
+            waiting: None,
+            // One VLAN tag may come on top of the MTU.
+            longest: usize::from(mtu) + ETHERNET_HEADER + 4,
+            counters: Counters::default(),
+        };
+        let mac = mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        let path = ReturnPath { client: 0, ring: 0, tag: 0 };
+        let args = [mac, mtu.into(), 0, 0, 0, 0];
+        let call = Call { op: Op::IfAttach, priority: 0, flags: 0, path, args };
+        frames.rx.push(&call.encode()).map_err(|error| match error {
+            PushError::Fault(fault) => DriverError::Ring { ring: "rx", fault },
+            PushError::Full => DriverError::NoRoomToAttach,
+        })?;
+        Ok(frames)
+    }
+
+    /// Frames of this client may be sent from now on.
+    pub(crate) fn add_client(&mut self, client: u16, region: Arc<Region>) {
+        self.clients.insert(client, region);
+    }
+
+    /// The client's region is not needed any more.
+    pub(crate) fn remove_client(&mut self, client: u16) {
+        self.clients.remove(&client);
+    }
+
+    /// Moves up to [`BATCH`] frames in each direction. `true`: there were some, and the inet server
+    /// may wait for what they bring: frames, room in the `tx` ring, or memory that nobody reads any
+    /// more.
+    pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
+        let mut progress = false;
+        for _ in 0..BATCH {
+            if self.transmit_one()? != Sent::Done {
+                break;
+            }
+            progress = true;
+        }
+        for _ in 0..BATCH {
+            if !self.receive_one()? {
+                break;
+            }
+            progress = true;
+        }
+        Ok(progress)
+    }
+
+    /// Asks the device for its error when it reports one while there is no page to read into.
+    pub(crate) fn probe(&mut self) -> Result<(), DriverError> {
+        let mut nowhere = [0; shm::PAGE];
+        match self.device.receive(&mut nowhere) {
+            Ok(None) => {}
+            Ok(Some(_)) => self.counters.rx_no_page += 1,
+            Err(error) => {
+                self.counters.rx_device_errors += 1;
+                DriverError::check_lost(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Is there a frame to send that the device has not yet refused for want of room?
+    pub(crate) fn has_work(&mut self) -> Result<bool, DriverError> {
+        let ring = |ring| move |fault| DriverError::Ring { ring, fault };
+        let send = self.waiting.is_none() && !self.tx.is_empty().map_err(ring("tx"))?;
+        let receive = self.device.pending().receive && self.can_receive()?;
+        // An empty page that came only now: the device may have been readable all along.
+        let refilled = self.spare.is_none() && self.can_receive()?;
+        Ok(send || receive || refilled)
+    }
+
+    /// Does the device hold up frames for want of room?
+    pub(crate) fn wants_room(&self) -> bool {
+        self.waiting.is_some() || self.device.pending().transmit
+    }
+
+    /// Is there an empty page and room to announce it?
+    pub(crate) fn can_receive(&mut self) -> Result<bool, DriverError> {
+        let ring = |ring| move |fault| DriverError::Ring { ring, fault };
+        let page = self.spare.is_some() || !self.fill.is_empty().map_err(ring("fill"))?;
+        Ok(page && self.rx.free().map_err(ring("rx"))? > 0)
+    }
+
+    fn receive_one(&mut self) -> Result<bool, DriverError> {
+        let ring = |ring| move |fault| DriverError::Ring { ring, fault };
+        if self.rx.free().map_err(ring("rx"))? == 0 {
+            return Ok(false);
+        }
+        let Some(mut area) = self.empty_page()? else { return Ok(false) };
+        let len = match self.device.receive(area.bytes_mut()) {
+            Ok(Some(len)) => len.min(area.len()),
+            Ok(None) => {
+                self.spare = Some(area);
+                return Ok(false);
+            }
+            Err(error) => {
+                self.spare = Some(area);
+                self.counters.rx_device_errors += 1;
+                return DriverError::check_lost(error).map(|()| false);
+            }
+        };
+        if len < ETHERNET_HEADER {
+            self.counters.rx_runts += 1;
+            self.spare = Some(area);
+            return Ok(true);
+        }
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += len as u64;
+        let area = area.hand_over(INET);
+        // `len` fits: it is at most a page.
+        let frame = RxFrame { area, offset: 0, len: u32::try_from(len).unwrap_or(u32::MAX) };
+        match self.rx.push(&frame.encode()) {
+            // Full cannot be: there was room above and only we fill it.
+            Ok(()) | Err(PushError::Full) => Ok(true),
+            Err(PushError::Fault(fault)) => Err(DriverError::Ring { ring: "rx", fault }),
+        }
+    }
+
+    /// An empty page that is ours; names that the pool refuses are passed over.
+    fn empty_page(&mut self) -> Result<Option<Area>, DriverError> {
+        if let Some(area) = self.spare.take() {
+            return Ok(Some(area));
+        }
+        for _ in 0..RING {
+            let slot =
+                self.fill.pop().map_err(|fault| DriverError::Ring { ring: "fill", fault })?;
+            let Some(slot) = slot else { return Ok(None) };
+            match self.pool.take(FillSlot::decode(&slot).0) {
+                Ok(area) => return Ok(Some(area)),
+                Err(_) => self.counters.rx_bad_fill += 1,
+            }
+        }
+        Ok(None)
+    }
+
+    fn transmit_one(&mut self) -> Result<Sent, DriverError> {
+        let (area, frame) = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => {
+                let slot =
+                    self.tx.peek().map_err(|fault| DriverError::Ring { ring: "tx", fault })?;
+                let Some(slot) = slot else { return Ok(Sent::Nothing) };
+                let Ok(frame) = TxFrame::decode(&slot) else {
+                    self.counters.tx_bad_slot += 1;
+                    return Ok(self.pass_over());
+                };
+                let Ok(area) = self.pool.take(frame.area) else {
+                    self.counters.tx_bad_area += 1;
+                    return Ok(self.pass_over());
+                };
+                (area, frame)
+            }
+        };
+        let mut parts = [Part::EMPTY; MAX_PARTS];
+        let taken = match gather(&self.clients, &area, &frame, self.longest, &mut parts) {
+            Ok(len) => {
+                let parts = &parts[..=frame.pieces().len()];
+                match self.device.transmit(parts) {
+                    Ok(true) => {
+                        self.counters.tx_packets += 1;
+                        self.counters.tx_bytes += len as u64;
+                        true
+                    }
+                    Ok(false) => false,
+                    Err(error) => {
+                        self.counters.tx_device_errors += 1;
+                        DriverError::check_lost(error)?;
+                        true
+                    }
+                }
+            }
+            Err(BadFrame::Area) => tick(&mut self.counters.tx_bad_area),
+            Err(BadFrame::Piece) => tick(&mut self.counters.tx_bad_piece),
+            Err(BadFrame::Length) => tick(&mut self.counters.tx_bad_length),
+        };
+        if !taken {
+            self.waiting = Some((area, frame));
+            return Ok(Sent::Blocked);
+        }
+        // The inet server knows the name: it is the descriptor's.
+        let _ = area.hand_over(INET);
+        self.tx.advance();
+        Ok(Sent::Done)
+    }
+
+    fn pass_over(&mut self) -> Sent {
+        self.tx.advance();
+        Sent::Done
+    }
+
+    /// Calls `each` with every counter, the device's included.
+    pub(crate) fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let c = &self.counters;
+        for (name, value) in [
+            ("nic.rx-packets", c.rx_packets),
+            ("nic.rx-bytes", c.rx_bytes),
+            ("nic.rx-runts", c.rx_runts),
+            ("nic.rx-bad-fill", c.rx_bad_fill),
+            ("nic.rx-no-page", c.rx_no_page),
+            ("nic.rx-device-errors", c.rx_device_errors),
+            ("nic.tx-packets", c.tx_packets),
+            ("nic.tx-bytes", c.tx_bytes),
+            ("nic.tx-bad-slot", c.tx_bad_slot),
+            ("nic.tx-bad-area", c.tx_bad_area),
+            ("nic.tx-bad-piece", c.tx_bad_piece),
+            ("nic.tx-bad-length", c.tx_bad_length),
+            ("nic.tx-device-errors", c.tx_device_errors),
+        ] {
+            each(name, value);
+        }
+        self.device.counters(each);
+    }
+}
+
+/// Counts a bad frame, which then is done with.
+fn tick(counter: &mut u64) -> bool {
+    *counter += 1;
+    true
+}
+
+/// What is wrong with a frame's descriptor.
+enum BadFrame {
+    /// The extent is not in the head page.
+    Area,
+    /// A piece is of an unknown client, or not in its region.
+    Piece,
+    /// No Ethernet frame of this interface has that length.
+    Length,
+}
+
+/// Finds the bytes of a frame; returns how many they are.
+fn gather<'a>(
+    clients: &'a HashMap<u16, Arc<Region>>,
+    area: &'a Area,
+    frame: &TxFrame,
+    longest: usize,
+    parts: &mut [Part<'a>; MAX_PARTS],
+) -> Result<usize, BadFrame> {
+    let start = usize::from(frame.offset);
+    let head = area.bytes().get(start..start + usize::from(frame.len)).ok_or(BadFrame::Area)?;
+    parts[0] = Part::local(head);
+    let mut len = head.len();
+    for (part, piece) in parts[1..].iter_mut().zip(frame.pieces()) {
+        let region = clients.get(&piece.client).ok_or(BadFrame::Piece)?;
+        *part = Part::shared(region, piece.offset as usize, piece.len.into())
+            .map_err(|_| BadFrame::Piece)?;
+        len += part.len();
+    }
+    // The Ethernet header is the stack's own: it must be in the head page.
+    let fits = head.len() >= ETHERNET_HEADER && len <= longest;
+    if fits { Ok(len) } else { Err(BadFrame::Length) }
+}
+
+impl DriverError {
+    /// `Err` when the device is lost; any other error concerns one frame only.
+    fn check_lost(error: std::io::Error) -> Result<(), Self> {
+        if is_lost(&error) { Err(Self::DeviceLost(error)) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! The TAP back end: the kernel's network on the other side of a character device.
+//!
+//! A TAP device is an Ethernet device of the host whose cable ends in a file descriptor: what the
+//! host sends is read from it, what is written to it the host receives. `IFF_NO_PI`: frames only,
+//! nothing before them. The device lives as long as the descriptor, so nothing is left when its
+//! holders end.
+//!
+//! [`open`] and [`configure`] are the supervisor's: they need CAP_NET_ADMIN. The driver process
+//! gets the open descriptor and needs no right at all.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::device::{Device, MAX_PARTS, Part};
+
+/// Where TAP devices come from.
+const CLONE_DEVICE: &str = "/dev/net/tun";
+
+/// Frames that the host may queue on the device while the driver is busy. With the kernel's own
+/// 1,000 a hundred parallel downloads overflow it whenever the driver waits for a processor, and
+/// what is lost there costs whole retransmission timeouts. This is the first ten segments of more
+/// than a thousand connections, at most some 40 MiB of the host's memory; the driver takes it
+/// within a fraction of the 200 ms at which the host's TCP would send again.
+const HOST_QUEUE: libc::c_int = 16_384;
+
+/// Why there is no TAP device.
+#[derive(Debug, thiserror::Error)]
+pub enum TapError {
+    /// The name cannot be a device's.
+    #[error(
+        "{0:?} cannot be a device name: 1 to 15 characters, no space, slash, colon or percent sign"
+    )]
+    BadName(String),
+    /// The name belongs to a device that is in use or is not a TAP device.
+    #[error("device name {0} is taken: choose another with --nic tap:NAME, or end its user")]
+    NameTaken(String),
+    /// The right to make network devices is missing.
+    #[error("no right to {doing}: CAP_NET_ADMIN and access to /dev/net/tun are needed; use sudo")]
+    Rights {
+        /// What was tried.
+        doing: String,
+    },
+    /// The kernel has no TAP devices.
+    #[error("the kernel offers no TAP devices ({CLONE_DEVICE}: {0}); try `modprobe tun`")]
+    NoTap(Errno),
+    /// Anything else.
+    #[error("cannot {doing}: {errno}")]
+    System {
+        /// What was tried.
+        doing: String,
+        /// The system's answer.
+        errno: Errno,
+    },
+}
+
+impl TapError {
+    fn new(doing: String, errno: Errno) -> Self {
+        match errno {
+            Errno::PERM | Errno::ACCESS => Self::Rights { doing },
+            errno => Self::System { doing, errno },
+        }
+    }
+}
+
+/// Makes the TAP device `name` (or takes an unused persistent one) and returns its descriptor:
+/// non-blocking, closed on exec.
+///
+/// # Errors
+/// See [`TapError`].
+pub fn open(name: &str) -> Result<OwnedFd, TapError> {
+    let mut request = Request::new(name)?;
+    let doing = || format!("make the network device {name}");
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(CLONE_DEVICE, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoTap(errno),
+        errno => TapError::new(doing(), errno),
+    })?;
+    request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI);
+    request.call(fd.as_fd(), libc::TUNSETIFF).map_err(|errno| match errno {
+        // EINVAL: the name is there, but is no TAP device.
+        Errno::BUSY | Errno::INVAL | Errno::EXIST => TapError::NameTaken(name.to_owned()),
+        errno => TapError::new(doing(), errno),
+    })?;
+    Ok(fd)
+}
+
+/// Sets the host's address on the device, its MTU and queue length, and brings it up.
+///
+/// # Errors
+/// See [`TapError`].
+pub fn configure(name: &str, address: Ipv4Addr, prefix: u8, mtu: u16) -> Result<(), TapError> {
+    let doing = |what: &str| format!("{what} of network device {name}");
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| TapError::new("open a socket".to_owned(), errno))?;
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+
+    let mut request = Request::new(name)?;
+    request.set_number(mtu.into());
+    request
+        .call(socket.as_fd(), libc::SIOCSIFMTU)
+        .map_err(|errno| TapError::new(doing("set the MTU"), errno))?;
+    request.set_number(HOST_QUEUE);
+    request
+        .call(socket.as_fd(), libc::SIOCSIFTXQLEN)
+        .map_err(|errno| TapError::new(doing("set the queue length"), errno))?;
+    request.set_address(address);
+    request
+        .call(socket.as_fd(), libc::SIOCSIFADDR)
+        .map_err(|errno| TapError::new(doing("set the address"), errno))?;
+    request.set_address(Ipv4Addr::from_bits(mask));
+    request
+        .call(socket.as_fd(), libc::SIOCSIFNETMASK)
+        .map_err(|errno| TapError::new(doing("set the network mask"), errno))?;
+    request
+        .call(socket.as_fd(), libc::SIOCGIFFLAGS)
+        .map_err(|errno| TapError::new(doing("read the flags"), errno))?;
+    request.set_flags(i32::from(request.flags()) | libc::IFF_UP | libc::IFF_RUNNING);
+    request
+        .call(socket.as_fd(), libc::SIOCSIFFLAGS)
+        .map_err(|errno| TapError::new(doing("set the flags"), errno))
+}
+
+/// Is there a network device of that name?
+#[must_use]
+pub fn exists(name: &str) -> bool {
+    rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)
+        .is_ok_and(|socket| rustix::net::netdevice::name_to_index(socket, name).is_ok())
+}
+
+/// The kernel's interface request.
+struct Request(libc::ifreq);
+
+impl Request {
+    fn new(name: &str) -> Result<Self, TapError> {
+        let bad = |c: char| c.is_whitespace() || c.is_control() || "/:%".contains(c);
+        let fits = (1..libc::IFNAMSIZ).contains(&name.len());
+        if !fits || name.contains(bad) || name == "." || name == ".." {
+            return Err(TapError::BadName(name.to_owned()));
+        }
+        // SAFETY: `ifreq` is plain old data in all its variants: all zero bytes are a value of it.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = libc::c_char::from_ne_bytes([from]);
+        }
+        Ok(Self(request))
+    }
+
+    /// `flags` are those of `ifreq`, which has 16 bits for them.
+    #[expect(clippy::cast_possible_truncation, reason = "the flags used are below 2^16")]
+    fn set_flags(&mut self, flags: i32) {
+        self.0.ifr_ifru.ifru_flags = flags as libc::c_short;
+    }
+
+    fn flags(&self) -> libc::c_short {
+        // SAFETY: every bit pattern is a `c_short`, and the union was zeroed at first.
+        unsafe { self.0.ifr_ifru.ifru_flags }
+    }
+
+    /// The number that a request is about: the MTU, the queue length.
+    fn set_number(&mut self, number: libc::c_int) {
+        self.0.ifr_ifru.ifru_mtu = number;
+    }
+
+    fn set_address(&mut self, address: Ipv4Addr) {
+        // sockaddr_in within sockaddr: port (2 bytes), address (4), padding.
+        let mut data = [0; 14];
+        for (to, from) in data[2..6].iter_mut().zip(address.octets()) {
+            *to = libc::c_char::from_ne_bytes([from]);
+        }
+        let family = libc::AF_INET as libc::sa_family_t;
+        self.0.ifr_ifru.ifru_addr = libc::sockaddr { sa_family: family, sa_data: data };
+    }
+
+    fn call(&mut self, fd: BorrowedFd<'_>, request: libc::Ioctl) -> Result<(), Errno> {
+        // SAFETY: every request made here reads and writes one `ifreq`, which `self` is; `fd` is
+        // open.
+        let done = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut self.0) };
+        if done < 0 { Err(last_errno()) } else { Ok(()) }
+    }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// An open TAP device.
+#[derive(Debug)]
+pub struct Tap {
+    fd: OwnedFd,
+}
+
+impl Tap {
+    /// A device out of a descriptor from [`open`].
+    ///
+    /// # Errors
+    /// The system's, when the descriptor cannot be made non-blocking.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        let flags = rustix::fs::fcntl_getfl(&fd)?;
+        rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+        Ok(Self { fd })
+    }
+}
+
+impl Device for Tap {
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::io::read(&self.fd, &mut *into) {
+                Ok(len) => return Ok(Some(len)),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
+        loop {
+            match write_parts(self.fd.as_fd(), frame) {
+                Ok(()) => return Ok(true),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// One frame, one `writev`: the kernel copies straight out of the client's pages.
+fn write_parts(fd: BorrowedFd<'_>, frame: &[Part<'_>]) -> Result<(), Errno> {
+    let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let mut vectors = [empty; MAX_PARTS];
+    let mut count = 0;
+    for (vector, part) in vectors.iter_mut().zip(frame) {
+        *vector = libc::iovec { iov_base: part.address().cast_mut().cast(), iov_len: part.len() };
+        count += 1;
+    }
+    // SAFETY: each of the first `count` vectors names bytes that stay mapped and readable for the
+    // life of its `Part`, thus during the call. writev only reads them, and the kernel, not this
+    // program, looks at them, so another process may write to them meanwhile: that spoils the
+    // frame, not memory.
+    let written = unsafe { libc::writev(fd.as_raw_fd(), vectors.as_ptr(), count) };
+    // A TAP device takes all of a frame or nothing.
+    if written < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;
