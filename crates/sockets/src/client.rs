@@ -1,0 +1,452 @@
+//! This process as a client of one instance: admission, region, pools, the way to the server's
+//! bell.
+//!
+//! Admission is one exchange on the instance's Unix socket: `Hello`, and back come the region and
+//! the server's bell. The line stays open. It carries requests for further thread slots and the
+//! goodbye, and its end is how each side learns that the other is gone: every wait looks at it, at
+//! least once a second, so nothing here waits for a dead instance. From then on all calls give
+//! ENETDOWN.
+//!
+//! A client belongs to the process that was admitted. After a fork the child's copy answers
+//! ENOTCONN to everything and touches nothing in the region (see [`crate::forked`]).
+//!
+//! Memory that a closed socket's queue still names stays in a *grave* until the server has released
+//! it.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+use abi::client::{CLIENT, ClientLayout, ClientParams, HeadWords};
+use abi::control::{ClientReply, ClientRequest, VERSION};
+use abi::{Errno, SocketKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use shm::{Access, Channel, PoolMap, Region, Ringer};
+
+use crate::batch::CallBatch;
+use crate::error::ConnectError;
+use crate::send::{Grave, TxPool};
+use crate::socket::Socket;
+use crate::thread::Threads;
+use crate::{fork, instance};
+
+/// Where the library's own descriptors go when the limit allows: far from the small numbers that
+/// programs expect to get, below FD_SETSIZE.
+const FD_FLOOR: RawFd = 600;
+/// How many operations that found nothing to do pass between two looks at the line.
+const LOOK_EVERY: u32 = 64;
+
+/// A mutex whose holder panicked holds whatever it held: nothing here is left half done by a panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The line to the supervisor; `watch` is a second descriptor of the same socket, for poll, so that
+/// a wait does not hold the channel's lock.
+#[derive(Debug)]
+struct Line {
+    channel: Mutex<Channel>,
+    watch: OwnedFd,
+}
+
+/// A process's membership in one instance. Shared by all its threads.
+#[derive(Debug)]
+pub struct Client {
+    me: Weak<Client>,
+    pid: u32,
+    number: u16,
+    address: Ipv4Addr,
+    region: Arc<Region>,
+    layout: ClientLayout,
+    head: HeadWords,
+    server: Ringer,
+    line: Mutex<Option<Arc<Line>>>,
+    /// Descriptors of this library that the program must not close.
+    internal: Mutex<Vec<RawFd>>,
+    gone: AtomicBool,
+    idle: AtomicU32,
+    pub(crate) tx: TxPool,
+    pub(crate) rx: PoolMap,
+    pub(crate) threads: Threads,
+    graves: Mutex<Vec<Grave>>,
+}
+
+impl Client {
+    /// Becomes a client of the instance whose control socket is `path`.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; its text says what to do.
+    pub fn connect(path: &Path) -> Result<Arc<Self>, ConnectError> {
+        let mut channel = open_channel(path)?;
+        let hello = ClientRequest::Hello { version: VERSION, program: program_name() };
+        let (reply, fds) = exchange(&mut channel, &hello)?;
+        let (number, params, address) = match reply {
+            ClientReply::Welcome { client, params, address } => (client, params, address),
+            ClientReply::Error { message } => return Err(ConnectError::Refused { message }),
+            other => return Err(ConnectError::protocol(&format!("unexpected reply {other:?}"))),
+        };
+        let [region, bell] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
+            ConnectError::protocol(&format!("{} descriptors instead of 2 in Welcome", fds.len()))
+        })?;
+        Self::admitted(channel, number, params, address, &region, move_high(bell))
+    }
+
+    fn admitted(
+        channel: Channel,
+        number: u16,
+        params: ClientParams,
+        address: Ipv4Addr,
+        region: &OwnedFd,
+        bell: OwnedFd,
+    ) -> Result<Arc<Self>, ConnectError> {
+        let layout = params.layout().map_err(|error| ConnectError::region(&error))?;
+        let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)
+            .map_err(|error| ConnectError::region(&error))?;
+        let head = layout.head(&region).map_err(|error| ConnectError::region(&error))?;
+        let tx = TxPool::create(&region, &layout).map_err(|error| ConnectError::region(&error))?;
+        let rx = PoolMap::attach(&region, layout.rx_pool, CLIENT)
+            .map_err(|error| ConnectError::region(&error))?;
+        let watch = rustix::io::fcntl_dupfd_cloexec(channel.as_fd(), fd_floor())
+            .map_err(|error| ConnectError::protocol(&error))?;
+        let fds = [channel.as_fd().as_raw_fd(), watch.as_raw_fd(), bell.as_raw_fd()];
+        let server = Ringer::new(head.server_bell.clone(), bell);
+        let line = Line { channel: Mutex::new(channel), watch };
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            pid: fork::pid(),
+            number,
+            address,
+            region,
+            layout,
+            head,
+            server,
+            line: Mutex::new(Some(Arc::new(line))),
+            internal: Mutex::new(fds.to_vec()),
+            gone: AtomicBool::new(false),
+            idle: AtomicU32::new(0),
+            tx,
+            rx,
+            threads: Threads::new(params.threads),
+            graves: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// Becomes a client of the instance that [`crate::ENV`] names.
+    ///
+    /// # Errors
+    /// [`ConnectError::NotNamed`] without that variable; otherwise as [`Client::connect`].
+    pub fn from_env() -> Result<Arc<Self>, ConnectError> {
+        let path = std::env::var_os(instance::ENV).filter(|path| !path.is_empty());
+        Self::connect(Path::new(&path.ok_or(ConnectError::NotNamed)?))
+    }
+
+    /// This client's number in the instance, as `tasuki ps` shows it.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The stack's own address.
+    #[must_use]
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// The descriptors that this library holds. A program that closes one breaks its own sockets.
+    #[must_use]
+    pub fn internal_fds(&self) -> Vec<RawFd> {
+        lock(&self.internal).clone()
+    }
+
+    /// Is `fd` one of [`Client::internal_fds`]?
+    #[must_use]
+    pub fn is_internal_fd(&self, fd: RawFd) -> bool {
+        lock(&self.internal).contains(&fd)
+    }
+
+    /// Does this client belong to this process, not to a parent that forked it?
+    #[must_use]
+    pub fn is_mine(&self) -> bool {
+        self.pid == fork::pid()
+    }
+
+    /// Is the instance still there, as far as is known? Otherwise every call gives ENETDOWN.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !self.gone.load(Ordering::Acquire)
+    }
+
+    /// Ends the membership in order: sockets that are still open are closed as close(2) would, with
+    /// what they have queued still sent. Every later call gives ENETDOWN. Does nothing the second
+    /// time, and nothing in a forked child.
+    pub fn goodbye(&self) {
+        if !self.is_mine() || self.gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Some(line) = self.take_line() {
+            // Whether it arrives or not, the line's end says that this process is gone.
+            let _ = send(&mut lock(&line.channel), &ClientRequest::Bye);
+        }
+    }
+
+    /// A new socket.
+    ///
+    /// # Errors
+    /// ENETDOWN when the instance is gone, EMFILE when it has no place left, ENOTCONN in a forked
+    /// child.
+    pub fn socket(self: &Arc<Self>, kind: SocketKind) -> Result<Socket, Errno> {
+        self.reap();
+        let values =
+            CallBatch::call(self, abi::call::Op::Socket, 0, [kind.to_word(), 0, 0, 0, 0, 0])?;
+        Socket::admit(self, values[0], kind)
+    }
+
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    pub(crate) fn layout(&self) -> &ClientLayout {
+        &self.layout
+    }
+
+    pub(crate) fn weak(&self) -> &Weak<Self> {
+        &self.me
+    }
+
+    /// May this process use the region? The data path's check: no system call where forks are
+    /// watched.
+    ///
+    /// # Errors
+    /// ENOTCONN in a forked child, ENETDOWN when the instance is gone.
+    pub(crate) fn check(&self) -> Result<(), Errno> {
+        if self.pid != fork::pid_cached() {
+            Err(Errno::NOTCONN)
+        } else if self.is_alive() {
+            Ok(())
+        } else {
+            Err(Errno::NETDOWN)
+        }
+    }
+
+    /// [`Client::check`] that asks the kernel, for calls and waits.
+    pub(crate) fn check_thoroughly(&self) -> Result<(), Errno> {
+        if self.is_mine() { self.check() } else { Err(Errno::NOTCONN) }
+    }
+
+    /// The server wrote what no correct server writes into what all sockets share: nothing of it
+    /// can be believed any more.
+    pub(crate) fn fault(&self) -> Errno {
+        self.gone.store(true, Ordering::Release);
+        Errno::NETDOWN
+    }
+
+    /// Looks whether the instance still holds its end of the line.
+    ///
+    /// # Errors
+    /// ENETDOWN if not.
+    pub(crate) fn look(&self) -> Result<(), Errno> {
+        let Some(line) = self.line() else {
+            return Err(self.fault());
+        };
+        let mut fds = [PollFd::new(&line.watch, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut fds, Some(&now)) {
+            Ok(0) | Err(_) => self.check(),
+            Ok(_) => Err(self.fault()),
+        }
+    }
+
+    /// Called when an operation that does not wait found nothing to do: a program that only polls
+    /// must learn of the instance's end as well.
+    pub(crate) fn look_sometimes(&self) -> Result<(), Errno> {
+        if self.idle.fetch_add(1, Ordering::Relaxed) % LOOK_EVERY == LOOK_EVERY - 1 {
+            return self.look();
+        }
+        Ok(())
+    }
+
+    fn line(&self) -> Option<Arc<Line>> {
+        lock(&self.line).clone()
+    }
+
+    /// The line's descriptor for poll (events: RDHUP). Keeps it open while it is polled.
+    pub(crate) fn watched_line(&self) -> Option<WatchedLine> {
+        self.line().map(WatchedLine)
+    }
+
+    fn take_line(&self) -> Option<Arc<Line>> {
+        lock(&self.internal).clear();
+        lock(&self.line).take()
+    }
+
+    /// In a forked child: closes this process's copy of the line.
+    pub(crate) fn let_go(&self) {
+        // The parent's threads are not here: whoever held these locks will never let go.
+        let internal = match self.internal.try_lock() {
+            Ok(mut fds) => std::mem::take(&mut *fds),
+            Err(_) => return,
+        };
+        drop(internal);
+        let line = match self.line.try_lock() {
+            Ok(mut line) => line.take(),
+            Err(TryLockError::Poisoned(line)) => line.into_inner().take(),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        drop(line);
+    }
+
+    /// One more thread slot: its number and its eventfd. `Ok(None)` when the instance gives none.
+    pub(crate) fn attach_thread(&self) -> Result<Option<(u16, OwnedFd)>, Errno> {
+        let line = self.line().ok_or(Errno::NETDOWN)?;
+        let exchanged = exchange(&mut lock(&line.channel), &ClientRequest::AttachThread);
+        match exchanged {
+            Ok((ClientReply::Thread { thread }, mut fds)) if fds.len() == 1 => {
+                let Some(fd) = fds.pop().map(move_high) else {
+                    return Err(self.fault());
+                };
+                if thread >= self.layout.params.threads {
+                    return Err(self.fault());
+                }
+                lock(&self.internal).push(fd.as_raw_fd());
+                Ok(Some((thread, fd)))
+            }
+            Ok((ClientReply::Error { .. }, _)) => Ok(None),
+            Ok(_) | Err(_) => Err(self.fault()),
+        }
+    }
+
+    /// Tells the server that there are calls for it.
+    pub(crate) fn ring(&self) {
+        self.server.ring();
+    }
+
+    /// Counts payload bytes copied out of the rx pool.
+    pub(crate) fn count_copied_rx(&self, len: usize) {
+        self.head.copied_rx.fetch_add(len as u64, Ordering::Relaxed);
+    }
+
+    /// Counts payload bytes copied into the tx pool.
+    pub(crate) fn count_copied_tx(&self, len: usize) {
+        self.head.copied_tx.fetch_add(len as u64, Ordering::Relaxed);
+    }
+
+    /// Leaves word that a socket has news, without waking a server that sleeps.
+    pub(crate) fn mark_dirty(&self, socket: u16) {
+        let (word, bit) = (usize::from(socket) / 64, socket % 64);
+        if let Some(dirty) = self.head.dirty.get(word) {
+            dirty.fetch_or(1 << bit, Ordering::SeqCst);
+            self.head.dirty_summary.fetch_or(1 << word, Ordering::SeqCst);
+        }
+    }
+
+    /// Tells the server that a socket has news.
+    pub(crate) fn announce(&self, socket: u16) {
+        self.mark_dirty(socket);
+        self.server.ring();
+    }
+
+    pub(crate) fn bury(&self, grave: Grave) {
+        lock(&self.graves).push(grave);
+    }
+
+    /// The place `index` has a new socket, so nothing of the old one is in use any more.
+    pub(crate) fn unbury(&self, index: u16) {
+        self.sweep(|grave| grave.index() == index);
+    }
+
+    /// Takes back the memory of closed sockets that the server has released.
+    pub(crate) fn reap(&self) {
+        self.sweep(Grave::is_released);
+    }
+
+    fn sweep(&self, over: impl Fn(&Grave) -> bool) {
+        lock(&self.graves).retain_mut(|grave| {
+            let over = over(grave);
+            if over {
+                grave.empty(&self.tx);
+            }
+            !over
+        });
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.is_mine() {
+            self.goodbye();
+        } else {
+            // Areas write into the owner table when they are dropped; that table is the parent's.
+            let graves = self.graves.get_mut().unwrap_or_else(PoisonError::into_inner);
+            graves.drain(..).for_each(std::mem::forget);
+        }
+    }
+}
+
+/// Keeps the line's descriptor open while it is waited on.
+pub(crate) struct WatchedLine(Arc<Line>);
+
+impl WatchedLine {
+    pub(crate) fn poll_fd(&self) -> PollFd<'_> {
+        PollFd::new(&self.0.watch, PollFlags::RDHUP)
+    }
+}
+
+fn open_channel(path: &Path) -> Result<Channel, ConnectError> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let unreachable = |errno| ConnectError::Unreachable { path: path.to_owned(), errno };
+    let address = SocketAddrUnix::new(path).map_err(unreachable)?;
+    let flags = SocketFlags::CLOEXEC;
+    let line = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(unreachable)?;
+    let line = move_high(line);
+    rustix::io::retry_on_intr(|| rustix::net::connect(&line, &address)).map_err(unreachable)?;
+    Ok(Channel::from_fd(line))
+}
+
+fn send(channel: &mut Channel, request: &ClientRequest) -> Result<(), ConnectError> {
+    let body = serde_json::to_vec(request).map_err(|error| ConnectError::protocol(&error))?;
+    channel.send(&body, &[]).map_err(|error| ConnectError::protocol(&error))
+}
+
+fn exchange(
+    channel: &mut Channel,
+    request: &ClientRequest,
+) -> Result<(ClientReply, Vec<OwnedFd>), ConnectError> {
+    send(channel, request)?;
+    let message = channel
+        .recv()
+        .map_err(|error| ConnectError::protocol(&error))?
+        .ok_or_else(|| ConnectError::protocol(&"the instance closed the line"))?;
+    let reply =
+        serde_json::from_slice(&message.body).map_err(|error| ConnectError::protocol(&error))?;
+    Ok((reply, message.fds))
+}
+
+/// The lowest number for our own descriptors that the process's limit leaves room above.
+fn fd_floor() -> RawFd {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.and_then(|limit| RawFd::try_from(limit).ok()).unwrap_or(RawFd::MAX);
+    FD_FLOOR.min((limit - limit / 8).saturating_sub(64)).max(3)
+}
+
+/// The same descriptor under a high number, or as it was when there is none.
+fn move_high(fd: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&fd, fd_floor()).unwrap_or(fd)
+}
+
+/// The program's name as the kernel has it. By system calls: libc's `open` and `read` may be the
+/// shim's own.
+fn program_name() -> String {
+    let read = || -> Result<String, Errno> {
+        let fd =
+            rustix::fs::open(c"/proc/self/comm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut name = [0; 64];
+        let len = rustix::io::read(&fd, &mut name)?;
+        let name = name.get(..len).unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).trim_end().to_owned())
+    };
+    read().unwrap_or_else(|_| "?".to_owned())
+}

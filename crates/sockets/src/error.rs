@@ -1,0 +1,61 @@
+//! Why a process could not become a client. Socket operations fail with [`abi::Errno`] instead, as
+//! POSIX has it.
+
+use std::path::PathBuf;
+
+use abi::Errno;
+
+/// Admission failed. The text says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The environment does not name an instance.
+    #[error(
+        "no Tasuki instance is named: start the program with `tasuki run -- PROGRAM`, or set {env} \
+         to an instance's socket",
+        env = crate::ENV
+    )]
+    NotNamed,
+    /// Nobody listens at the instance's socket.
+    #[error(
+        "no Tasuki instance answers at {path}: {errno}; start one with `tasuki up`, or the program \
+         with `tasuki run`",
+        path = path.display()
+    )]
+    Unreachable {
+        /// The instance's socket.
+        path: PathBuf,
+        /// What connecting to it said.
+        errno: Errno,
+    },
+    /// The instance answered and said no.
+    #[error("the Tasuki instance did not admit this program: {message}")]
+    Refused {
+        /// Its reason, one sentence.
+        message: String,
+    },
+    /// The line broke or carried what no instance of this version says.
+    #[error(
+        "talking to the Tasuki instance failed: {what}; is it still running, and of the same \
+         version as this library? (`tasuki ps`)"
+    )]
+    Protocol {
+        /// What was wrong, with the value.
+        what: String,
+    },
+    /// The region could not be mapped.
+    #[error("the region shared with the Tasuki instance cannot be used: {what}; check `ulimit -v`")]
+    Region {
+        /// What was wrong, with the value.
+        what: String,
+    },
+}
+
+impl ConnectError {
+    pub(crate) fn protocol(what: &impl ToString) -> Self {
+        Self::Protocol { what: what.to_string() }
+    }
+
+    pub(crate) fn region(what: &impl ToString) -> Self {
+        Self::Region { what: what.to_string() }
+    }
+}

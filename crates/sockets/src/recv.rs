@@ -1,0 +1,352 @@
+//! Receiving: descriptors out of the socket's queue, one copy out of the areas they name.
+//!
+//! A stream's descriptor may be taken in parts. What is taken is counted in `rx_consumed`, by which
+//! the server gets its areas back and opens the peer's window. Telling the server costs a bell if
+//! it sleeps, so small takings are only *marked*: the server reads them when it next wakes, which
+//! any incoming segment makes it do. It is rung when enough was taken that a peer could be waiting
+//! for it, see [`RecvSide::is_worth_a_bell`].
+
+use std::io::IoSliceMut;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use abi::client::QUEUE;
+use abi::data::DataDescriptor;
+use abi::{BadSlot, Errno, SocketFlags, SocketKind};
+use shm::{AreaError, Consumer, OutOfRange, Region, RingFault};
+
+use crate::client::{Client, lock};
+use crate::socket::Socket;
+use crate::wait::{Wait, until};
+
+/// Bytes taken that are always worth a bell.
+const ALWAYS: u64 = 32 * 1024;
+/// Bytes taken that are worth none unless the receive buffer was made small: far less than the
+/// smallest buffer a server gives unasked, and more than most answers of request-response programs.
+pub(crate) const SELDOM: u32 = 4096;
+/// Descriptors taken that are worth a bell: the server may be waiting for room in a full queue.
+const SLOTS: u32 = QUEUE / 2;
+
+/// How to receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecvFlags {
+    /// MSG_PEEK: leave what is received in the queue.
+    pub peek: bool,
+}
+
+/// What was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Received {
+    /// Bytes put into the buffers. 0 on a stream: the end, unless the buffers are empty.
+    pub len: usize,
+    /// The datagram's own length; above `len` when the buffers were too small (MSG_TRUNC). Streams:
+    /// `len`.
+    pub full_len: usize,
+    /// Who sent the datagram. Streams: `None`.
+    pub from: Option<SocketAddr>,
+}
+
+/// The server wrote something impossible into a socket's queue.
+struct Broken;
+
+impl From<RingFault> for Broken {
+    fn from(_: RingFault) -> Self {
+        Self
+    }
+}
+
+impl From<BadSlot> for Broken {
+    fn from(_: BadSlot) -> Self {
+        Self
+    }
+}
+
+impl From<AreaError> for Broken {
+    fn from(_: AreaError) -> Self {
+        Self
+    }
+}
+
+impl From<OutOfRange> for Broken {
+    fn from(_: OutOfRange) -> Self {
+        Self
+    }
+}
+
+/// The receiving half of a socket; behind its receive lock.
+pub(crate) struct RecvSide {
+    queue: Consumer,
+    /// Bytes of the oldest descriptor that are taken already.
+    taken: u32,
+    /// What `rx_consumed` says: bytes, or datagrams.
+    consumed: u64,
+    /// Bytes and descriptors taken since the server was last rung for it.
+    quiet_bytes: u64,
+    quiet_slots: u32,
+}
+
+impl RecvSide {
+    pub(crate) fn attach(region: &Arc<Region>, offset: usize) -> Result<Self, OutOfRange> {
+        Ok(Self {
+            queue: Consumer::attach(region, offset, QUEUE)?,
+            taken: 0,
+            consumed: 0,
+            quiet_bytes: 0,
+            quiet_slots: 0,
+        })
+    }
+
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    fn descriptor(&mut self, n: u32) -> Result<Option<DataDescriptor>, Broken> {
+        Ok(self.queue.peek_at(n)?.map(|slot| DataDescriptor::decode(&slot)).transpose()?)
+    }
+
+    /// Copies what is there of a stream into `into`; returns how much.
+    fn read_stream(
+        &mut self,
+        client: &Client,
+        into: &mut Scatter<'_, '_>,
+        peek: bool,
+    ) -> Result<usize, Broken> {
+        let (mut got, mut ahead) = (0, 0);
+        while into.left > 0 {
+            let Some(descriptor) = self.descriptor(ahead)? else { break };
+            let skip = if ahead == 0 { self.taken } else { 0 };
+            let left = descriptor.len.checked_sub(skip).filter(|&left| left > 0).ok_or(Broken)?;
+            let now = left.min(u32::try_from(into.left).unwrap_or(u32::MAX));
+            let offset = descriptor.offset.checked_add(skip).ok_or(Broken)?;
+            let at = client.rx.borrow(descriptor.area, offset, now)?;
+            into.copy(client, at, now as usize)?;
+            got += now as usize;
+            if peek {
+                ahead += 1;
+            } else if now == left {
+                self.queue.advance();
+                self.taken = 0;
+                self.quiet_slots += 1;
+            } else {
+                self.taken = skip + now;
+            }
+        }
+        if !peek {
+            self.consumed += got as u64;
+            self.quiet_bytes += got as u64;
+        }
+        Ok(got)
+    }
+
+    /// Copies the oldest datagram, or what of it has room.
+    fn read_datagram(
+        &mut self,
+        client: &Client,
+        into: &mut Scatter<'_, '_>,
+        peek: bool,
+    ) -> Result<Option<Received>, Broken> {
+        let Some(descriptor) = self.descriptor(0)? else { return Ok(None) };
+        let full_len = descriptor.len as usize;
+        let len = full_len.min(into.left);
+        if len > 0 {
+            // All of it must exist, not only what is copied.
+            let at = client.rx.borrow(descriptor.area, descriptor.offset, descriptor.len)?;
+            into.copy(client, at, len)?;
+        }
+        if !peek {
+            self.queue.advance();
+            self.consumed += 1;
+            self.quiet_slots += 1;
+            self.quiet_bytes += u64::from(descriptor.len);
+        }
+        // What the server had to cut is at least one byte longer than what it kept.
+        let cut = usize::from(descriptor.flags & DataDescriptor::TRUNCATED != 0);
+        Ok(Some(Received { len, full_len: full_len + cut, from: descriptor.peer }))
+    }
+
+    /// Is what was taken without a bell so much that somebody may be waiting for it? `outstanding`
+    /// bytes are what the server believed to be unread; `seldom` see [`SELDOM`].
+    ///
+    /// The peer is held up when its window is closed. It stays open by what is not quiet: quiet
+    /// bytes are fewer than a quarter of what the server counted as unread, or than `seldom`.
+    fn is_worth_a_bell(&self, outstanding: u64, seldom: u32) -> bool {
+        self.quiet_slots >= SLOTS
+            || self.quiet_bytes >= ALWAYS
+            || (self.quiet_bytes >= u64::from(seldom) && self.quiet_bytes >= outstanding / 4)
+    }
+}
+
+/// What of a list of buffers is still to be filled.
+struct Scatter<'a, 'b> {
+    bufs: &'a mut [IoSliceMut<'b>],
+    index: usize,
+    at: usize,
+    left: usize,
+}
+
+impl<'a, 'b> Scatter<'a, 'b> {
+    fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Self {
+        let left = bufs.iter().fold(0_usize, |sum, buf| sum.saturating_add(buf.len()));
+        Self { bufs, index: 0, at: 0, left }
+    }
+
+    /// Fills the next `len` bytes (at most `left`) from the region.
+    fn copy(&mut self, client: &Client, mut from: usize, mut len: usize) -> Result<(), Broken> {
+        client.count_copied_rx(len);
+        while len > 0 {
+            let buf = self.bufs.get_mut(self.index).ok_or(Broken)?;
+            let room = buf.get_mut(self.at..).unwrap_or_default();
+            if room.is_empty() {
+                (self.index, self.at) = (self.index + 1, 0);
+                continue;
+            }
+            let now = len.min(room.len());
+            client.region().read(from, room.get_mut(..now).unwrap_or_default())?;
+            (from, len) = (from + now, len - now);
+            self.at += now;
+            self.left -= now;
+        }
+        Ok(())
+    }
+}
+
+impl Socket {
+    /// Receives into `bufs`, one after the other: what is there of a stream, or one datagram.
+    ///
+    /// # Errors
+    /// EAGAIN when nothing is there and no time; EINTR; a pending error of the socket, such as
+    /// ECONNRESET, once; ENOTCONN on a stream that is not connected, and in a forked child; EIO
+    /// when the server named bytes that do not exist; EBADF after close; ENETDOWN when the instance
+    /// is gone.
+    pub fn recv(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: RecvFlags,
+        wait: Wait,
+    ) -> Result<Received, Errno> {
+        let mut into = Scatter::new(bufs);
+        match self.kind() {
+            SocketKind::Stream => {
+                let attempt = || self.try_recv_stream(&mut into, flags.peek);
+                until(self, wait, attempt, || self.is_readable())
+            }
+            SocketKind::Datagram => {
+                let attempt = || self.try_recv_datagram(&mut into, flags.peek);
+                until(self, wait, attempt, || self.is_readable())
+            }
+        }
+    }
+
+    fn try_recv_stream(
+        &self,
+        into: &mut Scatter<'_, '_>,
+        peek: bool,
+    ) -> Result<Option<Received>, Errno> {
+        self.check()?;
+        // The server writes flags last: what came before an end that they show is seen below.
+        let flags = self.flags();
+        if into.left == 0 {
+            return Ok(Some(Received::default()));
+        }
+        let got = self.take(peek, |side| side.read_stream(self.client(), into, peek))?;
+        if got > 0 {
+            return Ok(Some(Received { len: got, full_len: got, from: None }));
+        }
+        if let Some(errno) = self.take_error() {
+            return Err(errno);
+        }
+        if flags.has(SocketFlags::READ_CLOSED) {
+            return Ok(Some(Received::default()));
+        }
+        let coming = flags.0 & (SocketFlags::CONNECTED | SocketFlags::CONNECTING);
+        if coming == 0 { Err(Errno::NOTCONN) } else { Ok(None) }
+    }
+
+    fn try_recv_datagram(
+        &self,
+        into: &mut Scatter<'_, '_>,
+        peek: bool,
+    ) -> Result<Option<Received>, Errno> {
+        self.check()?;
+        let flags = self.flags();
+        if let Some(errno) = self.take_error() {
+            return Err(errno);
+        }
+        let got = self.take(peek, |side| side.read_datagram(self.client(), into, peek))?;
+        match got {
+            None if flags.has(SocketFlags::READ_CLOSED) => Ok(Some(Received::default())),
+            got => Ok(got),
+        }
+    }
+
+    /// Takes something from the queue, and lets the server know.
+    fn take<T>(
+        &self,
+        peek: bool,
+        read: impl FnOnce(&mut RecvSide) -> Result<T, Broken>,
+    ) -> Result<T, Errno> {
+        let mut side = lock(self.recv_side());
+        let side = side.as_mut().ok_or(Errno::BADF)?;
+        let before = side.consumed;
+        let got = read(side).map_err(|Broken| Errno::IO)?;
+        if peek || side.consumed == before {
+            return Ok(got);
+        }
+        self.words().rx_consumed.store(side.consumed, Ordering::Release);
+        // Streams count bytes. Of datagrams the bytes outstanding are not known; slots decide.
+        let outstanding = match self.kind() {
+            SocketKind::Stream => {
+                let published = self.words().rx_bytes.load(Ordering::Relaxed);
+                published.saturating_sub(side.consumed).saturating_add(side.quiet_bytes)
+            }
+            SocketKind::Datagram => 0,
+        };
+        if side.is_worth_a_bell(outstanding, self.seldom()) {
+            (side.quiet_bytes, side.quiet_slots) = (0, 0);
+            self.client().announce(self.index());
+        } else {
+            self.client().mark_dirty(self.index());
+        }
+        Ok(got)
+    }
+
+    /// Would a receive return at once, with data, an end or an error?
+    pub(crate) fn is_readable(&self) -> bool {
+        let ended = SocketFlags::READ_CLOSED;
+        let flags = self.flags();
+        flags.0 & ended != 0
+            || self.words().error.load(Ordering::Acquire) != 0
+            || self.has_data()
+            || self.check().is_err()
+            || (self.kind() == SocketKind::Stream
+                && flags.0 & (SocketFlags::CONNECTED | SocketFlags::CONNECTING) == 0)
+    }
+
+    /// Is there something in the receiving queue? From the words alone.
+    pub(crate) fn has_data(&self) -> bool {
+        self.words().rx_bytes.load(Ordering::Acquire)
+            != self.words().rx_consumed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that can be received now: FIONREAD. For datagrams, the length of the next. 0 after
+    /// close.
+    #[must_use]
+    pub fn readable_len(&self) -> usize {
+        if self.check().is_err() {
+            return 0;
+        }
+        let mut side = lock(self.recv_side());
+        let Some(side) = side.as_mut() else { return 0 };
+        match self.kind() {
+            SocketKind::Stream => {
+                let published = self.words().rx_bytes.load(Ordering::Acquire);
+                usize::try_from(published.saturating_sub(side.consumed)).unwrap_or(usize::MAX)
+            }
+            SocketKind::Datagram => match side.descriptor(0) {
+                Ok(Some(descriptor)) => descriptor.len as usize,
+                Ok(None) | Err(Broken) => 0,
+            },
+        }
+    }
+}

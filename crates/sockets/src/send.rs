@@ -1,0 +1,521 @@
+//! Sending: one copy into the socket's open area, a descriptor into its queue.
+//!
+//! An area is filled progressively: small consecutive sends lie side by side in it, and the server
+//! sees them as one run. A full area is *lent* until `tx_released` has passed its end; then it is
+//! dropped and free for anyone. When all of a socket's bytes are released the open area is filled
+//! from its start again, so a socket that sends little stays in the same warm page.
+//!
+//! [`TxPool`] keeps the promise that every socket is sure of one area: a socket takes its second
+//! only while enough pages stay free for the first ones of all others. So a sender that finds the
+//! pool empty has an area in flight itself, and waiting for its own release ends.
+//!
+//! No more than `tx_limit` bytes are ever unreleased. All pieces of one call but the last say that
+//! more follows, so that the end of an area makes no small segment.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use abi::client::{CLIENT, ClientLayout, QUEUE, SocketWords};
+use abi::data::DataDescriptor;
+use abi::{Errno, SocketFlags, SocketKind};
+use shm::{Area, AreaName, OutOfRange, Pool, Producer, PushError, Region};
+
+use crate::client::lock;
+use crate::socket::Socket;
+use crate::wait::{Wait, until};
+
+/// Most payload of a UDP datagram over IPv4.
+const MAX_DATAGRAM: usize = 65_507;
+
+/// How to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SendFlags {
+    /// MSG_MORE: more follows at once, a small segment may wait for it. Streams only.
+    pub more: bool,
+}
+
+/// The sending pool of a client, and its promise to each socket.
+pub(crate) struct TxPool {
+    pool: Pool,
+    area_pages: u16,
+    /// Socket places that hold no area.
+    without: Mutex<u32>,
+}
+
+impl std::fmt::Debug for TxPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TxPool").field("area_pages", &self.area_pages).finish_non_exhaustive()
+    }
+}
+
+impl TxPool {
+    pub(crate) fn create(region: &Arc<Region>, layout: &ClientLayout) -> Result<Self, OutOfRange> {
+        Ok(Self {
+            pool: Pool::create(region, layout.tx_pool, CLIENT)?,
+            area_pages: layout.params.area_pages,
+            without: Mutex::new(layout.params.sockets.into()),
+        })
+    }
+
+    /// Bytes of an area.
+    fn area_len(&self) -> usize {
+        usize::from(self.area_pages) * shm::PAGE
+    }
+
+    /// Pages that stay free for the first areas of others, when a socket that holds `held` takes
+    /// one.
+    fn reserve(&self, without: u32, held: u32) -> u32 {
+        let others = if held == 0 { without.saturating_sub(1) } else { without };
+        others.saturating_mul(self.area_pages.into())
+    }
+
+    fn can_give(&self, without: u32, held: u32) -> bool {
+        let need = self.reserve(without, held).saturating_add(self.area_pages.into());
+        self.pool.free_pages() >= need
+    }
+
+    /// An area for a socket that holds `held` of them.
+    fn take(&self, held: &mut u32) -> Option<Area> {
+        let mut without = lock(&self.without);
+        if *held > 0 && !self.can_give(*without, *held) {
+            return None;
+        }
+        let area = self.pool.alloc(self.area_pages).ok()?;
+        if *held == 0 {
+            *without = without.saturating_sub(1);
+        }
+        *held += 1;
+        Some(area)
+    }
+
+    fn put_back(&self, held: &mut u32, area: Area) {
+        let mut without = lock(&self.without);
+        drop(area);
+        *held = held.saturating_sub(1);
+        if *held == 0 {
+            *without += 1;
+        }
+    }
+}
+
+/// The area being filled.
+struct Open {
+    area: Area,
+    name: AreaName,
+    used: usize,
+}
+
+/// A full area, until the bytes before stream position `end` are released.
+struct Lent {
+    area: Area,
+    end: u64,
+}
+
+/// The sending half of a socket; behind its send lock.
+pub(crate) struct SendSide {
+    queue: Producer,
+    open: Option<Open>,
+    lent: VecDeque<Lent>,
+    /// Areas held, open and lent.
+    held: u32,
+    /// Bytes ever published.
+    sent: u64,
+    /// Bytes released, as last believed.
+    released: u64,
+}
+
+/// The server wrote something impossible into a socket's words or queue.
+struct Broken;
+
+impl SendSide {
+    pub(crate) fn attach(region: &Arc<Region>, offset: usize) -> Result<Self, OutOfRange> {
+        Ok(Self {
+            queue: Producer::attach(region, offset, QUEUE)?,
+            open: None,
+            lent: VecDeque::new(),
+            held: 0,
+            sent: 0,
+            released: 0,
+        })
+    }
+
+    pub(crate) fn unreleased(&self) -> u64 {
+        self.sent - self.released
+    }
+
+    pub(crate) fn holds_memory(&self) -> bool {
+        self.held > 0
+    }
+
+    /// Takes back what the server has released.
+    fn collect(&mut self, words: &SocketWords, pool: &TxPool) -> Result<(), Broken> {
+        let released = words.tx_released.load(Ordering::Acquire);
+        if !(self.released..=self.sent).contains(&released) {
+            return Err(Broken);
+        }
+        self.released = released;
+        while self.lent.front().is_some_and(|lent| lent.end <= released) {
+            if let Some(lent) = self.lent.pop_front() {
+                pool.put_back(&mut self.held, lent.area);
+            }
+        }
+        if released == self.sent
+            && let Some(open) = &mut self.open
+        {
+            open.used = 0;
+        }
+        Ok(())
+    }
+
+    /// Makes room for `least` bytes in the open area, in a new one if it must be. The room there
+    /// is, or 0.
+    fn room(&mut self, pool: &TxPool, least: usize) -> usize {
+        let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
+        if left >= least {
+            return left;
+        }
+        let Some(area) = pool.take(&mut self.held) else {
+            return 0;
+        };
+        if let Some(full) = self.open.take() {
+            self.lent.push_back(Lent { area: full.area, end: self.sent });
+        }
+        let (name, len) = (area.lend(), area.len());
+        self.open = Some(Open { area, name, used: 0 });
+        len
+    }
+
+    /// Copies `len` bytes into the open area, which has room for them.
+    fn fill(&mut self, from: &mut Gather<'_>, len: usize) -> Result<DataDescriptor, Broken> {
+        let open = self.open.as_mut().ok_or(Broken)?;
+        let start = open.used;
+        while open.used - start < len {
+            let piece = from.next(len - (open.used - start));
+            open.area.write(open.used, piece).map_err(|_| Broken)?;
+            open.used += piece.len();
+        }
+        self.sent += len as u64;
+        Ok(DataDescriptor {
+            area: open.name,
+            offset: u32::try_from(start).map_err(|_| Broken)?,
+            len: u32::try_from(len).map_err(|_| Broken)?,
+            flags: 0,
+            peer: None,
+        })
+    }
+
+    /// Could a send of `least` bytes in one piece go on, with enough room to be worth it? A third
+    /// of the limit must be free, as on Linux.
+    fn is_roomy(
+        &mut self,
+        words: &SocketWords,
+        pool: &TxPool,
+        least: usize,
+    ) -> Result<bool, Broken> {
+        self.collect(words, pool)?;
+        let limit = words.tx_limit.load(Ordering::Relaxed);
+        let unreleased = self.unreleased();
+        if self.queue.free().map_err(|_| Broken)? == 0
+            || unreleased > limit / 3 * 2
+            || unreleased >= limit
+        {
+            return Ok(false);
+        }
+        let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
+        Ok(left >= least || pool.can_give(*lock(&pool.without), self.held))
+    }
+
+    /// Gives all memory back.
+    fn empty(&mut self, pool: &TxPool) {
+        let open = self.open.take().map(|open| open.area);
+        for area in self.lent.drain(..).map(|lent| lent.area).chain(open) {
+            pool.put_back(&mut self.held, area);
+        }
+    }
+}
+
+/// The sending half of a socket that was closed before everything was released.
+pub(crate) struct Grave {
+    index: u16,
+    words: SocketWords,
+    side: SendSide,
+}
+
+impl std::fmt::Debug for Grave {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grave").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+impl Grave {
+    pub(crate) fn new(index: u16, words: SocketWords, side: SendSide) -> Self {
+        Self { index, words, side }
+    }
+
+    pub(crate) fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Does nobody need its memory any more? Until the place has a new socket, of which the client
+    /// hears before any byte of it can be released, its words speak of this one.
+    pub(crate) fn is_released(&self) -> bool {
+        let flags = SocketFlags(self.words.flags.load(Ordering::Acquire));
+        !flags.has(SocketFlags::OPEN)
+            || self.words.tx_released.load(Ordering::Acquire) >= self.side.sent
+    }
+
+    pub(crate) fn empty(&mut self, pool: &TxPool) {
+        self.side.empty(pool);
+    }
+}
+
+/// What of a list of buffers is still to be sent.
+struct Gather<'a> {
+    bufs: &'a [IoSlice<'a>],
+    at: usize,
+    left: usize,
+}
+
+impl<'a> Gather<'a> {
+    fn new(bufs: &'a [IoSlice<'a>]) -> Self {
+        let left = bufs.iter().fold(0_usize, |sum, buf| sum.saturating_add(buf.len()));
+        Self { bufs, at: 0, left }
+    }
+
+    /// The next bytes, at most `most`, not empty while something is left.
+    fn next(&mut self, most: usize) -> &'a [u8] {
+        while let Some((first, rest)) = self.bufs.split_first() {
+            let left = first.get(self.at..).unwrap_or_default();
+            if left.is_empty() {
+                (self.bufs, self.at) = (rest, 0);
+                continue;
+            }
+            let now = left.get(..most).unwrap_or(left);
+            self.at += now.len();
+            self.left -= now.len();
+            return now;
+        }
+        &[]
+    }
+}
+
+impl Socket {
+    /// Sends the bytes of `bufs`, one after the other: a stream's next bytes, or one datagram, to
+    /// `to` or the connected peer. `to` is ignored on a stream, as on Linux.
+    ///
+    /// Returns how many bytes were queued. A stream queues all unless `wait` is over or a signal
+    /// comes in between; [`Wait::No`] queues what there is room for.
+    ///
+    /// # Errors
+    /// EAGAIN when there is no room and no time; EINTR; EPIPE when sending is shut down, the
+    /// connection is over or there never was one (no SIGPIPE is raised); a pending error of the
+    /// socket, such as ECONNRESET, once; EDESTADDRREQ and EMSGSIZE (above 65,507 bytes or an area)
+    /// for datagrams; EBADF after close; ENETDOWN when the instance is gone; ENOTCONN in a forked
+    /// child.
+    pub fn send(
+        &self,
+        bufs: &[IoSlice<'_>],
+        flags: SendFlags,
+        to: Option<SocketAddr>,
+        wait: Wait,
+    ) -> Result<usize, Errno> {
+        let mut from = Gather::new(bufs);
+        match self.kind() {
+            SocketKind::Stream => self.send_stream(&mut from, flags, wait),
+            SocketKind::Datagram => {
+                let ripe = || self.may_go_on();
+                until(self, wait, || self.try_send_datagram(&mut from, to), ripe)
+            }
+        }
+    }
+
+    fn send_stream(
+        &self,
+        from: &mut Gather<'_>,
+        flags: SendFlags,
+        wait: Wait,
+    ) -> Result<usize, Errno> {
+        let mut sent = 0;
+        let attempt = || {
+            if !self.may_send(sent == 0)? {
+                return Ok(None);
+            }
+            sent += self.push_stream(from, flags.more)?;
+            let enough = from.left == 0 || (wait == Wait::No && sent > 0);
+            Ok(enough.then_some(()))
+        };
+        match until(self, wait, attempt, || self.may_go_on()) {
+            Err(errno) if sent == 0 => Err(errno),
+            // What went wrong after some bytes is told by the next call.
+            Ok(()) | Err(_) => Ok(sent),
+        }
+    }
+
+    /// May a stream send? False: not yet. A pending error is taken only if this call can report it.
+    fn may_send(&self, report: bool) -> Result<bool, Errno> {
+        self.check()?;
+        let flags = self.flags();
+        if self.words().error.load(Ordering::Acquire) != 0 {
+            let pending = if report { self.take_error() } else { None };
+            return Err(pending.unwrap_or(Errno::PIPE));
+        }
+        if flags.has(SocketFlags::WRITE_CLOSED) {
+            Err(Errno::PIPE)
+        } else if flags.has(SocketFlags::CONNECTED) {
+            Ok(true)
+        } else if flags.has(SocketFlags::CONNECTING) {
+            Ok(false)
+        } else {
+            Err(Errno::PIPE)
+        }
+    }
+
+    /// Publishes as much of `from` as there is room for now; returns how much.
+    fn push_stream(&self, from: &mut Gather<'_>, more: bool) -> Result<usize, Errno> {
+        let mut side = lock(self.send_side());
+        let side = side.as_mut().ok_or(Errno::BADF)?;
+        let pushed = self.fill_queue(side, from, more);
+        pushed.map_err(|Broken| Errno::IO)
+    }
+
+    fn fill_queue(
+        &self,
+        side: &mut SendSide,
+        from: &mut Gather<'_>,
+        more: bool,
+    ) -> Result<usize, Broken> {
+        let pool = &self.client().tx;
+        side.collect(self.words(), pool)?;
+        let limit = self.words().tx_limit.load(Ordering::Relaxed);
+        let mut slots = side.queue.free().map_err(|_| Broken)?;
+        // The last descriptor made: published when it is known whether another follows.
+        let mut last: Option<DataDescriptor> = None;
+        let mut pushed = 0;
+        while from.left > 0 && slots > 0 {
+            let allowed = limit.saturating_sub(side.unreleased());
+            let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
+            let now = allowed.min(from.left).min(side.room(pool, 1));
+            if now == 0 {
+                break;
+            }
+            let next = side.fill(from, now)?;
+            self.client().count_copied_tx(now);
+            pushed += now;
+            slots -= 1;
+            if let Some(last) = last.replace(next) {
+                self.publish(side, &DataDescriptor { flags: DataDescriptor::MORE, ..last })?;
+            }
+        }
+        if let Some(last) = last {
+            let flags = if more { DataDescriptor::MORE } else { 0 };
+            self.publish(side, &DataDescriptor { flags, ..last })?;
+        }
+        Ok(pushed)
+    }
+
+    fn publish(&self, side: &mut SendSide, descriptor: &DataDescriptor) -> Result<(), Broken> {
+        self.words().tx_bytes.store(side.sent, Ordering::Release);
+        match side.queue.push(&descriptor.encode()) {
+            Ok(()) => {
+                self.client().announce(self.index());
+                Ok(())
+            }
+            // Full: room was seen, and only the server could have taken it away.
+            Err(PushError::Full | PushError::Fault(_)) => Err(Broken),
+        }
+    }
+
+    fn try_send_datagram(
+        &self,
+        from: &mut Gather<'_>,
+        to: Option<SocketAddr>,
+    ) -> Result<Option<usize>, Errno> {
+        self.check()?;
+        let flags = self.flags();
+        if let Some(errno) = self.take_error() {
+            return Err(errno);
+        }
+        if flags.has(SocketFlags::WRITE_CLOSED) {
+            return Err(Errno::PIPE);
+        }
+        if to.is_none() && !flags.has(SocketFlags::CONNECTED) {
+            return Err(Errno::DESTADDRREQ);
+        }
+        if to.is_some_and(|to| to.is_ipv6()) {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        if from.left > MAX_DATAGRAM.min(self.client().tx.area_len()) {
+            return Err(Errno::MSGSIZE);
+        }
+        let mut side = lock(self.send_side());
+        let side = side.as_mut().ok_or(Errno::BADF)?;
+        let pushed = self.push_datagram(side, from, to);
+        pushed.map_err(|Broken| Errno::IO)
+    }
+
+    fn push_datagram(
+        &self,
+        side: &mut SendSide,
+        from: &mut Gather<'_>,
+        to: Option<SocketAddr>,
+    ) -> Result<Option<usize>, Broken> {
+        let pool = &self.client().tx;
+        side.collect(self.words(), pool)?;
+        let len = from.left;
+        let limit = self.words().tx_limit.load(Ordering::Relaxed);
+        // As on Linux, the last datagram may go over the limit. An empty one needs an area as well:
+        // its descriptor names one.
+        if side.unreleased() >= limit
+            || side.queue.free().map_err(|_| Broken)? == 0
+            || side.room(pool, len.max(1)) < len.max(1)
+        {
+            return Ok(None);
+        }
+        let descriptor = side.fill(from, len)?;
+        self.client().count_copied_tx(len);
+        self.publish(side, &DataDescriptor { peer: to, ..descriptor })?;
+        Ok(Some(len))
+    }
+
+    /// Would a send that waits find room that is worth it, or a reason to end?
+    fn may_go_on(&self) -> bool {
+        let flags = self.flags();
+        if flags.has(SocketFlags::WRITE_CLOSED)
+            || self.words().error.load(Ordering::Acquire) != 0
+            || self.check().is_err()
+        {
+            return true;
+        }
+        if self.kind() == SocketKind::Stream && !flags.has(SocketFlags::CONNECTED) {
+            return !flags.has(SocketFlags::CONNECTING);
+        }
+        self.has_room()
+    }
+
+    /// Is there room that is worth waking a sender for? For datagrams, for one of any size. True
+    /// when a send would fail at once.
+    pub(crate) fn has_room(&self) -> bool {
+        let (client, words) = (self.client(), self.words());
+        let least = match self.kind() {
+            SocketKind::Stream => 1,
+            SocketKind::Datagram => client.tx.area_len(),
+        };
+        let mut side = lock(self.send_side());
+        side.as_mut().is_none_or(|side| side.is_roomy(words, &client.tx, least).unwrap_or(true))
+    }
+
+    /// Bytes sent and not yet released by the server: SIOCOUTQ. 0 after close.
+    #[must_use]
+    pub fn unsent_len(&self) -> usize {
+        if self.check().is_err() {
+            return 0;
+        }
+        let side = lock(self.send_side());
+        let sent = side.as_ref().map_or(0, |side| side.sent);
+        let released = self.words().tx_released.load(Ordering::Acquire);
+        usize::try_from(sent.saturating_sub(released)).unwrap_or(usize::MAX)
+    }
+}

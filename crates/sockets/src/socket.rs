@@ -1,0 +1,367 @@
+//! A socket: its name at the server, its words, its two halves, and the control operations.
+//!
+//! Each half is behind its own lock, taken for as long as bytes are copied and never while
+//! sleeping, so threads may send and receive at the same time, and poll looks at both. Closing
+//! takes the halves out: an operation that comes later finds EBADF, whatever the server has put
+//! into the place by then.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use abi::call::{Call, Op, addr_from_words, addr_to_words};
+use abi::client::SocketWords;
+use abi::{Errno, How, SocketFlags, SocketId, SocketKind};
+
+use crate::batch::CallBatch;
+use crate::client::{Client, lock};
+use crate::recv::{RecvSide, SELDOM};
+use crate::send::{Grave, SendSide};
+use crate::wait::{Wait, until};
+
+/// SOL_SOCKET and the two of its options that are known here.
+const SOL_SOCKET: i32 = 1;
+const SO_ERROR: i32 = 4;
+const SO_RCVBUF: i32 = 8;
+
+struct Inner {
+    client: Arc<Client>,
+    id: SocketId,
+    kind: SocketKind,
+    words: SocketWords,
+    send: Mutex<Option<SendSide>>,
+    recv: Mutex<Option<RecvSide>>,
+    /// The words may be another socket's by now.
+    closed: AtomicBool,
+    /// Taken bytes below which the server is not woken ([`SELDOM`], less for a small SO_RCVBUF).
+    seldom: AtomicU32,
+}
+
+/// A socket of a client. Clones are the same socket; it is closed explicitly or with its last
+/// clone.
+#[derive(Clone)]
+pub struct Socket(Arc<Inner>);
+
+impl std::fmt::Debug for Socket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Socket").field("id", &self.0.id).field("kind", &self.0.kind).finish()
+    }
+}
+
+impl Socket {
+    /// Takes up the socket that the server has just made and named by `id`.
+    pub(crate) fn admit(client: &Arc<Client>, id: u64, kind: SocketKind) -> Result<Self, Errno> {
+        let id = SocketId::from_word(id);
+        if id.index >= client.layout().params.sockets {
+            return Err(client.fault());
+        }
+        client.unbury(id.index);
+        let (region, layout) = (client.region(), client.layout());
+        let made = (|| {
+            Ok::<_, shm::OutOfRange>(Inner {
+                client: Arc::clone(client),
+                id,
+                kind,
+                words: layout.socket_words(region, id.index)?,
+                send: Mutex::new(Some(SendSide::attach(region, layout.tx_queue(id.index))?)),
+                recv: Mutex::new(Some(RecvSide::attach(region, layout.rx_queue(id.index))?)),
+                closed: AtomicBool::new(false),
+                seldom: AtomicU32::new(SELDOM),
+            })
+        })();
+        made.map(|inner| Self(Arc::new(inner))).map_err(|_| client.fault())
+    }
+
+    /// The client whose socket this is.
+    #[must_use]
+    pub fn client(&self) -> &Arc<Client> {
+        &self.0.client
+    }
+
+    /// What it speaks.
+    #[must_use]
+    pub fn kind(&self) -> SocketKind {
+        self.0.kind
+    }
+
+    /// Is it a listener?
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        self.flags().has(SocketFlags::LISTENING)
+    }
+
+    pub(crate) fn index(&self) -> u16 {
+        self.0.id.index
+    }
+
+    pub(crate) fn words(&self) -> &SocketWords {
+        &self.0.words
+    }
+
+    pub(crate) fn flags(&self) -> SocketFlags {
+        SocketFlags(self.0.words.flags.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn version(&self) -> u32 {
+        self.0.words.version.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn send_side(&self) -> &Mutex<Option<SendSide>> {
+        &self.0.send
+    }
+
+    pub(crate) fn recv_side(&self) -> &Mutex<Option<RecvSide>> {
+        &self.0.recv
+    }
+
+    pub(crate) fn seldom(&self) -> u32 {
+        self.0.seldom.load(Ordering::Relaxed)
+    }
+
+    /// Asks the server to ring the thread with that bit at the socket's next change.
+    pub(crate) fn wait_for_change(&self, bit: u64) {
+        self.0.words.waiters.fetch_or(bit, Ordering::SeqCst);
+    }
+
+    /// May the words and queues be used? The data path's check.
+    ///
+    /// # Errors
+    /// As [`Client::check`], and EBADF after close.
+    pub(crate) fn check(&self) -> Result<(), Errno> {
+        self.0.client.check()?;
+        if self.0.closed.load(Ordering::Acquire) { Err(Errno::BADF) } else { Ok(()) }
+    }
+
+    fn call(&self, op: Op, flags: u8, args: [u64; 5]) -> Result<[u64; 6], Errno> {
+        self.client().check_thoroughly()?;
+        self.check()?;
+        let [a, b, c, d, e] = args;
+        CallBatch::call(self.client(), op, flags, [self.0.id.to_word(), a, b, c, d, e])
+    }
+
+    fn call_with_address(&self, op: Op, flags: u8, addr: SocketAddr) -> Result<(), Errno> {
+        if addr.is_ipv6() {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        let [a, b, c] = addr_to_words(addr);
+        self.call(op, flags, [a, b, c, 0, 0]).map(drop)
+    }
+
+    /// Gives the socket a local address; port 0 lets the stack choose.
+    ///
+    /// # Errors
+    /// EADDRINUSE, EADDRNOTAVAIL, EINVAL (has one already), EAFNOSUPPORT (IPv6), EBADF after close,
+    /// ENETDOWN, ENOTCONN in a forked child.
+    pub fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
+        self.call_with_address(Op::Bind, 0, addr)
+    }
+
+    /// Makes the socket a listener with room for `backlog` connections that are not yet accepted.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP for datagrams; EINVAL when connected; EADDRINUSE; otherwise as [`Socket::bind`].
+    pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
+        self.call(Op::Listen, 0, [backlog.into(), 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Connects a stream, or sets the peer of a datagram socket ([`abi::data::ANY`] takes it away
+    /// again).
+    ///
+    /// Also waits for an attempt that is already under way.
+    ///
+    /// # Errors
+    /// EINPROGRESS when the attempt goes on in the background because `wait` is over (EALREADY if
+    /// it was under way before this call); EINTR, and it goes on in the background; ECONNREFUSED,
+    /// EHOSTUNREACH, ENETUNREACH, ETIMEDOUT, EISCONN, EADDRNOTAVAIL (no port is free); otherwise as
+    /// [`Socket::bind`].
+    pub fn connect(&self, addr: SocketAddr, wait: Wait) -> Result<(), Errno> {
+        // Not the call that completes later: if a signal ended this wait, its result would reach
+        // nobody, while the error word keeps it for SO_ERROR.
+        let under_way = match self.call_with_address(Op::Connect, Call::NONBLOCK, addr) {
+            Err(errno @ (Errno::INPROGRESS | Errno::ALREADY)) if wait != Wait::No => errno,
+            other => return other,
+        };
+        let attempt = || self.connected();
+        match until(self, wait, attempt, || !matches!(self.connecting(), Ok(true))) {
+            Err(Errno::AGAIN) => Err(under_way),
+            other => other,
+        }
+    }
+
+    fn connecting(&self) -> Result<bool, Errno> {
+        self.check()?;
+        Ok(self.flags().has(SocketFlags::CONNECTING))
+    }
+
+    /// How a connection attempt came out; `None` while it goes on.
+    fn connected(&self) -> Result<Option<()>, Errno> {
+        if self.connecting()? {
+            return Ok(None);
+        }
+        match self.take_error() {
+            Some(errno) => Err(errno),
+            None if self.flags().has(SocketFlags::CONNECTED) => Ok(Some(())),
+            // Over already, and another thread has taken the reason.
+            None => Err(Errno::CONNABORTED),
+        }
+    }
+
+    /// The next connection of a listener, and its peer.
+    ///
+    /// # Errors
+    /// EAGAIN when there is none and no time; EINTR; EINVAL when it does not listen; EOPNOTSUPP for
+    /// datagrams; EMFILE without a free socket place; otherwise as [`Socket::bind`].
+    pub fn accept(&self, wait: Wait) -> Result<(Socket, SocketAddr), Errno> {
+        let ready = || {
+            self.check().is_err()
+                || !self.is_listening()
+                || self.words().accept_ready.load(Ordering::Acquire) > 0
+        };
+        let attempt = || {
+            self.check()?;
+            if !ready() {
+                return Ok(None);
+            }
+            match self.call(Op::Accept, Call::NONBLOCK, [0; 5]) {
+                // Another thread was faster.
+                Err(Errno::AGAIN) => Ok(None),
+                Err(errno) => Err(errno),
+                Ok(values) => self.accepted(values).map(Some),
+            }
+        };
+        until(self, wait, attempt, ready)
+    }
+
+    fn accepted(&self, values: [u64; 6]) -> Result<(Socket, SocketAddr), Errno> {
+        let [id, a, b, c, ..] = values;
+        let socket = Socket::admit(self.client(), id, SocketKind::Stream)?;
+        // Options of the listener hold for its connections.
+        socket.0.seldom.store(self.seldom(), Ordering::Relaxed);
+        let peer = addr_from_words([a, b, c]).map_err(|_| self.client().fault())?;
+        Ok((socket, peer))
+    }
+
+    /// Ends one or both directions.
+    ///
+    /// # Errors
+    /// ENOTCONN when not connected; otherwise as [`Socket::bind`].
+    pub fn shutdown(&self, how: How) -> Result<(), Errno> {
+        self.call(Op::Shutdown, 0, [how.to_word(), 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Closes the socket: what is queued is still sent; every later operation on any clone gives
+    /// EBADF. The second time, and in a forked child, nothing happens.
+    pub fn close(&self) {
+        self.0.close();
+    }
+
+    /// Sets an option by Linux's numbers. SO_LINGER's value is onoff | seconds << 32.
+    ///
+    /// # Errors
+    /// ENOPROTOOPT for an unknown option, EINVAL for a bad value; otherwise as [`Socket::bind`].
+    pub fn set_option(&self, level: i32, name: i32, value: u64) -> Result<(), Errno> {
+        self.call(Op::SetSockOpt, 0, [word(level), word(name), value, 0, 0])?;
+        if (level, name) == (SOL_SOCKET, SO_RCVBUF) {
+            let quarter = u32::try_from(value / 4).unwrap_or(u32::MAX);
+            self.0.seldom.store(quarter.clamp(1, SELDOM), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// An option's value. SO_ERROR is [`Socket::take_error`].
+    ///
+    /// # Errors
+    /// As [`Socket::set_option`].
+    pub fn option(&self, level: i32, name: i32) -> Result<u64, Errno> {
+        if (level, name) == (SOL_SOCKET, SO_ERROR) {
+            let pending = self.take_error().map_or(0, Errno::raw_os_error);
+            return Ok(u64::from(pending.unsigned_abs()));
+        }
+        self.call(Op::GetSockOpt, 0, [word(level), word(name), 0, 0, 0]).map(|values| values[0])
+    }
+
+    /// The socket's own address; the unspecified one before it has any.
+    ///
+    /// # Errors
+    /// As [`Socket::bind`].
+    pub fn local_addr(&self) -> Result<SocketAddr, Errno> {
+        self.address(Op::GetSockName)
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// ENOTCONN without a peer; otherwise as [`Socket::bind`].
+    pub fn peer_addr(&self) -> Result<SocketAddr, Errno> {
+        self.address(Op::GetPeerName)
+    }
+
+    fn address(&self, op: Op) -> Result<SocketAddr, Errno> {
+        match self.call(op, 0, [0; 5])? {
+            [0, ..] => Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
+            [a, b, c, ..] => addr_from_words([a, b, c]).map_err(|_| self.client().fault()),
+        }
+    }
+
+    /// Takes the pending error, if there is one: SO_ERROR.
+    #[must_use]
+    pub fn take_error(&self) -> Option<Errno> {
+        match self.check() {
+            Err(Errno::NETDOWN) => return Some(Errno::NETDOWN),
+            Err(_) => return None,
+            Ok(()) => {}
+        }
+        let word = &self.0.words.error;
+        // Mostly there is none, and looking is cheaper than swapping.
+        if word.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        match i32::try_from(word.swap(0, Ordering::AcqRel)) {
+            Ok(0) => None,
+            Ok(raw) if raw < 4096 => Some(Errno::from_raw_os_error(raw)),
+            Ok(_) | Err(_) => Some(Errno::IO),
+        }
+    }
+}
+
+/// A C int as it travels in a call's argument.
+fn word(number: i32) -> u64 {
+    u64::from(number.cast_unsigned())
+}
+
+impl Inner {
+    fn close(&self) {
+        if self.client.check_thoroughly().is_err() {
+            return;
+        }
+        self.closed.store(true, Ordering::Release);
+        let Some(side) = lock(&self.send).take() else {
+            return;
+        };
+        if let Some(recv) = lock(&self.recv).take() {
+            // Linux resets a connection that is closed over unread bytes; the server must know of
+            // none that were read.
+            self.words.rx_consumed.store(recv.consumed(), Ordering::Release);
+            self.client.mark_dirty(self.id.index);
+        }
+        if side.holds_memory() {
+            self.client.bury(Grave::new(self.id.index, self.words.clone(), side));
+        }
+        // Waited for, since a bind to the same port may follow in another thread.
+        let id = self.id.to_word();
+        let _ = CallBatch::call(&self.client, Op::Close, 0, [id, 0, 0, 0, 0, 0]);
+        self.client.reap();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+        // Left over in a forked child, or without an instance: areas write into the owner table
+        // when they are dropped, and that table is the parent's.
+        if !self.client.is_mine() {
+            let side = self.send.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(side.take());
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Packaged calls, abandoned calls, thread slots.
+
+mod common;
+
+use std::io::IoSliceMut;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use abi::SocketKind;
+use abi::call::{Call, Op};
+use abi::client::ClientParams;
+use common::{Fake, SOON, connected, index_of, small};
+use tasuki_sockets::{CallBatch, Errno, RecvFlags, Wait};
+
+#[test]
+fn calls_travel_in_batches() {
+    let (fake, client) = Fake::with_client(small());
+    let mut batch = CallBatch::with_threshold(&client, 10).unwrap();
+    let mut tickets = Vec::new();
+    let no = [0; 5];
+    for n in 0..9 {
+        tickets.push(batch.register(Op::Null, 0, [n, no[0], no[1], no[2], no[3], no[4]]).unwrap());
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(fake.core().calls.len(), 0, "below the threshold");
+    tickets.push(batch.register(Op::Null, 0, [9, 0, 0, 0, 0, 0]).unwrap());
+    fake.eventually("the flush", |core| core.calls.len() == 10);
+    // Results are fetched in any order, each once.
+    for (n, ticket) in tickets.iter().enumerate().rev() {
+        assert_eq!(batch.wait(*ticket, Wait::Forever).unwrap()[0], n as u64);
+        assert_eq!(batch.wait(*ticket, Wait::No), Err(Errno::INVAL));
+    }
+}
+
+#[test]
+fn more_calls_than_the_rings_hold() {
+    let (_fake, client) = Fake::with_client(small());
+    let mut batch = CallBatch::new(&client).unwrap();
+    // Results are not fetched meanwhile: 256 may be outstanding.
+    let tickets: Vec<_> =
+        (0..256).map(|n| batch.register(Op::Null, 0, [n, 0, 0, 0, 0, 0]).unwrap()).collect();
+    assert_eq!(batch.register(Op::Null, 0, [0; 6]), Err(Errno::NOBUFS));
+    for (n, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(batch.wait(ticket, Wait::Forever).unwrap()[0], n as u64);
+    }
+    assert!(batch.register(Op::Null, 0, [0; 6]).is_ok());
+}
+
+#[test]
+fn results_overtake_each_other() {
+    let (fake, client) = Fake::with_client(small());
+    fake.core().manner.holds = Some(Op::Socket);
+    let mut batch = CallBatch::new(&client).unwrap();
+    let slow = batch.register(Op::Socket, 0, [1, 0, 0, 0, 0, 0]).unwrap();
+    let fast = batch.register(Op::Null, 0, [5, 0, 0, 0, 0, 0]).unwrap();
+    assert_eq!(batch.wait(fast, Wait::Forever).unwrap()[0], 5);
+    let start = Instant::now();
+    let limit = Wait::Until(start + Duration::from_millis(20));
+    assert_eq!(batch.wait(slow, limit), Err(Errno::AGAIN));
+    assert!((20..900).contains(&start.elapsed().as_millis()));
+    fake.core().answer_held();
+    assert!(batch.wait(slow, Wait::Forever).is_ok(), "the ticket stayed good");
+}
+
+#[test]
+fn abandoned_calls_are_made_and_what_they_make_is_closed() {
+    let (fake, client) = Fake::with_client(small());
+    let listener = client.socket(SocketKind::Stream).unwrap();
+    listener.listen(5).unwrap();
+    fake.core().offer(index_of(&listener), 1);
+    fake.core().manner.holds = Some(Op::Accept);
+    let mut batch = CallBatch::new(&client).unwrap();
+    let id = u64::from(index_of(&listener)) | 1 << 16;
+    batch.register(Op::Accept, Call::NONBLOCK, [id, 0, 0, 0, 0, 0]).unwrap();
+    drop(batch);
+    fake.eventually("the call", |core| core.held.len() == 1);
+    fake.core().answer_held();
+    assert!(fake.core().socks[1].is_some());
+    // The next call on this thread's rings finds the result that nobody wants.
+    let other = client.socket(SocketKind::Stream).unwrap();
+    assert_eq!(index_of(&other), 2);
+    fake.eventually("the close", |core| core.socks[1].is_none());
+
+    // The same with a result that had come before the batch was dropped.
+    let mut batch = CallBatch::new(&client).unwrap();
+    batch.register(Op::Socket, 0, [1, 0, 0, 0, 0, 0]).unwrap();
+    let last = batch.register(Op::Null, 0, [0; 6]).unwrap();
+    batch.wait(last, Wait::Forever).unwrap();
+    assert!(fake.core().socks[1].is_some());
+    drop(batch);
+    fake.eventually("the close", |core| core.socks[1].is_none());
+}
+
+#[test]
+fn a_thread_that_ends_leaves_its_slot_to_the_next() {
+    let (fake, client) = Fake::with_client(small());
+    for _ in 0..50 {
+        let client = std::sync::Arc::clone(&client);
+        // Joining, unlike the end of a scope, waits for the thread's own storage to go.
+        let thread = std::thread::spawn(move || drop(client.socket(SocketKind::Stream).unwrap()));
+        thread.join().unwrap();
+    }
+    assert_eq!(fake.core().threads.len(), 1);
+    drop(client.socket(SocketKind::Stream).unwrap());
+    let barrier = Barrier::new(3);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                drop(client.socket(SocketKind::Stream).unwrap());
+                barrier.wait();
+            });
+        }
+    });
+    assert_eq!(fake.core().threads.len(), 4);
+}
+
+/// Forty threads on three slots: calls, and sleeps that must all end at once.
+#[test]
+fn threads_beyond_the_slots_share_them() {
+    let params =
+        ClientParams { threads: 3, sockets: 64, tx_pages: 512, rx_pages: 64 * 20, ..small() };
+    let (fake, client) = Fake::with_client(params);
+    let sockets: Vec<_> = (0..40).map(|_| connected(&client)).collect();
+    let started = Barrier::new(41);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = sockets
+            .iter()
+            .map(|(socket, index)| {
+                let (client, started) = (&client, &started);
+                scope.spawn(move || {
+                    let own = client.socket(SocketKind::Datagram).is_ok();
+                    started.wait();
+                    let mut total = 0;
+                    let mut longest = Duration::ZERO;
+                    let mut buf = [0; 10];
+                    while total < 100 {
+                        let start = Instant::now();
+                        let bufs = &mut [IoSliceMut::new(&mut buf)];
+                        let got = socket.recv(bufs, RecvFlags::default(), Wait::Forever);
+                        total += got.unwrap().len;
+                        longest = longest.max(start.elapsed());
+                    }
+                    (own, *index, longest)
+                })
+            })
+            .collect();
+        started.wait();
+        for round in 0..100 {
+            for (_, index) in &sockets {
+                assert_eq!(fake.core().deliver(*index, b"x"), 1);
+            }
+            if round % 10 == 0 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        for reader in readers {
+            let (own, index, longest) = reader.join().unwrap();
+            // A wake-up that is lost costs a slice of a second.
+            assert!(longest < SOON, "socket {index} waited {longest:?}");
+            let _ = own;
+        }
+    });
+    assert_eq!(fake.core().threads.len(), 3);
+}
+
+#[test]
+fn any_thread_may_use_any_socket() {
+    let (fake, client) = Fake::with_client(small());
+    fake.core().manner.echoes = true;
+    let (socket, _) = connected(&client);
+    // Writers of whole records of one byte value each; areas may separate them, nothing may be
+    // lost.
+    let (writers, records, len) = (4, 50, 997);
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let socket = socket.clone();
+            scope.spawn(move || {
+                let record = vec![writer; len];
+                for _ in 0..records {
+                    let bufs = &[std::io::IoSlice::new(&record)];
+                    let sent = socket.send(bufs, Default::default(), None, Wait::Forever);
+                    assert_eq!(sent, Ok(len));
+                }
+            });
+        }
+        let count = std::sync::Mutex::new([0; 4]);
+        let total = usize::from(writers) * records * len;
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut buf = [0; 3000];
+                    while count.lock().unwrap().iter().sum::<usize>() < total {
+                        let bufs = &mut [IoSliceMut::new(&mut buf)];
+                        let wait = Wait::Until(Instant::now() + Duration::from_millis(20));
+                        let Ok(got) = socket.recv(bufs, RecvFlags::default(), wait) else {
+                            continue;
+                        };
+                        let mut count = count.lock().unwrap();
+                        buf[..got.len].iter().for_each(|&b| count[usize::from(b)] += 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(*count.lock().unwrap(), [records * len; 4]);
+    });
+}
