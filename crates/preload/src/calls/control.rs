@@ -1,0 +1,121 @@
+//! fcntl and ioctl: most of what they do with a socket the kernel does with the placeholder.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{c_char, c_int, c_ulong};
+
+use rustix::io::Errno;
+use sockets::SocketKind;
+
+use super::lifecycle::duplicate;
+use crate::entry::{TABLE, is_socket, socket};
+use crate::errno::{self, Outcome};
+use crate::real;
+use crate::table::Kind;
+
+// asm-generic/ioctls.h and linux/sockios.h.
+const FIONREAD: c_ulong = 0x541B;
+const FIONBIO: c_ulong = 0x5421;
+/// SIOCOUTQ is the same number.
+const TIOCOUTQ: c_ulong = 0x5411;
+const SIOCATMARK: c_ulong = 0x8905;
+
+type Fcntl = unsafe fn(c_int, c_int, c_ulong) -> c_int;
+
+unsafe fn control_file(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> Outcome<c_int> {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            // SAFETY: these commands take an int.
+            duplicate(fd, || unsafe { real(fd, command, arg) })
+        }
+        libc::F_SETFL if is_socket(fd) => {
+            // SAFETY: the command takes an int.
+            let done = errno::check(unsafe { real(fd, command, arg) })?;
+            if let Ok(entry) = socket(fd) {
+                entry.set_nonblocking(arg & c_ulong::from(libc::O_NONBLOCK.cast_unsigned()) != 0);
+            }
+            Ok(done)
+        }
+        // SAFETY: passed on from the program.
+        _ => errno::check(unsafe { real(fd, command, arg) }),
+    }
+}
+
+unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outcome<c_int> {
+    let answer = match request {
+        FIONREAD => Some(readable(fd)?),
+        TIOCOUTQ => Some(count(socket(fd)?.socket.unsent_len())),
+        // There is no urgent data, so no mark.
+        SIOCATMARK => Some(0),
+        _ => None,
+    };
+    if let Some(answer) = answer {
+        let place: *mut c_int = arg.cast();
+        // SAFETY: the program says that it points to an int, or it is null.
+        *unsafe { place.as_mut() }.ok_or(Errno::FAULT)? = answer;
+        return Ok(0);
+    }
+    // SAFETY: passed on from the program.
+    let done = errno::check(unsafe { real::ioctl(fd, request, arg) })?;
+    if request == FIONBIO {
+        let place: *const c_int = arg.cast_const().cast();
+        // SAFETY: the kernel has read it, so it points to an int.
+        let on = unsafe { *place } != 0;
+        socket(fd)?.set_nonblocking(on);
+    }
+    Ok(done)
+}
+
+fn readable(fd: c_int) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    if entry.socket.kind() == SocketKind::Stream && entry.socket.is_listening() {
+        return Err(Errno::INVAL);
+    }
+    Ok(count(entry.socket.readable_len()))
+}
+
+fn count(bytes: usize) -> c_int {
+    c_int::try_from(bytes).unwrap_or(c_int::MAX)
+}
+
+unsafe fn any_fcntl(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> c_int {
+    if matches!(TABLE.kind(fd), Kind::Kernel) {
+        // SAFETY: passed on from the program.
+        return unsafe { real(fd, command, arg) };
+    }
+    // SAFETY: passed on from the program.
+    errno::Return::of(|| unsafe { control_file(real, fd, command, arg) })
+}
+
+// In C these two and ioctl are variadic. Their third argument comes in the same register in
+// either case, on every architecture that Linux's 64-bit C calling conventions describe here.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("check that variadic integer arguments are passed like named ones");
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
+    // SAFETY: passed on from the program.
+    unsafe { any_fcntl(real::fcntl, fd, command, arg) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
+    // SAFETY: passed on from the program.
+    unsafe { any_fcntl(real::fcntl64, fd, command, arg) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
+    // SAFETY: passed on from the program.
+    unsafe { any_fcntl(real::fcntl, fd, command, arg) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_char) -> c_int {
+    if !is_socket(fd) {
+        // SAFETY: passed on from the program.
+        return unsafe { real::ioctl(fd, request, arg) };
+    }
+    // SAFETY: passed on from the program.
+    errno::Return::of(|| unsafe { control_device(fd, request, arg) })
+}

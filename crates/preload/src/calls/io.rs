@@ -1,0 +1,355 @@
+//! Bytes in one direction: read, write, send, recv and their relatives, sendfile.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::net::SocketAddr;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+
+use libc::{iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use sockets::Received;
+
+use crate::entry::{Entry, is_socket, socket};
+use crate::errno::Outcome;
+use crate::sockaddr::{copy_in, copy_out};
+use crate::{alias, interpose, signals, transfer};
+
+/// Most bytes of one call, as in Linux (MAX_RW_COUNT).
+const MOST_BYTES: usize = 0x7FFF_F000;
+/// Most buffers of one call, as in Linux (UIO_MAXIOV).
+const MOST_BUFFERS: usize = 1024;
+/// Bytes that sendfile reads at a time.
+const FILE_CHUNK: usize = 1 << 16;
+
+/// The program's bytes, to be sent.
+///
+/// # Safety
+/// `buf` is null or points to `len` readable bytes that nobody writes during the call.
+unsafe fn readable<'a>(buf: *const c_void, len: usize) -> Outcome<IoSlice<'a>> {
+    if len == 0 {
+        return Ok(IoSlice::new(&[]));
+    }
+    if buf.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: not null, and the caller says that the bytes are readable.
+    let bytes = unsafe { core::slice::from_raw_parts(buf.cast(), len.min(MOST_BYTES)) };
+    Ok(IoSlice::new(bytes))
+}
+
+/// The program's room, to be received into.
+///
+/// # Safety
+/// `buf` is null or points to `len` writable bytes that nobody else touches during the call.
+unsafe fn writable<'a>(buf: *mut c_void, len: usize) -> Outcome<IoSliceMut<'a>> {
+    if len == 0 {
+        return Ok(IoSliceMut::new(&mut []));
+    }
+    if buf.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: not null, and the caller says that the bytes are writable. They may be
+    // uninitialised; they are only written.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(buf.cast(), len.min(MOST_BYTES)) };
+    Ok(IoSliceMut::new(bytes))
+}
+
+/// The `iovec`s at `iov`.
+///
+/// # Errors
+/// EINVAL for too many, or more bytes together than a result can say; EFAULT for a null pointer.
+///
+/// # Safety
+/// `iov` is null or points to `count` of them.
+unsafe fn vectors<'a>(iov: *const iovec, count: usize) -> Outcome<&'a [iovec]> {
+    if count > MOST_BUFFERS {
+        return Err(Errno::INVAL);
+    }
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if iov.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: not null, and the caller says that so many are there.
+    let iov = unsafe { core::slice::from_raw_parts(iov, count) };
+    let total = iov.iter().try_fold(0_usize, |sum, one| sum.checked_add(one.iov_len));
+    match total.map(isize::try_from) {
+        Some(Ok(_)) => Ok(iov),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// [`readable`] for each of [`vectors`].
+///
+/// # Safety
+/// As those.
+pub(super) unsafe fn all_readable<'a>(
+    iov: *const iovec,
+    count: usize,
+) -> Outcome<Vec<IoSlice<'a>>> {
+    // SAFETY: passed on from the caller.
+    let iov = unsafe { vectors(iov, count) }?;
+    // SAFETY: passed on from the caller.
+    iov.iter().map(|one| unsafe { readable(one.iov_base, one.iov_len) }).collect()
+}
+
+/// [`writable`] for each of [`vectors`].
+///
+/// # Safety
+/// As those.
+pub(super) unsafe fn all_writable<'a>(
+    iov: *const iovec,
+    count: usize,
+) -> Outcome<Vec<IoSliceMut<'a>>> {
+    // SAFETY: passed on from the caller.
+    let iov = unsafe { vectors(iov, count) }?;
+    // SAFETY: passed on from the caller.
+    iov.iter().map(|one| unsafe { writable(one.iov_base, one.iov_len) }).collect()
+}
+
+/// Sends, with SIGPIPE where POSIX has it.
+pub(super) fn send_bufs(
+    entry: &Entry,
+    bufs: &mut [IoSlice<'_>],
+    flags: c_int,
+    to: Option<SocketAddr>,
+) -> Outcome<usize> {
+    let wait = entry.send_wait(flags & libc::MSG_DONTWAIT != 0);
+    let sent = transfer::send(entry, bufs, flags, to, wait);
+    if sent.sigpipe {
+        signals::raise_sigpipe();
+    }
+    sent.outcome
+}
+
+/// Receives.
+pub(super) fn receive_bufs(
+    entry: &Entry,
+    bufs: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Outcome<Received> {
+    let wait = entry.receive_wait(flags & libc::MSG_DONTWAIT != 0);
+    transfer::receive(entry, bufs, flags, wait)
+}
+
+/// What a receiving call returns: with MSG_TRUNC a datagram's full length.
+pub(super) fn result_len(received: &Received, flags: c_int) -> usize {
+    if flags & libc::MSG_TRUNC != 0 { received.full_len } else { received.len }
+}
+
+unsafe fn send_one(
+    fd: c_int,
+    buf: *const c_void,
+    len: usize,
+    flags: c_int,
+    to: Option<SocketAddr>,
+) -> Outcome<usize> {
+    // SAFETY: passed on from the program.
+    let buf = unsafe { readable(buf, len) }?;
+    send_bufs(&*socket(fd)?, &mut [buf], flags, to)
+}
+
+unsafe fn send_to(
+    fd: c_int,
+    (buf, len): (*const c_void, usize),
+    flags: c_int,
+    (addr, addr_len): (*const sockaddr, socklen_t),
+) -> Outcome<usize> {
+    // SAFETY: passed on from the program.
+    let to = unsafe { destination(fd, addr, addr_len) }?;
+    // SAFETY: passed on from the program.
+    unsafe { send_one(fd, buf, len, flags, to) }
+}
+
+/// Where a datagram goes; a stream takes no notice of it, as on Linux.
+///
+/// # Safety
+/// `addr` is null or points to `len` readable bytes.
+pub(super) unsafe fn destination(
+    fd: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+) -> Outcome<Option<SocketAddr>> {
+    if addr.is_null() || socket(fd)?.socket.kind() == sockets::SocketKind::Stream {
+        return Ok(None);
+    }
+    // SAFETY: passed on from the caller.
+    unsafe { copy_in(addr, len) }?.to_send().map(Some)
+}
+
+unsafe fn receive_one(fd: c_int, buf: *mut c_void, len: usize, flags: c_int) -> Outcome<usize> {
+    // SAFETY: passed on from the program.
+    let buf = unsafe { writable(buf, len) }?;
+    let received = receive_bufs(&*socket(fd)?, &mut [buf], flags)?;
+    Ok(result_len(&received, flags))
+}
+
+unsafe fn receive_from(
+    fd: c_int,
+    (buf, len): (*mut c_void, usize),
+    flags: c_int,
+    (addr, addr_len): (*mut sockaddr, *mut socklen_t),
+) -> Outcome<usize> {
+    // SAFETY: passed on from the program.
+    let buf = unsafe { writable(buf, len) }?;
+    let received = receive_bufs(&*socket(fd)?, &mut [buf], flags)?;
+    if let Some(from) = received.from {
+        // SAFETY: passed on from the program.
+        unsafe { copy_out(from, addr, addr_len) }?;
+    } else if !addr.is_null() && !addr_len.is_null() {
+        // A stream gives no address.
+        // SAFETY: not null, and the program says that it is valid.
+        unsafe { *addr_len = 0 };
+    }
+    Ok(result_len(&received, flags))
+}
+
+unsafe fn read_one(fd: c_int, buf: *mut c_void, len: usize) -> Outcome<usize> {
+    if len == 0 {
+        // As on Linux: read asks nothing of the socket then, but recv does.
+        return Ok(0);
+    }
+    // SAFETY: passed on from the program.
+    unsafe { receive_one(fd, buf, len, 0) }
+}
+
+unsafe fn read_vectors(fd: c_int, iov: *const iovec, count: c_int) -> Outcome<usize> {
+    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+    // SAFETY: passed on from the program.
+    let mut bufs = unsafe { all_writable(iov, count) }?;
+    if bufs.iter().all(|buf| buf.is_empty()) {
+        return Ok(0);
+    }
+    Ok(receive_bufs(&*socket(fd)?, &mut bufs, 0)?.len)
+}
+
+unsafe fn write_vectors(fd: c_int, iov: *const iovec, count: c_int) -> Outcome<usize> {
+    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+    // SAFETY: passed on from the program.
+    let mut bufs = unsafe { all_readable(iov, count) }?;
+    send_bufs(&*socket(fd)?, &mut bufs, 0, None)
+}
+
+/// sendfile(2) to a Tasuki socket: through a buffer, so that a file's bytes are copied twice.
+unsafe fn send_file(out: c_int, input: c_int, offset: *mut off_t, count: usize) -> Outcome<usize> {
+    if input < 0 {
+        return Err(Errno::BADF);
+    }
+    if is_socket(input) {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: not -1; it is the program's business not to close it meanwhile.
+    let file = unsafe { BorrowedFd::borrow_raw(input) };
+    // SAFETY: the program says that it is null or points to an offset.
+    let offset = unsafe { offset.as_mut() };
+    let entry = socket(out)?;
+    let begin = match &offset {
+        Some(offset) => u64::try_from(**offset).map_err(|_| Errno::INVAL)?,
+        // What cannot seek cannot be sent: EINVAL as from Linux.
+        None => rustix::fs::tell(file).map_err(|_| Errno::INVAL)?,
+    };
+    let outcome = send_from(&entry, file, begin, count.min(MOST_BYTES));
+    let end = begin + outcome.map_or(0, |sent| sent as u64);
+    match offset {
+        Some(offset) => *offset = off_t::try_from(end).unwrap_or(off_t::MAX),
+        None => drop(rustix::fs::seek(file, SeekFrom::Start(end))),
+    }
+    outcome
+}
+
+fn send_from(entry: &Entry, file: BorrowedFd<'_>, begin: u64, count: usize) -> Outcome<usize> {
+    let mut chunk = vec![0; count.min(FILE_CHUNK)];
+    let mut sent = 0;
+    while sent < count {
+        let room = chunk.len().min(count - sent);
+        let read = rustix::io::pread(file, &mut chunk[..room], begin + sent as u64);
+        let now = read.and_then(|read| match read {
+            0 => Ok((0, 0)),
+            read => {
+                let bufs = &mut [IoSlice::new(&chunk[..read])];
+                send_bufs(entry, bufs, 0, None).map(|sent| (read, sent))
+            }
+        });
+        match now {
+            Ok((read, done)) => {
+                sent += done;
+                if read == 0 || done < read {
+                    break;
+                }
+            }
+            Err(errno) if sent == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(sent)
+}
+
+interpose! {
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
+        is_socket(fd) => read_one(fd, buf, len)
+    }
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+        is_socket(fd) => read_vectors(fd, iov, count)
+    }
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
+        is_socket(fd) => send_one(fd, buf, len, 0, None)
+    }
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+        is_socket(fd) => write_vectors(fd, iov, count)
+    }
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+        is_socket(fd) => send_one(fd, buf, len, flags, None)
+    }
+    fn sendto(
+        fd: c_int, buf: *const c_void, len: size_t, flags: c_int,
+        addr: *const sockaddr, addr_len: socklen_t,
+    ) -> ssize_t {
+        is_socket(fd) => send_to(fd, (buf, len), flags, (addr, addr_len))
+    }
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+        is_socket(fd) => receive_one(fd, buf, len, flags)
+    }
+    fn recvfrom(
+        fd: c_int, buf: *mut c_void, len: size_t, flags: c_int,
+        addr: *mut sockaddr, addr_len: *mut socklen_t,
+    ) -> ssize_t {
+        is_socket(fd) => receive_from(fd, (buf, len), flags, (addr, addr_len))
+    }
+    // With _FORTIFY_SOURCE; the C library's own end the program when the buffer is too small.
+    fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> ssize_t {
+        is_socket(fd) && len <= size => read_one(fd, buf, len)
+    }
+    fn __recv_chk(
+        fd: c_int, buf: *mut c_void, len: size_t, size: size_t, flags: c_int,
+    ) -> ssize_t {
+        is_socket(fd) && len <= size => receive_one(fd, buf, len, flags)
+    }
+    fn __recvfrom_chk(
+        fd: c_int, buf: *mut c_void, len: size_t, size: size_t, flags: c_int,
+        addr: *mut sockaddr, addr_len: *mut socklen_t,
+    ) -> ssize_t {
+        is_socket(fd) && len <= size => receive_from(fd, (buf, len), flags, (addr, addr_len))
+    }
+    fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+        is_socket(out) || is_socket(input) => send_file(out, input, offset, count)
+    }
+    fn splice(
+        input: c_int, in_offset: *mut i64, out: c_int, out_offset: *mut i64,
+        len: size_t, flags: c_uint,
+    ) -> ssize_t {
+        // As from a file system without it: programs go on with read and write.
+        is_socket(input) || is_socket(out) => Err(Errno::INVAL)
+    }
+}
+
+alias! {
+    fn __read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t = read;
+    fn __write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t = write;
+    fn __send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t = send;
+    fn sendfile64(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t
+        = sendfile;
+}

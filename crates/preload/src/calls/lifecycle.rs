@@ -1,0 +1,377 @@
+//! How descriptors come and go: socket, accept, dup, close, the end of the process.
+//!
+//! A Tasuki socket is two things, a placeholder in the kernel and a socket of the instance. The
+//! placeholder is made first and closed again when the rest fails, so that nothing leaks. Calls
+//! that change the table ask whether this is a vfork child (see `fork`): its descriptors are the
+//! kernel's only.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_uint};
+
+use libc::{FILE, sockaddr, socklen_t};
+use rustix::io::Errno;
+use sockets::{Socket, SocketKind, Wait};
+
+use crate::entry::{self, Entry, Held, TABLE, is_socket};
+use crate::errno::{self, Outcome};
+use crate::sockaddr::copy_out;
+use crate::table::Kind;
+use crate::{alias, fork, instance, interpose, real};
+
+/// SOCK_NONBLOCK and SOCK_CLOEXEC.
+const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+
+/// Who makes a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Maker {
+    Kernel,
+    Tasuki(SocketKind),
+    /// Nobody, and this is the program's error number.
+    Nobody(Errno),
+}
+
+/// Who makes sockets of this kind in a program that runs on Tasuki.
+///
+/// IPv6 is not there yet. A kernel socket in its place would silently use the host's network, so
+/// there is none; programs then go on to the IPv4 addresses they have. Raw and packet sockets are
+/// the kernel's.
+fn maker(domain: c_int, kind: c_int, protocol: c_int) -> Maker {
+    let kind = match kind & !FLAGS {
+        libc::SOCK_STREAM => SocketKind::Stream,
+        libc::SOCK_DGRAM => SocketKind::Datagram,
+        _ => return Maker::Kernel,
+    };
+    match (domain, kind, protocol) {
+        (libc::AF_INET6, _, _) => Maker::Nobody(Errno::AFNOSUPPORT),
+        (libc::AF_INET, SocketKind::Stream, 0 | libc::IPPROTO_TCP)
+        | (libc::AF_INET, SocketKind::Datagram, 0 | libc::IPPROTO_UDP) => Maker::Tasuki(kind),
+        (libc::AF_INET, _, _) => Maker::Nobody(Errno::PROTONOSUPPORT),
+        _ => Maker::Kernel,
+    }
+}
+
+fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
+    match maker(domain, kind, protocol) {
+        // SAFETY: no pointers.
+        Maker::Kernel => errno::check(unsafe { real::socket(domain, kind, protocol) }),
+        Maker::Nobody(errno) => Err(errno),
+        Maker::Tasuki(socket_kind) => {
+            let placeholder = Placeholder::new(socket_kind, kind & FLAGS)?;
+            let socket = instance::client()?.socket(socket_kind)?;
+            placeholder.stand_for(Entry::new(socket, kind & libc::SOCK_NONBLOCK != 0))
+        }
+    }
+}
+
+/// A kernel descriptor that is closed again unless it comes to stand for a socket.
+struct Placeholder(c_int);
+
+impl Placeholder {
+    /// A Unix socket of the same type: it can do nothing, and `fstat` calls it a socket.
+    fn new(kind: SocketKind, flags: c_int) -> Outcome<Self> {
+        let kind = match kind {
+            SocketKind::Stream => libc::SOCK_STREAM,
+            SocketKind::Datagram => libc::SOCK_DGRAM,
+        };
+        // SAFETY: no pointers.
+        errno::check(unsafe { real::socket(libc::AF_UNIX, kind | flags, 0) }).map(Self)
+    }
+
+    fn stand_for(self, entry: std::sync::Arc<Entry>) -> Outcome<c_int> {
+        entry::install(self.0, Held::Socket(entry))?;
+        let fd = self.0;
+        core::mem::forget(self);
+        Ok(fd)
+    }
+}
+
+impl Drop for Placeholder {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's own.
+        unsafe { real::close(self.0) };
+    }
+}
+
+unsafe fn accept_one(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Outcome<c_int> {
+    if flags & !FLAGS != 0 {
+        return Err(Errno::INVAL);
+    }
+    let listener = entry::socket(fd)?;
+    let wait = listener.receive_wait(false);
+    if wait == Wait::No && nothing_to_accept(&listener.socket) {
+        // The usual end of a loop of accepts; worth not making a placeholder for.
+        return Err(Errno::AGAIN);
+    }
+    let placeholder = Placeholder::new(SocketKind::Stream, flags)?;
+    let (socket, peer) = listener.socket.accept(wait)?;
+    // SAFETY: passed on from the program.
+    unsafe { copy_out(peer, addr, len) }?;
+    placeholder.stand_for(listener.accepted(socket, flags & libc::SOCK_NONBLOCK != 0))
+}
+
+fn nothing_to_accept(listener: &Socket) -> bool {
+    let events = listener.readiness().events;
+    listener.is_listening() && events & (sockets::poll::IN | sockets::poll::ERR) == 0
+}
+
+/// Is `fd` one that close and dup must look at?
+fn is_special(fd: c_int) -> bool {
+    TABLE.kind(fd) != Kind::Kernel || instance::is_internal(fd)
+}
+
+/// The runtime's and the shim's own descriptors.
+fn is_own(fd: c_int) -> bool {
+    TABLE.kind(fd) == Kind::Internal || instance::is_internal(fd)
+}
+
+fn close_one(fd: c_int) -> Outcome<c_int> {
+    // SAFETY: no pointers.
+    let close = || errno::check(unsafe { real::close(fd) });
+    if fork::in_vfork_child() {
+        return close();
+    }
+    if is_own(fd) {
+        return Err(Errno::BADF);
+    }
+    let held = TABLE.take(fd);
+    let outcome = close();
+    entry::release(held);
+    outcome
+}
+
+unsafe fn close_file(file: *mut FILE) -> Outcome<c_int> {
+    // SAFETY: passed on from the program.
+    let held = TABLE.take(unsafe { libc::fileno(file) });
+    // SAFETY: passed on from the program.
+    let outcome = errno::check(unsafe { real::fclose(file) });
+    entry::release(held);
+    outcome
+}
+
+unsafe fn is_socket_file(file: *mut FILE) -> bool {
+    // SAFETY: passed on from the program.
+    !file.is_null() && is_socket(unsafe { libc::fileno(file) }) && !fork::in_vfork_child()
+}
+
+/// Makes a duplicate of `old` with `dup`, which says under which number.
+pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_int> {
+    if fork::in_vfork_child() {
+        return errno::check(dup());
+    }
+    let inherited = TABLE.kind(old) == Kind::Inherited;
+    let held = TABLE.get(old);
+    if held.as_ref().is_some_and(|held| !held.share()) {
+        return Err(Errno::BADF);
+    }
+    let new = match errno::check(dup()) {
+        Ok(new) => new,
+        Err(errno) => {
+            entry::release(held);
+            return Err(errno);
+        }
+    };
+    // What `new` stood for before (dup2) is closed now.
+    match held {
+        Some(held) => entry::install(new, held)?,
+        None => entry::release(TABLE.take(new)),
+    }
+    if inherited {
+        TABLE.put_inherited(new);
+    }
+    Ok(new)
+}
+
+fn duplicate_onto(old: c_int, new: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_int> {
+    if old == new {
+        return errno::check(dup());
+    }
+    if is_own(new) && !fork::in_vfork_child() {
+        return Err(Errno::BUSY);
+    }
+    duplicate(old, dup)
+}
+
+/// `first..=last` without the numbers in `spared`, which ascend.
+fn gaps(first: c_uint, last: c_uint, spared: &[c_uint]) -> Vec<(c_uint, c_uint)> {
+    let mut gaps = Vec::new();
+    let mut from = Some(first);
+    for &fd in spared.iter().filter(|fd| (first..=last).contains(*fd)) {
+        if let Some(begin) = from.filter(|begin| *begin < fd) {
+            gaps.push((begin, fd - 1));
+        }
+        from = fd.checked_add(1);
+    }
+    if let Some(begin) = from.filter(|begin| *begin <= last) {
+        gaps.push((begin, last));
+    }
+    gaps
+}
+
+fn close_many(first: c_uint, last: c_uint, flags: c_int) -> Outcome<c_int> {
+    let closes = flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
+    if first > last || !closes || fork::in_vfork_child() {
+        // SAFETY: no pointers.
+        return errno::check(unsafe { real::close_range(first, last, flags) });
+    }
+    let known = TABLE.range(first, last);
+    let own = known.iter().filter(|(_, kind)| *kind == Kind::Internal).map(|(fd, _)| *fd);
+    let mut spared: Vec<_> =
+        own.chain(instance::internal_fds()).map(c_int::cast_unsigned).collect();
+    spared.sort_unstable();
+    let others = known.iter().filter(|(_, kind)| *kind != Kind::Internal);
+    let held: Vec<_> = others.filter_map(|(fd, _)| TABLE.take(*fd)).collect();
+    for (first, last) in gaps(first, last, &spared) {
+        // SAFETY: no pointers.
+        errno::check(unsafe { real::close_range(first, last, flags) })?;
+    }
+    held.into_iter().for_each(|held| entry::release(Some(held)));
+    Ok(0)
+}
+
+interpose! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        matches!(domain, libc::AF_INET | libc::AF_INET6) && instance::is_wanted() => {
+            new_socket(domain, kind, protocol)
+        }
+    }
+    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        is_socket(fd) => accept_one(fd, addr, len, 0)
+    }
+    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+        is_socket(fd) => accept_one(fd, addr, len, flags)
+    }
+    fn close(fd: c_int) -> c_int {
+        is_special(fd) => close_one(fd)
+    }
+    fn fclose(file: *mut FILE) -> c_int {
+        is_socket_file(file) => close_file(file)
+    }
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        instance::is_wanted() => close_many(first, last, flags)
+    }
+    fn closefrom(first: c_int) -> () {
+        instance::is_wanted() => {
+            close_many(first.max(0).cast_unsigned(), c_uint::MAX, 0).map(drop)
+        }
+    }
+    fn dup(fd: c_int) -> c_int {
+        is_special(fd) => duplicate(fd, || real::dup(fd))
+    }
+    fn dup2(old: c_int, new: c_int) -> c_int {
+        is_special(old) || is_special(new) => {
+            duplicate_onto(old, new, || real::dup2(old, new))
+        }
+    }
+    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+        is_special(old) || is_special(new) => {
+            duplicate_onto(old, new, || real::dup3(old, new, flags))
+        }
+    }
+}
+
+alias! {
+    fn __close(fd: c_int) -> c_int = close;
+    fn __dup2(old: c_int, new: c_int) -> c_int = dup2;
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn _exit(status: c_int) -> ! {
+    end();
+    // SAFETY: no pointers.
+    unsafe { real::_exit(status) };
+    // The C library's does not come back, but Rust cannot know.
+    std::process::abort()
+}
+
+#[allow(non_snake_case, reason = "the C library's name")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn _Exit(status: c_int) -> ! {
+    // SAFETY: passed on from the program.
+    unsafe { _exit(status) }
+}
+
+/// Says goodbye to the instance; a panic in it must not keep the process from its end.
+extern "C" fn end() {
+    let _ = std::panic::catch_unwind(instance::goodbye);
+}
+
+/// Before the program's own code, in a process that runs on Tasuki.
+extern "C" fn begin() {
+    real::resolve_all();
+    if instance::is_wanted() {
+        fork::watch();
+    }
+}
+
+// SAFETY: the dynamic linker calls every function that `.init_array` lists, with arguments that
+// this one ignores.
+#[cfg(not(test))]
+#[unsafe(link_section = ".init_array")]
+#[used]
+static BEGIN: extern "C" fn() = begin;
+
+// SAFETY: and every function that `.fini_array` lists, at exit.
+#[cfg(not(test))]
+#[unsafe(link_section = ".fini_array")]
+#[used]
+static END: extern "C" fn() = end;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_makes_sockets() {
+        use libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
+        let stream = Maker::Tasuki(SocketKind::Stream);
+        assert_eq!(maker(AF_INET, SOCK_STREAM | FLAGS, 0), stream);
+        assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_TCP), stream);
+        assert_eq!(maker(AF_INET, SOCK_DGRAM, 17), Maker::Tasuki(SocketKind::Datagram));
+        let unknown = Maker::Nobody(Errno::PROTONOSUPPORT);
+        assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_UDP), unknown);
+        assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_MPTCP), unknown);
+        assert_eq!(maker(AF_INET6, SOCK_DGRAM, 0), Maker::Nobody(Errno::AFNOSUPPORT));
+        for (domain, kind) in [
+            (AF_INET, SOCK_RAW),
+            (AF_INET6, SOCK_RAW),
+            (AF_UNIX, SOCK_STREAM),
+            (AF_NETLINK, SOCK_DGRAM),
+        ] {
+            assert_eq!(maker(domain, kind, 0), Maker::Kernel);
+        }
+    }
+
+    #[test]
+    fn gaps_spare_what_is_ours() {
+        assert_eq!(gaps(3, 10, &[]), [(3, 10)]);
+        assert_eq!(gaps(3, 10, &[3, 5, 6, 10, 11]), [(4, 4), (7, 9)]);
+        assert_eq!(gaps(0, u32::MAX, &[u32::MAX]), [(0, u32::MAX - 1)]);
+        assert_eq!(gaps(5, 5, &[5]), []);
+        assert_eq!(gaps(5, 5, &[4, 6]), [(5, 5)]);
+    }
+
+    #[test]
+    fn duplicates_of_kernel_descriptors_are_kernel_descriptors() {
+        fork::watch();
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        let old = std::os::fd::AsRawFd::as_raw_fd(&reader);
+        // SAFETY: no pointers.
+        let new = duplicate(old, || unsafe { real::dup(old) }).unwrap();
+        assert_eq!(TABLE.kind(new), Kind::Kernel);
+        TABLE.put_inherited(new);
+        // SAFETY: no pointers.
+        let again = duplicate(new, || unsafe { real::dup(new) }).unwrap();
+        assert_eq!(TABLE.kind(again), Kind::Inherited);
+        assert_eq!(close_one(again), Ok(0));
+        assert_eq!(TABLE.kind(again), Kind::Kernel);
+        assert_eq!(close_many(new.cast_unsigned(), new.cast_unsigned(), 0), Ok(0));
+        assert_eq!(TABLE.kind(new), Kind::Kernel);
+        assert_eq!(close_one(new), Err(Errno::BADF));
+    }
+}

@@ -1,0 +1,222 @@
+//! Messages: sendmsg, recvmsg, and many of them at a time.
+//!
+//! Control messages are not there. On a send, those that only ask for something harmless to leave
+//! out (type of service, time to live) are left out; others would change what is sent, so they
+//! are EINVAL. On a receive there never is one.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_uint};
+use core::net::SocketAddr;
+use std::time::Instant;
+
+use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use rustix::io::Errno;
+
+use super::io::{all_readable, all_writable, destination, receive_bufs, result_len, send_bufs};
+use crate::entry::{is_socket, socket};
+use crate::errno::Outcome;
+use crate::{interpose, poll, sockaddr, time};
+
+/// Most messages of one sendmmsg, as in Linux (UIO_MAXIOV).
+const MOST_MESSAGES: usize = 1024;
+
+unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<usize> {
+    // SAFETY: the program says that it points to a message, or it is null.
+    let msg = unsafe { msg.as_ref() }.ok_or(Errno::FAULT)?;
+    // SAFETY: passed on from the program.
+    unsafe { check_control(msg) }?;
+    // SAFETY: passed on from the program.
+    let to = unsafe { destination(fd, msg.msg_name.cast(), msg.msg_namelen) }?;
+    // SAFETY: passed on from the program.
+    let mut bufs = unsafe { all_readable(msg.msg_iov, msg.msg_iovlen) }?;
+    send_bufs(&*socket(fd)?, &mut bufs, flags, to)
+}
+
+/// Are all control messages such as may be left out?
+unsafe fn check_control(msg: &msghdr) -> Outcome<()> {
+    if msg.msg_control.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the program says that its control buffer is readable; the macro stays within its
+    // length.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(msg) };
+    // SAFETY: null, or inside of the control buffer with room for a header.
+    while let Some(header) = unsafe { at.as_ref() } {
+        let harmless = header.cmsg_level == libc::IPPROTO_IP
+            && matches!(header.cmsg_type, libc::IP_TOS | libc::IP_TTL);
+        if !harmless || header.cmsg_len < size_of::<libc::cmsghdr>() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: `at` is a header of this message, of at least a header's length.
+        at = unsafe { libc::CMSG_NXTHDR(msg, at) };
+    }
+    Ok(())
+}
+
+unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<usize> {
+    // SAFETY: the program says that it points to a message, or it is null.
+    let msg = unsafe { msg.as_mut() }.ok_or(Errno::FAULT)?;
+    // SAFETY: passed on from the program.
+    let mut bufs = unsafe { all_writable(msg.msg_iov, msg.msg_iovlen) }?;
+    let received = receive_bufs(&*socket(fd)?, &mut bufs, flags)?;
+    // SAFETY: passed on from the program.
+    unsafe { put_name(msg, received.from) }?;
+    msg.msg_controllen = 0;
+    msg.msg_flags = if received.full_len > received.len { libc::MSG_TRUNC } else { 0 };
+    Ok(result_len(&received, flags))
+}
+
+unsafe fn put_name(msg: &mut msghdr, from: Option<SocketAddr>) -> Outcome<()> {
+    match from {
+        // SAFETY: the program says that there is room for `msg_namelen` bytes.
+        Some(from) => unsafe {
+            sockaddr::copy_out(from, msg.msg_name.cast(), &raw mut msg.msg_namelen)
+        },
+        None => {
+            msg.msg_namelen = 0;
+            Ok(())
+        }
+    }
+}
+
+/// The messages at `vec`.
+///
+/// # Safety
+/// `vec` is null or points to `count` messages that nobody else touches.
+unsafe fn messages<'a>(vec: *mut mmsghdr, count: c_uint) -> Outcome<&'a mut [mmsghdr]> {
+    let count = usize::try_from(count).unwrap_or(MOST_MESSAGES).min(MOST_MESSAGES);
+    match (count, vec.is_null()) {
+        (0, _) => Ok(&mut []),
+        (_, true) => Err(Errno::FAULT),
+        // SAFETY: not null, and the caller says that so many are there.
+        (count, false) => Ok(unsafe { core::slice::from_raw_parts_mut(vec, count) }),
+    }
+}
+
+/// Does `one` for each message until it fails; what was done before counts.
+fn for_each(
+    messages: &mut [mmsghdr],
+    mut one: impl FnMut(&mut msghdr, usize) -> Outcome<usize>,
+) -> Outcome<c_int> {
+    let mut done = 0;
+    for (at, message) in messages.iter_mut().enumerate() {
+        match one(&mut message.msg_hdr, at) {
+            Ok(len) => message.msg_len = c_uint::try_from(len).unwrap_or(c_uint::MAX),
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+        done += 1;
+    }
+    Ok(done)
+}
+
+unsafe fn send_messages(
+    fd: c_int,
+    vec: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> Outcome<c_int> {
+    // SAFETY: passed on from the program.
+    let messages = unsafe { messages(vec, count) }?;
+    // SAFETY: passed on from the program.
+    for_each(messages, |msg, _| unsafe { send_message(fd, msg, flags) })
+}
+
+unsafe fn receive_messages(
+    fd: c_int,
+    vec: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *const timespec,
+) -> Outcome<c_int> {
+    // SAFETY: passed on from the program.
+    let deadline = unsafe { poll::deadline(timeout) }?;
+    // SAFETY: passed on from the program.
+    let messages = unsafe { messages(vec, count) }?;
+    for_each(messages, |msg, at| {
+        let flags = flags_of_message(flags, at, deadline)?;
+        // SAFETY: passed on from the program.
+        unsafe { receive_message(fd, msg, flags) }
+    })
+}
+
+/// recvmmsg's flags for its message number `at`. As on Linux, the timeout is looked at between
+/// messages only.
+///
+/// # Errors
+/// EAGAIN when the time is over.
+fn flags_of_message(flags: c_int, at: usize, deadline: Option<Instant>) -> Outcome<c_int> {
+    if at > 0 && time::passed(deadline) {
+        return Err(Errno::AGAIN);
+    }
+    let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
+    let dont_wait = if wait_for_one && at > 0 { libc::MSG_DONTWAIT } else { 0 };
+    Ok((flags & !libc::MSG_WAITFORONE) | dont_wait)
+}
+
+interpose! {
+    fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+        is_socket(fd) => send_message(fd, msg, flags)
+    }
+    fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+        is_socket(fd) => receive_message(fd, msg, flags)
+    }
+    fn sendmmsg(fd: c_int, vec: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+        is_socket(fd) => send_messages(fd, vec, count, flags)
+    }
+    fn recvmmsg(
+        fd: c_int, vec: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec,
+    ) -> c_int {
+        is_socket(fd) => receive_messages(fd, vec, count, flags, timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::zeroed;
+    use core::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn recvmmsg_flags() {
+        let one = libc::MSG_WAITFORONE | libc::MSG_PEEK;
+        assert_eq!(flags_of_message(one, 0, None), Ok(libc::MSG_PEEK));
+        assert_eq!(flags_of_message(one, 1, None), Ok(libc::MSG_PEEK | libc::MSG_DONTWAIT));
+        assert_eq!(flags_of_message(0, 1, None), Ok(0));
+        let over = time::after(Duration::ZERO);
+        assert_eq!(flags_of_message(0, 0, over), Ok(0));
+        assert_eq!(flags_of_message(0, 1, over), Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn messages_before_an_error_count() {
+        // SAFETY: an mmsghdr is integers and pointers that may be null.
+        let mut messages: [mmsghdr; 3] = unsafe { zeroed() };
+        let two = |_: &mut msghdr, at: usize| if at < 2 { Ok(at + 5) } else { Err(Errno::AGAIN) };
+        assert_eq!(for_each(&mut messages, two), Ok(2));
+        assert_eq!(messages.map(|message| message.msg_len), [5, 6, 0]);
+        assert_eq!(for_each(&mut messages, |_, _| Err(Errno::AGAIN)), Err(Errno::AGAIN));
+        assert_eq!(for_each(&mut [], |_, _| Err(Errno::AGAIN)), Ok(0));
+    }
+
+    #[test]
+    fn control_messages_that_matter_are_refused() {
+        let check = |level: c_int, kind: c_int| {
+            // SAFETY: a cmsghdr is plain integers.
+            let mut header: libc::cmsghdr = unsafe { zeroed() };
+            (header.cmsg_level, header.cmsg_type) = (level, kind);
+            header.cmsg_len = size_of::<libc::cmsghdr>();
+            // SAFETY: a msghdr is integers and pointers that may be null.
+            let mut msg: msghdr = unsafe { zeroed() };
+            msg.msg_control = (&raw mut header).cast();
+            msg.msg_controllen = header.cmsg_len;
+            // SAFETY: the control buffer is the live header above.
+            unsafe { check_control(&msg) }
+        };
+        assert_eq!(check(libc::IPPROTO_IP, libc::IP_TOS), Ok(()));
+        assert_eq!(check(libc::IPPROTO_IP, libc::IP_PKTINFO), Err(Errno::INVAL));
+        assert_eq!(check(libc::SOL_SOCKET, libc::SCM_RIGHTS), Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,108 @@
+//! Addresses and connections: bind, listen, connect, shutdown, getsockname, getpeername.
+
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+
+use libc::{sockaddr, socklen_t};
+use rustix::io::Errno;
+use sockets::{How, SocketKind, Wait};
+
+use crate::entry::{Entry, is_socket, socket};
+use crate::errno::Outcome;
+use crate::sockaddr::{Name, copy_in, copy_out};
+use crate::{alias, interpose};
+
+unsafe fn bind_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    // SAFETY: passed on from the program.
+    let name = unsafe { copy_in(addr, len) }?;
+    entry.socket.bind(name.to_bind()?)?;
+    Ok(0)
+}
+
+fn listen_on(fd: c_int, backlog: c_int) -> Outcome<c_int> {
+    // Linux reads the number as unsigned: a negative one asks for the longest queue.
+    socket(fd)?.socket.listen(backlog.cast_unsigned())?;
+    Ok(0)
+}
+
+unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    // SAFETY: passed on from the program.
+    match unsafe { copy_in(addr, len) }? {
+        Name::V4(address) => {
+            entry.socket.connect(address.into(), connect_wait(&entry))?;
+            Ok(0)
+        }
+        // Takes a datagram socket's peer away. Streams cannot be used again: docs/limits.md.
+        Name::Unspecified(_) if entry.socket.kind() == SocketKind::Datagram => {
+            entry.socket.connect(abi::data::ANY, Wait::No)?;
+            Ok(0)
+        }
+        Name::Unspecified(_) => Err(Errno::AFNOSUPPORT),
+    }
+}
+
+/// SO_SNDTIMEO limits connect too.
+fn connect_wait(entry: &Entry) -> Wait {
+    entry.send_wait(false)
+}
+
+fn shutdown_one(fd: c_int, how: c_int) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    let how = u64::try_from(how).ok().and_then(How::from_word).ok_or(Errno::INVAL)?;
+    entry.socket.shutdown(how)?;
+    Ok(0)
+}
+
+unsafe fn own_name(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Outcome<c_int> {
+    let name = socket(fd)?.socket.local_addr()?;
+    // SAFETY: passed on from the program.
+    unsafe { copy_out_wanted(name, addr, len) }
+}
+
+unsafe fn peer_name(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Outcome<c_int> {
+    let name = socket(fd)?.socket.peer_addr()?;
+    // SAFETY: passed on from the program.
+    unsafe { copy_out_wanted(name, addr, len) }
+}
+
+/// For calls whose only purpose is the address: a null pointer is an error there.
+unsafe fn copy_out_wanted(
+    name: core::net::SocketAddr,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Outcome<c_int> {
+    if addr.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: passed on from the program.
+    unsafe { copy_out(name, addr, len) }?;
+    Ok(0)
+}
+
+interpose! {
+    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+        is_socket(fd) => bind_to(fd, addr, len)
+    }
+    fn listen(fd: c_int, backlog: c_int) -> c_int {
+        is_socket(fd) => listen_on(fd, backlog)
+    }
+    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+        is_socket(fd) => connect_to(fd, addr, len)
+    }
+    fn shutdown(fd: c_int, how: c_int) -> c_int {
+        is_socket(fd) => shutdown_one(fd, how)
+    }
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        is_socket(fd) => own_name(fd, addr, len)
+    }
+    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        is_socket(fd) => peer_name(fd, addr, len)
+    }
+}
+
+alias! {
+    fn __connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int = connect;
+}

@@ -1,0 +1,258 @@
+//! getsockopt and setsockopt.
+//!
+//! What concerns the descriptor or the waiting is answered here; the rest is the server's to
+//! know, which says ENOPROTOOPT to what it does not. In between lies the form: options are an
+//! `int`, but for timeouts, SO_LINGER, and the options of IPPROTO_IP, which may be a byte.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_void};
+use core::mem::size_of;
+use core::time::Duration;
+
+use libc::{SOL_SOCKET, linger, socklen_t, timeval};
+use rustix::io::Errno;
+use sockets::SocketKind;
+
+use crate::entry::{Entry, Timeout, is_socket, socket};
+use crate::errno::Outcome;
+use crate::sockaddr::room_for;
+use crate::{interpose, time};
+
+const INT: usize = size_of::<c_int>();
+const LINGER: usize = size_of::<linger>();
+const TIMEVAL: usize = size_of::<timeval>();
+
+/// An option's value as bytes: an `int`, a `struct linger`, a `struct timeval`.
+type Bytes = Vec<u8>;
+
+fn int(value: c_int) -> Bytes {
+    value.to_ne_bytes().to_vec()
+}
+
+/// The value of an option.
+fn get(entry: &Entry, level: c_int, name: c_int) -> Outcome<Bytes> {
+    let socket = &entry.socket;
+    let stream = socket.kind() == SocketKind::Stream;
+    if level != SOL_SOCKET {
+        return socket.option(level, name).map(int_of_word);
+    }
+    match name {
+        libc::SO_ERROR => Ok(int(socket.take_error().map_or(0, rustix::io::Errno::raw_os_error))),
+        libc::SO_TYPE => Ok(int(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM })),
+        libc::SO_DOMAIN => Ok(int(libc::AF_INET)),
+        libc::SO_PROTOCOL => Ok(int(if stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP })),
+        libc::SO_ACCEPTCONN => Ok(int(socket.is_listening().into())),
+        libc::SO_LINGER => socket.option(level, name).map(linger_of_word),
+        _ => match timeout(entry, name) {
+            Some(timeout) => Ok(timeval_bytes(timeout.get())),
+            None => socket.option(level, name).map(int_of_word),
+        },
+    }
+}
+
+/// Sets an option from `bytes`.
+fn set(entry: &Entry, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<()> {
+    let socket = &entry.socket;
+    match (level, name) {
+        (SOL_SOCKET, libc::SO_LINGER) => socket.set_option(level, name, word_of_linger(bytes)?),
+        // Names, not numbers; whatever the server knows, it does not know these.
+        (SOL_SOCKET, libc::SO_BINDTODEVICE) => Err(Errno::NOPROTOOPT),
+        _ => match timeout(entry, name).filter(|_| level == SOL_SOCKET) {
+            Some(timeout) => {
+                timeout.set(timeout_of_bytes(bytes)?);
+                Ok(())
+            }
+            None => socket.set_option(level, name, word_of_int(level, bytes)?),
+        },
+    }
+}
+
+/// The timeout that an option of SOL_SOCKET names. The `_NEW` ones have the same form where
+/// `time_t` has 64 bits.
+fn timeout(entry: &Entry, name: c_int) -> Option<&Timeout> {
+    const SO_RCVTIMEO_NEW: c_int = 66;
+    const SO_SNDTIMEO_NEW: c_int = 67;
+    match name {
+        libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(&entry.receive_timeout),
+        libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(&entry.send_timeout),
+        _ => None,
+    }
+}
+
+/// The server's words carry an `int`'s 32 bits.
+fn int_of_word(word: u64) -> Bytes {
+    u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0).to_ne_bytes().to_vec()
+}
+
+/// An `int`, or for IPPROTO_IP a single byte.
+///
+/// # Errors
+/// EINVAL for fewer bytes.
+fn word_of_int(level: c_int, bytes: &[u8]) -> Outcome<u64> {
+    match (bytes.first_chunk(), bytes.first()) {
+        (Some(int), _) => Ok(u32::from_ne_bytes(*int).into()),
+        (None, Some(byte)) if level == libc::IPPROTO_IP => Ok((*byte).into()),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// SO_LINGER travels as `onoff | seconds << 32`.
+fn linger_of_word(word: u64) -> Bytes {
+    let seconds = u32::try_from(word >> 32).unwrap_or(0);
+    [int_of_word(word & 1), seconds.to_ne_bytes().to_vec()].concat()
+}
+
+/// # Errors
+/// EINVAL for fewer bytes than a `struct linger` has.
+fn word_of_linger(bytes: &[u8]) -> Outcome<u64> {
+    let linger: &[u8; LINGER] = bytes.first_chunk().ok_or(Errno::INVAL)?;
+    let [a, b, c, d, seconds @ ..] = *linger;
+    let on = u64::from(u32::from_ne_bytes([a, b, c, d]) != 0);
+    Ok(on | u64::from(u32::from_ne_bytes(seconds)) << 32)
+}
+
+fn timeval_bytes(timeout: Option<Duration>) -> Bytes {
+    let time = time::to_timeval(timeout.unwrap_or_default());
+    [time.tv_sec.to_ne_bytes(), time.tv_usec.to_ne_bytes()].concat()
+}
+
+/// A timeout as Linux reads it: zero is none, negative seconds mean not to wait at all.
+///
+/// # Errors
+/// EINVAL for fewer bytes than a `struct timeval` has, EDOM for microseconds outside of 0..10^6.
+fn timeout_of_bytes(bytes: &[u8]) -> Outcome<Option<Duration>> {
+    let timeval: &[u8; TIMEVAL] = bytes.first_chunk().ok_or(Errno::INVAL)?;
+    let [s0, s1, s2, s3, s4, s5, s6, s7, micros @ ..] = *timeval;
+    let seconds = i64::from_ne_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+    let micros = i64::from_ne_bytes(micros);
+    if !(0..1_000_000).contains(&micros) {
+        return Err(Errno::DOM);
+    }
+    Ok(match u64::try_from(seconds) {
+        Ok(0) if micros == 0 => None,
+        Ok(seconds) => {
+            Some(Duration::from_secs(seconds) + Duration::from_micros(micros.unsigned_abs()))
+        }
+        Err(_) => Some(Duration::from_nanos(1)),
+    })
+}
+
+/// What fits of `value` into `room` bytes. An IPPROTO_IP option below 256 asked for with less
+/// room than an `int` comes as a byte, as on Linux.
+fn fitted(level: c_int, value: &[u8], room: usize) -> &[u8] {
+    #[cfg(target_endian = "little")]
+    let low = value.get(..1);
+    #[cfg(target_endian = "big")]
+    let low = value.get(INT - 1..INT);
+    let small = value.len() == INT && (0..256).contains(&int_of_bytes(value));
+    match low {
+        Some(low) if level == libc::IPPROTO_IP && (1..INT).contains(&room) && small => low,
+        _ => value.get(..room).unwrap_or(value),
+    }
+}
+
+fn int_of_bytes(bytes: &[u8]) -> c_int {
+    bytes.first_chunk().map_or(-1, |int| c_int::from_ne_bytes(*int))
+}
+
+unsafe fn get_option(
+    fd: c_int,
+    (level, name): (c_int, c_int),
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    // SAFETY: the program says that it is null or valid.
+    let len = unsafe { len.as_mut() }.ok_or(Errno::FAULT)?;
+    let room = room_for(*len, TIMEVAL)?;
+    let bytes = get(&entry, level, name)?;
+    let bytes = fitted(level, &bytes, room);
+    if value.is_null() && !bytes.is_empty() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the program says that `*len` bytes are writable at `value`, and there are no more
+    // of these.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len()) };
+    *len = socklen_t::try_from(bytes.len()).unwrap_or(0);
+    Ok(0)
+}
+
+unsafe fn set_option(
+    fd: c_int,
+    (level, name): (c_int, c_int),
+    value: *const c_void,
+    len: socklen_t,
+) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    let len = room_for(len, TIMEVAL)?;
+    if value.is_null() && len > 0 {
+        return Err(Errno::FAULT);
+    }
+    let bytes = match len {
+        0 => &[],
+        // SAFETY: not null, and the program says that so many bytes are readable.
+        len => unsafe { core::slice::from_raw_parts(value.cast::<u8>(), len) },
+    };
+    set(&entry, level, name, bytes)?;
+    Ok(0)
+}
+
+interpose! {
+    fn getsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t,
+    ) -> c_int {
+        is_socket(fd) => get_option(fd, (level, name), value, len)
+    }
+    fn setsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t,
+    ) -> c_int {
+        is_socket(fd) => set_option(fd, (level, name), value, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ints_and_bytes() {
+        assert_eq!(word_of_int(libc::IPPROTO_TCP, &int(5)), Ok(5));
+        assert_eq!(word_of_int(SOL_SOCKET, &int(-1)), Ok(0xFFFF_FFFF));
+        assert_eq!(int_of_word(0xFFFF_FFFF), int(-1));
+        assert_eq!(word_of_int(SOL_SOCKET, &[1]), Err(Errno::INVAL));
+        assert_eq!(word_of_int(libc::IPPROTO_IP, &[1]), Ok(1));
+        assert_eq!(word_of_int(libc::IPPROTO_IP, &[]), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn values_are_cut_to_the_room() {
+        assert_eq!(fitted(SOL_SOCKET, &int(1), 16), int(1));
+        assert_eq!(fitted(SOL_SOCKET, &int(0x0102_0304), 2), &int(0x0102_0304)[..2]);
+        assert_eq!(fitted(libc::IPPROTO_IP, &int(64), 1), [64]);
+        assert!(fitted(libc::IPPROTO_IP, &int(64), 0).is_empty());
+        assert_eq!(fitted(libc::IPPROTO_IP, &int(-1), 1), [255]);
+    }
+
+    #[test]
+    fn linger_has_two_ints() {
+        let on = [int(7), int(30)].concat();
+        assert_eq!(word_of_linger(&on), Ok(1 | 30 << 32));
+        assert_eq!(linger_of_word(1 | 30 << 32), [int(1), int(30)].concat());
+        assert_eq!(word_of_linger(&on[..7]), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn timeouts_as_linux_reads_them() {
+        let read = |seconds: i64, micros: i64| {
+            timeout_of_bytes(&[seconds.to_ne_bytes(), micros.to_ne_bytes()].concat())
+        };
+        assert_eq!(read(0, 0), Ok(None));
+        assert_eq!(read(1, 500_000), Ok(Some(Duration::from_millis(1500))));
+        assert_eq!(read(-1, 0), Ok(Some(Duration::from_nanos(1))));
+        assert_eq!(read(0, 1_000_000), Err(Errno::DOM));
+        assert_eq!(read(0, -1), Err(Errno::DOM));
+        assert_eq!(timeout_of_bytes(&[0; 15]), Err(Errno::INVAL));
+        assert_eq!(timeout_of_bytes(&timeval_bytes(Some(Duration::from_secs(2)))), read(2, 0));
+    }
+}

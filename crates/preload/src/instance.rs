@@ -1,0 +1,107 @@
+//! The instance that this process is a client of, if any.
+//!
+//! Without `TASUKI_SOCKET` in the environment the shim hands every call to the kernel. With it,
+//! the process becomes a client at its first AF_INET socket, not before: a program that uses none
+//! costs the instance nothing.
+
+#![allow(unsafe_code)]
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, Ordering};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use sockets::Client;
+
+use crate::errno::Outcome;
+use crate::fork;
+
+const UNKNOWN: u8 = 0;
+const KERNEL: u8 = 1;
+const TASUKI: u8 = 2;
+
+static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+static COMPLAINED: AtomicBool = AtomicBool::new(false);
+/// This process's client: null, or from `Arc::into_raw` and never given back.
+static CLIENT: AtomicPtr<Client> = AtomicPtr::new(null_mut());
+/// No descriptor of the runtime is below this number.
+static INTERNAL_FLOOR: AtomicI32 = AtomicI32::new(i32::MAX);
+
+/// Is this program to run on Tasuki?
+pub(crate) fn is_wanted() -> bool {
+    match MODE.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let wanted = std::env::var_os(sockets::ENV).is_some_and(|path| !path.is_empty());
+            MODE.store(if wanted { TASUKI } else { KERNEL }, Ordering::Relaxed);
+            wanted
+        }
+        mode => mode == TASUKI,
+    }
+}
+
+/// This process's client, admitted now if it is not yet.
+///
+/// # Errors
+/// ENETDOWN when the instance cannot be reached; the first time, the reason goes to stderr.
+pub(crate) fn client() -> Outcome<Arc<Client>> {
+    let client = sockets::instance().map_err(|error| {
+        if !COMPLAINED.swap(true, Ordering::Relaxed) {
+            complain(&format!("tasuki: this program has no network: {error}\n"));
+        }
+        Errno::NETDOWN
+    })?;
+    if CLIENT.load(Ordering::Acquire).cast_const() != Arc::as_ptr(&client) {
+        let floor = client.internal_fds().into_iter().min().unwrap_or(i32::MAX);
+        INTERNAL_FLOOR.store(floor, Ordering::Relaxed);
+        CLIENT.store(Arc::into_raw(Arc::clone(&client)).cast_mut(), Ordering::Release);
+    }
+    Ok(client)
+}
+
+/// On stderr as it is now, with one system call and whatever comes of it.
+fn complain(line: &str) {
+    // SAFETY: stderr is used for this one write only; if the program closed it, the write fails.
+    let stderr = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
+    let _ = rustix::io::write(stderr, line.as_bytes());
+}
+
+/// Is `fd` the runtime's own? Nearly always answered without looking.
+#[inline]
+pub(crate) fn is_internal(fd: RawFd) -> bool {
+    fd >= INTERNAL_FLOOR.load(Ordering::Relaxed)
+        && known().is_some_and(|client| client.is_internal_fd(fd))
+}
+
+/// The lowest number for descriptors of the shim itself: where the runtime has its own.
+pub(crate) fn own_fd_floor() -> RawFd {
+    match INTERNAL_FLOOR.load(Ordering::Relaxed) {
+        i32::MAX => 3,
+        floor => floor,
+    }
+}
+
+/// The runtime's own descriptors.
+pub(crate) fn internal_fds() -> Vec<RawFd> {
+    known().map(Client::internal_fds).unwrap_or_default()
+}
+
+/// In a forked child: it is no client yet.
+pub(crate) fn forget() {
+    CLIENT.store(null_mut(), Ordering::Release);
+    INTERNAL_FLOOR.store(i32::MAX, Ordering::Relaxed);
+    COMPLAINED.store(false, Ordering::Relaxed);
+}
+
+/// The process ends: its sockets are closed in order, what they have queued is still sent.
+pub(crate) fn goodbye() {
+    if let Some(client) = known().filter(|_| !fork::in_vfork_child()) {
+        client.goodbye();
+    }
+}
+
+fn known() -> Option<&'static Client> {
+    // SAFETY: the pointer is null or came from Arc::into_raw, and that reference is never given
+    // back.
+    unsafe { CLIENT.load(Ordering::Acquire).as_ref() }
+}

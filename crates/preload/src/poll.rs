@@ -1,0 +1,303 @@
+//! poll over Tasuki and kernel descriptors mixed; select is built on it.
+//!
+//! A look asks Tasuki sockets for their readiness, which is memory, and the kernel for the others,
+//! without waiting. When nothing is ready, one sleep waits for both kinds
+//! ([`sockets::Client::wait_any`]): for the sockets' versions as of the look, and for the kernel's
+//! descriptors. An epoll descriptor with Tasuki members counts as both.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_short};
+use core::mem::size_of;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::entry::{self, Entry, Held, TABLE};
+use crate::epoll::EpollSet;
+use crate::errno::{self, Outcome};
+use crate::table::Kind;
+use crate::{alias, interpose, signals, time};
+
+/// More than any process can have open.
+const MOST_FDS: nfds_t = 1 << 24;
+/// Reported whether asked for or not.
+const ALWAYS: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+
+/// What one `pollfd` is about; kernel descriptors are in a list of their own.
+enum Item {
+    /// A negative number: no events, ever.
+    Nothing,
+    /// A number that is no descriptor for the program.
+    Invalid,
+    /// Place in the kernel's list.
+    Kernel(usize),
+    /// A Tasuki socket.
+    Socket(Arc<Entry>),
+    /// An epoll descriptor with Tasuki members, and its place in the kernel's list.
+    Set(Arc<EpollSet>, usize),
+}
+
+struct Poll<'a> {
+    fds: &'a mut [pollfd],
+    items: Vec<Item>,
+    kernel: Vec<PollFd<'static>>,
+    /// Sockets and the versions that they had at the last look.
+    watched: Vec<(Arc<Entry>, u32)>,
+}
+
+impl<'a> Poll<'a> {
+    fn new(fds: &'a mut [pollfd]) -> Self {
+        let mut kernel = Vec::new();
+        let mut ask_kernel = |fd: &pollfd| {
+            // SAFETY: not -1, see below; if the program closes it meanwhile the kernel says
+            // POLLNVAL.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(fd.fd) };
+            let events = PollFlags::from_bits_retain(fd.events.cast_unsigned());
+            kernel.push(PollFd::from_borrowed_fd(borrowed, events));
+            kernel.len() - 1
+        };
+        let items = fds
+            .iter()
+            .map(|fd| match (TABLE.kind(fd.fd), fd.fd) {
+                (_, ..0) => Item::Nothing,
+                (Kind::Kernel, _) => Item::Kernel(ask_kernel(fd)),
+                (Kind::Inherited | Kind::Internal, _) => Item::Invalid,
+                (Kind::Socket | Kind::Epoll, _) => match TABLE.get(fd.fd) {
+                    Some(Held::Socket(entry)) => Item::Socket(entry),
+                    Some(Held::Epoll(set)) => Item::Set(set, ask_kernel(fd)),
+                    Some(Held::Internal) => Item::Invalid,
+                    None => Item::Kernel(ask_kernel(fd)),
+                },
+            })
+            .collect();
+        Self { fds, items, kernel, watched: Vec::new() }
+    }
+
+    /// Looks at the Tasuki side; true if something there is ready.
+    fn look(&mut self) -> bool {
+        self.watched.clear();
+        let mut found = false;
+        for (fd, item) in self.fds.iter_mut().zip(&self.items) {
+            fd.revents = match item {
+                Item::Nothing | Item::Kernel(_) => 0,
+                Item::Invalid => libc::POLLNVAL,
+                Item::Socket(entry) => {
+                    let now = entry.socket.readiness();
+                    self.watched.push((Arc::clone(entry), now.version));
+                    revents(now.events, fd.events)
+                }
+                Item::Set(set, _) => {
+                    let (ready, watched) = set.look();
+                    self.watched.extend(watched);
+                    if ready { fd.events & (libc::POLLIN | libc::POLLRDNORM) } else { 0 }
+                }
+            };
+            found |= fd.revents != 0;
+        }
+        found
+    }
+
+    /// Asks the kernel about its own, without waiting.
+    fn ask_kernel(&mut self) -> Outcome<()> {
+        if self.kernel.is_empty() {
+            return Ok(());
+        }
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut self.kernel, Some(&now)).map(drop)
+    }
+
+    /// Puts the kernel's answers to the others; the number of descriptors with events.
+    fn answer(&mut self) -> c_int {
+        for (fd, item) in self.fds.iter_mut().zip(&self.items) {
+            if let Item::Kernel(at) | Item::Set(_, at) = item {
+                let events = self.kernel[*at].revents().bits().cast_signed();
+                fd.revents |= events;
+            }
+        }
+        let count = self.fds.iter().filter(|fd| fd.revents != 0).count();
+        c_int::try_from(count).unwrap_or(c_int::MAX)
+    }
+
+    /// Sleeps; true if the kernel has something.
+    fn sleep(&mut self, deadline: Option<Instant>) -> Outcome<bool> {
+        entry::wait_any(&self.watched, &mut self.kernel, deadline)?;
+        Ok(self.kernel.iter().any(|fd| !fd.revents().is_empty()))
+    }
+
+    fn sets(&self) -> Vec<Arc<EpollSet>> {
+        let set = |item: &Item| match item {
+            Item::Set(set, _) => Some(Arc::clone(set)),
+            _ => None,
+        };
+        self.items.iter().filter_map(set).collect()
+    }
+}
+
+/// A socket's events as poll reports them to who asked for `wanted`.
+fn revents(events: u32, wanted: c_short) -> c_short {
+    // The bits of epoll and poll are the same, and poll's fit into 16.
+    let events = u16::try_from(events & 0xFFFF).unwrap_or(0).cast_signed();
+    events & (wanted | ALWAYS)
+}
+
+/// Do any of `fds` need more than the kernel's poll?
+pub(crate) fn concerns_us(fds: &[pollfd]) -> bool {
+    fds.iter().any(|fd| TABLE.kind(fd.fd) != Kind::Kernel)
+}
+
+/// poll(2) on `fds` until `deadline`, sleeping under `mask`.
+///
+/// # Errors
+/// EINTR, and what poll(2) gives for the kernel's descriptors.
+pub(crate) fn wait(
+    fds: &mut [pollfd],
+    deadline: Option<Instant>,
+    mask: Option<&sigset_t>,
+) -> Outcome<c_int> {
+    let mut poll = Poll::new(fds);
+    let sets = poll.sets();
+    loop {
+        let sleeping: Vec<_> = sets.iter().map(|set| set.sleeping()).collect();
+        if poll.look() || time::passed(deadline) {
+            poll.ask_kernel()?;
+            return Ok(poll.answer());
+        }
+        if signals::under_mask(mask, || poll.sleep(deadline))? {
+            poll.look();
+            return Ok(poll.answer());
+        }
+        drop(sleeping);
+    }
+}
+
+/// Is a call with this array for us?
+unsafe fn is_ours(fds: *const pollfd, count: nfds_t) -> bool {
+    if fds.is_null() || !(1..=MOST_FDS).contains(&count) {
+        return false;
+    }
+    // SAFETY: the program says that so many are there to be read.
+    concerns_us(unsafe { core::slice::from_raw_parts(fds, count_of(count)) })
+}
+
+unsafe fn poll_until(
+    fds: *mut pollfd,
+    count: nfds_t,
+    deadline: Option<Instant>,
+    mask: *const sigset_t,
+) -> Outcome<c_int> {
+    // SAFETY: the program says that so many are there, for this call to read and write.
+    let fds = unsafe { core::slice::from_raw_parts_mut(fds, count_of(count)) };
+    // SAFETY: the program says that it is null or points to a set.
+    wait(fds, deadline, unsafe { mask.as_ref() })
+}
+
+fn count_of(count: nfds_t) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// When the time at `timeout` has passed; null is for ever.
+///
+/// # Errors
+/// EINVAL for what is no time.
+pub(crate) unsafe fn deadline(timeout: *const timespec) -> Outcome<Option<Instant>> {
+    // SAFETY: the caller says that it is null or points to a timespec.
+    let timeout = unsafe { timeout.as_ref() };
+    Ok(timeout.copied().map(time::from_timespec).transpose()?.and_then(time::after))
+}
+
+fn fits(count: nfds_t, size: size_t) -> bool {
+    size / size_of::<pollfd>() >= count_of(count)
+}
+
+interpose! {
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+        is_ours(fds, count) => {
+            let deadline = time::from_millis(timeout).and_then(time::after);
+            poll_until(fds, count, deadline, core::ptr::null())
+        }
+    }
+    fn ppoll(
+        fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+    ) -> c_int {
+        is_ours(fds, count) => poll_until(fds, count, deadline(timeout)?, mask)
+    }
+    // With _FORTIFY_SOURCE; the C library's own end the program when the array is too small.
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, size: size_t) -> c_int {
+        fits(count, size) => errno::check(poll(fds, count, timeout))
+    }
+    fn __ppoll_chk(
+        fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+        size: size_t,
+    ) -> c_int {
+        fits(count, size) => errno::check(ppoll(fds, count, timeout, mask))
+    }
+}
+
+alias! {
+    fn __poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int = poll;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_reported_to_who_asked() {
+        use sockets::poll::{ERR, HUP, IN, OUT, RDHUP, RDNORM};
+        let all = IN | OUT | RDHUP | RDNORM;
+        assert_eq!(revents(all, libc::POLLIN), libc::POLLIN);
+        assert_eq!(revents(all, libc::POLLRDHUP | libc::POLLOUT), libc::POLLRDHUP | libc::POLLOUT);
+        assert_eq!(revents(all | ERR | HUP, 0), libc::POLLERR | libc::POLLHUP);
+        assert_eq!(revents(0, libc::POLLIN), 0);
+        // A flag above poll's 16 bits is none of its events.
+        assert_eq!(revents(1 << 30, -1), 0);
+    }
+
+    fn pollfd(fd: c_int, events: c_short) -> pollfd {
+        pollfd { fd, events, revents: -1 }
+    }
+
+    #[test]
+    fn kernel_descriptors_as_the_kernel_has_them() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let raw = |fd: &std::os::fd::OwnedFd| std::os::fd::AsRawFd::as_raw_fd(fd);
+        let mut fds = [
+            pollfd(raw(&reader), libc::POLLIN),
+            pollfd(-1, libc::POLLIN),
+            pollfd(raw(&writer), libc::POLLOUT),
+        ];
+        assert!(!concerns_us(&fds));
+        assert_eq!(wait(&mut fds, None, None), Ok(1));
+        assert_eq!(fds.map(|fd| fd.revents), [0, 0, libc::POLLOUT]);
+        rustix::io::write(&writer, b"x").unwrap();
+        assert_eq!(wait(&mut fds, None, None), Ok(2));
+        assert_eq!(fds.map(|fd| fd.revents), [libc::POLLIN, 0, libc::POLLOUT]);
+    }
+
+    #[test]
+    fn inherited_sockets_are_no_descriptors() {
+        let fd = 70_000;
+        TABLE.put_inherited(fd);
+        let mut fds = [pollfd(fd, libc::POLLIN)];
+        assert!(concerns_us(&fds));
+        assert_eq!(wait(&mut fds, None, None), Ok(1));
+        assert_eq!(fds[0].revents, libc::POLLNVAL);
+        TABLE.take(fd);
+    }
+
+    #[test]
+    fn a_poll_ends_at_its_deadline() {
+        let begin = Instant::now();
+        let limit = core::time::Duration::from_millis(30);
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        let mut fds = [pollfd(std::os::fd::AsRawFd::as_raw_fd(&reader), libc::POLLIN)];
+        let mut poll = Poll::new(&mut fds);
+        let _ = poll.look();
+        assert_eq!(wait(&mut fds, time::after(core::time::Duration::ZERO), None), Ok(0));
+        assert!(begin.elapsed() < limit, "no time to wait, but waited");
+    }
+}

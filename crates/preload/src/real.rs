@@ -1,0 +1,226 @@
+//! The C library's own functions, found behind this library with `dlsym(RTLD_NEXT)`.
+//!
+//! Every name that the shim exports has its real counterpart here. The addresses lie in one
+//! static table of atomics: the constructor fills it, and a call that comes earlier (from another
+//! library's constructor) finds its own entry by itself, without allocating. A function that this
+//! C library does not have (`epoll_pwait2` before glibc 2.35) answers ENOSYS.
+//!
+//! The functions are `C-unwind` because they are cancellation points: `pthread_cancel` unwinds
+//! through the shim's frames, which hold nothing to drop on the way to the kernel.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{
+    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval,
+};
+
+/// One function of the C library: its name, and its address once known.
+struct Symbol {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Symbol {
+    const fn new(name: &'static str) -> Self {
+        match CStr::from_bytes_with_nul(name.as_bytes()) {
+            Ok(name) => Self { name, address: AtomicPtr::new(null_mut()) },
+            Err(_) => panic!("the table's names end in NUL"),
+        }
+    }
+
+    #[inline]
+    fn get(&self) -> *mut c_void {
+        let address = self.address.load(Ordering::Relaxed);
+        if address.is_null() { self.resolve() } else { address }
+    }
+
+    #[cold]
+    fn resolve(&self) -> *mut c_void {
+        // SAFETY: the name is a C string; dlsym has no other precondition.
+        let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if address.is_null() {
+            address = missing as *mut c_void;
+        }
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+/// Stands for a function that this C library does not have. The result is -1 as an `int` and as a
+/// `ssize_t`; arguments are ignored, which the C calling conventions of Linux allow.
+extern "C" fn missing() -> isize {
+    crate::errno::set(rustix::io::Errno::NOSYS);
+    -1
+}
+
+macro_rules! real_calls {
+    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)*) => {
+        struct Table { $($name: Symbol,)* fcntl: Symbol, fcntl64: Symbol, ioctl: Symbol }
+
+        static TABLE: Table = Table {
+            $($name: Symbol::new(concat!(stringify!($name), "\0")),)*
+            fcntl: Symbol::new("fcntl\0"),
+            fcntl64: Symbol::new("fcntl64\0"),
+            ioctl: Symbol::new("ioctl\0"),
+        };
+
+        /// Looks up every function, so that no later call has to (a vfork child must not).
+        pub(crate) fn resolve_all() {
+            $(TABLE.$name.get();)*
+            TABLE.fcntl.get();
+            TABLE.fcntl64.get();
+            TABLE.ioctl.get();
+        }
+
+        $(
+            #[doc = concat!("The C library's `", stringify!($name), "`.")]
+            ///
+            /// # Safety
+            /// As the manual page asks: pointers are valid for what the call does with them.
+            #[inline]
+            pub(crate) unsafe fn $name($($arg: $ty),*) -> $ret {
+                type Function = unsafe extern "C-unwind" fn($($ty),*) -> $ret;
+                // SAFETY: the table holds the address of the function of this name, whose C
+                // prototype is `Function`, or of `missing`, which takes any arguments.
+                let function = unsafe { transmute::<*mut c_void, Function>(TABLE.$name.get()) };
+                // SAFETY: passed on from the caller.
+                unsafe { function($($arg),*) }
+            }
+        )*
+    };
+}
+
+real_calls! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int;
+    fn listen(fd: c_int, backlog: c_int) -> c_int;
+    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int;
+    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int;
+    fn shutdown(fd: c_int, how: c_int) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    fn fclose(file: *mut FILE) -> c_int;
+    fn closefrom(first: c_int) -> ();
+    fn dup(fd: c_int) -> c_int;
+    fn dup2(old: c_int, new: c_int) -> c_int;
+    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
+    fn _exit(status: c_int) -> ();
+
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> ssize_t;
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t;
+    fn sendto(
+        fd: c_int, buf: *const c_void, len: size_t, flags: c_int,
+        addr: *const sockaddr, addr_len: socklen_t,
+    ) -> ssize_t;
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
+    fn recvfrom(
+        fd: c_int, buf: *mut c_void, len: size_t, flags: c_int,
+        addr: *mut sockaddr, addr_len: *mut socklen_t,
+    ) -> ssize_t;
+    fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t, flags: c_int) -> ssize_t;
+    fn __recvfrom_chk(
+        fd: c_int, buf: *mut c_void, len: size_t, size: size_t, flags: c_int,
+        addr: *mut sockaddr, addr_len: *mut socklen_t,
+    ) -> ssize_t;
+    fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t;
+    fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t;
+    fn sendmmsg(fd: c_int, vec: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    fn recvmmsg(
+        fd: c_int, vec: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec,
+    ) -> c_int;
+    fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    fn splice(
+        input: c_int, in_offset: *mut i64, out: c_int, out_offset: *mut i64,
+        len: size_t, flags: c_uint,
+    ) -> ssize_t;
+
+    fn getsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t,
+    ) -> c_int;
+    fn setsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t,
+    ) -> c_int;
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
+
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    fn ppoll(
+        fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+    ) -> c_int;
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, size: size_t) -> c_int;
+    fn __ppoll_chk(
+        fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+        size: size_t,
+    ) -> c_int;
+    fn select(
+        count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> c_int;
+    fn pselect(
+        count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *const timespec, mask: *const sigset_t,
+    ) -> c_int;
+    fn epoll_create(size: c_int) -> c_int;
+    fn epoll_create1(flags: c_int) -> c_int;
+    fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
+    fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int;
+    fn epoll_pwait(
+        epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t,
+    ) -> c_int;
+    fn epoll_pwait2(
+        epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int;
+}
+
+/// The C library's `fcntl`; `arg` is whatever the command takes, an `int` or a pointer.
+///
+/// # Safety
+/// As the manual page asks for the command.
+#[inline]
+pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
+    // SAFETY: passed on from the caller.
+    unsafe { variadic(&TABLE.fcntl, fd, command, arg) }
+}
+
+/// The C library's `fcntl64`.
+///
+/// # Safety
+/// As [`fcntl`].
+#[inline]
+pub(crate) unsafe fn fcntl64(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
+    // SAFETY: passed on from the caller.
+    unsafe { variadic(&TABLE.fcntl64, fd, command, arg) }
+}
+
+unsafe fn variadic(symbol: &Symbol, fd: c_int, command: c_int, arg: c_ulong) -> c_int {
+    type Function = unsafe extern "C-unwind" fn(c_int, c_int, ...) -> c_int;
+    // SAFETY: both users of this function have this prototype.
+    let function = unsafe { transmute::<*mut c_void, Function>(symbol.get()) };
+    // SAFETY: passed on from the caller.
+    unsafe { function(fd, command, arg) }
+}
+
+/// The C library's `ioctl`.
+///
+/// # Safety
+/// As the request's manual page asks.
+#[inline]
+pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_char) -> c_int {
+    type Function = unsafe extern "C-unwind" fn(c_int, c_ulong, ...) -> c_int;
+    // SAFETY: the table holds the address of `ioctl`, whose prototype this is.
+    let function = unsafe { transmute::<*mut c_void, Function>(TABLE.ioctl.get()) };
+    // SAFETY: passed on from the caller.
+    unsafe { function(fd, request, arg) }
+}

@@ -1,0 +1,114 @@
+//! Signals that POSIX ties to socket calls: SIGPIPE, and the masks of ppoll, pselect and
+//! epoll_pwait.
+//!
+//! The kernel sets such a mask and sleeps in one step; the shim sleeps on things that the kernel
+//! does not know as one, and so does it in three: look for pending signals that the mask lets in
+//! (EINTR, after their handlers ran), set the mask, sleep. What remains is a gap of some
+//! nanoseconds between the second and the third step: a signal that comes there runs its handler
+//! but does not end the sleep.
+
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+use core::mem::zeroed;
+
+use libc::sigset_t;
+use rustix::io::Errno;
+
+use crate::errno::Outcome;
+
+/// Sends SIGPIPE to the calling thread.
+pub(crate) fn raise_sigpipe() {
+    // SAFETY: raise has no precondition.
+    unsafe { libc::raise(libc::SIGPIPE) };
+}
+
+/// Runs `sleep` under `mask`, or under the present mask when there is none.
+///
+/// # Errors
+/// EINTR when a pending signal was let in, else the outcome of `sleep`.
+pub(crate) fn under_mask<T>(
+    mask: Option<&sigset_t>,
+    sleep: impl FnOnce() -> Outcome<T>,
+) -> Outcome<T> {
+    let Some(mask) = mask else { return sleep() };
+    let interrupted = pending_under(mask);
+    let old = set_mask(mask);
+    let outcome = if interrupted { Err(Errno::INTR) } else { sleep() };
+    set_mask(&old);
+    outcome
+}
+
+fn set_mask(mask: &sigset_t) -> sigset_t {
+    // SAFETY: a sigset_t is plain integers.
+    let mut old = unsafe { zeroed() };
+    // SAFETY: both pointers are to live sets; the only error is an unknown first argument.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut old) };
+    old
+}
+
+/// Is a signal pending that `mask` lets in and that has a handler or ends the process?
+fn pending_under(mask: &sigset_t) -> bool {
+    // SAFETY: a sigset_t is plain integers.
+    let mut pending = unsafe { zeroed() };
+    // SAFETY: the pointer is to a live set.
+    unsafe { libc::sigpending(&raw mut pending) };
+    (1..=libc::SIGRTMAX()).any(|signal| {
+        // SAFETY: both pointers are to live sets.
+        let is_pending = unsafe { libc::sigismember(&raw const pending, signal) } == 1;
+        // SAFETY: as above.
+        is_pending && unsafe { libc::sigismember(mask, signal) } == 0 && !is_ignored(signal)
+    })
+}
+
+fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: a sigaction is plain integers and optional pointers.
+    let mut action: libc::sigaction = unsafe { zeroed() };
+    // SAFETY: the second pointer may be null, the third is to a live sigaction.
+    let outcome = unsafe { libc::sigaction(signal, core::ptr::null(), &raw mut action) };
+    let by_default =
+        matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT);
+    outcome == 0
+        && (action.sa_sigaction == libc::SIG_IGN
+            || (action.sa_sigaction == libc::SIG_DFL && by_default))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(signals: &[c_int]) -> sigset_t {
+        // SAFETY: a sigset_t is plain integers.
+        let mut set = unsafe { zeroed() };
+        // SAFETY: the pointer is to a live set.
+        unsafe { libc::sigemptyset(&raw mut set) };
+        for &signal in signals {
+            // SAFETY: as above.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        set
+    }
+
+    extern "C" fn nothing(_signal: c_int) {}
+
+    #[test]
+    fn a_pending_signal_that_the_mask_lets_in_interrupts() {
+        let handler = nothing as extern "C" fn(c_int);
+        // SAFETY: the handler does nothing, so it is async-signal-safe.
+        unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
+        let old = set_mask(&set(&[libc::SIGUSR1, libc::SIGCHLD]));
+        // SAFETY: raise has no precondition.
+        unsafe { libc::raise(libc::SIGCHLD) };
+        // SIGCHLD is pending, but its default is to be ignored.
+        assert_eq!(under_mask(Some(&set(&[libc::SIGUSR1])), || Ok(1)), Ok(1));
+        // SAFETY: raise has no precondition.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        // Not let in: the sleep goes on.
+        assert_eq!(under_mask(Some(&set(&[libc::SIGUSR1])), || Ok(1)), Ok(1));
+        assert_eq!(under_mask(None, || Ok(2)), Ok(2));
+        assert_eq!(under_mask(Some(&set(&[])), || Ok(3)), Err(Errno::INTR));
+        // Its handler ran.
+        assert_eq!(under_mask(Some(&set(&[])), || Ok(4)), Ok(4));
+        set_mask(&old);
+    }
+}

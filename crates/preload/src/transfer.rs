@@ -1,0 +1,311 @@
+//! The POSIX meaning of sending and receiving, apart from C's pointers.
+//!
+//! The runtime sends what fits and receives what is there. Here are the rules on top of that: a
+//! blocking send on a stream waits until all is queued, MSG_WAITALL until all has come, what was
+//! moved before an error counts, MSG_TRUNC throws away. The socket is a trait so that the rules
+//! are tested without a server.
+
+use core::ffi::c_int;
+use core::net::SocketAddr;
+use std::io::{IoSlice, IoSliceMut};
+
+use rustix::io::Errno;
+use sockets::{Received, SocketKind, Wait};
+
+use crate::errno::Outcome;
+
+/// What the rules need of a socket.
+pub(crate) trait Endpoint {
+    /// Stream or datagram.
+    fn kind(&self) -> SocketKind;
+    /// Sends what fits.
+    fn send(
+        &self,
+        bufs: &[IoSlice<'_>],
+        more: bool,
+        to: Option<SocketAddr>,
+        wait: Wait,
+    ) -> Outcome<usize>;
+    /// Receives what is there.
+    fn recv(&self, bufs: &mut [IoSliceMut<'_>], peek: bool, wait: Wait) -> Outcome<Received>;
+}
+
+/// A send's result: the outcome, and whether the thread gets SIGPIPE.
+pub(crate) struct Sent {
+    /// Bytes, or why not.
+    pub(crate) outcome: Outcome<usize>,
+    /// POSIX: EPIPE on a stream comes with SIGPIPE, unless MSG_NOSIGNAL.
+    pub(crate) sigpipe: bool,
+}
+
+/// Sends `bufs` under send(2)'s `flags`.
+pub(crate) fn send(
+    endpoint: &impl Endpoint,
+    bufs: &mut [IoSlice<'_>],
+    flags: c_int,
+    to: Option<SocketAddr>,
+    wait: Wait,
+) -> Sent {
+    let outcome = send_flags(flags).and_then(|more| match endpoint.kind() {
+        SocketKind::Datagram => endpoint.send(bufs, more, to, wait),
+        // A stream's peer is the connected one whatever the call says, as on Linux.
+        SocketKind::Stream => send_stream(endpoint, bufs, more, wait),
+    });
+    let stream = endpoint.kind() == SocketKind::Stream;
+    let sigpipe = stream && outcome == Err(Errno::PIPE) && flags & libc::MSG_NOSIGNAL == 0;
+    Sent { outcome, sigpipe }
+}
+
+/// MSG_MORE out of `flags`; what changes the meaning of a send and is not there is refused.
+fn send_flags(flags: c_int) -> Outcome<bool> {
+    if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    Ok(flags & libc::MSG_MORE != 0)
+}
+
+fn send_stream(
+    endpoint: &impl Endpoint,
+    mut bufs: &mut [IoSlice<'_>],
+    more: bool,
+    wait: Wait,
+) -> Outcome<usize> {
+    let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+    let mut sent = 0;
+    loop {
+        match endpoint.send(bufs, more, None, wait) {
+            Ok(0) => return Ok(sent),
+            Ok(now) => sent += now,
+            Err(errno) if sent == 0 => return Err(errno),
+            Err(_) => return Ok(sent),
+        }
+        if sent >= total || wait == Wait::No {
+            return Ok(sent);
+        }
+        let left = total - sent;
+        let here: usize = bufs.iter().map(|buf| buf.len()).sum();
+        IoSlice::advance_slices(&mut bufs, here.saturating_sub(left));
+    }
+}
+
+/// Receives into `bufs` under recv(2)'s `flags`.
+///
+/// For a stream `full_len` is `len`. With MSG_TRUNC a stream throws the bytes away, and `len`
+/// says how many.
+pub(crate) fn receive(
+    endpoint: &impl Endpoint,
+    bufs: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    wait: Wait,
+) -> Outcome<Received> {
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Err(Errno::AGAIN);
+    }
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::INVAL);
+    }
+    let peek = flags & libc::MSG_PEEK != 0;
+    if endpoint.kind() == SocketKind::Datagram || peek {
+        return endpoint.recv(bufs, peek, wait);
+    }
+    let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+    let wanted = if flags & libc::MSG_WAITALL != 0 { total } else { total.min(1) };
+    if flags & libc::MSG_TRUNC != 0 {
+        return discard(endpoint, total, wanted, wait);
+    }
+    receive_stream(endpoint, bufs, wanted, wait)
+}
+
+/// Receives until at least `wanted` bytes have come, the stream ends, or nothing more comes.
+fn receive_stream(
+    endpoint: &impl Endpoint,
+    mut bufs: &mut [IoSliceMut<'_>],
+    wanted: usize,
+    wait: Wait,
+) -> Outcome<Received> {
+    let mut sum = endpoint.recv(bufs, false, wait)?;
+    let mut last = sum.len;
+    while sum.len < wanted && last > 0 && wait != Wait::No {
+        IoSliceMut::advance_slices(&mut bufs, last);
+        last = endpoint.recv(bufs, false, wait).map_or(0, |more| more.len);
+        sum.len += last;
+        sum.full_len = sum.len;
+    }
+    Ok(sum)
+}
+
+fn discard(endpoint: &impl Endpoint, total: usize, wanted: usize, wait: Wait) -> Outcome<Received> {
+    let mut scratch = vec![0; total.min(1 << 16)];
+    let mut sum = Received { len: 0, full_len: 0, from: None };
+    loop {
+        let room = scratch.len().min(total - sum.len);
+        // What is wanted was waited for; the rest is taken as far as it is there.
+        let wait = if sum.len >= wanted && sum.len > 0 { Wait::No } else { wait };
+        let outcome = endpoint.recv(&mut [IoSliceMut::new(&mut scratch[..room])], false, wait);
+        match outcome {
+            Ok(more) if more.len > 0 && more.len <= room => sum.len += more.len,
+            Err(errno) if sum.len == 0 => return Err(errno),
+            Ok(_) | Err(_) => break,
+        }
+        if sum.len >= total {
+            break;
+        }
+    }
+    sum.full_len = sum.len;
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Takes and gives what the script says, one step a call.
+    struct Script {
+        kind: SocketKind,
+        steps: RefCell<VecDeque<Outcome<usize>>>,
+        sent: RefCell<Vec<u8>>,
+        waits: RefCell<Vec<Wait>>,
+    }
+
+    fn script(kind: SocketKind, steps: &[Outcome<usize>]) -> Script {
+        let steps = RefCell::new(steps.iter().copied().collect());
+        Script { kind, steps, sent: RefCell::default(), waits: RefCell::default() }
+    }
+
+    impl Script {
+        fn step(&self, wait: Wait) -> Outcome<usize> {
+            self.waits.borrow_mut().push(wait);
+            self.steps.borrow_mut().pop_front().expect("one call too many")
+        }
+
+        fn done(&self) -> bool {
+            self.steps.borrow().is_empty()
+        }
+    }
+
+    impl Endpoint for Script {
+        fn kind(&self) -> SocketKind {
+            self.kind
+        }
+
+        fn send(
+            &self,
+            bufs: &[IoSlice<'_>],
+            _more: bool,
+            to: Option<SocketAddr>,
+            wait: Wait,
+        ) -> Outcome<usize> {
+            assert!(self.kind == SocketKind::Datagram || to.is_none());
+            let count = self.step(wait)?;
+            self.sent.borrow_mut().extend(bufs.iter().flat_map(|b| b.to_vec()).take(count));
+            Ok(count)
+        }
+
+        fn recv(&self, bufs: &mut [IoSliceMut<'_>], _peek: bool, wait: Wait) -> Outcome<Received> {
+            let full_len = self.step(wait)?;
+            let mut len = 0;
+            for byte in bufs.iter_mut().flat_map(|buf| buf.iter_mut()).take(full_len) {
+                *byte = b'a' + u8::try_from(full_len).unwrap();
+                len += 1;
+            }
+            Ok(Received { len, full_len, from: None })
+        }
+    }
+
+    const STREAM: SocketKind = SocketKind::Stream;
+
+    fn send_words(script: &Script, flags: c_int, wait: Wait) -> Outcome<usize> {
+        let mut bufs = [IoSlice::new(b"hello "), IoSlice::new(b""), IoSlice::new(b"world")];
+        send(script, &mut bufs, flags, None, wait).outcome
+    }
+
+    #[test]
+    fn a_blocking_stream_sends_all() {
+        let one = script(STREAM, &[Ok(2), Ok(5), Ok(4)]);
+        assert_eq!(send_words(&one, 0, Wait::Forever), Ok(11));
+        assert_eq!(*one.sent.borrow(), b"hello world");
+        let two = script(STREAM, &[Ok(2)]);
+        assert_eq!(send_words(&two, 0, Wait::No), Ok(2));
+    }
+
+    #[test]
+    fn what_was_sent_before_an_error_counts() {
+        let one = script(STREAM, &[Ok(7), Err(Errno::CONNRESET)]);
+        assert_eq!(send_words(&one, 0, Wait::Forever), Ok(7));
+        let two = script(STREAM, &[Err(Errno::CONNRESET)]);
+        assert_eq!(send_words(&two, 0, Wait::Forever), Err(Errno::CONNRESET));
+    }
+
+    #[test]
+    fn sigpipe_is_for_streams_that_did_not_decline() {
+        let sent = |kind, errno, flags| {
+            let script = script(kind, &[Err(errno)]);
+            send(&script, &mut [IoSlice::new(b"x")], flags, None, Wait::No).sigpipe
+        };
+        assert!(sent(STREAM, Errno::PIPE, 0));
+        assert!(!sent(STREAM, Errno::PIPE, libc::MSG_NOSIGNAL));
+        assert!(!sent(STREAM, Errno::CONNRESET, 0));
+        assert!(!sent(SocketKind::Datagram, Errno::PIPE, 0));
+    }
+
+    #[test]
+    fn flags_that_are_refused() {
+        let none = script(STREAM, &[]);
+        assert_eq!(send_words(&none, libc::MSG_OOB, Wait::No), Err(Errno::OPNOTSUPP));
+        assert_eq!(send_words(&none, libc::MSG_FASTOPEN, Wait::No), Err(Errno::OPNOTSUPP));
+        let received = |flags| receive(&none, &mut [], flags, Wait::No).map(|r| r.len);
+        assert_eq!(received(libc::MSG_ERRQUEUE), Err(Errno::AGAIN));
+        assert_eq!(received(libc::MSG_OOB), Err(Errno::INVAL));
+    }
+
+    fn receive_ten(script: &Script, flags: c_int, wait: Wait) -> (Outcome<usize>, Vec<u8>) {
+        let (mut a, mut b) = ([b'.'; 4], [b'.'; 6]);
+        let mut bufs = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)];
+        let outcome = receive(script, &mut bufs, flags, wait).map(|received| received.len);
+        (outcome, [a.as_slice(), &b].concat())
+    }
+
+    #[test]
+    fn a_stream_gives_what_is_there() {
+        let one = script(STREAM, &[Ok(3)]);
+        assert_eq!(receive_ten(&one, 0, Wait::Forever), (Ok(3), b"ddd.......".to_vec()));
+    }
+
+    #[test]
+    fn waitall_waits_for_all() {
+        let all = libc::MSG_WAITALL;
+        let one = script(STREAM, &[Ok(3), Ok(5), Ok(2)]);
+        assert_eq!(receive_ten(&one, all, Wait::Forever), (Ok(10), b"dddfffffcc".to_vec()));
+        let ended = script(STREAM, &[Ok(3), Ok(0)]);
+        assert_eq!(receive_ten(&ended, all, Wait::Forever).0, Ok(3));
+        let failed = script(STREAM, &[Ok(3), Err(Errno::CONNRESET)]);
+        assert_eq!(receive_ten(&failed, all, Wait::Until(Instant::now())).0, Ok(3));
+        let nonblocking = script(STREAM, &[Ok(3)]);
+        assert_eq!(receive_ten(&nonblocking, all, Wait::No).0, Ok(3));
+        let peeked = script(STREAM, &[Ok(3)]);
+        assert_eq!(receive_ten(&peeked, all | libc::MSG_PEEK, Wait::Forever).0, Ok(3));
+    }
+
+    #[test]
+    fn trunc_discards_from_a_stream() {
+        let one = script(STREAM, &[Ok(3), Ok(4), Err(Errno::AGAIN)]);
+        let (outcome, bytes) = receive_ten(&one, libc::MSG_TRUNC, Wait::Forever);
+        assert_eq!((outcome, bytes), (Ok(7), b"..........".to_vec()));
+        assert_eq!(*one.waits.borrow(), [Wait::Forever, Wait::No, Wait::No]);
+        assert!(one.done());
+        let none = script(STREAM, &[Err(Errno::AGAIN)]);
+        assert_eq!(receive_ten(&none, libc::MSG_TRUNC, Wait::No).0, Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn datagrams_say_their_full_length() {
+        let one = script(SocketKind::Datagram, &[Ok(12)]);
+        let mut place = [0; 4];
+        let received = receive(&one, &mut [IoSliceMut::new(&mut place)], 0, Wait::No).unwrap();
+        assert_eq!((received.len, received.full_len), (4, 12));
+    }
+}
