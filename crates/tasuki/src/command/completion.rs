@@ -1,0 +1,18 @@
+//! `tasuki completion`: scripts for shells.
+
+use clap::CommandFactory;
+
+use super::print;
+use crate::cli::{Cli, CompletionArgs};
+use crate::exit::Failure;
+
+/// Prints the script.
+///
+/// # Errors
+/// When standard output cannot be written to.
+pub(crate) fn completion(args: &CompletionArgs) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "tasuki", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
+    Ok(0)
+}

@@ -1,0 +1,70 @@
+//! The commands, one module each.
+
+pub(crate) mod capture;
+pub(crate) mod completion;
+pub(crate) mod down;
+pub(crate) mod ps;
+pub(crate) mod run;
+pub(crate) mod server;
+pub(crate) mod ss;
+pub(crate) mod up;
+
+use std::io::{self, Write};
+
+use crate::exit::Failure;
+
+/// Writes to standard output. A reader that has had enough (`| head`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::output("standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a value to standard output as JSON.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::system("encode the answer as JSON", error))?;
+    text.push('\n');
+    print(&text)
+}
+
+/// A table: columns as wide as needed, two spaces between; `right` says which are aligned to the
+/// right.
+fn table(rows: &[Vec<String>], right: &[bool]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            if right.get(column) == Some(&true) {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:<width$}")
+            }
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned() {
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect();
+        let rows = [row(&["A", "NUMBER", "C"]), row(&["long", "7", ""])];
+        assert_eq!(table(&rows, &[false, true]), "A     NUMBER  C\nlong       7\n");
+        assert_eq!(table(&[], &[]), "");
+    }
+}

@@ -1,0 +1,111 @@
+//! `tasuki ps`: processes, memory and counters of instances.
+
+use std::fmt::Write;
+
+use abi::control::{ClientReply, ClientRequest, InstanceStatus};
+
+use super::{print, print_json, table};
+use crate::cli::PsArgs;
+use crate::exit::Failure;
+use crate::operator::Operator;
+
+/// Shows one instance, or all of this user.
+///
+/// # Errors
+/// When the named instance does not run.
+pub(crate) fn ps(args: &PsArgs) -> Result<u8, Failure> {
+    let statuses = match &args.name {
+        Some(name) => vec![status(&mut Operator::connect(name)?)?],
+        None => Operator::connect_all()
+            .iter_mut()
+            // Some may just be ending.
+            .filter_map(|(operator, _)| status(operator).ok())
+            .collect(),
+    };
+    if args.json {
+        print_json(&statuses)?;
+    } else {
+        let texts: Vec<String> = statuses.iter().map(|one| text(one, args.verbose)).collect();
+        print(&texts.join("\n"))?;
+    }
+    Ok(0)
+}
+
+fn status(operator: &mut Operator) -> Result<InstanceStatus, Failure> {
+    match operator.ask(&ClientRequest::Ps)? {
+        (ClientReply::Processes(status), _) => Ok(status),
+        (other, _) => Err(operator.unexpected(&other)),
+    }
+}
+
+fn text(status: &InstanceStatus, verbose: bool) -> String {
+    let InstanceStatus { instance, mode, address, processes, pools, counters } = status;
+    let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+    let mut rows = vec![row(["ROLE", "PID", "NAME", "MEMORY"])];
+    for process in processes {
+        let role = match process.client {
+            Some(number) => format!("{} {number}", process.role),
+            None => process.role.clone(),
+        };
+        rows.push(row([&role, &process.pid.to_string(), &process.name, &process.memory]));
+    }
+    let mut text = format!("{instance}: {address}, {mode}\n");
+    text.push_str(&table(&rows, &[false, true]));
+    let mut rows = vec![row(["POOL", "PAGES", "FREE", "BACKING"])];
+    for pool in pools {
+        let (pages, free) = (pool.pages.to_string(), pool.free.to_string());
+        rows.push(row([&pool.name, &pages, &free, &pool.backing]));
+    }
+    text.push('\n');
+    text.push_str(&table(&rows, &[false, true, true]));
+    if verbose {
+        let mut rows = vec![vec!["COUNTER".to_owned(), "VALUE".to_owned()]];
+        rows.extend(counters.iter().map(|(name, value)| vec![name.clone(), value.to_string()]));
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n{}", table(&rows, &[false, true]));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use abi::control::{PoolStatus, ProcessStatus};
+
+    use super::*;
+
+    #[test]
+    fn the_tables() {
+        let process = |role: &str, client| ProcessStatus {
+            role: role.to_owned(),
+            pid: 42,
+            name: "curl".to_owned(),
+            client,
+            memory: "4k".to_owned(),
+        };
+        let status = InstanceStatus {
+            instance: "default".to_owned(),
+            mode: "split".to_owned(),
+            address: "10.219.0.2/24".to_owned(),
+            processes: vec![process("supervisor", None), process("client", Some(3))],
+            pools: vec![PoolStatus {
+                name: "frames".to_owned(),
+                pages: 4096,
+                free: 7,
+                backing: "2M".to_owned(),
+            }],
+            counters: vec![("copy.rx-bytes".to_owned(), 9)],
+        };
+        let short = "\
+default: 10.219.0.2/24, split
+ROLE        PID  NAME  MEMORY
+supervisor   42  curl  4k
+client 3     42  curl  4k
+
+POOL    PAGES  FREE  BACKING
+frames   4096     7  2M
+";
+        assert_eq!(text(&status, false), short);
+        let long = format!("{short}\nCOUNTER        VALUE\ncopy.rx-bytes      9\n");
+        assert_eq!(text(&status, true), long);
+    }
+}

@@ -1,0 +1,353 @@
+//! The configuration file: TOML, every key documented in `tasuki.example.toml`.
+//!
+//! A key that is not known is refused, with its line and the known key that is nearest to it: a
+//! typing error never silently means "default". Values are checked where they are read, so that the
+//! message can name the line; what depends on several values is checked in [`crate::settings`],
+//! after the command line had its say.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use abi::client::ClientParams;
+use abi::control::FaultConfig;
+use serde::Deserialize;
+
+use crate::cidr::Cidr;
+use crate::exit::{Code, Failure};
+
+/// A whole file. Everything may be left out.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    pub(crate) instance: InstanceSection,
+    pub(crate) inet: InetSection,
+    pub(crate) nic: NicSection,
+    pub(crate) memory: MemorySection,
+}
+
+/// `[instance]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct InstanceSection {
+    pub(crate) mode: Mode,
+    pub(crate) clients: Ranged<1, 4000>,
+}
+
+impl Default for InstanceSection {
+    fn default() -> Self {
+        Self { mode: Mode::default(), clients: Ranged(1000) }
+    }
+}
+
+/// `[inet]`
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct InetSection {
+    pub(crate) address: Option<Cidr>,
+    pub(crate) gateway: Option<std::net::Ipv4Addr>,
+}
+
+/// `[nic]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NicSection {
+    pub(crate) device: Option<Device>,
+    pub(crate) mtu: Ranged<576, { abi::frame::MAX_MTU as u32 }>,
+    pub(crate) fault: Fault,
+}
+
+impl Default for NicSection {
+    fn default() -> Self {
+        Self { device: None, mtu: Ranged(1500), fault: Fault::default() }
+    }
+}
+
+/// `[memory]`
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MemorySection {
+    pub(crate) huge_pages: bool,
+    pub(crate) strict: bool,
+    pub(crate) client: ClientSection,
+}
+
+/// `[memory.client]`: the measures of each client's region.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ClientSection {
+    pub(crate) huge_pages: bool,
+    threads: Ranged<1, 64>,
+    sockets: Ranged<1, 4096>,
+    area_pages: Ranged<1, 256>,
+    tx_pages: Option<Ranged<1, 262_144>>,
+    rx_pages: Option<Ranged<1, 262_144>>,
+}
+
+impl Default for ClientSection {
+    fn default() -> Self {
+        let params = ClientParams::default();
+        Self {
+            huge_pages: false,
+            threads: Ranged(params.threads.into()),
+            sockets: Ranged(params.sockets.into()),
+            area_pages: Ranged(params.area_pages.into()),
+            tx_pages: None,
+            rx_pages: None,
+        }
+    }
+}
+
+impl ClientSection {
+    /// The measures. Pools that are not given get the floor of every socket and as much shared room
+    /// as the default has.
+    ///
+    /// # Errors
+    /// A sentence, when the pools cannot give every socket its floor or are too large.
+    pub(crate) fn params(&self) -> Result<ClientParams, String> {
+        let default = ClientParams::default();
+        let mut params = ClientParams {
+            threads: self.threads.narrow(),
+            sockets: self.sockets.narrow(),
+            area_pages: self.area_pages.narrow(),
+            ..default
+        };
+        let (tx_floor, rx_floor) = floors(&params);
+        let (tx_default, rx_default) = floors(&default);
+        let most = 1 << 18;
+        params.tx_pages = self
+            .tx_pages
+            .map_or((tx_floor + default.tx_pages - tx_default).min(most), |pages| pages.0);
+        params.rx_pages = self
+            .rx_pages
+            .map_or((rx_floor + default.rx_pages - rx_default).min(most), |pages| pages.0);
+        for (key, pages, floor) in
+            [("tx_pages", params.tx_pages, tx_floor), ("rx_pages", params.rx_pages, rx_floor)]
+        {
+            if pages < floor {
+                return Err(format!(
+                    "{} sockets with areas of {} pages need memory.client.{key} of at least \
+                     {floor} (at most {most}), not {pages}: use fewer sockets, smaller areas \
+                     or more pages",
+                    params.sockets, params.area_pages
+                ));
+            }
+        }
+        params.layout().map_err(|error| error.to_string())?;
+        Ok(params)
+    }
+}
+
+/// Pages of the sending and of the receiving pool that give each socket what it is sure of.
+fn floors(params: &ClientParams) -> (u32, u32) {
+    let tx = u32::from(params.sockets) * u32::from(params.area_pages);
+    (tx, tx * params.rx_floor_areas())
+}
+
+/// An integer in a range, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "i64")]
+pub(crate) struct Ranged<const LEAST: u32, const MOST: u32>(pub(crate) u32);
+
+impl<const LEAST: u32, const MOST: u32> Ranged<LEAST, MOST> {
+    /// As 16 bits, which every range but that of pools fits.
+    pub(crate) fn narrow(self) -> u16 {
+        u16::try_from(self.0).unwrap_or(u16::MAX)
+    }
+}
+
+impl<const LEAST: u32, const MOST: u32> TryFrom<i64> for Ranged<LEAST, MOST> {
+    type Error = String;
+
+    fn try_from(value: i64) -> Result<Self, String> {
+        u32::try_from(value)
+            .ok()
+            .filter(|value| (LEAST..=MOST).contains(value))
+            .map(Self)
+            .ok_or_else(|| format!("{value} is not in {LEAST} to {MOST}"))
+    }
+}
+
+/// Which processes an instance is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// Inet server and NIC driver are processes of their own
+    #[default]
+    Split,
+    /// Inet server and NIC driver share one process
+    Fused,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Split => "split",
+            Self::Fused => "fused",
+        })
+    }
+}
+
+/// A network device, as `--nic` and `nic.device` name it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) enum Device {
+    /// A TAP device of this name, made by Tasuki.
+    Tap(String),
+}
+
+impl Device {
+    /// The host's name of the device.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Tap(name) => name,
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("tap", name)) => {
+                let fits = (1..16).contains(&name.len())
+                    && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+                    && !name.contains(['/', ':', '%'])
+                    && name != "."
+                    && name != "..";
+                let device = fits.then(|| Self::Tap(name.to_owned()));
+                device.ok_or_else(|| {
+                    format!("`{name}` cannot be a device name: 1 to 15 bytes, no space, / : or %")
+                })
+            }
+            Some((kind, _)) => Err(format!("device kind `{kind}` is not known; known: tap")),
+            None => Err(format!("`{text}` lacks the kind of device, as in tap:{text}")),
+        }
+    }
+}
+
+impl TryFrom<String> for Device {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tap:{}", self.name())
+    }
+}
+
+/// Faults to make on the wire, each probability in 0 to 1; `loss=0.01,seed=7` on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(try_from = "FaultConfig")]
+pub(crate) struct Fault(pub(crate) FaultConfig);
+
+impl TryFrom<FaultConfig> for Fault {
+    type Error = String;
+
+    fn try_from(fault: FaultConfig) -> Result<Self, String> {
+        let FaultConfig { loss, duplicate, reorder, corrupt, seed: _ } = fault;
+        let all =
+            [("loss", loss), ("duplicate", duplicate), ("reorder", reorder), ("corrupt", corrupt)];
+        match all.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
+            Some((key, value)) => Err(format!("{key} = {value} is not a probability (0 to 1)")),
+            None => Ok(Self(fault)),
+        }
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const KNOWN: [&str; 5] = ["loss", "duplicate", "reorder", "corrupt", "seed"];
+        let mut fault = FaultConfig::default();
+        for item in text.split(',') {
+            let (key, value) = item
+                .split_once('=')
+                .ok_or_else(|| format!("`{item}` is not KEY=VALUE, as in loss=0.01"))?;
+            let probability =
+                || value.parse().map_err(|_| format!("{key}: `{value}` is not a number"));
+            match key {
+                "loss" => fault.loss = probability()?,
+                "duplicate" => fault.duplicate = probability()?,
+                "reorder" => fault.reorder = probability()?,
+                "corrupt" => fault.corrupt = probability()?,
+                "seed" => {
+                    fault.seed = value
+                        .parse()
+                        .map_err(|_| format!("seed: `{value}` is not a whole number"))?;
+                }
+                _ => return Err(unknown("fault", key, &KNOWN)),
+            }
+        }
+        fault.try_into()
+    }
+}
+
+/// "unknown KIND `x`; did you mean `y`?"
+fn unknown(kind: &str, given: &str, known: &[&str]) -> String {
+    let nearest = known
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(given, known), known))
+        .filter(|(distance, known)| *distance <= (known.len() / 2).max(2))
+        .min();
+    match nearest {
+        Some((_, nearest)) => format!("unknown {kind} `{given}`; did you mean `{nearest}`?"),
+        None => format!("unknown {kind} `{given}`; known are {}", known.join(", ")),
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Code::Configuration`]; the sentence names file, line and remedy.
+    pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
+        let wrong = |sentence| Failure::new(Code::Configuration, sentence);
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+        Self::parse(&text).map_err(|(line, what)| {
+            let line = line.map_or_else(String::new, |line| format!(":{line}"));
+            wrong(format!("{}{line}: {what}", path.display()))
+        })
+    }
+
+    /// Out of a file's text; the error is a line, counted from 1, and a sentence.
+    fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| {
+                text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
+            });
+            (line, explain(text, line, error.message()))
+        })
+    }
+}
+
+/// The parser's message, but for unknown keys: those get the nearest known one and their section.
+/// serde writes "unknown field `x`, expected one of `a`, `b`" (or "expected `a`" when there is
+/// one).
+fn explain(text: &str, line: Option<usize>, message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let Some(given) = quoted.next().filter(|_| message.starts_with("unknown field")) else {
+        return message.trim_end().replace('\n', "; ");
+    };
+    let known: Vec<&str> = quoted.collect();
+    let head = |line: &&str| line.trim_start().starts_with('[');
+    let lines: Vec<&str> = text.lines().take(line.unwrap_or(0)).collect();
+    match lines.iter().rev().find(|line| head(line)) {
+        // The unknown name may be the section itself.
+        Some(section) if !section.contains(given) => {
+            unknown(&format!("key in {}", section.trim()), given, &known)
+        }
+        Some(_) => unknown("section", given, &known),
+        None => unknown("key", given, &known),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../tasuki.example.toml");
+
+fn refusal(text: &str) -> (usize, String) {
+    let (line, sentence) = Config::parse(text).unwrap_err();
+    (line.unwrap_or(0), sentence)
+}
+
+#[test]
+fn nothing_is_the_default() {
+    let config = Config::parse("").unwrap();
+    assert_eq!(config, Config::default());
+    assert_eq!(config.memory.client.params(), Ok(ClientParams::default()));
+    assert_eq!(config.nic.mtu.0, 1500);
+}
+
+#[test]
+fn the_example_shows_every_key_with_its_default() {
+    let config = Config::parse(EXAMPLE).unwrap();
+    assert_eq!(config, Config::default());
+    // Keys without a fixed default are there too, commented out; each must be a known one.
+    let enabled: String = EXAMPLE
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if is_key(rest) => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let config = Config::parse(&enabled).unwrap();
+    assert!(config.inet.address.is_some() && config.inet.gateway.is_some());
+    assert!(config.nic.device.is_some());
+    assert!(config.memory.client.tx_pages.is_some() && config.memory.client.rx_pages.is_some());
+    assert_eq!(config.memory.client.params(), Ok(ClientParams::default()));
+    // Nothing is missing: an unknown key makes serde list the known ones, each must be in the
+    // example.
+    for section in ["instance", "inet", "nic", "nic.fault", "memory", "memory.client"] {
+        let error = toml::from_str::<Config>(&format!("[{section}]\nx-x = 1\n")).unwrap_err();
+        for key in error.message().split('`').skip(3).step_by(2) {
+            let there = enabled.lines().any(|line| {
+                line.starts_with(&format!("{key} =")) || line == format!("[{section}.{key}]")
+            });
+            assert!(there, "{key} of [{section}] is not in the example");
+        }
+    }
+}
+
+fn is_key(line: &str) -> bool {
+    line.split_once(" = ")
+        .is_some_and(|(key, _)| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+}
+
+#[test]
+fn values_are_taken() {
+    let config = Config::parse(
+        "[instance]\nmode = \"fused\"\nclients = 5\n[inet]\naddress = \"10.1.2.3/16\"\n\
+         gateway = \"10.1.0.1\"\n[nic]\ndevice = \"tap:demo\"\nmtu = 1400\n[nic.fault]\n\
+         loss = 0.5\nseed = 3\n[memory]\nhuge_pages = true\nstrict = true\n\
+         [memory.client]\nsockets = 16\n",
+    )
+    .unwrap();
+    assert_eq!(config.instance.mode, Mode::Fused);
+    assert_eq!(config.inet.address.unwrap().to_string(), "10.1.2.3/16");
+    assert_eq!(config.nic.device.unwrap().to_string(), "tap:demo");
+    assert_eq!((config.nic.fault.0.loss, config.nic.fault.0.seed), (0.5, 3));
+    assert!(config.memory.huge_pages && config.memory.strict);
+    let params = config.memory.client.params().unwrap();
+    let default = ClientParams::default();
+    let fewer = u32::from(default.sockets - 16) * u32::from(default.area_pages);
+    assert_eq!((params.sockets, params.tx_pages), (16, default.tx_pages - fewer));
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_nearest() {
+    let table = [
+        (
+            "[inet]\nadress = \"10.0.0.2/24\"\n",
+            2,
+            "key in [inet] `adress`; did you mean `address`?",
+        ),
+        ("\n[inett]\n", 2, "section `inett`; did you mean `inet`?"),
+        ("[nic]\n\nMTU = 9\n", 3, "unknown key in [nic] `MTU`; known are device, mtu, fault"),
+        ("[nic.fault]\nlos = 0.1\n", 2, "did you mean `loss`?"),
+        ("[memory.client]\nsocket = 1\n", 2, "did you mean `sockets`?"),
+        ("mod = \"split\"\n", 1, "unknown key `mod`"),
+        ("[instance]\nxyzzyxyzzy = 1\n", 2, "known are mode, clients"),
+    ];
+    for (text, line, sentence) in table {
+        let (at, what) = refusal(text);
+        assert!(what.contains(sentence), "{text}: {what}");
+        assert_eq!(at, line, "{text}: {what}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_their_line() {
+    let table = [
+        ("[nic]\nmtu = 9000\n", "9000 is not in 576 to 4000"),
+        ("[nic]\nmtu = -1\n", "-1 is not in 576 to 4000"),
+        ("[nic]\nmtu = \"x\"\n", "invalid type"),
+        ("[nic]\ndevice = \"tasuki0\"\n", "tap:tasuki0"),
+        ("[nic]\ndevice = \"eth:x\"\n", "device kind `eth` is not known"),
+        ("[nic]\ndevice = \"tap:a-name-too-long-for-it\"\n", "cannot be a device name"),
+        ("[nic.fault]\nloss = 1.5\n", "loss = 1.5 is not a probability"),
+        ("[nic.fault]\nloss = nan\n", "not a probability"),
+        ("[inet]\naddress = \"10.0.0.0/24\"\n", "network address"),
+        ("[inet]\ngateway = \"10.0.0\"\n", "invalid IPv4 address"),
+        ("[instance]\nmode = \"spilt\"\n", "unknown variant `spilt`"),
+        ("[memory.client]\nthreads = 65\n", "65 is not in 1 to 64"),
+        ("[memory]\nstrict = 1\n", "invalid type"),
+        ("[memory\nstrict = true\n", ""),
+    ];
+    for (text, sentence) in table {
+        let (line, what) = refusal(text);
+        assert!(what.contains(sentence), "{text}: {what}");
+        assert!(!what.contains('\n'), "{what:?} is more than one line");
+        assert!((1..=2).contains(&line), "{text}: line {line}");
+    }
+}
+
+#[test]
+fn client_measures_that_do_not_fit_together() {
+    let params = |text: &str| Config::parse(text).unwrap().memory.client.params();
+    let error = params("[memory.client]\nsockets = 100\ntx_pages = 399\n").unwrap_err();
+    assert!(error.contains("tx_pages of at least 400"), "{error}");
+    let error = params("[memory.client]\nsockets = 4096\narea_pages = 256\n").unwrap_err();
+    assert!(error.contains("fewer sockets"), "{error}");
+    assert!(params("[memory.client]\nsockets = 4096\n").is_ok());
+}
+
+#[test]
+fn faults_on_the_command_line() {
+    let fault: Fault = "loss=0.01,duplicate=0.02,reorder=0.03,corrupt=0.04,seed=9".parse().unwrap();
+    let FaultConfig { loss, duplicate, reorder, corrupt, seed } = fault.0;
+    assert_eq!((loss, duplicate, reorder, corrupt, seed), (0.01, 0.02, 0.03, 0.04, 9));
+    let table = [
+        ("los=0.1", "did you mean `loss`?"),
+        ("loss", "not KEY=VALUE"),
+        ("loss=x", "not a number"),
+        ("loss=2", "not a probability"),
+        ("seed=-1", "not a whole number"),
+        ("", "not KEY=VALUE"),
+    ];
+    for (text, why) in table {
+        let error = text.parse::<Fault>().unwrap_err();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}

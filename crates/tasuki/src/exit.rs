@@ -1,0 +1,124 @@
+//! How the command ends when it does not do what it was asked: one sentence and one number.
+//!
+//! The numbers from 118 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
+//! so that a script can tell "Tasuki failed" from "the program failed".
+
+use std::fmt;
+
+/// The exit codes of `tasuki` itself. `tasuki run` otherwise gives the program's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// A file or pipe that the command writes to failed.
+    Output = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The configuration file, or values that do not fit together.
+    Configuration = 118,
+    /// A right is missing.
+    Rights = 119,
+    /// An address or a device name is in use.
+    InUse = 120,
+    /// The shim cannot get into the program.
+    Unsupported = 121,
+    /// No such instance runs.
+    NoInstance = 122,
+    /// An instance of that name runs already.
+    AlreadyRunning = 123,
+    /// Anything else that went wrong in Tasuki or the system.
+    Internal = 125,
+    /// The program cannot be executed.
+    NotExecutable = 126,
+    /// The program was not found.
+    NotFound = 127,
+}
+
+/// Shown at the end of `tasuki --help` and `tasuki run --help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+    1  an output file or pipe failed
+    2  wrong usage
+  118  wrong configuration
+  119  missing rights (/dev/net/tun, CAP_NET_ADMIN, another user's instance)
+  120  address in use or device name taken
+  121  the program cannot be run on the stack (static, setuid, other machine type, shim missing)
+  122  no such instance is running
+  123  an instance of that name is running already
+  125  Tasuki itself failed
+  126  the program cannot be executed
+  127  the program was not found
+`tasuki run` otherwise ends with the program's exit code, 128+n when signal n ended it.";
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{sentence}")]
+pub(crate) struct Failure {
+    /// Exit code.
+    pub(crate) code: Code,
+    /// What is wrong and what to do about it.
+    pub(crate) sentence: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, sentence: impl Into<String>) -> Self {
+        Self { code, sentence: sentence.into() }
+    }
+
+    /// A failed system call or the like, with what was being done: "cannot {doing}: {error}".
+    pub(crate) fn system(doing: impl fmt::Display, error: impl fmt::Display) -> Self {
+        Self::new(Code::Internal, format!("cannot {doing}: {error}"))
+    }
+
+    /// Standard output or an output file failed.
+    pub(crate) fn output(to: impl fmt::Display, error: impl fmt::Display) -> Self {
+        Self::new(Code::Output, format!("cannot write to {to}: {error}"))
+    }
+}
+
+impl From<nic_driver::tap::TapError> for Failure {
+    fn from(error: nic_driver::tap::TapError) -> Self {
+        use nic_driver::tap::TapError;
+        let code = match &error {
+            TapError::BadName(_) => Code::Configuration,
+            TapError::NameTaken(_) => Code::InUse,
+            TapError::Rights { .. } => Code::Rights,
+            TapError::NoTap(_) | TapError::System { .. } => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Code; 11] = [
+        Code::Output,
+        Code::Usage,
+        Code::Configuration,
+        Code::Rights,
+        Code::InUse,
+        Code::Unsupported,
+        Code::NoInstance,
+        Code::AlreadyRunning,
+        Code::Internal,
+        Code::NotExecutable,
+        Code::NotFound,
+    ];
+
+    #[test]
+    fn every_code_is_in_the_help() {
+        for code in ALL {
+            let line = format!("{:5}  ", code as u8);
+            assert!(HELP.lines().any(|l| l.starts_with(&line)), "{code:?} is not in the help");
+        }
+    }
+
+    #[test]
+    fn codes_of_device_errors() {
+        use nic_driver::tap::TapError;
+        let code = |e: TapError| Failure::from(e).code;
+        assert_eq!(code(TapError::NameTaken("tap0".into())), Code::InUse);
+        assert_eq!(code(TapError::Rights { doing: "x".into() }), Code::Rights);
+        assert_eq!(code(TapError::BadName("a b".into())), Code::Configuration);
+    }
+}

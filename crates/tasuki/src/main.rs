@@ -1,0 +1,63 @@
+//! `tasuki`: runs programs on a TCP/IP stack made of small processes.
+//!
+//! The one executable of the project. [`cli`] says what can be asked of it, [`command`] has one
+//! module per command, [`supervisor`] is what `run` and `up` become, and the servers that it starts
+//! are this same executable (`tasuki server …`). Whatever goes wrong ends in one sentence and one
+//! number ([`exit`]).
+
+#![forbid(unsafe_code)]
+
+mod cidr;
+mod cli;
+mod command;
+mod config;
+mod exit;
+mod limits;
+mod network;
+mod operator;
+mod place;
+mod program;
+mod settings;
+mod supervisor;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(command::up::background_log().is_some());
+    let done = match cli.command {
+        Command::Run(run) => command::run::run(run),
+        Command::Up(up) => command::up::up(&up),
+        Command::Down(down) => command::down::down(&down),
+        Command::Ps(ps) => command::ps::ps(&ps),
+        Command::Ss(ss) => command::ss::ss(&ss),
+        Command::Capture(capture) => command::capture::capture(&capture),
+        Command::Completion(completion) => command::completion::completion(&completion),
+        Command::Server(server) => command::server::server(&server),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("tasuki: {failure}");
+            ExitCode::from(failure.code as u8)
+        }
+    }
+}
+
+/// Messages go to standard error, from the level that TASUKI_LOG names (`warn` if it names none).
+fn start_log(background: bool) {
+    let filter = EnvFilter::try_from_env("TASUKI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = log.with_ansi(std::io::stderr().is_terminal());
+    if background {
+        log.init();
+    } else {
+        log.without_time().compact().init();
+    }
+}

@@ -1,0 +1,139 @@
+//! The operator's end of an instance's socket: one request, one reply.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use abi::control::{ClientReply, ClientRequest};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+use shm::Channel;
+
+use crate::exit::{Code, Failure};
+use crate::place::{InstanceName, Place};
+
+/// A connection to a running instance.
+pub(crate) struct Operator {
+    name: InstanceName,
+    channel: Channel,
+    /// The supervisor's process.
+    supervisor: Option<OwnedFd>,
+}
+
+impl Operator {
+    /// Connects to the instance of this name.
+    ///
+    /// # Errors
+    /// [`Code::NoInstance`], [`Code::Rights`]
+    pub(crate) fn connect(name: &InstanceName) -> Result<Self, Failure> {
+        match Place::find(name) {
+            Some(path) => Self::connect_to(name, &path),
+            None => Err(not_running(name)),
+        }
+    }
+
+    /// Connects to the instance that is meant when none is named: the one around this process, the
+    /// only one, or `default`.
+    ///
+    /// # Errors
+    /// As [`Operator::connect`], or [`Code::NoInstance`] when several run.
+    pub(crate) fn connect_or_guess(name: Option<&InstanceName>) -> Result<Self, Failure> {
+        if let Some(name) = name {
+            return Self::connect(name);
+        }
+        let around = std::env::var_os("TASUKI_SOCKET");
+        let mut all = Self::connect_all();
+        let position = all.iter().position(|(operator, path)| match &around {
+            Some(socket) => path.as_os_str() == socket.as_os_str(),
+            None => operator.name.as_str() == "default",
+        });
+        match (position, all.len()) {
+            (Some(index), _) => Ok(all.swap_remove(index).0),
+            (None, 1) => Ok(all.swap_remove(0).0),
+            (None, 0) => Err(Failure::new(
+                Code::NoInstance,
+                "no instance is running; start one with `tasuki up`",
+            )),
+            _ => {
+                let names: Vec<&str> = all.iter().map(|(one, _)| one.name.as_str()).collect();
+                let names = names.join(", ");
+                let sentence = format!("several instances are running ({names}): name one");
+                Err(Failure::new(Code::NoInstance, sentence))
+            }
+        }
+    }
+
+    /// Connects to all instances that run, in order of name.
+    pub(crate) fn connect_all() -> Vec<(Self, std::path::PathBuf)> {
+        let all = Place::list().into_iter();
+        all.filter_map(|(name, path)| Some((Self::connect_to(&name, &path).ok()?, path))).collect()
+    }
+
+    fn connect_to(name: &InstanceName, path: &Path) -> Result<Self, Failure> {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+            ConnectionRefused | NotFound => not_running(name),
+            PermissionDenied => Failure::new(
+                Code::Rights,
+                format!(
+                    "instance {name} belongs to another user: run this as that user or as root"
+                ),
+            ),
+            _ => Failure::system(format!("connect to {}", path.display()), error),
+        })?;
+        let supervisor = rustix::net::sockopt::socket_peercred(&stream)
+            .and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
+        let channel = Channel::from_fd(stream.into());
+        Ok(Self { name: name.clone(), channel, supervisor: supervisor.ok() })
+    }
+
+    /// Asks, and waits for the reply.
+    ///
+    /// # Errors
+    /// The instance's refusal, or that it ended meanwhile.
+    pub(crate) fn ask(
+        &mut self,
+        request: &ClientRequest,
+    ) -> Result<(ClientReply, Vec<OwnedFd>), Failure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::system(format!("ask the instance {}", self.name), error)
+        };
+        let body = serde_json::to_vec(request).map_err(|error| failed(&error))?;
+        self.channel.send(&body, &[]).map_err(|error| failed(&error))?;
+        let message = self
+            .channel
+            .recv()
+            .map_err(|error| failed(&error))?
+            .ok_or_else(|| failed(&"it ended meanwhile"))?;
+        match serde_json::from_slice(&message.body).map_err(|error| failed(&error))? {
+            ClientReply::Error { message } => Err(failed(&message)),
+            reply => Ok((reply, message.fds)),
+        }
+    }
+
+    /// Waits for the supervisor's process to end, at most so long.
+    pub(crate) fn wait_for_end(&self, most: Duration) {
+        let Some(supervisor) = &self.supervisor else { return };
+        let mut death = [PollFd::new(supervisor, PollFlags::IN)];
+        let most = Timespec { tv_sec: most.as_secs().cast_signed(), tv_nsec: 0 };
+        if poll(&mut death, Some(&most)) != Ok(1) {
+            tracing::warn!("the supervisor of {} has not ended yet", self.name);
+        }
+    }
+
+    /// For poll: readable when the instance ends.
+    pub(crate) fn line(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    /// A reply that does not belong to the request.
+    pub(crate) fn unexpected(&self, reply: &ClientReply) -> Failure {
+        Failure::system(format!("ask the instance {}", self.name), format!("it answered {reply:?}"))
+    }
+}
+
+fn not_running(name: &InstanceName) -> Failure {
+    let sentence = format!("no instance {name} is running; start it with `tasuki up {name}`");
+    Failure::new(Code::NoInstance, sentence)
+}

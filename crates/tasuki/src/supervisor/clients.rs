@@ -1,0 +1,105 @@
+//! The clients of an instance: their numbers, their memory, where they are in their lives.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use super::admission::Stage;
+use super::connections::ConnectionId;
+use super::instance::Memory;
+
+/// A client.
+pub(super) struct Client {
+    /// Its program's name, as it told it.
+    pub(super) program: String,
+    pub(super) pid: u32,
+    /// Its line, while it lives.
+    pub(super) connection: Option<ConnectionId>,
+    pub(super) stage: Stage,
+    pub(super) memory: Memory,
+    /// The inet server's bell for this client.
+    pub(super) bell: OwnedFd,
+    /// Thread slots given.
+    pub(super) threads: u16,
+    /// It said goodbye.
+    pub(super) orderly: bool,
+}
+
+/// All clients, by number.
+pub(super) struct Clients {
+    all: BTreeMap<u16, Client>,
+    next: u16,
+}
+
+impl Clients {
+    pub(super) fn new() -> Self {
+        Self { all: BTreeMap::new(), next: 1 }
+    }
+
+    /// A number that no client has, 1 to 65,535; numbers are used again as late as possible.
+    pub(super) fn free_number(&mut self) -> Option<u16> {
+        let next = self.next;
+        let found = (next..=u16::MAX).chain(1..next).find(|n| !self.all.contains_key(n))?;
+        self.next = found.checked_add(1).unwrap_or(1);
+        Some(found)
+    }
+
+    pub(super) fn insert(&mut self, number: u16, client: Client) {
+        self.all.insert(number, client);
+    }
+
+    pub(super) fn get(&self, number: u16) -> Option<&Client> {
+        self.all.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Client> {
+        self.all.get_mut(&number)
+    }
+
+    pub(super) fn remove(&mut self, number: u16) -> Option<Client> {
+        self.all.remove(&number)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Client)> {
+        self.all.iter().map(|(number, client)| (*number, client))
+    }
+
+    /// The numbers of those that still have their line.
+    pub(super) fn connected(&self) -> Vec<(u16, ConnectionId)> {
+        self.iter().filter_map(|(number, client)| Some((number, client.connection?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> Client {
+        Client {
+            program: "x".to_owned(),
+            pid: 1,
+            connection: None,
+            stage: Stage::Live,
+            memory: Memory::create("t", 4096, false).unwrap(),
+            bell: super::super::instance::bell().unwrap(),
+            threads: 0,
+            orderly: false,
+        }
+    }
+
+    #[test]
+    fn numbers_are_used_again_late() {
+        let mut clients = Clients::new();
+        assert_eq!(clients.free_number(), Some(1));
+        clients.insert(1, client());
+        assert_eq!(clients.free_number(), Some(2));
+        assert_eq!(clients.free_number(), Some(3));
+        clients.next = u16::MAX;
+        assert_eq!(clients.free_number(), Some(u16::MAX));
+        // 0 is nobody's, 1 is in use.
+        assert_eq!(clients.free_number(), Some(2));
+    }
+}

@@ -1,0 +1,374 @@
+//! What clients and operators ask of the supervisor, and what they get.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use abi::control::{
+    ClientReply, ClientRequest, InstanceStatus, ProcessStatus, ServerReply, ServerRequest, VERSION,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::admission::{Happening, Stage};
+use super::clients::Client;
+use super::connections::{ConnectionId, Received};
+use super::instance::{Memory, bell};
+use super::servers::Line;
+use super::{Gather, Phase, Purpose, Supervisor};
+use crate::exit::Failure;
+
+/// Bytes of frames that a capture may have waiting.
+const CAPTURE_BUFFER: usize = 16 << 20;
+/// Longest program name that is kept, bytes; longer than the kernel's 15.
+const MAX_NAME: usize = 64;
+
+impl Supervisor {
+    /// Takes all requests of a connection, until one has to wait for a server.
+    pub(super) fn serve(&mut self, id: ConnectionId) -> Result<(), Failure> {
+        while let Some(connection) = self.connections.get_mut(id).filter(|c| !c.busy) {
+            match connection.receive() {
+                Received::Request(request) => self.request(id, request)?,
+                Received::Unknown(message) => {
+                    self.reply(id, &ClientReply::Error { message }, &[])?;
+                }
+                Received::Nothing => break,
+                Received::Ended(why) => {
+                    if let Some(why) = why {
+                        let pid = connection.pid.as_raw_nonzero();
+                        tracing::warn!(pid, %why, "connection dropped");
+                    }
+                    return self.lose(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, id: ConnectionId, request: ClientRequest) -> Result<(), Failure> {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.busy = true;
+        }
+        let done = match request {
+            ClientRequest::Hello { version, program } => self.hello(id, version, &program),
+            ClientRequest::AttachThread => self.attach_thread(id),
+            ClientRequest::Bye => return self.bye(id),
+            ClientRequest::Ps => self.ask_counters(id),
+            ClientRequest::Ss => self.ask(Line::Inet, ServerRequest::Ss, Purpose::Sockets(id)),
+            ClientRequest::Capture { snaplen } => self.ask_capture(id, snaplen),
+            ClientRequest::Down => {
+                self.ending.push(id);
+                self.stop(None);
+                return Ok(());
+            }
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(Refusal::Client(message)) => self.reply(id, &ClientReply::Error { message }, &[]),
+            Err(Refusal::Instance(failure)) => Err(failure),
+        }
+    }
+
+    /// Sends a reply, if the connection is still there.
+    pub(super) fn reply(
+        &mut self,
+        id: ConnectionId,
+        reply: &ClientReply,
+        fds: &[&OwnedFd],
+    ) -> Result<(), Failure> {
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+        self.again.push(id);
+        match connection.reply(reply, &fds) {
+            Ok(()) => Ok(()),
+            Err(why) => {
+                let pid = connection.pid.as_raw_nonzero();
+                tracing::info!(pid, %why, "no reply could be sent; connection dropped");
+                self.lose(id)
+            }
+        }
+    }
+
+    /// A connection is gone, and the client with it.
+    pub(super) fn lose(&mut self, id: ConnectionId) -> Result<(), Failure> {
+        self.gathers.remove(&id);
+        let Some(number) = self.connections.remove(id) else { return Ok(()) };
+        if let Some(client) = self.clients.get_mut(number) {
+            client.connection = None;
+        }
+        self.advance(number, Happening::Lost)
+    }
+
+    fn bye(&mut self, id: ConnectionId) -> Result<(), Failure> {
+        let number = self.connections.get_mut(id).and_then(|connection| connection.client);
+        if let Some(client) = number.and_then(|number| self.clients.get_mut(number)) {
+            client.orderly = true;
+        }
+        self.lose(id)
+    }
+
+    fn ask(&mut self, line: Line, request: ServerRequest, purpose: Purpose) -> Result<(), Refusal> {
+        self.may_ask()?;
+        Ok(self.servers.ask(line, request, &[], purpose)?)
+    }
+
+    /// While the servers end, nothing is asked of them any more.
+    fn may_ask(&self) -> Result<(), Refusal> {
+        if self.stopping() {
+            return Err(Refusal::Client("the instance is ending".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn hello(&mut self, id: ConnectionId, version: u32, program: &str) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::Client(message));
+        if version != VERSION {
+            return refuse(format!(
+                "the program's Tasuki library speaks version {version}, this instance {VERSION}: \
+                 use the same installation for both"
+            ));
+        }
+        if self.phase != Phase::Running {
+            return refuse("the instance is ending".to_owned());
+        }
+        let most = self.instance.settings.clients;
+        if self.clients.len() >= most {
+            return refuse(format!(
+                "this instance takes {most} clients (instance.clients), no more"
+            ));
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        if connection.client.is_some() {
+            return refuse("this connection is a client already".to_owned());
+        }
+        if !connection.watch() {
+            return refuse("the process that connected has ended".to_owned());
+        }
+        let pid = connection.pid.as_raw_nonzero().get().unsigned_abs();
+        let Some(number) = self.clients.free_number() else {
+            return refuse("all client numbers are in use".to_owned());
+        };
+        let params = self.instance.settings.params;
+        let layout = params.layout().map_err(|error| Refusal::Client(error.to_string()))?;
+        let huge = self.instance.settings.client_huge_pages;
+        let memory = Memory::create(&format!("tasuki-client-{number}"), layout.len, huge);
+        // Want of memory is this client's trouble only.
+        let memory = memory.map_err(|failure| Refusal::Client(failure.sentence))?;
+        let bell = bell().map_err(|failure| Refusal::Client(failure.sentence))?;
+        connection.client = Some(number);
+        let request = ServerRequest::AddClient { client: number, params };
+        self.servers.ask(Line::Nic, request, &[memory.fd.as_fd()], Purpose::Mapped(number))?;
+        let client = Client {
+            program: printable(program),
+            pid,
+            connection: Some(id),
+            stage: Stage::Mapping,
+            memory,
+            bell,
+            threads: 0,
+            orderly: false,
+        };
+        self.clients.insert(number, client);
+        Ok(())
+    }
+
+    /// A server does not take a client: it is told, and its connection is no client's any more.
+    pub(super) fn turned_away(
+        &mut self,
+        number: u16,
+        refusal: Option<String>,
+    ) -> Result<(), Failure> {
+        let Some(message) = refusal else { return Ok(()) };
+        tracing::warn!(client = number, %message, "a server does not take the client");
+        let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
+        let Some(id) = client.connection.take() else { return Ok(()) };
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.client = None;
+        }
+        self.reply(id, &ClientReply::Error { message }, &[])
+    }
+
+    /// The client is known everywhere: it gets its region.
+    pub(super) fn welcome(&mut self, number: u16) -> Result<(), Failure> {
+        let Some(client) = self.clients.get(number) else { return Ok(()) };
+        let Some(id) = client.connection else { return Ok(()) };
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        let reply = ClientReply::Welcome {
+            client: number,
+            params: self.instance.settings.params,
+            address: self.instance.addresses.stack.address(),
+        };
+        self.again.push(id);
+        match connection.reply(&reply, &[client.memory.fd.as_fd(), client.bell.as_fd()]) {
+            Ok(()) => Ok(()),
+            Err(_) => self.lose(id),
+        }
+    }
+
+    fn attach_thread(&mut self, id: ConnectionId) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::Client(message));
+        let number = self.connections.get_mut(id).and_then(|connection| connection.client);
+        let client = number.and_then(|number| self.clients.get_mut(number));
+        let (Some(number), Some(client)) = (number, client.filter(|c| c.stage == Stage::Live))
+        else {
+            return refuse("this connection is not a client: say hello first".to_owned());
+        };
+        let most = self.instance.settings.params.threads;
+        if client.threads >= most {
+            return refuse(format!(
+                "a client has {most} thread slots (memory.client.threads), no more"
+            ));
+        }
+        let bell = bell().map_err(|failure| Refusal::Client(failure.sentence))?;
+        let copy = bell.try_clone().map_err(|error| Refusal::Client(error.to_string()))?;
+        let thread = client.threads;
+        client.threads += 1;
+        let request = ServerRequest::AddThread { client: number, thread };
+        let purpose = Purpose::Thread { connection: id, thread, bell: copy };
+        Ok(self.servers.ask(Line::Inet, request, &[bell.as_fd()], purpose)?)
+    }
+
+    pub(super) fn give_thread(
+        &mut self,
+        id: ConnectionId,
+        thread: u16,
+        bell: &OwnedFd,
+        refusal: Option<String>,
+    ) -> Result<(), Failure> {
+        match refusal {
+            None => self.reply(id, &ClientReply::Thread { thread }, &[bell]),
+            Some(message) => self.reply(id, &ClientReply::Error { message }, &[]),
+        }
+    }
+
+    fn ask_counters(&mut self, id: ConnectionId) -> Result<(), Refusal> {
+        let gather = Gather { left: 2, pools: Vec::new(), counters: Vec::new() };
+        self.gathers.insert(id, gather);
+        for line in [Line::Inet, Line::Nic] {
+            self.ask(line, ServerRequest::Counters, Purpose::Counters(id))?;
+        }
+        Ok(())
+    }
+
+    /// One server's part of `tasuki ps` is here.
+    pub(super) fn gathered(&mut self, id: ConnectionId, reply: ServerReply) -> Result<(), Failure> {
+        let Some(gather) = self.gathers.get_mut(&id) else { return Ok(()) };
+        match reply {
+            ServerReply::Counters { counters, pools } => {
+                gather.counters.extend(counters);
+                gather.pools.extend(pools);
+            }
+            other => tracing::warn!(?other, "a server does not tell its counters"),
+        }
+        gather.left -= 1;
+        if gather.left > 0 {
+            return Ok(());
+        }
+        let Some(Gather { pools, mut counters, .. }) = self.gathers.remove(&id) else {
+            return Ok(());
+        };
+        counters.sort();
+        let status = InstanceStatus {
+            instance: self.instance.settings.name.to_string(),
+            mode: self.instance.settings.mode.to_string(),
+            address: self.instance.addresses.stack.to_string(),
+            processes: self.processes(),
+            pools,
+            counters,
+        };
+        self.reply(id, &ClientReply::Processes(status), &[])
+    }
+
+    fn processes(&self) -> Vec<ProcessStatus> {
+        let server = |role: &str, pid, name: &str, memory: &str| ProcessStatus {
+            role: role.to_owned(),
+            pid,
+            name: name.to_owned(),
+            client: None,
+            memory: memory.to_owned(),
+        };
+        let mut all = vec![server("supervisor", std::process::id(), "tasuki", "-")];
+        let frames = &self.instance.frames.backing;
+        for (role, pid) in self.servers.processes() {
+            let device = self.instance.device.name();
+            let name = if role == "inet" { "tasuki-inet" } else { device };
+            all.push(server(role, pid, name, frames));
+        }
+        for (number, client) in self.clients.iter().filter(|(_, c)| c.connection.is_some()) {
+            let backing = &client.memory.backing;
+            let process = server("client", client.pid, &client.program, backing);
+            all.push(ProcessStatus { client: Some(number), ..process });
+        }
+        all
+    }
+
+    pub(super) fn give_sockets(
+        &mut self,
+        id: ConnectionId,
+        reply: ServerReply,
+    ) -> Result<(), Failure> {
+        let reply = match reply {
+            ServerReply::Sockets { sockets } => ClientReply::Sockets { sockets },
+            ServerReply::Error { message } => ClientReply::Error { message },
+            other => ClientReply::Error { message: format!("the inet server answered {other:?}") },
+        };
+        self.reply(id, &reply, &[])
+    }
+
+    fn ask_capture(&mut self, id: ConnectionId, snaplen: u32) -> Result<(), Refusal> {
+        self.may_ask()?;
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (driver, socket) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| Refusal::Client(format!("cannot make a socket pair: {errno}")))?;
+        // A larger buffer misses fewer frames; root may have it, others get what the system allows.
+        let _ = sockopt::set_socket_send_buffer_size_force(&driver, CAPTURE_BUFFER)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(&driver, CAPTURE_BUFFER));
+        let purpose = Purpose::Capture { connection: id, socket };
+        let request = ServerRequest::Capture { snaplen };
+        Ok(self.servers.ask(Line::Nic, request, &[driver.as_fd()], purpose)?)
+    }
+
+    pub(super) fn give_capture(
+        &mut self,
+        id: ConnectionId,
+        socket: &OwnedFd,
+        refusal: Option<String>,
+    ) -> Result<(), Failure> {
+        match refusal {
+            None => self.reply(id, &ClientReply::Capture, &[socket]),
+            Some(message) => self.reply(id, &ClientReply::Error { message }, &[]),
+        }
+    }
+}
+
+/// Why a request is not carried out.
+enum Refusal {
+    /// It gets this sentence.
+    Client(String),
+    /// The instance cannot go on.
+    Instance(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Instance(failure)
+    }
+}
+
+/// A program may call itself anything; tables and logs show only what can be shown.
+fn printable(name: &str) -> String {
+    let mut name: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let end = (0..=MAX_NAME.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
+    name.truncate(end.unwrap_or(0));
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_printable() {
+        assert_eq!(printable("curl"), "curl");
+        assert_eq!(printable("a\x1b[2J\nb"), "a?[2J?b");
+        assert_eq!(printable(&"ä".repeat(100)).len(), 64);
+        assert_eq!(printable(&format!("x{}", "ä".repeat(100))).len(), 63);
+    }
+}

@@ -1,0 +1,273 @@
+//! The server processes and the lines to them.
+//!
+//! A server is this same executable, started anew with nothing but what it needs: its line as
+//! standard input (and the second one of a fused server as standard output), standard error for its
+//! messages, an empty environment but for TASUKI_LOG. All other descriptors reach it over the line.
+//! It leads a process group of its own, so that a terminal's Ctrl-C is for the program only. It
+//! ends with its line, so it cannot outlive the supervisor.
+//!
+//! Requests carry an id; what is to be done with the reply waits under that id.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use abi::control::{Ask, Say, ServerEvent, ServerReply, ServerRequest};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use shm::{Channel, TryRecv};
+
+use crate::config::Mode;
+use crate::exit::{Code, Failure};
+
+/// How long a server whose line ended may take to end itself.
+const OBITUARY_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+
+/// One of the two lines; in fused mode both end in the same process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    /// To the inet server.
+    Inet,
+    /// To the NIC driver.
+    Nic,
+}
+
+/// What came over a line.
+pub(super) enum Heard<P> {
+    /// A reply to a request that was made for this purpose.
+    Reply(P, ServerReply),
+    /// Something happened there.
+    Event(ServerEvent),
+    /// Nothing more for now.
+    Nothing,
+}
+
+/// A server process.
+struct Process {
+    /// As `tasuki ps` writes it.
+    role: &'static str,
+    child: Child,
+    pidfd: OwnedFd,
+    status: Option<ExitStatus>,
+}
+
+/// One end of a line.
+struct Wire {
+    channel: Channel,
+    /// The other end is gone.
+    broken: bool,
+}
+
+/// All servers of an instance; `P`: what a reply is for. Those that still run when this is dropped
+/// are killed.
+pub(super) struct Servers<P> {
+    inet: Wire,
+    nic: Wire,
+    processes: Vec<Process>,
+    next_id: u64,
+    asked: BTreeMap<u64, P>,
+}
+
+impl<P> Servers<P> {
+    /// Starts the processes of a mode.
+    ///
+    /// # Errors
+    /// When the system has no process or descriptor left.
+    pub(super) fn start(mode: Mode) -> Result<Self, Failure> {
+        let pair = || Channel::pair().map_err(|error| Failure::system("make a socket pair", error));
+        let (inet, inet_end) = pair()?;
+        let (nic, nic_end) = pair()?;
+        let [inet, nic] = [inet, nic].map(|channel| Wire { channel, broken: false });
+        let processes = Vec::new();
+        let mut servers = Self { inet, nic, processes, next_id: 1, asked: BTreeMap::new() };
+        match mode {
+            Mode::Split => {
+                servers.spawn("inet", "inet", &inet_end, None)?;
+                servers.spawn("nic", "nic", &nic_end, None)?;
+            }
+            Mode::Fused => servers.spawn("inet+nic", "fused", &inet_end, Some(&nic_end))?,
+        }
+        Ok(servers)
+    }
+
+    fn spawn(
+        &mut self,
+        role: &'static str,
+        argument: &str,
+        line: &Channel,
+        second: Option<&Channel>,
+    ) -> Result<(), Failure> {
+        let failed = |error| Failure::system(format!("start the {role} server"), error);
+        let stdio = |line: &Channel| line.as_fd().try_clone_to_owned().map(Stdio::from);
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(format!("tasuki-{argument}")).args(["server", argument]);
+        command.env_clear().process_group(0).current_dir("/");
+        command.stdin(stdio(line).map_err(failed)?);
+        command.stdout(match second {
+            Some(second) => stdio(second).map_err(failed)?,
+            None => Stdio::null(),
+        });
+        for name in ["TASUKI_LOG", "RUST_BACKTRACE"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        let mut child = command.spawn().map_err(failed)?;
+        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(pidfd) => {
+                self.processes.push(Process { role, child, pidfd, status: None });
+                Ok(())
+            }
+            Err(errno) => {
+                end(&mut child);
+                Err(failed(errno.into()))
+            }
+        }
+    }
+
+    /// Asks a server; its reply comes out of [`Servers::hear`] with `purpose`.
+    ///
+    /// # Errors
+    /// When the line is broken.
+    pub(super) fn ask(
+        &mut self,
+        line: Line,
+        request: ServerRequest,
+        fds: &[BorrowedFd<'_>],
+        purpose: P,
+    ) -> Result<(), Failure> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let body = serde_json::to_vec(&Ask { id, request })
+            .map_err(|error| Failure::system("encode a request", error))?;
+        match self.wire(line).channel.send(&body, fds) {
+            Ok(()) => {
+                self.asked.insert(id, purpose);
+                Ok(())
+            }
+            Err(error) => Err(self.broken(line, &error)),
+        }
+    }
+
+    /// The next thing that came over a line; never waits.
+    ///
+    /// # Errors
+    /// When the line is broken or ended, or what came is no reply to anything.
+    pub(super) fn hear(&mut self, line: Line) -> Result<Heard<P>, Failure> {
+        if self.wire(line).broken {
+            return Ok(Heard::Nothing);
+        }
+        let message = match self.wire(line).channel.try_recv() {
+            Ok(TryRecv::Message(message)) => message,
+            Ok(TryRecv::Empty) => return Ok(Heard::Nothing),
+            Ok(TryRecv::Ended) => return Err(self.broken(line, &"it ended")),
+            Err(error) => return Err(self.broken(line, &error)),
+        };
+        match serde_json::from_slice(&message.body) {
+            Ok(Say::Event(event)) => Ok(Heard::Event(event)),
+            Ok(Say::Reply { id, reply }) => match self.asked.remove(&id) {
+                Some(purpose) => Ok(Heard::Reply(purpose, reply)),
+                None => Err(self.broken(line, &format_args!("reply {id} answers no request"))),
+            },
+            Err(error) => Err(self.broken(line, &error)),
+        }
+    }
+
+    /// A line is of no more use. Mostly its server has ended or is just ending: then that is the
+    /// news.
+    fn broken(&mut self, line: Line, what: &dyn fmt::Display) -> Failure {
+        self.wire(line).broken = true;
+        let index = match line {
+            Line::Inet => 0,
+            Line::Nic => self.processes.len() - 1,
+        };
+        if let Some(process) = self.processes.get(index) {
+            let mut death = [PollFd::new(&process.pidfd, PollFlags::IN)];
+            // If this fails, the sentence below is the less telling one.
+            let _ = poll(&mut death, Some(&OBITUARY_PATIENCE));
+        }
+        let sentence = self
+            .collect(index)
+            .unwrap_or_else(|| format!("the line to the {} failed: {what}", line.name()));
+        Failure::new(Code::Internal, sentence)
+    }
+
+    fn wire(&mut self, line: Line) -> &mut Wire {
+        match line {
+            Line::Inet => &mut self.inet,
+            Line::Nic => &mut self.nic,
+        }
+    }
+
+    /// The lines in use and their descriptors, for poll.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (Line, BorrowedFd<'_>)> {
+        [(Line::Inet, &self.inet), (Line::Nic, &self.nic)]
+            .into_iter()
+            .filter(|(_, wire)| !wire.broken)
+            .map(|(line, wire)| (line, wire.channel.as_fd()))
+    }
+
+    /// Index and pidfd of every process that has not ended.
+    pub(super) fn running(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let all = self.processes.iter().enumerate();
+        all.filter(|(_, p)| p.status.is_none()).map(|(index, p)| (index, p.pidfd.as_fd()))
+    }
+
+    /// Has the process behind a line ended?
+    pub(super) fn has_ended(&self, line: Line) -> bool {
+        let process = match line {
+            Line::Inet => self.processes.first(),
+            Line::Nic => self.processes.last(),
+        };
+        process.is_none_or(|process| process.status.is_some())
+    }
+
+    /// Role and process id of every process.
+    pub(super) fn processes(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        self.processes.iter().map(|process| (process.role, process.child.id()))
+    }
+
+    /// Collects a process whose pidfd became readable; a sentence about its end, once.
+    pub(super) fn collect(&mut self, index: usize) -> Option<String> {
+        let process = self.processes.get_mut(index).filter(|p| p.status.is_none())?;
+        let status = process.child.try_wait().ok()??;
+        process.status = Some(status);
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("with exit code {code}"),
+            (_, Some(signal)) => format!("by signal {signal}"),
+            _ => "in an unknown way".to_owned(),
+        };
+        let (role, pid) = (process.role, process.child.id());
+        Some(format!("the {role} server (process {pid}) ended {how}; the instance ends"))
+    }
+
+    /// Kills what still runs and collects it.
+    pub(super) fn kill(&mut self) {
+        for process in self.processes.iter_mut().filter(|process| process.status.is_none()) {
+            process.status = end(&mut process.child);
+        }
+    }
+}
+
+impl<P> Drop for Servers<P> {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Kills a child and collects it. Neither fails for a child that was not collected yet.
+fn end(child: &mut Child) -> Option<ExitStatus> {
+    let _ = child.kill();
+    child.wait().ok()
+}
+
+impl Line {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Inet => "inet server",
+            Self::Nic => "NIC driver",
+        }
+    }
+}
