@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change is accepted. All stages run, also after one has failed; the
+# last line is the sum of all tests: "N passed, N failed, N skipped".
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+target=${CARGO_TARGET_DIR:-target}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+failed_stages=
+
+# stage NAME COMMAND...: runs it, shows it, remembers whether it failed.
+stage() {
+    local name=$1 begin=$SECONDS
+    shift
+    printf '\n==> %s\n' "$name"
+    if "$@" 2>&1 | tee -a "$log"; then
+        printf '==> %s: done in %d s\n' "$name" $((SECONDS - begin))
+    else
+        failed_stages="$failed_stages, $name"
+        printf '==> %s: FAILED after %d s\n' "$name" $((SECONDS - begin))
+    fi
+}
+set -o pipefail
+
+real_processes() {
+    TASUKI_BIN=$(realpath "$target/release/tasuki") \
+        cargo test -p tasuki-tests --no-fail-fast -- --test-threads=2
+}
+
+stage "tools" scripts/deps.sh
+stage "format" cargo fmt --all --check
+stage "lints" cargo clippy --workspace --all-targets -- -D warnings
+stage "documentation" scripts/doc.sh
+stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
+stage "models" scripts/loom.sh
+stage "release build" cargo build --release -p tasuki -p tasuki-preload
+stage "real processes" real_processes
+
+# The sums of all "test result:" lines; a test that said SKIP has not passed.
+skips=$(grep -c '^SKIP: ' "$log")
+printf '\n'
+[ "$skips" = 0 ] || grep '^SKIP: ' "$log"
+awk -v skips="$skips" '
+    /^test result: / {
+        for (i = 2; i < NF; i++) {
+            if ($(i + 1) == "passed;") passed += $i
+            if ($(i + 1) == "failed;") failed += $i
+            if ($(i + 1) == "ignored;") ignored += $i
+        }
+    }
+    END { printf "%d passed, %d failed, %d skipped\n", passed - skips, failed, ignored + skips }
+' "$log"
+if [ -n "$failed_stages" ]; then
+    echo "failed: ${failed_stages#, }"
+    exit 1
+fi

@@ -1,0 +1,159 @@
+//! A client that breaks the rules of its region: admitted in order, then it writes what no correct
+//! client writes, and says "dropped" once the supervisor has dropped it. Arguments: socket of the
+//! instance, kind.
+
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use abi::SocketKind;
+use abi::call::{Call, CallResult, Op, ReturnPath};
+use abi::client::{ClientLayout, QUEUE, REQUESTS, RESULTS};
+use abi::control::{ClientReply, ClientRequest, VERSION};
+use shm::{Access, Channel, Consumer, Message, Producer, Region, Slot};
+
+/// The client as the supervisor and the inet server know it.
+struct Hostile {
+    line: Channel,
+    region: Arc<Region>,
+    layout: ClientLayout,
+    bell: std::os::fd::OwnedFd,
+    client: u16,
+    thread: u16,
+    noise: u64,
+}
+
+fn ask(line: &mut Channel, request: &ClientRequest) -> (ClientReply, Message) {
+    let body = serde_json::to_vec(request).expect("a request is plain data");
+    line.send(&body, &[]).expect("the supervisor listens");
+    let message = line.recv().expect("the supervisor answers").expect("the line goes on");
+    (serde_json::from_slice(&message.body).expect("a reply"), message)
+}
+
+impl Hostile {
+    fn admit(path: &str) -> Self {
+        let stream = UnixStream::connect(path).expect("the instance's socket");
+        let mut line = Channel::from_fd(stream.into());
+        let hello = ClientRequest::Hello { version: VERSION, program: "hostile".to_owned() };
+        let (reply, message) = ask(&mut line, &hello);
+        let ClientReply::Welcome { client, params, .. } = reply else { panic!("{reply:?}") };
+        let mut fds = message.fds.into_iter();
+        let (region, bell) = (fds.next().expect("the region"), fds.next().expect("the bell"));
+        let layout = params.layout().expect("possible measures");
+        let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite).expect("a region");
+        let (reply, _) = ask(&mut line, &ClientRequest::AttachThread);
+        let ClientReply::Thread { thread } = reply else { panic!("{reply:?}") };
+        Self { line, region, layout, bell, client, thread, noise: 1 }
+    }
+
+    fn noise(&mut self) -> u64 {
+        self.noise = self.noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.noise ^ self.noise >> 29
+    }
+
+    fn spray(&mut self, from: usize, to: usize) {
+        for at in (from..to).step_by(8) {
+            let word = self.noise().to_le_bytes();
+            self.region.write(at, &word).expect("in the region");
+        }
+    }
+
+    fn ring(&self) {
+        rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).expect("an eventfd takes a count");
+    }
+
+    fn requests(&self) -> Producer {
+        let at = self.layout.request_ring(self.thread);
+        Producer::attach(&self.region, at, REQUESTS).expect("in the region")
+    }
+
+    fn call(&self, op: Op, args: [u64; 6], client: u16) -> Slot {
+        let path = ReturnPath { client, ring: self.thread, tag: 1 };
+        Call { op, priority: 0, flags: 0, path, args }.encode()
+    }
+
+    /// Opens a datagram socket as a correct client does; its place in the table.
+    fn socket(&mut self) -> u16 {
+        let at = self.layout.result_ring(self.thread);
+        let mut results = Consumer::attach(&self.region, at, RESULTS).expect("in the region");
+        let args = [SocketKind::Datagram.to_word(), 0, 0, 0, 0, 0];
+        let call = self.call(Op::Socket, args, self.client);
+        self.requests().push(&call).expect("room for a call");
+        self.ring();
+        loop {
+            if let Some(slot) = results.pop().expect("sound indices") {
+                let result = CallResult::decode(&slot).expect("a result");
+                let [word, ..] = result.outcome.expect("a socket");
+                return abi::SocketId::from_word(word).index;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn dirty(&self, socket: u16) {
+        let head = self.layout.head(&self.region).expect("in the region");
+        head.dirty[usize::from(socket / 64)].fetch_or(1 << (socket % 64), SeqCst);
+        head.dirty_summary.fetch_or(1 << (socket / 64), SeqCst);
+    }
+
+    fn misbehave(&mut self, kind: &str) {
+        match kind {
+            // Ring indices that no ring can have.
+            "indices" => {
+                let at = self.layout.request_ring(self.thread);
+                self.spray(at, at + shm::ring_bytes(REQUESTS));
+            }
+            // Sound indices, meaningless slots.
+            "slots" => {
+                let mut requests = self.requests();
+                for _ in 0..10 {
+                    let slot = std::array::from_fn(|_| self.noise());
+                    requests.push(&slot).expect("room for ten");
+                }
+            }
+            // A call whose result would go to somebody else.
+            "paths" => {
+                let call = self.call(Op::Null, [0; 6], self.client ^ 1);
+                self.requests().push(&call).expect("room for a call");
+            }
+            // Data in an area that is none.
+            "descriptors" => {
+                let socket = self.socket();
+                let at = self.layout.tx_queue(socket);
+                let mut queue = Producer::attach(&self.region, at, QUEUE).expect("in the region");
+                queue
+                    .push(&[1 << 16, 7 << 32 | 3, 100 << 32, 0, 0, 0, 0, 0])
+                    .expect("room for one");
+                self.dirty(socket);
+            }
+            // More consumed than there ever was.
+            "words" => {
+                let socket = self.socket();
+                let words = self.layout.socket_words(&self.region, socket).expect("in the region");
+                words.rx_consumed.store(u64::MAX / 3, SeqCst);
+                self.dirty(socket);
+            }
+            // Everything but the data themselves, again and again.
+            "everything" => {
+                let _ = self.socket();
+                for _ in 0..3 {
+                    self.spray(0, self.layout.tx_pool.pages_at);
+                    self.ring();
+                }
+            }
+            _ => panic!("unknown kind {kind}"),
+        }
+        self.ring();
+    }
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, path, kind] = &words[..] else { panic!("usage: hostile SOCKET KIND") };
+    let mut hostile = Hostile::admit(path);
+    hostile.misbehave(kind);
+    // The supervisor says nothing more: its end of the line closes.
+    while matches!(hostile.line.recv(), Ok(Some(_))) {}
+    println!("dropped");
+}

@@ -1,0 +1,318 @@
+//! A network of two hosts in namespaces of its own: the kernel's stack, a TAP device, and Tasuki's
+//! stack.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use abi::control::{InstanceStatus, PoolStatus, SocketStatus};
+use rustix::process::{Pid, Signal};
+
+use crate::{
+    DEVICE, Finished, HOST, PATIENCE, Running, STACK, eventually, program, python, skip,
+    tasuki_binary,
+};
+
+/// Pages that may be in the driver's stock or in the frame pool, as it happens.
+const STOCK_SLACK: u32 = 32;
+
+/// How an instance is divided into processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Inet server and NIC driver apart.
+    Split,
+    /// Both in one.
+    Fused,
+}
+
+impl Mode {
+    /// As the command line has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Split => "split",
+            Self::Fused => "fused",
+        }
+    }
+}
+
+/// See the crate's documentation. When dropped, every process in it is killed.
+pub struct World {
+    holder: Child,
+    directory: tempfile::TempDir,
+    user: bool,
+    python: String,
+}
+
+/// Runs in the new namespaces: a private /run, names for both hosts, and then waits for its input's
+/// end. Names other than these are asked of the kernel's address, where nobody listens: no test
+/// waits for DNS.
+const HOLD: &str = r#"
+set -e
+mount -t tmpfs tmpfs /run
+mount --bind "$1/hosts" /etc/hosts
+[ -L /etc/resolv.conf ] || mount --bind "$1/resolv.conf" /etc/resolv.conf
+ip link set lo up
+echo ready
+exec cat >/dev/null
+"#;
+
+impl World {
+    /// A new world, or `None` (said aloud) when the rights for it are missing.
+    ///
+    /// # Panics
+    /// When the rights are there and it cannot be made.
+    #[must_use]
+    pub fn new() -> Option<Self> {
+        let tun = Path::new("/dev/net/tun");
+        if fs::OpenOptions::new().read(true).write(true).open(tun).is_err() {
+            skip("needs root (or access to /dev/net/tun and user namespaces)");
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let hosts = format!("127.0.0.1 localhost\n{HOST} host\n{STACK} stack {name}\n");
+        fs::write(directory.path().join("hosts"), hosts).expect("a file in it");
+        let resolver = format!("nameserver {HOST}\noptions timeout:1 attempts:1\n");
+        fs::write(directory.path().join("resolv.conf"), resolver).expect("a file in it");
+        let user = !rustix::process::geteuid().is_root();
+        let mut unshare = Command::new("unshare");
+        if user {
+            unshare.args(["--user", "--map-root-user"]);
+        }
+        let mut holder = unshare
+            .args(["--net", "--mount", "--propagation", "private", "sh", "-c", HOLD, "hold"])
+            .arg(directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare (util-linux) runs");
+        let mut line = String::new();
+        let said = BufReader::new(holder.stdout.take().expect("it is piped")).read_line(&mut line);
+        if said.is_err() || line != "ready\n" {
+            let _ = holder.kill();
+            let _ = holder.wait();
+            skip("needs root (no right to make namespaces)");
+            return None;
+        }
+        Some(Self { holder, directory, user, python: python() })
+    }
+
+    /// The test's directory, the same for every program in this world.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// As [`World::path`], for command lines.
+    #[must_use]
+    pub fn file(&self, name: &str) -> String {
+        self.path(name).to_str().expect("temporary directories have plain names").to_owned()
+    }
+
+    /// A program in this world, on the kernel's network.
+    #[must_use]
+    pub fn command<S: AsRef<str>>(&self, words: &[S]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", self.holder.id())).args(["--net", "--mount"]);
+        if self.user {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        command.arg(format!("--wd={}", self.directory.path().display())).arg("--");
+        command.args(words.iter().map(AsRef::as_ref));
+        command.stdin(Stdio::null()).env_remove("XDG_RUNTIME_DIR").env_remove("LD_PRELOAD");
+        command
+    }
+
+    /// `tasuki WORDS…` in this world.
+    #[must_use]
+    pub fn tasuki<S: AsRef<str>>(&self, words: &[S]) -> Command {
+        let binary = tasuki_binary();
+        let mut command = self.command(&[binary.to_str().expect("a plain path")]);
+        command.args(words.iter().map(AsRef::as_ref));
+        command
+    }
+
+    /// A program on a private instance in this mode.
+    #[must_use]
+    pub fn on_stack<S: AsRef<str>>(&self, mode: Mode, words: &[S]) -> Command {
+        self.on_stack_with(mode, &[], words)
+    }
+
+    /// As [`World::on_stack`], with more options for the instance.
+    #[must_use]
+    pub fn on_stack_with<S: AsRef<str>>(&self, mode: Mode, with: &[&str], words: &[S]) -> Command {
+        let mut command = self.tasuki(&["run", "--mode", mode.name()]);
+        command.args(instance()).args(with).arg("--").args(words.iter().map(AsRef::as_ref));
+        command
+    }
+
+    /// A program on the running instance `net`.
+    #[must_use]
+    pub fn on_net<S: AsRef<str>>(&self, net: &str, words: &[S]) -> Command {
+        let mut command = self.tasuki(&["run", "--net", net, "--"]);
+        command.args(words.iter().map(AsRef::as_ref));
+        command
+    }
+
+    /// Words for a Python program: the interpreter, unbuffered, then `words`.
+    #[must_use]
+    pub fn python(&self, words: &[&str]) -> Vec<String> {
+        let mut all = vec![self.python.clone(), "-u".to_owned()];
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        all
+    }
+
+    /// Words for one of this crate's Python programs.
+    #[must_use]
+    pub fn script(&self, name: &str, words: &[&str]) -> Vec<String> {
+        let mut all = self.python(&[&program(name)]);
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        all
+    }
+
+    /// Starts a program of the kernel's side.
+    #[must_use]
+    pub fn spawn<S: AsRef<str>>(&self, words: &[S]) -> Running {
+        Running::start(self.command(words))
+    }
+
+    /// Runs a program of the kernel's side to its end.
+    #[must_use]
+    pub fn run<S: AsRef<str>>(&self, words: &[S]) -> Finished {
+        self.spawn(words).finish()
+    }
+
+    /// A Python HTTP server of the kernel's side for the test's directory, ready, on port 8000.
+    #[must_use]
+    pub fn http_server(&self) -> Running {
+        let server = self.spawn(&self.python(&["-m", "http.server", "8000"]));
+        let _ = server.line("Serving HTTP");
+        server
+    }
+
+    /// Starts the instance `net` in the background.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn up(&self, net: &str, mode: Mode, with: &[&str]) {
+        let mut command = self.tasuki(&["up", "--mode", mode.name()]);
+        command.args(instance()).args(with).arg(net);
+        let _ = Running::start(command).finish().success();
+    }
+
+    /// Ends the instance `net`.
+    ///
+    /// # Panics
+    /// When it does not end in order.
+    pub fn down(&self, net: &str) {
+        let _ = Running::start(self.tasuki(&["down", net])).finish().success();
+    }
+
+    /// What `tasuki ps --json` says of the instance `net`.
+    ///
+    /// # Panics
+    /// When it says nothing of it.
+    #[must_use]
+    pub fn ps(&self, net: &str) -> InstanceStatus {
+        let said = Running::start(self.tasuki(&["ps", "--json", net])).finish().success();
+        let mut all: Vec<InstanceStatus> =
+            serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        assert_eq!(all.len(), 1, "{said}");
+        all.remove(0)
+    }
+
+    /// The value of a counter of the instance `net`.
+    ///
+    /// # Panics
+    /// When there is no such counter.
+    #[must_use]
+    pub fn counter(&self, net: &str, name: &str) -> u64 {
+        let counters = self.ps(net).counters;
+        let found = counters.iter().find(|(counter, _)| counter == name);
+        found.unwrap_or_else(|| panic!("no counter {name} in {counters:?}")).1
+    }
+
+    /// What `tasuki ss --json` says of the instance `net`.
+    ///
+    /// # Panics
+    /// When that is no such list.
+    #[must_use]
+    pub fn ss(&self, net: &str) -> Vec<SocketStatus> {
+        let said = Running::start(self.tasuki(&["ss", "--json", "--net", net])).finish().success();
+        serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    }
+
+    /// Waits until the memory pools of the instance `net` are as in `before`: the same pools, none
+    /// with fewer free pages. The inet server lets the driver's stock of empty pages fall a little
+    /// before it fills it up, so up to 32 pages may be there instead of in the pool.
+    ///
+    /// # Panics
+    /// When they do not become so.
+    pub fn assert_pools_return(&self, net: &str, before: &[PoolStatus]) {
+        let mut now = Vec::new();
+        let returned = |now: &[PoolStatus]| {
+            let same = |(a, b): (&PoolStatus, &PoolStatus)| {
+                a.name == b.name && a.free <= b.free + STOCK_SLACK
+            };
+            before.len() == now.len() && before.iter().zip(now).all(same)
+        };
+        let begin = std::time::Instant::now();
+        while !returned(&now) {
+            assert!(begin.elapsed() < PATIENCE, "pages are lost: {before:?} became {now:?}");
+            now = self.ps(net).pools;
+        }
+    }
+
+    /// A path of this world's file tree, seen from outside.
+    #[must_use]
+    pub fn outside(&self, path: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{path}", self.holder.id()))
+    }
+
+    /// Asserts that Tasuki left no process, device or file. Programs that the test itself started
+    /// on the kernel's side must have ended before.
+    ///
+    /// # Panics
+    /// When something is left.
+    pub fn assert_nothing_left(&self) {
+        eventually("every process has ended", || self.processes().is_empty());
+        let links = self.run(&["ip", "-o", "link"]).success();
+        assert_eq!(links.stdout.lines().count(), 1, "a device is left: {links}");
+        let left: Vec<_> = fs::read_dir(self.outside("/run/tasuki"))
+            .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect())
+            .unwrap_or_default();
+        assert!(left.is_empty(), "left in /run/tasuki: {left:?}");
+    }
+
+    /// Every process in this world's network but its holder.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let Some(ours) = namespace(self.holder.id()) else { return Vec::new() };
+        let all = fs::read_dir("/proc").into_iter().flatten();
+        all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(|&pid| pid != self.holder.id() && namespace(pid).as_ref() == Some(&ours))
+            .collect()
+    }
+}
+
+/// The options that put an instance into this world.
+fn instance() -> [String; 4] {
+    let address = format!("{STACK}/24");
+    ["--nic".into(), format!("tap:{DEVICE}"), "--address".into(), address]
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                // It may have ended already.
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}

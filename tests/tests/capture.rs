@@ -1,0 +1,75 @@
+//! `tasuki capture`: what tcpdump would show, read by tshark.
+
+use std::collections::BTreeSet;
+
+use tasuki_tests::{HOST, Mode, Running, World, eventually, write_noise};
+
+const NET: &str = "capture";
+const BYTES: usize = 1 << 20;
+
+fn tshark(world: &World, filter: &str, field: &str) -> Vec<String> {
+    let words = ["tshark", "-r", "f.pcapng", "-Y", filter, "-T", "fields", "-e", field];
+    let said = world.run(&words).success();
+    said.stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_download_is_captured() {
+    let Some(world) = World::new() else { return };
+    write_noise(&world.path("file"), BYTES, 6);
+    let server = world.http_server();
+    world.up(NET, Mode::Split, &[]);
+    let words = ["capture", "-w", "f.pcapng", "--net", NET];
+    let capture = Running::start(world.tasuki(&words));
+    // The file has its head before the first frame.
+    let head = || std::fs::metadata(world.path("f.pcapng")).is_ok_and(|file| file.len() > 0);
+    eventually("the capture has begun", head);
+    // Its head may be written before the driver knows of it: wait until frames are seen.
+    eventually("frames are captured", || {
+        let _ = world.run(&["ping", "-c", "1", tasuki_tests::STACK]).success();
+        std::fs::metadata(world.path("f.pcapng")).is_ok_and(|file| file.len() > 500)
+    });
+    let get = ["curl", "-sS", "-o", "back", &format!("http://{HOST}:8000/file")];
+    let _ = Running::start(world.on_net(NET, &get)).finish().success();
+    capture.signal(rustix::process::Signal::INT);
+    let _ = capture.finish().success();
+
+    let syns = tshark(&world, "tcp.flags.syn == 1", "tcp.flags.ack");
+    assert_eq!(syns.len(), 2, "SYN and SYN-ACK: {syns:?}");
+    assert_ne!(syns[0], syns[1]);
+    let len = |filter: &str| -> usize {
+        tshark(&world, filter, "tcp.len").iter().map(|len| len.parse::<usize>().unwrap()).sum()
+    };
+    let received = len("tcp.srcport == 8000");
+    assert!(received >= BYTES, "{received} bytes of payload");
+    assert!(len("tcp.dstport == 8000") > 0);
+    // Nothing is malformed, no checksum is wrong, and our own packets are marked as ours.
+    let wrong = "_ws.malformed || ip.checksum.status == 0 || tcp.checksum.status == 0";
+    assert_eq!(tshark(&world, wrong, "frame.number"), Vec::<String>::new());
+    let checked: BTreeSet<String> =
+        tshark(&world, "tcp.dstport == 8000", "ip.src").into_iter().collect();
+    assert_eq!(checked, BTreeSet::from([tasuki_tests::STACK.to_owned()]));
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_capture_ends_after_its_count_or_with_the_instance() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::Fused, &[]);
+    let counted =
+        Running::start(world.tasuki(&["capture", "-w", "f.pcapng", "-c", "3", "--net", NET]));
+    let mut counted = Some(counted);
+    eventually("three frames were enough", || {
+        let _ = world.run(&["ping", "-c", "1", tasuki_tests::STACK]).success();
+        counted.as_mut().unwrap().has_ended()
+    });
+    let _ = counted.take().unwrap().finish().success();
+    assert_eq!(tshark(&world, "frame", "frame.number").len(), 3);
+    let other = Running::start(world.tasuki(&["capture", "-w", "g.pcapng", "--net", NET]));
+    eventually("the other capture has begun", || world.path("g.pcapng").exists());
+    world.down(NET);
+    let _ = other.finish();
+    world.assert_nothing_left();
+}

@@ -1,0 +1,75 @@
+//! A client is killed in the middle of a transfer: its peer hears of it, its memory comes back, and
+//! nobody else notices.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::{Duration, Instant};
+
+use tasuki_tests::{HOST, Mode, Running, World, eventually, sha256, write_noise};
+
+const NET: &str = "death";
+
+fn clients(world: &World) -> usize {
+    world.ps(NET).processes.iter().filter(|process| process.role == "client").count()
+}
+
+fn kill_in_mid_transfer(mode: Mode) {
+    let Some(world) = World::new() else { return };
+    world.up(NET, mode, &[]);
+    let before = world.ps(NET).pools;
+    write_noise(&world.path("file"), 128 << 20, 3);
+    let server = world.http_server();
+    // Slow enough to be under way all the time.
+    let url = format!("http://{HOST}:8000/file");
+    let curl = ["curl", "-sS", "--limit-rate", "20M", "-o", "back", &url];
+    let mut other = Running::start(world.on_net(NET, &curl));
+    eventually("the other client is in", || clients(&world) == 1);
+
+    // Several times, so that what one death loses adds up.
+    for port in ["9000", "9001", "9002"] {
+        let witness = world.spawn(&world.script("witness.py", &["0.0.0.0", port]));
+        let _ = witness.line("ready");
+        let victim = Running::start(world.on_net(NET, &world.script("pour.py", &[HOST, port])));
+        let _ = witness.line("got 1 MiB");
+        // `tasuki run --net` becomes the program.
+        victim.signal(rustix::process::Signal::KILL);
+        let begin = Instant::now();
+        let end = witness.line("ended by");
+        eventually("the victim is gone", || clients(&world) == 1);
+        // The promise is 100 ms; asking takes processes of its own on a busy machine.
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(5), "{end}, noticed after {took:?}");
+        assert_eq!(victim.finish().status.signal(), Some(9));
+    }
+    assert!(!other.has_ended(), "the other transfer ended too early to show anything");
+    let _ = other.finish().success();
+    assert_eq!(sha256(&world.path("back")), sha256(&world.path("file")));
+    world.assert_pools_return(NET, &before);
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn in_split_mode() {
+    kill_in_mid_transfer(Mode::Split);
+}
+
+#[test]
+fn in_fused_mode() {
+    kill_in_mid_transfer(Mode::Fused);
+}
+
+/// The program of a private instance is killed, or `tasuki run` itself: all of it goes.
+#[test]
+fn a_private_instance_ends_with_its_program() {
+    let Some(world) = World::new() else { return };
+    let witness = world.spawn(&world.script("witness.py", &["0.0.0.0", "9000"]));
+    let _ = witness.line("ready");
+    let pour = world.script("pour.py", &[HOST, "9000"]);
+    let run = Running::start(world.on_stack(Mode::Split, &pour));
+    let _ = witness.line("got 1 MiB");
+    run.signal(rustix::process::Signal::KILL);
+    drop(run);
+    drop(witness);
+    eventually("every process has ended", || world.processes().is_empty());
+}

@@ -1,0 +1,51 @@
+//! A bad line, made by the driver's fault wrapper: the data arrive intact all the same.
+
+use tasuki_tests::{HOST, Mode, Running, World, sha256, write_noise};
+
+const BYTES: usize = 32 << 20;
+
+fn both_ways(fault: &str, counter: &str) {
+    let Some(world) = World::new() else { return };
+    write_noise(&world.path("file"), BYTES, 4);
+    let digest = sha256(&world.path("file"));
+    let files = world.http_server();
+    let sink = world.spawn(&world.script("sink.py", &["0.0.0.0", "8001"]));
+    let _ = sink.line("ready");
+    world.up("faults", Mode::Split, &["--fault", fault]);
+    let get = ["curl", "-sS", "-o", "back", &format!("http://{HOST}:8000/file")];
+    let _ = Running::start(world.on_net("faults", &get)).finish().success();
+    assert_eq!(sha256(&world.path("back")), digest);
+    let put = ["curl", "-sS", "-T", "file", &format!("http://{HOST}:8001/file")];
+    let _ = Running::start(world.on_net("faults", &put)).finish().success();
+    assert_eq!(sink.line("sha256"), format!("sha256 {digest}"));
+    let made = world.counter("faults", counter);
+    assert!(made > 20, "only {made} faults were made: the test shows nothing");
+    drop((files, sink));
+    world.down("faults");
+    world.assert_nothing_left();
+}
+
+#[test]
+fn loss() {
+    both_ways("loss=0.01,seed=1", "fault.lost");
+}
+
+#[test]
+fn duplication() {
+    both_ways("duplicate=0.01,seed=2", "fault.duplicated");
+}
+
+#[test]
+fn reordering() {
+    both_ways("reorder=0.01,seed=3", "fault.reordered");
+}
+
+#[test]
+fn corruption() {
+    both_ways("corrupt=0.01,seed=4", "fault.corrupted");
+}
+
+#[test]
+fn all_of_them() {
+    both_ways("loss=0.005,duplicate=0.01,reorder=0.01,corrupt=0.002,seed=5", "fault.lost");
+}

@@ -1,0 +1,29 @@
+//! The kernel pings the stack.
+
+use tasuki_tests::{Mode, STACK, World};
+
+fn ping(mode: Mode) {
+    let Some(world) = World::new() else { return };
+    world.up("ping", mode, &[]);
+    for size in ["0", "56", "500", "1472"] {
+        let said = world.run(&["ping", "-c", "5", "-i", "0.05", "-W", "10", "-s", size, STACK]);
+        let said = said.success();
+        assert!(
+            said.stdout.contains("5 packets transmitted, 5 received, 0% packet loss"),
+            "{said}"
+        );
+        assert!(!said.stdout.contains("wrong data byte"), "{said}");
+    }
+    world.down("ping");
+    world.assert_nothing_left();
+}
+
+#[test]
+fn every_size_is_answered_in_split_mode() {
+    ping(Mode::Split);
+}
+
+#[test]
+fn every_size_is_answered_in_fused_mode() {
+    ping(Mode::Fused);
+}
