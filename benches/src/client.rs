@@ -1,0 +1,109 @@
+//! The measured end. It uses nothing but `std::net`, so that it is the same program on both stacks.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ClientArgs;
+use crate::protocol::{Order, Test};
+
+/// One line of a client's output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// What was measured.
+    pub(crate) test: Test,
+    /// Bytes per write or request.
+    pub(crate) size: u32,
+    /// MiB/s for send and receive; round trips or connections per second otherwise.
+    pub(crate) rate: f64,
+    /// Median round trip, microseconds (rtt, connect).
+    pub(crate) median_us: Option<f64>,
+    /// 99th percentile, microseconds (rtt, connect).
+    pub p99_us: Option<f64>,
+}
+
+/// Measure each size and print a line for it.
+pub(crate) fn run(args: &ClientArgs) -> anyhow::Result<()> {
+    for &size in &args.size {
+        let sample = match args.test {
+            Test::Send | Test::Receive => stream(args, size)?,
+            Test::Rtt => round_trips(args, size)?,
+            Test::Connect => connections(args, size)?,
+        };
+        println!("{}", serde_json::to_string(&sample)?);
+    }
+    Ok(())
+}
+
+fn start(args: &ClientArgs, size: u32, total: u64) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(args.connect)?;
+    stream.set_nodelay(true)?;
+    Order { test: args.test, size, total }.write(&mut stream)?;
+    Ok(stream)
+}
+
+fn stream(args: &ClientArgs, size: u32) -> io::Result<Sample> {
+    // Small writes are slow everywhere: a quarter of the bytes is measurement enough.
+    let total = if size < 4096 { args.bytes / 4 } else { args.bytes };
+    let mut stream = start(args, size, total)?;
+    let mut buffer = vec![0xa5; size as usize];
+    let began = Instant::now();
+    let mut left = total;
+    while left > 0 {
+        let want = usize::try_from(left.min(u64::from(size))).unwrap_or(usize::MAX);
+        left -= match args.test {
+            Test::Send => {
+                stream.write_all(&buffer[..want])?;
+                want as u64
+            }
+            _ => match stream.read(&mut buffer[..want])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => n as u64,
+            },
+        };
+    }
+    if args.test == Test::Send {
+        stream.read_exact(&mut [0; 4])?;
+    }
+    let rate = total as f64 / f64::from(1 << 20) / began.elapsed().as_secs_f64();
+    Ok(Sample { test: args.test, size, rate, median_us: None, p99_us: None })
+}
+
+fn round_trips(args: &ClientArgs, size: u32) -> io::Result<Sample> {
+    let warm_up = args.count / 10;
+    let mut stream = start(args, size, u64::from(args.count + warm_up))?;
+    let request = vec![0xa5; size as usize];
+    let mut times = Vec::with_capacity(args.count as usize);
+    for round in 0..args.count + warm_up {
+        let began = Instant::now();
+        stream.write_all(&request)?;
+        stream.read_exact(&mut [0; 4])?;
+        if round >= warm_up {
+            times.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    Ok(summary(args.test, size, times))
+}
+
+fn connections(args: &ClientArgs, size: u32) -> io::Result<Sample> {
+    let request = vec![0xa5; size as usize];
+    let mut times = Vec::with_capacity(args.count as usize);
+    for _ in 0..args.count {
+        let began = Instant::now();
+        let mut stream = start(args, size, 1)?;
+        stream.write_all(&request)?;
+        stream.read_exact(&mut [0; 4])?;
+        drop(stream);
+        times.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(summary(args.test, size, times))
+}
+
+fn summary(test: Test, size: u32, mut times: Vec<f64>) -> Sample {
+    times.sort_by(f64::total_cmp);
+    let at = |share: usize| times.get(times.len() * share / 100).copied();
+    let rate = times.len() as f64 * 1e6 / times.iter().sum::<f64>();
+    Sample { test, size, rate, median_us: at(50), p99_us: at(99) }
+}

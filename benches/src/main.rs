@@ -1,0 +1,97 @@
+//! `tasuki-bench`: the same unmodified program over Tasuki and over the kernel's TCP, in one run.
+//!
+//! One program is both ends: `serve` is always a kernel program; `client` is the measured one,
+//! started plainly in a namespace behind a veth pair (the kernel's figures) or by `tasuki run`
+//! (Tasuki's). `compare` starts them in turn, round by round, so that a drift of the machine's
+//! speed meets all alike, and prints medians and ratios to the kernel without offloads as Markdown,
+//! or all samples as JSON.
+//!
+//! Round trips follow the fourth paper: write N bytes, the server reads until it has all, then
+//! answers 4.
+#![forbid(unsafe_code)]
+
+mod client;
+mod compare;
+mod hosts;
+mod protocol;
+mod report;
+mod serve;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Measure Tasuki beside the kernel's TCP.
+#[derive(Parser)]
+#[command(name = "tasuki-bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The other end of every measurement.
+    Serve {
+        /// Address to listen on.
+        #[arg(long, default_value = "0.0.0.0:5202")]
+        bind: SocketAddr,
+    },
+    /// One measured client; prints one JSON line per size.
+    Client(ClientArgs),
+    /// Everything, in turn, over veth and over Tasuki (needs root).
+    Compare(CompareArgs),
+}
+
+/// What one client measures.
+#[derive(Args, Clone)]
+pub(crate) struct ClientArgs {
+    /// The server.
+    #[arg(long)]
+    connect: SocketAddr,
+    /// What to measure.
+    #[arg(long, value_enum)]
+    test: protocol::Test,
+    /// Bytes per write (send, receive: the sender's) or per request (rtt).
+    #[arg(long, value_delimiter = ',', default_value = "65536")]
+    size: Vec<u32>,
+    /// Bytes in all (send, receive).
+    #[arg(long, default_value_t = 64 << 20)]
+    bytes: u64,
+    /// Round trips (rtt).
+    #[arg(long, default_value_t = 2000)]
+    count: u32,
+}
+
+/// What `compare` runs.
+#[derive(Args)]
+pub(crate) struct CompareArgs {
+    /// The `tasuki` command.
+    #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
+    tasuki: PathBuf,
+    /// Rounds; medians are over them.
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// A tenth of the bytes and round trips: to see that it works.
+    #[arg(long)]
+    quick: bool,
+    /// Let the scheduler place everything. Otherwise each side has one processor: the client, with
+    /// all of Tasuki, the first, and the server the second.
+    #[arg(long)]
+    unpinned: bool,
+    /// Only these set-ups.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<hosts::Setup>,
+    /// All samples as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Serve { bind } => serve::serve(bind),
+        Command::Client(args) => client::run(&args),
+        Command::Compare(args) => compare::run(&args),
+    }
+}

@@ -1,0 +1,78 @@
+//! What client and server say to each other: a 16-byte order, then the measured bytes.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+/// What is measured.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    clap::ValueEnum,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Test {
+    /// The client writes, the server reads all and answers 4 bytes.
+    Send,
+    /// The server writes, the client reads all.
+    Receive,
+    /// The client writes `size` bytes, the server answers 4 when it has all.
+    Rtt,
+    /// Connect, one request of `size` bytes answered by 4, close.
+    Connect,
+}
+
+/// The client's order on a new connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// The measurement.
+    pub(crate) test: Test,
+    /// Bytes per write or request.
+    pub(crate) size: u32,
+    /// Bytes in all; round trips for [`Test::Rtt`].
+    pub(crate) total: u64,
+}
+
+impl Order {
+    /// Write the order.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub(crate) fn write(&self, stream: &mut TcpStream) -> io::Result<()> {
+        let mut bytes = [0; 16];
+        bytes[0] = self.test as u8;
+        bytes[4..8].copy_from_slice(&self.size.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.total.to_le_bytes());
+        stream.write_all(&bytes)
+    }
+
+    /// Read an order; sizes above 64 MiB are refused.
+    ///
+    /// # Errors
+    /// The stream's, or `InvalidData`.
+    pub(crate) fn read(stream: &mut TcpStream) -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        stream.read_exact(&mut bytes)?;
+        let test = match bytes[0] {
+            0 => Test::Send,
+            1 => Test::Receive,
+            2 => Test::Rtt,
+            3 => Test::Connect,
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        let [_, _, _, _, size @ .., _, _, _, _, _, _, _, _] = bytes;
+        let [_, _, _, _, _, _, _, _, total @ ..] = bytes;
+        let size = u32::from_le_bytes(size);
+        if size == 0 || size > 64 << 20 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self { test, size, total: u64::from_le_bytes(total) })
+    }
+}
