@@ -13,14 +13,16 @@
 //! out that tells the peer about it (publish before emit).
 //!
 //! # Where this is not what the RFCs say
-//! * A segment is acceptable if it touches the window, its edges included, as in Linux: the table of
-//!   RFC 9293 3.10.7.4 would lose ACKs that come with data for a closed window, or from its very edge.
+//! * A segment is acceptable if it touches the window, its edges included, as in Linux: the table
+//!   of RFC 9293 3.10.7.4 would lose ACKs that come with data for a closed window, or from its very
+//!   edge.
 //! * A FIN is taken without room for it in the window.
 //! * Of two segments with the same numbers the larger window counts, as in Linux, not the later.
 //! * The least retransmission timeout is 200 ms, not 1 s (RFC 6298 2.4), and is a margin above the
 //!   smoothed round-trip time.
 //! * Slow start counts all bytes that an ACK covers, not at most two segments (RFC 3465 2.2).
-//! * Window and keep-alive probes are empty and repeat an old number; RFC 9293 3.8.6.1 sends a byte.
+//! * Window and keep-alive probes are empty and repeat an old number; RFC 9293 3.8.6.1 sends a
+//!   byte.
 //! * Nagle's rule looks at small segments in flight only (Minshall's variant).
 //! * FIN-WAIT-2 ends after 60 s once the application has closed; data that nobody will read is
 //!   answered with a RST.
