@@ -21,6 +21,7 @@ struct Hostile {
     bell: std::os::fd::OwnedFd,
     client: u16,
     thread: u16,
+    thread_bell: std::os::fd::OwnedFd,
     noise: u64,
 }
 
@@ -42,9 +43,10 @@ impl Hostile {
         let (region, bell) = (fds.next().expect("the region"), fds.next().expect("the bell"));
         let layout = params.layout().expect("possible measures");
         let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite).expect("a region");
-        let (reply, _) = ask(&mut line, &ClientRequest::AttachThread);
+        let (reply, message) = ask(&mut line, &ClientRequest::AttachThread);
         let ClientReply::Thread { thread } = reply else { panic!("{reply:?}") };
-        Self { line, region, layout, bell, client, thread, noise: 1 }
+        let thread_bell = message.fds.into_iter().next().expect("the thread's bell");
+        Self { line, region, layout, bell, client, thread, thread_bell, noise: 1 }
     }
 
     fn noise(&mut self) -> u64 {
@@ -97,6 +99,28 @@ impl Hostile {
         head.dirty_summary.fetch_or(1 << (socket / 64), SeqCst);
     }
 
+    /// Fills its own bell, which it made blocking, while the server rings it.
+    fn deafen(&mut self) {
+        let fd = &self.thread_bell;
+        rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::RDWR).expect("blocking");
+        // An eventfd is full then; a socket's other end gets it.
+        let _ = rustix::io::write(fd, &(u64::MAX - 1).to_ne_bytes());
+        let word = self.layout.thread_bell(&self.region, self.thread).expect("in the region");
+        let at = self.layout.result_ring(self.thread);
+        let mut results = Consumer::attach(&self.region, at, RESULTS).expect("in the region");
+        for _ in 0..5000 {
+            // Asleep in poll.
+            word.store(2, SeqCst);
+            let call = self.call(Op::Null, [0; 6], self.client);
+            self.requests().push(&call).expect("room for a call");
+            self.ring();
+            while results.pop().expect("sound indices").is_none() {
+                std::thread::yield_now();
+            }
+        }
+        self.misbehave("slots");
+    }
+
     fn misbehave(&mut self, kind: &str) {
         match kind {
             // Ring indices that no ring can have.
@@ -112,6 +136,8 @@ impl Hostile {
                     requests.push(&slot).expect("room for ten");
                 }
             }
+            // A bell on which the server would wait for ever if it could be made to.
+            "bell" => self.deafen(),
             // A call whose result would go to somebody else.
             "paths" => {
                 let call = self.call(Op::Null, [0; 6], self.client ^ 1);

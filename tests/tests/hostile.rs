@@ -3,7 +3,8 @@
 use tasuki_tests::{HOST, Mode, Running, World, eventually, sha256, write_noise};
 
 const NET: &str = "hostile";
-const KINDS: [&str; 6] = ["indices", "slots", "paths", "descriptors", "words", "everything"];
+const KINDS: [&str; 7] =
+    ["indices", "slots", "bell", "paths", "descriptors", "words", "everything"];
 
 fn dropped_alone(mode: Mode) {
     let Some(world) = World::new() else { return };

@@ -152,7 +152,7 @@ impl Client {
         *place = Some(Thread {
             requests: Consumer::attach(region, self.layout.request_ring(thread), REQUESTS)?,
             results: Producer::attach(region, self.layout.result_ring(thread), RESULTS)?,
-            bell: Ringer::new(self.layout.thread_bell(region, thread)?, bell),
+            bell: Ringer::of_stranger(self.layout.thread_bell(region, thread)?, bell),
             backlog: VecDeque::new(),
         });
         Ok(true)

@@ -1,7 +1,7 @@
 //! The bell: wakes a consumer that sleeps, and costs no system call when it does not.
 //!
-//! The consumer owns a word: awake, asleep on a futex (the word itself), or asleep in poll on an
-//! eventfd. The protocol, for any data that producers publish (ring slots, state words):
+//! The consumer owns a word: awake, asleep on a futex (the word itself), or asleep in poll on a
+//! descriptor. The protocol, for any data that producers publish (ring slots, state words):
 //!
 //! Producer ([`Ringer::ring`]):
 //! 1. publishes;
@@ -13,11 +13,15 @@
 //! 2. writes "asleep" into the word ([`Sleeper::announce`]);
 //! 3. fence;
 //! 4. looks again. Is there something? Then [`Sleeper::awake`], and back to 1;
-//! 5. sleeps: not if the futex word is no longer "asleep", or the eventfd has been written.
+//! 5. sleeps: not if the futex word is no longer "asleep", or the descriptor has been written.
 //!
 //! Both fences are sequentially consistent, so at least one of two things is true: the producer
 //! sees "asleep", or the consumer, looking again, sees what was published. No wake-up is lost;
 //! several producers may share a bell. The model check is `loom_models`.
+//!
+//! The descriptor is an eventfd where both sides trust each other. A sleeper that is not trusted
+//! hears a socket instead ([`doorbell`]): an eventfd is one file for all who hold it, so the
+//! sleeper could make it blocking, fill it, and have the ringer wait for ever.
 //!
 //! The word lies in shared memory: what a peer writes into it can make its own reader oversleep or
 //! wake for nothing, no more.
@@ -29,7 +33,9 @@ use rustix::event::EventfdFlags;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 
-use crate::sync::{Ordering, OwnedFd, Word32, eventfd_write, fence, futex_wait, futex_wake};
+use crate::sync::{
+    Ordering, OwnedFd, Word32, eventfd_write, fence, futex_wait, futex_wake, socket_write,
+};
 
 const AWAKE: u32 = 0;
 const ASLEEP_FUTEX: u32 = 1;
@@ -40,7 +46,7 @@ const ASLEEP_FD: u32 = 2;
 pub enum Sleep {
     /// In [`Sleeper::wait_futex`].
     Futex,
-    /// In poll or epoll, with the bell's eventfd among what it waits for.
+    /// In poll or epoll, with the bell's descriptor among what it waits for.
     Fd,
 }
 
@@ -95,13 +101,21 @@ impl Sleeper {
 pub struct Ringer {
     word: Word32,
     fd: OwnedFd,
+    write: fn(&OwnedFd),
 }
 
 impl Ringer {
     /// The side that wakes: the consumer's word, and its eventfd ([`eventfd`]).
     #[must_use]
     pub fn new(word: Word32, fd: OwnedFd) -> Self {
-        Self { word, fd }
+        Self { word, fd, write: eventfd_write }
+    }
+
+    /// The side that wakes a consumer that is not trusted: the consumer's word, and our end of its
+    /// [`doorbell`].
+    #[must_use]
+    pub fn of_stranger(word: Word32, end: OwnedFd) -> Self {
+        Self { word, fd: end, write: socket_write }
     }
 
     /// Wakes the consumer if it sleeps. Call it after publishing. True if that took a system call.
@@ -121,10 +135,21 @@ impl Ringer {
         }
         match state {
             ASLEEP_FUTEX => futex_wake(&self.word),
-            _ => eventfd_write(&self.fd),
+            _ => (self.write)(&self.fd),
         }
         true
     }
+}
+
+/// A new bell for a sleeper that is not trusted: the ringer's end ([`Ringer::of_stranger`]) and the
+/// sleeper's; closed on exec.
+///
+/// # Errors
+/// The system's, such as too many open files.
+pub fn doorbell() -> io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
 /// A new eventfd for a bell: nonblocking, closed on exec.
@@ -136,10 +161,11 @@ pub fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
     rustix::event::eventfd(0, flags).map_err(io::Error::from)
 }
 
-/// Takes what was rung on an eventfd, so that poll sleeps again. The consumer calls it when poll
-/// said that the eventfd is readable, and before it drains its work.
+/// Takes what was rung on a bell's descriptor, so that poll sleeps again. The consumer calls it when poll
+/// said that the descriptor is readable, and before it drains its work.
 pub fn drain(fd: impl AsFd) {
-    // One read takes the whole count. EAGAIN: there was nothing.
+    // One read takes an eventfd's whole count, and what of a doorbell's is left wakes once more.
+    // EAGAIN: there was nothing.
     let _ = rustix::io::read(fd.as_fd(), &mut [0_u8; 8]);
 }
 

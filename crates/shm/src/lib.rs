@@ -22,7 +22,7 @@ mod sync;
 #[cfg(all(test, loom))]
 mod loom_models;
 
-pub use bell::{Ringer, Sleep, Sleeper, drain, eventfd};
+pub use bell::{Ringer, Sleep, Sleeper, doorbell, drain, eventfd};
 pub use channel::{Channel, ChannelError, Message, TryRecv};
 pub use pool::{Area, AreaError, AreaName, Exhausted, FREE, Owner, Pool, PoolMap, PoolPlace};
 pub use region::{Access, Backing, OutOfRange, Region, RegionError, Word32, Word64};

@@ -118,6 +118,13 @@ mod real {
         // a descriptor that is no eventfd, which is the sleeper's own doing.
         let _ = rustix::io::write(fd.as_fd(), &1_u64.to_ne_bytes());
     }
+
+    pub(crate) fn socket_write(fd: &OwnedFd) {
+        use rustix::net::SendFlags;
+        // EAGAIN means that the sleeper has not read what woke it before; any other error is its
+        // own doing.
+        let _ = rustix::net::send(fd, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
 }
 
 #[cfg(loom)]
@@ -246,5 +253,10 @@ mod model {
     pub(crate) fn eventfd_write(fd: &OwnedFd) {
         *fd.0.0.lock().unwrap() += 1;
         fd.0.1.notify_all();
+    }
+
+    /// A socket wakes as an eventfd does.
+    pub(crate) fn socket_write(fd: &OwnedFd) {
+        eventfd_write(fd);
     }
 }

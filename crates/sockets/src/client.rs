@@ -298,7 +298,7 @@ impl Client {
         drop(line);
     }
 
-    /// One more thread slot: its number and its eventfd. `Ok(None)` when the instance gives none.
+    /// One more thread slot: its number and its bell. `Ok(None)` when the instance gives none.
     pub(crate) fn attach_thread(&self) -> Result<Option<(u16, OwnedFd)>, Errno> {
         let line = self.line().ok_or(Errno::NETDOWN)?;
         let exchanged = exchange(&mut lock(&line.channel), &ClientRequest::AttachThread);

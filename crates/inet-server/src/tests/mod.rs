@@ -285,9 +285,9 @@ impl Host {
         let add = ServerRequest::AddClient { client: number, params };
         let fds = vec![fd, shm::eventfd().unwrap()];
         assert_eq!(self.server.request(Instant::ZERO, &add, fds), ServerReply::Done);
-        let bell = shm::eventfd().unwrap();
+        let (ours, bell) = shm::doorbell().unwrap();
         let add = ServerRequest::AddThread { client: number, thread: 0 };
-        let fds = vec![bell.try_clone().unwrap()];
+        let fds = vec![ours];
         assert_eq!(self.server.request(Instant::ZERO, &add, fds), ServerReply::Done);
         Program {
             number,

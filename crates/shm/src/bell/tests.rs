@@ -83,6 +83,36 @@ fn a_full_eventfd_does_not_block() {
     assert!(ringer.ring());
 }
 
+#[test]
+fn a_stranger_cannot_make_its_ringer_wait() {
+    let word = region().word32(0).unwrap();
+    let (ours, theirs) = doorbell().unwrap();
+    let (sleeper, ringer) = (Sleeper::new(word.clone()), Ringer::of_stranger(word, ours));
+    rustix::fs::fcntl_setfl(&theirs, rustix::fs::OFlags::RDWR).unwrap();
+    // Far more than it holds, and nobody reads.
+    for _ in 0..10_000 {
+        sleeper.announce(Sleep::Fd);
+        assert!(ringer.ring());
+    }
+    assert!(readable(&theirs));
+    drop(theirs);
+    sleeper.announce(Sleep::Fd);
+    assert!(ringer.ring(), "nor does its end harm us");
+}
+
+#[test]
+fn a_doorbell_is_heard_until_it_is_drained() {
+    let word = region().word32(0).unwrap();
+    let (ours, theirs) = doorbell().unwrap();
+    let (sleeper, ringer) = (Sleeper::new(word.clone()), Ringer::of_stranger(word, ours));
+    sleeper.announce(Sleep::Fd);
+    assert!(ringer.ring());
+    assert!(readable(&theirs));
+    drain(&theirs);
+    assert!(!readable(&theirs));
+    drain(&theirs);
+}
+
 /// Ping-pong between two threads which sleep each time: with one wake-up lost it would hang.
 #[test]
 fn ping_pong_sleeping_on_both_sides() {

@@ -156,8 +156,8 @@ fn supervise(
                 send(&mut channel, &welcome, &fds);
             }
             ClientRequest::AttachThread if threads < params.threads => {
-                let bell = shm::eventfd().unwrap();
-                let fds = [bell.try_clone().unwrap()];
+                let (bell, theirs) = shm::doorbell().unwrap();
+                let fds = [theirs];
                 core.lock().unwrap().as_mut().unwrap().add_thread(threads, bell);
                 send(&mut channel, &ClientReply::Thread { thread: threads }, &fds);
                 threads += 1;

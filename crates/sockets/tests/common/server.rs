@@ -27,7 +27,6 @@ pub(crate) struct ThreadSide {
     requests: Consumer,
     pub(crate) results: Producer,
     ringer: Ringer,
-    bell: OwnedFd,
 }
 
 pub(crate) struct Sock {
@@ -139,8 +138,7 @@ impl Core {
         self.threads.push(ThreadSide {
             requests: Consumer::attach(region, layout.request_ring(thread), REQUESTS).unwrap(),
             results: Producer::attach(region, layout.result_ring(thread), RESULTS).unwrap(),
-            ringer: Ringer::new(word, bell.try_clone().unwrap()),
-            bell,
+            ringer: Ringer::of_stranger(word, bell),
         });
     }
 

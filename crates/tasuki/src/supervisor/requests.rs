@@ -216,13 +216,14 @@ impl Supervisor {
                 "a client has {most} thread slots (memory.client.threads), no more"
             ));
         }
-        let bell = bell().map_err(|failure| Refusal::Client(failure.sentence))?;
-        let copy = bell.try_clone().map_err(|error| Refusal::Client(error.to_string()))?;
+        let (ours, bell) = shm::doorbell().map_err(|error| {
+            Refusal::Client(Failure::system("make a socket pair", error).sentence)
+        })?;
         let thread = client.threads;
         client.threads += 1;
         let request = ServerRequest::AddThread { client: number, thread };
-        let purpose = Purpose::Thread { connection: id, thread, bell: copy };
-        Ok(self.servers.ask(Line::Inet, request, &[bell.as_fd()], purpose)?)
+        let purpose = Purpose::Thread { connection: id, thread, bell };
+        Ok(self.servers.ask(Line::Inet, request, &[ours.as_fd()], purpose)?)
     }
 
     pub(super) fn give_thread(
