@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A download of 256 MiB by an unmodified curl: first over Tasuki (program, inet server, NIC driver and
 # supervisor as processes, through a TAP device, from the kernel's TCP), then over the kernel's own TCP and
-# a veth pair. Everything happens in network namespaces made here and removed at the end.
+# a veth pair. Everything happens in network namespaces made here and removed at the end, also on Ctrl-C.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,20 +13,27 @@ fi
 
 tasuki=$(realpath "${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/release/tasuki}")
 python=$(python3 -c 'import sys; print(sys.executable)')
-work=$(mktemp -d)
-near=tasuki-demo-$$-a
-far=tasuki-demo-$$-b
-download=
+size=268435456
+# In memory if two such files fit there, so that no disk is measured.
+work=$(mktemp -d -p "$(df -B1 --output=avail /dev/shm 2>/dev/null |
+    awk -v need=$((3 * size)) 'NR == 2 && $1 > need { print "/dev/shm" }')")
+net=demo-$$
+near=tasuki-$net-a
+far=tasuki-$net-b
+
+pids() { ip netns pids "$near" 2>/dev/null || true; }
 
 cleanup() {
-    trap - EXIT INT TERM
-    for namespace in $near $far; do
-        pids=$(ip netns pids "$namespace" 2>/dev/null || true)
-        # shellcheck disable=SC2086 # a list of process ids
-        [ -z "$pids" ] || kill $pids 2>/dev/null || true
+    trap - EXIT
+    trap '' INT TERM
+    "$tasuki" down "$net" >/dev/null 2>&1 || true
+    # shellcheck disable=SC2046 # a list of process ids
+    [ -z "$(pids)" ] || kill $(pids) 2>/dev/null || true
+    for _ in $(seq 100); do
+        [ -n "$(pids)" ] || break
+        sleep 0.05
     done
-    [ -z "$download" ] || wait "$download" 2>/dev/null || true
-    for namespace in $near $far; do
+    for namespace in "$near" "$far"; do
         ip netns del "$namespace" 2>/dev/null || true
     done
     rm -rf "$work"
@@ -38,17 +45,9 @@ trap 'exit 143' TERM
 near() { ip netns exec "$near" "$@"; }
 far() { ip netns exec "$far" "$@"; }
 
-# serve NAMESPACE-FUNCTION: an HTTP server for the file on port 8000; returns when it listens.
-serve() {
-    "$1" "$python" -u -m http.server 8000 --directory "$work" >"$work/server.$1" 2>&1 &
-    until grep -q 'Serving HTTP' "$work/server.$1"; do
-        kill -0 $! || { cat "$work/server.$1" >&2; exit 1; }
-        sleep 0.02
-    done
-}
-
-# What curl says of a transfer: bytes per second and seconds.
+# What curl says of a transfer: bytes per second and seconds. Its bar is for people only.
 report='%{speed_download} %{time_total}\n'
+if [ -t 2 ]; then bar=--progress-bar; else bar=--silent; fi
 
 show() {
     awk -v name="$1" '{
@@ -66,50 +65,65 @@ check() {
 }
 
 echo "making a file of 256 MiB"
-head -c 268435456 /dev/urandom >"$work/file"
+head -c "$size" /dev/urandom >"$work/file"
 digest=$(sha256sum <"$work/file" | cut -d ' ' -f 1)
 
 ip netns add "$near"
 near ip link set lo up
-serve near
-
-echo
-echo "tasuki run --mode split -- curl http://10.219.0.1:8000/file"
-# Not through a function, so that $! is tasuki itself and names its private instance.
-ip netns exec "$near" "$tasuki" run --mode split --address 10.219.0.2/24 -- \
-    curl -sS -o "$work/one" -w "$report" http://10.219.0.1:8000/file >"$work/tasuki.speed" &
-download=$!
-instance=run-$download
-# While the transfer goes on: what runs, and what has been counted so far.
-while kill -0 "$download" 2>/dev/null; do
-    if near "$tasuki" ps "$instance" >"$work/ps.new" 2>/dev/null &&
-        grep -q curl "$work/ps.new" &&
-        near "$tasuki" ps --json "$instance" >"$work/counters.new" 2>/dev/null; then
-        mv "$work/ps.new" "$work/ps"
-        mv "$work/counters.new" "$work/counters"
-    fi
+near "$python" scripts/serve.py "$work/file" 8000 >"$work/server" 2>&1 &
+server=$!
+until grep -q ready "$work/server"; do
+    kill -0 "$server" 2>/dev/null || { cat "$work/server" >&2; exit 1; }
     sleep 0.02
 done
+
+echo
+echo "tasuki up --mode split; tasuki run --net $net -- curl http://10.219.0.1:8000/file"
+near "$tasuki" up --mode split --address 10.219.0.2/24 "$net"
+near "$tasuki" run --net "$net" -- \
+    curl "$bar" --show-error -o "$work/one" -w "$report" http://10.219.0.1:8000/file \
+    >"$work/tasuki.speed" &
+download=$!
+# Once curl is a client, or when it was too quick for that, without it.
+while near "$tasuki" ps "$net" >"$work/ps" && ! grep -q curl "$work/ps"; do
+    kill -0 "$download" 2>/dev/null || break
+    sleep 0.01
+done
 wait "$download"
-download=
+near "$tasuki" ps --json "$net" >"$work/ps.json"
+near "$tasuki" down "$net"
 check one Tasuki
-[ -e "$work/counters" ] || { echo "the transfer was over before \`tasuki ps\` saw it" >&2; exit 1; }
 echo
-echo "the processes that took part (tasuki ps, during the transfer):"
-sed 's/^/  /' "$work/ps"
+if grep -q curl "$work/ps"; then
+    echo "the processes that took part (tasuki ps, during the transfer):"
+else
+    echo "the processes that took part (tasuki ps, after the transfer, so without curl):"
+fi
+sed 's/^\(.\)/  \1/' "$work/ps"
 echo
-echo "copies of each received byte in user space:"
-"$python" - "$work/counters" <<'PYTHON'
+"$python" - "$work/ps.json" <<'PYTHON'
 import json
 import sys
 
-counters = dict(json.load(open(sys.argv[1]))[0]["counters"])
-payload = counters["payload.rx-bytes"]
-server = counters["copy.rx-bytes"] / payload
-print(f"  {server:.2f}  by the inet server, into the program's region")
-print(f"  1.00  by the program's recv, into its own buffer")
-print(f"  ({payload / 1048576:.0f} MiB counted so far; docs/every-byte-copied.md follows every byte)")
+counters = json.load(open(sys.argv[1]))[0]["counters"]
+ways = {
+    "received": [
+        ("payload.rx-bytes", None),
+        ("copy.rx-bytes", "inet server, from frame to the program's region"),
+        ("copy.program-rx-bytes", "program's recv, into its own buffer"),
+    ],
+    "sent": [
+        ("payload.tx-bytes", None),
+        ("copy.program-tx-bytes", "program's send, into its region"),
+    ],
+}
+for way, ((payload, _), *copies) in ways.items():
+    total = counters[payload]
+    print(f"copies of each {way} byte in user space ({total:,} bytes):")
+    for name, who in copies:
+        print(f"  {counters[name] / total if total else 0:.2f}  {name:22} {who}")
 PYTHON
+echo "docs/every-byte-copied.md follows every byte"
 
 echo
 echo "the same over the kernel's TCP and a veth pair"
@@ -119,7 +133,8 @@ near ip address add 10.218.0.1/24 dev demo0
 far ip address add 10.218.0.2/24 dev demo0
 near ip link set demo0 up
 far ip link set demo0 up
-far curl -sS -o "$work/two" -w "$report" http://10.218.0.1:8000/file >"$work/kernel.speed"
+far curl "$bar" --show-error -o "$work/two" -w "$report" http://10.218.0.1:8000/file \
+    >"$work/kernel.speed"
 check two "the kernel"
 
 echo

@@ -1,49 +1,42 @@
 #!/usr/bin/env bash
-# Makes sure that the tools for building, testing and demonstrating are there. As root on a system with
-# apt it installs what is missing; otherwise it says what is missing and how to get it. Quick when
-# nothing is missing.
+# deps.sh [build|demo|test]: makes sure that the tools for that are there. As root on a system with apt it
+# installs what is missing; otherwise it says what is missing and how to get it. Quick when nothing is
+# missing.
 set -eu
+what=${1:-test}
 
 # Command, and the Debian package that has it.
-tools="
-gcc:gcc
-python3:python3
-ip:iproute2
-curl:curl
-wget:wget
-nc:netcat-openbsd
-ping:iputils-ping
-tshark:tshark
-ethtool:ethtool
-setpriv:util-linux
-nsenter:util-linux
-sha256sum:coreutils
-"
+tools="gcc:gcc"
+[ "$what" = build ] || tools="$tools python3:python3 ip:iproute2 curl:curl sha256sum:coreutils"
+[ "$what" != test ] || tools="$tools wget:wget nc:netcat-openbsd ping:iputils-ping tshark:tshark
+    ethtool:ethtool setpriv:util-linux nsenter:util-linux"
 
-missing_commands=
-missing_packages=
+commands=
+packages=
 for tool in $tools; do
     if ! command -v "${tool%%:*}" >/dev/null; then
-        missing_commands="$missing_commands ${tool%%:*}"
-        missing_packages="$missing_packages ${tool#*:}"
+        commands="$commands ${tool%%:*}"
+        packages="$packages ${tool#*:}"
     fi
 done
 
-if [ -n "$missing_commands" ]; then
+install() {
+    # shellcheck disable=SC2086 # a list of words
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $packages >/dev/null
+}
+
+if [ -n "$commands" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        echo "installing$missing_packages"
-        export DEBIAN_FRONTEND=noninteractive
-        # shellcheck disable=SC2086 # a list of words
-        if ! apt-get -qq -y install --no-install-recommends $missing_packages >/dev/null; then
-            # The package lists may be old.
-            apt-get -qq update
-            # shellcheck disable=SC2086
-            apt-get -qq -y install --no-install-recommends $missing_packages >/dev/null
+        echo "installing$packages"
+        # At first the package lists may be old.
+        if ! install 2>/dev/null && ! { apt-get -qq update && install; }; then
+            echo "cannot install$packages (for$commands): install them by other means" >&2
+            exit 1
         fi
     else
-        echo "missing:$missing_commands" >&2
-        echo "install the packages$missing_packages, such as with:" >&2
-        echo "  sudo apt-get install$missing_packages" >&2
+        echo "missing:$commands" >&2
+        echo "install the packages$packages, such as with:" >&2
+        echo "  sudo apt-get install$packages" >&2
         exit 1
     fi
 fi
@@ -52,6 +45,7 @@ if ! command -v cargo >/dev/null; then
     echo "missing: cargo (Rust 1.88 or later); get it from https://rustup.rs" >&2
     exit 1
 fi
+[ "$what" = test ] || exit 0
 for part in fmt clippy; do
     if ! cargo "$part" --version >/dev/null 2>&1; then
         echo "missing: cargo $part; get it with \`rustup component add rustfmt clippy\`" >&2

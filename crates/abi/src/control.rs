@@ -57,7 +57,7 @@ pub enum ClientReply {
         /// The stack's address.
         address: Ipv4Addr,
     },
-    /// One more thread slot. fds: the thread's bell (eventfd).
+    /// One more thread slot. fds: the thread's bell (its end of a [`shm::doorbell`]).
     Thread {
         /// Its number.
         thread: u16,
@@ -296,8 +296,30 @@ pub struct InstanceStatus {
     pub processes: Vec<ProcessStatus>,
     /// Its memory pools.
     pub pools: Vec<PoolStatus>,
-    /// Counters of inet server and drivers, `layer.what` each.
+    /// Counters of inet server and drivers, `layer.what` each, in order of name; an object in JSON.
+    #[serde(with = "as_object")]
     pub counters: Vec<(String, u64)>,
+}
+
+/// Pairs as a JSON object, so that `jq '.counters["tcp.retransmits"]'` does what it says.
+mod as_object {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        pairs: &[(String, u64)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(String, u64)>, D::Error> {
+        let object = BTreeMap::deserialize(deserializer)?;
+        Ok(object.into_iter().collect())
+    }
 }
 
 /// A row of `tasuki ss`.
