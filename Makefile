@@ -2,26 +2,31 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+TO = $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test bench fmt clippy loom doc tidy clean install
+.PHONY: help deps build demo test bench fmt clippy loom doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## Check for the tools that the other tasks need; as root, install what is missing
+deps: ## Check for the tools that all tasks need; as root, install what is missing
 	@scripts/deps.sh
 
-build: deps ## Build the release binary and the shim: target/release/tasuki
+build: ## Build the release binary and the shim: target/release/tasuki
+	@scripts/deps.sh build
 	$(CARGO) build --release -p tasuki -p tasuki-preload
 
 demo: build ## Download 256 MiB with an unmodified curl over Tasuki, then over the kernel (root)
+	@scripts/deps.sh demo
 	scripts/demo.sh
 
 test: ## Check and test everything: style, documentation, units, loom models, real processes
 	scripts/test.sh
 
 bench: build ## Measure throughput, round trips and CPU time beside the kernel's TCP (root)
+	@scripts/deps.sh demo
 	$(CARGO) run --release -p tasuki-benches -- compare
 
 fmt: ## Format all Rust code
@@ -39,12 +44,22 @@ doc: ## Build the documentation; a warning is an error
 tidy: ## Check sizes, safety policy and documents of the source tree
 	$(CARGO) test -q -p tasuki-tests --test tidy
 
+man: build ## Write manual pages and completion scripts to target/share
+	rm -rf target/share
+	$(TARGET)/release/tasuki manual target/share
+
 clean: ## Remove everything that was built
 	$(CARGO) clean
 	rm -rf target/loom
 
-install: ## Install what `make build` built to PREFIX (default /usr/local)
-	@test -e target/release/tasuki || { echo "nothing is built yet: run \`make build\` first"; exit 1; }
-	install -D -m 755 target/release/tasuki $(DESTDIR)$(PREFIX)/bin/tasuki
-	install -D -m 755 target/release/libtasuki_preload.so \
-		$(DESTDIR)$(PREFIX)/lib/tasuki/libtasuki_preload.so
+install: ## Install what `make build` built, with manual pages, to PREFIX (default /usr/local)
+	@test -e $(TARGET)/release/tasuki || { echo "nothing is built yet: run \`make build\` first"; exit 1; }
+	install -D -m 755 $(TARGET)/release/tasuki $(TO)/bin/tasuki
+	install -D -m 644 $(TARGET)/release/libtasuki_preload.so $(TO)/lib/tasuki/libtasuki_preload.so
+	install -D -m 644 -t $(TO)/share/doc/tasuki README.md docs/*.md examples/*
+	umask 022 && $(TO)/bin/tasuki manual $(TO)/share
+
+uninstall: ## Remove what `make install` installed
+	rm -rf $(TO)/bin/tasuki $(TO)/lib/tasuki $(TO)/share/doc/tasuki $(TO)/share/man/man1/tasuki.1 \
+		$(TO)/share/man/man1/tasuki-*.1 $(TO)/share/bash-completion/completions/tasuki \
+		$(TO)/share/zsh/site-functions/_tasuki $(TO)/share/fish/vendor_completions.d/tasuki.fish

@@ -21,18 +21,12 @@ fn a_download_is_captured() {
     world.up(NET, Mode::Split, &[]);
     let words = ["capture", "-w", "f.pcapng", "--net", NET];
     let capture = Running::start(world.tasuki(&words));
-    // The file has its head before the first frame.
-    let head = || std::fs::metadata(world.path("f.pcapng")).is_ok_and(|file| file.len() > 0);
-    eventually("the capture has begun", head);
-    // Its head may be written before the driver knows of it: wait until frames are seen.
-    eventually("frames are captured", || {
-        let _ = world.run(&["ping", "-c", "1", tasuki_tests::STACK]).success();
-        std::fs::metadata(world.path("f.pcapng")).is_ok_and(|file| file.len() > 500)
-    });
+    let _ = capture.line("capturing on capture");
     let get = ["curl", "-sS", "-o", "back", &format!("http://{HOST}:8000/file")];
     let _ = Running::start(world.on_net(NET, &get)).finish().success();
     capture.signal(rustix::process::Signal::INT);
-    let _ = capture.finish().success();
+    let said = capture.finish().success();
+    assert!(said.stderr.contains(" packets captured\n0 packets missed\n"), "{said}");
 
     let syns = tshark(&world, "tcp.flags.syn == 1", "tcp.flags.ack");
     assert_eq!(syns.len(), 2, "SYN and SYN-ACK: {syns:?}");
@@ -68,8 +62,35 @@ fn a_capture_ends_after_its_count_or_with_the_instance() {
     let _ = counted.take().unwrap().finish().success();
     assert_eq!(tshark(&world, "frame", "frame.number").len(), 3);
     let other = Running::start(world.tasuki(&["capture", "-w", "g.pcapng", "--net", NET]));
-    eventually("the other capture has begun", || world.path("g.pcapng").exists());
+    let _ = other.line("capturing on");
+    let into = |file: &str| Running::start(world.tasuki(&["capture", "-w", file, "-i", NET]));
+    let said = into("/none/x.pcapng").finish().code(1);
+    assert!(said.stderr.contains("/none/x.pcapng"), "{said}");
+    let said = into("/dev/full").finish().code(1);
+    assert!(said.stderr.contains("/dev/full"), "{said}");
     world.down(NET);
-    let _ = other.finish();
+    let _ = other.finish().success();
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_capture_that_is_killed_can_be_read() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::Split, &[]);
+    let words = ["capture", "-w", "f.pcapng", "-i", NET];
+    let capture = Running::start(world.tasuki(&words));
+    let _ = capture.line("capturing on");
+    let _ = world.run(&["ping", "-c", "3", "-i", "0.01", tasuki_tests::STACK]).success();
+    eventually("both ways of three pings are written", || {
+        // A file that is being written may end in the middle of a frame.
+        let words = ["tshark", "-r", "f.pcapng", "-Y", "icmp", "-T", "fields", "-e", "icmp.type"];
+        world.run(&words).stdout.lines().count() == 6
+    });
+    capture.signal(rustix::process::Signal::KILL);
+    assert_eq!(capture.finish().status.code(), None);
+    assert_eq!(tshark(&world, "icmp", "frame.number").len(), 6);
+    // The driver lets go of it, and the instance goes on.
+    let _ = world.run(&["ping", "-c", "1", tasuki_tests::STACK]).success();
+    world.down(NET);
     world.assert_nothing_left();
 }

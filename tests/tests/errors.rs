@@ -94,6 +94,11 @@ fn a_wrong_configuration_is_explained() {
     let words = ["up", "--config", "missing.toml", "net"];
     let said = Running::start(world.tasuki(&words)).finish().code(118);
     one_sentence(&said, "missing.toml");
+    std::fs::write(world.path("bad.toml"), "[memory.client]\ntx_pages = 12\n").unwrap();
+    let words = ["up", "--config", "bad.toml", "net"];
+    let said = Running::start(world.tasuki(&words)).finish().code(118);
+    one_sentence(&said, "bad.toml: ");
+    one_sentence(&said, "use fewer sockets, smaller areas or more pages");
     world.assert_nothing_left();
 }
 

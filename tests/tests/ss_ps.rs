@@ -76,6 +76,14 @@ fn ss_shows_the_sockets_of_both_ends() {
     for word in ["Recv-Q", "LISTEN", "ESTAB", "0.0.0.0:8000", "10.219.7.1:9000"] {
         assert!(said.stdout.contains(word), "{word} is not in: {said}");
     }
+    let said = Running::start(world.tasuki(&["ss", "-Htlnp", "-i", NET])).finish().code(2);
+    assert!(said.stderr.contains("--help"), "{said}");
+    let said = Running::start(world.tasuki(&["ss", "-Htlnp", "--net", NET])).finish().success();
+    assert_eq!(said.stdout.lines().count(), 1, "only the listener: {said}");
+    let users = format!("users:((\"python3\",pid={}))", echo.pid());
+    assert!(said.stdout.contains(&users), "{users} is not in: {said}");
+    let said = Running::start(world.tasuki(&["ss", "-u", "--json", "--net", NET])).finish();
+    assert_eq!(said.success().stdout.trim(), "[]");
     drop((pour, echo));
     eventually("no socket has a client", || world.ss(NET).iter().all(|s| s.client.is_none()));
     world.down(NET);

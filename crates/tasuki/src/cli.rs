@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::cidr::Cidr;
 use crate::config::{Device, Fault, Mode};
@@ -17,7 +17,7 @@ use crate::place::InstanceName;
 /// inet server, a NIC driver and a supervisor. `tasuki run` puts one program on a stack of its own;
 /// `tasuki up` starts a stack that programs share.
 #[derive(Debug, Parser)]
-#[command(name = "tasuki", version, after_long_help = exit::HELP, max_term_width = 100)]
+#[command(name = "tasuki", version, after_long_help = top_help(), max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -33,7 +33,53 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
+    Manual(ManualArgs),
+    #[command(hide = true)]
     Server(ServerArgs),
+}
+
+/// Environment variables that matter to Tasuki, and what each does.
+pub(crate) const ENVIRONMENT: [(&str, &str); 4] = [
+    ("TASUKI_LOG", "messages to tell: off, error, warn, info, debug or trace [default: warn]"),
+    ("TASUKI_PRELOAD", "path of libtasuki_preload.so, where it is not installed as usual"),
+    ("TASUKI_SOCKET", "socket of the instance; `tasuki run` sets it for its program"),
+    ("XDG_RUNTIME_DIR", "users other than root have their instances in its directory tasuki"),
+];
+
+fn top_help() -> String {
+    let variables: Vec<String> =
+        ENVIRONMENT.iter().map(|(name, what)| format!("  {name:15}  {what}")).collect();
+    format!("{}\n\nEnvironment:\n{}", exit::HELP, variables.join("\n"))
+}
+
+/// The command without what is hidden, for manual pages and completion scripts.
+pub(crate) fn visible() -> clap::Command {
+    let all = Cli::command();
+    let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    clap::Command::new("tasuki")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(all.get_about().cloned().unwrap_or_default())
+        .long_about(all.get_long_about().cloned().unwrap_or_default())
+        .subcommand_required(true)
+        .subcommands(shown)
+}
+
+/// A wrong command line as one sentence: what is wrong, clap's tip, and where help is. `words` is
+/// what was typed, from the first word after `tasuki`.
+pub(crate) fn refusal(error: &clap::Error, mut words: impl Iterator<Item = OsString>) -> String {
+    let text = error.render().to_string();
+    // Nobody means an option as a value.
+    let left_out = ["Usage: ", "For more information", "tip: to pass "];
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !left_out.iter().any(|head| line.starts_with(head)))
+        .collect();
+    let what = lines.join(" ").replace(" tip: ", "; ");
+    let what = what.strip_prefix("error: ").unwrap_or(&what);
+    let command = words.next().filter(|word| visible().find_subcommand(word).is_some());
+    let command = command.map_or(String::new(), |word| format!(" {}", word.display()));
+    format!("{what}; see `tasuki{command} --help`")
 }
 
 /// Run a program on the stack
@@ -134,7 +180,7 @@ pub(crate) struct DownArgs {
 Examples:
   tasuki ps                  all instances of this user
   tasuki ps -v default       with memory pools and counters
-  tasuki ps --json | jq '.[].counters'")]
+  tasuki ps --json | jq '.[].counters[\"tcp.retransmits\"]'")]
 pub(crate) struct PsArgs {
     /// Also show the counters
     #[arg(short, long)]
@@ -148,12 +194,39 @@ pub(crate) struct PsArgs {
 }
 
 /// Show the sockets of an instance, as `ss -tuna` does
+///
+/// Without -l, listening sockets and all others are shown (as with ss -a); without -t and -u, both
+/// TCP and UDP. Addresses and ports are always numbers. Recv-Q is what was received and not yet
+/// read, Send-Q what is not yet acknowledged, in bytes; of a listening socket, connections that
+/// wait and the most that may.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tasuki ss
+  tasuki ss -tlnp                listening TCP sockets with their programs
   tasuki ss --net web --json | jq '.[] | select(.state == \"LISTEN\")'")]
 pub(crate) struct SsArgs {
+    /// TCP sockets
+    #[arg(short, long)]
+    pub(crate) tcp: bool,
+    /// UDP sockets
+    #[arg(short, long)]
+    pub(crate) udp: bool,
+    /// Only listening sockets (UDP: unconnected ones)
+    #[arg(short, long)]
+    pub(crate) listening: bool,
+    /// Listening and other sockets: the default, for the habit of -tuna
+    #[arg(short, long, conflicts_with = "listening")]
+    pub(crate) all: bool,
+    /// Numbers instead of names: always so, for the habit of -tuna
+    #[arg(short, long)]
+    pub(crate) numeric: bool,
+    /// Also show the programs
+    #[arg(short, long)]
+    pub(crate) processes: bool,
+    /// No header line
+    #[arg(short = 'H', long)]
+    pub(crate) no_header: bool,
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
@@ -164,26 +237,39 @@ pub(crate) struct SsArgs {
 
 /// Write the frames of an instance to a pcapng file
 ///
-/// Ends with Ctrl-C, after -c frames, or with the instance.
+/// Says on standard error when it begins, and at its end what it took and missed, as tcpdump does.
+/// Ends with Ctrl-C or SIGTERM, after -c frames, or with the instance; a file whose capture was
+/// killed can be read, too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  tasuki capture -w web.pcapng --net web
+  tasuki capture -i web -w web.pcapng
   tasuki capture -c 100 -w - | tshark -r -")]
 pub(crate) struct CaptureArgs {
     /// The file; `-` is standard output
     #[arg(short, long = "write", value_name = "FILE.pcapng")]
     pub(crate) write: PathBuf,
     /// The instance [default: the one that runs]
-    #[arg(long, value_name = "NAME")]
+    #[arg(short = 'i', long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
-    /// Keep at most this many bytes of each frame
-    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144)]
-    #[arg(value_parser = clap::value_parser!(u32).range(14..))]
+    /// Keep at most this many bytes of each frame; 0 means all
+    #[arg(short, long, value_name = "BYTES", default_value_t = WHOLE_FRAMES)]
+    #[arg(value_parser = snaplen)]
     pub(crate) snaplen: u32,
     /// End after this many frames
     #[arg(short, long, value_name = "FRAMES", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
+}
+
+/// What tcpdump calls the default snapshot length: longer than any frame.
+const WHOLE_FRAMES: u32 = 262_144;
+
+fn snaplen(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) => Ok(WHOLE_FRAMES),
+        Ok(bytes) if bytes >= 14 => Ok(bytes),
+        _ => Err("it is 0 for all bytes, or at least 14, an Ethernet header".to_owned()),
+    }
 }
 
 /// Print a completion script for a shell
@@ -196,6 +282,14 @@ Examples:
 pub(crate) struct CompletionArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write manual pages and completion scripts below a directory like /usr/share
+#[derive(Debug, Args)]
+pub(crate) struct ManualArgs {
+    /// The directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 /// Be a server of an instance; only the supervisor starts these.
@@ -214,8 +308,6 @@ pub(crate) enum ServerRole {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
@@ -258,6 +350,10 @@ mod tests {
         }
     }
 
+    fn refused(line: &str, error: &clap::Error) -> String {
+        refusal(error, line.split(' ').skip(1).map(OsString::from))
+    }
+
     #[test]
     fn wrong_usage_is_refused() {
         let table = [
@@ -278,10 +374,46 @@ mod tests {
             "tasuki capture",
             "tasuki capture -w x -s 1",
             "tasuki capture -w x -c 0",
+            "tasuki ss -la",
             "tasuki completion csh",
         ];
         for line in table {
-            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert_eq!(refused(line, &error).lines().count(), 1, "{line}");
         }
+        let said = |line: &str| refused(line, &parse(line).unwrap_err());
+        assert_eq!(
+            said("tasuki run --adress 10.0.0.2/24 true"),
+            "unexpected argument '--adress' found; a similar argument exists: '--address'; see \
+             `tasuki run --help`"
+        );
+        assert_eq!(
+            said("tasuki down"),
+            "the following required arguments were not provided: <NAME>; see `tasuki down --help`"
+        );
+        assert!(
+            said("tasuki run --nic eth0 -- true")
+                .ends_with("as in tap:eth0; see `tasuki run --help`")
+        );
+    }
+
+    #[test]
+    fn habits_of_other_tools_are_taken() {
+        for line in ["tasuki ss -tuna", "tasuki ss -tulpn", "tasuki ss -H -t"] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        let Command::Capture(capture) = parse("tasuki capture -i web -s 0 -w x").unwrap().command
+        else {
+            panic!("no capture");
+        };
+        assert_eq!((capture.snaplen, capture.net.unwrap().as_str()), (WHOLE_FRAMES, "web"));
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_shown() {
+        let names: Vec<String> =
+            visible().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        assert_eq!(names, ["run", "up", "down", "ps", "ss", "capture", "completion"]);
     }
 }

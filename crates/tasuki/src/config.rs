@@ -1,4 +1,4 @@
-//! The configuration file: TOML, every key documented in `tasuki.example.toml`.
+//! The configuration file: TOML, every key documented in `examples/instance.toml`.
 //!
 //! A key that is not known is refused, with its line and the known key that is nearest to it: a
 //! typing error never silently means "default". Values are checked where they are read, so that the
@@ -309,8 +309,9 @@ impl Config {
     /// [`Code::Configuration`]; the sentence names file, line and remedy.
     pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
         let wrong = |sentence| Failure::new(Code::Configuration, sentence);
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            wrong(format!("cannot read the configuration file {}: {error}", path.display()))
+        })?;
         Self::parse(&text).map_err(|(line, what)| {
             let line = line.map_or_else(String::new, |line| format!(":{line}"));
             wrong(format!("{}{line}: {what}", path.display()))
@@ -328,17 +329,28 @@ impl Config {
     }
 }
 
-/// The parser's message, but for unknown keys: those get the nearest known one and their section.
-/// serde writes "unknown field `x`, expected one of `a`, `b`" (or "expected `a`" when there is
-/// one).
+/// The parser's message after the key it is about; unknown keys and values get the nearest known
+/// one, unknown keys their section, and text without quotes is told as that. serde writes "unknown
+/// field `x`, expected one of `a`, `b`" (or "expected `a`" when there is one).
 fn explain(text: &str, line: Option<usize>, message: &str) -> String {
+    let lines: Vec<&str> = text.lines().take(line.unwrap_or(0)).collect();
     let mut quoted = message.split('`').skip(1).step_by(2);
     let Some(given) = quoted.next().filter(|_| message.starts_with("unknown field")) else {
-        return message.trim_end().replace('\n', "; ");
+        let Some((key, value)) = lines.last().and_then(|line| line.split_once('=')) else {
+            return message.trim_end().replace('\n', "; ");
+        };
+        let (key, value) = (key.trim(), value.split('#').next().unwrap_or_default().trim());
+        let known: Vec<&str> = message.split('`').skip(1).step_by(2).skip(1).collect();
+        return if message.starts_with("unknown variant") {
+            format!("{key}: {}", unknown("value", value.trim_matches('"'), &known))
+        } else if lacks_quotes(value) {
+            format!("{key}: text needs quotes: {key} = \"{value}\"")
+        } else {
+            format!("{key}: {}", message.trim_end().replace('\n', "; "))
+        };
     };
     let known: Vec<&str> = quoted.collect();
     let head = |line: &&str| line.trim_start().starts_with('[');
-    let lines: Vec<&str> = text.lines().take(line.unwrap_or(0)).collect();
     match lines.iter().rev().find(|line| head(line)) {
         // The unknown name may be the section itself.
         Some(section) if !section.contains(given) => {
@@ -347,6 +359,14 @@ fn explain(text: &str, line: Option<usize>, message: &str) -> String {
         Some(_) => unknown("section", given, &known),
         None => unknown("key", given, &known),
     }
+}
+
+/// Is it neither quoted nor anything else that TOML knows?
+fn lacks_quotes(value: &str) -> bool {
+    !value.is_empty()
+        && !value.starts_with(['"', '\'', '[', '{'])
+        && !["true", "false"].contains(&value)
+        && value.replace('_', "").parse::<f64>().is_err()
 }
 
 #[cfg(test)]

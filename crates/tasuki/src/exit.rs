@@ -80,8 +80,8 @@ impl From<nic_driver::tap::TapError> for Failure {
         let code = match &error {
             TapError::BadName(_) => Code::Configuration,
             TapError::NameTaken(_) => Code::InUse,
-            TapError::Rights { .. } => Code::Rights,
-            TapError::NoTap(_) | TapError::System { .. } => Code::Internal,
+            TapError::Rights { .. } | TapError::NoTap(_) => Code::Rights,
+            TapError::System { .. } => Code::Internal,
         };
         Self::new(code, error.to_string())
     }

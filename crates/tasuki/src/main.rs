@@ -24,12 +24,24 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{Cli, Command};
 
+/// `tasuki` alone shows the help.
+const NO_ARGUMENTS: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && error.kind() != NO_ARGUMENTS => {
+            eprintln!("tasuki: {}", cli::refusal(&error, std::env::args_os().skip(1)));
+            return ExitCode::from(exit::Code::Usage as u8);
+        }
+        Err(help) => help.exit(),
+    };
     start_log(command::up::background_log().is_some());
     let done = match cli.command {
         Command::Run(run) => command::run::run(run),
@@ -39,6 +51,7 @@ fn main() -> ExitCode {
         Command::Ss(ss) => command::ss::ss(&ss),
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Completion(completion) => command::completion::completion(&completion),
+        Command::Manual(manual) => command::manual::manual(&manual),
         Command::Server(server) => command::server::server(&server),
     };
     match done {
@@ -52,7 +65,13 @@ fn main() -> ExitCode {
 
 /// Messages go to standard error, from the level that TASUKI_LOG names (`warn` if it names none).
 fn start_log(background: bool) {
-    let filter = EnvFilter::try_from_env("TASUKI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let asked = std::env::var("TASUKI_LOG").unwrap_or_default();
+    let parsed =
+        EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).parse(&asked);
+    let filter = parsed.unwrap_or_else(|error| {
+        eprintln!("tasuki: TASUKI_LOG is ignored: {error}; see `tasuki --help`");
+        EnvFilter::new("warn")
+    });
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let log = log.with_ansi(std::io::stderr().is_terminal());
     if background {

@@ -29,7 +29,15 @@ impl Operator {
     pub(crate) fn connect(name: &InstanceName) -> Result<Self, Failure> {
         match Place::find(name) {
             Some(path) => Self::connect_to(name, &path),
-            None => Err(not_running(name)),
+            None => {
+                let all = Self::connect_all();
+                let names: Vec<&str> = all.iter().map(|(one, _)| one.name.as_str()).collect();
+                let mut failure = not_running(name);
+                if !names.is_empty() {
+                    failure.sentence.push_str(&format!("; running: {}", names.join(", ")));
+                }
+                Err(failure)
+            }
         }
     }
 
@@ -53,7 +61,7 @@ impl Operator {
             (None, 1) => Ok(all.swap_remove(0).0),
             (None, 0) => Err(Failure::new(
                 Code::NoInstance,
-                "no instance is running; start one with `tasuki up`",
+                "no instance of this user is running; start one with `tasuki up`",
             )),
             _ => {
                 let names: Vec<&str> = all.iter().map(|(one, _)| one.name.as_str()).collect();
@@ -86,6 +94,11 @@ impl Operator {
             .and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
         let channel = Channel::from_fd(stream.into());
         Ok(Self { name: name.clone(), channel, supervisor: supervisor.ok() })
+    }
+
+    /// The instance's name.
+    pub(crate) fn name(&self) -> &InstanceName {
+        &self.name
     }
 
     /// Asks, and waits for the reply.

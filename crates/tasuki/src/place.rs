@@ -19,6 +19,9 @@ use rustix::io::Errno;
 
 use crate::exit::{Code, Failure};
 
+/// Where root's instances are.
+const ROOTS: &str = "/run/tasuki";
+
 /// How long to wait for another `tasuki` that starts at the same time.
 const LOCK_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -71,7 +74,7 @@ impl Place {
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
             .map(|path| path.join("tasuki"));
-        let all = rustix::process::geteuid().is_root().then(|| PathBuf::from("/run/tasuki"));
+        let all = rustix::process::geteuid().is_root().then(|| PathBuf::from(ROOTS));
         all.into_iter().chain(own).collect()
     }
 
@@ -94,18 +97,20 @@ impl Place {
             }
         }
         let why = last.unwrap_or_else(|| "XDG_RUNTIME_DIR is not set".to_owned());
+        let root = if rustix::process::geteuid().is_root() { "" } else { "run as root, or " };
         Err(Failure::new(
             Code::Rights,
             format!(
-                "no directory for the instance's socket ({why}): run as root, or set \
-                 XDG_RUNTIME_DIR to a directory of yours"
+                "no directory for the instance's socket ({why}): {root}set XDG_RUNTIME_DIR to a \
+                 directory of yours"
             ),
         ))
     }
 
-    /// The socket of an instance, wherever it is.
+    /// The socket of an instance, wherever it is; root's too, so that who may not use it hears that
+    /// and not that it is not there.
     pub(crate) fn find(name: &InstanceName) -> Option<PathBuf> {
-        let paths = Self::candidates().into_iter();
+        let paths = Self::candidates().into_iter().chain([PathBuf::from(ROOTS)]);
         paths.map(|directory| Self { directory }.socket(name)).find(|path| path.exists())
     }
 

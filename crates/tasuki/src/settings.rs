@@ -41,7 +41,12 @@ impl Settings {
             Some(path) => Config::load(path)?,
             None => Config::default(),
         };
-        let wrong = |sentence| Failure::new(Code::Configuration, sentence);
+        // What is wrong in the file alone is told with its name.
+        let given = options.address.is_some() || options.gateway.is_some();
+        let file = options.config.as_ref().map(|path| format!("{}: ", path.display()));
+        let file = file.unwrap_or_default();
+        let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
+        let in_file = |sentence: String| wrong(format!("{file}{sentence}"));
         let address = options.address.or(config.inet.address);
         let gateway = options.gateway.or(config.inet.gateway);
         Ok(Self {
@@ -54,8 +59,9 @@ impl Settings {
             client_huge_pages: config.memory.client.huge_pages,
             strict: config.memory.strict,
             clients: config.instance.clients.narrow().into(),
-            params: config.memory.client.params().map_err(wrong)?,
-            addresses: addresses(address, gateway).map_err(wrong)?,
+            params: config.memory.client.params().map_err(in_file)?,
+            addresses: addresses(address, gateway)
+                .map_err(|what| if given { wrong(what) } else { in_file(what) })?,
         })
     }
 
@@ -80,8 +86,8 @@ fn addresses(
     match (address, gateway) {
         (None, None) => Ok(None),
         (None, Some(gateway)) => Err(format!(
-            "the gateway {gateway} needs an address beside it: give --address too, in the same \
-             network"
+            "the gateway {gateway} needs an address beside it: give --address (inet.address) too, \
+             in the same network"
         )),
         (Some(stack), None) => Ok(Some(Addresses { stack, gateway: stack.first_other_host() })),
         (Some(stack), Some(gateway)) if stack.is_other_host(gateway) => {

@@ -48,8 +48,14 @@ fn help_has_examples_and_exit_codes() {
 #[test]
 fn wrong_usage_is_2() {
     for arguments in [&["frobnicate"][..], &["run"], &["run", "--mode", "x", "--", "true"]] {
-        assert_eq!(tasuki(arguments).status.code(), Some(2), "{arguments:?}");
+        let (code, text) = refusal(arguments);
+        assert_eq!(code, 2, "{arguments:?}");
+        assert!(text.contains("--help`"), "{text}");
     }
+    // Without anything, the whole help.
+    let output = tasuki(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Usage: tasuki"));
 }
 
 #[test]
@@ -110,10 +116,19 @@ fn instances_that_do_not_run_are_122() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_1() {
-    let (code, text) = refusal(&["capture", "-w", "/none/x.pcapng"]);
-    assert_eq!(code, 1);
-    assert!(text.contains("/none/x.pcapng"), "{text}");
+fn a_capture_of_nothing_leaves_the_file_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = file(directory.path(), "x.pcapng", b"precious", 0o644);
+    assert_eq!(refusal(&["capture", "-w", &path, "-i", "nonesuch-instance"]).0, 122);
+    assert_eq!(std::fs::read(path).expect("read"), b"precious");
+}
+
+#[test]
+fn a_log_filter_that_is_none_is_told() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
+    let output = command.args(["down", "nonesuch-instance"]).env("TASUKI_LOG", "a==b").output();
+    let text = String::from_utf8(output.expect("tasuki starts").stderr).expect("UTF-8");
+    assert!(text.contains("TASUKI_LOG is ignored"), "{text}");
 }
 
 #[test]

@@ -40,8 +40,9 @@ const OUTBOUND: u32 = 2;
 /// # Errors
 /// When the instance does not run or the file cannot be written.
 pub(crate) fn capture(args: &CaptureArgs) -> Result<u8, Failure> {
-    let out = open(&args.write)?;
     let mut operator = Operator::connect_or_guess(args.net.as_ref())?;
+    // A file that is there stays as it is when there is nothing to capture.
+    let out = open(&args.write)?;
     let mut signals = Signals::catch()?;
     let snaplen = args.snaplen;
     let socket = match operator.ask(&ClientRequest::Capture { snaplen })? {
@@ -52,12 +53,13 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<u8, Failure> {
         return Err(Failure::system("capture", "the instance gave no socket to read frames from"));
     };
     let mut file = FrameFile::new(out, snaplen).map_err(|error| file_failed(args, &error))?;
+    // Its head is there before the first frame.
+    file.flush().map_err(|error| file_failed(args, &error))?;
+    let named = operator.name();
+    eprintln!("capturing on {named}, Ethernet, at most {snaplen} bytes of each frame");
     let done = copy(&socket, &operator, &mut signals, &mut file, args.count);
     let done = done.and_then(|()| file.flush());
-    eprintln!("{} packets captured", file.taken);
-    if file.missed > 0 {
-        eprintln!("{} packets missed", file.missed);
-    }
+    eprintln!("{} packets captured\n{} packets missed", file.taken, file.missed);
     match done {
         Ok(()) => Ok(0),
         // Whoever read from the pipe has had enough.

@@ -1,9 +1,7 @@
 //! `tasuki completion`: scripts for shells.
 
-use clap::CommandFactory;
-
 use super::print;
-use crate::cli::{Cli, CompletionArgs};
+use crate::cli::{CompletionArgs, visible};
 use crate::exit::Failure;
 
 /// Prints the script.
@@ -12,7 +10,7 @@ use crate::exit::Failure;
 /// When standard output cannot be written to.
 pub(crate) fn completion(args: &CompletionArgs) -> Result<u8, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tasuki", &mut script);
+    clap_complete::generate(args.shell, &mut visible(), "tasuki", &mut script);
     print(&String::from_utf8_lossy(&script))?;
     Ok(0)
 }

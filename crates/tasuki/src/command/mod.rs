@@ -3,6 +3,7 @@
 pub(crate) mod capture;
 pub(crate) mod completion;
 pub(crate) mod down;
+pub(crate) mod manual;
 pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod server;
@@ -59,6 +60,21 @@ fn table(rows: &[Vec<String>], right: &[bool]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// docs/json.md names every key of a value's JSON, but for the names of counters.
+    pub(super) fn every_key_is_documented(value: &impl serde::Serialize) {
+        fn check(value: &serde_json::Value) {
+            let page = include_str!("../../../../docs/json.md");
+            for (key, inner) in value.as_object().into_iter().flatten() {
+                assert!(page.contains(&format!("`{key}`")), "docs/json.md has no {key}");
+                if key != "counters" {
+                    check(inner);
+                }
+            }
+            value.as_array().into_iter().flatten().for_each(check);
+        }
+        check(&serde_json::to_value(value).unwrap());
+    }
 
     #[test]
     fn tables_are_aligned() {

@@ -24,6 +24,8 @@ pub(crate) fn ps(args: &PsArgs) -> Result<u8, Failure> {
     };
     if args.json {
         print_json(&statuses)?;
+    } else if statuses.is_empty() {
+        eprintln!("no instance of this user is running; start one with `tasuki up`");
     } else {
         let texts: Vec<String> = statuses.iter().map(|one| text(one, args.verbose)).collect();
         print(&texts.join("\n"))?;
@@ -31,7 +33,7 @@ pub(crate) fn ps(args: &PsArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn status(operator: &mut Operator) -> Result<InstanceStatus, Failure> {
+pub(super) fn status(operator: &mut Operator) -> Result<InstanceStatus, Failure> {
     match operator.ask(&ClientRequest::Ps)? {
         (ClientReply::Processes(status), _) => Ok(status),
         (other, _) => Err(operator.unexpected(&other)),
@@ -107,5 +109,6 @@ frames   4096     7  2M
         assert_eq!(text(&status, false), short);
         let long = format!("{short}\nCOUNTER        VALUE\ncopy.rx-bytes      9\n");
         assert_eq!(text(&status, true), long);
+        crate::command::tests::every_key_is_documented(&status);
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-const EXAMPLE: &str = include_str!("../../tasuki.example.toml");
+const EXAMPLE: &str = include_str!("../../../../examples/instance.toml");
 
 fn refusal(text: &str) -> (usize, String) {
     let (line, sentence) = Config::parse(text).unwrap_err();
@@ -95,7 +95,7 @@ fn unknown_names_are_refused_with_the_nearest() {
 #[test]
 fn values_out_of_range_are_refused_with_their_line() {
     let table = [
-        ("[nic]\nmtu = 9000\n", "9000 is not in 576 to 4000"),
+        ("[nic]\nmtu = 9000\n", "mtu: 9000 is not in 576 to 4000"),
         ("[nic]\nmtu = -1\n", "-1 is not in 576 to 4000"),
         ("[nic]\nmtu = \"x\"\n", "invalid type"),
         ("[nic]\ndevice = \"tasuki0\"\n", "tap:tasuki0"),
@@ -105,7 +105,8 @@ fn values_out_of_range_are_refused_with_their_line() {
         ("[nic.fault]\nloss = nan\n", "not a probability"),
         ("[inet]\naddress = \"10.0.0.0/24\"\n", "network address"),
         ("[inet]\ngateway = \"10.0.0\"\n", "invalid IPv4 address"),
-        ("[instance]\nmode = \"spilt\"\n", "unknown variant `spilt`"),
+        ("[inet]\ngateway = 10.0.0.1 # x\n", "text needs quotes: gateway = \"10.0.0.1\""),
+        ("[instance]\nmode = \"spilt\"\n", "mode: unknown value `spilt`; did you mean `split`?"),
         ("[memory.client]\nthreads = 65\n", "65 is not in 1 to 64"),
         ("[memory]\nstrict = 1\n", "invalid type"),
         ("[memory\nstrict = true\n", ""),
