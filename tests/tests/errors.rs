@@ -125,6 +125,17 @@ fn what_is_taken_is_named() {
 }
 
 #[test]
+fn a_device_that_tasuki_did_not_make_is_left_alone() {
+    let Some(world) = World::new() else { return };
+    let _ = world.run(&["ip", "tuntap", "add", "dev", "theirs0", "mode", "tap"]).success();
+    let words = ["run", "--nic", "tap:theirs0", "--", "true"];
+    let said = Running::start(world.tasuki(&words)).finish().code(120);
+    one_sentence(&said, "theirs0");
+    let addresses = world.run(&["ip", "-o", "-4", "address", "show", "dev", "theirs0"]).success();
+    assert_eq!(addresses.stdout, "", "{addresses}");
+}
+
+#[test]
 fn missing_rights_are_named() {
     let Some(world) = World::new() else { return };
     let binary = tasuki_binary();

@@ -69,8 +69,8 @@ impl TapError {
     }
 }
 
-/// Makes the TAP device `name` (or takes an unused persistent one) and returns its descriptor:
-/// non-blocking, closed on exec.
+/// Makes the TAP device `name` and returns its descriptor: non-blocking, closed on exec. A device
+/// that is there already is nobody's to change, not even an unused persistent one.
 ///
 /// # Errors
 /// See [`TapError`].
@@ -82,7 +82,7 @@ pub fn open(name: &str) -> Result<OwnedFd, TapError> {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoTap(errno),
         errno => TapError::new(doing(), errno),
     })?;
-    request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI);
+    request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL);
     request.call(fd.as_fd(), libc::TUNSETIFF).map_err(|errno| match errno {
         // EINVAL: the name is there, but is no TAP device.
         Errno::BUSY | Errno::INVAL | Errno::EXIST => TapError::NameTaken(name.to_owned()),
