@@ -161,8 +161,8 @@ pub fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
     rustix::event::eventfd(0, flags).map_err(io::Error::from)
 }
 
-/// Takes what was rung on a bell's descriptor, so that poll sleeps again. The consumer calls it when poll
-/// said that the descriptor is readable, and before it drains its work.
+/// Takes what was rung on a bell's descriptor, so that poll sleeps again. The consumer calls it
+/// when poll said that the descriptor is readable, and before it drains its work.
 pub fn drain(fd: impl AsFd) {
     // One read takes an eventfd's whole count, and what of a doorbell's is left wakes once more.
     // EAGAIN: there was nothing.

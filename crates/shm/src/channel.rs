@@ -6,8 +6,9 @@
 //! is kept.
 //!
 //! The other end may be hostile: a body is at most [`MAX_BODY`] and memory grows only with bytes
-//! that really came; a message has at most [`MAX_FDS`] descriptors; descriptors that no message
-//! announces, or announced ones that did not come, are an error. After an error drop the channel.
+//! that really came; a message has at most [`MAX_FDS`] descriptors ([`Channel::limited`]: less);
+//! descriptors that no message announces, or announced ones that did not come, are an error. After
+//! an error drop the channel.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -29,8 +30,6 @@ pub const MAX_FDS: usize = 8;
 const HEAD: usize = 8;
 /// Bytes asked of the socket at a time.
 const CHUNK: usize = 64 << 10;
-/// The current message's descriptors and, if a read went into the next one, that one's.
-const MAX_WAITING_FDS: usize = 2 * MAX_FDS;
 
 /// Why a channel is of no more use, or a message was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +96,11 @@ pub struct Channel {
     parsed: usize,
     fds: VecDeque<OwnedFd>,
     ended: bool,
+    /// Most bytes and descriptors of a message that is received.
+    max_body: usize,
+    max_fds: usize,
+    /// The rest of a message that [`Channel::post`] began to send.
+    output: VecDeque<u8>,
 }
 
 impl AsFd for Channel {
@@ -116,7 +120,22 @@ impl Channel {
     /// A channel over a connected Unix stream socket; blocking or not makes no difference.
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
-        Self { fd, input: Vec::new(), parsed: 0, fds: VecDeque::new(), ended: false }
+        Self {
+            fd,
+            input: Vec::new(),
+            parsed: 0,
+            fds: VecDeque::new(),
+            ended: false,
+            max_body: MAX_BODY,
+            max_fds: MAX_FDS,
+            output: VecDeque::new(),
+        }
+    }
+
+    /// Receives no message with more than this: for another end that has no reason to send it.
+    #[must_use]
+    pub fn limited(self, body: usize, fds: usize) -> Self {
+        Self { max_body: body.min(MAX_BODY), max_fds: fds.min(MAX_FDS), ..self }
     }
 
     /// Two connected channels; closed on exec.
@@ -135,23 +154,15 @@ impl Channel {
     /// [`ChannelError`]. After [`ChannelError::System`] part of the message may have been sent:
     /// drop the channel.
     pub fn send(&mut self, body: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        let too_large = ChannelError::TooLarge { body: body.len(), fds: fds.len() };
-        let (Ok(len), Ok(count)) = (u32::try_from(body.len()), u32::try_from(fds.len())) else {
-            return Err(too_large);
-        };
-        if body.len() > MAX_BODY || fds.len() > MAX_FDS {
-            return Err(too_large);
-        }
-        let mut head = [0; HEAD];
-        head[..4].copy_from_slice(&len.to_le_bytes());
-        head[4..].copy_from_slice(&count.to_le_bytes());
+        let head = head(body, fds)?;
         let mut sent = 0;
         while sent < HEAD + body.len() {
             let head_left = head.get(sent..).unwrap_or(&[]);
             let body_left = &body[sent.saturating_sub(HEAD)..];
             // With the first byte go all descriptors.
             let fds = if sent == 0 { fds } else { &[] };
-            match self.send_some(&[IoSlice::new(head_left), IoSlice::new(body_left)], fds) {
+            let pieces = [IoSlice::new(head_left), IoSlice::new(body_left)];
+            match self.send_some(&pieces, fds, SendFlags::NOSIGNAL) {
                 Ok(n) => sent += n,
                 Err(Errno::AGAIN) => self.wait(PollFlags::OUT)?,
                 Err(Errno::INTR) => {}
@@ -161,13 +172,54 @@ impl Channel {
         Ok(())
     }
 
-    fn send_some(&self, data: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
+    /// Sends what the socket takes of a message now, and keeps the rest for [`Channel::flush`];
+    /// never waits. True: all is sent.
+    ///
+    /// # Errors
+    /// [`ChannelError`], also when the socket takes nothing at all or the last message is not sent
+    /// yet (EAGAIN). Drop the channel.
+    pub fn post(&mut self, body: &[u8], fds: &[BorrowedFd<'_>]) -> Result<bool, ChannelError> {
+        let head = head(body, fds)?;
+        if !self.output.is_empty() {
+            return Err(ChannelError::System(Errno::AGAIN));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let sent = self.send_some(&[IoSlice::new(&head), IoSlice::new(body)], fds, flags)?;
+        self.output.extend(head.iter().chain(body).skip(sent));
+        self.flush()
+    }
+
+    /// Sends more of what [`Channel::post`] left; never waits. True: nothing is left.
+    ///
+    /// # Errors
+    /// [`ChannelError`]; drop the channel.
+    pub fn flush(&mut self) -> Result<bool, ChannelError> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        while !self.output.is_empty() {
+            let (front, _) = self.output.as_slices();
+            match self.send_some(&[IoSlice::new(front)], &[], flags) {
+                Ok(n) => drop(self.output.drain(..n)),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.output = VecDeque::new();
+        Ok(true)
+    }
+
+    fn send_some(
+        &self,
+        data: &[IoSlice<'_>],
+        fds: &[BorrowedFd<'_>],
+        flags: SendFlags,
+    ) -> Result<usize, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
             return Err(Errno::INVAL);
         }
-        rustix::net::sendmsg(&self.fd, data, &mut control, SendFlags::NOSIGNAL)
+        rustix::net::sendmsg(&self.fd, data, &mut control, flags)
     }
 
     /// Receives a message; waits for it. `None`: the other end closed the channel in good order.
@@ -223,10 +275,10 @@ impl Channel {
             usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX)
         };
         let (len, count) = (field(0), field(4));
-        if len > MAX_BODY {
+        if len > self.max_body {
             return Err(ChannelError::Peer { what: "its message is too long", value: len });
         }
-        if count > MAX_FDS {
+        if count > self.max_fds {
             return Err(ChannelError::Peer { what: "too many descriptors", value: count });
         }
         let Some(body) = rest.get(..len) else { return Ok(None) };
@@ -250,12 +302,12 @@ impl Channel {
         Ok(Some(Message { body, fds }))
     }
 
-    /// Reads what is there, at most [`CHUNK`] bytes.
+    /// Reads what is there, at most [`CHUNK`] bytes or a message.
     fn receive_some(&mut self) -> Result<(), ChannelError> {
         self.input.drain(..self.parsed);
         self.parsed = 0;
         let before = self.input.len();
-        self.input.resize(before + CHUNK, 0);
+        self.input.resize(before + CHUNK.min(HEAD + self.max_body), 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -276,7 +328,8 @@ impl Channel {
             }
             Err(errno) => return Err(ChannelError::System(errno)),
         };
-        if received.flags.contains(ReturnFlags::CTRUNC) || self.fds.len() > MAX_WAITING_FDS {
+        // The current message's and, if a read went into the next one, that one's.
+        if received.flags.contains(ReturnFlags::CTRUNC) || self.fds.len() > 2 * self.max_fds {
             let value = self.fds.len();
             return Err(ChannelError::Peer { what: "too many descriptors", value });
         }
@@ -290,6 +343,21 @@ impl Channel {
             Err(errno) => Err(ChannelError::System(errno)),
         }
     }
+}
+
+/// A message's head.
+fn head(body: &[u8], fds: &[BorrowedFd<'_>]) -> Result<[u8; HEAD], ChannelError> {
+    let too_large = ChannelError::TooLarge { body: body.len(), fds: fds.len() };
+    let (Ok(len), Ok(count)) = (u32::try_from(body.len()), u32::try_from(fds.len())) else {
+        return Err(too_large);
+    };
+    if body.len() > MAX_BODY || fds.len() > MAX_FDS {
+        return Err(too_large);
+    }
+    let mut head = [0; HEAD];
+    head[..4].copy_from_slice(&len.to_le_bytes());
+    head[4..].copy_from_slice(&count.to_le_bytes());
+    Ok(head)
 }
 
 #[cfg(test)]

@@ -195,3 +195,42 @@ fn a_dead_peer_is_gone_for_sending_and_an_end_for_receiving() {
     // Linux says ECONNRESET here, for the message that was not read.
     assert!(a.recv().unwrap().is_none());
 }
+
+#[test]
+fn a_limited_channel_takes_no_more() {
+    let limited = |bytes: &[u8], fds: &[BorrowedFd<'_>]| {
+        let (to, channel) = bare();
+        send_raw(&to, bytes, fds);
+        let mut channel = channel.limited(100, 0);
+        channel.try_recv()
+    };
+    let fits = limited(&[head(100, 0), vec![7; 100]].concat(), &[]).unwrap();
+    assert_eq!(message(fits).body, [7; 100]);
+    assert_eq!(peer_fault(limited(&head(101, 0), &[])), ("its message is too long", 101));
+    assert_eq!(peer_fault(limited(&head(1, 1), &[])), ("too many descriptors", 1));
+    let fd = file(b"");
+    assert_eq!(peer_fault(limited(b"x", &[fd.as_fd()])), ("too many descriptors", 1));
+}
+
+#[test]
+fn posting_never_waits() {
+    let (mut a, mut b) = Channel::pair().unwrap();
+    let body: Vec<u8> = (0..3 << 20).map(|n: u32| (n ^ n >> 8) as u8).collect();
+    let fd = file(b"with it");
+    assert!(!a.post(&body, &[fd.as_fd()]).unwrap(), "more than a socket takes");
+    assert!(!a.flush().unwrap());
+    assert!(matches!(a.post(b"next", &[]), Err(ChannelError::System(Errno::AGAIN))));
+    let got = loop {
+        match b.try_recv().unwrap() {
+            TryRecv::Message(message) => break message,
+            TryRecv::Empty => drop(a.flush().unwrap()),
+            TryRecv::Ended => panic!("it ended"),
+        }
+    };
+    assert!(got.body == body);
+    assert_eq!(got.fds.into_iter().map(content).collect::<Vec<_>>(), [b"with it"]);
+    assert!(a.post(b"next", &[]).unwrap(), "it is all sent");
+    assert_eq!(message(b.try_recv().unwrap()).body, b"next");
+    drop(b);
+    assert!(matches!(a.post(b"more", &[]), Err(ChannelError::Gone)));
+}

@@ -1,24 +1,38 @@
 //! The lines of clients and operators: who may have one, one request at a time, never waiting for
 //! them.
 //!
-//! Only root and the user of the instance are let in (SO_PEERCRED). A connection that does not read
-//! its replies is dropped: the supervisor waits for nobody.
+//! Only root and the user of the instance are let in (SO_PEERCRED). The supervisor waits for
+//! nobody: what of a reply the socket does not take is sent when it does, and until then the
+//! connection's next request is not read. Of connections that are no client's each process has at
+//! most [`STRANGERS_OF_ONE`], and all together [`STRANGERS`]; a new one then takes the place of the
+//! oldest, first of those that never asked for anything, so that nobody is kept out by lines that
+//! are only held.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
 use abi::control::{ClientReply, ClientRequest};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use shm::{Channel, TryRecv};
+use shm::{Channel, ChannelError, TryRecv};
 
 use crate::exit::Failure;
 
 /// Bytes of replies that a connection may have waiting: more than the longest message.
 const SEND_BUFFER: usize = 8 << 20;
+
+/// Most connections of one process that are no client's.
+const STRANGERS_OF_ONE: usize = 16;
+/// Most of all processes: enough for all programs of a full instance to start at once.
+const STRANGERS: usize = 1024;
+/// Most connections accepted in one turn: a new one has several turns to say what it wants before
+/// newer ones can push it out.
+const ACCEPTS_PER_TURN: usize = 16;
+/// Longest request, bytes; a longer one is none of ours.
+const LONGEST_REQUEST: usize = 4096;
 
 /// Number of a connection; never used twice.
 pub(super) type ConnectionId = u64;
@@ -32,6 +46,10 @@ pub(super) struct Connection {
     death: Option<OwnedFd>,
     /// A request is being answered: the next one waits.
     pub(super) busy: bool,
+    /// The rest of a reply waits for room in the socket.
+    writing: bool,
+    /// It has asked for something.
+    asked: bool,
     /// The other end hung up while a request was being answered.
     hung_up: bool,
     /// The client that it admitted.
@@ -54,17 +72,20 @@ impl Connection {
     /// The next request; never waits.
     pub(super) fn receive(&mut self) -> Received {
         match self.channel.try_recv() {
-            Ok(TryRecv::Message(message)) => match serde_json::from_slice(&message.body) {
-                Ok(request) => Received::Request(request),
-                Err(error) => Received::Unknown(format!("the request is not known: {error}")),
-            },
+            Ok(TryRecv::Message(message)) => {
+                self.asked = true;
+                match serde_json::from_slice(&message.body) {
+                    Ok(request) => Received::Request(request),
+                    Err(error) => Received::Unknown(format!("the request is not known: {error}")),
+                }
+            }
             Ok(TryRecv::Empty) => Received::Nothing,
             Ok(TryRecv::Ended) => Received::Ended(None),
             Err(error) => Received::Ended(Some(error.to_string())),
         }
     }
 
-    /// Sends a reply; the connection takes requests again.
+    /// Sends a reply; the connection takes requests again when all of it is sent.
     ///
     /// # Errors
     /// A sentence; drop the connection.
@@ -73,14 +94,32 @@ impl Connection {
         reply: &ClientReply,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), String> {
-        self.busy = false;
-        let mut room = [PollFd::new(&self.channel, PollFlags::OUT)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if poll(&mut room, Some(&now)) != Ok(1) || !room[0].revents().contains(PollFlags::OUT) {
-            return Err("it does not read its replies".to_owned());
-        }
         let body = serde_json::to_vec(reply).map_err(|error| error.to_string())?;
-        self.channel.send(&body, fds).map_err(|error| error.to_string())
+        match self.channel.post(&body, fds) {
+            Ok(all) => (self.busy, self.writing) = (!all, !all),
+            Err(ChannelError::System(Errno::AGAIN)) => {
+                return Err("it does not read its replies".to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Something happened on the line: what is it busy with, now?
+    pub(super) fn poll_busy(&mut self) -> Busy {
+        if self.writing {
+            return match self.channel.flush() {
+                Ok(true) => {
+                    (self.busy, self.writing) = (false, false);
+                    Busy::No
+                }
+                Ok(false) => Busy::Writing,
+                Err(_) => Busy::Broken,
+            };
+        }
+        // What it still sent is read when the request is answered.
+        self.hung_up = self.busy;
+        if self.busy { Busy::Asking } else { Busy::No }
     }
 
     /// Watches for the death of the process that connected. `false`: it is dead already.
@@ -88,6 +127,19 @@ impl Connection {
         self.death = pidfd_open(self.pid, PidfdFlags::empty()).ok();
         self.death.is_some()
     }
+}
+
+/// What a connection is busy with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Busy {
+    /// Nothing: it may have a request.
+    No,
+    /// A server is asked for it.
+    Asking,
+    /// Its reply is not all sent.
+    Writing,
+    /// The rest of its reply cannot be sent any more.
+    Broken,
 }
 
 /// What to poll of a connection.
@@ -127,16 +179,16 @@ impl Connections {
     }
 
     /// May more connections be accepted?
-    pub(super) fn accepts(&self, most: usize) -> bool {
-        !self.full && self.all.len() < most
+    pub(super) fn accepts(&self) -> bool {
+        !self.full
     }
 
-    /// Accepts everybody who waits and may come in, up to `most` connections.
+    /// Accepts those who wait and may come in, a bounded number.
     ///
     /// # Errors
     /// When the listening socket fails.
-    pub(super) fn accept(&mut self, listener: &UnixListener, most: usize) -> Result<(), Failure> {
-        while self.accepts(most) {
+    pub(super) fn accept(&mut self, listener: &UnixListener) -> Result<(), Failure> {
+        for _ in 0..ACCEPTS_PER_TURN {
             let flags = rustix::net::SocketFlags::CLOEXEC;
             let fd = match rustix::net::accept_with(listener, flags) {
                 Ok(fd) => fd,
@@ -161,10 +213,12 @@ impl Connections {
         let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER));
         let mut connection = Connection {
-            channel: Channel::from_fd(fd),
+            channel: Channel::from_fd(fd).limited(LONGEST_REQUEST, 0),
             pid: peer.pid,
             death: None,
             busy: false,
+            writing: false,
+            asked: false,
             hung_up: false,
             client: None,
         };
@@ -176,29 +230,44 @@ impl Connections {
             let _ = connection.reply(&ClientReply::Error { message }, &[]);
             return;
         }
+        self.make_room(peer.pid);
         self.all.insert(self.next, connection);
         self.next += 1;
+    }
+
+    /// Drops a connection that is no client's if there are too many, for one more of `pid`. If a
+    /// request of it is being answered, the answer goes nowhere.
+    fn make_room(&mut self, pid: Pid) {
+        let all = || self.all.iter().filter(|(_, connection)| connection.client.is_none());
+        let own = || all().filter(|(_, connection)| connection.pid == pid);
+        let first = |(id, connection): &(&ConnectionId, &Connection)| (connection.asked, **id);
+        let oldest = if own().count() >= STRANGERS_OF_ONE {
+            own().min_by_key(first)
+        } else if all().count() >= STRANGERS {
+            all().min_by_key(first)
+        } else {
+            None
+        };
+        let Some((&id, connection)) = oldest else { return };
+        let pid = connection.pid.as_raw_nonzero();
+        tracing::debug!(pid, "connection dropped: too many are open that are no client's");
+        self.all.remove(&id);
     }
 
     /// All that is to be polled, with the connection that it belongs to.
     pub(super) fn watched(&self) -> impl Iterator<Item = (ConnectionId, Watch, PollFd<'_>)> {
         self.all.iter().flat_map(|(id, connection)| {
-            let events =
-                if connection.busy { PollFlags::RDHUP } else { PollFlags::IN | PollFlags::RDHUP };
-            let line = (!connection.hung_up).then(|| {
+            let events = match (connection.writing, connection.busy) {
+                (true, _) => PollFlags::OUT,
+                (false, true) => PollFlags::RDHUP,
+                (false, false) => PollFlags::IN | PollFlags::RDHUP,
+            };
+            let line = (!connection.hung_up || connection.writing).then(|| {
                 (*id, Watch::Line, PollFd::from_borrowed_fd(connection.channel.as_fd(), events))
             });
             let death = connection.death.as_ref();
             let death = death.map(|fd| (*id, Watch::Death, PollFd::new(fd, PollFlags::IN)));
             line.into_iter().chain(death)
         })
-    }
-
-    /// A busy connection's other end hung up: what it still sent is read when the request is
-    /// answered.
-    pub(super) fn hang_up(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.all.get_mut(&id) {
-            connection.hung_up = true;
-        }
     }
 }

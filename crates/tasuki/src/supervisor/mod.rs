@@ -23,7 +23,7 @@ mod requests;
 mod servers;
 mod signals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ use self::admission::{Happening, Step};
 use self::child::Program;
 pub(crate) use self::child::cannot_execute;
 use self::clients::Clients;
-use self::connections::{ConnectionId, Connections, Watch};
+use self::connections::{Busy, Connection, ConnectionId, Connections, Watch};
 pub(crate) use self::instance::Instance;
 use self::servers::{Heard, Line, Servers};
 use self::signals::Arrived;
@@ -52,8 +52,6 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
 const PROGRAM_PATIENCE: Duration = Duration::from_secs(2);
 /// How long servers may take to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
-/// Connections besides those of clients.
-const OPERATORS: usize = 64;
 
 /// What an instance is for.
 pub(crate) enum Duty {
@@ -140,7 +138,7 @@ pub(crate) struct Supervisor {
     clients: Clients,
     gathers: BTreeMap<ConnectionId, Gather>,
     /// Connections whose next request may have been received already.
-    again: Vec<ConnectionId>,
+    again: BTreeSet<ConnectionId>,
     /// Operators who wait for the end.
     ending: Vec<ConnectionId>,
     phase: Phase,
@@ -165,7 +163,7 @@ impl Supervisor {
             connections: Connections::new(),
             clients: Clients::new(),
             gathers: BTreeMap::new(),
-            again: Vec::new(),
+            again: BTreeSet::new(),
             ending: Vec::new(),
             phase: Phase::Starting { left, until },
             verdict: None,
@@ -242,15 +240,16 @@ impl Supervisor {
         watched.extend(program.map(|fd| read(Token::Program, fd)));
         watched.extend(self.servers.running().map(|(index, fd)| read(Token::Server(index), fd)));
         watched.push((Token::Signals, PollFd::new(&self.signals, PollFlags::IN)));
-        if !matches!(self.phase, Phase::Starting { .. }) && self.connections.accepts(self.most()) {
+        if !matches!(self.phase, Phase::Starting { .. }) && self.connections.accepts() {
             let listener = self.instance.socket.listener();
             watched.push((Token::Listener, PollFd::new(listener, PollFlags::IN)));
         }
         let (tokens, mut fds): (Vec<Token>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
-        let timeout = self.until().map(|until| {
-            let left = until.saturating_duration_since(Instant::now());
-            let left = if self.again.is_empty() { left } else { Duration::ZERO };
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
+        let left = self.until().map(|until| until.saturating_duration_since(Instant::now()));
+        let left = if self.again.is_empty() { left } else { Some(Duration::ZERO) };
+        let timeout = left.map(|left| Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: left.subsec_nanos().into(),
         });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
@@ -261,20 +260,15 @@ impl Supervisor {
         Ok(ready.map(|(token, _)| token).collect())
     }
 
-    /// Most connections at a time.
-    fn most(&self) -> usize {
-        self.instance.settings.clients + OPERATORS
-    }
-
     fn handle(&mut self, token: Token) -> Result<(), Failure> {
         match token {
             Token::Line(line) => self.listen_to(line),
             Token::Connection(id, Watch::Line) => {
-                if self.connections.get_mut(id).is_some_and(|connection| connection.busy) {
-                    self.connections.hang_up(id);
-                    return Ok(());
+                match self.connections.get_mut(id).map(Connection::poll_busy) {
+                    None | Some(Busy::No) => self.serve(id),
+                    Some(Busy::Asking | Busy::Writing) => Ok(()),
+                    Some(Busy::Broken) => self.lose(id),
                 }
-                self.serve(id)
             }
             Token::Connection(id, Watch::Death) => {
                 self.serve(id)?;
@@ -288,9 +282,7 @@ impl Supervisor {
                 }
                 Ok(())
             }
-            Token::Listener => {
-                self.connections.accept(self.instance.socket.listener(), self.most())
-            }
+            Token::Listener => self.connections.accept(self.instance.socket.listener()),
         }
     }
 

@@ -17,19 +17,26 @@ use crate::exit::Failure;
 
 /// Bytes of frames that a capture may have waiting.
 const CAPTURE_BUFFER: usize = 16 << 20;
+/// Requests of one connection in one turn: so many do not keep us from anybody else.
+const REQUESTS_PER_TURN: usize = 16;
+/// Clients that one process may be at a time. It needs one; a process that wants all of them must
+/// not keep others out.
+const CLIENTS_PER_PROCESS: usize = 16;
 /// Longest program name that is kept, bytes; longer than the kernel's 15.
 const MAX_NAME: usize = 64;
 
 impl Supervisor {
-    /// Takes all requests of a connection, until one has to wait for a server.
+    /// Takes the requests of a connection, until one has to wait for a server; a bounded number.
     pub(super) fn serve(&mut self, id: ConnectionId) -> Result<(), Failure> {
-        while let Some(connection) = self.connections.get_mut(id).filter(|c| !c.busy) {
+        for _ in 0..REQUESTS_PER_TURN {
+            let connection = self.connections.get_mut(id).filter(|c| !c.busy);
+            let Some(connection) = connection else { return Ok(()) };
             match connection.receive() {
                 Received::Request(request) => self.request(id, request)?,
                 Received::Unknown(message) => {
                     self.reply(id, &ClientReply::Error { message }, &[])?;
                 }
-                Received::Nothing => break,
+                Received::Nothing => return Ok(()),
                 Received::Ended(why) => {
                     if let Some(why) = why {
                         let pid = connection.pid.as_raw_nonzero();
@@ -39,6 +46,7 @@ impl Supervisor {
                 }
             }
         }
+        self.again.insert(id);
         Ok(())
     }
 
@@ -75,7 +83,7 @@ impl Supervisor {
     ) -> Result<(), Failure> {
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-        self.again.push(id);
+        self.again.insert(id);
         match connection.reply(reply, &fds) {
             Ok(()) => Ok(()),
             Err(why) => {
@@ -142,6 +150,11 @@ impl Supervisor {
             return refuse("the process that connected has ended".to_owned());
         }
         let pid = connection.pid.as_raw_nonzero().get().unsigned_abs();
+        if self.clients.iter().filter(|(_, c)| c.pid == pid).count() >= CLIENTS_PER_PROCESS {
+            return refuse(format!(
+                "this process is {CLIENTS_PER_PROCESS} clients already; it may not be more"
+            ));
+        }
         let Some(number) = self.clients.free_number() else {
             return refuse("all client numbers are in use".to_owned());
         };
@@ -195,7 +208,7 @@ impl Supervisor {
             params: self.instance.settings.params,
             address: self.instance.addresses.stack.address(),
         };
-        self.again.push(id);
+        self.again.insert(id);
         match connection.reply(&reply, &[client.memory.fd.as_fd(), client.bell.as_fd()]) {
             Ok(()) => Ok(()),
             Err(_) => self.lose(id),

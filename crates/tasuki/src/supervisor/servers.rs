@@ -8,7 +8,7 @@
 //!
 //! Requests carry an id; what is to be done with the reply waits under that id.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -17,13 +17,17 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use abi::control::{Ask, Say, ServerEvent, ServerReply, ServerRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use shm::{Channel, TryRecv};
+use shm::{Channel, ChannelError, TryRecv};
 
 use crate::config::Mode;
 use crate::exit::{Code, Failure};
 
 /// How long a server whose line ended may take to end itself.
 const OBITUARY_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+
+/// Requests of a line without a reply; more wait here for their turn. So few always fit into the
+/// socket: we never wait for a server, which may be waiting for us to read its replies.
+const WINDOW: usize = 32;
 
 /// One of the two lines; in fused mode both end in the same process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,29 @@ struct Wire {
     channel: Channel,
     /// The other end is gone.
     broken: bool,
+    /// Requests that were sent and not answered.
+    unanswered: usize,
+    /// Requests that wait until fewer are: body and descriptors.
+    waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+}
+
+impl Wire {
+    fn new(channel: Channel) -> Self {
+        Self { channel, broken: false, unanswered: 0, waiting: VecDeque::new() }
+    }
+
+    fn send(&mut self, body: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        self.unanswered += 1;
+        self.channel.send(body, fds)
+    }
+
+    /// A reply came: the next request may go.
+    fn answered(&mut self) -> Result<(), ChannelError> {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        let Some((body, fds)) = self.waiting.pop_front() else { return Ok(()) };
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        self.send(&body, &fds)
+    }
 }
 
 /// All servers of an instance; `P`: what a reply is for. Those that still run when this is dropped
@@ -79,7 +106,7 @@ impl<P> Servers<P> {
         let pair = || Channel::pair().map_err(|error| Failure::system("make a socket pair", error));
         let (inet, inet_end) = pair()?;
         let (nic, nic_end) = pair()?;
-        let [inet, nic] = [inet, nic].map(|channel| Wire { channel, broken: false });
+        let [inet, nic] = [inet, nic].map(Wire::new);
         let processes = Vec::new();
         let mut servers = Self { inet, nic, processes, next_id: 1, asked: BTreeMap::new() };
         match mode {
@@ -142,13 +169,14 @@ impl<P> Servers<P> {
         self.next_id += 1;
         let body = serde_json::to_vec(&Ask { id, request })
             .map_err(|error| Failure::system("encode a request", error))?;
-        match self.wire(line).channel.send(&body, fds) {
-            Ok(()) => {
-                self.asked.insert(id, purpose);
-                Ok(())
-            }
-            Err(error) => Err(self.broken(line, &error)),
+        self.asked.insert(id, purpose);
+        if self.wire(line).unanswered >= WINDOW {
+            let fds: Result<Vec<_>, _> = fds.iter().map(|fd| fd.try_clone_to_owned()).collect();
+            let fds = fds.map_err(|error| Failure::system("copy a descriptor", error))?;
+            self.wire(line).waiting.push_back((body, fds));
+            return Ok(());
         }
+        self.wire(line).send(&body, fds).map_err(|error| self.broken(line, &error))
     }
 
     /// The next thing that came over a line; never waits.
@@ -168,7 +196,10 @@ impl<P> Servers<P> {
         match serde_json::from_slice(&message.body) {
             Ok(Say::Event(event)) => Ok(Heard::Event(event)),
             Ok(Say::Reply { id, reply }) => match self.asked.remove(&id) {
-                Some(purpose) => Ok(Heard::Reply(purpose, reply)),
+                Some(purpose) => match self.wire(line).answered() {
+                    Ok(()) => Ok(Heard::Reply(purpose, reply)),
+                    Err(error) => Err(self.broken(line, &error)),
+                },
                 None => Err(self.broken(line, &format_args!("reply {id} answers no request"))),
             },
             Err(error) => Err(self.broken(line, &error)),

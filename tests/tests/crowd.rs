@@ -1,0 +1,39 @@
+//! A process that crowds the control socket keeps neither operators nor programs out.
+
+use std::time::{Duration, Instant};
+
+use tasuki_tests::{HOST, Mode, World, write_noise};
+
+const NET: &str = "crowd";
+
+#[test]
+fn nobody_is_kept_out() {
+    let Some(world) = World::new() else { return };
+    write_noise(&world.path("file"), 1 << 20, 7);
+    let server = world.http_server();
+    world.up(NET, Mode::Split, &[]);
+    let before = world.ps(NET);
+    let socket = format!("/run/tasuki/{NET}.sock");
+    for kind in ["held", "flood", "unread", "clients"] {
+        let crowd = world.spawn(&world.script("crowd.py", &[&socket, kind]));
+        let _ = crowd.line("crowding");
+        if kind == "clients" {
+            let _ = crowd.line("refused");
+        }
+        let begun = Instant::now();
+        let status = world.ps(NET);
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(2), "{kind}: `tasuki ps` took {took:?}");
+        let clients = status.processes.iter().filter(|process| process.role == "client");
+        assert!(clients.count() <= 16, "{kind}");
+        let url = format!("http://{HOST}:8000/file");
+        let curl = ["curl", "-sS", "-m", "10", "-o", "back", &url];
+        let _ = tasuki_tests::Running::start(world.on_net(NET, &curl)).finish().success();
+        crowd.signal(rustix::process::Signal::KILL);
+        let _ = crowd.finish();
+    }
+    world.assert_pools_return(NET, &before.pools);
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}
