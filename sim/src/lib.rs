@@ -7,6 +7,8 @@
 //! like ([`app`]). [`check`] looks at every segment on the wire and at the end of it all.
 //! [`scenario`] draws what kind of world a seed means, [`world`] runs it.
 
+#![forbid(unsafe_code)]
+
 pub mod app;
 pub mod bytes;
 pub mod check;

@@ -1,5 +1,7 @@
 //! Runs worlds by their seeds: one, in detail if wanted, or many until one fails.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use tasuki_sim::{Kind, Scenario, World};
