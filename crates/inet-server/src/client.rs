@@ -171,8 +171,8 @@ impl Client {
         let region = &self.memory.region;
         let (tx_at, rx_at) = (self.layout.tx_queue(index), self.layout.rx_queue(index));
         let mut sends = Consumer::attach(region, tx_at, QUEUE)?;
-        rx::empty(&mut sends)?;
-        rx::empty(&mut Consumer::attach(region, rx_at, QUEUE)?)?;
+        rx::empty(&mut sends, index)?;
+        rx::empty(&mut Consumer::attach(region, rx_at, QUEUE)?, index)?;
         let params = &self.layout.params;
         let limit = params.rx_floor_areas();
         let socket = Socket::new(Parts {

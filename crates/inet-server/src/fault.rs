@@ -22,6 +22,9 @@ pub(crate) enum ClientFault {
          {least}..={most}"
     )]
     Consumed { socket: u16, alleged: u64, least: u64, most: u64 },
+    /// It publishes in a queue while that is emptied for a new socket.
+    #[error("it fills the queues of place {socket}, where it has no socket")]
+    Refilled { socket: u16 },
     /// A result would go to somebody else's ring, or to none.
     #[error("a call's return path names ring {ring} of client {client}, which is not its own")]
     ReturnPath { client: u16, ring: u16 },

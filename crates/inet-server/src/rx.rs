@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use abi::client::QUEUE;
 use abi::data::DataDescriptor;
 use shm::{Area, Consumer, Pool, Producer, PushError};
 
@@ -264,10 +265,16 @@ impl Rx {
 }
 
 /// Empties the receiving queue at `offset` of a place that is used again. Its consumer, the
-/// program, holds the place no longer, so the server may act for it.
-pub(crate) fn empty(queue: &mut Consumer) -> Result<(), ClientFault> {
-    while queue.pop().map_err(ClientFault::ring("receiving"))?.is_some() {}
-    Ok(())
+/// program, holds the place no longer, so the server may act for it. A program that publishes there
+/// all the same does not hold us up: a queue that was full is empty, or it is a fault.
+pub(crate) fn empty(queue: &mut Consumer, socket: u16) -> Result<(), ClientFault> {
+    let ring = "socket's";
+    for _ in 0..=QUEUE {
+        if queue.pop().map_err(ClientFault::ring(ring))?.is_none() {
+            return Ok(());
+        }
+    }
+    Err(ClientFault::Refilled { socket })
 }
 
 fn as_u32(len: usize) -> u32 {

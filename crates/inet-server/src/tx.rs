@@ -104,7 +104,8 @@ pub(crate) struct Tx {
     /// Bytes given to the core for an earlier connection of this socket; its count starts after
     /// them.
     base: u64,
-    /// Bytes that the core refused: position after them, and how many refused up to there.
+    /// Bytes that the core refused: position after them, and how many refused up to there. Those
+    /// that follow each other are one entry, so there are no more than stretches of accepted bytes.
     refused: VecDeque<(u64, u64)>,
     /// Refused bytes that [`Tx::target`] has passed.
     refused_passed: u64,
@@ -210,7 +211,12 @@ impl Tx {
     /// The core refused the last `len` bytes: they are released in their turn.
     pub(crate) fn refuse(&mut self, len: u32, acked: u64) {
         let before = self.refused.back().map_or(self.refused_passed, |&(_, total)| total);
-        self.refused.push_back((self.taken, before + u64::from(len)));
+        let (position, total) = (self.taken, before + u64::from(len));
+        match self.refused.back_mut() {
+            // As many accepted bytes lie before the one as before the other.
+            Some(last) if last.0 - last.1 == position - total => *last = (position, total),
+            _ => self.refused.push_back((position, total)),
+        }
         self.acked(acked);
     }
 

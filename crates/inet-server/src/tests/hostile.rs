@@ -357,3 +357,40 @@ proptest! {
         prop_assert_eq!(world.a.free("frames"), frames);
     }
 }
+
+/// A thread of the program goes on publishing in a queue of a place without a socket: the server
+/// does not follow it for ever when the place gets one.
+#[test]
+fn a_queue_that_never_gets_empty() {
+    use std::sync::atomic::AtomicBool;
+    let (mut world, mut bad, mut good) = host();
+    let tail = bad.region.word32(bad.layout.tx_queue(0)).unwrap();
+    let head = bad.region.word32(bad.layout.tx_queue(0) + 64).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let pump = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                let taken = head.load(Ordering::Relaxed);
+                tail.store(taken.wrapping_add(abi::client::QUEUE), Ordering::Release);
+            }
+        }
+    });
+    while tail_is_still(&bad) {
+        std::thread::yield_now();
+    }
+    // Whether it is dropped is a matter of luck; that the server goes on is not.
+    let socket = [SocketKind::Stream.to_word(), 0, 0, 0, 0, 0];
+    let path = ReturnPath { client: 1, ring: 0, tag: 7 };
+    let call = Call { op: Op::Socket, priority: 0, flags: 0, path, args: socket };
+    bad.requests.push(&call.encode()).unwrap();
+    world.run(|world| faulted(&world.a, 1).is_some() || bad.result(7).is_some());
+    world.call(&mut good, Op::Null, &[], 0).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    pump.join().unwrap();
+}
+
+fn tail_is_still(program: &Program) -> bool {
+    let tail = program.region.word32(program.layout.tx_queue(0)).unwrap();
+    tail.load(Ordering::Relaxed) == 0
+}

@@ -162,3 +162,22 @@ proptest! {
         prop_assert!(rig.tx.refused.is_empty());
     }
 }
+
+#[test]
+fn what_is_refused_costs_no_memory_each_time() {
+    let mut rig = rig();
+    let area = rig.pool.alloc(1).unwrap();
+    rig.queue.push(&descriptor(&area, 0, 10)).unwrap();
+    drop(rig.take(true).unwrap());
+    rig.tx.accepted(10);
+    // Behind bytes that are not acknowledged: nothing, and single bytes that follow each other.
+    for n in 0..1000 {
+        rig.queue.push(&descriptor(&area, 10 + n, n % 2)).unwrap();
+        drop(rig.take(true).unwrap());
+        rig.tx.refuse(n % 2, 0);
+    }
+    assert_eq!(rig.tx.refused.len(), 1);
+    assert_eq!(rig.tx.target, 0);
+    rig.tx.acked(10);
+    assert_eq!(rig.tx.target, 510);
+}
