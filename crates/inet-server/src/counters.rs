@@ -1,24 +1,7 @@
 //! What the server itself counts; the protocol core counts the rest. Programs count their own
 //! copies in their regions; those numbers are theirs to tell, and used for nothing but reports.
 
-macro_rules! counters {
-    ($($field:ident $name:literal $doc:literal)*) => {
-        /// The server's counters, since its start.
-        #[derive(Debug, Clone, Default)]
-        pub(crate) struct Counters {
-            $(#[doc = $doc] pub(crate) $field: u64,)*
-        }
-
-        impl Counters {
-            /// Name and value of each.
-            pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-                [$(($name, self.$field),)*].into_iter()
-            }
-        }
-    };
-}
-
-counters! {
+inet::counters! {
     turns "server.turns" "Turns of the event loop."
     sleeps "server.sleeps" "Times that the server slept."
     bells "server.bells-rung" "System calls made to wake a program or a driver."

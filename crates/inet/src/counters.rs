@@ -2,9 +2,12 @@
 
 use crate::tcp::Stats;
 
+/// Declares a struct `Counters` of named, documented counters; the shell around the core declares
+/// its own with it.
+#[macro_export]
 macro_rules! counters {
     ($($field:ident $name:literal $doc:literal)*) => {
-        /// The counters of one stack, since its start.
+        /// What is counted, since the start.
         #[derive(Debug, Clone, Default)]
         pub(crate) struct Counters {
             $(#[doc = $doc] pub(crate) $field: u64,)*

@@ -11,12 +11,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use abi::Errno;
 use abi::call::{Call, CallResult, Op, ReturnPath};
 use abi::client::{ClientLayout, REQUESTS, RESULTS};
-use abi::{BadSlot, Errno};
-use shm::{Consumer, OutOfRange, Producer, PushError, Region, RingFault};
+use shm::{Consumer, OutOfRange, Producer, PushError, Region};
 
 use crate::client::{Client, lock};
+use crate::error::Broken;
 use crate::thread::Held;
 use crate::wait::Wait;
 
@@ -27,21 +28,6 @@ pub(crate) type Outcome = Result<[u64; 6], Errno>;
 const THRESHOLD: u32 = REQUESTS / 2;
 /// How long to wait for room in a full request ring before looking again: no bell is rung for room.
 const ROOM: Duration = Duration::from_millis(1);
-
-/// The server broke the rings of a slot.
-struct Broken;
-
-impl From<RingFault> for Broken {
-    fn from(_: RingFault) -> Self {
-        Self
-    }
-}
-
-impl From<BadSlot> for Broken {
-    fn from(_: BadSlot) -> Self {
-        Self
-    }
-}
 
 #[derive(Debug, Clone, Copy)]
 enum State {

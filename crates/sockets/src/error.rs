@@ -1,9 +1,11 @@
 //! Why a process could not become a client. Socket operations fail with [`abi::Errno`] instead, as
 //! POSIX has it.
 
+use std::num::TryFromIntError;
 use std::path::PathBuf;
 
-use abi::Errno;
+use abi::{BadSlot, Errno};
+use shm::{AreaError, OutOfRange, RingFault};
 
 /// Admission failed. The text says what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -59,3 +61,21 @@ impl ConnectError {
         Self::Region { what: what.to_string() }
     }
 }
+
+/// The server wrote something impossible into a ring, a queue or a word of this client's region.
+/// What exactly does not matter to the program, which can only give the socket up (EIO).
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+/// Whatever tells so in detail.
+macro_rules! broken_by {
+    ($($detail:ty),*) => {
+        $(impl From<$detail> for Broken {
+            fn from(_: $detail) -> Self {
+                Self
+            }
+        })*
+    };
+}
+
+broken_by!(RingFault, BadSlot, AreaError, OutOfRange, TryFromIntError);

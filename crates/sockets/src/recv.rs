@@ -13,10 +13,11 @@ use std::sync::atomic::Ordering;
 
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
-use abi::{BadSlot, Errno, SocketFlags, SocketKind};
-use shm::{AreaError, Consumer, OutOfRange, Region, RingFault};
+use abi::{Errno, SocketFlags, SocketKind};
+use shm::{Consumer, OutOfRange, Region};
 
 use crate::client::{Client, lock};
+use crate::error::Broken;
 use crate::socket::Socket;
 use crate::wait::{Wait, until};
 
@@ -45,33 +46,6 @@ pub struct Received {
     pub full_len: usize,
     /// Who sent the datagram. Streams: `None`.
     pub from: Option<SocketAddr>,
-}
-
-/// The server wrote something impossible into a socket's queue.
-struct Broken;
-
-impl From<RingFault> for Broken {
-    fn from(_: RingFault) -> Self {
-        Self
-    }
-}
-
-impl From<BadSlot> for Broken {
-    fn from(_: BadSlot) -> Self {
-        Self
-    }
-}
-
-impl From<AreaError> for Broken {
-    fn from(_: AreaError) -> Self {
-        Self
-    }
-}
-
-impl From<OutOfRange> for Broken {
-    fn from(_: OutOfRange) -> Self {
-        Self
-    }
 }
 
 /// The receiving half of a socket; behind its receive lock.

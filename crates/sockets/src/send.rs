@@ -24,6 +24,7 @@ use abi::{Errno, SocketFlags, SocketKind};
 use shm::{Area, AreaName, OutOfRange, Pool, Producer, PushError, Region};
 
 use crate::client::lock;
+use crate::error::Broken;
 use crate::socket::Socket;
 use crate::wait::{Wait, until};
 
@@ -127,9 +128,6 @@ pub(crate) struct SendSide {
     released: u64,
 }
 
-/// The server wrote something impossible into a socket's words or queue.
-struct Broken;
-
 impl SendSide {
     pub(crate) fn attach(region: &Arc<Region>, offset: usize) -> Result<Self, OutOfRange> {
         Ok(Self {
@@ -194,14 +192,14 @@ impl SendSide {
         let start = open.used;
         while open.used - start < len {
             let piece = from.next(len - (open.used - start));
-            open.area.write(open.used, piece).map_err(|_| Broken)?;
+            open.area.write(open.used, piece)?;
             open.used += piece.len();
         }
         self.sent += len as u64;
         Ok(DataDescriptor {
             area: open.name,
-            offset: u32::try_from(start).map_err(|_| Broken)?,
-            len: u32::try_from(len).map_err(|_| Broken)?,
+            offset: u32::try_from(start)?,
+            len: u32::try_from(len)?,
             flags: 0,
             peer: None,
         })
@@ -218,10 +216,7 @@ impl SendSide {
         self.collect(words, pool)?;
         let limit = words.tx_limit.load(Ordering::Relaxed);
         let unreleased = self.unreleased();
-        if self.queue.free().map_err(|_| Broken)? == 0
-            || unreleased > limit / 3 * 2
-            || unreleased >= limit
-        {
+        if self.queue.free()? == 0 || unreleased > limit / 3 * 2 || unreleased >= limit {
             return Ok(false);
         }
         let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
@@ -390,7 +385,7 @@ impl Socket {
         let pool = &self.client().tx;
         side.collect(self.words(), pool)?;
         let limit = self.words().tx_limit.load(Ordering::Relaxed);
-        let mut slots = side.queue.free().map_err(|_| Broken)?;
+        let mut slots = side.queue.free()?;
         // The last descriptor made: published when it is known whether another follows.
         let mut last: Option<DataDescriptor> = None;
         let mut pushed = 0;
@@ -469,7 +464,7 @@ impl Socket {
         // As on Linux, the last datagram may go over the limit. An empty one needs an area as well:
         // its descriptor names one.
         if side.unreleased() >= limit
-            || side.queue.free().map_err(|_| Broken)? == 0
+            || side.queue.free()? == 0
             || side.room(pool, len.max(1)) < len.max(1)
         {
             return Ok(None);
