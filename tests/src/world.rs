@@ -50,9 +50,11 @@ pub struct World {
 /// waits for DNS.
 const HOLD: &str = r#"
 set -e
+echo inside
 mount -t tmpfs tmpfs /run
-mount --bind "$1/hosts" /etc/hosts
-[ -L /etc/resolv.conf ] || mount --bind "$1/resolv.conf" /etc/resolv.conf
+[ ! -e /etc/hosts ] || mount --bind "$1/hosts" /etc/hosts
+[ -L /etc/resolv.conf ] || [ ! -e /etc/resolv.conf ] ||
+    mount --bind "$1/resolv.conf" /etc/resolv.conf
 ip link set lo up
 echo ready
 exec cat >/dev/null
@@ -88,15 +90,16 @@ impl World {
             .stdout(Stdio::piped())
             .spawn()
             .expect("unshare (util-linux) runs");
-        let mut line = String::new();
-        let said = BufReader::new(holder.stdout.take().expect("it is piped")).read_line(&mut line);
-        if said.is_err() || line != "ready\n" {
-            let _ = holder.kill();
-            let _ = holder.wait();
+        let mut said = BufReader::new(holder.stdout.take().expect("it is piped")).lines();
+        let mut next = || said.next().and_then(Result::ok).unwrap_or_default();
+        let (inside, ready) = (next() == "inside", next() == "ready");
+        let world = Self { holder, directory, user, python: python() };
+        if !inside {
             skip("needs root (no right to make namespaces)");
             return None;
         }
-        Some(Self { holder, directory, user, python: python() })
+        assert!(ready, "the namespaces are made, but not their content: see the messages above");
+        Some(world)
     }
 
     /// The test's directory, the same for every program in this world.
