@@ -93,11 +93,13 @@ impl World {
         let mut said = BufReader::new(holder.stdout.take().expect("it is piped")).lines();
         let mut next = || said.next().and_then(Result::ok).unwrap_or_default();
         let (inside, ready) = (next() == "inside", next() == "ready");
-        let world = Self { holder, directory, user, python: python() };
         if !inside {
+            let _ = holder.kill();
+            let _ = holder.wait();
             skip("needs root (no right to make namespaces)");
             return None;
         }
+        let world = Self { holder, directory, user, python: python() };
         assert!(ready, "the namespaces are made, but not their content: see the messages above");
         Some(world)
     }
@@ -294,6 +296,8 @@ impl World {
     pub fn processes(&self) -> Vec<u32> {
         let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let Some(ours) = namespace(self.holder.id()) else { return Vec::new() };
+        // They get killed at the end: never those of the namespace that the test itself is in.
+        assert_ne!(Some(&ours), namespace(std::process::id()).as_ref(), "a world of its own");
         let all = fs::read_dir("/proc").into_iter().flatten();
         all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .filter(|&pid| pid != self.holder.id() && namespace(pid).as_ref() == Some(&ours))
