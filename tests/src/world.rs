@@ -14,8 +14,8 @@ use crate::{
     tasuki_binary,
 };
 
-/// Pages that may be in the driver's stock or in the frame pool, as it happens.
-const STOCK_SLACK: u32 = 32;
+/// The page that the driver holds for the next frame, once it has looked for one.
+const SPARE: u32 = 1;
 
 /// How an instance is divided into processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,17 +250,15 @@ impl World {
     }
 
     /// Waits until the memory pools of the instance `net` are as in `before`: the same pools, none
-    /// with fewer free pages. The inet server lets the driver's stock of empty pages fall a little
-    /// before it fills it up, so up to 32 pages may be there instead of in the pool.
+    /// with fewer free pages, but for the one that an idle driver holds ready.
     ///
     /// # Panics
     /// When they do not become so.
     pub fn assert_pools_return(&self, net: &str, before: &[PoolStatus]) {
         let mut now = Vec::new();
         let returned = |now: &[PoolStatus]| {
-            let same = |(a, b): (&PoolStatus, &PoolStatus)| {
-                a.name == b.name && a.free <= b.free + STOCK_SLACK
-            };
+            let same =
+                |(a, b): (&PoolStatus, &PoolStatus)| a.name == b.name && a.free <= b.free + SPARE;
             before.len() == now.len() && before.iter().zip(now).all(same)
         };
         let begin = std::time::Instant::now();

@@ -38,6 +38,7 @@ fn kill_in_mid_transfer(mode: Mode) {
         // The promise is 100 ms; asking takes processes of its own on a busy machine.
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(5), "{end}, noticed after {took:?}");
+        eprintln!("gone from `tasuki ps` {} ms after the kill", took.as_millis());
         assert_eq!(victim.finish().status.signal(), Some(9));
     }
     assert!(!other.has_ended(), "the other transfer ended too early to show anything");
