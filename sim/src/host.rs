@@ -88,7 +88,7 @@ impl Bare {
         let end = |side: usize| SocketAddrV4::new(ADDRESSES[side], ports[side]);
         let ends = Endpoints { local: end(side), remote: end(1 - side) };
         let iss = Seq::new(iss);
-        let connection = active.then(|| Connection::connect(now, &config, ends, iss));
+        let connection = active.then(|| Connection::connect(now, config, ends, iss));
         Self { config, ends, iss, connection, listening: !active, left: false, resets: Vec::new() }
     }
 
@@ -122,7 +122,7 @@ impl Host for Bare {
             }
             None if self.listening && opening => {
                 self.listening = false;
-                let made = Connection::accept(now, &self.config, self.ends, &repr, self.iss);
+                let made = Connection::accept(now, self.config, self.ends, &repr, self.iss);
                 self.connection = Some(made);
             }
             None => self.resets.extend(reset_for(&repr, len)),

@@ -140,6 +140,8 @@ pub(crate) fn get(
         SockOption::Linger(None) => 0,
         SockOption::Linger(Some(time)) => 1 | time.as_secs() << 32,
         SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => bytes as u64,
+        // Not known by any name yet.
+        _ => return Err(Errno::NOPROTOOPT.into()),
     })
 }
 

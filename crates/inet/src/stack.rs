@@ -7,6 +7,7 @@
 //! of a listener.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use smoltcp::wire::{Icmpv4DstUnreachable, IpProtocol};
 
@@ -26,13 +27,15 @@ use crate::sockets::events::{Event, EventKind, EventQueue};
 use crate::sockets::ports::Ports;
 use crate::sockets::table::{Handle, Table};
 use crate::sockets::{Body, Socket};
-use crate::tcp::{Endpoints, SegmentRepr};
+use crate::tcp::{Endpoints, SegmentRepr, TcpConfig};
 use crate::time::Instant;
 
 /// A TCP/IP stack: `T` is what payload to be sent is kept in, `R` what frames are received in.
 #[derive(Debug)]
 pub struct Stack<T, R> {
     pub(crate) config: Config,
+    /// `config.tcp`, to be shared by the connections.
+    pub(crate) tcp: Arc<TcpConfig>,
     pub(crate) secret: Secret,
     pub(crate) net: Net<T>,
     pub(crate) sockets: Table<Socket<T, R>>,
@@ -75,6 +78,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             resets: VecDeque::new(),
             time_wait: VecDeque::new(),
             tcp_stats: TcpTotals::default(),
+            tcp: Arc::new(config.tcp),
             secret,
             config,
         }

@@ -12,6 +12,7 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::held;
 use crate::stack::Stack;
+use crate::tcp::TcpInfo;
 use crate::time::Instant;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -41,7 +42,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if socket.local.is_some() || matches!(socket.body, Body::Connection(_)) {
             return Err(Error::Invalid);
         }
-        let (kind, reuse) = (socket.kind(), socket.options.reuse_addr);
+        let (kind, reuse) = (socket.kind(), socket.options.reuse());
         if !asked.ip().is_unspecified() && !self.net.is_ours(*asked.ip()) {
             return Err(Error::AddrNotAvailable);
         }
@@ -81,7 +82,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let claim = Claim {
             kind,
             local,
-            reuse: socket.options.reuse_addr,
+            reuse: socket.options.reuse(),
             listening: matches!(socket.body, Body::Listener(_)),
             by_connect,
         };
@@ -94,7 +95,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             if let Some(old) = old {
                 self.demux.remove_bound(old, handle);
             }
-            self.demux.add_bound(local, handle);
+            self.demux.add_bound(local, handle, claim.reuse.port);
         }
     }
 
@@ -104,7 +105,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let listening = matches!(socket.body, Body::Listener(_));
         let Some(claim) = &mut socket.claim else { return };
         self.ports.release(claim);
-        claim.reuse = socket.options.reuse_addr;
+        claim.reuse = socket.options.reuse();
         claim.listening = listening;
         self.ports.claim(claim);
     }
@@ -216,6 +217,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 SockOption::NoDelay(on) => connection.set_nodelay(now, on),
                 SockOption::Cork(on) => connection.set_cork(now, on),
                 SockOption::RecvBuffer(bytes) => connection.set_recv_buffer(now, bytes),
+                SockOption::QuickAck(on) => connection.set_quick_ack(on),
+                SockOption::WindowClamp(_) => connection.set_window_clamp(options.window_clamp),
+                SockOption::SynCount(count) => connection.set_syn_retries(count),
+                SockOption::Linger2(time) => connection.set_fin_timeout(time),
                 SockOption::UserTimeout(_) => connection.set_user_timeout(options.user_timeout()),
                 SockOption::KeepAlive(_)
                 | SockOption::KeepIdle(_)
@@ -225,23 +230,68 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             self.mark_ready(handle);
         }
-        if let SockOption::ReuseAddr(_) = option {
-            self.renew_claim(handle);
+        match option {
+            SockOption::ReuseAddr(_) | SockOption::ReusePort(_) => self.renew_claim(handle),
+            SockOption::RecvLowat(_) => self.tell(handle),
+            _ => {}
         }
         Ok(())
     }
 
-    /// An option's value. `MaxSeg` of a connection is what it uses.
+    /// An option's value. `MaxSeg` and `QuickAck` of a connection are what it uses.
     ///
     /// # Errors
     /// `BadHandle`.
     pub fn option(&self, handle: Handle, name: OptionName) -> Result<SockOption, Error> {
         let socket = self.open_socket_ref(handle)?;
-        if let (OptionName::MaxSeg, Body::Connection(stream)) = (name, &socket.body) {
-            let mss = u16::try_from(stream.connection.send_mss()).unwrap_or(u16::MAX);
-            return Ok(SockOption::MaxSeg(mss));
+        Ok(match (name, &socket.body) {
+            (OptionName::MaxSeg, Body::Connection(stream)) => {
+                let mss = u16::try_from(stream.connection.send_mss()).unwrap_or(u16::MAX);
+                SockOption::MaxSeg(mss)
+            }
+            (OptionName::QuickAck, Body::Connection(stream)) => {
+                SockOption::QuickAck(stream.connection.quick_ack())
+            }
+            _ => socket.options.get(name),
+        })
+    }
+
+    /// What TCP_INFO tells of a stream.
+    ///
+    /// # Errors
+    /// `Unsupported` for a datagram socket, `BadHandle`.
+    pub fn tcp_info(&self, now: Instant, handle: Handle) -> Result<TcpInfo, Error> {
+        match &self.open_socket_ref(handle)?.body {
+            Body::Connection(stream) => Ok(stream.connection.info(now)),
+            Body::Datagram(_) => Err(Error::Unsupported),
+            // As Linux: a listener's backlog is where a connection has its counts of segments.
+            Body::Listener(listener) => Ok(TcpInfo {
+                state: 10,
+                unacked: u32::try_from(listener.accept_queue.len()).unwrap_or(u32::MAX),
+                sacked: u32::from(listener.backlog),
+                ..TcpInfo::default()
+            }),
+            _ => Ok(TcpInfo { state: 7, ..TcpInfo::default() }),
         }
-        Ok(socket.options.get(name))
+    }
+
+    /// Payload bytes that a stream has queued and never sent. With `NotSentLowat` set, its owner
+    /// takes more to send only while this is less. 0 for a stale handle.
+    pub fn unsent(&self, handle: Handle) -> usize {
+        match self.sockets.get(handle).map(|socket| &socket.body) {
+            Some(Body::Connection(stream)) => stream.connection.unsent_len(),
+            _ => 0,
+        }
+    }
+
+    /// The owner of a stream has more to send than its buffer takes, until the next
+    /// [`send`](Self::send): counted as `TcpInfo::sndbuf_limited`.
+    pub fn writer_waits(&mut self, now: Instant, handle: Handle) {
+        if let Ok(socket) = self.open_socket(handle)
+            && let Some(stream) = socket.connection()
+        {
+            stream.connection.set_writer_waits(now);
+        }
     }
 
     /// The socket's own address; 0.0.0.0 port 0 if it has none.

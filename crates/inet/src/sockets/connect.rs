@@ -1,6 +1,7 @@
 //! Connecting.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::net::{SocketAddr, SocketAddrV4};
 
 use super::stream::Stream;
@@ -70,11 +71,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let ends = Endpoints { local, remote };
         let iss = self.secret.isn(now, &ends);
         let offset = self.secret.timestamp_offset(&ends);
-        let defaults = self.config.tcp;
+        let defaults = Arc::clone(&self.tcp);
         let socket = self.open_socket(handle)?;
-        let mut config = socket.options.tcp_config(&defaults, path.mtu);
-        config.timestamp_offset = offset;
-        let connection = Connection::connect(now, &config, ends, iss);
+        let config = socket.options.tcp_config(&defaults, path.mtu);
+        let mut connection = Connection::connect(now, config, ends, iss);
+        connection.set_timestamp_offset(offset);
+        socket.options.apply(now, &mut connection);
         socket.body = Body::Connection(Box::new(Stream::new(connection, None)));
         self.demux.add_connection(ends, handle);
         self.net.counters.tcp_connects += 1;
@@ -136,7 +138,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(datagram) = socket.datagram() else { return };
         if let (Some(local), Some(remote)) = (local, datagram.peer.take()) {
             self.demux.remove_peer(&Endpoints { local, remote }, handle);
-            self.demux.add_bound(local, handle);
+            let spread = self.sockets.get(handle).is_some_and(|socket| socket.options.reuse_port);
+            self.demux.add_bound(local, handle, spread);
         }
     }
 }

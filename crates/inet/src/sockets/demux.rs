@@ -1,6 +1,7 @@
 //! Which socket a packet is for: hash tables under a secret key, so that lookup takes constant time
 //! and nobody outside can make keys collide.
 
+use core::hash::BuildHasher;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use alloc::vec::Vec;
@@ -16,12 +17,47 @@ type Map<K, V> = HashMap<K, V, KeyedHash>;
 #[derive(Debug)]
 pub(crate) struct Demux {
     connections: Map<Endpoints, Handle>,
-    listeners: Map<SocketAddrV4, Handle>,
+    listeners: Map<SocketAddrV4, Sharers>,
     /// Connected datagram sockets.
     peers: Map<Endpoints, Handle>,
-    /// Bound datagram sockets. Several may share an address with SO_REUSEADDR: the last one
-    /// receives.
-    bound: Map<SocketAddrV4, Vec<Handle>>,
+    /// Bound datagram sockets.
+    bound: Map<SocketAddrV4, Sharers>,
+    hash: KeyedHash,
+}
+
+/// The sockets at one address. There may be several datagram sockets with SO_REUSEADDR, of which
+/// the last one receives, or sockets of both kinds with SO_REUSEPORT, over which what arrives is
+/// spread.
+#[derive(Debug, Default)]
+struct Sharers {
+    handles: Vec<Handle>,
+    spread: bool,
+}
+
+impl Sharers {
+    fn add(&mut self, handle: Handle, spread: bool) {
+        self.handles.retain(|other| *other != handle);
+        self.spread = spread && (self.spread || self.handles.is_empty());
+        self.handles.push(handle);
+    }
+
+    /// Whose a packet between `ends` is: always the same one's, as long as the sharers are.
+    fn choose(&self, hash: &KeyedHash, ends: &Endpoints) -> Option<Handle> {
+        if !self.spread || self.handles.len() < 2 {
+            return self.handles.last().copied();
+        }
+        let place = hash.hash_one(ends) % self.handles.len() as u64;
+        self.handles.get(usize::try_from(place).unwrap_or_default()).copied()
+    }
+}
+
+fn remove_sharer(map: &mut Map<SocketAddrV4, Sharers>, local: SocketAddrV4, handle: Handle) {
+    if let Some(sharers) = map.get_mut(&local) {
+        sharers.handles.retain(|other| *other != handle);
+        if sharers.handles.is_empty() {
+            map.remove(&local);
+        }
+    }
 }
 
 /// `address` and, if nothing is there, the wildcard address with the same port.
@@ -36,6 +72,7 @@ impl Demux {
             listeners: Map::with_hasher(hash.clone()),
             peers: Map::with_hasher(hash.clone()),
             bound: Map::with_hasher(hash.clone()),
+            hash: hash.clone(),
         }
     }
 
@@ -54,18 +91,18 @@ impl Demux {
         }
     }
 
-    pub(crate) fn listener(&self, local: SocketAddrV4) -> Option<Handle> {
-        specific_then_any(local).iter().find_map(|key| self.listeners.get(key)).copied()
+    /// The listener for a SYN from `ends.remote` to `ends.local`.
+    pub(crate) fn listener(&self, ends: &Endpoints) -> Option<Handle> {
+        let mut found = specific_then_any(ends.local).into_iter();
+        found.find_map(|key| self.listeners.get(&key)?.choose(&self.hash, ends))
     }
 
-    pub(crate) fn add_listener(&mut self, local: SocketAddrV4, handle: Handle) {
-        self.listeners.insert(local, handle);
+    pub(crate) fn add_listener(&mut self, local: SocketAddrV4, handle: Handle, spread: bool) {
+        self.listeners.entry(local).or_default().add(handle, spread);
     }
 
     pub(crate) fn remove_listener(&mut self, local: SocketAddrV4, handle: Handle) {
-        if self.listeners.get(&local) == Some(&handle) {
-            self.listeners.remove(&local);
-        }
+        remove_sharer(&mut self.listeners, local, handle);
     }
 
     /// The socket for a datagram from `ends.remote` to `ends.local`.
@@ -74,7 +111,7 @@ impl Demux {
             return Some(*handle);
         }
         let mut found = specific_then_any(ends.local).into_iter();
-        found.find_map(|key| self.bound.get(&key)?.last().copied())
+        found.find_map(|key| self.bound.get(&key)?.choose(&self.hash, ends))
     }
 
     /// Whether a socket is connected between exactly these ends.
@@ -92,16 +129,11 @@ impl Demux {
         }
     }
 
-    pub(crate) fn add_bound(&mut self, local: SocketAddrV4, handle: Handle) {
-        self.bound.entry(local).or_default().push(handle);
+    pub(crate) fn add_bound(&mut self, local: SocketAddrV4, handle: Handle, spread: bool) {
+        self.bound.entry(local).or_default().add(handle, spread);
     }
 
     pub(crate) fn remove_bound(&mut self, local: SocketAddrV4, handle: Handle) {
-        if let Some(sharing) = self.bound.get_mut(&local) {
-            sharing.retain(|other| *other != handle);
-            if sharing.is_empty() {
-                self.bound.remove(&local);
-            }
-        }
+        remove_sharer(&mut self.bound, local, handle);
     }
 }

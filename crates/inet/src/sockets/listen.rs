@@ -73,7 +73,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let socket = self.open_socket(handle)?;
         let accept_queue = VecDeque::new();
         socket.body = Body::Listener(Listener { backlog, half_open: 0, accept_queue });
-        self.demux.add_listener(local, handle);
+        let spread = self.sockets.get(handle).is_some_and(|socket| socket.options.reuse_port);
+        self.demux.add_listener(local, handle, spread);
         self.renew_claim(handle);
         Ok(())
     }
@@ -169,15 +170,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             // used".
             iss = iss.max(after + 65_537);
         }
-        let mut config = options.tcp_config(&self.config.tcp, path.mtu);
-        config.timestamp_offset = self.secret.timestamp_offset(&ends);
-        let connection = Connection::accept(now, &config, ends, syn, iss);
+        let config = options.tcp_config(&self.tcp, path.mtu);
+        let mut connection = Connection::accept(now, config, ends, syn, iss);
+        connection.set_timestamp_offset(self.secret.timestamp_offset(&ends));
+        options.apply(now, &mut connection);
         let stream = Box::new(Stream::new(connection, Some(handle)));
         let child = self.add_socket(Socket::new(tag, options, Body::Connection(stream)))?;
         let claim = Claim {
             kind: SocketKind::Stream,
             local: ends.local,
-            reuse: options.reuse_addr,
+            reuse: options.reuse(),
             listening: false,
             by_connect: false,
         };

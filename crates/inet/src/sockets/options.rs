@@ -1,9 +1,13 @@
 //! Socket options.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 
+use super::ports::Reuse;
+use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
-use crate::tcp::{KeepAlive, TcpConfig};
+use crate::tcp::{Connection, KeepAlive, TcpConfig};
+use crate::time::Instant;
 
 /// An option with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +43,23 @@ pub enum SockOption {
     MaxSeg(u16),
     /// How long sent data may stay unacknowledged; zero for the default.
     UserTimeout(Duration),
+    /// The address may be shared with others that allow it, listening or not (SO_REUSEPORT): what
+    /// arrives is spread over them by a keyed hash of the two ends.
+    ReusePort(bool),
+    /// Acknowledgements leave at once, for a while. The value is what holds at the moment.
+    QuickAck(bool),
+    /// The owner is told of room to send only while less than this is queued and not sent, bytes;
+    /// 0 for no such bound. Kept for its owner: see `Stack::unsent`.
+    NotSentLowat(u32),
+    /// The owner is told of received bytes only if there are so many, or will not be more; at least
+    /// 1.
+    RecvLowat(u32),
+    /// Bound of the window offered to the peer, bytes; 0 for none.
+    WindowClamp(u32),
+    /// Retransmissions of a SYN; 1..=127.
+    SynCount(u8),
+    /// Length of FIN-WAIT-2 after `close`; zero ends the connection at once.
+    Linger2(Duration),
 }
 
 /// Names an option.
@@ -60,6 +81,13 @@ pub enum OptionName {
     Tos,
     MaxSeg,
     UserTimeout,
+    ReusePort,
+    QuickAck,
+    NotSentLowat,
+    RecvLowat,
+    WindowClamp,
+    SynCount,
+    Linger2,
 }
 
 /// The options of one socket; a connection inherits its listener's.
@@ -78,7 +106,17 @@ pub(crate) struct Options {
     pub(crate) tos: u8,
     pub(crate) max_seg: u16,
     pub(crate) user_timeout: Duration,
+    pub(crate) reuse_port: bool,
+    pub(crate) quick_ack: bool,
+    pub(crate) not_sent_lowat: u32,
+    pub(crate) recv_lowat: u32,
+    pub(crate) window_clamp: u32,
+    pub(crate) syn_count: u8,
+    pub(crate) linger2: Duration,
 }
+
+/// Least bound of the window, bytes.
+const LEAST_CLAMP: u32 = 1152;
 
 /// Linux's default of SO_SNDBUF for streams and datagrams alike, near enough.
 const SEND_BUFFER: usize = 212_992;
@@ -99,7 +137,19 @@ impl Options {
             tos: 0,
             max_seg: 0,
             user_timeout: config.tcp.user_timeout.unwrap_or_default(),
+            reuse_port: false,
+            quick_ack: true,
+            not_sent_lowat: 0,
+            recv_lowat: 1,
+            window_clamp: config.tcp.window_clamp,
+            syn_count: config.tcp.syn_retries,
+            linger2: config.tcp.fin_timeout,
         }
+    }
+
+    /// With whom the address may be shared.
+    pub(crate) fn reuse(&self) -> Reuse {
+        Reuse { address: self.reuse_addr, port: self.reuse_port }
     }
 
     /// How and whether to probe.
@@ -113,17 +163,32 @@ impl Options {
     }
 
     /// The settings of a connection over a link of `mtu` bytes.
-    pub(crate) fn tcp_config(&self, defaults: &TcpConfig, mtu: u16) -> TcpConfig {
+    pub(crate) fn tcp_config(&self, defaults: &Arc<TcpConfig>, mtu: u16) -> Arc<TcpConfig> {
         let link = mtu.saturating_sub(40).max(1);
         let mss = if self.max_seg == 0 { link } else { self.max_seg.min(link) };
-        TcpConfig {
+        let config = TcpConfig {
             mss,
             recv_buffer: self.recv_buffer,
-            nodelay: self.nodelay,
-            cork: self.cork,
             user_timeout: self.user_timeout(),
             keep_alive: self.probing(),
-            ..*defaults
+            window_clamp: self.window_clamp,
+            syn_retries: self.syn_count,
+            fin_timeout: self.linger2,
+            ..**defaults
+        };
+        if config == **defaults { Arc::clone(defaults) } else { Arc::new(config) }
+    }
+
+    /// Sets on a new connection what is not in its [`tcp_config`](Self::tcp_config).
+    pub(crate) fn apply<T: TxBytes, R: RxBytes>(
+        &self,
+        now: Instant,
+        connection: &mut Connection<T, R>,
+    ) {
+        connection.set_nodelay(now, self.nodelay);
+        connection.set_cork(now, self.cork);
+        if !self.quick_ack {
+            connection.set_quick_ack(false);
         }
     }
 
@@ -144,6 +209,13 @@ impl Options {
             OptionName::Tos => SockOption::Tos(self.tos),
             OptionName::MaxSeg => SockOption::MaxSeg(self.max_seg),
             OptionName::UserTimeout => SockOption::UserTimeout(self.user_timeout),
+            OptionName::ReusePort => SockOption::ReusePort(self.reuse_port),
+            OptionName::QuickAck => SockOption::QuickAck(self.quick_ack),
+            OptionName::NotSentLowat => SockOption::NotSentLowat(self.not_sent_lowat),
+            OptionName::RecvLowat => SockOption::RecvLowat(self.recv_lowat),
+            OptionName::WindowClamp => SockOption::WindowClamp(self.window_clamp),
+            OptionName::SynCount => SockOption::SynCount(self.syn_count),
+            OptionName::Linger2 => SockOption::Linger2(self.linger2),
         }
     }
 
@@ -154,7 +226,9 @@ impl Options {
             SockOption::KeepIdle(time) | SockOption::KeepInterval(time) if time < second => {
                 return false;
             }
-            SockOption::KeepCount(0) | SockOption::Ttl(0) => return false,
+            SockOption::KeepCount(0) | SockOption::Ttl(0) | SockOption::SynCount(0 | 128..) => {
+                return false;
+            }
             SockOption::MaxSeg(bytes) if bytes != 0 && !(88..=32_767).contains(&bytes) => {
                 return false;
             }
@@ -173,6 +247,15 @@ impl Options {
             SockOption::Tos(tos) => self.tos = tos,
             SockOption::MaxSeg(bytes) => self.max_seg = bytes,
             SockOption::UserTimeout(time) => self.user_timeout = time,
+            SockOption::ReusePort(on) => self.reuse_port = on,
+            SockOption::QuickAck(on) => self.quick_ack = on,
+            SockOption::NotSentLowat(bytes) => self.not_sent_lowat = bytes,
+            SockOption::RecvLowat(bytes) => self.recv_lowat = bytes.max(1),
+            // As Linux: what is less than half of the least receive buffer is that.
+            SockOption::WindowClamp(0) => self.window_clamp = 0,
+            SockOption::WindowClamp(bytes) => self.window_clamp = bytes.max(LEAST_CLAMP),
+            SockOption::SynCount(count) => self.syn_count = count,
+            SockOption::Linger2(time) => self.linger2 = time,
         }
         true
     }

@@ -3,8 +3,9 @@
 //! A claim is counted twice, under its port and under its address and port, so that a conflict is
 //! found by looking at two counts and never by a search. The rules are Linux's: two claims on the
 //! same port conflict if their addresses are equal or one is the wildcard, unless both allow it
-//! (SO_REUSEADDR) and neither listens. Ports that were chosen by `connect` may be shared between
-//! connections to different peers, not with a socket that was bound.
+//! (SO_REUSEADDR) and neither listens, or both allow it in every case (SO_REUSEPORT). Ports that
+//! were chosen by `connect` may be shared between connections to different peers, not with a socket
+//! that was bound.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::RangeInclusive;
@@ -15,13 +16,21 @@ use super::SocketKind;
 use crate::error::Error;
 use crate::secret::KeyedHash;
 
+/// With whom a socket shares its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Reuse {
+    /// SO_REUSEADDR was set.
+    pub(crate) address: bool,
+    /// SO_REUSEPORT was set.
+    pub(crate) port: bool,
+}
+
 /// One socket's hold on a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) kind: SocketKind,
     pub(crate) local: SocketAddrV4,
-    /// SO_REUSEADDR was set.
-    pub(crate) reuse: bool,
+    pub(crate) reuse: Reuse,
     pub(crate) listening: bool,
     /// The port was chosen by `connect`.
     pub(crate) by_connect: bool,
@@ -31,19 +40,26 @@ pub(crate) struct Claim {
 struct Holders {
     all: u32,
     exclusive: u32,
+    /// Those that may not be shared by SO_REUSEPORT.
+    lone: u32,
     listening: u32,
     by_connect: u32,
 }
 
 impl Holders {
-    fn conflict(self, reuse: bool) -> bool {
-        self.all > 0 && (!reuse || self.exclusive > 0 || self.listening > 0)
+    fn conflict(self, reuse: Reuse) -> bool {
+        let by_address = reuse.address && self.exclusive == 0 && self.listening == 0;
+        let by_port = reuse.port && self.lone == 0;
+        self.all > 0 && !by_address && !by_port
     }
 
     fn each(&mut self, claim: &Claim, change: fn(&mut u32)) {
         change(&mut self.all);
-        if !claim.reuse {
+        if !claim.reuse.address {
             change(&mut self.exclusive);
+        }
+        if !claim.reuse.port {
+            change(&mut self.lone);
         }
         if claim.listening {
             change(&mut self.listening);
@@ -77,7 +93,7 @@ impl Ports {
     }
 
     /// Whether a socket may be bound to `local` beside the claims there are.
-    pub(crate) fn may_bind(&self, kind: SocketKind, local: SocketAddrV4, reuse: bool) -> bool {
+    pub(crate) fn may_bind(&self, kind: SocketKind, local: SocketAddrV4, reuse: Reuse) -> bool {
         let (port, address) = (local.port(), *local.ip());
         if address.is_unspecified() {
             return !self.at(kind, port, None).conflict(reuse);
@@ -147,6 +163,7 @@ mod tests {
 
     fn claim(address: Ipv4Addr, port: u16, reuse: bool, listening: bool) -> Claim {
         let local = SocketAddrV4::new(address, port);
+        let reuse = Reuse { address: reuse, port: false };
         Claim { kind: SocketKind::Stream, local, reuse, listening, by_connect: false }
     }
 
@@ -171,12 +188,29 @@ mod tests {
             let mut ports = ports();
             ports.claim(&held);
             let asked = SocketAddrV4::new(address, 80);
+            let reuse = Reuse { address: reuse, port: false };
             assert_eq!(ports.may_bind(held.kind, asked, reuse), allowed, "{held:?} {address}");
-            assert!(ports.may_bind(SocketKind::Datagram, asked, false), "protocols are apart");
+            assert!(
+                ports.may_bind(SocketKind::Datagram, asked, Reuse::default()),
+                "protocols are apart"
+            );
             ports.release(&held);
-            assert!(ports.may_bind(held.kind, asked, false));
+            assert!(ports.may_bind(held.kind, asked, Reuse::default()));
             assert!(ports.holders.is_empty());
         }
+    }
+
+    #[test]
+    fn listeners_share_a_port_if_all_of_them_say_so() {
+        let mut ports = ports();
+        let share = Reuse { address: false, port: true };
+        let held = Claim { reuse: share, ..claim(ANY, 80, false, true) };
+        ports.claim(&held);
+        ports.claim(&held);
+        assert!(ports.may_bind(held.kind, held.local, share));
+        assert!(!ports.may_bind(held.kind, held.local, Reuse { address: true, port: false }));
+        ports.claim(&claim(ANY, 80, true, false));
+        assert!(!ports.may_bind(held.kind, held.local, share));
     }
 
     #[test]
@@ -202,6 +236,7 @@ mod tests {
         assert_eq!(port, Ok(40_000));
         let port = ports.free_for_connect(SocketKind::Stream, 0, |port| port != 40_000);
         assert_eq!(port, Ok(40_001));
-        assert!(!ports.may_bind(SocketKind::Stream, by_connect.local, true));
+        let reuse = Reuse { address: true, port: false };
+        assert!(!ports.may_bind(SocketKind::Stream, by_connect.local, reuse));
     }
 }

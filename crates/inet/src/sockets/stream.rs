@@ -81,7 +81,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if let Some(handle) = self.demux.connection(&ends) {
             let piece = RxPiece { frame, range: payload };
             self.handle_connection_segment(now, handle, &ends, segment, piece, out);
-        } else if let Some(listener) = self.demux.listener(ends.local) {
+        } else if let Some(listener) = self.demux.listener(&ends) {
             self.handle_listener_segment(now, listener, ends, segment, None, out);
         } else {
             self.net.counters.tcp_no_port += 1;
@@ -138,7 +138,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         segment: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(listener) = self.demux.listener(ends.local) else { return };
+        let Some(listener) = self.demux.listener(ends) else { return };
         let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
         else {
             return;
@@ -298,23 +298,28 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Tells a connection's owner what is new.
     pub(super) fn tell(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let lowat = socket.options.recv_lowat as usize;
         let Body::Connection(stream) = &mut socket.body else { return };
         let (connection, told) = (&stream.connection, &mut stream.told);
         let state = connection.state();
         let is_done = connection.is_done();
         let synchronized = !matches!(state, State::Closed | State::SynSent | State::SynReceived);
         let readable = connection.readable_len();
+        // Fewer are of interest once there will be no more.
+        let enough = readable >= lowat || connection.is_at_end();
         let error = connection.error().filter(|_| is_done && !told.failed);
         let news = [
             (!told.connected && synchronized).then_some(EventKind::Connected),
-            (readable > told.readable).then_some(EventKind::Readable),
+            (readable > told.readable && enough).then_some(EventKind::Readable),
             (!told.eof && connection.eof()).then_some(EventKind::Eof),
             (told.acked != connection.acked()).then_some(EventKind::Acked),
             error.map(EventKind::Failed),
         ];
         let attempt_failed = error.is_some() && !told.connected;
         told.connected |= synchronized;
-        told.readable = readable;
+        if enough || readable < told.readable {
+            told.readable = readable;
+        }
         told.eof |= connection.eof();
         told.acked = connection.acked();
         told.failed |= error.is_some();

@@ -1,5 +1,6 @@
 //! What can be set on a connection.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 
 /// When and how often an idle connection is probed (RFC 9293 3.8.4).
@@ -33,6 +34,8 @@ pub struct TcpConfig {
     pub nodelay: bool,
     /// Only full segments leave, for up to 200 ms.
     pub cork: bool,
+    /// Bound of the window that is offered, bytes (TCP_WINDOW_CLAMP); 0 for none.
+    pub window_clamp: u32,
     /// How long an acknowledgement may wait for a companion (RFC 9293 MUST-59: less than 0.5 s).
     pub delayed_ack: Duration,
     /// At the start of a connection this many segments are acknowledged at once.
@@ -78,6 +81,7 @@ impl Default for TcpConfig {
             out_of_order_limit: 256,
             nodelay: false,
             cork: false,
+            window_clamp: 0,
             delayed_ack: Duration::from_millis(40),
             quick_acks: 16,
             syn_retries: 6,
@@ -96,5 +100,12 @@ impl Default for TcpConfig {
             timestamps: true,
             timestamp_offset: 0,
         }
+    }
+}
+
+/// A connection holds its settings by reference, because thousands of them have the same.
+impl From<&TcpConfig> for Arc<TcpConfig> {
+    fn from(config: &TcpConfig) -> Self {
+        Self::new(*config)
     }
 }

@@ -5,11 +5,13 @@
 //! an ACK rides on data whenever there is some, and the caller decides how much leaves when.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
 use super::congestion::{Congestion, NewReno};
 use super::durable::{self, Durable};
+use super::info::Meter;
 use super::loss::LossRecovery;
 use super::recv::Receiver;
 use super::rtt::RttEstimator;
@@ -17,7 +19,7 @@ use super::segment::MAX_SCALE;
 use super::send::SendQueue;
 use super::state::Event;
 use super::timers::{Timer, Timers};
-use super::{KeepAlive, SegmentRepr, Seq, State, TcpConfig};
+use super::{SegmentRepr, Seq, State, TcpConfig};
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
 /// The two ends of a connection.
@@ -95,7 +97,10 @@ pub(super) struct Wishes {
 #[derive(Debug)]
 pub struct Connection<T, R> {
     pub(super) durable: Durable,
-    pub(super) config: TcpConfig,
+    pub(super) config: Arc<TcpConfig>,
+    /// These two are set more often than shared.
+    pub(super) nodelay: bool,
+    pub(super) cork: bool,
     pub(super) send: SendQueue<T>,
     pub(super) recv: Receiver<R>,
     pub(super) rtt: RttEstimator,
@@ -104,6 +109,9 @@ pub struct Connection<T, R> {
     pub(super) timers: Timers,
     pub(super) wishes: Wishes,
     pub(super) stats: Stats,
+    pub(super) meter: Meter,
+    /// The application has more to send than its buffer takes.
+    pub(super) writer_waits: bool,
     pub(super) error: Option<Error>,
     /// The network's complaint, should the connection time out.
     pub(super) soft_error: Option<Error>,
@@ -141,8 +149,13 @@ pub(super) const CORK_TIME: Duration = Duration::from_millis(200);
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Starts a connection attempt; [`poll_segment`](Self::poll_segment) gives the SYN.
-    pub fn connect(now: Instant, config: &TcpConfig, endpoints: Endpoints, iss: Seq) -> Self {
-        let mut connection = Self::new(now, config, endpoints, iss, State::SynSent);
+    pub fn connect(
+        now: Instant,
+        config: impl Into<Arc<TcpConfig>>,
+        endpoints: Endpoints,
+        iss: Seq,
+    ) -> Self {
+        let mut connection = Self::new(now, config.into(), endpoints, iss, State::SynSent);
         connection.wish(|wishes| wishes.syn = true);
         connection
     }
@@ -152,19 +165,25 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// the peer will send it again.
     pub fn accept(
         now: Instant,
-        config: &TcpConfig,
+        config: impl Into<Arc<TcpConfig>>,
         endpoints: Endpoints,
         syn: &SegmentRepr,
         iss: Seq,
     ) -> Self {
-        let mut connection = Self::new(now, config, endpoints, iss, State::SynReceived);
+        let mut connection = Self::new(now, config.into(), endpoints, iss, State::SynReceived);
         connection.durable.set(durable::PASSIVE);
         connection.take_syn(now, syn);
         connection.wish(|wishes| wishes.syn = true);
         connection
     }
 
-    fn new(now: Instant, config: &TcpConfig, endpoints: Endpoints, iss: Seq, state: State) -> Self {
+    fn new(
+        now: Instant,
+        config: Arc<TcpConfig>,
+        endpoints: Endpoints,
+        iss: Seq,
+        state: State,
+    ) -> Self {
         let mut durable = Durable::new(endpoints, iss, state);
         durable.rcv_mss = config.mss;
         durable.snd_mss = config.mss;
@@ -174,15 +193,18 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         Self {
             durable,
-            config: *config,
+            nodelay: config.nodelay,
+            cork: config.cork,
             send: SendQueue::new(),
             recv: Receiver::new(config.recv_buffer, config.out_of_order_limit),
-            rtt: RttEstimator::new(config),
+            rtt: RttEstimator::new(&config),
             loss: LossRecovery::default(),
             congestion: Box::new(NewReno::new(usize::from(config.mss), 0)),
             timers: Timers::default(),
             wishes: Wishes::default(),
             stats: Stats::default(),
+            meter: Meter::default(),
+            writer_waits: false,
             error: None,
             soft_error: None,
             snd_nxt: iss,
@@ -201,6 +223,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             heard_at: now,
             recent_at: now,
             challenged_at: None,
+            config,
         }
     }
 
@@ -216,7 +239,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// The chunk and why: the write side is shut (`BrokenPipe`), there is no connection
     /// (`NotConnected`), or the connection's own [`error`](Self::error). Before the connection is
     /// established data is queued.
-    pub fn send(&mut self, _now: Instant, chunk: T) -> Result<(), (Error, T)> {
+    pub fn send(&mut self, now: Instant, chunk: T) -> Result<(), (Error, T)> {
         if let Some(error) = self.error {
             return Err((error, chunk));
         }
@@ -227,6 +250,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return Err((Error::NotConnected, chunk));
         }
         self.send.push(chunk);
+        self.writer_waits = false;
+        self.note_limit(now);
         self.wish(|_| {});
         Ok(())
     }
@@ -348,6 +373,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.has(durable::FIN_RECEIVED) && self.recv.ready_len() == 0
     }
 
+    /// Whether nothing more can be received than what is there: the peer's FIN was, or the
+    /// connection is over.
+    pub fn is_at_end(&self) -> bool {
+        self.durable.has(durable::FIN_RECEIVED) || self.state() == State::Closed
+    }
+
     /// Why the connection failed. Stays.
     pub fn error(&self) -> Option<Error> {
         self.error
@@ -382,36 +413,6 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Congestion window, bytes.
     pub fn congestion_window(&self) -> usize {
         self.congestion.window()
-    }
-
-    /// Sets whether small segments leave at once.
-    pub fn set_nodelay(&mut self, _now: Instant, on: bool) {
-        self.config.nodelay = on;
-        self.wish(|_| {});
-    }
-
-    /// Sets whether only full segments leave.
-    pub fn set_cork(&mut self, _now: Instant, on: bool) {
-        self.config.cork = on;
-        self.wish(|_| {});
-    }
-
-    /// Sets whether and how the peer is probed when idle.
-    pub fn set_keep_alive(&mut self, now: Instant, keep_alive: Option<KeepAlive>) {
-        self.config.keep_alive = keep_alive;
-        self.start_keep_alive(now);
-    }
-
-    /// Sets how long sent data may stay unacknowledged.
-    pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
-        self.config.user_timeout = timeout;
-    }
-
-    /// Sets the size of the receive buffer, bytes; at least 2 KiB. A window that was offered is
-    /// never taken back.
-    pub fn set_recv_buffer(&mut self, _now: Instant, bytes: usize) {
-        self.recv.set_buffer(bytes.max(2 << self.durable.rcv_scale));
-        self.offer_window();
     }
 }
 

@@ -70,8 +70,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         segment: &SegmentRepr,
         payload: Option<RxPiece<R>>,
     ) -> Reply {
+        let len = payload.as_ref().map_or(0, |piece| piece.range.len());
+        self.meter.received(now, len);
         let reply = match self.state() {
-            State::Closed => reset(segment, payload.map_or(0, |piece| piece.range.len())),
+            State::Closed => reset(segment, len),
             State::SynSent => self.syn_sent(now, segment, payload),
             _ => self.synchronized(now, segment, payload),
         };
@@ -516,6 +518,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             Arrival::Filled => self.wish(|wishes| wishes.ack = true),
             Arrival::Early => {
                 self.stats.out_of_order += 1;
+                self.meter.out_of_order += 1;
                 self.wish(|w| w.duplicates = (w.duplicates + 1).min(MAX_DUPLICATES));
             }
             Arrival::Useless => {

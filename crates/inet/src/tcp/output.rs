@@ -26,6 +26,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if !self.wishes.anything {
             return None;
         }
+        // Taken back below if there turns out to be nothing.
+        self.meter.segs_out = self.meter.segs_out.wrapping_add(1);
         if let Some(repr) = self.wishes.farewell.take() {
             return Some(SegmentOut::new(repr, Pieces::none()));
         }
@@ -51,6 +53,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return Some(SegmentOut::new(repr, Pieces::none()));
         }
         self.wishes.anything = false;
+        self.meter.segs_out = self.meter.segs_out.wrapping_sub(1);
+        self.note_limit(now);
         None
     }
 
@@ -67,6 +71,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         } else {
             self.rtt.retransmitted();
             self.stats.retransmits += 1;
+            self.meter.total_retrans = self.meter.total_retrans.wrapping_add(1);
         }
         if !self.timers.is_set(Timer::Retransmit) {
             self.start_retransmit(now);
@@ -156,12 +161,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.durable.has(durable::WRITE_SHUT) {
             return true;
         }
-        if self.config.cork {
+        if self.cork {
             return false;
         }
         // Minshall's variant, as Linux: one small segment in flight is enough, full ones do not
         // matter.
-        self.config.nodelay || self.small_end.at_or_before(self.durable.snd_una)
+        self.nodelay || self.small_end.at_or_before(self.durable.snd_una)
     }
 
     /// Nothing may leave though there is something. If there is nothing in flight whose ACK would
@@ -172,8 +177,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return;
         }
         let open = self.durable.send_edge().after(self.snd_nxt);
-        let time =
-            if open && self.config.cork { CORK_TIME } else { self.rtt.backed_off(self.probes) };
+        let time = if open && self.cork { CORK_TIME } else { self.rtt.backed_off(self.probes) };
         if self.probes == 0 {
             self.progress_at = now;
         }
@@ -190,6 +194,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.send.advance(stretch);
             self.snd_nxt = end;
         }
+        self.meter.sent(stretch.len, seq.before(max));
         if seq.before(max) {
             self.stats.retransmits += 1;
             if self.clear_repeats && !head {
@@ -286,7 +291,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// The window field of a SYN, which is never scaled (RFC 7323 2.2).
     pub(super) fn syn_window(&self) -> u16 {
-        self.recv.free().min(0xffff) as u16
+        self.recv.free().min(self.window_clamp()).min(0xffff) as u16
     }
 
     /// Wishes for an ACK if the application has made so much room that the peer should know at
@@ -307,7 +312,16 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     fn offerable(&self) -> usize {
         let scale = self.durable.rcv_scale;
         let room = self.capacity().saturating_sub(self.recv.unconsumed());
+        let room = room.min(self.window_clamp());
         (room >> scale).min(0xffff) << scale
+    }
+
+    /// The application's bound of the window, bytes.
+    fn window_clamp(&self) -> usize {
+        match self.config.window_clamp as usize {
+            0 => usize::MAX,
+            clamp => clamp,
+        }
     }
 
     /// The buffer without a reserve for rounding.

@@ -3,6 +3,7 @@
 mod arp;
 mod icmp;
 mod malformed;
+mod options;
 mod streams;
 mod udp;
 

@@ -1,0 +1,88 @@
+//! What can be changed while a connection lives.
+//!
+//! The settings are shared by reference with all connections that have the same; one that is
+//! changed gets a copy of its own.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use super::KeepAlive;
+use super::connection::Connection;
+use super::timers::Timer;
+use crate::{Instant, RxBytes, TxBytes};
+
+impl<T: TxBytes, R: RxBytes> Connection<T, R> {
+    /// Sets whether small segments leave at once.
+    pub fn set_nodelay(&mut self, _now: Instant, on: bool) {
+        self.nodelay = on;
+        self.wish(|_| {});
+    }
+
+    /// Sets how often a SYN is sent again before the attempt fails (TCP_SYNCNT).
+    pub fn set_syn_retries(&mut self, count: u8) {
+        if self.config.syn_retries != count {
+            Arc::make_mut(&mut self.config).syn_retries = count;
+        }
+    }
+
+    /// Sets the length of an orphan's FIN-WAIT-2 (TCP_LINGER2).
+    pub fn set_fin_timeout(&mut self, time: Duration) {
+        if self.config.fin_timeout != time {
+            Arc::make_mut(&mut self.config).fin_timeout = time;
+        }
+    }
+
+    /// Sets the bound of the window that is offered from now on, bytes; 0 for none. A window that
+    /// was offered is never taken back.
+    pub fn set_window_clamp(&mut self, bytes: u32) {
+        if self.config.window_clamp != bytes {
+            Arc::make_mut(&mut self.config).window_clamp = bytes;
+        }
+        self.offer_window();
+    }
+
+    /// Sets what is added to the clock for the timestamps of this connection, so that they tell
+    /// nothing about the machine (RFC 7323 5.4): a secret function of the endpoints. To be called
+    /// before the first segment is given out.
+    pub fn set_timestamp_offset(&mut self, offset: u32) {
+        self.durable.ts_offset = offset;
+    }
+
+    /// `on`: acknowledgements do not wait for now, and one that waits leaves at once; off: they
+    /// wait (TCP_QUICKACK).
+    pub fn set_quick_ack(&mut self, on: bool) {
+        self.quick_acks = if on { self.config.quick_acks } else { 0 };
+        if on && self.timers.is_set(Timer::DelayedAck) {
+            self.wish(|wishes| wishes.ack = true);
+        }
+    }
+
+    /// Whether acknowledgements leave at once.
+    pub fn quick_ack(&self) -> bool {
+        self.quick_acks > 0
+    }
+
+    /// Sets whether only full segments leave.
+    pub fn set_cork(&mut self, _now: Instant, on: bool) {
+        self.cork = on;
+        self.wish(|_| {});
+    }
+
+    /// Sets whether and how the peer is probed when idle.
+    pub fn set_keep_alive(&mut self, now: Instant, keep_alive: Option<KeepAlive>) {
+        Arc::make_mut(&mut self.config).keep_alive = keep_alive;
+        self.start_keep_alive(now);
+    }
+
+    /// Sets how long sent data may stay unacknowledged.
+    pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
+        Arc::make_mut(&mut self.config).user_timeout = timeout;
+    }
+
+    /// Sets the size of the receive buffer, bytes; at least 2 KiB. A window that was offered is
+    /// never taken back.
+    pub fn set_recv_buffer(&mut self, _now: Instant, bytes: usize) {
+        self.recv.set_buffer(bytes.max(2 << self.durable.rcv_scale));
+        self.offer_window();
+    }
+}

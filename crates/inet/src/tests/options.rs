@@ -1,0 +1,174 @@
+//! Socket options and what they do.
+
+use super::*;
+
+fn stream(host: &mut Host, tag: u64) -> Handle {
+    host.stack.open(SocketKind::Stream, tag).unwrap()
+}
+
+#[test]
+fn a_listener_port_is_shared_and_spread_by_reuse_port() {
+    let mut pair = Pair::new();
+    let any = at(Ipv4Addr::UNSPECIFIED, 80);
+    let share = SockOption::ReusePort(true);
+    let listeners = [10, 11].map(|tag| {
+        let listener = stream(&mut pair.b, tag);
+        pair.b.stack.set_option(pair.b.now, listener, share).unwrap();
+        pair.b.stack.bind(listener, any).unwrap();
+        pair.b.stack.listen(listener, 64).unwrap();
+        listener
+    });
+    let stranger = stream(&mut pair.b, 12);
+    assert_eq!(pair.b.stack.bind(stranger, any), Err(Error::AddrInUse));
+    for tag in 0..40 {
+        let client = stream(&mut pair.a, tag);
+        pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
+    }
+    pair.settle();
+    let mut count =
+        |listener| core::iter::from_fn(|| pair.b.stack.accept(listener, 3).unwrap()).count();
+    let counts = listeners.map(&mut count);
+    assert_eq!(counts.iter().sum::<usize>(), 40);
+    assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+    // What one leaves behind goes to the other.
+    pair.b.stack.close(pair.b.now, listeners[0]).unwrap();
+    let client = stream(&mut pair.a, 99);
+    pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
+    pair.settle();
+    assert!(pair.b.stack.accept(listeners[1], 3).unwrap().is_some());
+}
+
+#[test]
+fn datagrams_are_spread_by_reuse_port() {
+    let mut b = Host::b_knowing_a();
+    let sockets = [1, 2].map(|tag| {
+        let socket = b.stack.open(SocketKind::Datagram, tag).unwrap();
+        b.stack.set_option(b.now, socket, SockOption::ReusePort(true)).unwrap();
+        b.stack.bind(socket, at(IP_B, 53)).unwrap();
+        socket
+    });
+    for port in 1000..1040 {
+        b.take(&udp_frame(port, 53, &[1]));
+        b.take(&udp_frame(port, 53, &[1]));
+    }
+    let counts = sockets.map(|socket| b.received(socket).len());
+    assert_eq!(counts.iter().sum::<usize>(), 80);
+    assert!(counts.iter().all(|count| *count > 10 && count % 2 == 0), "{counts:?}");
+}
+
+#[test]
+fn the_reader_hears_of_enough_bytes_or_of_the_end() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let now = pair.b.now;
+    pair.b.stack.set_option(now, server, SockOption::RecvLowat(10)).unwrap();
+    pair.a.send(client, &[1; 6]);
+    pair.settle();
+    assert_eq!(pair.b.events_of(3), []);
+    pair.a.send(client, &[2; 6]);
+    pair.settle();
+    assert_eq!(pair.b.events_of(3), [EventKind::Readable]);
+    assert_eq!(pair.b.received(server).len(), 12);
+    pair.a.send(client, &[3; 3]);
+    pair.a.stack.shutdown(now, client, How::Write).unwrap();
+    pair.settle();
+    assert_eq!(pair.b.events_of(3), [EventKind::Readable]);
+    assert_eq!(pair.b.received(server).len(), 3);
+    pair.a.events();
+}
+
+#[test]
+fn less_than_enough_is_told_of_when_less_is_enough() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.b.stack.set_option(pair.b.now, server, SockOption::RecvLowat(10)).unwrap();
+    pair.a.send(client, &[1; 6]);
+    pair.settle();
+    assert_eq!(pair.b.events_of(3), []);
+    pair.b.stack.set_option(pair.b.now, server, SockOption::RecvLowat(5)).unwrap();
+    assert_eq!(pair.b.events_of(3), [EventKind::Readable]);
+}
+
+#[test]
+fn a_clamp_bounds_the_window() {
+    let mut pair = Pair::new();
+    let listener = stream(&mut pair.b, 2);
+    pair.b.stack.set_option(pair.b.now, listener, SockOption::WindowClamp(4000)).unwrap();
+    pair.b.stack.bind(listener, at(Ipv4Addr::UNSPECIFIED, 80)).unwrap();
+    pair.b.stack.listen(listener, 5).unwrap();
+    let client = stream(&mut pair.a, 1);
+    pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
+    pair.settle();
+    let info = pair.a.stack.tcp_info(pair.a.now, client).unwrap();
+    assert_eq!((info.state, info.snd_wnd), (1, 4000));
+}
+
+#[test]
+fn syn_count_bounds_an_attempt() {
+    let mut a = Host::b_knowing_a();
+    let client = stream(&mut a, 1);
+    assert_eq!(a.stack.set_option(a.now, client, SockOption::SynCount(0)), Err(Error::Invalid));
+    a.stack.set_option(a.now, client, SockOption::SynCount(2)).unwrap();
+    a.stack.connect(a.now, client, at(IP_A, 80)).unwrap();
+    a.pass(Duration::from_secs(8));
+    assert_eq!(a.sent().len(), 3);
+    assert_eq!(a.events_of(1), [EventKind::Failed(Error::TimedOut)]);
+}
+
+#[test]
+fn linger2_bounds_fin_wait_2() {
+    let mut pair = Pair::new();
+    let (client, _, _) = pair.connected();
+    let time = Duration::from_secs(3);
+    pair.a.stack.set_option(pair.a.now, client, SockOption::Linger2(time)).unwrap();
+    pair.a.stack.close(pair.a.now, client).unwrap();
+    pair.settle();
+    pair.a.events();
+    assert_eq!(pair.a.states(), ["FIN-WAIT-2"]);
+    pair.pass(time + Duration::from_millis(10));
+    assert!(pair.a.states().is_empty());
+}
+
+#[test]
+fn quick_ack_sends_what_waits() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let now = pair.b.now;
+    let quick = |pair: &mut Pair, on| {
+        pair.b.stack.set_option(now, server, SockOption::QuickAck(on)).unwrap();
+    };
+    quick(&mut pair, false);
+    let value = pair.b.stack.option(server, OptionName::QuickAck);
+    assert_eq!(value, Ok(SockOption::QuickAck(false)));
+    pair.a.send(client, &[1; 6]);
+    let frames = pair.a.sent();
+    frames.iter().for_each(|frame| pair.b.take(frame));
+    assert!(pair.b.sent().is_empty());
+    quick(&mut pair, true);
+    assert_eq!(pair.b.sent().len(), 1);
+}
+
+#[test]
+fn information_counts_bytes_segments_and_what_limits() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let second = Duration::from_secs(1);
+    pair.a.send(client, &[1; 3000]);
+    pair.settle();
+    pair.pass(second);
+    let info = pair.a.stack.tcp_info(pair.a.now, client).unwrap();
+    assert_eq!((info.bytes_sent, info.bytes_acked, info.data_segs_out), (3000, 3000, 3));
+    assert_eq!((info.notsent_bytes, info.total_retrans, info.unacked), (0, 0, 0));
+    assert_eq!((info.snd_mss, info.advmss, info.pmtu), (1448, 1460, 1500));
+    assert!(info.last_data_sent >= 1000 && info.busy_time < 100_000, "{info:?}");
+    let info = pair.b.stack.tcp_info(pair.b.now, server).unwrap();
+    assert_eq!((info.bytes_received, info.data_segs_in, info.bytes_sent), (3000, 3, 0));
+    // A reader that does not read: the window closes, and that is what limits from then on.
+    pair.a.send(client, &[1; 600_000]);
+    pair.pass(second * 10);
+    let info = pair.a.stack.tcp_info(pair.a.now, client).unwrap();
+    assert!(info.rwnd_limited > 9_000_000 && info.notsent_bytes > 300_000, "{info:?}");
+    assert_eq!(pair.a.stack.unsent(client), info.notsent_bytes as usize);
+    assert!(info.busy_time >= info.rwnd_limited, "{info:?}");
+    assert_eq!(info.sndbuf_limited, 0);
+}
