@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use super::CongestionKind;
+
 /// When and how often an idle connection is probed (RFC 9293 3.8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepAlive {
@@ -60,6 +62,10 @@ pub struct TcpConfig {
     pub rto_max: Duration,
     /// Initial congestion window, segments (RFC 6928).
     pub initial_window: u8,
+    /// Congestion control algorithm.
+    pub congestion_control: CongestionKind,
+    /// The congestion window decays while it is not used (RFC 5681 4.1, RFC 2861).
+    pub slow_start_after_idle: bool,
     /// Longest time that sent data may stay unacknowledged (RFC 9293 3.9.1, RFC 5482), if bounded.
     pub user_timeout: Option<Duration>,
     /// Whether and how an idle connection is probed.
@@ -94,6 +100,8 @@ impl Default for TcpConfig {
             rto_min: Duration::from_millis(200),
             rto_max: Duration::from_secs(120),
             initial_window: 10,
+            congestion_control: CongestionKind::Cubic,
+            slow_start_after_idle: true,
             user_timeout: None,
             keep_alive: None,
             window_scaling: true,

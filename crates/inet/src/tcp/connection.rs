@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 
-use super::congestion::{Congestion, NewReno};
+use super::congestion::{Congestion, CongestionKind, Window};
 use super::durable::{self, Durable};
 use super::info::Meter;
 use super::loss::LossRecovery;
@@ -106,6 +106,7 @@ pub struct Connection<T, R> {
     pub(super) rtt: RttEstimator,
     pub(super) loss: LossRecovery,
     pub(super) congestion: Box<dyn Congestion>,
+    pub(super) window: Window,
     pub(super) timers: Timers,
     pub(super) wishes: Wishes,
     pub(super) stats: Stats,
@@ -199,7 +200,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             recv: Receiver::new(config.recv_buffer, config.out_of_order_limit),
             rtt: RttEstimator::new(&config),
             loss: LossRecovery::default(),
-            congestion: Box::new(NewReno::new(usize::from(config.mss), 0)),
+            // The one that is wanted starts with the connection; this one takes no memory.
+            congestion: CongestionKind::Reno.start(now, iss),
+            window: Window::new(now, 1, iss),
             timers: Timers::default(),
             wishes: Wishes::default(),
             stats: Stats::default(),
@@ -412,7 +415,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Congestion window, bytes.
     pub fn congestion_window(&self) -> usize {
-        self.congestion.window()
+        (self.window.cwnd as usize).saturating_mul(self.send_mss())
     }
 }
 
@@ -459,8 +462,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// What may be in flight, bytes.
     pub(super) fn flight_limit(&self) -> usize {
-        let window = self.congestion.window();
+        let window = self.congestion_window();
         window.saturating_add_signed(self.loss.inflation()).max(self.send_mss())
+    }
+
+    /// Segments that `bytes` take.
+    pub(super) fn segments(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(self.send_mss().max(1))).unwrap_or(u32::MAX)
     }
 
     /// A challenge ACK, or the answer to a segment that cannot be accepted. Two sides that do not

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use super::congestion::Ack;
+use super::congestion::{AckSample, Event as Congested, Window};
 use super::connection::{Connection, Reply};
 use super::durable;
 use super::loss::Advance;
@@ -156,13 +156,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// The handshake is over.
     fn established(&mut self, now: Instant) {
         self.rtt.established(self.retries);
-        // RFC 6928 2; RFC 5681 3.1: one segment if the SYN was lost.
-        let mss = self.send_mss();
-        let segments = if self.retries > 0 { 1 } else { usize::from(self.config.initial_window) };
-        self.congestion = alloc::boxed::Box::new(super::congestion::NewReno::new(
-            mss,
-            (segments * mss).min((2 * mss).max(segments * 1460)),
-        ));
+        // RFC 6928 2: one segment if the SYN was lost more than once. The bound of 14600 bytes does
+        // not hold, as in Linux.
+        let initial = if self.retries > 1 { 1 } else { u32::from(self.config.initial_window) };
+        self.window = Window::new(now, initial, self.snd_nxt);
+        self.congestion = self.config.congestion_control.start(now, self.snd_nxt);
         self.retries = 0;
         self.progress_at = now;
         self.heard_at = now;
@@ -390,20 +388,34 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     fn advance(&mut self, now: Instant, ack: Seq, segment: &SegmentRepr) {
         let fin_acked = self.fin_seq().is_some_and(|fin| ack.after(fin));
         let syn_acked = self.durable.snd_una == self.durable.iss && self.durable.acked == 0;
-        let flight = self.durable.snd_max.since(self.durable.snd_una) as usize;
+        let flight = self.segments(self.durable.snd_max.since(self.durable.snd_una) as usize);
         let after_timeout = self.loss.after_timeout(self.durable.snd_una);
         let bytes = ack.since(self.durable.snd_una) - u32::from(syn_acked) - u32::from(fin_acked);
         self.durable.snd_una = ack;
+        // A segment counts when its last byte is acknowledged, whatever the ACKs (RFC 3465).
+        let mss = u64::from(self.durable.snd_mss).max(1);
+        let before = self.durable.acked / mss;
         self.durable.acked += u64::from(bytes);
+        let acked = u32::try_from(self.durable.acked / mss - before).unwrap_or(u32::MAX);
         self.send.acked_to(self.durable.acked);
         self.snd_nxt = self.snd_nxt.max(ack);
-        self.rtt.acked(ack, now, self.echoed(now, segment));
+        let rtt = self.rtt.acked(ack, now, self.echoed(now, segment));
         if !syn_acked {
             self.retries = 0;
         }
         self.progress_at = now;
         self.soft_error = None;
-        self.recover(now, Ack { bytes: bytes as usize, flight, after_timeout });
+        self.take_rtt(now, rtt);
+        // Such an ACK may cover segments that left the network long ago (RFC 3465 2.3).
+        let counted = if after_timeout { acked.min(1) } else { acked };
+        let sample = AckSample {
+            now,
+            acked: counted,
+            in_flight: flight,
+            delivered: acked,
+            interval: rtt.unwrap_or_default(),
+        };
+        self.recover(now, bytes as usize, &sample);
         if fin_acked {
             self.change(Event::AckOfFin);
             match self.state() {
@@ -425,19 +437,26 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Loss recovery, congestion window and retransmission timer after an ACK of something new.
-    fn recover(&mut self, now: Instant, ack: Ack) {
+    fn recover(&mut self, now: Instant, bytes: usize, sample: &AckSample) {
         let una = self.durable.snd_una;
         let left = self.durable.snd_max.since(una) as usize;
         let mut restart = true;
-        match self.loss.on_advance(una, ack.bytes, self.send_mss()) {
-            Advance::Open => self.congestion.on_ack(now, ack),
+        match self.loss.on_advance(una, bytes, self.send_mss()) {
+            Advance::Open => {
+                if self.window.is_limited() {
+                    self.congestion.on_ack(&mut self.window, sample);
+                }
+            }
             Advance::Partial { first } => {
                 restart = first;
                 self.wish(|wishes| wishes.head = true);
             }
             Advance::Full => {
                 self.wishes.head = false;
-                self.congestion.on_recovered(left);
+                // RFC 6582 3.2 step 3 full ACK, option 1: no burst.
+                let left = self.segments(left).max(1);
+                self.window.cwnd = self.window.ssthresh.min(left + 1);
+                self.congestion.on_event(&mut self.window, now, Congested::Recovered);
             }
         }
         if left == 0 {
@@ -457,7 +476,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let (una, max) = (self.durable.snd_una, self.durable.snd_max);
         if self.loss.on_duplicate(una, max, self.send_mss()) {
             self.stats.fast_recoveries += 1;
-            self.congestion.on_loss(now, max.since(una) as usize);
+            self.reduce_threshold(now);
+            self.window.cwnd = self.window.ssthresh;
             self.wishes.head = true;
         }
         self.wish(|_| {});

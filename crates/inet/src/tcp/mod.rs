@@ -20,7 +20,7 @@
 //! * Of two segments with the same numbers the larger window counts, as in Linux, not the later.
 //! * The least retransmission timeout is 200 ms, not 1 s (RFC 6298 2.4), and is a margin above the
 //!   smoothed round-trip time.
-//! * Slow start counts all bytes that an ACK covers, not at most two segments (RFC 3465 2.2).
+//! * Slow start counts all segments that an ACK covers, not at most two (RFC 3465 2.2).
 //! * Window and keep-alive probes are empty and repeat an old number; RFC 9293 3.8.6.1 sends a
 //!   byte.
 //! * Nagle's rule looks at small segments in flight only (Minshall's variant).
@@ -47,6 +47,7 @@ mod timeout;
 mod timers;
 
 pub use config::{KeepAlive, TcpConfig};
+pub use congestion::CongestionKind;
 pub use connection::{Connection, Endpoints, Reply, Stats};
 pub use durable::Durable;
 pub use info::TcpInfo;

@@ -124,6 +124,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         // A segment is not made smaller for the congestion window: it waits for an ACK.
         if flight > 0 && flight + len > self.flight_limit() {
+            self.use_window(now, true);
             return None;
         }
         let full = len == mss || stretch.pieces_full;
@@ -204,9 +205,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             }
         } else {
             if self.durable.snd_una == max {
-                if now - self.sent_at > self.rtt.timeout() {
-                    self.congestion.on_idle();
-                }
+                self.start_after_idle(now);
                 self.progress_at = now;
             }
             self.rtt.sent(end, now);
@@ -216,6 +215,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         self.sent_at = now;
         self.durable.snd_max = max.max(end);
+        let flight = self.snd_nxt.since(self.durable.snd_una) as usize;
+        self.use_window(now, flight + self.send_mss() > self.flight_limit());
         self.wishes.little = false;
         self.timers.clear(Timer::Persist);
         if !self.timers.is_set(Timer::Retransmit) {

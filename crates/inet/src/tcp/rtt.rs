@@ -90,20 +90,26 @@ impl RttEstimator {
     }
 
     /// All before `una` is acknowledged. `echoed` is the time since the echoed timestamp was sent.
-    pub(super) fn acked(&mut self, una: Seq, now: Instant, echoed: Option<Duration>) {
-        match self.timed {
+    /// The sample that this gives, if any.
+    pub(super) fn acked(
+        &mut self,
+        una: Seq,
+        now: Instant,
+        echoed: Option<Duration>,
+    ) -> Option<Duration> {
+        let sample = match self.timed {
             Some((end, sent)) if end.at_or_before(una) => {
                 self.timed = None;
-                self.sample(now - sent);
+                Some(now - sent)
             }
             // A segment is being timed with a better clock.
-            Some(_) => {}
-            None => {
-                if let Some(rtt) = echoed {
-                    self.sample(rtt);
-                }
-            }
+            Some(_) => None,
+            None => echoed,
+        };
+        if let Some(rtt) = sample {
+            self.sample(rtt);
         }
+        sample
     }
 
     /// RFC 6298 2.2, 2.3.

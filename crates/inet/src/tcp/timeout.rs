@@ -1,5 +1,6 @@
 //! What a connection does when a timer expires.
 
+use super::congestion::Event as Congested;
 use super::connection::Connection;
 use super::durable;
 use super::state::Event;
@@ -40,8 +41,14 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.state().opening() {
             return self.wish(|wishes| wishes.syn = true);
         }
-        let flight = self.durable.snd_max.since(self.durable.snd_una) as usize;
-        self.congestion.on_timeout(now, flight, first);
+        // RFC 5681 3.1: the threshold only once for the same data.
+        if first {
+            self.reduce_threshold(now);
+        }
+        self.window.cwnd = 1;
+        self.window.cnt = 0;
+        let nxt = self.durable.snd_max;
+        self.congestion.on_event(&mut self.window, now, Congested::Loss { nxt });
         self.loss.on_timeout(self.durable.snd_max);
         // Go back: all that is in flight counts as lost.
         self.snd_nxt = self.durable.snd_una;

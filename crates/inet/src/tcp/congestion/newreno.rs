@@ -1,138 +1,67 @@
-//! Reno's window as of RFC 5681 with the initial window of RFC 6928 and byte counting (RFC 3465).
+//! Reno's window as of RFC 5681, counting acknowledged segments (RFC 3465).
 //!
-//! Slow start counts all bytes that an ACK covers, not at most two segments: receivers that merge
-//! segments before they acknowledge (GRO, and our own batches) would slow it down otherwise. Linux
-//! does the same. After a timeout the limit is one segment (RFC 3465 2.3), because such an ACK may
-//! cover bytes that left the network long ago.
+//! NewReno (RFC 6582) is the way out of recovery, which is the same for every algorithm and not
+//! here. It halves the window, not the flight (RFC 5681 (4)): as in Linux, a window that is not
+//! used does not grow and decays ([`Window::sent`]), which keeps the two near enough.
 
-use super::{Ack, Congestion};
+use super::{AckSample, Congestion, Window};
 use crate::Instant;
 
-/// Largest window: what window scaling can offer.
-const MAX_WINDOW: usize = 1 << 30;
-
 #[derive(Debug)]
-pub(crate) struct NewReno {
-    mss: usize,
-    initial: usize,
-    window: usize,
-    threshold: usize,
-    /// Bytes acknowledged in congestion avoidance since the window last grew.
-    counted: usize,
-}
-
-impl NewReno {
-    /// For segments of `mss` bytes, starting with `initial` bytes.
-    pub(crate) fn new(mss: usize, initial: usize) -> Self {
-        let initial = initial.max(mss);
-        Self { mss, initial, window: initial, threshold: MAX_WINDOW, counted: 0 }
-    }
-
-    /// RFC 5681 (4).
-    fn halve(&mut self, flight: usize) {
-        self.threshold = (flight / 2).max(2 * self.mss);
-        self.counted = 0;
-    }
-}
+pub(super) struct NewReno;
 
 impl Congestion for NewReno {
-    fn window(&self) -> usize {
-        self.window
+    fn ssthresh(&mut self, _now: Instant, window: &Window) -> u32 {
+        (window.cwnd / 2).max(2)
     }
 
-    fn on_ack(&mut self, _now: Instant, ack: Ack) {
-        let slow_start = self.window < self.threshold;
-        // A window that is not used says nothing about the network and must not grow (RFC 7661 3).
-        let used = if slow_start { ack.flight * 2 } else { ack.flight + self.mss };
-        if used < self.window {
-            return;
+    fn on_ack(&mut self, window: &mut Window, ack: &AckSample) {
+        let rest = if window.in_slow_start() { window.slow_start(ack.acked) } else { ack.acked };
+        if rest > 0 {
+            window.avoid(window.cwnd, rest);
         }
-        if slow_start {
-            let bytes = if ack.after_timeout { ack.bytes.min(self.mss) } else { ack.bytes };
-            self.window = (self.window + bytes).min(self.threshold.max(self.window + self.mss));
-        } else {
-            self.counted += ack.bytes;
-            if self.counted >= self.window {
-                self.counted -= self.window;
-                self.window += self.mss;
-            }
-        }
-        self.window = self.window.min(MAX_WINDOW);
-    }
-
-    fn on_loss(&mut self, _now: Instant, flight: usize) {
-        self.halve(flight);
-        self.window = self.threshold;
-    }
-
-    fn on_recovered(&mut self, flight: usize) {
-        // RFC 6582 3.2 step 3 full ACK, option 1: no burst.
-        self.window = self.threshold.min(flight.max(self.mss) + self.mss);
-    }
-
-    fn on_timeout(&mut self, _now: Instant, flight: usize, first: bool) {
-        if first {
-            self.halve(flight);
-        }
-        self.window = self.mss;
-    }
-
-    fn on_idle(&mut self) {
-        self.window = self.window.min(self.initial);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MSS: usize = 1000;
-
-    fn ack(bytes: usize, flight: usize) -> Ack {
-        Ack { bytes, flight, after_timeout: false }
-    }
+    use crate::tcp::congestion::window::tests::{ack, window};
 
     #[test]
     fn slow_start_doubles_and_avoidance_adds_one_segment_per_window() {
-        let mut c = NewReno::new(MSS, 10 * MSS);
+        let mut w = window(10);
         for _ in 0..5 {
-            c.on_ack(Instant::ZERO, ack(2 * MSS, c.window()));
+            NewReno.on_ack(&mut w, &ack(2));
         }
-        assert_eq!(c.window(), 20 * MSS);
-        c.on_loss(Instant::ZERO, 20 * MSS);
-        c.on_recovered(20 * MSS);
-        assert_eq!(c.window(), 10 * MSS);
-        for _ in 0..10 {
-            c.on_ack(Instant::ZERO, ack(MSS, c.window()));
+        assert_eq!(w.cwnd, 20);
+        w.ssthresh = NewReno.ssthresh(Instant::ZERO, &w);
+        assert_eq!(w.ssthresh, 10);
+        w.cwnd = w.ssthresh;
+        for _ in 0..9 {
+            NewReno.on_ack(&mut w, &ack(1));
         }
-        assert_eq!(c.window(), 11 * MSS);
+        assert_eq!(w.cwnd, 10);
+        NewReno.on_ack(&mut w, &ack(1));
+        assert_eq!(w.cwnd, 11);
+    }
+
+    /// What is left of an ACK after slow start counts for congestion avoidance.
+    #[test]
+    fn one_ack_can_end_slow_start_and_go_on() {
+        let mut w = window(10);
+        w.ssthresh = 12;
+        NewReno.on_ack(&mut w, &ack(10));
+        assert_eq!((w.cwnd, w.cnt), (12, 8));
+        NewReno.on_ack(&mut w, &ack(4));
+        assert_eq!((w.cwnd, w.cnt), (13, 0));
     }
 
     #[test]
-    fn an_unused_window_does_not_grow() {
-        let mut c = NewReno::new(MSS, 10 * MSS);
-        c.on_ack(Instant::ZERO, ack(MSS, 2 * MSS));
-        assert_eq!(c.window(), 10 * MSS);
-    }
-
-    #[test]
-    fn a_timeout_leaves_one_segment_and_halves_only_once() {
-        let mut c = NewReno::new(MSS, 10 * MSS);
-        c.on_timeout(Instant::ZERO, 20 * MSS, true);
-        assert_eq!((c.window(), c.threshold), (MSS, 10 * MSS));
-        c.on_timeout(Instant::ZERO, MSS, false);
-        assert_eq!((c.window(), c.threshold), (MSS, 10 * MSS));
-        c.on_ack(Instant::ZERO, Ack { after_timeout: true, ..ack(5 * MSS, MSS) });
-        assert_eq!(c.window(), 2 * MSS);
-    }
-
-    #[test]
-    fn idleness_and_recovery_never_go_below_a_segment() {
-        let mut c = NewReno::new(MSS, 1);
-        c.on_idle();
-        assert_eq!(c.window(), MSS);
-        c.on_loss(Instant::ZERO, 0);
-        c.on_recovered(0);
-        assert_eq!(c.window(), 2 * MSS);
+    fn the_threshold_is_two_at_least() {
+        let mut w = window(1);
+        assert_eq!(NewReno.ssthresh(Instant::ZERO, &w), 2);
+        w.cwnd = 7;
+        assert_eq!(NewReno.ssthresh(Instant::ZERO, &w), 3);
     }
 }

@@ -258,8 +258,11 @@ fn after_a_lost_syn_the_start_is_slow() {
     rig.sent();
     rig.pass(secs(1));
     rig.sent();
+    rig.pass(secs(2));
+    rig.sent();
     rig.take(&SegmentRepr { syn: true, mss: Some(MSS as u16), ..rig.seg(0, 1) }, b"");
     rig.write(10 * MSS);
+    // RFC 6928 2: more than one loss.
     assert_eq!(rig.burst(), [(1, MSS)]);
     // RFC 6298 5.7.
     rig.quiet_until(secs(3));

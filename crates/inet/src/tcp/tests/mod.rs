@@ -81,6 +81,7 @@ fn plain() -> TcpConfig {
         quick_acks: 0,
         window_scaling: false,
         timestamps: false,
+        congestion_control: CongestionKind::Reno,
         ..TcpConfig::default()
     }
 }

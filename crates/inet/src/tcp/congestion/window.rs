@@ -1,0 +1,287 @@
+//! The congestion window, its growth and its validation (RFC 7661's purpose, Linux's way).
+//!
+//! *Limited* means that the window, not the application or the peer, held back what was sent: only
+//! then may it grow. In slow start using half of it is enough, since the flight doubles each round
+//! trip. The judgement holds for one window of data: it begins anew when all that had been sent
+//! then is acknowledged.
+//!
+//! A window that was not used for a retransmission timeout decays (RFC 2861): towards what was used
+//! of it while the connection is sending little ([`Window::sent`]), by half per timeout while it is
+//! silent ([`Window::restart`], RFC 5681 4.1).
+
+use core::time::Duration;
+
+use super::Seq;
+use crate::Instant;
+
+/// A slow start threshold that does not exist yet, as `tcpi_snd_ssthresh` shows it.
+pub(in crate::tcp) const INFINITE: u32 = 0x7fff_ffff;
+
+/// The congestion window and what belongs to it; segments.
+#[derive(Debug)]
+pub(in crate::tcp) struct Window {
+    /// The congestion window: at least 1.
+    pub(in crate::tcp) cwnd: u32,
+    /// The slow start threshold.
+    pub(in crate::tcp) ssthresh: u32,
+    /// Segments acknowledged in congestion avoidance since the window last grew.
+    pub(in crate::tcp) cnt: u32,
+    /// Upper bound of `cwnd`.
+    pub(in crate::tcp) clamp: u32,
+    /// `cwnd` and `ssthresh` before the last reduction, should it prove a mistake.
+    pub(in crate::tcp) prior_cwnd: u32,
+    pub(in crate::tcp) prior_ssthresh: u32,
+    /// Window at the start and after idleness.
+    initial: u32,
+    usage: Usage,
+}
+
+/// How far the window is used.
+#[derive(Debug)]
+struct Usage {
+    /// In this window of data the window was the limit; if not, the most that was in flight.
+    limited: bool,
+    most: u32,
+    /// Where this window of data ends.
+    end: Seq,
+    /// Most segments in flight since `since`, when the window was last the limit or was reduced to
+    /// what is used of it.
+    used: u32,
+    since: Instant,
+}
+
+/// What the sender looks like after it has sent, or wanted to send.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::tcp) struct Sent {
+    pub(in crate::tcp) now: Instant,
+    /// SND.UNA and SND.NXT.
+    pub(in crate::tcp) una: Seq,
+    pub(in crate::tcp) nxt: Seq,
+    /// Segments sent and not acknowledged.
+    pub(in crate::tcp) packets_out: u32,
+    /// The congestion window is what ends this burst.
+    pub(in crate::tcp) limited: bool,
+    /// How long the window may be unused before it decays: the retransmission timeout; `None` if
+    /// it is not to decay (in recovery, with data waiting, or not configured).
+    pub(in crate::tcp) decay_after: Option<Duration>,
+}
+
+impl Window {
+    /// A window of `initial` segments, at least 1.
+    pub(in crate::tcp) fn new(now: Instant, initial: u32, nxt: Seq) -> Self {
+        let initial = initial.max(1);
+        Self {
+            cwnd: initial,
+            ssthresh: INFINITE,
+            cnt: 0,
+            clamp: INFINITE,
+            prior_cwnd: 0,
+            prior_ssthresh: 0,
+            initial,
+            usage: Usage { limited: false, most: 0, end: nxt, used: 0, since: now },
+        }
+    }
+
+    /// RFC 5681 3.1.
+    pub(in crate::tcp) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Grows by `acked` segments up to the threshold; what is left of `acked`. The limit L of RFC
+    /// 3465 2.2 is `acked` itself: receivers that merge segments before they acknowledge would be
+    /// slowed down by two, and Linux has none either.
+    pub(in crate::tcp) fn slow_start(&mut self, acked: u32) -> u32 {
+        let room = self.ssthresh.saturating_sub(self.cwnd);
+        let growth = acked.min(room);
+        self.cwnd = self.cwnd.saturating_add(growth).min(self.clamp);
+        acked - growth
+    }
+
+    /// Grows by one segment for each `per` acknowledged segments (RFC 5681 (3) with `per = cwnd`).
+    pub(in crate::tcp) fn avoid(&mut self, per: u32, acked: u32) {
+        let per = per.max(1);
+        // What was counted towards a larger `per` is worth one segment now.
+        if self.cnt >= per {
+            self.cnt = 0;
+            self.cwnd = self.cwnd.saturating_add(1);
+        }
+        self.cnt = self.cnt.saturating_add(acked);
+        let growth = self.cnt / per;
+        self.cnt -= growth * per;
+        self.cwnd = self.cwnd.saturating_add(growth).min(self.clamp);
+    }
+
+    /// Whether the window is what limits the flight, so that it may grow (RFC 7661 4.1).
+    pub(in crate::tcp) fn is_limited(&self) -> bool {
+        let half = self.cwnd < self.usage.most.saturating_mul(2);
+        self.usage.limited || (self.in_slow_start() && half)
+    }
+
+    /// The threshold as it should be when the window decays without congestion: what it had grown
+    /// to remains known (RFC 2861 2, as Linux: three quarters of the window).
+    pub(in crate::tcp) fn current_ssthresh(&self) -> u32 {
+        self.ssthresh.max(self.cwnd / 2 + self.cwnd / 4)
+    }
+
+    /// Something was sent, or the congestion window prevented that.
+    pub(in crate::tcp) fn sent(&mut self, sent: &Sent) {
+        let usage = &mut self.usage;
+        let more = !usage.limited && sent.packets_out > usage.most;
+        if sent.una.at_or_after(usage.end) || sent.limited || more {
+            usage.limited = sent.limited;
+            usage.most = sent.packets_out;
+            usage.end = sent.nxt;
+        }
+        if self.is_limited() {
+            self.usage.used = 0;
+            self.usage.since = sent.now;
+            return;
+        }
+        let usage = &mut self.usage;
+        usage.used = usage.used.max(sent.packets_out);
+        if sent.decay_after.is_some_and(|after| sent.now - usage.since >= after) {
+            self.decay(sent.now);
+        }
+    }
+
+    /// Half way towards what was used (RFC 2861 2.1).
+    fn decay(&mut self, now: Instant) {
+        let used = self.usage.used.max(self.initial);
+        if used < self.cwnd {
+            self.ssthresh = self.current_ssthresh();
+            self.cwnd = self.cwnd.midpoint(used);
+        }
+        self.usage.used = 0;
+        self.usage.since = now;
+    }
+
+    /// Sending begins again after `idle` without a segment: the window is halved for each
+    /// retransmission timeout `rto` that has passed, down to the restart window (RFC 5681 4.1, RFC
+    /// 2861 2).
+    pub(in crate::tcp) fn restart(&mut self, now: Instant, idle: Duration, rto: Duration) {
+        self.ssthresh = self.current_ssthresh();
+        let floor = self.initial.min(self.cwnd);
+        let times = idle.as_nanos().saturating_sub(1) / rto.as_nanos().max(1);
+        let times = u32::try_from(times).unwrap_or(u32::MAX);
+        self.cwnd = self.cwnd.checked_shr(times).unwrap_or(0).max(floor);
+        self.usage.used = 0;
+        self.usage.since = now;
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::AckSample;
+    use super::*;
+
+    pub(in super::super) fn window(cwnd: u32) -> Window {
+        Window::new(Instant::ZERO, cwnd, Seq::new(1))
+    }
+
+    pub(in super::super) fn ack(acked: u32) -> AckSample {
+        ack_at(Instant::ZERO, acked)
+    }
+
+    pub(in super::super) fn ack_at(now: Instant, acked: u32) -> AckSample {
+        AckSample { now, acked, in_flight: 0, delivered: acked, interval: Duration::ZERO }
+    }
+
+    const RTO: Duration = Duration::from_millis(200);
+
+    /// `packets_out` segments of one byte from `una` on.
+    fn sent(ms: u64, una: u32, packets_out: u32, limited: bool) -> Sent {
+        Sent {
+            now: Instant::from_nanos(ms * 1_000_000),
+            una: Seq::new(una),
+            nxt: Seq::new(una + packets_out),
+            packets_out,
+            limited,
+            decay_after: Some(RTO),
+        }
+    }
+
+    #[test]
+    fn in_slow_start_using_more_than_half_is_enough() {
+        for (out, limited) in [(4, false), (5, false), (6, true), (9, true)] {
+            let mut w = window(10);
+            w.sent(&sent(0, 1, out, false));
+            assert_eq!(w.is_limited(), limited, "{out}");
+        }
+        let mut w = window(10);
+        w.ssthresh = 10;
+        w.sent(&sent(0, 1, 9, false));
+        assert!(!w.is_limited());
+        w.sent(&sent(0, 1, 10, true));
+        assert!(w.is_limited());
+    }
+
+    #[test]
+    fn the_judgement_lasts_for_a_window_of_data() {
+        let mut w = window(10);
+        w.ssthresh = 10;
+        w.sent(&sent(0, 1, 10, true));
+        // The rest of the flight is small, but all was in use when 1..11 was sent.
+        w.sent(&sent(10, 6, 6, false));
+        assert!(w.is_limited());
+        w.sent(&sent(20, 11, 2, false));
+        assert!(!w.is_limited());
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_decays_towards_what_is() {
+        let mut w = window(10);
+        w.cwnd = 40;
+        w.ssthresh = 20;
+        let mut seen = alloc::vec![];
+        for i in 0..40 {
+            w.sent(&sent(i * 100, 1 + 8 * i as u32, 8, false));
+            if seen.last() != Some(&w.cwnd) {
+                seen.push(w.cwnd);
+            }
+        }
+        // Below twice of what is used, slow start may go on: the threshold is 30.
+        assert_eq!(seen, [40, 25, 17, 13]);
+        assert_eq!(w.ssthresh, 30);
+    }
+
+    #[test]
+    fn nothing_decays_when_it_may_not() {
+        let mut w = window(10);
+        w.cwnd = 40;
+        w.ssthresh = 20;
+        for i in 0..10 {
+            w.sent(&Sent { decay_after: None, ..sent(i * 500, 1 + i as u32, 1, false) });
+        }
+        assert_eq!(w.cwnd, 40);
+    }
+
+    #[test]
+    fn silence_halves_the_window_for_each_timeout() {
+        for (ms, cwnd) in [(200, 100), (201, 50), (400, 50), (401, 25), (801, 10), (1 << 50, 10)] {
+            let mut w = window(10);
+            w.cwnd = 100;
+            w.restart(Instant::ZERO, Duration::from_millis(ms), RTO);
+            assert_eq!((w.cwnd, w.ssthresh), (cwnd, INFINITE), "{ms}");
+        }
+        // Not up to the restart window, and the threshold keeps what was known.
+        let mut w = window(10);
+        (w.cwnd, w.ssthresh) = (4, 2);
+        w.restart(Instant::ZERO, RTO * 9, RTO);
+        assert_eq!((w.cwnd, w.ssthresh), (4, 3));
+    }
+
+    #[test]
+    fn avoidance_grows_by_what_was_counted() {
+        let mut w = window(10);
+        w.avoid(4, 3);
+        assert_eq!((w.cwnd, w.cnt), (10, 3));
+        // `per` has become smaller than the count.
+        w.avoid(2, 1);
+        assert_eq!((w.cwnd, w.cnt), (11, 1));
+        w.avoid(2, 6);
+        assert_eq!((w.cwnd, w.cnt), (14, 1));
+        w.clamp = 15;
+        w.avoid(1, u32::MAX);
+        assert_eq!(w.cwnd, 15);
+    }
+}
