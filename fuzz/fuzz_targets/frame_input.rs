@@ -13,8 +13,8 @@ use core::time::Duration;
 
 use inet::tcp::{SegmentRepr, Seq};
 use inet::{
-    Config, Egress, Instant, InterfaceConfig, InterfaceId, RxBytes, SocketKind, Stack, TxBytes,
-    TxPiece,
+    Cidr, Config, Egress, Instant, InterfaceConfig, InterfaceId, RxBytes, SocketKind, Stack,
+    TxBytes, TxPiece,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -130,13 +130,8 @@ fn at(port: u16) -> SocketAddr {
 fn target(now: Instant) -> (Stack<Chunk, Frame>, Wire) {
     let mut stack = Stack::new(Config { held_frames: 64, ..Config::default() }, [7; 16]);
     let mut wire = Wire::default();
-    stack.add_interface(InterfaceConfig {
-        mac: MAC,
-        mtu: 1500,
-        address: OURS,
-        prefix: 24,
-        gateway: None,
-    });
+    let id = stack.add_interface(InterfaceConfig { mac: MAC, mtu: 1500 });
+    stack.add_address(id, Cidr::new(OURS, 24)).expect("a free address");
     let mut arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
     arp.extend_from_slice(&[2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
     stack.handle_frame(now, ID, Frame(arp), &mut wire);
@@ -155,12 +150,13 @@ fn target(now: Instant) -> (Stack<Chunk, Frame>, Wire) {
     };
     let send = |stack: &mut Stack<Chunk, Frame>, wire: &mut Wire, repr: &SegmentRepr| {
         let mut head = [0; inet::tcp::MAX_HEADER];
-        let len = repr.emit::<Chunk>(PEER, OURS, &[], &mut head);
+        let len = repr.emit::<Chunk>(PEER.into(), OURS.into(), &[], &mut head);
         stack.handle_frame(now, ID, Frame(frame_of(&head[..len])), wire);
         stack.poll(now, wire);
     };
     send(&mut stack, &mut wire, &syn);
-    let answer = SegmentRepr::parse(OURS, PEER, &wire.0[34..]).expect("a SYN-ACK").repr;
+    let answer =
+        SegmentRepr::parse(OURS.into(), PEER.into(), &wire.0[34..]).expect("a SYN-ACK").repr;
     let ack = SegmentRepr { syn: false, seq: Seq::new(1001), ack: Some(answer.seq + 1), ..syn };
     send(&mut stack, &mut wire, &ack);
     let (connection, _) = stack.accept(listener, 3).expect("listening").expect("a connection");

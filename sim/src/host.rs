@@ -3,13 +3,13 @@
 //! [`Bare`] is one TCP connection whose frames are segments; [`Whole`] is a stack with Ethernet,
 //! ARP, IPv4, a listener and sockets. The world treats both alike.
 
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
 
 use inet::tcp::{Connection, Endpoints, MAX_HEADER, Reply, SegmentRepr, Seq, TcpConfig, reset_for};
 use inet::{
-    Config, Egress, Error, EventKind, Handle, How, Instant, InterfaceConfig, InterfaceId, RxPiece,
-    SockOption, SocketKind, Stack, TxPiece,
+    Cidr, Config, Egress, Error, EventKind, Handle, How, Instant, InterfaceConfig, InterfaceId,
+    RxPiece, SockOption, SocketKind, Stack, TxPiece,
 };
 
 use crate::bytes::{Chunk, Frame, Live};
@@ -57,7 +57,7 @@ pub trait Host {
     /// What the application sees.
     fn look(&mut self) -> Look;
     /// Addresses and place of the TCP segment in a frame, if it is one.
-    fn segment(&self, frame: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Range<usize>)>;
+    fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)>;
 }
 
 /// The port that the passive side listens on.
@@ -66,7 +66,8 @@ pub const PORT: u16 = 80;
 const OWN_PORT: u16 = 40_000;
 
 /// Addresses: of the active and of the passive side.
-pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
+pub const ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))];
 
 /// A connection without a stack.
 #[derive(Debug)]
@@ -85,7 +86,7 @@ impl Bare {
     /// A side that connects at `now`, or waits to be connected to.
     pub fn new(now: Instant, side: usize, active: bool, config: TcpConfig, iss: u32) -> Self {
         let ports = [OWN_PORT, PORT];
-        let end = |side: usize| SocketAddrV4::new(ADDRESSES[side], ports[side]);
+        let end = |side: usize| SocketAddr::new(ADDRESSES[side], ports[side]);
         let ends = Endpoints { local: end(side), remote: end(1 - side) };
         let iss = Seq::new(iss);
         let connection = active.then(|| Connection::connect(now, config, ends, iss));
@@ -94,7 +95,7 @@ impl Bare {
 
     fn encode(&self, repr: &SegmentRepr, body: &[TxPiece<'_, Chunk>]) -> Vec<u8> {
         let mut head = [0; MAX_HEADER];
-        let (from, to) = (*self.ends.local.ip(), *self.ends.remote.ip());
+        let (from, to) = (self.ends.local.ip(), self.ends.remote.ip());
         let len = repr.emit(from, to, body, &mut head);
         let mut frame = head[..len].to_vec();
         for piece in body {
@@ -106,7 +107,7 @@ impl Bare {
 
 impl Host for Bare {
     fn deliver(&mut self, now: Instant, frame: Frame) {
-        let (from, to) = (*self.ends.remote.ip(), *self.ends.local.ip());
+        let (from, to) = (self.ends.remote.ip(), self.ends.local.ip());
         let bytes = inet::RxBytes::bytes(&frame);
         let Ok(parsed) = SegmentRepr::parse(from, to, bytes) else { return };
         let (repr, range) = (parsed.repr, parsed.payload..bytes.len());
@@ -210,8 +211,8 @@ impl Host for Bare {
         }
     }
 
-    fn segment(&self, frame: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Range<usize>)> {
-        Some((*self.ends.local.ip(), *self.ends.remote.ip(), 0..frame.len()))
+    fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
+        Some((self.ends.local.ip(), self.ends.remote.ip(), 0..frame.len()))
     }
 }
 
@@ -260,16 +261,12 @@ impl Whole {
         let mut key = [7; 16];
         key[..8].copy_from_slice(&secret.to_le_bytes());
         let mut stack = Stack::new(Config { tcp, ..Config::default() }, key);
-        let interface = stack.add_interface(InterfaceConfig {
-            mac: [2, 0, 0, 0, 0, side as u8],
-            mtu,
-            address: ADDRESSES[side],
-            prefix: 24,
-            gateway: None,
-        });
+        let mac = [2, 0, 0, 0, 0, side as u8];
+        let interface = stack.add_interface(InterfaceConfig { mac, mtu });
+        stack.add_address(interface, Cidr::new(ADDRESSES[side], 24)).expect("a free address");
         let tag = if side == 0 { STREAM } else { LISTENER };
         let handle = stack.open(SocketKind::Stream, tag).expect("a socket");
-        let peer = SocketAddr::new(ADDRESSES[1].into(), PORT);
+        let peer = SocketAddr::new(ADDRESSES[1], PORT);
         if side == 0 {
             match stack.connect(now, handle, peer) {
                 Ok(()) | Err(Error::InProgress) => {}
@@ -393,7 +390,7 @@ impl Host for Whole {
         Look { gone, ..self.look }
     }
 
-    fn segment(&self, frame: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Range<usize>)> {
+    fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
         const ETHERNET: usize = 14;
         let packet = frame.get(ETHERNET..)?;
         if frame[12..14] != [8, 0] || packet.get(9) != Some(&6) {
@@ -402,7 +399,7 @@ impl Host for Whole {
         let header = usize::from(packet[0] & 15) * 4;
         let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
         let address =
-            |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
+            |at: usize| IpAddr::from([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
         Some((address(12), address(16), ETHERNET + header..ETHERNET + total))
     }
 }

@@ -131,6 +131,7 @@ pub(crate) fn get(
         | SockOption::Cork(on)
         | SockOption::KeepAlive(on)
         | SockOption::ReuseAddr(on)
+        | SockOption::V6Only(on)
         | SockOption::Broadcast(on) => on.into(),
         SockOption::KeepIdle(time) | SockOption::KeepInterval(time) => time.as_secs(),
         SockOption::KeepCount(byte) | SockOption::Ttl(byte) | SockOption::Tos(byte) => byte.into(),

@@ -19,7 +19,7 @@ use std::{io, mem};
 use abi::call::Call;
 use abi::client::ClientParams;
 use abi::control::{InetConfig, ServerEvent};
-use inet::{Instant, InterfaceConfig, InterfaceId};
+use inet::{Cidr, Instant, InterfaceConfig, InterfaceId, Route};
 use shm::{Access, Region};
 
 use crate::client::Client;
@@ -257,8 +257,16 @@ impl Server {
             return;
         }
         let InetConfig { address, prefix, gateway, .. } = self.config;
-        let config = InterfaceConfig { mac, mtu, address, prefix, gateway };
-        let id: InterfaceId = self.engine.stack.add_interface(config);
+        let stack = &mut self.engine.stack;
+        let id: InterfaceId = stack.add_interface(InterfaceConfig { mac, mtu });
+        if let Err(error) = stack.add_address(id, Cidr::new(address, prefix)) {
+            tracing::error!(%address, prefix, %error, "the interface cannot have its address");
+        }
+        if let Some(gateway) = gateway
+            && let Err(error) = stack.add_route(Route::default(gateway.into(), id))
+        {
+            tracing::error!(%gateway, %error, "the default route cannot be set");
+        }
         self.engine.nics.set_interface(port, id);
         tracing::info!(%address, prefix, mtu, "interface attached");
     }

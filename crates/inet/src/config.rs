@@ -13,6 +13,10 @@ pub struct Config {
     /// segments and datagrams are refused from three quarters on, everything with payload at the
     /// limit.
     pub held_frames: usize,
+    /// Longest routing table, entries of both families.
+    pub routes: usize,
+    /// Most addresses of one interface, of both families.
+    pub addresses: usize,
     /// Most neighbours in the ARP cache.
     pub neighbours: usize,
     /// Most packets that wait for one neighbour's address; the oldest gives way.
@@ -42,6 +46,8 @@ impl Default for Config {
         Self {
             sockets: 65_536,
             held_frames: 1024,
+            routes: 256,
+            addresses: 32,
             neighbours: 1024,
             neighbour_queue: 16,
             time_wait: 16_384,

@@ -5,7 +5,7 @@
 //! 5927 4). Errors are sent about well-formed packets to us alone, never about ICMP errors or
 //! groups (RFC 1122 3.2.2), and at a bounded rate (RFC 1812 4.3.2.8).
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::SocketAddr;
 
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -14,7 +14,7 @@ use smoltcp::wire::{
 
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
-use crate::ip::v4;
+use crate::ip::{self, Packet, v4};
 use crate::sockets::events::EventKind;
 use crate::stack::{Arrival, Stack};
 use crate::tcp::{Endpoints, Seq};
@@ -24,6 +24,24 @@ use crate::time::Instant;
 const HEADER: usize = 8;
 /// Longest error message with its IPv4 header, bytes (RFC 1812 4.3.2.3).
 const LONGEST_ERROR: usize = 576;
+
+/// Why a packet to us cannot be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreachable {
+    /// Nobody here speaks its protocol.
+    Protocol,
+    /// No socket has its port.
+    Port,
+}
+
+impl Unreachable {
+    fn code(self) -> Icmpv4DstUnreachable {
+        match self {
+            Self::Protocol => Icmpv4DstUnreachable::ProtoUnreachable,
+            Self::Port => Icmpv4DstUnreachable::PortUnreachable,
+        }
+    }
+}
 
 /// What an ICMP message says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +121,8 @@ fn parse_quote(bytes: &[u8]) -> Option<Quote> {
     }
     let [a, b, c, d, e, f, g, h] = *rest.first_chunk::<8>()?;
     let ends = Endpoints {
-        local: SocketAddrV4::new(view.src_addr(), u16::from_be_bytes([a, b])),
-        remote: SocketAddrV4::new(view.dst_addr(), u16::from_be_bytes([c, d])),
+        local: SocketAddr::new(view.src_addr().into(), u16::from_be_bytes([a, b])),
+        remote: SocketAddr::new(view.dst_addr().into(), u16::from_be_bytes([c, d])),
     };
     let seq = Seq::new(u32::from_be_bytes([e, f, g, h]));
     Some(Quote { protocol: view.next_header(), ends, seq })
@@ -115,7 +133,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     pub(crate) fn handle_icmp(
         &mut self,
         now: Instant,
-        packet: &v4::Packet,
+        packet: &Packet,
         arrival: Arrival,
         frame: &[u8],
         out: &mut dyn Egress<T>,
@@ -146,24 +164,30 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn send_echo_reply(
         &mut self,
         now: Instant,
-        packet: &v4::Packet,
+        packet: &Packet,
         reply: &Icmpv4Repr<'_>,
         out: &mut dyn Egress<T>,
     ) {
-        let ip = self.icmp_header(packet.destination, packet.source, reply.buffer_len());
-        let ip = v4::Header { tos: packet.tos, ..ip };
+        let ip = self.icmp_header(packet, reply.buffer_len());
+        let ip = ip::Header { tos: packet.tos, ..ip };
         let fill = |bytes: &mut [u8]| {
             let mut view = Icmpv4Packet::new_unchecked(bytes);
             reply.emit(&mut view, &ChecksumCapabilities::default());
         };
         self.net.counters.icmp_echoes += 1;
-        self.net.answer(now, &ip, fill, out);
+        self.net.answer(now, &packet.from(0), &ip, fill, out);
     }
 
-    fn icmp_header(&self, source: Ipv4Addr, destination: Ipv4Addr, len: usize) -> v4::Header {
-        let ttl = self.net.ttl;
-        let protocol = IpProtocol::Icmp;
-        v4::Header { source, destination, protocol, ttl, tos: 0, payload_len: len }
+    /// The header of an answer of `len` bytes to `packet`.
+    fn icmp_header(&self, packet: &Packet, len: usize) -> ip::Header {
+        ip::Header {
+            source: packet.destination,
+            destination: packet.source,
+            protocol: IpProtocol::Icmp,
+            ttl: self.net.ttl,
+            tos: 0,
+            payload_len: len,
+        }
     }
 
     /// Gives an error to the socket that sent the quoted packet; false if there is none.
@@ -203,9 +227,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     pub(crate) fn send_unreachable(
         &mut self,
         now: Instant,
-        packet: &v4::Packet,
+        packet: &Packet,
         frame: &[u8],
-        code: Icmpv4DstUnreachable,
+        cause: Unreachable,
         out: &mut dyn Egress<T>,
     ) {
         if !self.net.icmp_limit.take(now) {
@@ -214,15 +238,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         let original = frame.get(packet.whole.clone()).unwrap_or_default();
         let quoted = original.len().min(LONGEST_ERROR - v4::HEADER - HEADER);
-        let ip = self.icmp_header(packet.destination, packet.source, HEADER + quoted);
+        let ip = self.icmp_header(packet, HEADER + quoted);
         let fill = |bytes: &mut [u8]| {
             let mut view = Icmpv4Packet::new_unchecked(bytes);
             view.set_msg_type(Icmpv4Message::DstUnreachable);
-            view.set_msg_code(code.into());
+            view.set_msg_code(cause.code().into());
             view.data_mut().copy_from_slice(&original[..quoted]);
             view.fill_checksum();
         };
         self.net.counters.icmp_out += 1;
-        self.net.answer(now, &ip, fill, out);
+        self.net.answer(now, &packet.from(0), &ip, fill, out);
     }
 }

@@ -1,58 +1,77 @@
 //! What the core knows about an interface.
 
-use core::net::Ipv4Addr;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 
-use smoltcp::wire::{EthernetAddress, Ipv4Cidr};
+use smoltcp::wire::EthernetAddress;
 
+use crate::ip::cidr::Cidr;
 use crate::link::ethernet::Mac;
 
 /// Names an interface of one stack, in the order of their adding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfaceId(pub u16);
 
-/// How an interface is set up.
+impl InterfaceId {
+    /// Its number in `sin6_scope_id` and as `if_nametoindex` gives it: 1 for the first.
+    pub fn scope_id(self) -> u32 {
+        u32::from(self.0) + 1
+    }
+
+    /// The interface of that number; `None` for 0, which means any.
+    pub fn from_scope_id(scope: u32) -> Option<Self> {
+        scope.checked_sub(1).and_then(|id| u16::try_from(id).ok()).map(Self)
+    }
+}
+
+/// How an interface is set up. Its addresses are added later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceConfig {
     /// Hardware address; not a group address.
     pub mac: [u8; 6],
     /// Longest IP packet, bytes (68..=65535).
     pub mtu: u16,
-    /// The stack's address on it.
-    pub address: Ipv4Addr,
-    /// Length of the network prefix, bits (0..=32).
-    pub prefix: u8,
-    /// The default router, on the interface's network.
-    pub gateway: Option<Ipv4Addr>,
 }
 
 /// An interface of a stack.
 #[derive(Debug, Clone)]
 pub(crate) struct Interface {
     pub(crate) config: InterfaceConfig,
+    /// Its addresses with their networks, in the order of adding.
+    pub(crate) addresses: Vec<Cidr>,
 }
 
 impl Interface {
     pub(crate) fn new(config: InterfaceConfig) -> Self {
-        let prefix = config.prefix.min(32);
-        Self { config: InterfaceConfig { prefix, ..config } }
+        Self { config, addresses: Vec::new() }
     }
 
     pub(crate) fn mac(&self) -> Mac {
         EthernetAddress(self.config.mac)
     }
 
-    /// The network that is reached on the link.
-    pub(crate) fn network(&self) -> Ipv4Cidr {
-        Ipv4Cidr::new(self.config.address, self.config.prefix).network()
+    /// Whether `address` is one of its own.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|ours| ours.address == address)
     }
 
-    /// Whether `address` is the broadcast address of the interface's network.
-    pub(crate) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
-        self.network().broadcast() == Some(address)
+    /// Whether `address` is the broadcast address of one of the interface's networks.
+    pub(crate) fn is_broadcast(&self, address: IpAddr) -> bool {
+        let IpAddr::V4(address) = address else { return false };
+        self.addresses.iter().any(|ours| ours.broadcast() == Some(address))
     }
 
     /// Whether `address` is a host on the link.
-    pub(crate) fn is_on_link(&self, address: Ipv4Addr) -> bool {
-        self.network().contains_addr(&address) && !self.is_broadcast(address)
+    pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|ours| ours.contains(address)) && !self.is_broadcast(address)
+    }
+
+    /// Our address to be seen by `next`, the first hop: the one in its network, else the first
+    /// (RFC 1122 3.3.4.3 leaves the choice to us).
+    pub(crate) fn source_for(&self, next: IpAddr) -> Option<IpAddr> {
+        let family =
+            || self.addresses.iter().filter(|ours| ours.address.is_ipv4() == next.is_ipv4());
+        let ours = family().find(|ours| ours.contains(next)).or_else(|| family().next())?;
+        Some(ours.address)
     }
 }

@@ -7,15 +7,16 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::bytes::{Egress, TxPiece};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::interface::{Interface, InterfaceId};
-use crate::ip::route::{Hop, Path, Routes};
-use crate::ip::v4;
+use crate::ip::cidr::Cidr;
+use crate::ip::route::{Hop, Path, Route, Routes};
+use crate::ip::{self, v4, v6};
 use crate::limit::RateLimit;
 use crate::link::arp::{self, Due, Key, Lookup, Neighbours, Pending, Waiters};
 use crate::link::ethernet::{self, Carries, Mac};
@@ -42,8 +43,13 @@ pub(crate) enum Link {
     Full,
 }
 
-/// Length of an Ethernet and an IPv4 header, bytes.
-pub(crate) const HEADERS: usize = ethernet::HEADER + v4::HEADER;
+/// Room for an Ethernet and an IP header of either version, bytes.
+pub(crate) const MAX_HEADERS: usize = ethernet::HEADER + v6::HEADER;
+
+/// Length of the Ethernet and the IP header of packets to `destination`, bytes.
+pub(crate) fn headers(destination: IpAddr) -> usize {
+    ethernet::HEADER + ip::header_len(destination)
+}
 
 /// The shared layers of one stack.
 #[derive(Debug)]
@@ -61,7 +67,7 @@ impl<T> Net<T> {
     pub(crate) fn new(config: &Config, hash: KeyedHash) -> Self {
         Self {
             interfaces: Vec::new(),
-            routes: Routes::default(),
+            routes: Routes::new(config.routes),
             neighbours: Neighbours::new(hash, config.neighbours, config.neighbour_queue),
             wheel: Wheel::new(),
             counters: Counters::default(),
@@ -75,12 +81,79 @@ impl<T> Net<T> {
     }
 
     /// Whether `address` is one of ours.
-    pub(crate) fn is_ours(&self, address: Ipv4Addr) -> bool {
-        self.interfaces.iter().any(|interface| interface.config.address == address)
+    pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
+        self.interfaces.iter().any(|interface| interface.has(address))
     }
 
-    /// The path to `destination`.
-    pub(crate) fn find(&mut self, destination: Ipv4Addr) -> Result<Path, Error> {
+    /// Whether `address` is one of ours, on the link that it names if it names one.
+    pub(crate) fn is_ours_at(&self, address: &SocketAddr) -> bool {
+        match ip::link_of(address) {
+            Some(id) => self.interface(id).is_some_and(|interface| interface.has(address.ip())),
+            None => self.is_ours(address.ip()),
+        }
+    }
+
+    /// See [`Stack::add_address`](crate::Stack::add_address).
+    pub(crate) fn add_address(
+        &mut self,
+        id: InterfaceId,
+        address: Cidr,
+        limit: usize,
+    ) -> Result<(), Error> {
+        let address = Cidr::new(address.address.to_canonical(), address.prefix);
+        let ip = address.address;
+        let everywhere = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+        if ip.is_unspecified() || ip.is_multicast() || everywhere {
+            return Err(Error::Invalid);
+        }
+        let elsewhere = !ip::is_link_scope(ip) && self.is_ours(ip);
+        let interface = self.interfaces.get_mut(usize::from(id.0)).ok_or(Error::BadHandle)?;
+        if elsewhere || interface.has(ip) {
+            return Err(Error::AddrInUse);
+        }
+        if interface.addresses.len() >= limit {
+            return Err(Error::NoBuffers);
+        }
+        self.routes.add(Route::on_link(address, id))?;
+        interface.addresses.push(address);
+        Ok(())
+    }
+
+    /// See [`Stack::remove_address`](crate::Stack::remove_address).
+    pub(crate) fn remove_address(&mut self, id: InterfaceId, ip: IpAddr) -> Result<(), Error> {
+        let interface = self.interfaces.get_mut(usize::from(id.0)).ok_or(Error::BadHandle)?;
+        let mut all = interface.addresses.iter();
+        let place = all.position(|ours| ours.address == ip).ok_or(Error::AddrNotAvailable)?;
+        let network = interface.addresses.remove(place).network();
+        if !interface.addresses.iter().any(|ours| ours.network() == network) {
+            self.routes.remove(&Route::on_link(network, id));
+        }
+        Ok(())
+    }
+
+    /// See [`Stack::add_route`](crate::Stack::add_route).
+    pub(crate) fn add_route(&mut self, route: Route) -> Result<(), Error> {
+        self.interface(route.interface).ok_or(Error::BadHandle)?;
+        let family = route.network.address.is_ipv4();
+        if [route.gateway, route.source].iter().flatten().any(|ip| ip.is_ipv4() != family) {
+            return Err(Error::Invalid);
+        }
+        if route.source.is_some_and(|source| !self.is_ours(source)) {
+            return Err(Error::AddrNotAvailable);
+        }
+        if let Some(gateway) = route.gateway {
+            // RFC 1122 3.3.1.1: the first hop is on the link. All of fe80::/10 is.
+            let next = self.routes.look_up(gateway, Some(route.interface));
+            let on_link = next.is_some_and(|next| next.gateway.is_none());
+            if !on_link && !ip::is_link_scope(gateway) {
+                return Err(Error::NetUnreachable);
+            }
+        }
+        self.routes.add(route)
+    }
+
+    /// The path to `destination`; the port does not matter.
+    pub(crate) fn find(&mut self, destination: &SocketAddr) -> Result<Path, Error> {
         let found = self.routes.find(destination, &self.interfaces);
         self.counters.ip_no_route += u64::from(found.is_err());
         found
@@ -113,7 +186,7 @@ impl<T> Net<T> {
 
     /// Sends an ARP request, to all or to the address last known, and arms the neighbour's timer.
     fn ask(&mut self, now: Instant, key: Key, mac: Option<Mac>, out: &mut dyn Egress<T>) {
-        self.send_arp(key, mac.unwrap_or(Mac::BROADCAST), None, out);
+        self.send_arp(key, mac.unwrap_or(Mac::BROADCAST), out);
         self.arm_neighbour(now + arp::INTERVAL, key);
     }
 
@@ -124,15 +197,15 @@ impl<T> Net<T> {
         }
     }
 
-    /// Sends an ARP packet about `key` to the hardware address `to`: the answer to `reply_to`, else
-    /// a request.
-    fn send_arp(&mut self, key: Key, to: Mac, reply_to: Option<Mac>, out: &mut dyn Egress<T>) {
+    /// Sends an ARP request for `key` to the hardware address `to`.
+    fn send_arp(&mut self, key: Key, to: Mac, out: &mut dyn Egress<T>) {
         let Some(interface) = self.interface(key.interface) else { return };
-        let ours = (interface.config.address, interface.mac());
-        let mut frame = [0; ethernet::HEADER + arp::PACKET];
-        let (head, packet) = frame.split_at_mut(ethernet::HEADER);
-        ethernet::emit(Carries::Arp, ours.1, to, head);
-        arp::emit(ours, key.address, reply_to, packet);
+        let IpAddr::V4(target) = key.address else { return };
+        let source = match interface.source_for(key.address) {
+            Some(IpAddr::V4(source)) => source,
+            _ => return,
+        };
+        let frame = arp_frame((source, interface.mac()), target, to, None);
         self.emit(key.interface, &frame, &[], out);
     }
 
@@ -168,22 +241,24 @@ impl<T> Net<T> {
             return None;
         };
         let interface = self.interface(id)?;
-        let ours = interface.config.address;
-        if packet.sender == ours {
+        if interface.has(packet.sender.into()) {
             self.counters.arp_conflicts += 1;
             return None;
         }
-        let key = Key { interface: id, address: packet.sender };
-        let for_us = packet.target == ours;
+        let mac = interface.mac();
+        let key = Key { interface: id, address: packet.sender.into() };
+        let for_us = interface.has(packet.target.into());
         // An address probe (RFC 5227 2.1.1) has no sender; it is answered and nothing learnt.
         let waiters = if packet.sender.is_unspecified() {
             None
         } else {
-            let create = for_us && interface.is_on_link(packet.sender);
+            let create = for_us && interface.is_on_link(key.address);
             self.learn(now, key, packet.sender_mac, create)
         };
         if packet.is_request && for_us {
-            self.send_arp(key, packet.sender_mac, Some(packet.sender_mac), out);
+            let ours = (packet.target, mac);
+            let to = packet.sender_mac;
+            self.emit(id, &arp_frame(ours, packet.sender, to, Some(to)), &[], out);
         }
         Some((key, packet.sender_mac, waiters?))
     }
@@ -197,12 +272,22 @@ impl<T> Net<T> {
         Some(waiters)
     }
 
-    /// Writes the Ethernet and IPv4 headers into the first [`HEADERS`] bytes of `head`.
-    pub(crate) fn write_headers(&self, path: &Path, to: Mac, ip: &v4::Header, head: &mut [u8]) {
+    /// Writes the Ethernet and IP headers to the start of `head`: [`headers`] bytes.
+    pub(crate) fn write_headers(&self, path: &Path, to: Mac, ip: &ip::Header, head: &mut [u8]) {
         let Some(interface) = self.interface(path.interface) else { return };
         let (link, network) = head.split_at_mut(ethernet::HEADER);
-        ethernet::emit(Carries::Ipv4, interface.mac(), to, link);
-        ip.emit(network);
+        match (ip.source, ip.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                ethernet::emit(Carries::Ipv4, interface.mac(), to, link);
+                v4::emit(ip, source, destination, network);
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                ethernet::emit(Carries::Ipv6, interface.mac(), to, link);
+                v6::emit(ip, source, destination, network);
+            }
+            // Nothing has ends of two families.
+            _ => {}
+        }
     }
 
     /// Hands a frame to the egress, or drops it if there is no room.
@@ -221,17 +306,20 @@ impl<T> Net<T> {
         }
     }
 
-    /// Sends a packet of which `ip` is the header and `fill` writes the payload of `ip.payload_len`
-    /// bytes. It waits for its neighbour if need be; it is dropped if there is no way or no room.
+    /// Sends a packet to `to` of which `ip` is the header and `fill` writes the payload of
+    /// `ip.payload_len` bytes. It waits for its neighbour if need be; it is dropped if there
+    /// is no way or no room.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
-        ip: &v4::Header,
+        to: &SocketAddr,
+        ip: &ip::Header,
         fill: impl FnOnce(&mut [u8]),
         out: &mut dyn Egress<T>,
     ) {
-        let Ok(path) = self.find(ip.destination) else { return };
-        if v4::HEADER + ip.payload_len > usize::from(path.mtu) {
+        let Ok(path) = self.find(to) else { return };
+        let headers = headers(ip.destination);
+        if headers - ethernet::HEADER + ip.payload_len > usize::from(path.mtu) {
             self.counters.no_room += 1;
             return;
         }
@@ -244,9 +332,9 @@ impl<T> Net<T> {
                 return;
             }
         };
-        let mut head = vec![0; HEADERS + ip.payload_len];
+        let mut head = vec![0; headers + ip.payload_len];
         self.write_headers(&path, to, ip, &mut head);
-        if let Some(payload) = head.get_mut(HEADERS..) {
+        if let Some(payload) = head.get_mut(headers..) {
             fill(payload);
         }
         match link {
@@ -257,4 +345,19 @@ impl<T> Net<T> {
             _ => self.emit(path.interface, &head, &[], out),
         }
     }
+}
+
+/// A frame with an ARP packet from `ours` to the hardware address `to`: the answer to `reply_to`,
+/// else a request for `target`.
+fn arp_frame(
+    ours: (Ipv4Addr, Mac),
+    target: Ipv4Addr,
+    to: Mac,
+    reply_to: Option<Mac>,
+) -> [u8; ethernet::HEADER + arp::PACKET] {
+    let mut frame = [0; ethernet::HEADER + arp::PACKET];
+    let (head, packet) = frame.split_at_mut(ethernet::HEADER);
+    ethernet::emit(Carries::Arp, ours.1, to, head);
+    arp::emit(ours, target, reply_to, packet);
+    frame
 }

@@ -3,7 +3,7 @@
 //! One 128-bit secret given at the start; each use is a SipHash of its inputs under a key of its
 //! own, derived from the secret, so that observing one tells nothing about another.
 
-use core::hash::{BuildHasher, Hasher};
+use core::hash::{BuildHasher, Hash, Hasher};
 
 use siphasher::sip::{SipHasher13, SipHasher24};
 
@@ -82,9 +82,6 @@ impl Secret {
 
 fn of_ends(key: (u64, u64), ends: &Endpoints) -> u64 {
     let mut hash = SipHasher24::new_with_keys(key.0, key.1);
-    for end in [ends.local, ends.remote] {
-        hash.write(&end.ip().octets());
-        hash.write_u16(end.port());
-    }
+    ends.hash(&mut hash);
     hash.finish()
 }

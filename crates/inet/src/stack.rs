@@ -8,15 +8,20 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::net::IpAddr;
 
-use smoltcp::wire::{Icmpv4DstUnreachable, IpProtocol};
+use smoltcp::wire::IpProtocol;
 
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::config::Config;
 use crate::counters::TcpTotals;
 use crate::error::Error;
 use crate::held::HeldFrames;
+use crate::icmp::Unreachable;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
+use crate::ip::Packet;
+use crate::ip::cidr::Cidr;
+use crate::ip::route::Route;
 use crate::ip::v4::{self, Refused};
 use crate::link::arp::{Key, Waiters};
 use crate::link::ethernet::{self, Carries, Ignored, Mac};
@@ -84,13 +89,57 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Adds an interface with its network and default route.
+    /// Adds an interface, which has no addresses yet.
     pub fn add_interface(&mut self, config: InterfaceConfig) -> InterfaceId {
-        let interface = Interface::new(config);
         let id = InterfaceId(u16::try_from(self.net.interfaces.len()).unwrap_or(u16::MAX));
-        self.net.routes.add_interface(id, &interface);
-        self.net.interfaces.push(interface);
+        self.net.interfaces.push(Interface::new(config));
         id
+    }
+
+    /// Gives an interface an address, and routes the address's network to its link.
+    ///
+    /// # Errors
+    /// `AddrInUse` if one of our interfaces has it, `Invalid` for an address that no interface can
+    /// have, `NoBuffers` if there are too many, `BadHandle` without such an interface.
+    pub fn add_address(&mut self, interface: InterfaceId, address: Cidr) -> Result<(), Error> {
+        self.net.add_address(interface, address, self.config.addresses)
+    }
+
+    /// Takes an address away, and the route to its network if it was the last in it. Connections
+    /// from it stay until they time out, as on Linux.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if it is not the interface's, `BadHandle` without such an interface.
+    pub fn remove_address(&mut self, interface: InterfaceId, address: IpAddr) -> Result<(), Error> {
+        self.net.remove_address(interface, address)
+    }
+
+    /// The addresses of an interface with their networks, in the order of adding.
+    pub fn addresses(&self, interface: InterfaceId) -> impl Iterator<Item = Cidr> {
+        self.net.interface(interface).into_iter().flat_map(|found| found.addresses.iter().copied())
+    }
+
+    /// Adds a route, or changes the one with the same network, gateway, interface and metric.
+    ///
+    /// # Errors
+    /// `BadHandle` without such an interface, `Invalid` if gateway or source are of another family
+    /// than the network, `NetUnreachable` if the gateway is not on the interface's link,
+    /// `AddrNotAvailable` if the source is not ours, `NoBuffers` if there are too many.
+    pub fn add_route(&mut self, route: Route) -> Result<(), Error> {
+        self.net.add_route(route)
+    }
+
+    /// Takes away the route with the same network, gateway, interface and metric.
+    ///
+    /// # Errors
+    /// `NetUnreachable` if there is none.
+    pub fn remove_route(&mut self, route: &Route) -> Result<(), Error> {
+        if self.net.routes.remove(route) { Ok(()) } else { Err(Error::NetUnreachable) }
+    }
+
+    /// The routing table, in the order of preference.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.net.routes.iter()
     }
 
     /// Takes a frame received on `interface`. Whatever it contains, it cannot do more than be
@@ -121,6 +170,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 }
             }
             Carries::Ipv4 => self.handle_ipv4(now, interface, received.to_group, frame, out),
+            Carries::Ipv6 => self.net.counters.eth_unknown += 1,
         }
     }
 
@@ -133,7 +183,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let counters = &mut self.net.counters;
-        let packet = match v4::parse(frame.bytes(), ethernet::HEADER) {
+        let packet = match v4::parse(frame.bytes(), ethernet::HEADER, interface) {
             Ok(packet) => packet,
             Err(Refused::Malformed) => return counters.ip_malformed += 1,
             Err(Refused::Checksum) => return counters.ip_bad_checksum += 1,
@@ -151,8 +201,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 self.net.counters.ip_unknown += 1;
                 if arrival == Arrival::ToUs {
                     // RFC 1122 3.2.2.1.
-                    let code = Icmpv4DstUnreachable::ProtoUnreachable;
-                    self.send_unreachable(now, &packet, frame.bytes(), code, out);
+                    let cause = Unreachable::Protocol;
+                    self.send_unreachable(now, &packet, frame.bytes(), cause, out);
                 }
             }
         }
@@ -163,12 +213,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         &mut self,
         interface: InterfaceId,
         to_group: bool,
-        packet: &v4::Packet,
+        packet: &Packet,
     ) -> Option<Arrival> {
         let here = self.net.interface(interface)?;
         let (source, destination) = (packet.source, packet.destination);
         let martian = self.net.is_ours(source) || here.is_broadcast(source);
-        let to_all = destination.is_broadcast() || here.is_broadcast(destination);
+        let everywhere = matches!(destination, IpAddr::V4(ip) if ip.is_broadcast());
+        let to_all = everywhere || here.is_broadcast(destination);
         let to_us = self.net.is_ours(destination);
         let counters = &mut self.net.counters;
         if martian {

@@ -1,21 +1,56 @@
-//! Where packets go: interfaces' networks and routers, the longest prefix first (RFC 1122 3.3.1).
+//! Where packets go: the routing table, for both families, the longest prefix first (RFC 1122
+//! 3.3.1, RFC 8504 5.5).
+//!
+//! A host has few routes, so the table is a list in the order of preference, longest prefix and
+//! then least metric first, and the first that fits is taken. Its length is bounded, so is the
+//! time of a look.
 
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, SocketAddr};
 
-use smoltcp::wire::Ipv4Cidr;
-
+use super::cidr::Cidr;
+use super::link_of;
 use crate::error::Error;
-use crate::interface::{Interface, InterfaceConfig, InterfaceId};
+use crate::interface::{Interface, InterfaceId};
 use crate::link::ethernet::{self, Mac};
 
 /// One entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Route {
-    network: Ipv4Cidr,
-    /// `None`: the destination itself is on the link.
-    router: Option<Ipv4Addr>,
-    interface: InterfaceId,
+pub struct Route {
+    /// The destinations; of prefix 0 for the default route, of full length for a host.
+    pub network: Cidr,
+    /// The router, on the interface's link; `None` if destinations are themselves on the link.
+    pub gateway: Option<IpAddr>,
+    /// Where packets leave.
+    pub interface: InterfaceId,
+    /// Our address in packets that name none; `None` to choose by destination.
+    pub source: Option<IpAddr>,
+    /// Of routes with the same network, the one with the least is taken.
+    pub metric: u32,
+}
+
+impl Route {
+    /// The route to a network on the link of `interface`.
+    pub fn on_link(network: Cidr, interface: InterfaceId) -> Self {
+        Self { network: network.network(), gateway: None, interface, source: None, metric: 0 }
+    }
+
+    /// The route to everything of the family of `gateway`.
+    pub fn default(gateway: IpAddr, interface: InterfaceId) -> Self {
+        let network = if gateway.is_ipv4() { Cidr::ANY_V4 } else { Cidr::ANY_V6 };
+        Self { gateway: Some(gateway), ..Self::on_link(network, interface) }
+    }
+
+    /// The order in the table.
+    fn rank(&self) -> (core::cmp::Reverse<u8>, u32) {
+        (core::cmp::Reverse(self.network.prefix), self.metric)
+    }
+
+    /// Whether two entries stand for the same thing: only one of them can be in the table.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.network, self.gateway, self.interface, self.metric)
+            == (other.network, other.gateway, other.interface, other.metric)
+    }
 }
 
 /// How to reach a destination.
@@ -23,7 +58,7 @@ struct Route {
 pub(crate) struct Path {
     pub(crate) interface: InterfaceId,
     /// Our address there.
-    pub(crate) source: Ipv4Addr,
+    pub(crate) source: IpAddr,
     /// Longest packet, bytes.
     pub(crate) mtu: u16,
     pub(crate) hop: Hop,
@@ -33,32 +68,60 @@ pub(crate) struct Path {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hop {
     /// The destination or a router, by its address.
-    Neighbour(Ipv4Addr),
+    Neighbour(IpAddr),
     /// All, or a multicast group.
     Group(Mac),
 }
 
 /// The routing table of one stack.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Routes {
-    /// Longest prefix first; few, so looked through one by one.
+    /// In the order of preference.
     routes: Vec<Route>,
+    limit: usize,
 }
 
 impl Routes {
-    /// Adds the network of a new interface, and its default router.
-    pub(crate) fn add_interface(&mut self, id: InterfaceId, interface: &Interface) {
-        self.add(Route { network: interface.network(), router: None, interface: id });
-        if let Some(router) = interface.config.gateway {
-            let network = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
-            self.add(Route { network, router: Some(router), interface: id });
-        }
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { routes: Vec::new(), limit }
     }
 
-    fn add(&mut self, route: Route) {
-        let prefix = route.network.prefix_len();
-        let place = self.routes.partition_point(|other| other.network.prefix_len() >= prefix);
+    /// Adds a route, behind others of the same rank; a route that is there already is replaced.
+    ///
+    /// # Errors
+    /// `NoBuffers` if the table is full.
+    pub(crate) fn add(&mut self, route: Route) -> Result<(), Error> {
+        let route = Route { network: route.network.network(), ..route };
+        if let Some(same) = self.routes.iter_mut().find(|other| other.is_same(&route)) {
+            *same = route;
+            return Ok(());
+        }
+        if self.routes.len() >= self.limit {
+            return Err(Error::NoBuffers);
+        }
+        let place = self.routes.partition_point(|other| other.rank() <= route.rank());
         self.routes.insert(place, route);
+        Ok(())
+    }
+
+    /// Takes a route away; false if it is not there.
+    pub(crate) fn remove(&mut self, route: &Route) -> bool {
+        let route = Route { network: route.network.network(), ..*route };
+        let before = self.routes.len();
+        self.routes.retain(|other| !other.is_same(&route));
+        self.routes.len() != before
+    }
+
+    /// All entries, in the order of preference.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter()
+    }
+
+    /// The route to `destination`, over the interface `via` if it is given.
+    pub(crate) fn look_up(&self, destination: IpAddr, via: Option<InterfaceId>) -> Option<&Route> {
+        self.routes.iter().find(|route| {
+            route.network.contains(destination) && via.is_none_or(|via| via == route.interface)
+        })
     }
 
     /// The path to `destination`.
@@ -68,93 +131,45 @@ impl Routes {
     /// `AddrNotAvailable` for our own addresses.
     pub(crate) fn find(
         &self,
-        destination: Ipv4Addr,
+        destination: &SocketAddr,
         interfaces: &[Interface],
     ) -> Result<Path, Error> {
-        if destination.is_loopback() || destination.is_unspecified() {
+        let (ip, via) = (destination.ip(), link_of(destination));
+        if ip.is_loopback() || ip.is_unspecified() {
             return Err(Error::NetUnreachable);
         }
-        if interfaces.iter().any(|interface| interface.config.address == destination) {
+        if interfaces.iter().any(|interface| interface.has(ip)) {
             return Err(Error::AddrNotAvailable);
         }
-        let everywhere = destination.is_broadcast() || destination.is_multicast();
-        let found = self.routes.iter().find(|route| {
-            // A packet to everybody goes to the first router's or first interface's link.
-            everywhere && route.network.prefix_len() == 0
-                || route.network.contains_addr(&destination)
-        });
-        let id = match found {
+        let everywhere = is_limited_broadcast(ip) || ip.is_multicast();
+        // A packet to everybody goes to the link of the default route, or else the first.
+        let route = self.look_up(ip, via);
+        let id = match route {
             Some(route) => route.interface,
-            None if everywhere => InterfaceId(0),
+            None if everywhere => via.unwrap_or(InterfaceId(0)),
             None => return Err(Error::NetUnreachable),
         };
         let interface = interfaces.get(usize::from(id.0)).ok_or(Error::NetUnreachable)?;
-        let hop = if destination.is_broadcast() || interface.is_broadcast(destination) {
+        let next = route.and_then(|route| route.gateway).unwrap_or(ip);
+        let hop = if is_limited_broadcast(ip) || interface.is_broadcast(ip) {
             Hop::Group(Mac::BROADCAST)
-        } else if destination.is_multicast() {
-            Hop::Group(ethernet::multicast(destination))
+        } else if ip.is_multicast() {
+            Hop::Group(ethernet::multicast(ip))
         } else {
-            Hop::Neighbour(found.and_then(|route| route.router).unwrap_or(destination))
+            Hop::Neighbour(next)
         };
-        let InterfaceConfig { address: source, mtu, .. } = interface.config;
-        Ok(Path { interface: id, source, mtu, hop })
+        let preferred = route.and_then(|route| route.source);
+        // Without an address there is no way to be answered.
+        let source =
+            preferred.or_else(|| interface.source_for(next)).ok_or(Error::NetUnreachable)?;
+        Ok(Path { interface: id, source, mtu: interface.config.mtu, hop })
     }
+}
+
+/// 255.255.255.255.
+fn is_limited_broadcast(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V4(ip) if ip.is_broadcast())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn interface(address: [u8; 4], prefix: u8, gateway: Option<[u8; 4]>) -> Interface {
-        Interface::new(InterfaceConfig {
-            mac: [2, 0, 0, 0, 0, 1],
-            mtu: 1500,
-            address: address.into(),
-            prefix,
-            gateway: gateway.map(Into::into),
-        })
-    }
-
-    #[test]
-    fn the_longest_prefix_wins() {
-        let interfaces =
-            [interface([10, 0, 0, 2], 8, Some([10, 0, 0, 1])), interface([10, 1, 0, 2], 16, None)];
-        let mut routes = Routes::default();
-        for (id, interface) in (0..).zip(&interfaces) {
-            routes.add_interface(InterfaceId(id), interface);
-        }
-        let neighbour = |a: [u8; 4]| Ok(Hop::Neighbour(a.into()));
-        let table = [
-            ([10, 9, 9, 9], 0, neighbour([10, 9, 9, 9])),
-            ([10, 1, 9, 9], 1, neighbour([10, 1, 9, 9])),
-            ([192, 0, 2, 1], 0, neighbour([10, 0, 0, 1])),
-            ([10, 1, 255, 255], 1, Ok(Hop::Group(Mac::BROADCAST))),
-            ([255, 255, 255, 255], 0, Ok(Hop::Group(Mac::BROADCAST))),
-            (
-                [224, 129, 0, 251],
-                0,
-                Ok(Hop::Group(smoltcp::wire::EthernetAddress([1, 0, 0x5e, 1, 0, 251]))),
-            ),
-            ([127, 0, 0, 1], 0, Err(Error::NetUnreachable)),
-            ([0, 0, 0, 0], 0, Err(Error::NetUnreachable)),
-            ([10, 1, 0, 2], 1, Err(Error::AddrNotAvailable)),
-        ];
-        for (destination, id, hop) in table {
-            let path = routes.find(destination.into(), &interfaces);
-            assert_eq!(path.map(|path| path.hop), hop, "{destination:?}");
-            if let Ok(path) = path {
-                assert_eq!(path.interface, InterfaceId(id));
-                assert_eq!(path.source, interfaces[usize::from(id)].config.address);
-            }
-        }
-    }
-
-    #[test]
-    fn without_a_router_other_networks_are_unreachable() {
-        let interfaces = [interface([10, 0, 0, 2], 24, None)];
-        let mut routes = Routes::default();
-        routes.add_interface(InterfaceId(0), &interfaces[0]);
-        assert_eq!(routes.find([10, 0, 1, 2].into(), &interfaces), Err(Error::NetUnreachable));
-        assert!(routes.find([255, 255, 255, 255].into(), &interfaces).is_ok());
-    }
-}
+mod tests;

@@ -5,27 +5,15 @@
 //! fragmented or reassembled: packets go out with DF set, and fragments are dropped.
 
 use core::net::Ipv4Addr;
-use core::ops::Range;
 
 use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv4Repr};
+use smoltcp::wire::{Ipv4Packet, Ipv4Repr};
+
+use super::{Header, Packet};
+use crate::interface::InterfaceId;
 
 /// Length of a header without options, bytes.
 pub(crate) const HEADER: usize = smoltcp::wire::IPV4_HEADER_LEN;
-
-/// A packet that has been let through.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Packet {
-    pub(crate) source: Ipv4Addr,
-    pub(crate) destination: Ipv4Addr,
-    pub(crate) protocol: IpProtocol,
-    /// Type of service byte.
-    pub(crate) tos: u8,
-    /// Where the packet is in the frame.
-    pub(crate) whole: Range<usize>,
-    /// Where its payload is in the frame.
-    pub(crate) payload: Range<usize>,
-}
 
 /// Why a packet is not let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +26,8 @@ pub(crate) enum Refused {
     Fragment,
 }
 
-/// Looks at the packet that starts at `at` in `frame`.
-pub(crate) fn parse(frame: &[u8], at: usize) -> Result<Packet, Refused> {
+/// Looks at the packet that starts at `at` in `frame`, which came from `interface`.
+pub(crate) fn parse(frame: &[u8], at: usize, interface: InterfaceId) -> Result<Packet, Refused> {
     let bytes = frame.get(at..).ok_or(Refused::Malformed)?;
     let view = Ipv4Packet::new_checked(bytes).map_err(|_| Refused::Malformed)?;
     if view.version() != 4 {
@@ -65,8 +53,9 @@ pub(crate) fn parse(frame: &[u8], at: usize) -> Result<Packet, Refused> {
     }
     let whole = at..at + usize::from(view.total_len());
     Ok(Packet {
-        source,
-        destination: view.dst_addr(),
+        interface,
+        source: source.into(),
+        destination: view.dst_addr().into(),
         protocol: view.next_header(),
         tos: view.dscp() << 2 | view.ecn(),
         payload: at + header..whole.end,
@@ -103,33 +92,19 @@ fn check_options(mut options: &[u8]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The header of a packet to be sent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Header {
-    pub(crate) source: Ipv4Addr,
-    pub(crate) destination: Ipv4Addr,
-    pub(crate) protocol: IpProtocol,
-    pub(crate) ttl: u8,
-    pub(crate) tos: u8,
-    /// Bytes after the header.
-    pub(crate) payload_len: usize,
-}
-
-impl Header {
-    /// Writes it into the first [`HEADER`] bytes of `out`. DF is set, so the identification means
-    /// nothing and is 0 (RFC 6864 4.1).
-    pub(crate) fn emit(&self, out: &mut [u8]) {
-        let repr = Ipv4Repr {
-            src_addr: self.source,
-            dst_addr: self.destination,
-            next_header: self.protocol,
-            payload_len: self.payload_len,
-            hop_limit: self.ttl,
-        };
-        let mut view = Ipv4Packet::new_unchecked(out);
-        repr.emit(&mut view, &ChecksumCapabilities::ignored());
-        view.set_dscp(self.tos >> 2);
-        view.set_ecn(self.tos & 3);
-        view.fill_checksum();
-    }
+/// Writes `header`, which goes from `source` to `destination`, into the first [`HEADER`] bytes of
+/// `out`. DF is set, so the identification means nothing and is 0 (RFC 6864 4.1).
+pub(crate) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out: &mut [u8]) {
+    let repr = Ipv4Repr {
+        src_addr: source,
+        dst_addr: destination,
+        next_header: header.protocol,
+        payload_len: header.payload_len,
+        hop_limit: header.ttl,
+    };
+    let mut view = Ipv4Packet::new_unchecked(out);
+    repr.emit(&mut view, &ChecksumCapabilities::ignored());
+    view.set_dscp(header.tos >> 2);
+    view.set_ecn(header.tos & 3);
+    view.fill_checksum();
 }

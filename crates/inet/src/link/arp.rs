@@ -17,7 +17,7 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use hashbrown::HashMap;
@@ -46,7 +46,7 @@ const SAMPLE: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) interface: InterfaceId,
-    pub(crate) address: Ipv4Addr,
+    pub(crate) address: IpAddr,
 }
 
 /// A parsed ARP packet.

@@ -1,6 +1,6 @@
 //! Ethernet II frames.
 
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
 use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr};
 
@@ -15,6 +15,7 @@ pub(crate) type Mac = EthernetAddress;
 pub(crate) enum Carries {
     Arp,
     Ipv4,
+    Ipv6,
 }
 
 /// A frame for us; its payload starts at [`HEADER`].
@@ -46,6 +47,7 @@ pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<Received, Ignored> {
     let carries = match view.ethertype() {
         EthernetProtocol::Arp => Carries::Arp,
         EthernetProtocol::Ipv4 => Carries::Ipv4,
+        EthernetProtocol::Ipv6 => Carries::Ipv6,
         _ => return Err(Ignored::UnknownType),
     };
     Ok(Received { carries, to_group })
@@ -56,6 +58,7 @@ pub(crate) fn emit(carries: Carries, source: Mac, destination: Mac, head: &mut [
     let ethertype = match carries {
         Carries::Arp => EthernetProtocol::Arp,
         Carries::Ipv4 => EthernetProtocol::Ipv4,
+        Carries::Ipv6 => EthernetProtocol::Ipv6,
     };
     let repr = EthernetRepr { src_addr: source, dst_addr: destination, ethertype };
     repr.emit(&mut EthernetFrame::new_unchecked(head));
@@ -66,8 +69,16 @@ pub(crate) fn set_destination(head: &mut [u8], destination: Mac) {
     EthernetFrame::new_unchecked(head).set_dst_addr(destination);
 }
 
-/// The hardware address of an IPv4 multicast group (RFC 1112 6.4).
-pub(crate) fn multicast(group: Ipv4Addr) -> Mac {
-    let [_, b, c, d] = group.octets();
-    EthernetAddress([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+/// The hardware address of a multicast group (RFC 1112 6.4, RFC 2464 7).
+pub(crate) fn multicast(group: IpAddr) -> Mac {
+    match group {
+        IpAddr::V4(group) => {
+            let [_, b, c, d] = group.octets();
+            EthernetAddress([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+        }
+        IpAddr::V6(group) => {
+            let [.., a, b, c, d] = group.octets();
+            EthernetAddress([0x33, 0x33, a, b, c, d])
+        }
+    }
 }

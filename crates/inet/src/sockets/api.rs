@@ -1,13 +1,13 @@
 //! The calls of a socket's owner, but for connecting (`connect`) and closing (`close`).
 
 use alloc::boxed::Box;
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::SocketAddr;
 
 use super::datagram::Datagram;
 use super::options::{OptionName, Options, SockOption};
 use super::ports::Claim;
 use super::table::Handle;
-use super::{Body, How, Received, SendError, Socket, SocketInfo, SocketKind, UNBOUND, to_v4};
+use super::{Body, Family, How, Received, SendError, Socket, SocketInfo, SocketKind, admit, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::held;
@@ -16,11 +16,19 @@ use crate::tcp::TcpInfo;
 use crate::time::Instant;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Makes a socket whose events carry `tag`.
+    /// Makes an IPv4 socket whose events carry `tag`.
     ///
     /// # Errors
     /// `NoBuffers` if there are too many sockets.
     pub fn open(&mut self, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
+        self.open_in(Family::V4, kind, tag)
+    }
+
+    /// Makes a socket of either family whose events carry `tag`.
+    ///
+    /// # Errors
+    /// `NoBuffers` if there are too many sockets.
+    pub fn open_in(&mut self, family: Family, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
         let (body, recv_buffer) = match kind {
             SocketKind::Stream => (Body::Idle, self.config.tcp.recv_buffer),
             SocketKind::Datagram => {
@@ -28,29 +36,35 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
         };
         let options = Options::new(&self.config, recv_buffer);
-        self.add_socket(Socket::new(tag, options, body)).ok_or(Error::NoBuffers)
+        self.add_socket(Socket::new(tag, family, options, body)).ok_or(Error::NoBuffers)
     }
 
-    /// Gives the socket an address; port 0 is any free one, address 0.0.0.0 all of ours.
+    /// Gives the socket an address; port 0 is any free one, the wildcard address all of ours: of
+    /// IPv4, or with `::` of both families unless the socket is for IPv6 only.
     ///
     /// # Errors
-    /// `Invalid` if it has one, `AddrNotAvailable` if the address is not ours, `AddrInUse` if
-    /// another socket has it, `Unsupported` for IPv6, `BadHandle`.
+    /// `Invalid` if it has one, and for IPv4 on a socket for IPv6 only; `AddrNotAvailable` if the
+    /// address is not ours, `AddrInUse` if another socket has it, `Unsupported` for IPv6 on an
+    /// IPv4 socket, `BadHandle`.
     pub fn bind(&mut self, handle: Handle, address: SocketAddr) -> Result<(), Error> {
-        let asked = to_v4(address)?;
         let socket = self.open_socket(handle)?;
+        let asked = match admit(socket.family, &socket.options, address) {
+            Err(Error::NetUnreachable) => return Err(Error::Invalid),
+            asked => asked?,
+        };
         if socket.local.is_some() || matches!(socket.body, Body::Connection(_)) {
             return Err(Error::Invalid);
         }
-        let (kind, reuse) = (socket.kind(), socket.options.reuse());
-        if !asked.ip().is_unspecified() && !self.net.is_ours(*asked.ip()) {
+        let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
+        if !asked.ip().is_unspecified() && !self.net.is_ours_at(&asked) {
             return Err(Error::AddrNotAvailable);
         }
-        let local = match asked.port() {
-            0 => SocketAddrV4::new(*asked.ip(), self.free_port(kind)?),
-            _ if self.ports.may_bind(kind, asked, reuse) => asked,
-            _ => return Err(Error::AddrInUse),
-        };
+        let mut local = asked;
+        if asked.port() == 0 {
+            local.set_port(self.free_port(kind, asked, dual)?);
+        } else if !self.ports.may_bind(kind, asked, dual, reuse) {
+            return Err(Error::AddrInUse);
+        }
         self.take_address(handle, local, false);
         if let Some(socket) = self.sockets.get_mut(handle) {
             socket.bound = true;
@@ -58,30 +72,32 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Ok(())
     }
 
-    fn free_port(&mut self, kind: SocketKind) -> Result<u16, Error> {
+    fn free_port(&mut self, kind: SocketKind, at: SocketAddr, dual: bool) -> Result<u16, Error> {
         let offset = self.secret.below(self.ports.ephemeral());
-        self.ports.free(kind, offset)
+        self.ports.free(kind, at, dual, offset)
     }
 
     /// Gives an unbound datagram socket or listener a port on all addresses.
-    pub(super) fn bind_to_any(&mut self, handle: Handle) -> Result<SocketAddrV4, Error> {
+    pub(super) fn bind_to_any(&mut self, handle: Handle) -> Result<SocketAddr, Error> {
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
         if let Some(local) = socket.local {
             return Ok(local);
         }
-        let kind = socket.kind();
-        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.free_port(kind)?);
+        let (kind, dual) = (socket.kind(), socket.is_dual());
+        let mut local = socket.family.unbound();
+        local.set_port(self.free_port(kind, local, dual)?);
         self.take_address(handle, local, false);
         Ok(local)
     }
 
     /// Makes `local` the socket's address: claims the port and, for datagrams, receives there.
-    pub(super) fn take_address(&mut self, handle: Handle, local: SocketAddrV4, by_connect: bool) {
+    pub(super) fn take_address(&mut self, handle: Handle, local: SocketAddr, by_connect: bool) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let kind = socket.kind();
+        let (kind, dual) = (socket.kind(), socket.is_dual());
         let claim = Claim {
             kind,
             local,
+            dual,
             reuse: socket.options.reuse(),
             listening: matches!(socket.body, Body::Listener(_)),
             by_connect,
@@ -93,9 +109,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let old = socket.local.replace(local);
         if kind == SocketKind::Datagram {
             if let Some(old) = old {
-                self.demux.remove_bound(old, handle);
+                faces(old, dual).for_each(|face| self.demux.remove_bound(face, handle));
             }
-            self.demux.add_bound(local, handle, claim.reuse.port);
+            let spread = claim.reuse.port;
+            faces(local, dual).for_each(|face| self.demux.add_bound(face, handle, spread));
         }
     }
 
@@ -149,7 +166,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             Body::Datagram(datagram) => {
                 let (piece, from) = datagram.recv.pop()?;
-                Some(Received { piece: held::release(piece), from: Some(from.into()) })
+                let from = Some(socket.family.show(from));
+                Some(Received { piece: held::release(piece), from })
             }
             _ => None,
         }
@@ -199,7 +217,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Sets an option; it takes effect at once as far as it can on a connection.
     ///
     /// # Errors
-    /// `Invalid` for a value out of range, `BadHandle`.
+    /// `Invalid` for a value out of range, and for `V6Only` on an IPv4 socket or one that has an
+    /// address; `BadHandle`.
     pub fn set_option(
         &mut self,
         now: Instant,
@@ -207,6 +226,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         option: SockOption,
     ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
+        let v6_only = matches!(option, SockOption::V6Only(_));
+        if v6_only && (socket.family == Family::V4 || socket.local.is_some()) {
+            return Err(Error::Invalid);
+        }
         if !socket.options.set(option) {
             return Err(Error::Invalid);
         }
@@ -294,12 +317,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// The socket's own address; 0.0.0.0 port 0 if it has none.
+    /// The socket's own address; the wildcard address with port 0 if it has none.
     ///
     /// # Errors
     /// `BadHandle`.
     pub fn local_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
-        Ok(self.open_socket_ref(handle)?.local.unwrap_or(UNBOUND).into())
+        let socket = self.open_socket_ref(handle)?;
+        Ok(socket.family.show(socket.local.unwrap_or(socket.family.unbound())))
     }
 
     /// The peer's address.
@@ -307,14 +331,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// # Errors
     /// `NotConnected`, `BadHandle`.
     pub fn peer_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
-        let peer = match &self.open_socket_ref(handle)?.body {
+        let socket = self.open_socket_ref(handle)?;
+        let peer = match &socket.body {
             Body::Connection(stream) if stream.told.connected => {
                 Some(stream.connection.endpoints().remote)
             }
             Body::Datagram(datagram) => datagram.peer,
             _ => None,
         };
-        peer.map(Into::into).ok_or(Error::NotConnected)
+        peer.map(|peer| socket.family.show(peer)).ok_or(Error::NotConnected)
     }
 
     /// How many payload bytes are done with, in the order of sending: acknowledged on a stream;
@@ -348,14 +373,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                     (state, recv.bytes(), send.pending_bytes(), datagram.peer)
                 }
             };
+            let unbound = socket.family.unbound();
             Some(SocketInfo {
                 tag: socket.tag,
                 kind: socket.kind(),
                 state,
                 recv_q,
                 send_q,
-                local: socket.local.unwrap_or(UNBOUND).into(),
-                peer: peer.unwrap_or(UNBOUND).into(),
+                local: socket.family.show(socket.local.unwrap_or(unbound)),
+                peer: socket.family.show(peer.unwrap_or(unbound)),
             })
         })
     }

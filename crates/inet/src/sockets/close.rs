@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::events::EventKind;
 use super::table::Handle;
-use super::{Body, Socket};
+use super::{Body, Socket, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::stack::Stack;
@@ -174,6 +174,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if let Some(key) = socket.waits_for.take() {
             self.net.neighbours.stop_waiting(key, handle);
         }
+        let dual = socket.is_dual();
         match &mut socket.body {
             Body::Connection(stream) => {
                 self.demux.remove_connection(&stream.connection.endpoints(), handle);
@@ -181,7 +182,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             Body::Datagram(_) => {
                 if let Some(local) = socket.local {
-                    self.demux.remove_bound(local, handle);
+                    faces(local, dual).for_each(|face| self.demux.remove_bound(face, handle));
                 }
             }
             _ => {}

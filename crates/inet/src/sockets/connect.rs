@@ -2,34 +2,37 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::net::{SocketAddr, SocketAddrV4};
+use core::net::SocketAddr;
 
 use super::stream::Stream;
 use super::table::Handle;
-use super::{Body, SocketKind, to_v4};
+use super::{Body, Socket, SocketKind, admit, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::ip::route::{Hop, Path};
+use crate::ip::scoped;
 use crate::stack::Stack;
 use crate::tcp::{Connection, Endpoints};
 use crate::time::Instant;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Starts connecting a stream, whose outcome is an event (`Connected` or `Failed`), or sets a
-    /// datagram socket's peer; 0.0.0.0:0 takes a datagram socket's peer away and leaves it bound.
+    /// datagram socket's peer; a wildcard address with port 0 takes a datagram socket's peer away
+    /// and leaves it bound.
     ///
     /// # Errors
     /// `Already` while an attempt is under way, `AlreadyConnected`, `NetUnreachable` without a
     /// route, `AddrNotAvailable` for our own addresses, port 0, or if no local port is left;
-    /// `Unsupported` for IPv6, `Denied` for a broadcast address without permission, `BadHandle`.
+    /// `Unsupported` for IPv6 on an IPv4 socket, `Denied` for a broadcast address without
+    /// permission, `BadHandle`.
     pub fn connect(
         &mut self,
         now: Instant,
         handle: Handle,
         address: SocketAddr,
     ) -> Result<(), Error> {
-        let remote = to_v4(address)?;
         let socket = self.open_socket(handle)?;
+        let remote = admit(socket.family, &socket.options, address)?;
         match &socket.body {
             Body::Listener(_) => return Err(Error::AlreadyConnected),
             Body::Connection(stream) if stream.told.connected => {
@@ -46,7 +49,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if remote.port() == 0 {
             return Err(Error::AddrNotAvailable);
         }
-        let path = self.net.find(*remote.ip())?;
+        let path = self.net.find(&remote)?;
         match (kind, path.hop) {
             (SocketKind::Stream, Hop::Group(_)) => Err(Error::NetUnreachable),
             (SocketKind::Datagram, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => {
@@ -63,7 +66,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         &mut self,
         now: Instant,
         handle: Handle,
-        remote: SocketAddrV4,
+        remote: SocketAddr,
         path: &Path,
     ) -> Result<(), Error> {
         let (local, by_connect) = self.choose_local(handle, remote, path)?;
@@ -73,7 +76,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let offset = self.secret.timestamp_offset(&ends);
         let defaults = Arc::clone(&self.tcp);
         let socket = self.open_socket(handle)?;
-        let config = socket.options.tcp_config(&defaults, path.mtu);
+        let config = socket.options.tcp_config(&defaults, path);
         let mut connection = Connection::connect(now, config, ends, iss);
         connection.set_timestamp_offset(offset);
         socket.options.apply(now, &mut connection);
@@ -87,13 +90,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn connect_datagram(
         &mut self,
         handle: Handle,
-        remote: SocketAddrV4,
+        remote: SocketAddr,
         path: &Path,
     ) -> Result<(), Error> {
         let (local, by_connect) = self.choose_local(handle, remote, path)?;
         self.forget_peer(handle);
         self.take_address(handle, local, by_connect);
-        self.demux.remove_bound(local, handle);
+        let dual = self.sockets.get(handle).is_some_and(Socket::is_dual);
+        faces(local, dual).for_each(|face| self.demux.remove_bound(face, handle));
         self.demux.add_peer(Endpoints { local, remote }, handle);
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(|socket| socket.datagram()) {
             datagram.peer = Some(remote);
@@ -105,9 +109,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn choose_local(
         &mut self,
         handle: Handle,
-        remote: SocketAddrV4,
+        remote: SocketAddr,
         path: &Path,
-    ) -> Result<(SocketAddrV4, bool), Error> {
+    ) -> Result<(SocketAddr, bool), Error> {
         let offset = self.secret.below(self.ports.ephemeral());
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
         let kind = socket.kind();
@@ -119,27 +123,31 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
         };
         if let Some(bound) = socket.local {
-            let ip = if bound.ip().is_unspecified() { path.source } else { *bound.ip() };
-            let local = SocketAddrV4::new(ip, bound.port());
+            let local = match bound.ip() {
+                ip if ip.is_unspecified() => scoped(path.source, bound.port(), path.interface),
+                ip if ip.is_ipv4() != remote.is_ipv4() => return Err(Error::NetUnreachable),
+                _ => bound,
+            };
             // As Linux: EADDRNOTAVAIL when the very connection exists, in TIME-WAIT too.
             let usable = kind == SocketKind::Datagram || !taken(local);
             let by_connect = socket.claim.is_some_and(|claim| claim.by_connect);
             return if usable { Ok((local, by_connect)) } else { Err(Error::AddrNotAvailable) };
         }
-        let unique = |port| !taken(SocketAddrV4::new(path.source, port));
-        let port = self.ports.free_for_connect(kind, offset, unique)?;
-        Ok((SocketAddrV4::new(path.source, port), true))
+        let local = |port| scoped(path.source, port, path.interface);
+        let unique = |port| !taken(local(port));
+        let port = self.ports.free_for_connect(kind, local(0), offset, unique)?;
+        Ok((local(port), true))
     }
 
     /// Makes a connected datagram socket an unconnected one, but for its address.
     pub(super) fn forget_peer(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let local = socket.local;
+        let (local, dual) = (socket.local, socket.is_dual());
         let Some(datagram) = socket.datagram() else { return };
         if let (Some(local), Some(remote)) = (local, datagram.peer.take()) {
             self.demux.remove_peer(&Endpoints { local, remote }, handle);
             let spread = self.sockets.get(handle).is_some_and(|socket| socket.options.reuse_port);
-            self.demux.add_bound(local, handle, spread);
+            faces(local, dual).for_each(|face| self.demux.add_bound(face, handle, spread));
         }
     }
 }

@@ -1,20 +1,21 @@
 //! Datagram sockets in the stack.
 
 use alloc::vec::Vec;
-use core::net::{SocketAddr, SocketAddrV4};
+use core::net::SocketAddr;
 
-use smoltcp::wire::{Icmpv4DstUnreachable, IpProtocol};
+use smoltcp::wire::IpProtocol;
 
+use super::admit;
 use super::events::EventKind;
 use super::table::Handle;
-use super::{UNBOUND, to_v4};
 use crate::bytes::{Egress, RxBytes, RxPiece, TxBytes, TxPiece};
 use crate::error::Error;
+use crate::icmp::Unreachable;
 use crate::ip::route::Hop;
-use crate::ip::v4;
+use crate::ip::{self, Packet, scoped};
 use crate::link::arp::{Parked, Pending};
 use crate::link::ethernet::{self, Mac};
-use crate::net::{HEADERS, Link};
+use crate::net::{Link, MAX_HEADERS, headers};
 use crate::stack::{Arrival, Stack};
 use crate::tcp::Endpoints;
 use crate::time::Instant;
@@ -27,7 +28,7 @@ const QUANTUM: usize = 8;
 /// What makes a socket a datagram socket.
 #[derive(Debug)]
 pub(crate) struct Datagram<T, R> {
-    pub(crate) peer: Option<SocketAddrV4>,
+    pub(crate) peer: Option<SocketAddr>,
     pub(crate) send: SendQueue<T>,
     pub(crate) recv: RecvQueue<R>,
 }
@@ -43,7 +44,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     pub(crate) fn handle_udp(
         &mut self,
         now: Instant,
-        packet: &v4::Packet,
+        packet: &Packet,
         arrival: Arrival,
         frame: R,
         out: &mut dyn Egress<T>,
@@ -55,16 +56,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Err(wire::Bad::Checksum) => return counters.udp_bad_checksum += 1,
             Err(wire::Bad::Malformed) => return counters.udp_malformed += 1,
         };
-        let ends = Endpoints {
-            local: SocketAddrV4::new(packet.destination, parsed.dst_port),
-            remote: SocketAddrV4::new(packet.source, parsed.src_port),
-        };
+        let ends =
+            Endpoints { local: packet.to(parsed.dst_port), remote: packet.from(parsed.src_port) };
         let Some(handle) = self.demux.datagram(&ends) else {
             counters.udp_no_port += 1;
             if arrival == Arrival::ToUs {
                 // RFC 1122 4.1.3.1.
-                let code = Icmpv4DstUnreachable::PortUnreachable;
-                self.send_unreachable(now, packet, frame.bytes(), code, out);
+                let cause = Unreachable::Port;
+                self.send_unreachable(now, packet, frame.bytes(), cause, out);
             }
             return;
         };
@@ -73,7 +72,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.queue_datagram(handle, RxPiece { frame, range }, ends.remote);
     }
 
-    fn queue_datagram(&mut self, handle: Handle, piece: RxPiece<R>, from: SocketAddrV4) {
+    fn queue_datagram(&mut self, handle: Handle, piece: RxPiece<R>, from: SocketAddr) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let limit = socket.options.recv_buffer;
         let Some(datagram) = socket.datagram() else { return };
@@ -114,13 +113,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         handle: Handle,
         len: usize,
         to: Option<SocketAddr>,
-    ) -> Result<SocketAddrV4, Error> {
+    ) -> Result<SocketAddr, Error> {
         let most = self.config.udp_queue;
         let socket = self.open_socket(handle)?;
-        let broadcast = socket.options.broadcast;
+        let (family, options) = (socket.family, socket.options);
+        let (local, broadcast) = (socket.local, options.broadcast);
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
         let to = match to {
-            Some(to) => to_v4(to)?,
+            Some(to) => admit(family, &options, to)?,
             None => datagram.peer.ok_or(Error::DestinationRequired)?,
         };
         if datagram.send.len() >= most {
@@ -129,11 +129,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if to.port() == 0 {
             return Err(Error::Invalid);
         }
-        let path = self.net.find(*to.ip())?;
+        let one_family = |local: SocketAddr| {
+            local.is_ipv4() == to.is_ipv4() || local.is_ipv6() && local.ip().is_unspecified()
+        };
+        if !local.is_none_or(one_family) {
+            return Err(Error::NetUnreachable);
+        }
+        let path = self.net.find(&to)?;
         if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !broadcast {
             return Err(Error::Denied);
         }
-        if v4::HEADER + wire::HEADER + len > usize::from(path.mtu) {
+        if ip::header_len(to.ip()) + wire::HEADER + len > usize::from(path.mtu) {
             return Err(Error::MessageSize);
         }
         self.bind_to_any(handle)?;
@@ -164,13 +170,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         now: Instant,
         handle: Handle,
         (number, len, chunk): (u64, usize, T),
-        to: SocketAddrV4,
+        to: SocketAddr,
         out: &mut dyn Egress<T>,
     ) {
         let Some(socket) = self.sockets.get(handle) else { return };
-        let (local, ttl, tos) =
-            (socket.local.unwrap_or(UNBOUND), socket.options.ttl, socket.options.tos);
-        let path = match self.net.find(*to.ip()) {
+        let local = socket.local.unwrap_or(socket.family.unbound());
+        let (ttl, tos) = (socket.options.ttl, socket.options.tos);
+        let path = match self.net.find(&to) {
             Ok(path) => path,
             Err(error) => return self.datagram_done(handle, number, Some(error)),
         };
@@ -180,30 +186,32 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Link::Asking(_) => Mac::BROADCAST,
             Link::Full => return self.datagram_done(handle, number, Some(Error::NoBuffers)),
         };
-        let source = if local.ip().is_unspecified() { path.source } else { *local.ip() };
-        let ip = v4::Header {
+        let source = if local.ip().is_unspecified() { path.source } else { local.ip() };
+        let ip = ip::Header {
             source,
-            destination: *to.ip(),
+            destination: to.ip(),
             protocol: IpProtocol::Udp,
             // RFC 1112 6.1: a group's datagrams stay on the link unless asked otherwise.
             ttl: if to.ip().is_multicast() { 1 } else { ttl },
             tos,
             payload_len: wire::HEADER + len,
         };
-        let mut head = [0; HEADERS + wire::HEADER];
-        self.net.write_headers(&path, mac, &ip, &mut head);
-        let from = SocketAddrV4::new(source, local.port());
-        wire::emit(from, to, len, chunk.checksum(0..len), &mut head[HEADERS..]);
+        let headers = headers(to.ip());
+        let mut head = [0; MAX_HEADERS + wire::HEADER];
+        let head = &mut head[..headers + wire::HEADER];
+        self.net.write_headers(&path, mac, &ip, head);
+        let from = scoped(source, local.port(), path.interface);
+        wire::emit(from, to, len, chunk.checksum(0..len), &mut head[headers..]);
         if let Link::Asking(key) = link {
             let datagram = Some(Parked { socket: handle, number, chunk });
-            let pending = Pending { head: Vec::from(head), datagram };
+            let pending = Pending { head: Vec::from(&*head), datagram };
             if let Some(displaced) = self.net.neighbours.park(key, pending) {
                 self.drop_pending(displaced, None);
             }
             return;
         }
         self.net.counters.udp_out += 1;
-        self.net.emit(path.interface, &head, &[TxPiece { bytes: &chunk, range: 0..len }], out);
+        self.net.emit(path.interface, head, &[TxPiece { bytes: &chunk, range: 0..len }], out);
         drop(chunk);
         self.datagram_done(handle, number, None);
     }

@@ -2,12 +2,13 @@
 //! and nobody outside can make keys collide.
 
 use core::hash::BuildHasher;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::SocketAddr;
 
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use super::table::Handle;
+use crate::ip::wildcard;
 use crate::secret::KeyedHash;
 use crate::tcp::Endpoints;
 
@@ -17,11 +18,11 @@ type Map<K, V> = HashMap<K, V, KeyedHash>;
 #[derive(Debug)]
 pub(crate) struct Demux {
     connections: Map<Endpoints, Handle>,
-    listeners: Map<SocketAddrV4, Sharers>,
+    listeners: Map<SocketAddr, Sharers>,
     /// Connected datagram sockets.
     peers: Map<Endpoints, Handle>,
     /// Bound datagram sockets.
-    bound: Map<SocketAddrV4, Sharers>,
+    bound: Map<SocketAddr, Sharers>,
     hash: KeyedHash,
 }
 
@@ -51,7 +52,7 @@ impl Sharers {
     }
 }
 
-fn remove_sharer(map: &mut Map<SocketAddrV4, Sharers>, local: SocketAddrV4, handle: Handle) {
+fn remove_sharer(map: &mut Map<SocketAddr, Sharers>, local: SocketAddr, handle: Handle) {
     if let Some(sharers) = map.get_mut(&local) {
         sharers.handles.retain(|other| *other != handle);
         if sharers.handles.is_empty() {
@@ -61,8 +62,8 @@ fn remove_sharer(map: &mut Map<SocketAddrV4, Sharers>, local: SocketAddrV4, hand
 }
 
 /// `address` and, if nothing is there, the wildcard address with the same port.
-fn specific_then_any(address: SocketAddrV4) -> [SocketAddrV4; 2] {
-    [address, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, address.port())]
+fn specific_then_any(address: SocketAddr) -> [SocketAddr; 2] {
+    [address, SocketAddr::new(wildcard(address.ip()), address.port())]
 }
 
 impl Demux {
@@ -97,11 +98,11 @@ impl Demux {
         found.find_map(|key| self.listeners.get(&key)?.choose(&self.hash, ends))
     }
 
-    pub(crate) fn add_listener(&mut self, local: SocketAddrV4, handle: Handle, spread: bool) {
+    pub(crate) fn add_listener(&mut self, local: SocketAddr, handle: Handle, spread: bool) {
         self.listeners.entry(local).or_default().add(handle, spread);
     }
 
-    pub(crate) fn remove_listener(&mut self, local: SocketAddrV4, handle: Handle) {
+    pub(crate) fn remove_listener(&mut self, local: SocketAddr, handle: Handle) {
         remove_sharer(&mut self.listeners, local, handle);
     }
 
@@ -129,11 +130,11 @@ impl Demux {
         }
     }
 
-    pub(crate) fn add_bound(&mut self, local: SocketAddrV4, handle: Handle, spread: bool) {
+    pub(crate) fn add_bound(&mut self, local: SocketAddr, handle: Handle, spread: bool) {
         self.bound.entry(local).or_default().add(handle, spread);
     }
 
-    pub(crate) fn remove_bound(&mut self, local: SocketAddrV4, handle: Handle) {
+    pub(crate) fn remove_bound(&mut self, local: SocketAddr, handle: Handle) {
         remove_sharer(&mut self.bound, local, handle);
     }
 }

@@ -8,13 +8,13 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{SocketAddr, SocketAddrV4};
+use core::net::SocketAddr;
 
 use super::events::EventKind;
 use super::ports::Claim;
 use super::stream::Stream;
 use super::table::Handle;
-use super::{Body, Socket, SocketKind};
+use super::{Body, Socket, SocketKind, faces};
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
 use crate::stack::Stack;
@@ -73,19 +73,19 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let socket = self.open_socket(handle)?;
         let accept_queue = VecDeque::new();
         socket.body = Body::Listener(Listener { backlog, half_open: 0, accept_queue });
-        let spread = self.sockets.get(handle).is_some_and(|socket| socket.options.reuse_port);
-        self.demux.add_listener(local, handle, spread);
+        let (dual, spread) = (socket.is_dual(), socket.options.reuse_port);
+        faces(local, dual).for_each(|face| self.demux.add_listener(face, handle, spread));
         self.renew_claim(handle);
         Ok(())
     }
 
     /// Whether the socket's claim would be allowed beside the others' once it listens.
-    fn may_listen(&mut self, handle: Handle, local: SocketAddrV4) -> bool {
+    fn may_listen(&mut self, handle: Handle, local: SocketAddr) -> bool {
         let Some(claim) = self.sockets.get(handle).and_then(|socket| socket.claim) else {
             return false;
         };
         self.ports.release(&claim);
-        let allowed = self.ports.may_bind(SocketKind::Stream, local, claim.reuse);
+        let allowed = self.ports.may_bind(SocketKind::Stream, local, claim.dual, claim.reuse);
         self.ports.claim(&claim);
         allowed
     }
@@ -114,9 +114,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             let Some(stream) = socket.connection() else { continue };
             stream.listener = None;
             stream.told.connected = true;
-            let peer = stream.connection.endpoints().remote;
+            let remote = stream.connection.endpoints().remote;
+            let peer = socket.family.show(remote);
             self.tell(child);
-            return Ok(Some((child, peer.into())));
+            return Ok(Some((child, peer)));
         }
     }
 
@@ -162,23 +163,24 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if !listener.takes_syn() {
             return None;
         }
-        let (tag, options) = (parent.tag, parent.options);
-        let path = self.net.find(*ends.remote.ip()).ok()?;
+        let (tag, family, options) = (parent.tag, parent.family, parent.options);
+        let path = self.net.find(&ends.remote).ok()?;
         let mut iss = self.secret.isn(now, &ends);
         if let Some(after) = after {
             // RFC 9293 3.10.7.4, TIME-WAIT: "as long as the ISN is larger than the largest one
             // used".
             iss = iss.max(after + 65_537);
         }
-        let config = options.tcp_config(&self.tcp, path.mtu);
+        let config = options.tcp_config(&self.tcp, &path);
         let mut connection = Connection::accept(now, config, ends, syn, iss);
         connection.set_timestamp_offset(self.secret.timestamp_offset(&ends));
         options.apply(now, &mut connection);
         let stream = Box::new(Stream::new(connection, Some(handle)));
-        let child = self.add_socket(Socket::new(tag, options, Body::Connection(stream)))?;
+        let child = self.add_socket(Socket::new(tag, family, options, Body::Connection(stream)))?;
         let claim = Claim {
             kind: SocketKind::Stream,
             local: ends.local,
+            dual: false,
             reuse: options.reuse(),
             listening: false,
             by_connect: false,
@@ -248,8 +250,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return;
         }
         socket.body = Body::Idle;
+        let dual = socket.is_dual();
         if let Some(local) = socket.local {
-            self.demux.remove_listener(local, handle);
+            faces(local, dual).for_each(|face| self.demux.remove_listener(face, handle));
         }
         self.renew_claim(handle);
         let is_child = |socket: &Socket<T, R>| match &socket.body {

@@ -18,10 +18,11 @@ pub(crate) mod stream;
 pub(crate) mod table;
 
 use alloc::boxed::Box;
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::bytes::RxPiece;
 use crate::error::Error;
+use crate::ip;
 use crate::link::arp;
 use crate::wheel::TimerId;
 use datagram::Datagram;
@@ -38,6 +39,36 @@ pub enum SocketKind {
     Stream,
     /// UDP.
     Datagram,
+}
+
+/// Whose addresses a socket has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// AF_INET.
+    V4,
+    /// AF_INET6: IPv6, and IPv4 as IPv4-mapped addresses unless
+    /// [`V6Only`](crate::SockOption::V6Only) is set.
+    V6,
+}
+
+impl Family {
+    /// The address of a socket that has none.
+    pub(crate) fn unbound(self) -> SocketAddr {
+        match self {
+            Self::V4 => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+            Self::V6 => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+        }
+    }
+
+    /// `address` as the owner of a socket sees it.
+    pub(crate) fn show(self, address: SocketAddr) -> SocketAddr {
+        match (self, address) {
+            (Self::V6, SocketAddr::V4(v4)) => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            _ => address,
+        }
+    }
 }
 
 /// Which directions `shutdown` ends.
@@ -104,8 +135,9 @@ pub(crate) enum Body<T, R> {
 #[derive(Debug)]
 pub(crate) struct Socket<T, R> {
     pub(crate) tag: u64,
+    pub(crate) family: Family,
     pub(crate) options: Options,
-    pub(crate) local: Option<SocketAddrV4>,
+    pub(crate) local: Option<SocketAddr>,
     /// What is held in [`ports::Ports`].
     pub(crate) claim: Option<Claim>,
     /// `bind` was called: the address outlives a failed connection.
@@ -124,9 +156,10 @@ pub(crate) struct Socket<T, R> {
 }
 
 impl<T, R> Socket<T, R> {
-    pub(crate) fn new(tag: u64, options: Options, body: Body<T, R>) -> Self {
+    pub(crate) fn new(tag: u64, family: Family, options: Options, body: Body<T, R>) -> Self {
         Self {
             tag,
+            family,
             options,
             local: None,
             claim: None,
@@ -146,6 +179,11 @@ impl<T, R> Socket<T, R> {
             Body::Datagram(_) => SocketKind::Datagram,
             _ => SocketKind::Stream,
         }
+    }
+
+    /// Whether it receives IPv4, too, if it is bound to all addresses of IPv6.
+    pub(crate) fn is_dual(&self) -> bool {
+        self.family == Family::V6 && !self.options.v6_only
     }
 
     /// Whether the owner may use it: neither closed nor still its listener's.
@@ -170,13 +208,28 @@ impl<T, R> Socket<T, R> {
     }
 }
 
-/// The address of a socket that has none.
-pub(crate) const UNBOUND: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-
-/// The IPv4 address in `address`.
-pub(crate) fn to_v4(address: SocketAddr) -> Result<SocketAddrV4, Error> {
-    match address.ip().to_canonical() {
-        core::net::IpAddr::V4(ip) => Ok(SocketAddrV4::new(ip, address.port())),
-        core::net::IpAddr::V6(_) => Err(Error::Unsupported),
+/// `address`, named by the owner of a socket of `family`, as the core knows it.
+///
+/// # Errors
+/// `Unsupported` for IPv6 on an IPv4 socket, `NetUnreachable` for IPv4 on a socket that is for IPv6
+/// only.
+pub(crate) fn admit(
+    family: Family,
+    options: &Options,
+    address: SocketAddr,
+) -> Result<SocketAddr, Error> {
+    let address = ip::canonical(address);
+    match (family, address) {
+        (Family::V4, SocketAddr::V6(_)) => Err(Error::Unsupported),
+        (Family::V6, SocketAddr::V4(_)) if options.v6_only => Err(Error::NetUnreachable),
+        _ => Ok(address),
     }
+}
+
+/// Where a socket with the address `local` receives: a `dual` one on all addresses of IPv6 does so
+/// on all of IPv4, too.
+pub(crate) fn faces(local: SocketAddr, dual: bool) -> impl Iterator<Item = SocketAddr> {
+    let both = dual && local.is_ipv6() && local.ip().is_unspecified();
+    let other = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), local.port());
+    [Some(local), both.then_some(other)].into_iter().flatten()
 }

@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::ports::Reuse;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
+use crate::ip::{self, route::Path};
 use crate::tcp::{Connection, KeepAlive, TcpConfig};
 use crate::time::Instant;
 
@@ -39,6 +40,8 @@ pub enum SockOption {
     Ttl(u8),
     /// Type of service byte of the packets sent.
     Tos(u8),
+    /// An IPv6 socket has nothing to do with IPv4. Cannot be changed once it has an address.
+    V6Only(bool),
     /// Bound of the segment size, bytes of payload (88..=32767); 0 for none.
     MaxSeg(u16),
     /// How long sent data may stay unacknowledged; zero for the default.
@@ -79,6 +82,7 @@ pub enum OptionName {
     Linger,
     Ttl,
     Tos,
+    V6Only,
     MaxSeg,
     UserTimeout,
     ReusePort,
@@ -104,6 +108,7 @@ pub(crate) struct Options {
     pub(crate) linger: Option<Duration>,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
+    pub(crate) v6_only: bool,
     pub(crate) max_seg: u16,
     pub(crate) user_timeout: Duration,
     pub(crate) reuse_port: bool,
@@ -135,6 +140,7 @@ impl Options {
             linger: None,
             ttl: config.ttl,
             tos: 0,
+            v6_only: false,
             max_seg: 0,
             user_timeout: config.tcp.user_timeout.unwrap_or_default(),
             reuse_port: false,
@@ -162,9 +168,13 @@ impl Options {
         (!self.user_timeout.is_zero()).then_some(self.user_timeout)
     }
 
-    /// The settings of a connection over a link of `mtu` bytes.
-    pub(crate) fn tcp_config(&self, defaults: &Arc<TcpConfig>, mtu: u16) -> Arc<TcpConfig> {
-        let link = mtu.saturating_sub(40).max(1);
+    /// The settings of a connection over `path`.
+    pub(crate) fn tcp_config(&self, defaults: &Arc<TcpConfig>, path: &Path) -> Arc<TcpConfig> {
+        /// A TCP header without options, bytes.
+        const TCP_HEADER: usize = 20;
+        let headers = ip::header_len(path.source) + TCP_HEADER;
+        let link = usize::from(path.mtu).saturating_sub(headers).max(1);
+        let link = u16::try_from(link).unwrap_or(u16::MAX);
         let mss = if self.max_seg == 0 { link } else { self.max_seg.min(link) };
         let config = TcpConfig {
             mss,
@@ -207,6 +217,7 @@ impl Options {
             OptionName::Linger => SockOption::Linger(self.linger),
             OptionName::Ttl => SockOption::Ttl(self.ttl),
             OptionName::Tos => SockOption::Tos(self.tos),
+            OptionName::V6Only => SockOption::V6Only(self.v6_only),
             OptionName::MaxSeg => SockOption::MaxSeg(self.max_seg),
             OptionName::UserTimeout => SockOption::UserTimeout(self.user_timeout),
             OptionName::ReusePort => SockOption::ReusePort(self.reuse_port),
@@ -245,6 +256,7 @@ impl Options {
             SockOption::Linger(time) => self.linger = time,
             SockOption::Ttl(hops) => self.ttl = hops,
             SockOption::Tos(tos) => self.tos = tos,
+            SockOption::V6Only(on) => self.v6_only = on,
             SockOption::MaxSeg(bytes) => self.max_seg = bytes,
             SockOption::UserTimeout(time) => self.user_timeout = time,
             SockOption::ReusePort(on) => self.reuse_port = on,

@@ -5,15 +5,17 @@
 //! same port conflict if their addresses are equal or one is the wildcard, unless both allow it
 //! (SO_REUSEADDR) and neither listens, or both allow it in every case (SO_REUSEPORT). Ports that
 //! were chosen by `connect` may be shared between connections to different peers, not with a socket
-//! that was bound.
+//! that was bound. The families are apart, but for a dual claim: one on all addresses of IPv6 that
+//! also means all of IPv4.
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::SocketAddr;
 use core::ops::RangeInclusive;
 
 use hashbrown::HashMap;
 
-use super::SocketKind;
+use super::{SocketKind, faces};
 use crate::error::Error;
+use crate::ip::wildcard;
 use crate::secret::KeyedHash;
 
 /// With whom a socket shares its address.
@@ -29,11 +31,19 @@ pub(crate) struct Reuse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) kind: SocketKind,
-    pub(crate) local: SocketAddrV4,
+    pub(crate) local: SocketAddr,
+    /// If it is on all addresses of IPv6, it is on all of IPv4, too.
+    pub(crate) dual: bool,
     pub(crate) reuse: Reuse,
     pub(crate) listening: bool,
     /// The port was chosen by `connect`.
     pub(crate) by_connect: bool,
+}
+
+impl Claim {
+    fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        faces(self.local, self.dual).flat_map(|face| [Place::port(face), Place::Address(face)])
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,11 +80,30 @@ impl Holders {
     }
 }
 
+/// Where claims are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    /// At a port, for all addresses of the family of this wildcard address.
+    Port(SocketAddr),
+    /// At this very address and port.
+    Address(SocketAddr),
+}
+
+impl Place {
+    fn port(of: SocketAddr) -> Self {
+        Self::Port(any(of))
+    }
+}
+
+/// The wildcard address with the same port.
+fn any(of: SocketAddr) -> SocketAddr {
+    SocketAddr::new(wildcard(of.ip()), of.port())
+}
+
 /// All claims of one stack.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// `None` counts the claims of all addresses.
-    holders: HashMap<(SocketKind, u16, Option<Ipv4Addr>), Holders, KeyedHash>,
+    holders: HashMap<(SocketKind, Place), Holders, KeyedHash>,
     range: RangeInclusive<u16>,
 }
 
@@ -88,31 +117,37 @@ impl Ports {
         u32::from(self.range.end().saturating_sub(*self.range.start())) + 1
     }
 
-    fn at(&self, kind: SocketKind, port: u16, address: Option<Ipv4Addr>) -> Holders {
-        self.holders.get(&(kind, port, address)).copied().unwrap_or_default()
+    fn at(&self, kind: SocketKind, place: Place) -> Holders {
+        self.holders.get(&(kind, place)).copied().unwrap_or_default()
     }
 
-    /// Whether a socket may be bound to `local` beside the claims there are.
-    pub(crate) fn may_bind(&self, kind: SocketKind, local: SocketAddrV4, reuse: Reuse) -> bool {
-        let (port, address) = (local.port(), *local.ip());
-        if address.is_unspecified() {
-            return !self.at(kind, port, None).conflict(reuse);
-        }
-        !self.at(kind, port, Some(address)).conflict(reuse)
-            && !self.at(kind, port, Some(Ipv4Addr::UNSPECIFIED)).conflict(reuse)
+    /// Whether a socket may be bound to `local`, `dual` or not, beside the claims there are.
+    pub(crate) fn may_bind(
+        &self,
+        kind: SocketKind,
+        local: SocketAddr,
+        dual: bool,
+        reuse: Reuse,
+    ) -> bool {
+        let conflict = |place| self.at(kind, place).conflict(reuse);
+        faces(local, dual).all(|face| {
+            if face.ip().is_unspecified() {
+                return !conflict(Place::port(face));
+            }
+            !conflict(Place::Address(face)) && !conflict(Place::Address(any(face)))
+        })
     }
 
     pub(crate) fn claim(&mut self, claim: &Claim) {
-        for address in [None, Some(*claim.local.ip())] {
-            let key = (claim.kind, claim.local.port(), address);
-            self.holders.entry(key).or_default().each(claim, |count| *count += 1);
+        for place in claim.places() {
+            self.holders.entry((claim.kind, place)).or_default().each(claim, |count| *count += 1);
         }
     }
 
     /// Gives back what was [`claim`](Self::claim)ed, with the very same claim.
     pub(crate) fn release(&mut self, claim: &Claim) {
-        for address in [None, Some(*claim.local.ip())] {
-            let key = (claim.kind, claim.local.port(), address);
+        for place in claim.places() {
+            let key = (claim.kind, place);
             if let Some(holders) = self.holders.get_mut(&key) {
                 holders.each(claim, |count| *count = count.saturating_sub(1));
                 if holders.all == 0 {
@@ -122,27 +157,39 @@ impl Ports {
         }
     }
 
-    /// A port for `bind` that nobody holds; the search starts at `offset`.
-    pub(crate) fn free(&self, kind: SocketKind, offset: u32) -> Result<u16, Error> {
-        self.search(offset, |port| self.at(kind, port, None).all == 0).ok_or(Error::AddrInUse)
+    /// A port for a `bind` to `local` that nobody holds; the search starts at `offset`.
+    pub(crate) fn free(
+        &self,
+        kind: SocketKind,
+        mut local: SocketAddr,
+        dual: bool,
+        offset: u32,
+    ) -> Result<u16, Error> {
+        let usable = |port| {
+            local.set_port(port);
+            faces(local, dual).all(|face| self.at(kind, Place::port(face)).all == 0)
+        };
+        self.search(offset, usable).ok_or(Error::AddrInUse)
     }
 
-    /// A port for `connect` that only other connecting sockets hold and with which the connection
-    /// is `unique`; the search starts at `offset`.
+    /// A port for a `connect` from `local` that only other connecting sockets hold and with which
+    /// the connection is `unique`; the search starts at `offset`.
     pub(crate) fn free_for_connect(
         &self,
         kind: SocketKind,
+        mut local: SocketAddr,
         offset: u32,
         unique: impl Fn(u16) -> bool,
     ) -> Result<u16, Error> {
         let usable = |port| {
-            let holders = self.at(kind, port, None);
+            local.set_port(port);
+            let holders = self.at(kind, Place::port(local));
             holders.all == holders.by_connect && unique(port)
         };
         self.search(offset, usable).ok_or(Error::AddrNotAvailable)
     }
 
-    fn search(&self, offset: u32, usable: impl Fn(u16) -> bool) -> Option<u16> {
+    fn search(&self, offset: u32, mut usable: impl FnMut(u16) -> bool) -> Option<u16> {
         let count = self.ephemeral();
         (0..count).find_map(|n| {
             let step = u16::try_from((offset % count + n) % count).ok()?;
@@ -156,15 +203,16 @@ impl Ports {
 mod tests {
     use super::*;
     use crate::secret::Secret;
+    use core::net::Ipv4Addr;
 
     const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
     const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
     const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
 
     fn claim(address: Ipv4Addr, port: u16, reuse: bool, listening: bool) -> Claim {
-        let local = SocketAddrV4::new(address, port);
+        let local = SocketAddr::new(address.into(), port);
         let reuse = Reuse { address: reuse, port: false };
-        Claim { kind: SocketKind::Stream, local, reuse, listening, by_connect: false }
+        Claim { kind: SocketKind::Stream, local, dual: false, reuse, listening, by_connect: false }
     }
 
     fn ports() -> Ports {
@@ -187,15 +235,19 @@ mod tests {
         for (held, address, reuse, allowed) in table {
             let mut ports = ports();
             ports.claim(&held);
-            let asked = SocketAddrV4::new(address, 80);
+            let asked = SocketAddr::new(address.into(), 80);
             let reuse = Reuse { address: reuse, port: false };
-            assert_eq!(ports.may_bind(held.kind, asked, reuse), allowed, "{held:?} {address}");
+            assert_eq!(
+                ports.may_bind(held.kind, asked, false, reuse),
+                allowed,
+                "{held:?} {address}"
+            );
             assert!(
-                ports.may_bind(SocketKind::Datagram, asked, Reuse::default()),
+                ports.may_bind(SocketKind::Datagram, asked, false, Reuse::default()),
                 "protocols are apart"
             );
             ports.release(&held);
-            assert!(ports.may_bind(held.kind, asked, Reuse::default()));
+            assert!(ports.may_bind(held.kind, asked, false, Reuse::default()));
             assert!(ports.holders.is_empty());
         }
     }
@@ -207,36 +259,74 @@ mod tests {
         let held = Claim { reuse: share, ..claim(ANY, 80, false, true) };
         ports.claim(&held);
         ports.claim(&held);
-        assert!(ports.may_bind(held.kind, held.local, share));
-        assert!(!ports.may_bind(held.kind, held.local, Reuse { address: true, port: false }));
+        assert!(ports.may_bind(held.kind, held.local, false, share));
+        assert!(!ports.may_bind(
+            held.kind,
+            held.local,
+            false,
+            Reuse { address: true, port: false }
+        ));
         ports.claim(&claim(ANY, 80, true, false));
-        assert!(!ports.may_bind(held.kind, held.local, share));
+        assert!(!ports.may_bind(held.kind, held.local, false, share));
+    }
+
+    #[test]
+    fn families_meet_in_dual_claims_only() {
+        let v6 = |last, dual| {
+            let ip = core::net::Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, last);
+            (SocketAddr::new(ip.into(), 80), dual)
+        };
+        let v4 = |ip: Ipv4Addr| (SocketAddr::new(ip.into(), 80), false);
+        // (one, another, allowed beside each other); all without SO_REUSEADDR
+        let table = [
+            (v6(0, true), v4(ANY), false),
+            (v6(0, true), v4(OURS), false),
+            (v6(0, false), v4(ANY), true),
+            (v6(0, false), v4(OURS), true),
+            (v6(0, true), v6(0, false), false),
+            (v6(0, true), v6(5, false), false),
+            (v6(5, false), v6(6, false), true),
+            (v6(5, true), v4(ANY), true),
+        ];
+        for (one, another, allowed) in table {
+            for ((local, dual), (asked, asked_dual)) in [(one, another), (another, one)] {
+                let held = Claim { local, dual, ..claim(ANY, 80, false, false) };
+                let mut ports = ports();
+                ports.claim(&held);
+                let free = ports.may_bind(held.kind, asked, asked_dual, Reuse::default());
+                assert_eq!(free, allowed, "{local} {dual}, then {asked} {asked_dual}");
+                ports.release(&held);
+                assert!(ports.holders.is_empty());
+            }
+        }
     }
 
     #[test]
     fn ephemeral_ports_run_out() {
         let mut ports = ports();
+        let ours = SocketAddr::new(OURS.into(), 0);
         let mut seen = std::vec::Vec::new();
-        while let Ok(port) = ports.free(SocketKind::Stream, 2) {
+        while let Ok(port) = ports.free(SocketKind::Stream, ours, false, 2) {
             ports.claim(&claim(OURS, port, false, false));
             seen.push(port);
         }
         assert_eq!(seen, [40_002, 40_003, 40_000, 40_001]);
-        assert_eq!(ports.free(SocketKind::Stream, 0), Err(Error::AddrInUse));
-        let shared = ports.free_for_connect(SocketKind::Stream, 0, |_| true);
+        assert_eq!(ports.free(SocketKind::Stream, ours, false, 0), Err(Error::AddrInUse));
+        let shared = ports.free_for_connect(SocketKind::Stream, ours, 0, |_| true);
         assert_eq!(shared, Err(Error::AddrNotAvailable));
     }
 
     #[test]
     fn connecting_sockets_share_ports() {
         let mut ports = ports();
+        let ours = SocketAddr::new(OURS.into(), 0);
         let by_connect = Claim { by_connect: true, ..claim(OURS, 40_000, false, false) };
         ports.claim(&by_connect);
-        let port = ports.free_for_connect(SocketKind::Stream, 0, |_| true);
+        let port = ports.free_for_connect(SocketKind::Stream, ours, 0, |_| true);
         assert_eq!(port, Ok(40_000));
-        let port = ports.free_for_connect(SocketKind::Stream, 0, |port| port != 40_000);
+        let port = ports.free_for_connect(SocketKind::Stream, ours, 0, |port| port != 40_000);
         assert_eq!(port, Ok(40_001));
         let reuse = Reuse { address: true, port: false };
-        assert!(!ports.may_bind(SocketKind::Stream, by_connect.local, reuse));
+        assert!(!ports.may_bind(SocketKind::Stream, by_connect.local, false, reuse));
     }
 }

@@ -1,7 +1,5 @@
 //! Connections in the stack: segments in and out, and what their owners are told.
 
-use core::net::SocketAddrV4;
-
 use smoltcp::wire::IpProtocol;
 
 use super::Body;
@@ -11,9 +9,9 @@ use crate::bytes::{Egress, RxBytes, RxPiece, TxBytes, TxPiece};
 use crate::error::Error;
 use crate::held::Held;
 use crate::ip::route::Path;
-use crate::ip::v4;
+use crate::ip::{self, Packet};
 use crate::link::ethernet::Mac;
-use crate::net::{HEADERS, Link, Net, Timer};
+use crate::net::{Link, MAX_HEADERS, Net, Timer, headers};
 use crate::stack::Stack;
 use crate::tcp::{
     Connection, Endpoints, MAX_HEADER, Reply, SegmentError, SegmentRepr, State, reset_for,
@@ -59,7 +57,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     pub(crate) fn handle_tcp(
         &mut self,
         now: Instant,
-        packet: &v4::Packet,
+        packet: &Packet,
         frame: R,
         out: &mut dyn Egress<T>,
     ) {
@@ -73,10 +71,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         counters.tcp_in += 1;
         counters.tcp_resets_in += u64::from(parsed.repr.rst);
         let segment = &parsed.repr;
-        let ends = Endpoints {
-            local: SocketAddrV4::new(packet.destination, segment.dst_port),
-            remote: SocketAddrV4::new(packet.source, segment.src_port),
-        };
+        let ends =
+            Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
         let payload = packet.payload.start + parsed.payload..packet.payload.end;
         if let Some(handle) = self.demux.connection(&ends) {
             let piece = RxPiece { frame, range: payload };
@@ -158,8 +154,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         reset: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
-        let (source, destination) = (*ends.local.ip(), *ends.remote.ip());
-        let ip = v4::Header {
+        let (source, destination) = (ends.local.ip(), ends.remote.ip());
+        let ip = ip::Header {
             source,
             destination,
             protocol: IpProtocol::Tcp,
@@ -171,7 +167,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let fill = |bytes: &mut [u8]| {
             reset.emit::<T>(source, destination, &[], bytes);
         };
-        self.net.answer(now, &ip, fill, out);
+        self.net.answer(now, &ends.remote, &ip, fill, out);
     }
 
     /// Lets a connection send what it has, as far as there is room, its neighbour known and its
@@ -184,7 +180,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if stream.connection.poll_at(now).is_none_or(|at| at > now) {
             return self.rest(now, handle);
         }
-        let path = match self.net.find(*ends.remote.ip()) {
+        let path = match self.net.find(&ends.remote) {
             Ok(path) => path,
             Err(error) => return self.send_into_void(now, handle, error),
         };
@@ -374,10 +370,11 @@ impl Lane {
         body_len: usize,
         out: &mut dyn Egress<T>,
     ) {
-        let mut head = [0; HEADERS + MAX_HEADER];
-        let (source, destination) = (*self.ends.local.ip(), *self.ends.remote.ip());
-        let header = segment.emit(source, destination, body, &mut head[HEADERS..]);
-        let ip = v4::Header {
+        let mut head = [0; MAX_HEADERS + MAX_HEADER];
+        let (source, destination) = (self.ends.local.ip(), self.ends.remote.ip());
+        let headers = headers(destination);
+        let header = segment.emit(source, destination, body, &mut head[headers..]);
+        let ip = ip::Header {
             source,
             destination,
             protocol: IpProtocol::Tcp,
@@ -387,6 +384,6 @@ impl Lane {
         };
         net.write_headers(&self.path, self.to, &ip, &mut head);
         net.counters.tcp_out += 1;
-        net.emit(self.path.interface, &head[..HEADERS + header], body, out);
+        net.emit(self.path.interface, &head[..headers + header], body, out);
     }
 }

@@ -6,7 +6,8 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::net::SocketAddrV4;
+use core::hash::{Hash, Hasher};
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::congestion::{Congestion, CongestionKind, Window};
@@ -23,12 +24,30 @@ use super::{SegmentRepr, Seq, State, TcpConfig};
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
 /// The two ends of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoints {
     /// This side.
-    pub local: SocketAddrV4,
-    /// The peer.
-    pub remote: SocketAddrV4,
+    pub local: SocketAddr,
+    /// The peer; of the same family.
+    pub remote: SocketAddr,
+}
+
+impl Hash for Endpoints {
+    /// Two words for IPv4: this is hashed for every segment received.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for end in [self.local, self.remote] {
+            match end {
+                SocketAddr::V4(end) => {
+                    let address = u64::from(end.ip().to_bits());
+                    state.write_u64(address << 16 | u64::from(end.port()));
+                }
+                SocketAddr::V6(end) => {
+                    state.write_u128(end.ip().to_bits());
+                    state.write_u64(u64::from(end.scope_id()) << 16 | u64::from(end.port()));
+                }
+            }
+        }
+    }
 }
 
 /// What the caller has to do after [`Connection::handle_segment`]. Acknowledgements and data are

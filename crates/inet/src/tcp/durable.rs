@@ -24,9 +24,10 @@
 //! SACK, which may be reneged), the ACK that may be pending (send one), Nagle's and the silly
 //! window's state.
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use super::{Endpoints, Seq, State};
+use crate::ip::canonical;
 
 /// The write side is shut: the FIN follows the queued bytes.
 pub(super) const WRITE_SHUT: u8 = 1;
@@ -51,10 +52,12 @@ pub struct Durable {
     pub acked: u64,
     /// Payload bytes received in order in total.
     pub received: u64,
-    /// Own IPv4 address.
-    pub local_address: [u8; 4],
-    /// The peer's IPv4 address.
-    pub remote_address: [u8; 4],
+    /// Own address; IPv4 is written as an IPv4-mapped IPv6 address (RFC 4291 2.5.5.2).
+    pub local_address: [u8; 16],
+    /// The peer's address, in the same form.
+    pub remote_address: [u8; 16],
+    /// The link of the addresses if they are of link scope, as `sin6_scope_id`; else 0.
+    pub scope: u32,
     /// Own port.
     pub local_port: u16,
     /// The peer's port.
@@ -96,8 +99,9 @@ impl Durable {
         Self {
             acked: 0,
             received: 0,
-            local_address: endpoints.local.ip().octets(),
-            remote_address: endpoints.remote.ip().octets(),
+            local_address: octets(endpoints.local.ip()),
+            remote_address: octets(endpoints.remote.ip()),
+            scope: scope_of(&endpoints.local).max(scope_of(&endpoints.remote)),
             local_port: endpoints.local.port(),
             remote_port: endpoints.remote.port(),
             state: state as u8,
@@ -125,7 +129,9 @@ impl Durable {
 
     /// The two ends.
     pub fn endpoints(&self) -> Endpoints {
-        let socket = |address: [u8; 4], port| SocketAddrV4::new(Ipv4Addr::from(address), port);
+        let socket = |address: [u8; 16], port| {
+            canonical(SocketAddrV6::new(address.into(), port, 0, self.scope).into())
+        };
         Endpoints {
             local: socket(self.local_address, self.local_port),
             remote: socket(self.remote_address, self.remote_port),
@@ -148,5 +154,38 @@ impl Durable {
     /// First sequence number that the peer's window does not admit.
     pub(super) fn send_edge(&self) -> Seq {
         self.snd_una + self.snd_wnd
+    }
+}
+
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+fn scope_of(address: &SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_come_back() {
+        let table = [
+            ("10.0.0.1:80", "10.0.0.2:40000"),
+            ("[2001:db8::1]:80", "[2001:db8::2]:40000"),
+            ("[fe80::1%7]:80", "[fe80::2%7]:40000"),
+        ];
+        for (local, remote) in table {
+            let ends = Endpoints { local: local.parse().unwrap(), remote: remote.parse().unwrap() };
+            let durable = Durable::new(ends, Seq::new(1), State::SynSent);
+            assert_eq!(durable.endpoints(), ends);
+        }
     }
 }

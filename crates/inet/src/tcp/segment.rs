@@ -6,12 +6,12 @@
 //! covers payload pieces that stay where they are. The urgent pointer and the ECN bits are not
 //! kept.
 
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
 use smoltcp::wire::{IpProtocol, checksum};
 
 use super::Seq;
-use crate::{TxBytes, TxPiece};
+use crate::{TxBytes, TxPiece, ip};
 
 /// Longest header, bytes.
 pub const MAX_HEADER: usize = 60;
@@ -103,18 +103,18 @@ pub struct Parsed {
 }
 
 impl SegmentRepr {
-    /// Reads the segment `bytes` that came from `src` to `dst` in an IPv4 packet.
+    /// Reads the segment `bytes` that came in a packet from `src` to `dst`.
     ///
     /// # Errors
     /// What is wrong with it. Only the sender, or the network, can be the cause.
-    pub fn parse(src: Ipv4Addr, dst: Ipv4Addr, bytes: &[u8]) -> Result<Parsed, SegmentError> {
+    pub fn parse(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> Result<Parsed, SegmentError> {
         let header: &[u8; FIXED] = bytes.first_chunk().ok_or(SegmentError::Truncated)?;
         let payload = usize::from(header[12] >> 4) * 4;
         if payload < FIXED {
             return Err(SegmentError::Offset);
         }
         let options = bytes.get(FIXED..payload).ok_or(SegmentError::Truncated)?;
-        let pseudo = pseudo_sum(src, dst, bytes.len());
+        let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, bytes.len());
         if checksum::combine(&[pseudo, checksum::data(bytes)]) != 0xffff {
             return Err(SegmentError::Checksum);
         }
@@ -192,8 +192,8 @@ impl SegmentRepr {
     /// If `out` is shorter than [`header_len`](Self::header_len); [`MAX_HEADER`] bytes always do.
     pub fn emit<T: TxBytes>(
         &self,
-        src: Ipv4Addr,
-        dst: Ipv4Addr,
+        src: IpAddr,
+        dst: IpAddr,
         body: &[TxPiece<'_, T>],
         out: &mut [u8],
     ) -> usize {
@@ -215,7 +215,7 @@ impl SegmentRepr {
         out[16..20].fill(0);
         self.emit_options(&mut out[FIXED..]);
         let (body_sum, body_len) = sum_of(body);
-        let pseudo = pseudo_sum(src, dst, len + body_len);
+        let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, len + body_len);
         let total = checksum::combine(&[pseudo, checksum::data(out), body_sum]);
         out[16..18].copy_from_slice(&(!total).to_be_bytes());
         len
@@ -258,11 +258,6 @@ fn sum_of<T: TxBytes>(body: &[TxPiece<'_, T>]) -> (u16, usize) {
         len += piece.range.len();
     }
     (total, len)
-}
-
-/// The sum of the pseudo header (RFC 9293 3.1, figure 2).
-fn pseudo_sum(src: Ipv4Addr, dst: Ipv4Addr, len: usize) -> u16 {
-    checksum::pseudo_header_v4(&src, &dst, IpProtocol::Tcp, len as u32)
 }
 
 #[cfg(test)]

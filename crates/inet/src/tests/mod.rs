@@ -84,13 +84,8 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(address: Ipv4Addr, mac: Mac, config: Config) -> Self {
         let mut stack = Stack::new(config, [address.octets()[3]; 16]);
-        stack.add_interface(InterfaceConfig {
-            mac: mac.0,
-            mtu: 1500,
-            address,
-            prefix: 24,
-            gateway: None,
-        });
+        let id = stack.add_interface(InterfaceConfig { mac: mac.0, mtu: 1500 });
+        stack.add_address(id, Cidr::new(address, 24)).unwrap();
         let wire = Wire { frames: VecDeque::new(), room: 1000 };
         Self { stack, wire, now: Instant::from_nanos(1_000_000_000) }
     }
@@ -322,7 +317,7 @@ pub(crate) fn tcp_frame(repr: &tcp::SegmentRepr, payload: &[u8]) -> Vec<u8> {
     let mut head = [0; tcp::MAX_HEADER];
     let chunk = Chunk(Vec::from(payload));
     let body = [TxPiece { bytes: &chunk, range: 0..payload.len() }];
-    let len = repr.emit(IP_A, IP_B, &body, &mut head);
+    let len = repr.emit(IP_A.into(), IP_B.into(), &body, &mut head);
     let mut segment = Vec::from(&head[..len]);
     segment.extend_from_slice(payload);
     ip_frame(6, &segment)
@@ -330,7 +325,7 @@ pub(crate) fn tcp_frame(repr: &tcp::SegmentRepr, payload: &[u8]) -> Vec<u8> {
 
 /// The TCP header in a frame.
 pub(crate) fn segment_of(frame: &[u8]) -> tcp::SegmentRepr {
-    let packet = crate::ip::v4::parse(frame, 14).unwrap();
+    let packet = crate::ip::v4::parse(frame, 14, ID).unwrap();
     let bytes = &frame[packet.payload.clone()];
     tcp::SegmentRepr::parse(packet.source, packet.destination, bytes).unwrap().repr
 }

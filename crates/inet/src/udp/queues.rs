@@ -6,7 +6,7 @@
 //! payload bytes and by number; what does not fit is dropped, as UDP may.
 
 use alloc::collections::VecDeque;
-use core::net::SocketAddrV4;
+use core::net::SocketAddr;
 
 use crate::bytes::RxPiece;
 use crate::held::Held;
@@ -16,7 +16,7 @@ use crate::held::Held;
 enum Outgoing<T> {
     Queued {
         chunk: T,
-        to: SocketAddrV4,
+        to: SocketAddr,
     },
     /// Waits elsewhere.
     Away,
@@ -56,14 +56,14 @@ impl<T> SendQueue<T> {
         self.released
     }
 
-    pub(crate) fn push(&mut self, len: usize, chunk: T, to: SocketAddrV4) {
+    pub(crate) fn push(&mut self, len: usize, chunk: T, to: SocketAddr) {
         self.pending += len;
         self.entries.push_back((len, Outgoing::Queued { chunk, to }));
     }
 
     /// Takes the next queued datagram out: its number, payload length, chunk and destination. It is
     /// to be [`done`](Self::done) later.
-    pub(crate) fn take(&mut self) -> Option<(u64, usize, T, SocketAddrV4)> {
+    pub(crate) fn take(&mut self) -> Option<(u64, usize, T, SocketAddr)> {
         let place = usize::try_from(self.next.saturating_sub(self.first)).ok()?;
         let (len, entry) = self.entries.get_mut(place)?;
         let number = self.next;
@@ -103,7 +103,7 @@ impl<T> SendQueue<T> {
 /// The receiving side.
 #[derive(Debug)]
 pub(crate) struct RecvQueue<R> {
-    entries: VecDeque<(RxPiece<Held<R>>, SocketAddrV4)>,
+    entries: VecDeque<(RxPiece<Held<R>>, SocketAddr)>,
     queued: usize,
     /// Given out and not consumed.
     outside: usize,
@@ -124,12 +124,12 @@ impl<R> RecvQueue<R> {
         self.entries.len() < number && (self.bytes() == 0 || self.bytes() + len <= bytes)
     }
 
-    pub(crate) fn push(&mut self, piece: RxPiece<Held<R>>, from: SocketAddrV4) {
+    pub(crate) fn push(&mut self, piece: RxPiece<Held<R>>, from: SocketAddr) {
         self.queued += piece.range.len();
         self.entries.push_back((piece, from));
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(RxPiece<Held<R>>, SocketAddrV4)> {
+    pub(crate) fn pop(&mut self) -> Option<(RxPiece<Held<R>>, SocketAddr)> {
         let (piece, from) = self.entries.pop_front()?;
         self.queued -= piece.range.len();
         self.outside += piece.range.len();
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn bytes_are_released_in_order() {
-        let to = SocketAddrV4::new([10, 0, 0, 1].into(), 53);
+        let to = SocketAddr::new([10, 0, 0, 1].into(), 53);
         let mut queue = SendQueue::new();
         for len in [5, 7, 0, 11] {
             queue.push(len, len, to);

@@ -1,9 +1,11 @@
 //! The UDP header.
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 
 use smoltcp::wire::{IpAddress, IpProtocol, UdpPacket, checksum};
+
+use crate::ip;
 
 /// Length of the header, bytes.
 pub(crate) const HEADER: usize = smoltcp::wire::UDP_HEADER_LEN;
@@ -25,13 +27,17 @@ pub(crate) enum Bad {
 }
 
 /// Reads the datagram `bytes` that came from `src` to `dst`.
-pub(crate) fn parse(src: Ipv4Addr, dst: Ipv4Addr, bytes: &[u8]) -> Result<Parsed, Bad> {
+pub(crate) fn parse(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> Result<Parsed, Bad> {
     let view = UdpPacket::new_checked(bytes).map_err(|_| Bad::Malformed)?;
     if view.dst_port() == 0 {
         return Err(Bad::Malformed);
     }
+    // RFC 8200 8.1: over IPv6 there must be one.
+    if src.is_ipv6() && view.checksum() == 0 {
+        return Err(Bad::Checksum);
+    }
     // RFC 1122 4.1.3.4: a checksum that is there must be verified; 0 means that there is none.
-    if !view.verify_checksum(&IpAddress::Ipv4(src), &IpAddress::Ipv4(dst)) {
+    if !view.verify_checksum(&IpAddress::from(src), &IpAddress::from(dst)) {
         return Err(Bad::Checksum);
     }
     Ok(Parsed {
@@ -43,7 +49,7 @@ pub(crate) fn parse(src: Ipv4Addr, dst: Ipv4Addr, bytes: &[u8]) -> Result<Parsed
 
 /// Writes the header of a datagram with a payload of `len` bytes and the sum `sum` into the first
 /// [`HEADER`] bytes of `out`. `len` + [`HEADER`] fits the length field.
-pub(crate) fn emit(src: SocketAddrV4, dst: SocketAddrV4, len: usize, sum: u16, out: &mut [u8]) {
+pub(crate) fn emit(src: SocketAddr, dst: SocketAddr, len: usize, sum: u16, out: &mut [u8]) {
     let Some(out) = out.get_mut(..HEADER) else { return };
     let total = u16::try_from(HEADER + len).unwrap_or(u16::MAX);
     let mut view = UdpPacket::new_unchecked(&mut *out);
@@ -51,7 +57,7 @@ pub(crate) fn emit(src: SocketAddrV4, dst: SocketAddrV4, len: usize, sum: u16, o
     view.set_dst_port(dst.port());
     view.set_len(total);
     view.set_checksum(0);
-    let pseudo = checksum::pseudo_header_v4(src.ip(), dst.ip(), IpProtocol::Udp, u32::from(total));
+    let pseudo = ip::pseudo_sum(src.ip(), dst.ip(), IpProtocol::Udp, usize::from(total));
     let sum = !checksum::combine(&[pseudo, checksum::data(out), sum]);
     // RFC 768: a sum of zero is sent as all ones.
     UdpPacket::new_unchecked(out).set_checksum(if sum == 0 { 0xffff } else { sum });

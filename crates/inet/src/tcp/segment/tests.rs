@@ -3,9 +3,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::tcp::tests::Chunk;
+use core::net::Ipv4Addr;
 
-const SRC: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const DST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const SRC: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const DST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 /// The segment as bytes.
 fn bytes_of(repr: &SegmentRepr, payload: &[&[u8]]) -> Vec<u8> {
@@ -33,7 +34,7 @@ fn with_options(options: &[u8]) -> Vec<u8> {
 
 fn resum(bytes: &mut [u8]) {
     bytes[16..18].fill(0);
-    let pseudo = pseudo_sum(SRC, DST, bytes.len());
+    let pseudo = ip::pseudo_sum(SRC, DST, IpProtocol::Tcp, bytes.len());
     let total = checksum::combine(&[pseudo, checksum::data(bytes)]);
     bytes[16..18].copy_from_slice(&(!total).to_be_bytes());
 }
@@ -145,6 +146,6 @@ fn unknown_options_are_skipped_and_the_end_ends() {
 #[test]
 fn another_address_is_another_checksum() {
     let bytes = bytes_of(&SegmentRepr::default(), &[b"x"]);
-    let other = Ipv4Addr::new(10, 0, 0, 3);
+    let other = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
     assert_eq!(SegmentRepr::parse(SRC, other, &bytes), Err(SegmentError::Checksum));
 }

@@ -10,7 +10,7 @@ mod transfer;
 mod window;
 
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::SocketAddr;
 use core::ops::Range;
 use core::time::Duration;
 
@@ -88,8 +88,8 @@ fn plain() -> TcpConfig {
 
 fn endpoints() -> Endpoints {
     Endpoints {
-        local: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), LOCAL),
-        remote: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), REMOTE),
+        local: SocketAddr::new([10, 0, 0, 1].into(), LOCAL),
+        remote: SocketAddr::new([10, 0, 0, 2].into(), REMOTE),
     }
 }
 
