@@ -15,6 +15,8 @@ mod cubic;
 mod hooks;
 mod hystart;
 mod newreno;
+#[cfg_attr(not(test), expect(dead_code, reason = "loss recovery does not use it yet"))]
+pub(super) mod prr;
 mod window;
 
 use alloc::boxed::Box;

@@ -1,0 +1,74 @@
+//! Proportional Rate Reduction (RFC 9937): how much leaves in answer to each ACK of a recovery, so
+//! that the flight comes down to the threshold smoothly.
+//!
+//! Counts are segments. While more is in flight than the threshold, the share `ssthresh / prior` of
+//! what is delivered is sent. Below it, what the network has delivered may be sent (conservation,
+//! PRR-CRB), and a segment more for each ACK that shows progress without a new loss (PRR-SSRB,
+//! chosen by the SafeACK rule of RFC 9937 6.2), but never beyond the threshold.
+//!
+//! As in Linux, what the flight was is taken to be the window before the reduction (RecoverFS), and
+//! the same rule governs the reduction that an ECN echo asks for.
+
+/// One recovery's counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::tcp) struct Prr {
+    /// RecoverFS: what was in flight when the recovery began, at least 1.
+    prior: u32,
+    /// prr_delivered: delivered in it.
+    delivered: u32,
+    /// prr_out: sent in it.
+    out: u32,
+}
+
+impl Prr {
+    /// A recovery begins; `prior` is the window that was.
+    pub(in crate::tcp) fn new(prior: u32) -> Self {
+        Self { prior: prior.max(1), delivered: 0, out: 0 }
+    }
+
+    /// `count` were sent, for the first time or again.
+    pub(in crate::tcp) fn sent(&mut self, count: u32) {
+        self.out = self.out.saturating_add(count);
+    }
+
+    /// Sent in this recovery.
+    pub(in crate::tcp) fn out(&self) -> u32 {
+        self.out
+    }
+
+    /// Delivered in this recovery.
+    pub(in crate::tcp) fn delivered(&self) -> u32 {
+        self.delivered
+    }
+
+    /// An ACK says that `delivered` more have arrived, after which `in_flight` are under way; it is
+    /// `safe` if SND.UNA advances, nothing more is lost and it carries no ECN echo. The congestion
+    /// window that follows: `in_flight` and what may be sent now. `None` if the ACK delivers
+    /// nothing: the window stays (RFC 9937 6.2).
+    pub(in crate::tcp) fn on_ack(
+        &mut self,
+        ssthresh: u32,
+        in_flight: u32,
+        delivered: u32,
+        safe: bool,
+    ) -> Option<u32> {
+        if delivered == 0 {
+            return None;
+        }
+        self.delivered = self.delivered.saturating_add(delivered);
+        let count = if in_flight > ssthresh {
+            let share = u64::from(self.delivered) * u64::from(ssthresh);
+            let due = share.div_ceil(u64::from(self.prior));
+            u32::try_from(due).unwrap_or(u32::MAX).saturating_sub(self.out)
+        } else {
+            let conserved = self.delivered.saturating_sub(self.out).max(delivered);
+            conserved.saturating_add(u32::from(safe)).min(ssthresh - in_flight)
+        };
+        // The first ACK lets the lost segment be sent again, whatever is in flight.
+        let count = if self.out == 0 { count.max(1) } else { count };
+        Some(in_flight.saturating_add(count))
+    }
+}
+
+#[cfg(test)]
+mod tests;
