@@ -12,13 +12,13 @@
 //! straight to the caller's ring (P1's direct return). Calls complete in any order; a blocking call
 //! completes later.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use rustix::io::Errno;
 use shm::Slot;
 
 use crate::BadSlot;
-use crate::bits::{pack16, pack32, u16_at, u32_at};
+use crate::bits::{pack16, u16_at, u32_at};
 
 /// Where a call's result goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl ReturnPath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Op {
-    /// `socket(kind)` -> socket id.
+    /// `socket(kind, family)` -> socket id.
     Socket = 1,
     /// `bind(socket, address 3 words)`.
     Bind = 2,
@@ -70,9 +70,9 @@ pub enum Op {
     EthInput = 10,
     /// `shutdown(socket, how)`.
     Shutdown = 11,
-    /// `getsockopt(socket, level, name)` -> value.
+    /// `getsockopt(socket, option, first byte)` -> length, value from that byte on (5 words).
     GetSockOpt = 12,
-    /// `setsockopt(socket, level, name, value)`.
+    /// `setsockopt(socket, option, length, value 3 words)`.
     SetSockOpt = 13,
     /// `getsockname(socket)` -> address 3 words.
     GetSockName = 14,
@@ -186,33 +186,33 @@ impl CallResult {
     }
 }
 
-/// A socket address as three slot words: family and port, then 128 bits of address, big end first.
+/// A socket address as three slot words: family, port and scope (16 bits each), then 128 bits of
+/// address, big end first. The scope names an interface; one above 65,535 names none and stays so.
 #[must_use]
 pub fn addr_to_words(addr: SocketAddr) -> [u64; 3] {
-    let (family, bits) = match addr.ip() {
-        IpAddr::V4(v4) => (4, u128::from(v4.to_bits())),
-        IpAddr::V6(v6) => (6, v6.to_bits()),
+    let (family, bits, scope) = match addr {
+        SocketAddr::V4(v4) => (4, u128::from(v4.ip().to_bits()), 0),
+        SocketAddr::V6(v6) => (6, v6.ip().to_bits(), v6.scope_id()),
     };
+    let scope = u16::try_from(scope).unwrap_or(u16::MAX);
     #[expect(clippy::cast_possible_truncation, reason = "split into two words")]
     let (high, low) = ((bits >> 64) as u64, bits as u64);
-    [pack32(family, u32::from(addr.port())), high, low]
+    [pack16(family, addr.port(), scope, 0), high, low]
 }
 
 /// The inverse of [`addr_to_words`].
 ///
 /// # Errors
-/// [`BadSlot`] for an unknown family or a port above 65,535.
+/// [`BadSlot`] for an unknown family, or what an IPv4 address does not have.
 pub fn addr_from_words(words: [u64; 3]) -> Result<SocketAddr, BadSlot> {
-    let family = u32_at(words[0], 0);
-    let port = u16::try_from(u32_at(words[0], 1)).map_err(|_| BadSlot::new("port", words[0]))?;
+    let (family, port, scope) = (u16_at(words[0], 0), u16_at(words[0], 1), u16_at(words[0], 2));
     let bits = u128::from(words[1]) << 64 | u128::from(words[2]);
-    let ip = match family {
+    match family {
         4 => {
             let v4 = u32::try_from(bits).map_err(|_| BadSlot::new("IPv4 address", words[1]))?;
-            IpAddr::V4(Ipv4Addr::from_bits(v4))
+            Ok(SocketAddrV4::new(Ipv4Addr::from_bits(v4), port).into())
         }
-        6 => IpAddr::V6(Ipv6Addr::from_bits(bits)),
-        _ => return Err(BadSlot::new("address family", family.into())),
-    };
-    Ok(SocketAddr::new(ip, port))
+        6 => Ok(SocketAddrV6::new(Ipv6Addr::from_bits(bits), port, 0, scope.into()).into()),
+        _ => Err(BadSlot::new("address family", family.into())),
+    }
 }

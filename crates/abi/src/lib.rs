@@ -18,10 +18,11 @@ pub mod control;
 pub mod data;
 pub mod frame;
 pub mod nic;
+pub mod option;
 mod socket;
 
 pub use rustix::io::Errno;
-pub use socket::{How, SocketFlags, SocketId, SocketKind};
+pub use socket::{Family, How, SocketFlags, SocketId, SocketKind};
 
 /// A slot whose content no correct peer writes. The fault is the writing peer's; drop that peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

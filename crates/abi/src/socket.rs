@@ -1,5 +1,7 @@
 //! Names of sockets and the bits of their state word.
 
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
 /// A socket of one client: a place in its region's socket table and that place's generation.
 ///
 /// The generation changes each time the place is used again, so a name kept too long is refused.
@@ -52,6 +54,45 @@ impl SocketKind {
             1 => Some(Self::Stream),
             2 => Some(Self::Datagram),
             _ => None,
+        }
+    }
+}
+
+/// Which addresses a socket speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// AF_INET.
+    V4,
+    /// AF_INET6; with IPV6_V6ONLY off also IPv4, as `::ffff:a.b.c.d`.
+    V6,
+}
+
+impl Family {
+    /// The value that travels: 4 or 6.
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        match self {
+            Self::V4 => 4,
+            Self::V6 => 6,
+        }
+    }
+
+    /// The family named by `word`, if any.
+    #[must_use]
+    pub fn from_word(word: u64) -> Option<Self> {
+        match word {
+            4 => Some(Self::V4),
+            6 => Some(Self::V6),
+            _ => None,
+        }
+    }
+
+    /// The address "any" with port 0.
+    #[must_use]
+    pub fn unspecified(self) -> SocketAddr {
+        match self {
+            Self::V4 => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            Self::V6 => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         }
     }
 }

@@ -15,14 +15,15 @@ use std::net::SocketAddr;
 
 use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
 use abi::data::DataDescriptor;
-use abi::{BadSlot, Errno, How, SocketId, SocketKind};
+use abi::option::{OptionKey, SET_MOST, bytes_to_words, words_to_bytes};
+use abi::{BadSlot, Errno, Family, How, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::client::{Client, MAX_WAITING};
 use crate::data::submit;
 use crate::engine::{Engine, Owner, errno};
 use crate::fault::ClientFault;
-use crate::options;
+use crate::options::{self, Given};
 use crate::socket::{Socket, Stage, Waiting};
 
 /// Calls taken from one client in one scan.
@@ -167,6 +168,7 @@ impl Client {
 
     fn socket(&mut self, engine: &mut Engine, call: &Call) -> Answer {
         let kind = SocketKind::from_word(call.args[0]).ok_or(Errno::PROTONOSUPPORT)?;
+        let family = Family::from_word(call.args[1]).ok_or(Errno::AFNOSUPPORT)?;
         let index = self.places.next_free().ok_or(Errno::MFILE)?;
         let serial = engine.next_serial();
         let owner = Owner { client: self.number, index, serial };
@@ -174,19 +176,23 @@ impl Client {
             SocketKind::Stream => inet::SocketKind::Stream,
             SocketKind::Datagram => inet::SocketKind::Datagram,
         };
-        let handle = engine.stack.open(core_kind, owner.to_tag())?;
-        self.settle_in(engine, kind, handle, serial).and_then(|id| value(id.to_word()))
+        let core_family = match family {
+            Family::V4 => inet::Family::V4,
+            Family::V6 => inet::Family::V6,
+        };
+        let handle = engine.stack.open_in(core_family, core_kind, owner.to_tag())?;
+        self.settle_in(engine, (family, kind), handle, serial).and_then(|id| value(id.to_word()))
     }
 
     /// Gives a new socket of the core its place; it is aborted if that fails.
     fn settle_in(
         &mut self,
         engine: &mut Engine,
-        kind: SocketKind,
+        speaks: (Family, SocketKind),
         handle: Handle,
         serial: u32,
     ) -> Result<SocketId, Refusal> {
-        let id = self.occupy(engine, kind, handle, serial);
+        let id = self.occupy(engine, speaks, handle, serial);
         if !matches!(id, Ok(Some(_))) {
             let _ = engine.stack.abort(handle);
         }
@@ -194,9 +200,8 @@ impl Client {
     }
 
     fn bind(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let addr = named_address(call)?;
-        let handle = self.called(call)?.handle;
-        engine.stack.bind(handle, addr)?;
+        let socket = self.called(call)?;
+        engine.stack.bind(socket.handle, named_address(call, socket.family)?)?;
         DONE
     }
 
@@ -212,12 +217,12 @@ impl Client {
     }
 
     fn connect(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let addr = named_address(call)?;
         let nonblock = call.flags & Call::NONBLOCK != 0;
         if !nonblock {
             self.may_wait()?;
         }
         let socket = self.called(call)?;
+        let addr = named_address(call, socket.family)?;
         if socket.stage == Stage::Connecting {
             // A second call waits for the first one's outcome, as after a signal.
             if nonblock || socket.waiting.connect.is_some() {
@@ -286,6 +291,7 @@ impl Client {
         let index = self.places.next_free().ok_or(Errno::MFILE)?;
         let Some(socket) = self.places.at(listener) else { return Ok(None) };
         let (handle, limit, asked) = (socket.handle, socket.tx.limit, socket.asked_recv);
+        let speaks = (socket.family, SocketKind::Stream);
         let serial = engine.next_serial();
         let owner = Owner { client: self.number, index, serial };
         let accepted = engine.stack.accept(handle, owner.to_tag())?;
@@ -293,7 +299,7 @@ impl Client {
         socket.accept_ready = 0;
         self.places.touch(listener);
         let Some((handle, peer)) = accepted else { return Ok(None) };
-        let id = self.settle_in(engine, SocketKind::Stream, handle, serial)?;
+        let id = self.settle_in(engine, speaks, handle, serial)?;
         if let Some(child) = self.places.at(id.index) {
             child.stage = Stage::Connected;
             child.tx.limit = limit;
@@ -465,22 +471,31 @@ impl Client {
     }
 
     fn getsockopt(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let (level, name) = (word_i32(call.args[1]), word_i32(call.args[2]));
+        let key = OptionKey::from_word(call.args[1]);
         let socket = self.called(call)?;
-        value(options::get(engine, socket, level, name)?)
+        let value = options::get(engine, socket, key)?;
+        let from = usize::try_from(call.args[2]).unwrap_or(usize::MAX);
+        let part = value.bytes().get(from..).unwrap_or_default();
+        let [a, b, c, d, e] = bytes_to_words(part);
+        Ok(Outcome::Done([value.bytes().len() as u64, a, b, c, d, e]))
     }
 
     fn setsockopt(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let (level, name) = (word_i32(call.args[1]), word_i32(call.args[2]));
+        let [_, key, len, words @ ..] = call.args;
+        let key = OptionKey::from_word(key);
+        let mut bytes = [0; SET_MOST];
+        bytes.iter_mut().zip(words_to_bytes(&words)).for_each(|(to, from)| *to = from);
+        let shown = usize::try_from(len).unwrap_or(SET_MOST).min(SET_MOST);
+        let given = Given { bytes: &bytes[..shown], len };
         let index = self.called(call)?.id.index;
         // An option concerns what is sent from now on.
         self.take_sends(engine, index, true)?;
         let socket = self.called(call)?;
-        if let Some(bytes) = options::recv_buffer(level, name, call.args[3]) {
+        if let Some(bytes) = options::recv_buffer(key, given)? {
             socket.asked_recv = Some(bytes);
             self.size_recv_buffer(engine, index);
         } else {
-            options::set(engine, socket, level, name, call.args[3])?;
+            options::set(engine, socket, key, given)?;
         }
         self.places.touch(index);
         self.mark_dirty(index);
@@ -493,14 +508,11 @@ fn accepted(child: SocketId, peer: SocketAddr) -> [u64; 6] {
     [child.to_word(), a, b, c, 0, 0]
 }
 
-/// The address that a call names; the stack speaks IPv4.
-fn named_address(call: &Call) -> Result<SocketAddr, Refusal> {
+/// The address that a call names, of a family that the socket can have.
+fn named_address(call: &Call, family: Family) -> Result<SocketAddr, Refusal> {
     let addr = addr_from_words([call.args[1], call.args[2], call.args[3]])?;
-    if addr.is_ipv4() { Ok(addr) } else { Err(Errno::AFNOSUPPORT.into()) }
-}
-
-/// An `int` argument, which the program's library sign-extended or not.
-#[expect(clippy::cast_possible_truncation, reason = "an int is the low half")]
-fn word_i32(word: u64) -> i32 {
-    word as u32 as i32
+    match (family, addr) {
+        (Family::V4, SocketAddr::V6(_)) => Err(Errno::AFNOSUPPORT.into()),
+        _ => Ok(addr),
+    }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use abi::call::CallResult;
 use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
-use abi::{SocketId, SocketKind};
+use abi::{Family, SocketId, SocketKind};
 use inet::Handle;
 use shm::{
     Consumer, OutOfRange, Pool, PoolMap, Producer, PushError, Region, Ringer, Sleep, Sleeper,
@@ -162,7 +162,7 @@ impl Client {
     pub(crate) fn occupy(
         &mut self,
         engine: &mut Engine,
-        kind: SocketKind,
+        (family, kind): (Family, SocketKind),
         handle: Handle,
         serial: u32,
     ) -> Result<Option<SocketId>, ClientFault> {
@@ -178,6 +178,7 @@ impl Client {
         let socket = Socket::new(Parts {
             id,
             serial,
+            family,
             kind,
             handle,
             words: self.layout.socket_words(region, index)?,

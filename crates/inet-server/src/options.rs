@@ -1,13 +1,15 @@
 //! Socket options: Linux's numbers (getsockopt(2), socket(7), ip(7), tcp(7)) to the core's options.
 //!
-//! All values travel as one word. `SO_LINGER` is on/off in the low half and seconds in the high
-//! half. As on Linux, `SO_SNDBUF` and `SO_RCVBUF` read as twice what was set. Options that only
-//! tune what this stack does in another way are accepted without effect where programs are known to
-//! insist on them.
+//! Values come and go as the bytes that the program gave or gets. How long they must be is as on
+//! Linux: an `int`, where IPPROTO_IP takes a single byte too, or the structure that the option has.
+//! As on Linux, `SO_SNDBUF` and `SO_RCVBUF` read as twice what was set. Options that only tune what
+//! this stack does in another way are accepted without effect where programs are known to insist on
+//! them.
 
 use std::time::Duration;
 
-use abi::{Errno, SocketKind};
+use abi::option::{GET_MOST, OptionKey};
+use abi::{Errno, Family, SocketKind};
 use inet::{OptionName, SockOption};
 
 use crate::calls::Refusal;
@@ -15,163 +17,240 @@ use crate::engine::Engine;
 use crate::socket::{Socket, Stage};
 use crate::tx::LIMITS;
 
-const IPPROTO_IP: i32 = 0;
-const SOL_SOCKET: i32 = 1;
-const IPPROTO_TCP: i32 = 6;
+mod info;
+mod numbers;
 
-const SO_REUSEADDR: i32 = 2;
-const SO_TYPE: i32 = 3;
-const SO_ERROR: i32 = 4;
-const SO_BROADCAST: i32 = 6;
-const SO_SNDBUF: i32 = 7;
-const SO_RCVBUF: i32 = 8;
-const SO_KEEPALIVE: i32 = 9;
-const SO_PRIORITY: i32 = 12;
-const SO_LINGER: i32 = 13;
-const SO_REUSEPORT: i32 = 15;
-const SO_ACCEPTCONN: i32 = 30;
-const SO_PROTOCOL: i32 = 38;
-const SO_DOMAIN: i32 = 39;
+use numbers::*;
 
-const IP_TOS: i32 = 1;
-const IP_TTL: i32 = 2;
-const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
-
-const TCP_NODELAY: i32 = 1;
-const TCP_MAXSEG: i32 = 2;
-const TCP_CORK: i32 = 3;
-const TCP_KEEPIDLE: i32 = 4;
-const TCP_KEEPINTVL: i32 = 5;
-const TCP_KEEPCNT: i32 = 6;
-const TCP_QUICKACK: i32 = 12;
-const TCP_USER_TIMEOUT: i32 = 18;
-
-const AF_INET: u64 = 2;
-const UDP: u64 = 17;
-const TCP: u64 = 6;
 /// Most SO_RCVBUF, bytes.
 const MAX_BUFFER: u32 = 4 << 20;
 /// RFC 9293 3.7.1: the segment size assumed while the peer has said nothing.
 const DEFAULT_MAXSEG: u64 = 536;
+/// Most TCP_LINGER2, as Linux has it.
+const LONGEST_LINGER2: Duration = Duration::from_secs(120);
 
-/// An option that the core keeps, in its own words.
+/// An option's value as the program gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Value(Vec<u8>);
+
+impl Value {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self(bytes.iter().copied().take(GET_MOST).collect())
+    }
+
+    fn int(value: i32) -> Self {
+        Self::new(&value.to_ne_bytes())
+    }
+
+    /// A number that an `int` may be too short for: as much as it can say.
+    fn count(value: u64) -> Self {
+        Self::int(i32::try_from(value).unwrap_or(i32::MAX))
+    }
+
+    /// All of it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A value to be set: its first bytes, and how many the program gave.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) len: u64,
+}
+
+impl Given<'_> {
+    /// An `int`; a single byte will do for options of IPPROTO_IP.
+    fn int(&self, level: i32) -> Result<i32, Errno> {
+        match (self.bytes.first_chunk(), self.bytes.first()) {
+            (Some(int), _) if self.len >= 4 => Ok(i32::from_ne_bytes(*int)),
+            (_, Some(byte)) if level == IPPROTO_IP && self.len >= 1 => Ok((*byte).into()),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// An `int` that must not be negative.
+    fn positive(&self, level: i32) -> Result<u32, Errno> {
+        u32::try_from(self.int(level)?).map_err(|_| Errno::INVAL)
+    }
+
+    /// Two `int`s.
+    fn pair(&self) -> Result<(i32, i32), Errno> {
+        let bytes: &[u8; 8] = self.bytes.first_chunk().ok_or(Errno::INVAL)?;
+        let [a, b, c, d, e, f, g, h] = *bytes;
+        match self.len {
+            8.. => Ok((i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]))),
+            _ => Err(Errno::INVAL),
+        }
+    }
+}
+
+/// The form of an option that the core keeps; its name there, and how it is made.
 #[derive(Debug, Clone, Copy)]
 enum Kept {
     Flag(OptionName, fn(bool) -> SockOption),
     Seconds(OptionName, fn(Duration) -> SockOption),
+    Millis(OptionName, fn(Duration) -> SockOption),
     Byte(OptionName, fn(u8) -> SockOption),
-    Millis,
+    /// Not negative.
+    Count(OptionName, fn(u32) -> SockOption),
+    /// A negative one is the most there can be.
+    Amount(OptionName, fn(u32) -> SockOption),
     MaxSeg,
     Linger,
+    Linger2,
 }
 
+/// All options that the core keeps.
 fn kept(level: i32, name: i32) -> Option<Kept> {
+    use Kept::{Amount, Byte, Count, Flag, Linger, Linger2, MaxSeg, Millis, Seconds};
+    use {OptionName as Name, SockOption as Make};
     Some(match (level, name) {
-        (SOL_SOCKET, SO_REUSEADDR) => Kept::Flag(OptionName::ReuseAddr, SockOption::ReuseAddr),
-        (SOL_SOCKET, SO_BROADCAST) => Kept::Flag(OptionName::Broadcast, SockOption::Broadcast),
-        (SOL_SOCKET, SO_KEEPALIVE) => Kept::Flag(OptionName::KeepAlive, SockOption::KeepAlive),
-        (SOL_SOCKET, SO_LINGER) => Kept::Linger,
-        (IPPROTO_IP, IP_TOS) => Kept::Byte(OptionName::Tos, SockOption::Tos),
-        (IPPROTO_IP, IP_TTL) => Kept::Byte(OptionName::Ttl, SockOption::Ttl),
-        (IPPROTO_TCP, TCP_NODELAY) => Kept::Flag(OptionName::NoDelay, SockOption::NoDelay),
-        (IPPROTO_TCP, TCP_CORK) => Kept::Flag(OptionName::Cork, SockOption::Cork),
-        (IPPROTO_TCP, TCP_KEEPIDLE) => Kept::Seconds(OptionName::KeepIdle, SockOption::KeepIdle),
-        (IPPROTO_TCP, TCP_KEEPINTVL) => {
-            Kept::Seconds(OptionName::KeepInterval, SockOption::KeepInterval)
-        }
-        (IPPROTO_TCP, TCP_KEEPCNT) => Kept::Byte(OptionName::KeepCount, SockOption::KeepCount),
-        (IPPROTO_TCP, TCP_USER_TIMEOUT) => Kept::Millis,
-        (IPPROTO_TCP, TCP_MAXSEG) => Kept::MaxSeg,
+        (SOL_SOCKET, SO_REUSEADDR) => Flag(Name::ReuseAddr, Make::ReuseAddr),
+        (SOL_SOCKET, SO_REUSEPORT) => Flag(Name::ReusePort, Make::ReusePort),
+        (SOL_SOCKET, SO_BROADCAST) => Flag(Name::Broadcast, Make::Broadcast),
+        (SOL_SOCKET, SO_KEEPALIVE) => Flag(Name::KeepAlive, Make::KeepAlive),
+        (SOL_SOCKET, SO_LINGER) => Linger,
+        (SOL_SOCKET, SO_RCVLOWAT) => Amount(Name::RecvLowat, Make::RecvLowat),
+        (IPPROTO_IP, IP_TOS) => Byte(Name::Tos, Make::Tos),
+        (IPPROTO_IP, IP_TTL) => Byte(Name::Ttl, Make::Ttl),
+        (IPPROTO_IPV6, IPV6_V6ONLY) => Flag(Name::V6Only, Make::V6Only),
+        (IPPROTO_TCP, TCP_NODELAY) => Flag(Name::NoDelay, Make::NoDelay),
+        (IPPROTO_TCP, TCP_CORK) => Flag(Name::Cork, Make::Cork),
+        (IPPROTO_TCP, TCP_QUICKACK) => Flag(Name::QuickAck, Make::QuickAck),
+        (IPPROTO_TCP, TCP_KEEPIDLE) => Seconds(Name::KeepIdle, Make::KeepIdle),
+        (IPPROTO_TCP, TCP_KEEPINTVL) => Seconds(Name::KeepInterval, Make::KeepInterval),
+        (IPPROTO_TCP, TCP_KEEPCNT) => Byte(Name::KeepCount, Make::KeepCount),
+        (IPPROTO_TCP, TCP_SYNCNT) => Byte(Name::SynCount, Make::SynCount),
+        (IPPROTO_TCP, TCP_LINGER2) => Linger2,
+        (IPPROTO_TCP, TCP_WINDOW_CLAMP) => Count(Name::WindowClamp, Make::WindowClamp),
+        (IPPROTO_TCP, TCP_NOTSENT_LOWAT) => Amount(Name::NotSentLowat, Make::NotSentLowat),
+        (IPPROTO_TCP, TCP_USER_TIMEOUT) => Millis(Name::UserTimeout, Make::UserTimeout),
+        (IPPROTO_TCP, TCP_MAXSEG) => MaxSeg,
         _ => return None,
     })
 }
 
-/// Accepted without effect: the acknowledgement strategy is the stack's, there is one queue to the
-/// device, ports are chosen as late as can be anyway, and a port that another socket listens on is
-/// refused by bind, where a program that shares ports has to be ready for it.
+/// Kept for the program that asks again, and without effect: there is one queue to the device,
+/// ports are chosen as late as can be anyway.
 fn is_hint(level: i32, name: i32) -> bool {
-    matches!(
-        (level, name),
-        (SOL_SOCKET, SO_PRIORITY | SO_REUSEPORT)
-            | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT)
-            | (IPPROTO_TCP, TCP_QUICKACK)
-    )
+    matches!((level, name), (SOL_SOCKET, SO_PRIORITY) | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT))
 }
 
-fn check_level(socket: &Socket, level: i32) -> Result<(), Refusal> {
-    // As Linux: a level that is not the socket's protocol does not exist for it.
-    let tcp_on_udp = level == IPPROTO_TCP && !socket.is_stream();
-    if tcp_on_udp { Err(Errno::OPNOTSUPP.into()) } else { Ok(()) }
+/// Has the socket options of this level? Linux refuses to get them with EOPNOTSUPP, and to set them
+/// with ENOPROTOOPT.
+fn has_level(socket: &Socket, level: i32) -> bool {
+    match level {
+        IPPROTO_TCP => socket.is_stream(),
+        IPPROTO_UDP => !socket.is_stream(),
+        IPPROTO_IPV6 => socket.family == Family::V6,
+        SOL_SOCKET | IPPROTO_IP => true,
+        _ => false,
+    }
 }
 
 /// getsockopt.
 pub(crate) fn get(
     engine: &mut Engine,
     socket: &mut Socket,
-    level: i32,
-    name: i32,
-) -> Result<u64, Refusal> {
-    check_level(socket, level)?;
+    key: OptionKey,
+) -> Result<Value, Refusal> {
+    let OptionKey { level, name } = key;
+    if !has_level(socket, level) {
+        return Err(Errno::OPNOTSUPP.into());
+    }
     if level == SOL_SOCKET
         && let Some(value) = own(engine, socket, name)?
     {
         return Ok(value);
     }
     if is_hint(level, name) {
-        return Ok(0);
+        let set = socket.hints.iter().find(|(hint, _)| *hint == key);
+        return Ok(Value::int(set.map_or(0, |(_, value)| *value)));
+    }
+    if (level, name) == (IPPROTO_TCP, TCP_INFO) {
+        return Ok(info::encode(&engine.stack.tcp_info(engine.now, socket.handle)?));
     }
     let kept = kept(level, name).ok_or(Errno::NOPROTOOPT)?;
     if matches!((level, name), (IPPROTO_TCP, TCP_CORK)) {
         // MSG_MORE corks the core for a moment; that is not the program's cork.
-        return Ok(socket.cork.into());
+        return Ok(Value::int(socket.cork.into()));
     }
-    let value = engine.stack.option(socket.handle, name_of(kept))?;
-    Ok(match value {
+    Ok(value_of(engine.stack.option(socket.handle, name_of(kept))?))
+}
+
+/// An option of the core in Linux's form.
+fn value_of(option: SockOption) -> Value {
+    let linger = |on: i32, time: Duration| {
+        let seconds = i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
+        Value::new([on.to_ne_bytes(), seconds.to_ne_bytes()].as_flattened())
+    };
+    match option {
         SockOption::NoDelay(on)
         | SockOption::Cork(on)
         | SockOption::KeepAlive(on)
         | SockOption::ReuseAddr(on)
+        | SockOption::ReusePort(on)
         | SockOption::V6Only(on)
-        | SockOption::Broadcast(on) => on.into(),
-        SockOption::KeepIdle(time) | SockOption::KeepInterval(time) => time.as_secs(),
-        SockOption::KeepCount(byte) | SockOption::Ttl(byte) | SockOption::Tos(byte) => byte.into(),
-        SockOption::MaxSeg(0) => DEFAULT_MAXSEG,
-        SockOption::MaxSeg(bytes) => bytes.into(),
-        SockOption::UserTimeout(time) => u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-        SockOption::Linger(None) => 0,
-        SockOption::Linger(Some(time)) => 1 | time.as_secs() << 32,
-        SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => bytes as u64,
-        // Not known by any name yet.
-        _ => return Err(Errno::NOPROTOOPT.into()),
-    })
+        | SockOption::QuickAck(on)
+        | SockOption::Broadcast(on) => Value::int(on.into()),
+        SockOption::KeepIdle(time) | SockOption::KeepInterval(time) => Value::count(time.as_secs()),
+        SockOption::KeepCount(byte)
+        | SockOption::SynCount(byte)
+        | SockOption::Ttl(byte)
+        | SockOption::Tos(byte) => Value::int(byte.into()),
+        SockOption::NotSentLowat(bytes)
+        | SockOption::RecvLowat(bytes)
+        | SockOption::WindowClamp(bytes) => Value::int(bytes.cast_signed()),
+        SockOption::MaxSeg(0) => Value::count(DEFAULT_MAXSEG),
+        SockOption::MaxSeg(bytes) => Value::int(bytes.into()),
+        SockOption::UserTimeout(time) => {
+            Value::count(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        }
+        SockOption::Linger(None) => linger(0, Duration::ZERO),
+        SockOption::Linger(Some(time)) => linger(1, time),
+        SockOption::Linger2(Duration::ZERO) => Value::int(-1),
+        SockOption::Linger2(time) => Value::count(time.as_secs()),
+        SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => Value::count(bytes as u64),
+    }
 }
 
 fn name_of(kept: Kept) -> OptionName {
     match kept {
-        Kept::Flag(name, _) | Kept::Seconds(name, _) | Kept::Byte(name, _) => name,
-        Kept::Millis => OptionName::UserTimeout,
+        Kept::Flag(name, _)
+        | Kept::Seconds(name, _)
+        | Kept::Millis(name, _)
+        | Kept::Byte(name, _)
+        | Kept::Count(name, _)
+        | Kept::Amount(name, _) => name,
         Kept::MaxSeg => OptionName::MaxSeg,
         Kept::Linger => OptionName::Linger,
+        Kept::Linger2 => OptionName::Linger2,
     }
 }
 
 /// The options of SOL_SOCKET that the server itself answers.
-fn own(engine: &mut Engine, socket: &mut Socket, name: i32) -> Result<Option<u64>, Refusal> {
+fn own(engine: &mut Engine, socket: &mut Socket, name: i32) -> Result<Option<Value>, Refusal> {
     Ok(Some(match name {
-        SO_ERROR => {
-            socket.take_error().map_or(0, |errno| errno.raw_os_error().unsigned_abs().into())
-        }
-        SO_TYPE => socket.kind.to_word(),
-        SO_DOMAIN => AF_INET,
-        SO_PROTOCOL => match socket.kind {
-            SocketKind::Stream => TCP,
-            SocketKind::Datagram => UDP,
-        },
-        SO_ACCEPTCONN => u64::from(socket.stage == Stage::Listening),
-        SO_SNDBUF => 2 * socket.tx.limit,
-        SO_RCVBUF if !socket.is_stream() => 2 * socket.rx.capacity() as u64,
+        SO_ERROR => Value::int(socket.take_error().map_or(0, Errno::raw_os_error)),
+        SO_TYPE => Value::count(socket.kind.to_word()),
+        SO_DOMAIN => Value::int(match socket.family {
+            Family::V4 => AF_INET,
+            Family::V6 => AF_INET6,
+        }),
+        SO_PROTOCOL => Value::int(match socket.kind {
+            SocketKind::Stream => IPPROTO_TCP,
+            SocketKind::Datagram => IPPROTO_UDP,
+        }),
+        SO_COOKIE => Value::new(&u64::from(socket.serial).to_ne_bytes()),
+        // As Linux: any room will do.
+        SO_SNDLOWAT => Value::int(1),
+        SO_ACCEPTCONN => Value::int((socket.stage == Stage::Listening).into()),
+        SO_SNDBUF => Value::count(2 * socket.tx.limit),
+        SO_RCVBUF if !socket.is_stream() => Value::count(2 * socket.rx.capacity() as u64),
         SO_RCVBUF => match engine.stack.option(socket.handle, OptionName::RecvBuffer)? {
-            SockOption::RecvBuffer(bytes) => 2 * bytes as u64,
+            SockOption::RecvBuffer(bytes) => Value::count(2 * bytes as u64),
             _ => return Ok(None),
         },
         _ => return Ok(None),
@@ -182,33 +261,33 @@ fn own(engine: &mut Engine, socket: &mut Socket, name: i32) -> Result<Option<u64
 pub(crate) fn set(
     engine: &mut Engine,
     socket: &mut Socket,
-    level: i32,
-    name: i32,
-    value: u64,
+    key: OptionKey,
+    given: Given<'_>,
 ) -> Result<(), Refusal> {
-    check_level(socket, level)?;
+    let OptionKey { level, name } = key;
+    if !has_level(socket, level) {
+        return Err(Errno::NOPROTOOPT.into());
+    }
     match (level, name) {
-        (SOL_SOCKET, SO_SNDBUF) => {
-            socket.tx.limit = value.clamp(*LIMITS.start(), *LIMITS.end());
+        (SOL_SOCKET, SO_SNDBUF | SO_SNDBUFFORCE) => {
+            // As Linux: a negative size is a huge one.
+            let bytes = given.int(level)?.cast_unsigned();
+            socket.tx.limit = u64::from(bytes).clamp(*LIMITS.start(), *LIMITS.end());
             return Ok(());
         }
-        (SOL_SOCKET, SO_TYPE | SO_ERROR | SO_DOMAIN | SO_PROTOCOL | SO_ACCEPTCONN) => {
-            return Err(Errno::NOPROTOOPT.into());
+        (
+            SOL_SOCKET,
+            SO_TYPE | SO_ERROR | SO_DOMAIN | SO_PROTOCOL | SO_ACCEPTCONN | SO_COOKIE | SO_SNDLOWAT,
+        ) => return Err(Errno::NOPROTOOPT.into()),
+        _ if is_hint(level, name) => {
+            let value = given.int(level)?;
+            socket.hints.retain(|(hint, _)| *hint != key);
+            socket.hints.push((key, value));
+            return Ok(());
         }
-        _ if is_hint(level, name) => return Ok(()),
         _ => {}
     }
-    let option = match kept(level, name).ok_or(Errno::NOPROTOOPT)? {
-        Kept::Flag(_, make) => make(int(value) != 0),
-        Kept::Seconds(_, make) => make(Duration::from_secs(positive(value)?.into())),
-        Kept::Byte(_, make) => make(byte(level, name, value)?),
-        Kept::Millis => SockOption::UserTimeout(Duration::from_millis(positive(value)?.into())),
-        Kept::MaxSeg => {
-            SockOption::MaxSeg(u16::try_from(positive(value)?).map_err(|_| Errno::INVAL)?)
-        }
-        Kept::Linger if int(value) == 0 => SockOption::Linger(None),
-        Kept::Linger => SockOption::Linger(Some(Duration::from_secs(value >> 32))),
-    };
+    let option = option_of(kept(level, name).ok_or(Errno::NOPROTOOPT)?, key, given)?;
     if let SockOption::Cork(on) = option {
         socket.cork = on;
         socket.tx.more = false;
@@ -217,26 +296,54 @@ pub(crate) fn set(
     Ok(())
 }
 
+/// An option of the core out of a value in Linux's form.
+fn option_of(kept: Kept, key: OptionKey, given: Given<'_>) -> Result<SockOption, Errno> {
+    let level = key.level;
+    Ok(match kept {
+        Kept::Flag(_, make) => make(given.int(level)? != 0),
+        Kept::Seconds(_, make) => make(Duration::from_secs(given.positive(level)?.into())),
+        Kept::Millis(_, make) => make(Duration::from_millis(given.positive(level)?.into())),
+        Kept::Byte(_, make) => make(byte(key, given.int(level)?)?),
+        Kept::Count(_, make) => make(given.positive(level)?),
+        Kept::Amount(_, make) => {
+            make(u32::try_from(given.int(level)?).unwrap_or(i32::MAX.cast_unsigned()))
+        }
+        Kept::MaxSeg => {
+            let bytes = given.positive(level)?;
+            SockOption::MaxSeg(u16::try_from(bytes).map_err(|_| Errno::INVAL)?)
+        }
+        Kept::Linger => SockOption::Linger(linger(given)?),
+        Kept::Linger2 => SockOption::Linger2(match given.int(level)? {
+            ..0 => Duration::ZERO,
+            0 => inet::Config::default().tcp.fin_timeout,
+            seconds => Duration::from_secs(seconds.cast_unsigned().into()).min(LONGEST_LINGER2),
+        }),
+    })
+}
+
+/// A `struct linger`.
+fn linger(given: Given<'_>) -> Result<Option<Duration>, Errno> {
+    let (on, seconds) = given.pair()?;
+    let time = Duration::from_secs(seconds.cast_unsigned().into());
+    Ok((on != 0).then_some(time))
+}
+
 /// The size of receive buffer that a call to setsockopt asks for, if that is what it is about. It
 /// is for the client to see how much of it the pool has.
-pub(crate) fn recv_buffer(level: i32, name: i32, value: u64) -> Option<u32> {
+///
+/// # Errors
+/// EINVAL for less than an `int`.
+pub(crate) fn recv_buffer(key: OptionKey, given: Given<'_>) -> Result<Option<u32>, Errno> {
+    if key.level != SOL_SOCKET || !matches!(key.name, SO_RCVBUF | SO_RCVBUFFORCE) {
+        return Ok(None);
+    }
     // As Linux: a negative size is a huge one.
-    ((level, name) == (SOL_SOCKET, SO_RCVBUF)).then(|| int(value).cast_unsigned().min(MAX_BUFFER))
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "an int is the low half")]
-fn int(value: u64) -> i32 {
-    value as u32 as i32
-}
-
-/// An `int` that must not be negative.
-fn positive(value: u64) -> Result<u32, Errno> {
-    u32::try_from(int(value)).map_err(|_| Errno::INVAL)
+    Ok(Some(given.int(key.level)?.cast_unsigned().min(MAX_BUFFER)))
 }
 
 /// A byte; -1 means the default of IP_TTL, and IP_TOS takes the low byte, as Linux does.
-fn byte(level: i32, name: i32, value: u64) -> Result<u8, Errno> {
-    match (level, name, int(value)) {
+fn byte(key: OptionKey, int: i32) -> Result<u8, Errno> {
+    match (key.level, key.name, int) {
         (IPPROTO_IP, IP_TTL, -1) => Ok(inet::Config::default().ttl),
         (IPPROTO_IP, IP_TOS, tos) => Ok(tos.to_le_bytes()[0]),
         (_, _, other) => u8::try_from(other).map_err(|_| Errno::INVAL),

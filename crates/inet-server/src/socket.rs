@@ -10,7 +10,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use abi::call::ReturnPath;
 use abi::client::SocketWords;
-use abi::{Errno, SocketFlags, SocketId, SocketKind};
+use abi::option::OptionKey;
+use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::fault::ClientFault;
@@ -64,6 +65,7 @@ pub(crate) struct Socket {
     pub(crate) id: SocketId,
     /// Told apart from all other sockets of the server's life; in the core's tag.
     pub(crate) serial: u32,
+    pub(crate) family: Family,
     pub(crate) kind: SocketKind,
     pub(crate) handle: Handle,
     words: SocketWords,
@@ -86,6 +88,8 @@ pub(crate) struct Socket {
     pub(crate) waiting: Waiting,
     /// TCP_CORK as the program set it; MSG_MORE corks besides.
     pub(crate) cork: bool,
+    /// Options that are kept without effect: each at most once.
+    pub(crate) hints: Vec<(OptionKey, i32)>,
     /// SO_RCVBUF, once the program has set it, bytes.
     pub(crate) asked_recv: Option<u32>,
     /// Areas beyond its floor that it may use.
@@ -98,6 +102,7 @@ pub(crate) struct Socket {
 pub(crate) struct Parts {
     pub(crate) id: SocketId,
     pub(crate) serial: u32,
+    pub(crate) family: Family,
     pub(crate) kind: SocketKind,
     pub(crate) handle: Handle,
     pub(crate) words: SocketWords,
@@ -108,7 +113,7 @@ pub(crate) struct Parts {
 impl Socket {
     /// A new socket; resets all its words.
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { id, serial, kind, handle, words, tx, rx } = parts;
+        let Parts { id, serial, family, kind, handle, words, tx, rx } = parts;
         words.error.store(0, Ordering::Relaxed);
         words.waiters.store(0, Ordering::Relaxed);
         words.tx_bytes.store(0, Ordering::Relaxed);
@@ -116,6 +121,7 @@ impl Socket {
         let socket = Self {
             id,
             serial,
+            family,
             kind,
             handle,
             shown: Shown { tx_limit: tx.limit, flags: SocketFlags::OPEN, ..Shown::default() },
@@ -133,6 +139,7 @@ impl Socket {
             error: None,
             waiting: Waiting::default(),
             cork: false,
+            hints: Vec::new(),
             asked_recv: None,
             extra_areas: 0,
             touched: false,

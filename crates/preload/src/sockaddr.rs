@@ -1,22 +1,29 @@
-//! `struct sockaddr_in` in and out, by Linux's rules of length and truncation.
+//! `struct sockaddr_in` and `sockaddr_in6` in and out, by Linux's rules of length and truncation.
 //!
 //! The parsing works on copied bytes; only [`copy_in`] and [`copy_out`] touch the program's
 //! pointers. A null pointer is EFAULT; any other pointer is believed, since a process that passes
 //! a bad one to an ordinary library function faults too.
+//!
+//! Which family may be named depends on the socket's and on the call, see [`Name`]'s methods. What
+//! is told to a program has its socket's family: an IPv4 address of an AF_INET6 socket is written
+//! as `::ffff:a.b.c.d` (RFC 3493 3.7).
 
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
 use core::mem::size_of;
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use libc::{sockaddr, sockaddr_in, socklen_t};
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::io::Errno;
+use sockets::{Family, SocketKind};
 
 use crate::errno::Outcome;
 
 /// Bytes of a `struct sockaddr_in`.
-pub(crate) const LENGTH: usize = size_of::<sockaddr_in>();
+const V4_LENGTH: usize = size_of::<sockaddr_in>();
+/// Bytes of a `struct sockaddr_in6`.
+const V6_LENGTH: usize = size_of::<sockaddr_in6>();
 /// Bytes of a `struct sockaddr_storage`: the kernel accepts no longer address.
 const LONGEST: usize = 128;
 
@@ -25,6 +32,10 @@ const LONGEST: usize = 128;
 pub(crate) enum Name {
     /// AF_INET.
     V4(SocketAddrV4),
+    /// AF_INET6.
+    V6(SocketAddrV6),
+    /// AF_INET6, but too short: what that means depends on the socket.
+    ShortV6,
     /// AF_UNSPEC; bytes after the family, as far as there are some, read as an AF_INET address.
     Unspecified(Option<SocketAddrV4>),
 }
@@ -42,58 +53,121 @@ impl Name {
         let address = bytes.first_chunk().map(v4_from_bytes);
         match c_int::from(u16::from_ne_bytes(*family)) {
             libc::AF_INET => address.map(Self::V4).ok_or(Errno::INVAL),
+            libc::AF_INET6 => Ok(v6_from_bytes(bytes).map_or(Self::ShortV6, Self::V6)),
             libc::AF_UNSPEC => Ok(Self::Unspecified(address)),
             _ => Err(Errno::AFNOSUPPORT),
         }
     }
 
-    /// The address for bind(2): AF_UNSPEC with the address "any" stands for AF_INET, for the sake
-    /// of old programs.
+    /// The address for bind(2). On an AF_INET socket, AF_UNSPEC with the address "any" stands for
+    /// AF_INET, for the sake of old programs.
     ///
     /// # Errors
-    /// EAFNOSUPPORT for any other AF_UNSPEC address, EINVAL for a short one.
-    pub(crate) fn to_bind(self) -> Outcome<SocketAddr> {
-        match self {
-            Self::V4(address) => Ok(address.into()),
-            Self::Unspecified(Some(address)) if address.ip().is_unspecified() => Ok(address.into()),
-            Self::Unspecified(Some(_)) => Err(Errno::AFNOSUPPORT),
-            Self::Unspecified(None) => Err(Errno::INVAL),
+    /// EAFNOSUPPORT for another family than the socket's, EINVAL for a short address; a whole
+    /// AF_INET one is too short for an AF_INET6 socket.
+    pub(crate) fn to_bind(self, family: Family) -> Outcome<SocketAddr> {
+        match (family, self) {
+            (Family::V4, Self::V4(address)) => Ok(address.into()),
+            (Family::V4, Self::Unspecified(Some(any))) if any.ip().is_unspecified() => {
+                Ok(any.into())
+            }
+            (Family::V4, Self::Unspecified(None)) => Err(Errno::INVAL),
+            (Family::V4, _) => Err(Errno::AFNOSUPPORT),
+            (Family::V6, Self::V6(address)) => Ok(address.into()),
+            (Family::V6, _) => Err(Errno::INVAL),
         }
     }
 
-    /// The destination for sendto(2): AF_UNSPEC stands for AF_INET, and port 0 is no destination.
+    /// The address for connect(2); `None`: the peer is to be taken away.
     ///
     /// # Errors
-    /// EINVAL for a short address or port 0.
-    pub(crate) fn to_send(self) -> Outcome<SocketAddr> {
-        match self {
-            Self::V4(address) | Self::Unspecified(Some(address)) if address.port() != 0 => {
-                Ok(address.into())
+    /// EAFNOSUPPORT for another family than the socket's, but that a datagram socket of AF_INET6
+    /// can be connected to an AF_INET address; EINVAL for a short one.
+    pub(crate) fn to_connect(
+        self,
+        family: Family,
+        kind: SocketKind,
+    ) -> Outcome<Option<SocketAddr>> {
+        match (family, self) {
+            (_, Self::Unspecified(_)) => Ok(None),
+            (Family::V4, Self::V4(address)) => Ok(Some(address.into())),
+            (Family::V6, Self::V6(address)) => Ok(Some(address.into())),
+            (Family::V6, Self::V4(address)) if kind == SocketKind::Datagram => {
+                Ok(Some(mapped(address).into()))
             }
-            _ => Err(Errno::INVAL),
+            (Family::V6, Self::ShortV6) => Err(Errno::INVAL),
+            _ => Err(Errno::AFNOSUPPORT),
         }
+    }
+
+    /// The destination for sendto(2). AF_UNSPEC stands for AF_INET on an AF_INET socket and for the
+    /// connected peer (`None`) on an AF_INET6 one; port 0 is no destination.
+    ///
+    /// # Errors
+    /// EAFNOSUPPORT for AF_INET6 on an AF_INET socket, EINVAL for a short address or port 0.
+    pub(crate) fn to_send(self, family: Family) -> Outcome<Option<SocketAddr>> {
+        let to: SocketAddr = match (family, self) {
+            (Family::V4, Self::V4(address) | Self::Unspecified(Some(address))) => address.into(),
+            (Family::V4, Self::V6(_) | Self::ShortV6) => return Err(Errno::AFNOSUPPORT),
+            (Family::V6, Self::V6(address)) => address.into(),
+            (Family::V6, Self::V4(address)) => mapped(address).into(),
+            (Family::V6, Self::Unspecified(_)) => return Ok(None),
+            (Family::V4, Self::Unspecified(None)) | (Family::V6, Self::ShortV6) => {
+                return Err(Errno::INVAL);
+            }
+        };
+        if to.port() == 0 { Err(Errno::INVAL) } else { Ok(Some(to)) }
     }
 }
 
-fn v4_from_bytes(bytes: &[u8; LENGTH]) -> SocketAddrV4 {
+fn mapped(address: SocketAddrV4) -> SocketAddrV6 {
+    SocketAddrV6::new(address.ip().to_ipv6_mapped(), address.port(), 0, 0)
+}
+
+fn v4_from_bytes(bytes: &[u8; V4_LENGTH]) -> SocketAddrV4 {
     let [_, _, p0, p1, a, b, c, d, ..] = *bytes;
     SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([p0, p1]))
 }
 
-/// A `struct sockaddr_in` as bytes.
+/// Family, port, flow information (which is not used) and address, 24 bytes; the scope if there is
+/// one (RFC 2133 knew none).
+fn v6_from_bytes(bytes: &[u8]) -> Option<SocketAddrV6> {
+    let (&[_, _, p0, p1, _, _, _, _], rest) = bytes.split_first_chunk()?;
+    let (&address, rest) = rest.split_first_chunk::<16>()?;
+    let scope = rest.first_chunk().map_or(0, |scope| u32::from_ne_bytes(*scope));
+    let port = u16::from_be_bytes([p0, p1]);
+    Some(SocketAddrV6::new(Ipv6Addr::from(address), port, 0, scope))
+}
+
+/// An address as the bytes that a socket of this family shows, and how many they are.
 ///
 /// # Errors
 /// EAFNOSUPPORT for an IPv6 address, which no AF_INET socket has.
-pub(crate) fn to_bytes(address: SocketAddr) -> Outcome<[u8; LENGTH]> {
-    let SocketAddr::V4(address) = address else { return Err(Errno::AFNOSUPPORT) };
-    let mut bytes = [0; LENGTH];
-    #[expect(clippy::cast_possible_truncation, reason = "AF_INET is 2")]
-    let family = (libc::AF_INET as u16).to_ne_bytes();
-    let fields = family.into_iter().chain(address.port().to_be_bytes());
-    for (to, from) in bytes.iter_mut().zip(fields.chain(address.ip().octets())) {
-        *to = from;
-    }
-    Ok(bytes)
+pub(crate) fn to_bytes(address: SocketAddr, family: Family) -> Outcome<([u8; V6_LENGTH], usize)> {
+    #[expect(clippy::cast_possible_truncation, reason = "AF_INET is 2 and AF_INET6 is 10")]
+    let number = |family: c_int| (family as u16).to_ne_bytes();
+    let mut bytes = [0; V6_LENGTH];
+    let mut fill = |fields: &[&[u8]]| {
+        bytes.iter_mut().zip(fields.iter().copied().flatten()).for_each(|(to, from)| *to = *from);
+    };
+    let port = address.port().to_be_bytes();
+    let len = match (family, address) {
+        (Family::V4, SocketAddr::V4(v4)) => {
+            fill(&[&number(libc::AF_INET), &port, &v4.ip().octets()]);
+            V4_LENGTH
+        }
+        (Family::V4, SocketAddr::V6(_)) => return Err(Errno::AFNOSUPPORT),
+        (Family::V6, address) => {
+            let v6 = match address {
+                SocketAddr::V4(v4) => mapped(v4),
+                SocketAddr::V6(v6) => v6,
+            };
+            let (flow, scope) = ([0; 4], v6.scope_id().to_ne_bytes());
+            fill(&[&number(libc::AF_INET6), &port, &flow, &v6.ip().octets(), &scope]);
+            V6_LENGTH
+        }
+    };
+    Ok((bytes, len))
 }
 
 /// The address at `addr`.
@@ -115,8 +189,8 @@ pub(crate) unsafe fn copy_in(addr: *const sockaddr, len: socklen_t) -> Outcome<N
     Name::parse(unsafe { core::slice::from_raw_parts(addr.cast(), len) })
 }
 
-/// Writes `address` to `addr`, cut to `*len` bytes, and its full length to `*len`. A null `addr`
-/// means that the program does not want it.
+/// Writes `address`, as a socket of this family shows it, to `addr`, cut to `*len` bytes, and its
+/// full length to `*len`. A null `addr` means that the program does not want it.
 ///
 /// # Errors
 /// EFAULT for a null `len` with an `addr`, EINVAL for a negative length.
@@ -125,6 +199,7 @@ pub(crate) unsafe fn copy_in(addr: *const sockaddr, len: socklen_t) -> Outcome<N
 /// `len` is null or valid; `addr` is null or points to `*len` writable bytes.
 pub(crate) unsafe fn copy_out(
     address: SocketAddr,
+    family: Family,
     addr: *mut sockaddr,
     len: *mut socklen_t,
 ) -> Outcome<()> {
@@ -136,14 +211,15 @@ pub(crate) unsafe fn copy_out(
     }
     // SAFETY: not null, and the caller says that it is valid.
     let room = unsafe { *len };
-    let bytes = to_bytes(address)?;
-    let count = room_for(room, LENGTH)?;
-    // SAFETY: `count` is at most `*len`, which the caller says is writable, and at most LENGTH.
+    let (bytes, full) = to_bytes(address, family)?;
+    let count = room_for(room, full)?;
+    // SAFETY: `count` is at most `*len`, which the caller says is writable, and at most what there
+    // is.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), addr.cast(), count) };
-    #[expect(clippy::cast_possible_truncation, reason = "16")]
+    #[expect(clippy::cast_possible_truncation, reason = "28 at most")]
     // SAFETY: as for the read above.
     unsafe {
-        *len = LENGTH as socklen_t;
+        *len = full as socklen_t;
     }
     Ok(())
 }
@@ -162,6 +238,10 @@ pub(crate) fn room_for(room: socklen_t, full: usize) -> Outcome<usize> {
 mod tests {
     use super::*;
 
+    const V4: Family = Family::V4;
+    const V6: Family = Family::V6;
+    const STREAM: SocketKind = SocketKind::Stream;
+
     fn bytes(family: c_int, port: u16, ip: [u8; 4]) -> Vec<u8> {
         let mut bytes = u16::try_from(family).unwrap().to_ne_bytes().to_vec();
         bytes.extend(port.to_be_bytes());
@@ -174,11 +254,24 @@ mod tests {
         SocketAddrV4::new(ip.into(), port)
     }
 
+    fn v6(text: &str) -> SocketAddrV6 {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn parse_and_write_are_inverse() {
         let address = v4([10, 219, 0, 2], 8080);
-        assert_eq!(Name::parse(&to_bytes(address.into()).unwrap()), Ok(Name::V4(address)));
-        assert_eq!(to_bytes("[::1]:1".parse().unwrap()), Err(Errno::AFNOSUPPORT));
+        let (bytes, len) = to_bytes(address.into(), V4).unwrap();
+        assert_eq!((Name::parse(&bytes[..len]), len), (Ok(Name::V4(address)), 16));
+        let (bytes, len) = to_bytes(address.into(), V6).unwrap();
+        let mapped = Name::V6(v6("[::ffff:10.219.0.2]:8080"));
+        assert_eq!((Name::parse(&bytes[..len]), len), (Ok(mapped), 28));
+        assert_eq!(to_bytes("[::1]:1".parse().unwrap(), V4), Err(Errno::AFNOSUPPORT));
+        let scoped = v6("[fe80::1%3]:80");
+        let (bytes, len) = to_bytes(scoped.into(), V6).unwrap();
+        assert_eq!(Name::parse(&bytes[..len]), Ok(Name::V6(scoped)));
+        assert_eq!(Name::parse(&bytes[..24]), Ok(Name::V6(v6("[fe80::1]:80"))));
+        assert_eq!(Name::parse(&bytes[..23]), Ok(Name::ShortV6));
     }
 
     #[test]
@@ -191,19 +284,39 @@ mod tests {
         assert_eq!(Name::parse(&[0; 129]), Err(Errno::INVAL));
         let storage = [whole.as_slice(), &[0; 112]].concat();
         assert_eq!(Name::parse(&storage), Ok(Name::V4(v4([1, 2, 3, 4], 80))));
-        assert_eq!(Name::parse(&bytes(libc::AF_INET6, 80, [0; 4])), Err(Errno::AFNOSUPPORT));
+        assert_eq!(Name::parse(&bytes(libc::AF_UNIX, 80, [0; 4])), Err(Errno::AFNOSUPPORT));
         assert_eq!(Name::parse(&[0, 0]), Ok(Name::Unspecified(None)));
     }
 
     #[test]
     fn unspecified_family_by_call() {
         let any = Name::parse(&bytes(libc::AF_UNSPEC, 80, [0; 4])).unwrap();
-        assert_eq!(any.to_bind(), Ok(v4([0; 4], 80).into()));
+        assert_eq!(any.to_bind(V4), Ok(v4([0; 4], 80).into()));
+        assert_eq!(any.to_bind(V6), Err(Errno::INVAL));
+        assert_eq!(any.to_connect(V4, STREAM), Ok(None));
         let one = Name::parse(&bytes(libc::AF_UNSPEC, 80, [1, 2, 3, 4])).unwrap();
-        assert_eq!(one.to_bind(), Err(Errno::AFNOSUPPORT));
-        assert_eq!(one.to_send(), Ok(v4([1, 2, 3, 4], 80).into()));
-        assert_eq!(Name::Unspecified(None).to_send(), Err(Errno::INVAL));
-        assert_eq!(Name::V4(v4([1, 2, 3, 4], 0)).to_send(), Err(Errno::INVAL));
+        assert_eq!(one.to_bind(V4), Err(Errno::AFNOSUPPORT));
+        assert_eq!(one.to_send(V4), Ok(Some(v4([1, 2, 3, 4], 80).into())));
+        assert_eq!(one.to_send(V6), Ok(None));
+        assert_eq!(Name::Unspecified(None).to_send(V4), Err(Errno::INVAL));
+        assert_eq!(Name::V4(v4([1, 2, 3, 4], 0)).to_send(V4), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn families_by_socket_and_call() {
+        let (four, six) = (Name::V4(v4([1, 2, 3, 4], 80)), Name::V6(v6("[2001:db8::1]:80")));
+        let mapped = SocketAddr::from(v6("[::ffff:1.2.3.4]:80"));
+        assert_eq!(six.to_bind(V6), Ok(v6("[2001:db8::1]:80").into()));
+        assert_eq!(four.to_bind(V6), Err(Errno::INVAL));
+        assert_eq!(six.to_bind(V4), Err(Errno::AFNOSUPPORT));
+        assert_eq!(four.to_connect(V6, STREAM), Err(Errno::AFNOSUPPORT));
+        assert_eq!(four.to_connect(V6, SocketKind::Datagram), Ok(Some(mapped)));
+        assert_eq!(six.to_connect(V4, STREAM), Err(Errno::AFNOSUPPORT));
+        assert_eq!(Name::ShortV6.to_connect(V6, STREAM), Err(Errno::INVAL));
+        assert_eq!(Name::ShortV6.to_connect(V4, STREAM), Err(Errno::AFNOSUPPORT));
+        assert_eq!(four.to_send(V6), Ok(Some(mapped)));
+        assert_eq!(six.to_send(V4), Err(Errno::AFNOSUPPORT));
+        assert_eq!(six.to_send(V6), Ok(Some(v6("[2001:db8::1]:80").into())));
     }
 
     #[test]
@@ -212,12 +325,12 @@ mod tests {
         let mut place = [0xAA_u8; 16];
         let mut len: socklen_t = 6;
         // SAFETY: both pointers are to live locals, and 6 bytes are writable at the first.
-        unsafe { copy_out(address, place.as_mut_ptr().cast(), &raw mut len) }.unwrap();
+        unsafe { copy_out(address, V4, place.as_mut_ptr().cast(), &raw mut len) }.unwrap();
         assert_eq!(len, 16);
         assert_eq!(place[2..8], [1, 187, 10, 0, 0xAA, 0xAA]);
         // SAFETY: null pointers are allowed.
         let outcome =
-            unsafe { copy_out(address, place.as_mut_ptr().cast(), core::ptr::null_mut()) };
+            unsafe { copy_out(address, V4, place.as_mut_ptr().cast(), core::ptr::null_mut()) };
         assert_eq!(outcome, Err(Errno::FAULT));
         // SAFETY: as above.
         assert_eq!(unsafe { copy_in(core::ptr::null(), 16) }, Err(Errno::FAULT));

@@ -287,14 +287,39 @@ impl<'c> CallBatch<'c> {
         args: [u64; 6],
     ) -> Result<[u64; 6], Errno> {
         let mut batch = CallBatch::new(client)?;
-        let ticket = loop {
-            match batch.register(op, flags, args) {
-                Err(Errno::INTR) => {}
-                other => break other?,
-            }
-        };
+        let ticket = batch.surely_register(op, flags, args)?;
+        batch.surely_wait(ticket)
+    }
+
+    /// As [`CallBatch::call`], for the same operation with several arguments; all travel together.
+    ///
+    /// # Errors
+    /// The first call's that fails.
+    pub(crate) fn call_all(
+        client: &Client,
+        op: Op,
+        args: impl Iterator<Item = [u64; 6]>,
+    ) -> Result<Vec<[u64; 6]>, Errno> {
+        let mut batch = CallBatch::new(client)?;
+        let mut tickets = Vec::new();
+        for args in args {
+            tickets.push(batch.surely_register(op, 0, args)?);
+        }
+        tickets.into_iter().map(|ticket| batch.surely_wait(ticket)).collect()
+    }
+
+    fn surely_register(&mut self, op: Op, flags: u8, args: [u64; 6]) -> Result<Ticket, Errno> {
         loop {
-            match batch.outcome(ticket, Wait::Forever) {
+            match self.register(op, flags, args) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn surely_wait(&mut self, ticket: Ticket) -> Result<[u64; 6], Errno> {
+        loop {
+            match self.outcome(ticket, Wait::Forever) {
                 Err(Errno::INTR) => {}
                 other => return other?.unwrap_or(Err(Errno::AGAIN)),
             }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use abi::client::{CLIENT, ClientLayout, ClientParams, HeadWords};
 use abi::control::{ClientReply, ClientRequest, VERSION};
-use abi::{Errno, SocketKind};
+use abi::{Errno, Family, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use shm::{Access, Channel, PoolMap, Region, Ringer};
@@ -195,13 +195,13 @@ impl Client {
     /// A new socket.
     ///
     /// # Errors
-    /// ENETDOWN when the instance is gone, EMFILE when it has no place left, ENOTCONN in a forked
-    /// child.
-    pub fn socket(self: &Arc<Self>, kind: SocketKind) -> Result<Socket, Errno> {
+    /// ENETDOWN when the instance is gone, EMFILE when it has no place left, EAFNOSUPPORT when it
+    /// has no IPv6, ENOTCONN in a forked child.
+    pub fn socket(self: &Arc<Self>, family: Family, kind: SocketKind) -> Result<Socket, Errno> {
         self.reap();
-        let values =
-            CallBatch::call(self, abi::call::Op::Socket, 0, [kind.to_word(), 0, 0, 0, 0, 0])?;
-        Socket::admit(self, values[0], kind)
+        let args = [kind.to_word(), family.to_word(), 0, 0, 0, 0];
+        let values = CallBatch::call(self, abi::call::Op::Socket, 0, args)?;
+        Socket::admit(self, values[0], family, kind)
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {

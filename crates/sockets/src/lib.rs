@@ -30,7 +30,7 @@ mod status;
 mod thread;
 mod wait;
 
-pub use abi::{Errno, How, SocketKind};
+pub use abi::{Errno, Family, How, SocketKind};
 pub use batch::{CallBatch, Ticket};
 pub use client::Client;
 pub use error::ConnectError;

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 
 use abi::client::{CLIENT, ClientLayout, QUEUE, SocketWords};
 use abi::data::DataDescriptor;
-use abi::{Errno, SocketFlags, SocketKind};
+use abi::{Errno, Family, SocketFlags, SocketKind};
 use shm::{Area, AreaName, OutOfRange, Pool, Producer, PushError, Region};
 
 use crate::client::lock;
@@ -439,7 +439,7 @@ impl Socket {
         if to.is_none() && !flags.has(SocketFlags::CONNECTED) {
             return Err(Errno::DESTADDRREQ);
         }
-        if to.is_some_and(|to| to.is_ipv6()) {
+        if self.family() == Family::V4 && to.is_some_and(|to| to.is_ipv6()) {
             return Err(Errno::AFNOSUPPORT);
         }
         if from.left > MAX_DATAGRAM.min(self.client().tx.area_len()) {

@@ -5,13 +5,14 @@
 //! takes the halves out: an operation that comes later finds EBADF, whatever the server has put
 //! into the place by then.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abi::call::{Call, Op, addr_from_words, addr_to_words};
 use abi::client::SocketWords;
-use abi::{Errno, How, SocketFlags, SocketId, SocketKind};
+use abi::option::{GET_MOST, GET_PART, OptionKey, bytes_to_words, words_to_bytes};
+use abi::{Errno, Family, How, SocketFlags, SocketId, SocketKind};
 
 use crate::batch::CallBatch;
 use crate::client::{Client, lock};
@@ -27,6 +28,7 @@ const SO_RCVBUF: i32 = 8;
 struct Inner {
     client: Arc<Client>,
     id: SocketId,
+    family: Family,
     kind: SocketKind,
     words: SocketWords,
     send: Mutex<Option<SendSide>>,
@@ -50,7 +52,12 @@ impl std::fmt::Debug for Socket {
 
 impl Socket {
     /// Takes up the socket that the server has just made and named by `id`.
-    pub(crate) fn admit(client: &Arc<Client>, id: u64, kind: SocketKind) -> Result<Self, Errno> {
+    pub(crate) fn admit(
+        client: &Arc<Client>,
+        id: u64,
+        family: Family,
+        kind: SocketKind,
+    ) -> Result<Self, Errno> {
         let id = SocketId::from_word(id);
         if id.index >= client.layout().params.sockets {
             return Err(client.fault());
@@ -61,6 +68,7 @@ impl Socket {
             Ok::<_, shm::OutOfRange>(Inner {
                 client: Arc::clone(client),
                 id,
+                family,
                 kind,
                 words: layout.socket_words(region, id.index)?,
                 send: Mutex::new(Some(SendSide::attach(region, layout.tx_queue(id.index))?)),
@@ -82,6 +90,12 @@ impl Socket {
     #[must_use]
     pub fn kind(&self) -> SocketKind {
         self.0.kind
+    }
+
+    /// Whose addresses it speaks of.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        self.0.family
     }
 
     /// Is it a listener?
@@ -140,7 +154,7 @@ impl Socket {
     }
 
     fn call_with_address(&self, op: Op, flags: u8, addr: SocketAddr) -> Result<(), Errno> {
-        if addr.is_ipv6() {
+        if self.family() == Family::V4 && addr.is_ipv6() {
             return Err(Errno::AFNOSUPPORT);
         }
         let [a, b, c] = addr_to_words(addr);
@@ -150,8 +164,8 @@ impl Socket {
     /// Gives the socket a local address; port 0 lets the stack choose.
     ///
     /// # Errors
-    /// EADDRINUSE, EADDRNOTAVAIL, EINVAL (has one already), EAFNOSUPPORT (IPv6), EBADF after close,
-    /// ENETDOWN, ENOTCONN in a forked child.
+    /// EADDRINUSE, EADDRNOTAVAIL, EINVAL (has one already), EAFNOSUPPORT (the other family's),
+    /// EBADF after close, ENETDOWN, ENOTCONN in a forked child.
     pub fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
         self.call_with_address(Op::Bind, 0, addr)
     }
@@ -234,7 +248,7 @@ impl Socket {
 
     fn accepted(&self, values: [u64; 6]) -> Result<(Socket, SocketAddr), Errno> {
         let [id, a, b, c, ..] = values;
-        let socket = Socket::admit(self.client(), id, SocketKind::Stream)?;
+        let socket = Socket::admit(self.client(), id, self.family(), SocketKind::Stream)?;
         // Options of the listener hold for its connections.
         socket.0.seldom.store(self.seldom(), Ordering::Relaxed);
         let peer = addr_from_words([a, b, c]).map_err(|_| self.client().fault())?;
@@ -255,29 +269,64 @@ impl Socket {
         self.0.close();
     }
 
-    /// Sets an option by Linux's numbers. SO_LINGER's value is onoff | seconds << 32.
+    /// Sets an option by Linux's numbers from the bytes of its value, such as those of an `int`.
     ///
     /// # Errors
-    /// ENOPROTOOPT for an unknown option, EINVAL for a bad value; otherwise as [`Socket::bind`].
-    pub fn set_option(&self, level: i32, name: i32, value: u64) -> Result<(), Errno> {
-        self.call(Op::SetSockOpt, 0, [word(level), word(name), value, 0, 0])?;
-        if (level, name) == (SOL_SOCKET, SO_RCVBUF) {
-            let quarter = u32::try_from(value / 4).unwrap_or(u32::MAX);
+    /// ENOPROTOOPT for an unknown option, EINVAL for a bad or short value; others by option, as
+    /// Linux has them; otherwise as [`Socket::bind`].
+    pub fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+        let [a, b, c] = bytes_to_words(value);
+        let key = OptionKey { level, name }.to_word();
+        self.call(Op::SetSockOpt, 0, [key, value.len() as u64, a, b, c])?;
+        if (level, name) == (SOL_SOCKET, SO_RCVBUF)
+            && let Some(&bytes) = value.first_chunk()
+        {
+            let quarter = u32::from_ne_bytes(bytes) / 4;
             self.0.seldom.store(quarter.clamp(1, SELDOM), Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// An option's value. SO_ERROR is [`Socket::take_error`].
+    /// The bytes of an option's value, as far as `into` has room; how long the value is. SO_ERROR
+    /// is [`Socket::take_error`]. All parts of a long value are of one moment, or nearly so.
     ///
     /// # Errors
     /// As [`Socket::set_option`].
-    pub fn option(&self, level: i32, name: i32) -> Result<u64, Errno> {
+    pub fn option(&self, level: i32, name: i32, into: &mut [u8]) -> Result<usize, Errno> {
         if (level, name) == (SOL_SOCKET, SO_ERROR) {
-            let pending = self.take_error().map_or(0, Errno::raw_os_error);
-            return Ok(u64::from(pending.unsigned_abs()));
+            let pending = self.take_error().map_or(0, Errno::raw_os_error).to_ne_bytes();
+            into.iter_mut().zip(pending).for_each(|(to, from)| *to = from);
+            return Ok(pending.len());
         }
-        self.call(Op::GetSockOpt, 0, [word(level), word(name), 0, 0, 0]).map(|values| values[0])
+        self.client().check_thoroughly()?;
+        self.check()?;
+        let most = into.len().clamp(1, GET_MOST);
+        let (id, key) = (self.0.id.to_word(), OptionKey { level, name }.to_word());
+        let parts = (0..most).step_by(GET_PART).map(|at| [id, key, at as u64, 0, 0, 0]);
+        let results = CallBatch::call_all(self.client(), Op::GetSockOpt, parts)?;
+        for ([_, words @ ..], room) in results.iter().zip(into.chunks_mut(GET_PART)) {
+            room.iter_mut().zip(words_to_bytes(words)).for_each(|(to, from)| *to = from);
+        }
+        let whole = results.first().map_or(0, |values| values[0]);
+        Ok(usize::try_from(whole).unwrap_or(GET_MOST).min(GET_MOST))
+    }
+
+    /// Sets an option whose value is an `int`.
+    ///
+    /// # Errors
+    /// As [`Socket::set_option`].
+    pub fn set_int(&self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
+        self.set_option(level, name, &value.to_ne_bytes())
+    }
+
+    /// An option's value that is an `int`.
+    ///
+    /// # Errors
+    /// As [`Socket::set_option`].
+    pub fn int(&self, level: i32, name: i32) -> Result<i32, Errno> {
+        let mut value = [0; 4];
+        self.option(level, name, &mut value)?;
+        Ok(i32::from_ne_bytes(value))
     }
 
     /// The socket's own address; the unspecified one before it has any.
@@ -298,7 +347,7 @@ impl Socket {
 
     fn address(&self, op: Op) -> Result<SocketAddr, Errno> {
         match self.call(op, 0, [0; 5])? {
-            [0, ..] => Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
+            [0, ..] => Ok(self.family().unspecified()),
             [a, b, c, ..] => addr_from_words([a, b, c]).map_err(|_| self.client().fault()),
         }
     }
@@ -322,11 +371,6 @@ impl Socket {
             Ok(_) | Err(_) => Some(Errno::IO),
         }
     }
-}
-
-/// A C int as it travels in a call's argument.
-fn word(number: i32) -> u64 {
-    u64::from(number.cast_unsigned())
 }
 
 impl Inner {

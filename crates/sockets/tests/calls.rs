@@ -6,9 +6,9 @@ use std::io::IoSliceMut;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use abi::SocketKind;
 use abi::call::{Call, Op};
 use abi::client::ClientParams;
+use abi::{Family, SocketKind};
 use common::{Fake, SOON, connected, index_of, small};
 use tasuki_sockets::{CallBatch, Errno, RecvFlags, Wait};
 
@@ -65,7 +65,7 @@ fn results_overtake_each_other() {
 #[test]
 fn abandoned_calls_are_made_and_what_they_make_is_closed() {
     let (fake, client) = Fake::with_client(small());
-    let listener = client.socket(SocketKind::Stream).unwrap();
+    let listener = client.socket(Family::V4, SocketKind::Stream).unwrap();
     listener.listen(5).unwrap();
     fake.core().offer(index_of(&listener), 1);
     fake.core().manner.holds = Some(Op::Accept);
@@ -77,7 +77,7 @@ fn abandoned_calls_are_made_and_what_they_make_is_closed() {
     fake.core().answer_held();
     assert!(fake.core().socks[1].is_some());
     // The next call on this thread's rings finds the result that nobody wants.
-    let other = client.socket(SocketKind::Stream).unwrap();
+    let other = client.socket(Family::V4, SocketKind::Stream).unwrap();
     assert_eq!(index_of(&other), 2);
     fake.eventually("the close", |core| core.socks[1].is_none());
 
@@ -97,16 +97,18 @@ fn a_thread_that_ends_leaves_its_slot_to_the_next() {
     for _ in 0..50 {
         let client = std::sync::Arc::clone(&client);
         // Joining, unlike the end of a scope, waits for the thread's own storage to go.
-        let thread = std::thread::spawn(move || drop(client.socket(SocketKind::Stream).unwrap()));
+        let thread = std::thread::spawn(move || {
+            drop(client.socket(Family::V4, SocketKind::Stream).unwrap());
+        });
         thread.join().unwrap();
     }
     assert_eq!(fake.core().threads.len(), 1);
-    drop(client.socket(SocketKind::Stream).unwrap());
+    drop(client.socket(Family::V4, SocketKind::Stream).unwrap());
     let barrier = Barrier::new(3);
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                drop(client.socket(SocketKind::Stream).unwrap());
+                drop(client.socket(Family::V4, SocketKind::Stream).unwrap());
                 barrier.wait();
             });
         }
@@ -128,7 +130,7 @@ fn threads_beyond_the_slots_share_them() {
             .map(|(socket, index)| {
                 let (client, started) = (&client, &started);
                 scope.spawn(move || {
-                    let own = client.socket(SocketKind::Datagram).is_ok();
+                    let own = client.socket(Family::V4, SocketKind::Datagram).is_ok();
                     started.wait();
                     let mut total = 0;
                     let mut longest = Duration::ZERO;
@@ -203,4 +205,18 @@ fn any_thread_may_use_any_socket() {
         });
         assert_eq!(*count.lock().unwrap(), [records * len; 4]);
     });
+}
+
+#[test]
+fn long_options_come_in_parts_and_are_cut_to_the_room() {
+    let (_fake, client) = Fake::with_client(small());
+    let socket = client.socket(Family::V6, SocketKind::Stream).unwrap();
+    assert_eq!(socket.family(), Family::V6);
+    for room in [0, 1, 39, 40, 41, 100, 120, 300] {
+        let mut value = vec![0xAA; room];
+        assert_eq!(socket.option(6, 11, &mut value), Ok(100), "{room}");
+        let expected: Vec<u8> = (0..100).take(room).collect();
+        assert_eq!(value[..room.min(100)], expected, "{room}");
+    }
+    assert_eq!(socket.set_option(0, 35, &[1; 40]), Ok(()));
 }

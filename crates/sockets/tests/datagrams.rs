@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use abi::client::ClientParams;
 use abi::data::DataDescriptor;
 use common::{Fake, SOON, index_of, small};
-use tasuki_sockets::{Errno, RecvFlags, SendFlags, Socket, SocketKind, UdpSocket, Wait, poll};
+use tasuki_sockets::{
+    Errno, Family, RecvFlags, SendFlags, Socket, SocketKind, UdpSocket, Wait, poll,
+};
 
 fn addr(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 219, 0, 1], port))
@@ -75,7 +77,7 @@ fn a_receive_that_waits_is_woken() {
 #[test]
 fn errors_come_before_data_and_once() {
     let (fake, client) = Fake::with_client(small());
-    let socket = client.socket(SocketKind::Datagram).unwrap();
+    let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
     let index = index_of(&socket);
     assert_eq!(send(&socket, b"x", None), Err(Errno::DESTADDRREQ));
     let v6 = "[::1]:5".parse().unwrap();
@@ -107,7 +109,7 @@ fn errors_come_before_data_and_once() {
 fn what_poll_calls_writable_takes_a_datagram_of_any_size() {
     let (fake, client) = Fake::with_client(small());
     fake.core().manner.releases = false;
-    let socket = client.socket(SocketKind::Datagram).unwrap();
+    let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
     let index = index_of(&socket);
     assert_eq!(send(&socket, &[0; 16_385], Some(addr(1))), Err(Errno::MSGSIZE), "above an area");
     let mut sent = 0_u64;
@@ -136,7 +138,7 @@ fn large_areas_take_the_largest_datagram() {
     let params =
         ClientParams { area_pages: 32, sockets: 2, tx_pages: 96, rx_pages: 256, ..small() };
     let (fake, client) = Fake::with_client(params);
-    let socket = client.socket(SocketKind::Datagram).unwrap();
+    let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
     assert_eq!(send(&socket, &[7; 65_507], Some(addr(1))), Ok(65_507));
     assert_eq!(send(&socket, &[7; 65_508], Some(addr(1))), Err(Errno::MSGSIZE));
     fake.eventually("it", |core| core.sock(0).datagrams.len() == 1);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use abi::SocketKind;
 use abi::call::{CallResult, ReturnPath};
 use abi::data::DataDescriptor;
+use abi::{Family, SocketKind};
 use common::{Fake, connected, small};
 use proptest::prelude::*;
 use shm::AreaName;
@@ -68,7 +68,7 @@ fn the_end_of_the_instance_ends_every_wait_and_every_call() {
     assert_eq!(send(&writer, 1, Wait::Forever), Err(Errno::NETDOWN));
     assert_eq!(recv(&reader, Wait::No), Err(Errno::NETDOWN));
     assert_eq!(reader.take_error(), Some(Errno::NETDOWN));
-    assert_eq!(client.socket(SocketKind::Stream).unwrap_err(), Errno::NETDOWN);
+    assert_eq!(client.socket(Family::V4, SocketKind::Stream).unwrap_err(), Errno::NETDOWN);
     assert_eq!(reader.bind("0.0.0.0:1".parse().unwrap()), Err(Errno::NETDOWN));
     let events = reader.readiness().events;
     let all = poll::IN | poll::OUT | poll::ERR | poll::HUP;
@@ -125,7 +125,7 @@ fn nonsense_among_the_results_ends_the_membership() {
         let thread = &mut core.threads[0];
         thread.results.push(&slot).unwrap();
         drop(core);
-        assert_eq!(client.socket(SocketKind::Stream).unwrap_err(), Errno::NETDOWN);
+        assert_eq!(client.socket(Family::V4, SocketKind::Stream).unwrap_err(), Errno::NETDOWN);
         assert!(!client.is_alive());
         assert!(CallBatch::new(&client).is_err());
     }
@@ -199,7 +199,7 @@ proptest! {
     ) {
         let (fake, client) = Fake::with_client(small());
         let kind = if datagram { SocketKind::Datagram } else { SocketKind::Stream };
-        let socket = client.socket(kind).unwrap();
+        let socket = client.socket(Family::V4, kind).unwrap();
         let region = Arc::clone(&fake.core().region);
         {
             let mut core = fake.core();

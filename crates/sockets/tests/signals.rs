@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use abi::SocketKind;
+use abi::{Family, SocketKind};
 use common::{Fake, SOON, connected, small};
 use tasuki_sockets::{Client, Errno, RecvFlags, SendFlags, Socket, Wait, Watch, poll};
 
@@ -113,7 +113,7 @@ fn signals_end_waits_as_on_linux() {
 
     // A connect that is interrupted goes on, and its outcome is not lost.
     fake.core().manner.connects = None;
-    let late = client.socket(SocketKind::Stream).unwrap();
+    let late = client.socket(Family::V4, SocketKind::Stream).unwrap();
     let addr = "10.219.0.1:80".parse().unwrap();
     let connecting = in_thread(&late, move |socket| socket.connect(addr, Wait::Forever));
     signal(&connecting, libc::SIGUSR2);
@@ -123,7 +123,7 @@ fn signals_end_waits_as_on_linux() {
 
     // Calls that complete at once are not interrupted: nobody would know what came of them.
     fake.core().manner.holds = Some(abi::call::Op::SetSockOpt);
-    let setting = in_thread(&socket, |socket| socket.set_option(6, 1, 1));
+    let setting = in_thread(&socket, |socket| socket.set_int(6, 1, 1));
     signal(&setting, libc::SIGUSR2);
     fake.core().answer_held();
     assert_eq!(setting.join().unwrap(), Ok(()));
@@ -141,7 +141,7 @@ fn check_child(client: &Arc<Client>, socket: &Socket) -> libc::c_int {
             == Err(Errno::NOTCONN),
         socket.bind(([0, 0, 0, 0], 1).into()) == Err(Errno::NOTCONN),
         socket.accept(Wait::Forever).is_err(),
-        client.socket(SocketKind::Stream).is_err(),
+        client.socket(Family::V4, SocketKind::Stream).is_err(),
         client.wait_any(&watch, &mut [], None) == Err(Errno::NOTCONN),
         socket.readiness().events == poll::ERR | poll::HUP,
         socket.take_error().is_none(),

@@ -10,8 +10,8 @@ use abi::SocketFlags;
 use common::server::{CONNECTED, OVER};
 use common::{Fake, SOON, connected, pattern, small};
 use tasuki_sockets::{
-    Errno, How, Readiness, RecvFlags, SendFlags, Socket, SocketKind, TcpListener, TcpStream, Wait,
-    Watch, poll,
+    Errno, Family, How, Readiness, RecvFlags, SendFlags, Socket, SocketKind, TcpListener,
+    TcpStream, Wait, Watch, poll,
 };
 
 fn send(socket: &Socket, bytes: &[u8], wait: Wait) -> Result<usize, Errno> {
@@ -199,8 +199,8 @@ fn an_error_is_told_once_and_then_the_end() {
     assert_eq!(send(&socket, b"x", Wait::Forever), Err(Errno::TIMEDOUT));
     assert_eq!(send(&socket, b"x", Wait::Forever), Err(Errno::PIPE));
     fake.core().break_off(index, Errno::CONNRESET);
-    assert_eq!(socket.option(1, 4), Ok(104), "SO_ERROR");
-    assert_eq!(socket.option(1, 4), Ok(0));
+    assert_eq!(socket.int(1, 4), Ok(104), "SO_ERROR");
+    assert_eq!(socket.int(1, 4), Ok(0));
     assert_eq!(socket.take_error(), None);
 }
 
@@ -226,7 +226,7 @@ fn a_break_wakes_those_who_wait() {
 #[test]
 fn states_are_those_of_linux() {
     let (fake, client) = Fake::with_client(small());
-    let socket = client.socket(SocketKind::Stream).unwrap();
+    let socket = client.socket(Family::V4, SocketKind::Stream).unwrap();
     assert_eq!(socket.readiness().events, poll::OUT | poll::WRNORM | poll::HUP);
     assert_eq!(send(&socket, b"x", Wait::Forever), Err(Errno::PIPE));
     assert_eq!(recv(&socket, 1, Wait::Forever), Err(Errno::NOTCONN));
@@ -378,7 +378,7 @@ fn small_takings_wake_nobody_and_large_ones_do() {
         fake.core().deliver(index, b"x");
     }
     wakes("half of the queue's slots", &|| drop(recv(&socket, 10_000, Wait::No).unwrap()));
-    socket.set_option(1, 8, 2304).unwrap();
+    socket.set_int(1, 8, 2304).unwrap();
     fake.core().deliver(index, &[0; 600]);
     wakes("a quarter of a small SO_RCVBUF", &|| drop(recv(&socket, 600, Wait::No).unwrap()));
 }
@@ -476,7 +476,7 @@ fn std_shaped_timeouts_and_modes_are_shared_by_clones() {
     assert_eq!(stream.peek(&mut [0; 9]).unwrap(), 2);
     stream.set_nodelay(true).unwrap();
     assert!(stream.nodelay().unwrap());
-    assert_eq!(stream.ttl().unwrap(), 1002);
+    assert_eq!(stream.ttl().unwrap(), u32::from_ne_bytes([0, 1, 2, 3]), "see long_option");
     drop(stream);
     assert_eq!((&clone).read(&mut [0; 9]).unwrap(), 2, "a clone keeps the socket open");
     clone.shutdown(std::net::Shutdown::Write).unwrap();

@@ -53,9 +53,10 @@ fn sockets_end_with_the_places() {
     for _ in 0..PARAMS.sockets {
         world.socket(&mut a, SocketKind::Datagram);
     }
-    let one_more = world.call(&mut a, Op::Socket, &[1], 0);
+    let one_more = world.call(&mut a, Op::Socket, &[1, 4], 0);
     assert_eq!(one_more, Err(Errno::MFILE));
-    assert_eq!(world.call(&mut a, Op::Socket, &[3], 0), Err(Errno::PROTONOSUPPORT));
+    assert_eq!(world.call(&mut a, Op::Socket, &[3, 4], 0), Err(Errno::PROTONOSUPPORT));
+    assert_eq!(world.call(&mut a, Op::Socket, &[1, 5], 0), Err(Errno::AFNOSUPPORT));
 }
 
 #[test]
@@ -156,8 +157,7 @@ fn a_closed_port_refuses() {
     world.run(|_| sock.has(SocketFlags::HANGUP));
     assert!(sock.has(SocketFlags::READ_CLOSED | SocketFlags::WRITE_CLOSED));
     assert_eq!(sock.error(), Errno::CONNREFUSED.raw_os_error());
-    let error = world.call(&mut a, Op::GetSockOpt, &[sock.word(), 1, 4], 0).unwrap();
-    assert_eq!(error[0], 111);
+    assert_eq!(world.option(&mut a, sock.word(), 1, 4), Ok(int(111)));
     assert_eq!(sock.error(), 0, "SO_ERROR takes it");
 }
 
@@ -242,52 +242,97 @@ fn calls_that_wait_end_with_their_socket() {
 
 #[test]
 fn options_have_linux_numbers() {
-    const SOL: u64 = 1;
-    const TCP: u64 = 6;
+    const SOL: i32 = 1;
+    const TCP: i32 = 6;
     let (mut world, mut a, _b) = pair();
     let sock = world.socket(&mut a, SocketKind::Stream);
     let udp = world.socket(&mut a, SocketKind::Datagram);
-    let mut get = |world: &mut World, sock: &Sock, level: u64, name: u64| {
-        world.call(&mut a, Op::GetSockOpt, &[sock.word(), level, name], 0).map(|v| v[0])
+    let mut get = |world: &mut World, sock: &Sock, level: i32, name: i32| {
+        world.option(&mut a, sock.word(), level, name)
     };
-    assert_eq!(get(&mut world, &sock, SOL, 3), Ok(1), "SO_TYPE");
-    assert_eq!(get(&mut world, &udp, SOL, 3), Ok(2), "SO_TYPE");
-    assert_eq!(get(&mut world, &sock, SOL, 39), Ok(2), "SO_DOMAIN");
-    assert_eq!(get(&mut world, &udp, SOL, 38), Ok(17), "SO_PROTOCOL");
-    assert_eq!(get(&mut world, &sock, SOL, 30), Ok(0), "SO_ACCEPTCONN");
+    assert_eq!(get(&mut world, &sock, SOL, 3), Ok(int(1)), "SO_TYPE");
+    assert_eq!(get(&mut world, &udp, SOL, 3), Ok(int(2)), "SO_TYPE");
+    assert_eq!(get(&mut world, &sock, SOL, 39), Ok(int(2)), "SO_DOMAIN");
+    assert_eq!(get(&mut world, &udp, SOL, 38), Ok(int(17)), "SO_PROTOCOL");
+    assert_eq!(get(&mut world, &sock, SOL, 30), Ok(int(0)), "SO_ACCEPTCONN");
     assert_eq!(get(&mut world, &sock, SOL, 999), Err(Errno::NOPROTOOPT));
     assert_eq!(get(&mut world, &udp, TCP, 1), Err(Errno::OPNOTSUPP));
-    let mut set = |world: &mut World, level: u64, name: u64, value: u64| {
-        world.call(&mut a, Op::SetSockOpt, &[sock.word(), level, name, value], 0).map(drop)
+    let mut set = |world: &mut World, level: i32, name: i32, value: &[u8]| {
+        world.set_option(&mut a, sock.word(), level, name, value)
     };
     let settable = [
-        (SOL, 2, 1),
-        (SOL, 6, 1),
-        (SOL, 9, 1),
-        (SOL, 13, 1 | 5 << 32),
-        (TCP, 1, 1),
-        (TCP, 2, 1000),
-        (TCP, 3, 1),
-        (TCP, 4, 60),
-        (TCP, 5, 10),
-        (TCP, 6, 4),
-        (TCP, 18, 30_000),
-        (0, 1, 16),
-        (0, 2, 33),
+        (SOL, 2, int(1)),
+        (SOL, 6, int(1)),
+        (SOL, 9, int(1)),
+        (SOL, 13, [int(1), int(5)].concat()),
+        (TCP, 1, int(1)),
+        (TCP, 2, int(1000)),
+        (TCP, 3, int(1)),
+        (TCP, 4, int(60)),
+        (TCP, 5, int(10)),
+        (TCP, 6, int(4)),
+        (TCP, 7, int(3)),
+        (TCP, 8, int(20)),
+        (TCP, 10, int(40_000)),
+        (TCP, 18, int(30_000)),
+        (TCP, 25, int(131_072)),
+        (SOL, 12, int(5)),
+        (SOL, 15, int(1)),
+        (SOL, 18, int(2)),
+        (0, 1, int(16)),
+        (0, 2, int(33)),
     ];
-    for (level, name, value) in settable {
-        assert_eq!(set(&mut world, level, name, value), Ok(()), "{level} {name}");
+    for (level, name, value) in &settable {
+        assert_eq!(set(&mut world, *level, *name, value), Ok(()), "{level} {name}");
+        let short = set(&mut world, *level, *name, &value[..value.len() - 1]);
+        let byte = *level == 0;
+        assert_eq!(short, if byte { Ok(()) } else { Err(Errno::INVAL) }, "{level} {name}: short");
+        assert_eq!(set(&mut world, *level, *name, &[]), Err(Errno::INVAL), "{level} {name}");
     }
-    assert_eq!(set(&mut world, 0, 2, 256), Err(Errno::INVAL), "IP_TTL");
-    assert_eq!(set(&mut world, TCP, 4, u64::from(u32::MAX)), Err(Errno::INVAL), "negative");
-    assert_eq!(set(&mut world, SOL, 3, 1), Err(Errno::NOPROTOOPT), "SO_TYPE is read-only");
-    assert_eq!(set(&mut world, SOL, 7, 100_000), Ok(()), "SO_SNDBUF");
+    assert_eq!(set(&mut world, 0, 2, &int(256)), Err(Errno::INVAL), "IP_TTL");
+    assert_eq!(set(&mut world, TCP, 7, &int(128)), Err(Errno::INVAL), "TCP_SYNCNT");
+    assert_eq!(set(&mut world, 17, 1, &int(1)), Err(Errno::NOPROTOOPT), "UDP's level");
+    assert_eq!(set(&mut world, 41, 26, &int(1)), Err(Errno::NOPROTOOPT), "IPv6's level");
+    assert_eq!(set(&mut world, TCP, 4, &int(-1)), Err(Errno::INVAL), "negative");
+    assert_eq!(set(&mut world, SOL, 3, &int(1)), Err(Errno::NOPROTOOPT), "SO_TYPE is read-only");
+    assert_eq!(set(&mut world, SOL, 7, &int(100_000)), Ok(()), "SO_SNDBUF");
     assert_eq!(sock.words.tx_limit.load(Ordering::Acquire), 100_000);
-    assert_eq!(set(&mut world, SOL, 8, 30_000), Ok(()), "SO_RCVBUF");
-    for (level, name, value) in settable.into_iter().chain([(SOL, 7, 200_000), (SOL, 8, 60_000)]) {
-        let got = world.call(&mut a, Op::GetSockOpt, &[sock.word(), level, name], 0).unwrap();
-        assert_eq!(got[0], value, "{level} {name}");
+    assert_eq!(set(&mut world, SOL, 8, &int(30_000)), Ok(()), "SO_RCVBUF");
+    let doubled = [(SOL, 7, int(200_000)), (SOL, 8, int(60_000))];
+    for (level, name, value) in settable.into_iter().chain(doubled) {
+        let got = world.option(&mut a, sock.word(), level, name);
+        assert_eq!(got, Ok(value), "{level} {name}");
     }
+    let info = world.option(&mut a, sock.word(), TCP, 11).unwrap();
+    assert_eq!((info[0], info.len()), (7, 40), "TCP_INFO: closed, and the first of several parts");
+}
+
+#[test]
+fn mapped_addresses_reach_ipv4() {
+    let (mut world, mut a, mut b) = pair();
+    let six = |world: &mut World, program: &mut Program, kind: SocketKind| {
+        let args = [kind.to_word(), Family::V6.to_word()];
+        let id = world.call(program, Op::Socket, &args, 0).unwrap()[0];
+        program.attach(id)
+    };
+    let listener = six(&mut world, &mut b, SocketKind::Stream);
+    let any: SocketAddr = "[::]:80".parse().unwrap();
+    world.bind(&mut b, &listener, any);
+    world.call(&mut b, Op::Listen, &[listener.word(), 16], 0).unwrap();
+    let name = |world: &mut World, program: &mut Program, op: Op, id: u64| {
+        let [a, b, c, ..] = world.call(program, op, &[id], 0).unwrap();
+        addr_from_words([a, b, c]).unwrap()
+    };
+    assert_eq!(name(&mut world, &mut b, Op::GetSockName, listener.word()), any);
+    let to = SocketAddr::from((world.b.address.to_ipv6_mapped(), 80));
+    let sock = six(&mut world, &mut a, SocketKind::Stream);
+    world.call(&mut a, Op::Connect, &with(&sock, to), 0).unwrap();
+    assert_eq!(name(&mut world, &mut a, Op::GetPeerName, sock.word()), to);
+    let accepted = world.call(&mut b, Op::Accept, &[listener.word()], 0).unwrap();
+    let from = addr_from_words([accepted[1], accepted[2], accepted[3]]).unwrap();
+    assert_eq!(from, name(&mut world, &mut a, Op::GetSockName, sock.word()));
+    assert_eq!(from.ip(), world.a.address.to_ipv6_mapped());
+    assert_eq!(world.option(&mut b, accepted[0], 1, 39), Ok(int(10)), "SO_DOMAIN");
 }
 
 #[test]
@@ -341,15 +386,13 @@ fn a_connection_inherits_its_listener_s_buffers() {
     let (mut world, mut a, mut b) = pair();
     let listener = world.listener(&mut b, 80);
     for (name, value) in [(7, 50_000), (8, 20_000)] {
-        let args = [listener.word(), 1, name, value];
-        world.call(&mut b, Op::SetSockOpt, &args, 0).unwrap();
+        world.set_option(&mut b, listener.word(), 1, name, &int(value)).unwrap();
     }
     let sock = world.socket(&mut a, SocketKind::Stream);
     let to = SocketAddr::from((world.b.address, 80));
     world.call(&mut a, Op::Connect, &with(&sock, to), 0).unwrap();
     let child = world.call(&mut b, Op::Accept, &[listener.word()], 0).unwrap()[0];
     for (name, value) in [(7, 100_000), (8, 40_000)] {
-        let got = world.call(&mut b, Op::GetSockOpt, &[child, 1, name], 0).unwrap();
-        assert_eq!(got[0], value);
+        assert_eq!(world.option(&mut b, child, 1, name), Ok(int(value)));
     }
 }

@@ -84,7 +84,7 @@ fn a_slow_reader_and_a_lossy_link_lose_nothing() {
 fn tiny_segments_exhaust_neither_frames_nor_descriptors() {
     let (mut world, mut a, mut b) = pair();
     let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
-    world.call(&mut a, Op::SetSockOpt, &[sock.word(), 6, 1, 1], 0).unwrap();
+    world.set_option(&mut a, sock.word(), 6, 1, &int(1)).unwrap();
     world.rest();
     let frames = world.b.free("frames").unwrap();
     let bytes = pattern(5000);
@@ -110,7 +110,7 @@ fn tiny_segments_exhaust_neither_frames_nor_descriptors() {
 fn the_end_of_a_stream_shows_only_after_its_last_byte() {
     let (mut world, mut a, mut b) = pair();
     let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
-    world.call(&mut a, Op::SetSockOpt, &[sock.word(), 6, 1, 1], 0).unwrap();
+    world.set_option(&mut a, sock.word(), 6, 1, &int(1)).unwrap();
     // More segments than descriptors: some stay unpublished while nobody reads.
     for _ in 0..300 {
         world.run(|_| a.send(&mut sock, b"x", None) == 1);
@@ -132,7 +132,7 @@ fn the_end_of_a_stream_shows_only_after_its_last_byte() {
 fn more_follows_makes_no_small_segment() {
     let (mut world, mut a, mut b) = pair();
     let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
-    world.call(&mut a, Op::SetSockOpt, &[sock.word(), 6, 1, 1], 0).unwrap();
+    world.set_option(&mut a, sock.word(), 6, 1, &int(1)).unwrap();
     world.rest();
     let before = world.frames;
     let area = a.tx_pool.alloc(4).unwrap();

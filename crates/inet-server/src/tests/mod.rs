@@ -23,7 +23,8 @@ use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest};
 use abi::data::DataDescriptor;
 use abi::frame::{FillSlot, RxFrame, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
-use abi::{Errno, SocketFlags, SocketId, SocketKind};
+use abi::option::{OptionKey, bytes_to_words, words_to_bytes};
+use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Instant;
 use shm::{Access, Area, Backing, Consumer, Pool, PoolMap, Producer, Region};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,6 +33,11 @@ use crate::server::Server;
 
 pub(super) const PARAMS: ClientParams =
     ClientParams { threads: 2, sockets: 8, area_pages: 4, tx_pages: 256, rx_pages: 320 };
+
+/// An `int` as bytes.
+pub(super) fn int(value: i32) -> Vec<u8> {
+    value.to_ne_bytes().to_vec()
+}
 
 /// A driver's side of a frame region.
 pub(super) struct Driver {
@@ -411,8 +417,37 @@ impl World {
     }
 
     pub(super) fn socket(&mut self, program: &mut Program, kind: SocketKind) -> Sock {
-        let id = self.call(program, Op::Socket, &[kind.to_word()], 0).unwrap()[0];
+        let id =
+            self.call(program, Op::Socket, &[kind.to_word(), Family::V4.to_word()], 0).unwrap()[0];
         program.attach(id)
+    }
+
+    /// Sets an option from its value's bytes.
+    pub(super) fn set_option(
+        &mut self,
+        program: &mut Program,
+        socket: u64,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        let [a, b, c] = bytes_to_words(value);
+        let key = OptionKey { level, name }.to_word();
+        let args = [socket, key, value.len() as u64, a, b, c];
+        self.call(program, Op::SetSockOpt, &args, 0).map(drop)
+    }
+
+    /// The first 40 bytes of an option's value.
+    pub(super) fn option(
+        &mut self,
+        program: &mut Program,
+        socket: u64,
+        level: i32,
+        name: i32,
+    ) -> Result<Vec<u8>, Errno> {
+        let key = OptionKey { level, name }.to_word();
+        let [len, words @ ..] = self.call(program, Op::GetSockOpt, &[socket, key, 0], 0)?;
+        Ok(words_to_bytes(&words).take(usize::try_from(len).unwrap()).collect())
     }
 
     pub(super) fn bind(&mut self, program: &mut Program, sock: &Sock, addr: SocketAddr) {

@@ -174,11 +174,12 @@ pub(super) unsafe fn destination(
     addr: *const sockaddr,
     len: socklen_t,
 ) -> Outcome<Option<SocketAddr>> {
-    if addr.is_null() || socket(fd)?.socket.kind() == sockets::SocketKind::Stream {
+    let entry = socket(fd)?;
+    if addr.is_null() || entry.socket.kind() == sockets::SocketKind::Stream {
         return Ok(None);
     }
     // SAFETY: passed on from the caller.
-    unsafe { copy_in(addr, len) }?.to_send().map(Some)
+    unsafe { copy_in(addr, len) }?.to_send(entry.socket.family())
 }
 
 unsafe fn receive_one(fd: c_int, buf: *mut c_void, len: usize, flags: c_int) -> Outcome<usize> {
@@ -196,10 +197,11 @@ unsafe fn receive_from(
 ) -> Outcome<usize> {
     // SAFETY: passed on from the program.
     let buf = unsafe { writable(buf, len) }?;
-    let received = receive_bufs(&*socket(fd)?, &mut [buf], flags)?;
+    let entry = socket(fd)?;
+    let received = receive_bufs(&entry, &mut [buf], flags)?;
     if let Some(from) = received.from {
         // SAFETY: passed on from the program.
-        unsafe { copy_out(from, addr, addr_len) }?;
+        unsafe { copy_out(from, entry.socket.family(), addr, addr_len) }?;
     } else if !addr.is_null() && !addr_len.is_null() {
         // A stream gives no address.
         // SAFETY: not null, and the program says that it is valid.

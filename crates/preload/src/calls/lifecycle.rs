@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_uint};
 
 use libc::{FILE, sockaddr, socklen_t};
 use rustix::io::Errno;
-use sockets::{Socket, SocketKind, Wait};
+use sockets::{Family, Socket, SocketKind, Wait};
 
 use crate::entry::{self, Entry, Held, TABLE, is_socket};
 use crate::errno::{self, Outcome};
@@ -26,28 +26,30 @@ const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maker {
     Kernel,
-    Tasuki(SocketKind),
+    Tasuki(Family, SocketKind),
     /// Nobody, and this is the program's error number.
     Nobody(Errno),
 }
 
 /// Who makes sockets of this kind in a program that runs on Tasuki.
 ///
-/// IPv6 is not there yet. A kernel socket in its place would silently use the host's network, so
-/// there is none; programs then go on to the IPv4 addresses they have. Raw and packet sockets are
-/// the kernel's.
+/// Protocols of AF_INET and AF_INET6 that the stack does not have give no kernel socket instead,
+/// which would silently use the host's network. Raw and packet sockets are the kernel's.
 fn maker(domain: c_int, kind: c_int, protocol: c_int) -> Maker {
     let kind = match kind & !FLAGS {
         libc::SOCK_STREAM => SocketKind::Stream,
         libc::SOCK_DGRAM => SocketKind::Datagram,
         _ => return Maker::Kernel,
     };
-    match (domain, kind, protocol) {
-        (libc::AF_INET6, _, _) => Maker::Nobody(Errno::AFNOSUPPORT),
-        (libc::AF_INET, SocketKind::Stream, 0 | libc::IPPROTO_TCP)
-        | (libc::AF_INET, SocketKind::Datagram, 0 | libc::IPPROTO_UDP) => Maker::Tasuki(kind),
-        (libc::AF_INET, _, _) => Maker::Nobody(Errno::PROTONOSUPPORT),
-        _ => Maker::Kernel,
+    let family = match domain {
+        libc::AF_INET => Family::V4,
+        libc::AF_INET6 => Family::V6,
+        _ => return Maker::Kernel,
+    };
+    match (kind, protocol) {
+        (SocketKind::Stream, 0 | libc::IPPROTO_TCP)
+        | (SocketKind::Datagram, 0 | libc::IPPROTO_UDP) => Maker::Tasuki(family, kind),
+        _ => Maker::Nobody(Errno::PROTONOSUPPORT),
     }
 }
 
@@ -56,9 +58,9 @@ fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
         // SAFETY: no pointers.
         Maker::Kernel => errno::check(unsafe { real::socket(domain, kind, protocol) }),
         Maker::Nobody(errno) => Err(errno),
-        Maker::Tasuki(socket_kind) => {
+        Maker::Tasuki(family, socket_kind) => {
             let placeholder = Placeholder::new(socket_kind, kind & FLAGS)?;
-            let socket = instance::client()?.socket(socket_kind)?;
+            let socket = instance::client()?.socket(family, socket_kind)?;
             placeholder.stand_for(Entry::new(socket, kind & libc::SOCK_NONBLOCK != 0))
         }
     }
@@ -111,7 +113,7 @@ unsafe fn accept_one(
     let placeholder = Placeholder::new(SocketKind::Stream, flags)?;
     let (socket, peer) = listener.socket.accept(wait)?;
     // SAFETY: passed on from the program.
-    unsafe { copy_out(peer, addr, len) }?;
+    unsafe { copy_out(peer, socket.family(), addr, len) }?;
     placeholder.stand_for(listener.accepted(socket, flags & libc::SOCK_NONBLOCK != 0))
 }
 
@@ -329,14 +331,14 @@ mod tests {
     #[test]
     fn who_makes_sockets() {
         use libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
-        let stream = Maker::Tasuki(SocketKind::Stream);
+        let stream = Maker::Tasuki(Family::V4, SocketKind::Stream);
         assert_eq!(maker(AF_INET, SOCK_STREAM | FLAGS, 0), stream);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_TCP), stream);
-        assert_eq!(maker(AF_INET, SOCK_DGRAM, 17), Maker::Tasuki(SocketKind::Datagram));
+        assert_eq!(maker(AF_INET, SOCK_DGRAM, 17), Maker::Tasuki(Family::V4, SocketKind::Datagram));
         let unknown = Maker::Nobody(Errno::PROTONOSUPPORT);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_UDP), unknown);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_MPTCP), unknown);
-        assert_eq!(maker(AF_INET6, SOCK_DGRAM, 0), Maker::Nobody(Errno::AFNOSUPPORT));
+        assert_eq!(maker(AF_INET6, SOCK_DGRAM, 0), Maker::Tasuki(Family::V6, SocketKind::Datagram));
         for (domain, kind) in [
             (AF_INET, SOCK_RAW),
             (AF_INET6, SOCK_RAW),

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 use rustix::io::Errno;
+use sockets::Family;
 
 use super::io::{all_readable, all_writable, destination, receive_bufs, result_len, send_bufs};
 use crate::entry::{is_socket, socket};
@@ -59,19 +60,20 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     let msg = unsafe { msg.as_mut() }.ok_or(Errno::FAULT)?;
     // SAFETY: passed on from the program.
     let mut bufs = unsafe { all_writable(msg.msg_iov, msg.msg_iovlen) }?;
-    let received = receive_bufs(&*socket(fd)?, &mut bufs, flags)?;
+    let entry = socket(fd)?;
+    let received = receive_bufs(&entry, &mut bufs, flags)?;
     // SAFETY: passed on from the program.
-    unsafe { put_name(msg, received.from) }?;
+    unsafe { put_name(msg, received.from, entry.socket.family()) }?;
     msg.msg_controllen = 0;
     msg.msg_flags = if received.full_len > received.len { libc::MSG_TRUNC } else { 0 };
     Ok(result_len(&received, flags))
 }
 
-unsafe fn put_name(msg: &mut msghdr, from: Option<SocketAddr>) -> Outcome<()> {
+unsafe fn put_name(msg: &mut msghdr, from: Option<SocketAddr>, family: Family) -> Outcome<()> {
     match from {
         // SAFETY: the program says that there is room for `msg_namelen` bytes.
         Some(from) => unsafe {
-            sockaddr::copy_out(from, msg.msg_name.cast(), &raw mut msg.msg_namelen)
+            sockaddr::copy_out(from, family, msg.msg_name.cast(), &raw mut msg.msg_namelen)
         },
         None => {
             msg.msg_namelen = 0;

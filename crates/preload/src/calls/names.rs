@@ -6,18 +6,18 @@ use core::ffi::c_int;
 
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
-use sockets::{How, SocketKind, Wait};
+use sockets::{Family, How, SocketKind, Wait};
 
 use crate::entry::{Entry, is_socket, socket};
 use crate::errno::Outcome;
-use crate::sockaddr::{Name, copy_in, copy_out};
+use crate::sockaddr::{copy_in, copy_out};
 use crate::{alias, interpose};
 
 unsafe fn bind_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
     let entry = socket(fd)?;
     // SAFETY: passed on from the program.
     let name = unsafe { copy_in(addr, len) }?;
-    entry.socket.bind(name.to_bind()?)?;
+    entry.socket.bind(name.to_bind(entry.socket.family())?)?;
     Ok(0)
 }
 
@@ -30,18 +30,15 @@ fn listen_on(fd: c_int, backlog: c_int) -> Outcome<c_int> {
 unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
     let entry = socket(fd)?;
     // SAFETY: passed on from the program.
-    match unsafe { copy_in(addr, len) }? {
-        Name::V4(address) => {
-            entry.socket.connect(address.into(), connect_wait(&entry))?;
-            Ok(0)
-        }
+    let name = unsafe { copy_in(addr, len) }?;
+    let (family, kind) = (entry.socket.family(), entry.socket.kind());
+    match name.to_connect(family, kind)? {
+        Some(address) => entry.socket.connect(address, connect_wait(&entry))?,
         // Takes a datagram socket's peer away. Streams cannot be used again: docs/limits.md.
-        Name::Unspecified(_) if entry.socket.kind() == SocketKind::Datagram => {
-            entry.socket.connect(abi::data::ANY, Wait::No)?;
-            Ok(0)
-        }
-        Name::Unspecified(_) => Err(Errno::AFNOSUPPORT),
+        None if kind == SocketKind::Datagram => entry.socket.connect(abi::data::ANY, Wait::No)?,
+        None => return Err(Errno::AFNOSUPPORT),
     }
+    Ok(0)
 }
 
 /// SO_SNDTIMEO limits connect too.
@@ -57,20 +54,23 @@ fn shutdown_one(fd: c_int, how: c_int) -> Outcome<c_int> {
 }
 
 unsafe fn own_name(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Outcome<c_int> {
-    let name = socket(fd)?.socket.local_addr()?;
+    let entry = socket(fd)?;
+    let name = entry.socket.local_addr()?;
     // SAFETY: passed on from the program.
-    unsafe { copy_out_wanted(name, addr, len) }
+    unsafe { copy_out_wanted(name, entry.socket.family(), addr, len) }
 }
 
 unsafe fn peer_name(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Outcome<c_int> {
-    let name = socket(fd)?.socket.peer_addr()?;
+    let entry = socket(fd)?;
+    let name = entry.socket.peer_addr()?;
     // SAFETY: passed on from the program.
-    unsafe { copy_out_wanted(name, addr, len) }
+    unsafe { copy_out_wanted(name, entry.socket.family(), addr, len) }
 }
 
 /// For calls whose only purpose is the address: a null pointer is an error there.
 unsafe fn copy_out_wanted(
     name: core::net::SocketAddr,
+    family: Family,
     addr: *mut sockaddr,
     len: *mut socklen_t,
 ) -> Outcome<c_int> {
@@ -78,7 +78,7 @@ unsafe fn copy_out_wanted(
         return Err(Errno::FAULT);
     }
     // SAFETY: passed on from the program.
-    unsafe { copy_out(name, addr, len) }?;
+    unsafe { copy_out(name, family, addr, len) }?;
     Ok(0)
 }
 

@@ -1,8 +1,8 @@
 //! getsockopt and setsockopt.
 //!
 //! What concerns the descriptor or the waiting is answered here; the rest is the server's to
-//! know, which says ENOPROTOOPT to what it does not. In between lies the form: options are an
-//! `int`, but for timeouts, SO_LINGER, and the options of IPPROTO_IP, which may be a byte.
+//! know, which says ENOPROTOOPT to what it does not: values pass through as bytes. What is left is
+//! how an answer is cut to the room that the program has for it.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,8 @@ use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use core::time::Duration;
 
-use libc::{SOL_SOCKET, linger, socklen_t, timeval};
+use abi::option::GET_MOST;
+use libc::{SOL_SOCKET, socklen_t, timeval};
 use rustix::io::Errno;
 use sockets::SocketKind;
 
@@ -20,51 +21,50 @@ use crate::sockaddr::room_for;
 use crate::{interpose, time};
 
 const INT: usize = size_of::<c_int>();
-const LINGER: usize = size_of::<linger>();
 const TIMEVAL: usize = size_of::<timeval>();
+/// No option's value is longer; what is beyond is not looked at.
+const SET_LONGEST: usize = 512;
 
-/// An option's value as bytes: an `int`, a `struct linger`, a `struct timeval`.
+/// An option's value as bytes: an `int`, a `struct timeval`, ...
 type Bytes = Vec<u8>;
 
 fn int(value: c_int) -> Bytes {
     value.to_ne_bytes().to_vec()
 }
 
-/// The value of an option.
-fn get(entry: &Entry, level: c_int, name: c_int) -> Outcome<Bytes> {
+/// The value of an option; at most `room` bytes are wanted, but for an `int`.
+fn get(entry: &Entry, level: c_int, name: c_int, room: usize) -> Outcome<Bytes> {
     let socket = &entry.socket;
     let stream = socket.kind() == SocketKind::Stream;
-    if level != SOL_SOCKET {
-        return socket.option(level, name).map(int_of_word);
+    if level == SOL_SOCKET {
+        match name {
+            libc::SO_ERROR => {
+                return Ok(int(socket.take_error().map_or(0, rustix::io::Errno::raw_os_error)));
+            }
+            libc::SO_TYPE => {
+                return Ok(int(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }));
+            }
+            libc::SO_ACCEPTCONN => return Ok(int(socket.is_listening().into())),
+            _ => {}
+        }
+        if let Some(timeout) = timeout(entry, name) {
+            return Ok(timeval_bytes(timeout.get()));
+        }
     }
-    match name {
-        libc::SO_ERROR => Ok(int(socket.take_error().map_or(0, rustix::io::Errno::raw_os_error))),
-        libc::SO_TYPE => Ok(int(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM })),
-        libc::SO_DOMAIN => Ok(int(libc::AF_INET)),
-        libc::SO_PROTOCOL => Ok(int(if stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP })),
-        libc::SO_ACCEPTCONN => Ok(int(socket.is_listening().into())),
-        libc::SO_LINGER => socket.option(level, name).map(linger_of_word),
-        _ => match timeout(entry, name) {
-            Some(timeout) => Ok(timeval_bytes(timeout.get())),
-            None => socket.option(level, name).map(int_of_word),
-        },
-    }
+    let mut bytes = vec![0; room.clamp(INT, GET_MOST)];
+    let len = socket.option(level, name, &mut bytes)?;
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 /// Sets an option from `bytes`.
 fn set(entry: &Entry, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<()> {
-    let socket = &entry.socket;
-    match (level, name) {
-        (SOL_SOCKET, libc::SO_LINGER) => socket.set_option(level, name, word_of_linger(bytes)?),
-        // Names, not numbers; whatever the server knows, it does not know these.
-        (SOL_SOCKET, libc::SO_BINDTODEVICE) => Err(Errno::NOPROTOOPT),
-        _ => match timeout(entry, name).filter(|_| level == SOL_SOCKET) {
-            Some(timeout) => {
-                timeout.set(timeout_of_bytes(bytes)?);
-                Ok(())
-            }
-            None => socket.set_option(level, name, word_of_int(level, bytes)?),
-        },
+    match timeout(entry, name).filter(|_| level == SOL_SOCKET) {
+        Some(timeout) => {
+            timeout.set(timeout_of_bytes(bytes)?);
+            Ok(())
+        }
+        None => entry.socket.set_option(level, name, bytes),
     }
 }
 
@@ -78,38 +78,6 @@ fn timeout(entry: &Entry, name: c_int) -> Option<&Timeout> {
         libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(&entry.send_timeout),
         _ => None,
     }
-}
-
-/// The server's words carry an `int`'s 32 bits.
-fn int_of_word(word: u64) -> Bytes {
-    u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0).to_ne_bytes().to_vec()
-}
-
-/// An `int`, or for IPPROTO_IP a single byte.
-///
-/// # Errors
-/// EINVAL for fewer bytes.
-fn word_of_int(level: c_int, bytes: &[u8]) -> Outcome<u64> {
-    match (bytes.first_chunk(), bytes.first()) {
-        (Some(int), _) => Ok(u32::from_ne_bytes(*int).into()),
-        (None, Some(byte)) if level == libc::IPPROTO_IP => Ok((*byte).into()),
-        _ => Err(Errno::INVAL),
-    }
-}
-
-/// SO_LINGER travels as `onoff | seconds << 32`.
-fn linger_of_word(word: u64) -> Bytes {
-    let seconds = u32::try_from(word >> 32).unwrap_or(0);
-    [int_of_word(word & 1), seconds.to_ne_bytes().to_vec()].concat()
-}
-
-/// # Errors
-/// EINVAL for fewer bytes than a `struct linger` has.
-fn word_of_linger(bytes: &[u8]) -> Outcome<u64> {
-    let linger: &[u8; LINGER] = bytes.first_chunk().ok_or(Errno::INVAL)?;
-    let [a, b, c, d, seconds @ ..] = *linger;
-    let on = u64::from(u32::from_ne_bytes([a, b, c, d]) != 0);
-    Ok(on | u64::from(u32::from_ne_bytes(seconds)) << 32)
 }
 
 fn timeval_bytes(timeout: Option<Duration>) -> Bytes {
@@ -165,8 +133,8 @@ unsafe fn get_option(
     let entry = socket(fd)?;
     // SAFETY: the program says that it is null or valid.
     let len = unsafe { len.as_mut() }.ok_or(Errno::FAULT)?;
-    let room = room_for(*len, TIMEVAL)?;
-    let bytes = get(&entry, level, name)?;
+    let room = room_for(*len, GET_MOST)?;
+    let bytes = get(&entry, level, name, room)?;
     let bytes = fitted(level, &bytes, room);
     if value.is_null() && !bytes.is_empty() {
         return Err(Errno::FAULT);
@@ -185,7 +153,7 @@ unsafe fn set_option(
     len: socklen_t,
 ) -> Outcome<c_int> {
     let entry = socket(fd)?;
-    let len = room_for(len, TIMEVAL)?;
+    let len = room_for(len, SET_LONGEST)?;
     if value.is_null() && len > 0 {
         return Err(Errno::FAULT);
     }
@@ -216,30 +184,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ints_and_bytes() {
-        assert_eq!(word_of_int(libc::IPPROTO_TCP, &int(5)), Ok(5));
-        assert_eq!(word_of_int(SOL_SOCKET, &int(-1)), Ok(0xFFFF_FFFF));
-        assert_eq!(int_of_word(0xFFFF_FFFF), int(-1));
-        assert_eq!(word_of_int(SOL_SOCKET, &[1]), Err(Errno::INVAL));
-        assert_eq!(word_of_int(libc::IPPROTO_IP, &[1]), Ok(1));
-        assert_eq!(word_of_int(libc::IPPROTO_IP, &[]), Err(Errno::INVAL));
-    }
-
-    #[test]
     fn values_are_cut_to_the_room() {
         assert_eq!(fitted(SOL_SOCKET, &int(1), 16), int(1));
         assert_eq!(fitted(SOL_SOCKET, &int(0x0102_0304), 2), &int(0x0102_0304)[..2]);
         assert_eq!(fitted(libc::IPPROTO_IP, &int(64), 1), [64]);
         assert!(fitted(libc::IPPROTO_IP, &int(64), 0).is_empty());
         assert_eq!(fitted(libc::IPPROTO_IP, &int(-1), 1), [255]);
-    }
-
-    #[test]
-    fn linger_has_two_ints() {
-        let on = [int(7), int(30)].concat();
-        assert_eq!(word_of_linger(&on), Ok(1 | 30 << 32));
-        assert_eq!(linger_of_word(1 | 30 << 32), [int(1), int(30)].concat());
-        assert_eq!(word_of_linger(&on[..7]), Err(Errno::INVAL));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sockets with the shape of `std::net`'s, over the process's own client.
 //!
-//! What std documents for its types holds here, with these differences: addresses are IPv4, there
-//! is no file descriptor behind a socket (`as_socket` gives the [`Socket`] that there is), and the
+//! What std documents for its types holds here, with these differences: there is no file descriptor
+//! behind a socket (`as_socket` gives the [`Socket`] that there is), and the
 //! functions that end in `_via` name a client instead of using [`crate::instance()`]'s. As in std,
 //! clones share the socket with its timeouts and its nonblocking mode.
 //!
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use abi::{Errno, SocketKind};
+use abi::{Errno, Family, SocketKind};
 
 pub use self::tcp::{Incoming, TcpListener, TcpStream};
 pub use self::udp::UdpSocket;
@@ -189,8 +189,10 @@ impl Shared {
         })
     }
 
-    fn open(client: &Arc<Client>, kind: SocketKind) -> io::Result<Arc<Self>> {
-        Ok(Self::new(client.socket(kind)?))
+    /// A socket that can have or reach `addr`.
+    fn open(client: &Arc<Client>, kind: SocketKind, addr: SocketAddr) -> io::Result<Arc<Self>> {
+        let family = if addr.is_ipv4() { Family::V4 } else { Family::V6 };
+        Ok(Self::new(client.socket(family, kind)?))
     }
 
     fn wait(&self, limit: &Limit) -> Wait {
@@ -206,19 +208,19 @@ impl Shared {
     }
 
     fn flag(&self, level: i32, name: i32) -> io::Result<bool> {
-        Ok(self.socket.option(level, name)? != 0)
+        Ok(self.socket.int(level, name)? != 0)
     }
 
     fn set_flag(&self, level: i32, name: i32, on: bool) -> io::Result<()> {
-        Ok(self.socket.set_option(level, name, on.into())?)
+        Ok(self.socket.set_int(level, name, on.into())?)
     }
 
     fn ttl(&self) -> io::Result<u32> {
-        Ok(u32::try_from(self.socket.option(IPPROTO_IP, IP_TTL)?).unwrap_or(u32::MAX))
+        Ok(self.socket.int(IPPROTO_IP, IP_TTL)?.cast_unsigned())
     }
 
     fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        Ok(self.socket.set_option(IPPROTO_IP, IP_TTL, ttl.into())?)
+        Ok(self.socket.set_int(IPPROTO_IP, IP_TTL, ttl.cast_signed())?)
     }
 
     fn take_error(&self) -> Option<io::Error> {

@@ -36,7 +36,7 @@ impl TcpStream {
     /// The last address's error.
     pub fn connect_via(client: &Arc<Client>, addr: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addr, |addr| {
-            let shared = Shared::open(client, SocketKind::Stream)?;
+            let shared = Shared::open(client, SocketKind::Stream, addr)?;
             connect(&shared.socket, addr, Wait::Forever)?;
             Ok(Self(shared))
         })
@@ -63,7 +63,7 @@ impl TcpStream {
             let message = "a timeout of zero is not possible";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let shared = Shared::open(client, SocketKind::Stream)?;
+        let shared = Shared::open(client, SocketKind::Stream, *addr)?;
         match connect(&shared.socket, *addr, Wait::at_most(Some(limit))) {
             Err(Errno::INPROGRESS | Errno::ALREADY) => {
                 Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"))
@@ -189,7 +189,7 @@ impl TcpListener {
     /// The last address's error.
     pub fn bind_via(client: &Arc<Client>, addr: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addr, |addr| {
-            let shared = Shared::open(client, SocketKind::Stream)?;
+            let shared = Shared::open(client, SocketKind::Stream, addr)?;
             shared.set_flag(SOL_SOCKET, SO_REUSEADDR, true)?;
             shared.socket.bind(addr)?;
             shared.socket.listen(BACKLOG)?;

@@ -32,7 +32,7 @@ impl UdpSocket {
     /// The last address's error.
     pub fn bind_via(client: &Arc<Client>, addr: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addr, |addr| {
-            let shared = Shared::open(client, SocketKind::Datagram)?;
+            let shared = Shared::open(client, SocketKind::Datagram, addr)?;
             shared.socket.bind(addr)?;
             Ok(Self(shared))
         })

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use abi::client::ClientParams;
 use abi::control::{ClientReply, ClientRequest};
 use shm::{Backing, Channel, Region};
-use tasuki_sockets::{Client, Socket, SocketKind, Wait};
+use tasuki_sockets::{Client, Family, Socket, SocketKind, Wait};
 
 use self::server::Core;
 
@@ -185,7 +185,7 @@ fn serve(core: &Mutex<Option<Core>>, stop: &AtomicBool) {
 
 /// A connected stream; the server's name for it is its index.
 pub(crate) fn connected(client: &Arc<Client>) -> (Socket, u16) {
-    let socket = client.socket(SocketKind::Stream).unwrap();
+    let socket = client.socket(Family::V4, SocketKind::Stream).unwrap();
     socket.connect("10.219.0.1:80".parse().unwrap(), Wait::Forever).unwrap();
     let index = index_of(&socket);
     (socket, index)

@@ -11,6 +11,7 @@ use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
 use abi::client::{CLIENT, ClientLayout, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords};
 use abi::data::DataDescriptor;
 use abi::nic::INET;
+use abi::option::bytes_to_words;
 use abi::{Errno, SocketFlags, SocketId, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::{
@@ -464,7 +465,7 @@ impl Core {
                 };
                 self.set_flags(index, flags | closed);
             }
-            Op::GetSockOpt => return value(args[2] + 1000),
+            Op::GetSockOpt => return Ok(long_option(args[2])),
             Op::GetSockName => return Ok(address("10.219.0.2:4000")),
             Op::GetPeerName => return Ok(address("10.219.0.1:80")),
             Op::Bind | Op::SetSockOpt => {}
@@ -501,6 +502,13 @@ impl Core {
         let [a, b, c, ..] = address("10.219.0.1:5555");
         Ok([id.to_word(), a, b, c, 0, 0])
     }
+}
+
+/// A part of an option of 100 bytes, each its own place.
+fn long_option(at: u64) -> [u64; 6] {
+    let bytes: Vec<u8> = (0..100).map(|byte: u8| byte).skip(usize::try_from(at).unwrap()).collect();
+    let [a, b, c, d, e] = bytes_to_words(&bytes);
+    [100, a, b, c, d, e]
 }
 
 fn address(text: &str) -> [u64; 6] {
