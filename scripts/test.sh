@@ -32,6 +32,7 @@ stage "tools" scripts/deps.sh
 stage "format" cargo fmt --all --check
 stage "lints" cargo clippy --workspace --all-targets -- -D warnings
 stage "documentation" scripts/doc.sh
+stage "packetdrill plug-in" cargo build -p tasuki-packetdrill-plugin
 stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
 stage "models" scripts/loom.sh
 stage "release build" cargo build --release -p tasuki -p tasuki-preload

@@ -142,6 +142,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.net.routes.iter()
     }
 
+    /// Changes bounds and defaults: what is changed holds for sockets made afterwards. The sizes of
+    /// tables are taken when the stack is made.
+    pub fn configure(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+        self.tcp = Arc::new(self.config.tcp);
+    }
+
     /// Takes a frame received on `interface`. Whatever it contains, it cannot do more than be
     /// dropped and counted. Answers that need no socket leave at once if there is room.
     pub fn handle_frame(

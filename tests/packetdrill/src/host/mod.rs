@@ -1,0 +1,271 @@
+//! The host: a stack with one link, descriptors, and a clock that its driver moves.
+//!
+//! Every call does its work at the present moment and lets the stack settle. A call that would have
+//! to wait says so ([`Stop::Wait`]) and changes nothing that its repetition would do twice; the
+//! driver repeats it, with the same [`Progress`], whenever something has happened.
+
+mod calls;
+mod link;
+mod options;
+mod pipes;
+mod poll;
+mod table;
+mod transfer;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use inet::{Config, Event, EventKind, Instant, InterfaceId, Stack};
+
+use crate::bytes::{Chunk, Frame};
+use crate::errno;
+use crate::sysctl::Sysctls;
+use link::Wire;
+pub use poll::{EpollEvent, PollFd};
+use table::{Entry, Socket};
+pub use transfer::Message;
+
+/// Why a call has not returned a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It failed with this `errno`.
+    Errno(i32),
+    /// It waits; at the latest until this moment, when its repetition will return.
+    Wait(Option<Instant>),
+}
+
+/// What a call gives.
+pub type Outcome<T> = Result<T, Stop>;
+
+/// What a waiting call has done so far; made new for each call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// Bytes.
+    done: usize,
+    /// It has been made before.
+    begun: bool,
+    /// When it gives up.
+    until: Option<Instant>,
+}
+
+/// A packet that has left, without link header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// When.
+    pub time: Instant,
+    /// From the IP header on.
+    pub bytes: Vec<u8>,
+}
+
+/// How the link looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// The host's address.
+    pub local: IpAddr,
+    /// Length of the network prefix, bits.
+    pub prefix: u8,
+    /// Longest packet, bytes.
+    pub mtu: u16,
+}
+
+/// Where the clock starts: not at zero, so that a moment before the start can be named.
+const START: Duration = Duration::from_secs(1000);
+
+/// A Linux-like host.
+#[derive(Debug)]
+pub struct Host {
+    link: Link,
+    now: Instant,
+    /// Made when the first socket is, so that everything set before holds.
+    running: Option<Running>,
+    sysctls: Sysctls,
+    entries: table::Table,
+    sent: VecDeque<Packet>,
+}
+
+#[derive(Debug)]
+struct Running {
+    stack: Stack<Chunk, Frame>,
+    interface: InterfaceId,
+}
+
+/// The secret of every host: a script is to give the same result each time.
+const SECRET: [u8; 16] = *b"packetdrill host";
+
+impl Host {
+    /// A host on `link`. Descriptors count up from `first_fd`.
+    pub fn new(link: Link, first_fd: i32) -> Self {
+        Self {
+            link,
+            now: Instant::ZERO + START,
+            running: None,
+            sysctls: Sysctls::default(),
+            entries: table::Table::new(first_fd),
+            sent: VecDeque::new(),
+        }
+    }
+
+    /// The present.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Changes the link; no effect once there is a socket.
+    pub fn set_link(&mut self, link: Link) {
+        self.link = link;
+    }
+
+    /// How the link looks.
+    pub fn link(&self) -> Link {
+        self.link
+    }
+
+    /// Changes a setting, for sockets made from now on.
+    pub fn set_sysctl(&mut self, name: &str, value: &str) {
+        self.sysctls.set(name, value);
+        match &mut self.running {
+            Some(running) => self.sysctls.apply(running.stack.config_mut()),
+            None => self.sysctls.apply(&mut Config::default()),
+        }
+    }
+
+    /// The settings.
+    pub fn sysctls(&self) -> &Sysctls {
+        &self.sysctls
+    }
+
+    fn running(&mut self) -> &mut Running {
+        let (sysctls, link) = (&mut self.sysctls, self.link);
+        self.running.get_or_insert_with(|| {
+            let mut config = Config::default();
+            sysctls.apply(&mut config);
+            let mut stack = Stack::new(config, SECRET);
+            let interface = stack.add_interface(link::interface(link));
+            Running { stack, interface }
+        })
+    }
+
+    fn stack(&mut self) -> &mut Stack<Chunk, Frame> {
+        &mut self.running().stack
+    }
+
+    /// Takes an IP packet from the link.
+    pub fn deliver(&mut self, packet: &[u8]) {
+        let now = self.now;
+        let frame = Frame::new(link::wrap(packet));
+        let mut wire = Wire::default();
+        let running = self.running();
+        running.stack.handle_frame(now, running.interface, frame, &mut wire);
+        self.carry(wire);
+        self.settle();
+    }
+
+    /// Lets the stack do everything that is to be done now.
+    fn settle(&mut self) {
+        let now = self.now;
+        loop {
+            let mut wire = Wire::default();
+            let stack = self.stack();
+            stack.poll(now, &mut wire);
+            let due = stack.poll_at().is_some_and(|at| at <= now);
+            let quiet = wire.is_empty();
+            self.carry(wire);
+            let told = self.take_events();
+            if quiet && !due && !told {
+                return;
+            }
+        }
+    }
+
+    /// Gives what the stack has sent to the link, and answers what concerns the link alone.
+    fn carry(&mut self, wire: Wire) {
+        let now = self.now;
+        for frame in wire.frames {
+            match link::unwrap(&frame) {
+                link::Carried::Packet(bytes) => {
+                    self.sent.push_back(Packet { time: now, bytes: bytes.to_vec() });
+                }
+                link::Carried::Answer(answer) => {
+                    let mut wire = Wire::default();
+                    let running = self.running();
+                    let frame = Frame::new(answer);
+                    running.stack.handle_frame(now, running.interface, frame, &mut wire);
+                    self.carry(wire);
+                }
+                link::Carried::Nothing => {}
+            }
+        }
+    }
+
+    /// Whether the stack had something to tell.
+    fn take_events(&mut self) -> bool {
+        let mut any = false;
+        while let Some(Event { tag, kind }) = self.stack().poll_event() {
+            any = true;
+            let fd = i32::try_from(tag).unwrap_or(-1);
+            let Some(running) = &mut self.running else { continue };
+            if let Some(Entry::Socket(socket)) = self.entries.get_mut(fd) {
+                socket.handle_event(kind, &mut running.stack);
+            }
+        }
+        any
+    }
+
+    /// The next moment at which something happens by itself, up to `limit`; the clock goes there.
+    /// False, and the clock at `limit`, if nothing does.
+    pub fn step(&mut self, limit: Option<Instant>) -> bool {
+        let next = self.running.as_ref().and_then(|running| running.stack.poll_at());
+        match (next, limit) {
+            (Some(next), _) if limit.is_none_or(|limit| next <= limit) => {
+                self.now = self.now.max(next);
+                self.settle();
+                true
+            }
+            (_, Some(limit)) => {
+                self.now = self.now.max(limit);
+                false
+            }
+            (_, None) => false,
+        }
+    }
+
+    /// Moves the clock by `time`.
+    pub fn sleep(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.step(Some(until)) {}
+    }
+
+    /// A packet that has left.
+    pub fn take_packet(&mut self) -> Option<Packet> {
+        self.sent.pop_front()
+    }
+}
+
+impl Socket {
+    /// Something happened on the socket.
+    fn handle_event(&mut self, kind: EventKind, stack: &mut Stack<Chunk, Frame>) {
+        self.activity += 1;
+        match kind {
+            EventKind::Connected => self.connected = true,
+            EventKind::Acceptable => self.acceptable = true,
+            EventKind::Readable => {
+                let Some(handle) = self.handle else { return };
+                while let Some(received) = stack.recv(handle) {
+                    self.received.push(received);
+                }
+            }
+            EventKind::Eof => self.eof = true,
+            EventKind::Acked => {
+                if let Some(handle) = self.handle {
+                    self.acked = stack.acked(handle);
+                }
+            }
+            EventKind::Failed(error) => {
+                self.error = Some(errno::of(error));
+                self.failed = true;
+            }
+            EventKind::Closed => {}
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! getsockopt(2) and setsockopt(2).
+
+use std::time::Duration;
+
+use inet::{OptionName, SockOption};
+
+use super::calls::{fail, failed};
+use super::{Host, Outcome, Stop};
+
+const SOL_TCP: i32 = libc::IPPROTO_TCP;
+const SOL_IP: i32 = libc::IPPROTO_IP;
+const SO_MEMINFO: i32 = 55;
+const TCP_CC_INFO: i32 = 26;
+const TCP_NOTSENT_LOWAT: i32 = 25;
+
+/// Linux's bounds of socket buffers, bytes.
+const LEAST_SEND_BUFFER: i32 = 4608;
+const LEAST_RECV_BUFFER: i32 = 2304;
+
+fn int(value: i64) -> Vec<u8> {
+    i32::try_from(value).unwrap_or(i32::MAX).to_ne_bytes().to_vec()
+}
+
+fn seconds(value: i32) -> Duration {
+    Duration::from_secs(u64::from(value.unsigned_abs()))
+}
+
+impl Host {
+    /// The send buffer's size as Linux reports it, bytes.
+    pub(super) fn send_buffer(&mut self, fd: i32) -> Outcome<u32> {
+        let set = self.entries.socket(fd)?.send_buffer;
+        let default = self.sysctls.triple("tcp_wmem").map_or(16_384, |[_, default, _]| default);
+        let default = i32::try_from(default).unwrap_or(i32::MAX);
+        Ok(set.unwrap_or(default).unsigned_abs())
+    }
+
+    /// getsockopt(2): the value's bytes.
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK, ENOPROTOOPT.
+    pub fn getsockopt(&mut self, fd: i32, level: i32, name: i32) -> Outcome<Vec<u8>> {
+        let socket = self.entries.socket(fd)?;
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => {
+                return Ok(int(socket.error.take().unwrap_or(0).into()));
+            }
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => return Ok(int(socket.listening.into())),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => return Ok(int(self.send_buffer(fd)?.into())),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
+                let default = self.sysctls.triple("tcp_rmem").map_or(131_072, |[_, d, _]| d);
+                let set = self.entries.socket(fd)?.recv_buffer;
+                return Ok(int(set.map_or(default, i64::from)));
+            }
+            (libc::SOL_SOCKET, SO_MEMINFO) => return Ok(vec![0; 9 * 4]),
+            (SOL_TCP, libc::TCP_INFO) => return self.tcp_info(fd),
+            (SOL_TCP, TCP_CC_INFO) => return Ok(Vec::new()),
+            (SOL_TCP, TCP_NOTSENT_LOWAT) => {
+                let lowat = socket.notsent_lowat.unwrap_or(0);
+                return Ok(lowat.to_ne_bytes().to_vec());
+            }
+            _ => {}
+        }
+        let name = option_name(level, name).ok_or(Stop::Errno(libc::ENOPROTOOPT))?;
+        let handle = self.handle(fd)?;
+        let value = self.stack().option(handle, name).map_err(failed)?;
+        Ok(bytes_of(value))
+    }
+
+    fn tcp_info(&mut self, fd: i32) -> Outcome<Vec<u8>> {
+        self.handle(fd)?;
+        Ok(vec![0; 280])
+    }
+
+    /// setsockopt(2).
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK, ENOPROTOOPT, EINVAL.
+    pub fn setsockopt(&mut self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
+        let handle = self.handle(fd)?;
+        let Some(int) = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)) else {
+            return fail(libc::EINVAL);
+        };
+        let socket = self.entries.socket(fd)?;
+        let option = match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+                let doubled = int.saturating_mul(2).max(LEAST_SEND_BUFFER);
+                socket.send_buffer = Some(doubled);
+                return Ok(());
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
+                let doubled = int.saturating_mul(2).max(LEAST_RECV_BUFFER);
+                socket.recv_buffer = Some(doubled);
+                SockOption::RecvBuffer(usize::try_from(doubled / 2).unwrap_or(0))
+            }
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                let time = value.get(4..).and_then(<[u8]>::first_chunk);
+                let time = time.map_or(0, |bytes| i32::from_ne_bytes(*bytes));
+                SockOption::Linger((int != 0).then(|| seconds(time)))
+            }
+            (SOL_TCP, TCP_NOTSENT_LOWAT) => {
+                socket.notsent_lowat = Some(int.cast_unsigned());
+                return Ok(());
+            }
+            // Without a meaning on one link without other users.
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT | libc::SO_MARK | libc::SO_PRIORITY) => {
+                return Ok(());
+            }
+            _ => option_of(level, name, int)?,
+        };
+        let now = self.now;
+        self.stack().set_option(now, handle, option).map_err(failed)?;
+        self.settle();
+        Ok(())
+    }
+}
+
+fn option_name(level: i32, name: i32) -> Option<OptionName> {
+    Some(match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => OptionName::KeepAlive,
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => OptionName::ReuseAddr,
+        (libc::SOL_SOCKET, libc::SO_BROADCAST) => OptionName::Broadcast,
+        (libc::SOL_SOCKET, libc::SO_LINGER) => OptionName::Linger,
+        (SOL_TCP, libc::TCP_NODELAY) => OptionName::NoDelay,
+        (SOL_TCP, libc::TCP_CORK) => OptionName::Cork,
+        (SOL_TCP, libc::TCP_KEEPIDLE) => OptionName::KeepIdle,
+        (SOL_TCP, libc::TCP_KEEPINTVL) => OptionName::KeepInterval,
+        (SOL_TCP, libc::TCP_KEEPCNT) => OptionName::KeepCount,
+        (SOL_TCP, libc::TCP_MAXSEG) => OptionName::MaxSeg,
+        (SOL_TCP, libc::TCP_USER_TIMEOUT) => OptionName::UserTimeout,
+        (SOL_IP, libc::IP_TTL) => OptionName::Ttl,
+        (SOL_IP, libc::IP_TOS) => OptionName::Tos,
+        _ => return None,
+    })
+}
+
+/// The option that an `int` sets.
+///
+/// # Errors
+/// ENOPROTOOPT, EINVAL.
+fn option_of(level: i32, name: i32, value: i32) -> Outcome<SockOption> {
+    let on = value != 0;
+    let byte = u8::try_from(value).map_err(|_| Stop::Errno(libc::EINVAL));
+    let name = option_name(level, name).ok_or(Stop::Errno(libc::ENOPROTOOPT))?;
+    Ok(match name {
+        OptionName::KeepAlive => SockOption::KeepAlive(on),
+        OptionName::ReuseAddr => SockOption::ReuseAddr(on),
+        OptionName::Broadcast => SockOption::Broadcast(on),
+        OptionName::NoDelay => SockOption::NoDelay(on),
+        OptionName::Cork => SockOption::Cork(on),
+        OptionName::KeepIdle if value > 0 => SockOption::KeepIdle(seconds(value)),
+        OptionName::KeepInterval if value > 0 => SockOption::KeepInterval(seconds(value)),
+        OptionName::KeepCount => SockOption::KeepCount(byte?),
+        OptionName::MaxSeg => {
+            SockOption::MaxSeg(u16::try_from(value).map_err(|_| Stop::Errno(libc::EINVAL))?)
+        }
+        OptionName::UserTimeout if value >= 0 => {
+            SockOption::UserTimeout(Duration::from_millis(u64::from(value.unsigned_abs())))
+        }
+        OptionName::Ttl => SockOption::Ttl(byte?),
+        OptionName::Tos => SockOption::Tos(byte?),
+        _ => return fail(libc::EINVAL),
+    })
+}
+
+/// An option's value as the bytes of an `int` or a `struct linger`.
+fn bytes_of(option: SockOption) -> Vec<u8> {
+    let secs = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let size = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+    match option {
+        SockOption::NoDelay(on)
+        | SockOption::Cork(on)
+        | SockOption::KeepAlive(on)
+        | SockOption::ReuseAddr(on)
+        | SockOption::Broadcast(on) => int(on.into()),
+        SockOption::KeepIdle(time) | SockOption::KeepInterval(time) => int(secs(time)),
+        SockOption::KeepCount(count) | SockOption::Ttl(count) | SockOption::Tos(count) => {
+            int(count.into())
+        }
+        SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => int(size(bytes)),
+        SockOption::Linger(time) => {
+            [int(time.is_some().into()), int(time.map_or(0, secs))].concat()
+        }
+        SockOption::MaxSeg(bytes) => int(bytes.into()),
+        SockOption::UserTimeout(time) => int(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+    }
+}

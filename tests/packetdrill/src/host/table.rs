@@ -1,0 +1,191 @@
+//! Descriptors and what is behind them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use inet::{Handle, Received, SocketKind};
+
+use super::poll::Epoll;
+use super::{Outcome, Stop};
+use crate::bytes::Frame;
+
+/// What a descriptor names.
+#[derive(Debug)]
+pub(super) enum Entry {
+    Socket(Box<Socket>),
+    Epoll(Epoll),
+    /// The reading end of the pipe that has this number.
+    PipeReader(usize),
+    PipeWriter(usize),
+}
+
+/// A socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) handle: Option<Handle>,
+    pub(super) kind: SocketKind,
+    pub(super) domain: i32,
+    pub(super) nonblocking: bool,
+    pub(super) listening: bool,
+    /// `connect` was called and its outcome has not been told.
+    pub(super) connecting: bool,
+    pub(super) connected: bool,
+    /// There may be connections to accept.
+    pub(super) acceptable: bool,
+    pub(super) received: Queue,
+    pub(super) eof: bool,
+    /// To be told once.
+    pub(super) error: Option<i32>,
+    /// The connection is over by an error.
+    pub(super) failed: bool,
+    pub(super) shut_read: bool,
+    pub(super) shut_write: bool,
+    /// Payload bytes given to the stack, and those that it is done with.
+    pub(super) queued: u64,
+    pub(super) acked: u64,
+    pub(super) send_buffer: Option<i32>,
+    pub(super) recv_buffer: Option<i32>,
+    pub(super) notsent_lowat: Option<u32>,
+    /// Counts what wakes those who wait.
+    pub(super) activity: u64,
+}
+
+impl Socket {
+    pub(super) fn new(kind: SocketKind, domain: i32, nonblocking: bool) -> Self {
+        Self {
+            handle: None,
+            kind,
+            domain,
+            nonblocking,
+            listening: false,
+            connecting: false,
+            connected: false,
+            acceptable: false,
+            received: Queue::default(),
+            eof: false,
+            error: None,
+            failed: false,
+            shut_read: false,
+            shut_write: false,
+            queued: 0,
+            acked: 0,
+            send_buffer: None,
+            recv_buffer: None,
+            notsent_lowat: None,
+            activity: 0,
+        }
+    }
+}
+
+/// Received bytes that the application has not read.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pieces: VecDeque<Received<Frame>>,
+    /// Bytes of the first piece that are read already.
+    taken: usize,
+    len: usize,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, received: Received<Frame>) {
+        self.len += received.piece.range.len();
+        self.pieces.push_back(received);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// The first `most` bytes, which stay.
+    pub(super) fn peek(&self, most: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut skip = self.taken;
+        for received in &self.pieces {
+            let piece = received.piece.bytes().get(skip..).unwrap_or_default();
+            skip = 0;
+            let room = most - bytes.len();
+            bytes.extend_from_slice(piece.get(..room).unwrap_or(piece));
+            if bytes.len() == most {
+                break;
+            }
+        }
+        bytes
+    }
+
+    /// Forgets the first `bytes` bytes.
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.len = self.len.saturating_sub(bytes);
+        self.taken += bytes;
+        while let Some(first) = self.pieces.front()
+            && self.taken >= first.piece.range.len()
+        {
+            self.taken -= first.piece.range.len();
+            self.pieces.pop_front();
+        }
+    }
+
+    /// The first datagram, whole.
+    pub(super) fn take_datagram(&mut self) -> Option<(Vec<u8>, Option<SocketAddr>)> {
+        let received = self.pieces.pop_front()?;
+        self.len = self.len.saturating_sub(received.piece.range.len());
+        Some((received.piece.bytes().to_vec(), received.from))
+    }
+}
+
+/// The descriptors; a number is given only once, so that what comes late about a closed one reaches
+/// nobody.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: BTreeMap<i32, Entry>,
+    next: i32,
+    /// Pipes, by number.
+    pub(super) pipes: Vec<super::pipes::Pipe>,
+}
+
+impl Table {
+    pub(super) fn new(first: i32) -> Self {
+        Self { entries: BTreeMap::new(), next: first, pipes: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, entry: Entry) -> i32 {
+        let fd = self.next;
+        self.next += 1;
+        self.entries.insert(fd, entry);
+        fd
+    }
+
+    /// The number that the next entry will have.
+    pub(super) fn next(&self) -> i32 {
+        self.next
+    }
+
+    pub(super) fn get(&self, fd: i32) -> Option<&Entry> {
+        self.entries.get(&fd)
+    }
+
+    pub(super) fn get_mut(&mut self, fd: i32) -> Option<&mut Entry> {
+        self.entries.get_mut(&fd)
+    }
+
+    pub(super) fn remove(&mut self, fd: i32) -> Option<Entry> {
+        self.entries.remove(&fd)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.values_mut()
+    }
+
+    /// # Errors
+    /// EBADF, ENOTSOCK.
+    pub(super) fn socket(&mut self, fd: i32) -> Outcome<&mut Socket> {
+        match self.entries.get_mut(&fd) {
+            None => Err(Stop::Errno(libc::EBADF)),
+            Some(Entry::Socket(socket)) => Ok(socket),
+            Some(_) => Err(Stop::Errno(libc::ENOTSOCK)),
+        }
+    }
+}

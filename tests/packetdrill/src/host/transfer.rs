@@ -1,0 +1,222 @@
+//! Sending and receiving.
+
+use std::net::SocketAddr;
+
+use inet::SocketKind;
+
+use super::calls::{fail, failed};
+use super::table::Socket;
+use super::{Host, Outcome, Progress, Stop};
+use crate::bytes::Chunk;
+
+/// What was received.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Message {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// What the call returns: the number of bytes, or the datagram's length with MSG_TRUNC.
+    pub length: usize,
+    /// The sender of a datagram.
+    pub from: Option<SocketAddr>,
+    /// Flags that recvmsg(2) gives.
+    pub flags: i32,
+    /// Control messages, as recvmsg(2) lays them out.
+    pub control: Vec<u8>,
+}
+
+/// Most bytes of one chunk: Linux makes new packets at about as many.
+const CHUNK: usize = 65_536;
+
+impl Host {
+    /// send(2), sendto(2), write(2): how many bytes were taken.
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK, ENOTCONN, EPIPE, EAGAIN, what ended the connection, and for datagrams
+    /// EDESTADDRREQ, EMSGSIZE, ENETUNREACH, EADDRNOTAVAIL, ENOBUFS.
+    pub fn send(
+        &mut self,
+        fd: i32,
+        bytes: &[u8],
+        to: Option<SocketAddr>,
+        flags: i32,
+        progress: &mut Progress,
+    ) -> Outcome<usize> {
+        let outcome = match self.entries.socket(fd)?.kind {
+            SocketKind::Datagram => self.send_datagram(fd, bytes, to),
+            SocketKind::Stream => self.send_stream(fd, bytes, flags, progress),
+        };
+        self.settle();
+        match outcome {
+            // What was taken before an error counts; the error is for the next call.
+            Err(Stop::Errno(_)) if progress.done > 0 => Ok(progress.done),
+            other => other,
+        }
+    }
+
+    fn send_datagram(&mut self, fd: i32, bytes: &[u8], to: Option<SocketAddr>) -> Outcome<usize> {
+        let handle = self.handle(fd)?;
+        if let Some(error) = self.entries.socket(fd)?.error.take() {
+            return fail(error);
+        }
+        let now = self.now;
+        let chunk = Chunk::new(bytes.to_vec());
+        self.stack().send(now, handle, chunk, to).map_err(|refused| failed(refused.error))?;
+        Ok(bytes.len())
+    }
+
+    fn send_stream(
+        &mut self,
+        fd: i32,
+        bytes: &[u8],
+        flags: i32,
+        progress: &mut Progress,
+    ) -> Outcome<usize> {
+        let handle = self.handle(fd)?;
+        let nonblocking = self.entries.socket(fd)?.nonblocking || flags & libc::MSG_DONTWAIT != 0;
+        loop {
+            let socket = self.entries.socket(fd)?;
+            if let Some(error) = socket.error.take() {
+                return fail(error);
+            }
+            if socket.shut_write || socket.failed {
+                return fail(libc::EPIPE);
+            }
+            if !socket.connected {
+                return match (socket.connecting, nonblocking) {
+                    (false, _) => fail(libc::EPIPE),
+                    (true, true) => fail(libc::EAGAIN),
+                    (true, false) => Err(Stop::Wait(None)),
+                };
+            }
+            let rest = bytes.get(progress.done..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(progress.done);
+            }
+            let room = self.send_room(fd)?.min(CHUNK);
+            if room == 0 {
+                return match nonblocking {
+                    true if progress.done > 0 => Ok(progress.done),
+                    true => fail(libc::EAGAIN),
+                    false => Err(Stop::Wait(None)),
+                };
+            }
+            let part = rest.get(..room).unwrap_or(rest).to_vec();
+            let len = part.len();
+            let now = self.now;
+            let taken = self.stack().send(now, handle, Chunk::new(part), None);
+            taken.map_err(|refused| failed(refused.error))?;
+            self.entries.socket(fd)?.queued += len as u64;
+            progress.done += len;
+        }
+    }
+
+    /// How many more bytes the socket takes now.
+    fn send_room(&mut self, fd: i32) -> Outcome<usize> {
+        let limit = u64::from(self.send_buffer(fd)?);
+        let socket = self.entries.socket(fd)?;
+        let queued = socket.queued.saturating_sub(socket.acked);
+        Ok(usize::try_from(limit.saturating_sub(queued)).unwrap_or(usize::MAX))
+    }
+
+    /// Bytes given to the stack that it has not sent.
+    pub(super) fn unsent(&mut self, fd: i32) -> Outcome<usize> {
+        let socket = self.entries.socket(fd)?;
+        Ok(usize::try_from(socket.queued.saturating_sub(socket.acked)).unwrap_or(usize::MAX))
+    }
+
+    /// Whether a stream socket is writable as poll(2) has it: a third of its buffer is free.
+    pub(super) fn is_writable(&mut self, fd: i32) -> bool {
+        let Ok(limit) = self.send_buffer(fd) else { return false };
+        let Ok(socket) = self.entries.socket(fd) else { return false };
+        let queued = socket.queued.saturating_sub(socket.acked);
+        u64::from(limit).saturating_sub(queued) >= queued / 2
+    }
+
+    /// recv(2), recvfrom(2), read(2), recvmsg(2): at most `most` bytes.
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK, ENOTCONN, EAGAIN, what ended the connection.
+    pub fn recv(
+        &mut self,
+        fd: i32,
+        most: usize,
+        flags: i32,
+        progress: &mut Progress,
+    ) -> Outcome<Message> {
+        let socket = self.entries.socket(fd)?;
+        let outcome = match socket.kind {
+            SocketKind::Datagram => socket.recv_datagram(most, flags),
+            SocketKind::Stream => socket.recv_stream(most, flags, progress),
+        };
+        let message = outcome?;
+        if flags & libc::MSG_PEEK == 0 && message.length > 0 {
+            let handle = self.handle(fd)?;
+            let now = self.now;
+            self.stack().consumed(now, handle, message.length);
+            self.settle();
+        }
+        Ok(message)
+    }
+}
+
+impl Socket {
+    /// Waits, or says that it would have to.
+    fn wait<T>(&self, flags: i32) -> Outcome<T> {
+        if self.nonblocking || flags & libc::MSG_DONTWAIT != 0 {
+            return fail(libc::EAGAIN);
+        }
+        Err(Stop::Wait(None))
+    }
+
+    fn recv_datagram(&mut self, most: usize, flags: i32) -> Outcome<Message> {
+        if let Some(error) = self.error.take() {
+            return fail(error);
+        }
+        let Some((mut bytes, from)) = self.received.take_datagram() else {
+            return self.wait(flags);
+        };
+        let whole = bytes.len();
+        bytes.truncate(most);
+        let cut = if whole > most { libc::MSG_TRUNC } else { 0 };
+        let length = if flags & libc::MSG_TRUNC != 0 { whole } else { bytes.len() };
+        Ok(Message { bytes, length, from, flags: cut, control: Vec::new() })
+    }
+
+    fn recv_stream(
+        &mut self,
+        most: usize,
+        flags: i32,
+        progress: &mut Progress,
+    ) -> Outcome<Message> {
+        if self.listening {
+            return fail(libc::ENOTCONN);
+        }
+        let wanted = if flags & libc::MSG_WAITALL == 0 { most.min(1) } else { most };
+        if self.received.len() >= wanted.max(1) || self.shut_read || self.eof || self.failed {
+            if self.received.is_empty()
+                && let Some(error) = self.error.take()
+            {
+                return fail(error);
+            }
+            let bytes = self.received.peek(most);
+            let length = bytes.len();
+            if flags & libc::MSG_PEEK == 0 {
+                self.received.take(length);
+            }
+            // RFC 9293 3.9.1: MSG_TRUNC on a stream throws the bytes away.
+            let bytes = if flags & libc::MSG_TRUNC == 0 { bytes } else { Vec::new() };
+            return Ok(Message { bytes, length, ..Message::default() });
+        }
+        if let Some(error) = self.error.take() {
+            return fail(error);
+        }
+        if !self.connected && !self.connecting {
+            return fail(libc::ENOTCONN);
+        }
+        if most == 0 {
+            return Ok(Message::default());
+        }
+        progress.begun = true;
+        self.wait(flags)
+    }
+}

@@ -1,0 +1,24 @@
+//! A Linux-like host around the protocol core, in virtual time, for scripts of packetdrill.
+//!
+//! packetdrill (<https://github.com/google/packetdrill>) tests a TCP/IP stack with scripts that
+//! make socket calls, inject packets and say which packets are to leave when. Two things drive the
+//! [`Host`] of this crate: the plug-in in `plugin/`, which packetdrill itself loads, and the runner
+//! of this crate, which reads the same language and needs no packetdrill.
+//!
+//! ```text
+//!   packetdrill ── plugin (C interface, threads) ──┐
+//!                                                  ├──▶ Host: descriptors, socket calls, waiting,
+//!   make test ──── script (parser, executor) ──────┘          sysctls ──▶ inet::Stack
+//! ```
+//!
+//! Time is a number that only its driver moves ([`Host::sleep`], [`Host::next_packet`]), so a
+//! script runs in no time and gives the same result each time.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod errno;
+pub mod host;
+pub mod sysctl;
+
+pub use bytes::{Chunk, Frame};
+pub use host::Host;

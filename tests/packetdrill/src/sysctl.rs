@@ -1,0 +1,119 @@
+//! The names of `sysctl` that scripts set, and what they mean for the core.
+//!
+//! A setting is known and obeyed, known and without a meaning here, or unknown; a script that sets
+//! an unknown one tests something that this stack does not have, and is told so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use inet::Config;
+
+/// Settings that change nothing here, each for its own reason: behaviour that the core always has,
+/// that concerns the kernel's other protocols, or that no script's outcome depends on.
+const WITHOUT_MEANING: &[&str] = &[
+    "tcp_fack",
+    "tcp_tso_win_divisor",
+    "tcp_pacing_ss_ratio",
+    "tcp_pacing_ca_ratio",
+    "tcp_ecn_option",
+    "tcp_min_tso_segs",
+];
+
+/// Settings by their short name (`tcp_sack`), as text.
+#[derive(Debug, Clone, Default)]
+pub struct Sysctls {
+    values: BTreeMap<String, String>,
+    unknown: Vec<String>,
+}
+
+/// The last part of `net.ipv4.tcp_sack` or `/proc/sys/net/ipv4/tcp_sack`.
+pub fn short_name(name: &str) -> &str {
+    name.rsplit(['.', '/']).next().unwrap_or(name)
+}
+
+fn number(text: &str) -> Option<i64> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+impl Sysctls {
+    /// Sets `name` (long or short).
+    pub fn set(&mut self, name: &str, value: &str) {
+        let name = short_name(name);
+        self.values.insert(name.to_owned(), value.trim().to_owned());
+    }
+
+    /// What is set, as text.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// What is set, as a number.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.get(name).and_then(number)
+    }
+
+    /// What is set, as three numbers: least, default and most.
+    pub fn triple(&self, name: &str) -> Option<[i64; 3]> {
+        let mut numbers = self.get(name)?.split_whitespace().map(number);
+        Some([numbers.next()??, numbers.next()??, numbers.next()??])
+    }
+
+    /// The settings that this stack does not have.
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
+    }
+
+    /// Makes `config` what the settings say.
+    pub fn apply(&mut self, config: &mut Config) {
+        self.unknown.clear();
+        for (name, value) in &self.values {
+            if !WITHOUT_MEANING.contains(&&name[..]) && !apply_one(config, name, value) {
+                self.unknown.push(name.clone());
+            }
+        }
+    }
+}
+
+/// Obeys one setting; false if it is not known.
+fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
+    let tcp = &mut config.tcp;
+    let least = number(value.split_whitespace().next().unwrap_or_default()).unwrap_or(0);
+    let on = least != 0;
+    let count = u8::try_from(least).unwrap_or(u8::MAX);
+    let seconds = Duration::from_secs(least.unsigned_abs());
+    match name {
+        "tcp_timestamps" => tcp.timestamps = on,
+        "tcp_window_scaling" => tcp.window_scaling = on,
+        "tcp_syn_retries" => tcp.syn_retries = count,
+        "tcp_synack_retries" => tcp.synack_retries = count,
+        "tcp_retries2" => tcp.retries = count,
+        "tcp_orphan_retries" => tcp.orphan_retries = count,
+        "tcp_fin_timeout" => tcp.fin_timeout = seconds,
+        "tcp_rmem" => {
+            // Half of the memory is for payload (tcp_adv_win_scale 1).
+            let default = value.split_whitespace().nth(1).and_then(number).unwrap_or(131_072);
+            tcp.recv_buffer = usize::try_from(default / 2).unwrap_or(65_536);
+        }
+        // What the host itself looks at.
+        "tcp_wmem" | "tcp_notsent_lowat" => {}
+        // Settings of parts of the core that are on whatever they say.
+        "tcp_sack"
+        | "tcp_dsack"
+        | "tcp_frto"
+        | "tcp_reordering"
+        | "tcp_congestion_control"
+        | "tcp_slow_start_after_idle"
+        | "tcp_early_retrans"
+        | "tcp_recovery"
+        | "tcp_ecn"
+        | "tcp_fastopen"
+        | "tcp_fastopen_key"
+        | "tcp_syncookies" => {}
+        _ => return false,
+    }
+    true
+}
