@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!   packetdrill ── plugin (C interface, threads) ──┐
-//!                                                  ├──▶ Host: descriptors, socket calls, waiting,
-//!   make test ──── script (parser, executor) ──────┘          sysctls ──▶ inet::Stack
+//!                                                  ├──▶ Host: descriptors, socket calls,
+//!   make test ──── script (parser, executor) ──────┘          waiting, sysctls ──▶ inet::Stack
 //! ```
 //!
 //! Time is a number that only its driver moves ([`Host::sleep`], [`Host::next_packet`]), so a

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use inet::Config;
+use inet::tcp::CongestionKind;
 
 /// Settings that change nothing here, each for its own reason: behaviour that the core always has,
 /// that concerns the kernel's other protocols, or that no script's outcome depends on.
@@ -86,6 +87,12 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
     let count = u8::try_from(least).unwrap_or(u8::MAX);
     let seconds = Duration::from_secs(least.unsigned_abs());
     match name {
+        "tcp_slow_start_after_idle" => tcp.slow_start_after_idle = on,
+        "tcp_congestion_control" => {
+            let found = CongestionKind::ALL.into_iter().find(|kind| kind.name() == value);
+            let Some(found) = found else { return false };
+            tcp.congestion_control = found;
+        }
         "tcp_timestamps" => tcp.timestamps = on,
         "tcp_window_scaling" => tcp.window_scaling = on,
         "tcp_syn_retries" => tcp.syn_retries = count,
@@ -101,18 +108,8 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         // What the host itself looks at.
         "tcp_wmem" | "tcp_notsent_lowat" => {}
         // Settings of parts of the core that are on whatever they say.
-        "tcp_sack"
-        | "tcp_dsack"
-        | "tcp_frto"
-        | "tcp_reordering"
-        | "tcp_congestion_control"
-        | "tcp_slow_start_after_idle"
-        | "tcp_early_retrans"
-        | "tcp_recovery"
-        | "tcp_ecn"
-        | "tcp_fastopen"
-        | "tcp_fastopen_key"
-        | "tcp_syncookies" => {}
+        "tcp_sack" | "tcp_dsack" | "tcp_frto" | "tcp_reordering" | "tcp_early_retrans"
+        | "tcp_recovery" | "tcp_ecn" | "tcp_fastopen" | "tcp_fastopen_key" | "tcp_syncookies" => {}
         _ => return false,
     }
     true

@@ -10,7 +10,8 @@
 //! settings, and passes on all others.
 //!
 //! ```text
-//!   LD_PRELOAD=libtasuki_packetdrill.so packetdrill --so_filename=libtasuki_packetdrill.so script.pkt
+//!   LD_PRELOAD=libtasuki_packetdrill.so packetdrill \
+//!       --so_filename=libtasuki_packetdrill.so script.pkt
 //! ```
 //!
 //! [`instance`] is the host behind both, with the clock and the one thread that may wait.

@@ -1,4 +1,4 @@
-//! Commands of scripts: settings are kept in a tree like /proc/sys that belongs to the script alone.
+//! Commands of scripts: settings are kept in a tree like /proc/sys that is the script's alone.
 //!
 //! Scripts configure the kernel with shell commands between back-ticks: `sysctl`, files below
 //! /proc/sys and /sys/module, `ip`, `tc`, `ethtool`. The shell that runs them finds commands of

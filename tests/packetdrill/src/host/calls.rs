@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use inet::{Error, Handle, How, SocketKind};
+use inet::{Error, Family, Handle, How, SocketKind};
 
 use super::table::{Entry, Socket};
 use super::{Host, Outcome, Progress, Stop, link};
@@ -14,6 +14,10 @@ pub(super) fn fail<T>(error: i32) -> Outcome<T> {
 
 pub(super) fn failed(error: Error) -> Stop {
     Stop::Errno(errno::of(error))
+}
+
+fn family(domain: i32) -> Family {
+    if domain == libc::AF_INET6 { Family::V6 } else { Family::V4 }
 }
 
 impl Host {
@@ -35,7 +39,7 @@ impl Host {
             return fail(libc::EPROTONOSUPPORT);
         }
         let tag = u64::try_from(self.entries.next()).unwrap_or_default();
-        let handle = self.stack().open(kind, tag).map_err(failed)?;
+        let handle = self.stack().open_in(family(domain), kind, tag).map_err(failed)?;
         let mut socket = Socket::new(kind, domain, nonblocking);
         socket.handle = Some(handle);
         Ok(self.entries.add(Entry::Socket(Box::new(socket))))
@@ -150,10 +154,12 @@ impl Host {
     /// EBADF, ENOTSOCK, ENOBUFS.
     pub fn disconnect(&mut self, fd: i32) -> Outcome<()> {
         let handle = self.handle(fd)?;
-        let (kind, tag) = (self.entries.socket(fd)?.kind, u64::try_from(fd).unwrap_or_default());
+        let old = self.entries.socket(fd)?;
+        let (kind, family) = (old.kind, family(old.domain));
+        let tag = u64::try_from(fd).unwrap_or_default();
         // A stale handle is a connection that is over already.
         let _ = self.stack().abort(handle);
-        let handle = self.stack().open(kind, tag).map_err(failed)?;
+        let handle = self.stack().open_in(family, kind, tag).map_err(failed)?;
         let old = self.entries.socket(fd)?;
         let mut socket = Socket::new(kind, old.domain, old.nonblocking);
         socket.handle = Some(handle);
@@ -260,9 +266,9 @@ impl Host {
     fn learn_address(&mut self, address: IpAddr) {
         if address != self.link.local && !address.is_unspecified() {
             self.link.local = address;
-            let interface = link::interface(self.link);
+            let link = self.link;
             let running = self.running();
-            running.interface = running.stack.add_interface(interface);
+            link::join(&mut running.stack, running.interface, link);
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use inet::{Egress, InterfaceConfig, InterfaceId, TxPiece};
+use inet::{Cidr, Egress, InterfaceConfig, InterfaceId, Route, Stack, TxPiece};
 
 use super::Link;
-use crate::bytes::Chunk;
+use crate::bytes::{Chunk, Frame};
 
 const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -53,19 +53,18 @@ pub(super) enum Carried<'a> {
 
 /// The interface of a host on `link`.
 pub(super) fn interface(link: Link) -> InterfaceConfig {
-    let address = match link.local {
-        IpAddr::V4(address) => address,
-        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
-    };
-    // Some other address of the network: the neighbour answers for all.
-    let [a, b, c, d] = address.octets();
-    let gateway = Ipv4Addr::new(a, b, c, d ^ 0x40);
-    InterfaceConfig {
-        mac: OWN_MAC,
-        mtu: link.mtu,
-        address,
-        prefix: link.prefix,
-        gateway: Some(gateway),
+    InterfaceConfig { mac: OWN_MAC, mtu: link.mtu }
+}
+
+/// Gives the interface the link's address and a way to everywhere.
+pub(super) fn join(stack: &mut Stack<Chunk, Frame>, interface: InterfaceId, link: Link) {
+    // Only an impossible address is refused, and then there is no way to anywhere.
+    let _ = stack.add_address(interface, Cidr::new(link.local, link.prefix));
+    if let IpAddr::V4(address) = link.local {
+        // Some other address of the network: the neighbour answers for all.
+        let [a, b, c, d] = address.octets();
+        let gateway = Ipv4Addr::new(a, b, c, d ^ 0x40).into();
+        let _ = stack.add_route(Route::default(gateway, interface));
     }
 }
 

@@ -5,6 +5,7 @@
 //! driver repeats it, with the same [`Progress`], whenever something has happened.
 
 mod calls;
+mod info;
 mod link;
 mod options;
 mod pipes;
@@ -125,7 +126,7 @@ impl Host {
     pub fn set_sysctl(&mut self, name: &str, value: &str) {
         self.sysctls.set(name, value);
         match &mut self.running {
-            Some(running) => self.sysctls.apply(running.stack.config_mut()),
+            Some(running) => running.stack.configure(|config| self.sysctls.apply(config)),
             None => self.sysctls.apply(&mut Config::default()),
         }
     }
@@ -142,6 +143,7 @@ impl Host {
             sysctls.apply(&mut config);
             let mut stack = Stack::new(config, SECRET);
             let interface = stack.add_interface(link::interface(link));
+            link::join(&mut stack, interface, link);
             Running { stack, interface }
         })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use inet::{OptionName, SockOption};
 
 use super::calls::{fail, failed};
-use super::{Host, Outcome, Stop};
+use super::{Host, Outcome, Stop, info};
 
 const SOL_TCP: i32 = libc::IPPROTO_TCP;
 const SOL_IP: i32 = libc::IPPROTO_IP;
@@ -54,10 +54,6 @@ impl Host {
             (libc::SOL_SOCKET, SO_MEMINFO) => return Ok(vec![0; 9 * 4]),
             (SOL_TCP, libc::TCP_INFO) => return self.tcp_info(fd),
             (SOL_TCP, TCP_CC_INFO) => return Ok(Vec::new()),
-            (SOL_TCP, TCP_NOTSENT_LOWAT) => {
-                let lowat = socket.notsent_lowat.unwrap_or(0);
-                return Ok(lowat.to_ne_bytes().to_vec());
-            }
             _ => {}
         }
         let name = option_name(level, name).ok_or(Stop::Errno(libc::ENOPROTOOPT))?;
@@ -67,8 +63,9 @@ impl Host {
     }
 
     fn tcp_info(&mut self, fd: i32) -> Outcome<Vec<u8>> {
-        self.handle(fd)?;
-        Ok(vec![0; 280])
+        let handle = self.handle(fd)?;
+        let now = self.now;
+        Ok(info::bytes(&self.stack().tcp_info(now, handle).map_err(failed)?))
     }
 
     /// setsockopt(2).
@@ -97,12 +94,8 @@ impl Host {
                 let time = time.map_or(0, |bytes| i32::from_ne_bytes(*bytes));
                 SockOption::Linger((int != 0).then(|| seconds(time)))
             }
-            (SOL_TCP, TCP_NOTSENT_LOWAT) => {
-                socket.notsent_lowat = Some(int.cast_unsigned());
-                return Ok(());
-            }
             // Without a meaning on one link without other users.
-            (libc::SOL_SOCKET, libc::SO_REUSEPORT | libc::SO_MARK | libc::SO_PRIORITY) => {
+            (libc::SOL_SOCKET, libc::SO_MARK | libc::SO_PRIORITY) => {
                 return Ok(());
             }
             _ => option_of(level, name, int)?,
@@ -127,6 +120,14 @@ fn option_name(level: i32, name: i32) -> Option<OptionName> {
         (SOL_TCP, libc::TCP_KEEPCNT) => OptionName::KeepCount,
         (SOL_TCP, libc::TCP_MAXSEG) => OptionName::MaxSeg,
         (SOL_TCP, libc::TCP_USER_TIMEOUT) => OptionName::UserTimeout,
+        (SOL_TCP, libc::TCP_QUICKACK) => OptionName::QuickAck,
+        (SOL_TCP, TCP_NOTSENT_LOWAT) => OptionName::NotSentLowat,
+        (SOL_TCP, libc::TCP_WINDOW_CLAMP) => OptionName::WindowClamp,
+        (SOL_TCP, libc::TCP_SYNCNT) => OptionName::SynCount,
+        (SOL_TCP, libc::TCP_LINGER2) => OptionName::Linger2,
+        (libc::SOL_SOCKET, libc::SO_REUSEPORT) => OptionName::ReusePort,
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => OptionName::RecvLowat,
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => OptionName::V6Only,
         (SOL_IP, libc::IP_TTL) => OptionName::Ttl,
         (SOL_IP, libc::IP_TOS) => OptionName::Tos,
         _ => return None,
@@ -156,6 +157,14 @@ fn option_of(level: i32, name: i32, value: i32) -> Outcome<SockOption> {
         OptionName::UserTimeout if value >= 0 => {
             SockOption::UserTimeout(Duration::from_millis(u64::from(value.unsigned_abs())))
         }
+        OptionName::QuickAck => SockOption::QuickAck(on),
+        OptionName::ReusePort => SockOption::ReusePort(on),
+        OptionName::V6Only => SockOption::V6Only(on),
+        OptionName::NotSentLowat => SockOption::NotSentLowat(value.cast_unsigned()),
+        OptionName::RecvLowat => SockOption::RecvLowat(value.cast_unsigned()),
+        OptionName::WindowClamp => SockOption::WindowClamp(value.cast_unsigned()),
+        OptionName::SynCount => SockOption::SynCount(byte?),
+        OptionName::Linger2 => SockOption::Linger2(seconds(value.max(0))),
         OptionName::Ttl => SockOption::Ttl(byte?),
         OptionName::Tos => SockOption::Tos(byte?),
         _ => return fail(libc::EINVAL),
@@ -171,16 +180,25 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::Cork(on)
         | SockOption::KeepAlive(on)
         | SockOption::ReuseAddr(on)
+        | SockOption::QuickAck(on)
+        | SockOption::ReusePort(on)
+        | SockOption::V6Only(on)
         | SockOption::Broadcast(on) => int(on.into()),
-        SockOption::KeepIdle(time) | SockOption::KeepInterval(time) => int(secs(time)),
-        SockOption::KeepCount(count) | SockOption::Ttl(count) | SockOption::Tos(count) => {
-            int(count.into())
+        SockOption::KeepIdle(time) | SockOption::KeepInterval(time) | SockOption::Linger2(time) => {
+            int(secs(time))
         }
+        SockOption::KeepCount(count)
+        | SockOption::SynCount(count)
+        | SockOption::Ttl(count)
+        | SockOption::Tos(count) => int(count.into()),
         SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => int(size(bytes)),
         SockOption::Linger(time) => {
             [int(time.is_some().into()), int(time.map_or(0, secs))].concat()
         }
         SockOption::MaxSeg(bytes) => int(bytes.into()),
+        SockOption::NotSentLowat(bytes)
+        | SockOption::RecvLowat(bytes)
+        | SockOption::WindowClamp(bytes) => bytes.to_ne_bytes().to_vec(),
         SockOption::UserTimeout(time) => int(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
     }
 }

@@ -45,7 +45,6 @@ pub(super) struct Socket {
     pub(super) acked: u64,
     pub(super) send_buffer: Option<i32>,
     pub(super) recv_buffer: Option<i32>,
-    pub(super) notsent_lowat: Option<u32>,
     /// Counts what wakes those who wait.
     pub(super) activity: u64,
 }
@@ -71,7 +70,6 @@ impl Socket {
             acked: 0,
             send_buffer: None,
             recv_buffer: None,
-            notsent_lowat: None,
             activity: 0,
         }
     }
