@@ -7,8 +7,10 @@ use crate::tcp::TcpConfig;
 /// Bounds and defaults; [`Config::default`] is what Linux does, as far as it has the same notion.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Most sockets at once, half-open and closing connections included.
+    /// Most sockets at once, unaccepted and closing connections included.
     pub sockets: usize,
+    /// Most connection requests at once, those of all listeners together.
+    pub requests: usize,
     /// Most received frames that the core holds (out of order, or not yet fetched). Out-of-order
     /// segments and datagrams are refused from three quarters on, everything with payload at the
     /// limit.
@@ -45,6 +47,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             sockets: 65_536,
+            requests: 16_384,
             held_frames: 1024,
             routes: 256,
             addresses: 32,

@@ -15,6 +15,7 @@ use smoltcp::wire::{
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
 use crate::ip::{self, Packet, v4};
+use crate::sockets::demux::Target;
 use crate::sockets::events::EventKind;
 use crate::stack::{Arrival, Stack};
 use crate::tcp::{Endpoints, Seq};
@@ -194,7 +195,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn deliver(&mut self, now: Instant, error: Error, hard: bool, quote: &Quote) -> bool {
         match quote.protocol {
             IpProtocol::Tcp => {
-                let Some(handle) = self.demux.connection(&quote.ends) else { return false };
+                let handle = match self.demux.target(&quote.ends) {
+                    Some(Target::Socket(handle)) => handle,
+                    Some(Target::Request(place)) => {
+                        return self.request_unreachable(place, quote.seq);
+                    }
+                    None => return false,
+                };
                 let Some(stream) =
                     self.sockets.get_mut(handle).and_then(|socket| socket.connection())
                 else {

@@ -30,6 +30,8 @@ use crate::wheel::Wheel;
 pub(crate) enum Timer {
     Socket(Handle),
     Neighbour(Key),
+    /// A connection request's.
+    Request(Handle),
 }
 
 /// Whether a packet can leave over its path.

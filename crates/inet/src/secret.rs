@@ -27,6 +27,7 @@ pub(crate) struct Secret {
     tables: KeyedHash,
     isn: (u64, u64),
     timestamps: (u64, u64),
+    cookies: (u64, u64),
     random: (u64, u64),
     drawn: u64,
 }
@@ -43,6 +44,7 @@ impl Secret {
             isn: derive(2),
             timestamps: derive(3),
             random: derive(4),
+            cookies: derive(5),
             drawn: 0,
         }
     }
@@ -63,6 +65,14 @@ impl Secret {
     #[expect(clippy::cast_possible_truncation, reason = "timestamps are 32 bits")]
     pub(crate) fn timestamp_offset(&self, ends: &Endpoints) -> u32 {
         of_ends(self.timestamps, ends) as u32
+    }
+
+    /// The hash in a SYN cookie for a connection's ends and three numbers.
+    pub(crate) fn cookie(&self, ends: &Endpoints, input: [u64; 3]) -> u64 {
+        let mut hash = SipHasher24::new_with_keys(self.cookies.0, self.cookies.1);
+        hash.write_u64(of_ends(self.cookies, ends));
+        input.into_iter().for_each(|number| hash.write_u64(number));
+        hash.finish()
     }
 
     fn random(&mut self) -> u64 {

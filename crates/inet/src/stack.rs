@@ -30,6 +30,7 @@ use crate::secret::Secret;
 use crate::sockets::demux::Demux;
 use crate::sockets::events::{Event, EventKind, EventQueue};
 use crate::sockets::ports::Ports;
+use crate::sockets::requests::Request;
 use crate::sockets::table::{Handle, Table};
 use crate::sockets::{Body, Socket};
 use crate::tcp::{Endpoints, SegmentRepr, TcpConfig};
@@ -44,6 +45,8 @@ pub struct Stack<T, R> {
     pub(crate) secret: Secret,
     pub(crate) net: Net<T>,
     pub(crate) sockets: Table<Socket<T, R>>,
+    /// Handshakes under way.
+    pub(crate) requests: Table<Request>,
     pub(crate) demux: Demux,
     pub(crate) ports: Ports,
     pub(crate) held: HeldFrames,
@@ -75,6 +78,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Self {
             net: Net::new(&config, hash.clone()),
             sockets: Table::new(config.sockets),
+            requests: Table::new(config.requests),
             demux: Demux::new(&hash),
             ports: Ports::new(hash, config.ephemeral_ports.clone()),
             held: HeldFrames::new(config.held_frames),
@@ -282,6 +286,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         while let Some(timer) = self.net.wheel.pop(now) {
             match timer {
                 Timer::Socket(handle) => self.handle_socket_timer(now, handle),
+                Timer::Request(place) => self.handle_request_timer(now, place, out),
                 Timer::Neighbour(key) => {
                     if let Some(waiters) = self.net.neighbour_due(now, key, out) {
                         self.neighbour_absent(now, waiters);

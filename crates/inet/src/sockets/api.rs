@@ -1,18 +1,20 @@
 //! The calls of a socket's owner, but for connecting (`connect`) and closing (`close`).
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::net::SocketAddr;
 
 use super::datagram::Datagram;
 use super::options::{OptionName, Options, SockOption};
 use super::ports::Claim;
+use super::requests::Request;
 use super::table::Handle;
 use super::{Body, Family, How, Received, SendError, Socket, SocketInfo, SocketKind, admit, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::held;
 use crate::stack::Stack;
-use crate::tcp::TcpInfo;
+use crate::tcp::{State, TcpInfo};
 use crate::time::Instant;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -225,15 +227,19 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         handle: Handle,
         option: SockOption,
     ) -> Result<(), Error> {
+        let defaults = Arc::clone(&self.tcp);
         let socket = self.open_socket(handle)?;
         let v6_only = matches!(option, SockOption::V6Only(_));
         if v6_only && (socket.family == Family::V4 || socket.local.is_some()) {
             return Err(Error::Invalid);
         }
-        if !socket.options.set(option) {
+        if !socket.options.set(&defaults, option) {
             return Err(Error::Invalid);
         }
         let options = socket.options;
+        if let Body::Listener(listener) = &mut socket.body {
+            listener.defer = options.defer_accept;
+        }
         if let Some(stream) = socket.connection() {
             let connection = &mut stream.connection;
             match option {
@@ -275,7 +281,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             (OptionName::QuickAck, Body::Connection(stream)) => {
                 SockOption::QuickAck(stream.connection.quick_ack())
             }
-            _ => socket.options.get(name),
+            _ => socket.options.get(&self.tcp, name),
         })
     }
 
@@ -354,7 +360,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     /// All sockets, connections that nobody owns yet or any more included.
     pub fn sockets(&self) -> impl Iterator<Item = SocketInfo> {
-        self.sockets.iter().filter_map(|(_, socket)| {
+        let requests = self.requests.iter().filter_map(|(_, request)| self.request_info(request));
+        let sockets = self.sockets.iter().filter_map(|(_, socket)| {
             let (state, recv_q, send_q, peer) = match &socket.body {
                 Body::Gone => return None,
                 Body::Idle => ("UNCONN", 0, 0, None),
@@ -383,6 +390,20 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 local: socket.family.show(socket.local.unwrap_or(unbound)),
                 peer: socket.family.show(peer.unwrap_or(unbound)),
             })
+        });
+        sockets.chain(requests)
+    }
+
+    fn request_info(&self, request: &Request) -> Option<SocketInfo> {
+        let listener = self.sockets.get(request.listener)?;
+        Some(SocketInfo {
+            tag: listener.tag,
+            kind: SocketKind::Stream,
+            state: State::SynReceived.name(),
+            recv_q: 0,
+            send_q: 0,
+            local: listener.family.show(request.ends.local),
+            peer: listener.family.show(request.ends.remote),
         })
     }
 

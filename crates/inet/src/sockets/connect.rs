@@ -118,7 +118,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let taken = |local| {
             let ends = Endpoints { local, remote };
             match kind {
-                SocketKind::Stream => self.demux.connection(&ends).is_some(),
+                SocketKind::Stream => self.demux.target(&ends).is_some(),
                 SocketKind::Datagram => self.demux.has_peer(&ends),
             }
         };

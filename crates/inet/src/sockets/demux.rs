@@ -17,13 +17,22 @@ type Map<K, V> = HashMap<K, V, KeyedHash>;
 /// The tables of one stack.
 #[derive(Debug)]
 pub(crate) struct Demux {
-    connections: Map<Endpoints, Handle>,
+    connections: Map<Endpoints, Target>,
     listeners: Map<SocketAddr, Sharers>,
     /// Connected datagram sockets.
     peers: Map<Endpoints, Handle>,
     /// Bound datagram sockets.
     bound: Map<SocketAddr, Sharers>,
     hash: KeyedHash,
+}
+
+/// Whose the segments between two ends are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A connection, by its socket's handle.
+    Socket(Handle),
+    /// A connection request, by its place in the table of requests.
+    Request(Handle),
 }
 
 /// The sockets at one address. There may be several datagram sockets with SO_REUSEADDR, of which
@@ -77,17 +86,29 @@ impl Demux {
         }
     }
 
-    pub(crate) fn connection(&self, ends: &Endpoints) -> Option<Handle> {
+    pub(crate) fn target(&self, ends: &Endpoints) -> Option<Target> {
         self.connections.get(ends).copied()
     }
 
     pub(crate) fn add_connection(&mut self, ends: Endpoints, handle: Handle) {
-        self.connections.insert(ends, handle);
+        self.connections.insert(ends, Target::Socket(handle));
+    }
+
+    pub(crate) fn add_request(&mut self, ends: Endpoints, place: Handle) {
+        self.connections.insert(ends, Target::Request(place));
     }
 
     /// Removes the entry if it is `handle`'s.
     pub(crate) fn remove_connection(&mut self, ends: &Endpoints, handle: Handle) {
-        if self.connections.get(ends) == Some(&handle) {
+        self.remove_target(ends, Target::Socket(handle));
+    }
+
+    pub(crate) fn remove_request(&mut self, ends: &Endpoints, place: Handle) {
+        self.remove_target(ends, Target::Request(place));
+    }
+
+    fn remove_target(&mut self, ends: &Endpoints, target: Target) {
+        if self.connections.get(ends) == Some(&target) {
             self.connections.remove(ends);
         }
     }

@@ -1,9 +1,10 @@
 //! Listeners, and connections on their way to being accepted.
 //!
-//! A SYN makes a socket that belongs to the listener (half-open); when its handshake completes it
-//! moves to the accept queue; `accept` gives it to the owner. Bounds are Linux's: a SYN is dropped
-//! while the accept queue is full or too many are half-open; the last ACK of a handshake is dropped
-//! while the accept queue is full, and the SYN-ACK's retransmission fetches it again.
+//! A SYN makes a request ([`requests`](super::requests)), the last ACK of the handshake a
+//! connection in the accept queue; `accept` gives it to the owner. Bounds are Linux's: a SYN is
+//! dropped while the accept queue is full; with all the requests that the backlog allows it is
+//! answered with a cookie; the last ACK of a handshake is dropped while the accept queue is full,
+//! and the SYN-ACK's retransmission fetches it again.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,34 +18,55 @@ use super::table::Handle;
 use super::{Body, Socket, SocketKind, faces};
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
+use crate::held::Held;
 use crate::stack::Stack;
-use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, State, reset_for};
+use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, State, TcpConfig, reset_for};
 use crate::time::Instant;
-
-/// Half-open connections that even the shortest backlog allows.
-const LEAST_HALF_OPEN: u32 = 16;
 
 /// What makes a socket a listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) backlog: u16,
-    /// Connections whose handshake is under way.
-    pub(crate) half_open: u32,
+    /// Handshakes under way, and those of them whose timer has not yet expired.
+    pub(crate) requests: u32,
+    pub(crate) young: u32,
+    /// SYN-ACK timeouts for which a finished handshake waits for data.
+    pub(crate) defer: u8,
+    /// When a cookie was last sent.
+    pub(crate) cookies_at: Option<Instant>,
     /// Connections to be accepted.
     pub(crate) accept_queue: VecDeque<Handle>,
 }
 
 impl Listener {
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.accept_queue.len() > usize::from(self.backlog)
     }
 
-    fn forget_half_open(&mut self) {
-        self.half_open = self.half_open.saturating_sub(1);
+    /// Whether there are as many requests as there may be.
+    pub(super) fn has_all_requests(&self, tcp: &TcpConfig) -> bool {
+        self.requests >= u32::from(self.backlog).min(tcp.max_syn_backlog)
     }
 
-    fn takes_syn(&self) -> bool {
-        !self.is_full() && self.half_open < u32::from(self.backlog).max(LEAST_HALF_OPEN)
+    /// Whether only the last quarter of the requests that there may ever be is left. As Linux that
+    /// is kept free where there are no cookies to fall back on.
+    pub(super) fn has_few_left(&self, tcp: &TcpConfig) -> bool {
+        tcp.max_syn_backlog.saturating_sub(self.requests) < tcp.max_syn_backlog / 4
+    }
+
+    /// How many SYN-ACK timeouts a request may live of the `most` that it may have with few others:
+    /// while more than half the backlog is used, fewer the more of the requests are old.
+    pub(super) fn patience(&self, most: u8) -> u8 {
+        if self.requests.saturating_mul(2) <= u32::from(self.backlog).max(8) {
+            return most;
+        }
+        let mut young = self.young.saturating_mul(2);
+        let mut patience = most;
+        while patience > 2 && self.requests >= young {
+            patience -= 1;
+            young = young.saturating_mul(2);
+        }
+        patience
     }
 }
 
@@ -71,8 +93,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::AddrInUse);
         }
         let socket = self.open_socket(handle)?;
-        let accept_queue = VecDeque::new();
-        socket.body = Body::Listener(Listener { backlog, half_open: 0, accept_queue });
+        socket.body = Body::Listener(Listener {
+            backlog,
+            requests: 0,
+            young: 0,
+            defer: socket.options.defer_accept,
+            cookies_at: None,
+            accept_queue: VecDeque::new(),
+        });
         let (dual, spread) = (socket.is_dual(), socket.options.reuse_port);
         faces(local, dual).for_each(|face| self.demux.add_listener(face, handle, spread));
         self.renew_claim(handle);
@@ -122,7 +150,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// A segment for a listener (RFC 9293 3.10.7.2). `after`: the new connection's sequence numbers
-    /// must lie after this one, of an earlier connection between the same ends.
+    /// must lie after this one, of an earlier connection between the same ends. Gives the
+    /// connection that the segment makes, and is for, if it brings back a cookie.
     pub(crate) fn handle_listener_segment(
         &mut self,
         now: Instant,
@@ -131,51 +160,35 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         segment: &SegmentRepr,
         after: Option<Seq>,
         out: &mut dyn Egress<T>,
-    ) {
+    ) -> Option<Handle> {
         if segment.rst {
-            return;
+            return None;
         }
         if segment.ack.is_some() {
+            if let Some(child) = self.take_cookie(now, handle, &ends, segment) {
+                return child;
+            }
             if let Some(reset) = reset_for(segment, 0) {
                 self.send_reset(now, &ends, &reset, out);
             }
-            return;
-        }
-        if !segment.syn || segment.fin {
-            return;
-        }
-        if self.add_half_open(now, handle, ends, segment, after).is_none() {
-            self.net.counters.tcp_syn_dropped += 1;
-        }
-    }
-
-    /// Makes the half-open connection of a SYN; `None` if there is no room or no way back.
-    fn add_half_open(
-        &mut self,
-        now: Instant,
-        handle: Handle,
-        ends: Endpoints,
-        syn: &SegmentRepr,
-        after: Option<Seq>,
-    ) -> Option<()> {
-        let parent = self.sockets.get(handle)?;
-        let Body::Listener(listener) = &parent.body else { return None };
-        if !listener.takes_syn() {
             return None;
         }
-        let (tag, family, options) = (parent.tag, parent.family, parent.options);
-        let path = self.net.find(&ends.remote).ok()?;
-        let mut iss = self.secret.isn(now, &ends);
-        if let Some(after) = after {
-            // RFC 9293 3.10.7.4, TIME-WAIT: "as long as the ISN is larger than the largest one
-            // used".
-            iss = iss.max(after + 65_537);
+        if segment.syn && !segment.fin {
+            self.handle_syn(now, handle, ends, segment, after, out);
         }
-        let config = options.tcp_config(&self.tcp, &path);
-        let mut connection = Connection::accept(now, config, ends, syn, iss);
-        connection.set_timestamp_offset(self.secret.timestamp_offset(&ends));
-        options.apply(now, &mut connection);
-        let stream = Box::new(Stream::new(connection, Some(handle)));
+        None
+    }
+
+    /// Puts a connection whose handshake is about to end into the table.
+    pub(super) fn adopt(
+        &mut self,
+        listener: Handle,
+        ends: Endpoints,
+        connection: Connection<T, Held<R>>,
+    ) -> Option<Handle> {
+        let parent = self.sockets.get(listener)?;
+        let (tag, family, options) = (parent.tag, parent.family, parent.options);
+        let stream = Box::new(Stream::new(connection, Some(listener)));
         let child = self.add_socket(Socket::new(tag, family, options, Body::Connection(stream)))?;
         let claim = Claim {
             kind: SocketKind::Stream,
@@ -191,28 +204,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             socket.claim = Some(claim);
         }
         self.demux.add_connection(ends, child);
-        self.with_listener(handle, |listener| listener.half_open += 1);
         self.mark_ready(child);
-        Some(())
+        Some(child)
     }
 
-    fn with_listener(&mut self, handle: Handle, change: impl FnOnce(&mut Listener)) {
+    pub(super) fn with_listener(&mut self, handle: Handle, change: impl FnOnce(&mut Listener)) {
         if let Some(Body::Listener(listener)) =
             self.sockets.get_mut(handle).map(|socket| &mut socket.body)
         {
             change(listener);
         }
-    }
-
-    /// Whether a segment that would complete a handshake has to wait for room in the accept queue.
-    pub(crate) fn holds_up(&self, stream: &Stream<T, R>, segment: &SegmentRepr) -> bool {
-        let Some(listener) = stream.listener else { return false };
-        let completes = stream.connection.state() == State::SynReceived
-            && segment.ack.is_some()
-            && !segment.rst
-            && !segment.syn;
-        let body = self.sockets.get(listener).map(|socket| &socket.body);
-        completes && matches!(body, Some(Body::Listener(listener)) if listener.is_full())
     }
 
     /// Looks at a connection that its listener owns, after something happened to it.
@@ -228,45 +229,39 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 self.leave_network(child);
             }
         } else if is_done {
-            self.with_listener(listener, Listener::forget_half_open);
             self.remove_socket(child);
         } else if stream.connection.state() != State::SynReceived {
             stream.told.connected = true;
             self.net.counters.tcp_accepted += 1;
-            self.with_listener(listener, |listener| {
-                listener.forget_half_open();
-                listener.accept_queue.push_back(child);
-            });
+            self.with_listener(listener, |listener| listener.accept_queue.push_back(child));
             if let Some(socket) = self.sockets.get_mut(listener) {
                 self.events.add(listener, socket, EventKind::Acceptable);
             }
         }
     }
 
-    /// Makes a listener an idle socket; connections not accepted are reset.
+    /// Makes a listener an idle socket; connections not accepted are reset, requests forgotten.
     pub(super) fn stop_listening(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        if !matches!(socket.body, Body::Listener(_)) {
-            return;
-        }
+        let local = socket.local;
+        let Body::Listener(listener) = &mut socket.body else { return };
+        let children = core::mem::take(&mut listener.accept_queue);
+        let has_requests = listener.requests > 0;
         socket.body = Body::Idle;
         let dual = socket.is_dual();
-        if let Some(local) = socket.local {
+        if let Some(local) = local {
             faces(local, dual).for_each(|face| self.demux.remove_listener(face, handle));
         }
         self.renew_claim(handle);
-        let is_child = |socket: &Socket<T, R>| match &socket.body {
-            Body::Connection(stream) => stream.listener == Some(handle),
-            _ => false,
-        };
-        let children: Vec<Handle> = self
-            .sockets
-            .iter()
-            .filter(|(_, socket)| is_child(socket))
-            .map(|(child, _)| child)
-            .collect();
         for child in children {
             self.reset_and_remove(child);
+        }
+        if has_requests {
+            let requests = self.requests.iter().filter(|(_, request)| request.listener == handle);
+            let places: Vec<Handle> = requests.map(|(place, _)| place).collect();
+            for place in places {
+                self.remove_request(place);
+            }
         }
     }
 }

@@ -61,6 +61,10 @@ pub enum SockOption {
     WindowClamp(u32),
     /// Retransmissions of a SYN; 1..=127.
     SynCount(u8),
+    /// Connections of a listener wait for their first data, up to this long, before they are to be
+    /// accepted. Kept as a number of SYN-ACK timeouts (1 s, 3 s, 7 s, ...), rounded up; zero for
+    /// not at all.
+    DeferAccept(Duration),
     /// Length of FIN-WAIT-2 after `close`; zero ends the connection at once.
     Linger2(Duration),
 }
@@ -91,6 +95,7 @@ pub enum OptionName {
     RecvLowat,
     WindowClamp,
     SynCount,
+    DeferAccept,
     Linger2,
 }
 
@@ -116,7 +121,10 @@ pub(crate) struct Options {
     pub(crate) not_sent_lowat: u32,
     pub(crate) recv_lowat: u32,
     pub(crate) window_clamp: u32,
-    pub(crate) syn_count: u8,
+    /// Of a listener also that of its SYN-ACKs.
+    pub(crate) syn_count: Option<u8>,
+    /// SYN-ACK timeouts.
+    pub(crate) defer_accept: u8,
     pub(crate) linger2: Duration,
 }
 
@@ -148,7 +156,8 @@ impl Options {
             not_sent_lowat: 0,
             recv_lowat: 1,
             window_clamp: config.tcp.window_clamp,
-            syn_count: config.tcp.syn_retries,
+            syn_count: None,
+            defer_accept: 0,
             linger2: config.tcp.fin_timeout,
         }
     }
@@ -182,7 +191,7 @@ impl Options {
             user_timeout: self.user_timeout(),
             keep_alive: self.probing(),
             window_clamp: self.window_clamp,
-            syn_retries: self.syn_count,
+            syn_retries: self.syn_count.unwrap_or(defaults.syn_retries),
             fin_timeout: self.linger2,
             ..**defaults
         };
@@ -202,7 +211,7 @@ impl Options {
         }
     }
 
-    pub(crate) fn get(&self, name: OptionName) -> SockOption {
+    pub(crate) fn get(&self, defaults: &TcpConfig, name: OptionName) -> SockOption {
         match name {
             OptionName::NoDelay => SockOption::NoDelay(self.nodelay),
             OptionName::Cork => SockOption::Cork(self.cork),
@@ -225,13 +234,18 @@ impl Options {
             OptionName::NotSentLowat => SockOption::NotSentLowat(self.not_sent_lowat),
             OptionName::RecvLowat => SockOption::RecvLowat(self.recv_lowat),
             OptionName::WindowClamp => SockOption::WindowClamp(self.window_clamp),
-            OptionName::SynCount => SockOption::SynCount(self.syn_count),
+            OptionName::SynCount => {
+                SockOption::SynCount(self.syn_count.unwrap_or(defaults.syn_retries))
+            }
+            OptionName::DeferAccept => {
+                SockOption::DeferAccept(time_of_timeouts(defaults, self.defer_accept))
+            }
             OptionName::Linger2 => SockOption::Linger2(self.linger2),
         }
     }
 
     /// Sets one; false if the value is out of range.
-    pub(crate) fn set(&mut self, option: SockOption) -> bool {
+    pub(crate) fn set(&mut self, defaults: &TcpConfig, option: SockOption) -> bool {
         let second = Duration::from_secs(1);
         match option {
             SockOption::KeepIdle(time) | SockOption::KeepInterval(time) if time < second => {
@@ -266,9 +280,23 @@ impl Options {
             // As Linux: what is less than half of the least receive buffer is that.
             SockOption::WindowClamp(0) => self.window_clamp = 0,
             SockOption::WindowClamp(bytes) => self.window_clamp = bytes.max(LEAST_CLAMP),
-            SockOption::SynCount(count) => self.syn_count = count,
+            SockOption::SynCount(count) => self.syn_count = Some(count),
+            SockOption::DeferAccept(time) => {
+                self.defer_accept = timeouts_in(defaults, time);
+            }
             SockOption::Linger2(time) => self.linger2 = time,
         }
         true
     }
+}
+
+/// How long it takes until a SYN-ACK timer has expired `count` times.
+fn time_of_timeouts(defaults: &TcpConfig, count: u8) -> Duration {
+    let timeout = |n| defaults.rto_initial.saturating_mul(1_u32 << n).min(defaults.rto_max);
+    (0..u32::from(count)).map(|n| timeout(n.min(16))).sum()
+}
+
+/// The least number of expiries of a SYN-ACK timer that takes `time`.
+fn timeouts_in(defaults: &TcpConfig, time: Duration) -> u8 {
+    (0..u8::MAX).find(|count| time_of_timeouts(defaults, *count) >= time).unwrap_or(u8::MAX)
 }

@@ -3,7 +3,9 @@
 use smoltcp::wire::IpProtocol;
 
 use super::Body;
+use super::demux::Target;
 use super::events::EventKind;
+use super::options::Options;
 use super::table::Handle;
 use crate::bytes::{Egress, RxBytes, RxPiece, TxBytes, TxPiece};
 use crate::error::Error;
@@ -74,16 +76,28 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let ends =
             Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
         let payload = packet.payload.start + parsed.payload..packet.payload.end;
-        if let Some(handle) = self.demux.connection(&ends) {
-            let piece = RxPiece { frame, range: payload };
-            self.handle_connection_segment(now, handle, &ends, segment, piece, out);
+        let target = self.demux.target(&ends);
+        let is_new = !matches!(target, Some(Target::Socket(_)));
+        if is_new && !payload.is_empty() && !self.held.has_room(false) {
+            self.net.counters.held_dropped += 1;
+            return;
+        }
+        let handle = if let Some(Target::Socket(handle)) = target {
+            Some(handle)
+        } else if let Some(Target::Request(place)) = target {
+            self.handle_request_segment(now, place, segment, payload.len(), out)
         } else if let Some(listener) = self.demux.listener(&ends) {
-            self.handle_listener_segment(now, listener, ends, segment, None, out);
+            self.handle_listener_segment(now, listener, ends, segment, None, out)
         } else {
             self.net.counters.tcp_no_port += 1;
             if let Some(reset) = reset_for(segment, payload.len()) {
                 self.send_reset(now, &ends, &reset, out);
             }
+            None
+        };
+        if let Some(handle) = handle {
+            let piece = RxPiece { frame, range: payload };
+            self.handle_connection_segment(now, handle, &ends, segment, piece, out);
         }
     }
 
@@ -100,10 +114,6 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         else {
             return;
         };
-        if self.holds_up(stream, segment) {
-            self.net.counters.tcp_listen_overflows += 1;
-            return;
-        }
         let rcv_nxt = stream.connection.durable().rcv_nxt;
         let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
         if !piece.range.is_empty() && !self.held.has_room(ahead) {
@@ -143,6 +153,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         stream.connection.abort();
         self.settle(now, handle);
         self.net.counters.tcp_time_wait_reused += 1;
+        // A SYN makes a request, never a connection.
         self.handle_listener_segment(now, listener, *ends, segment, Some(used), out);
     }
 
@@ -154,18 +165,38 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         reset: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
-        let (source, destination) = (ends.local.ip(), ends.remote.ip());
-        let ip = ip::Header {
-            source,
-            destination,
-            protocol: IpProtocol::Tcp,
-            ttl: self.net.ttl,
-            tos: 0,
-            payload_len: reset.header_len(),
-        };
         self.net.counters.tcp_resets_out += 1;
+        self.send_apart(now, ends, reset, self.net.ttl, 0, out);
+    }
+
+    /// Sends a segment without payload that is not a connection's, with a listener's options.
+    pub(super) fn send_bare(
+        &mut self,
+        now: Instant,
+        ends: &Endpoints,
+        segment: &SegmentRepr,
+        options: &Options,
+        out: &mut dyn Egress<T>,
+    ) {
+        self.net.counters.tcp_out += 1;
+        self.send_apart(now, ends, segment, options.ttl, options.tos, out);
+    }
+
+    fn send_apart(
+        &mut self,
+        now: Instant,
+        ends: &Endpoints,
+        segment: &SegmentRepr,
+        ttl: u8,
+        tos: u8,
+        out: &mut dyn Egress<T>,
+    ) {
+        let (source, destination) = (ends.local.ip(), ends.remote.ip());
+        let protocol = IpProtocol::Tcp;
+        let payload_len = segment.header_len();
+        let ip = ip::Header { source, destination, protocol, ttl, tos, payload_len };
         let fill = |bytes: &mut [u8]| {
-            reset.emit::<T>(source, destination, &[], bytes);
+            segment.emit::<T>(source, destination, &[], bytes);
         };
         self.net.answer(now, &ends.remote, &ip, fill, out);
     }

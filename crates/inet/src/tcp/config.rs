@@ -46,6 +46,14 @@ pub struct TcpConfig {
     pub syn_retries: u8,
     /// Retransmissions of a SYN-ACK.
     pub synack_retries: u8,
+    /// Most connection requests of one listener, whatever its backlog.
+    pub max_syn_backlog: u32,
+    /// SYN cookies (RFC 4987): 0 never, 1 when a listener has all the requests it may have, 2
+    /// always.
+    pub syncookies: u8,
+    /// The last ACK of a handshake is answered with RST while the accept queue is full; else it is
+    /// dropped and may come again.
+    pub abort_on_overflow: bool,
     /// Retransmissions of data, and unanswered window probes, before the peer is given up.
     pub retries: u8,
     /// The same after the application has closed.
@@ -92,6 +100,9 @@ impl Default for TcpConfig {
             quick_acks: 16,
             syn_retries: 6,
             synack_retries: 5,
+            max_syn_backlog: 4096,
+            syncookies: 1,
+            abort_on_overflow: false,
             retries: 15,
             orphan_retries: 8,
             time_wait: Duration::from_secs(60),

@@ -197,6 +197,16 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         connection
     }
 
+    /// The SYN-ACK of this connection, just made by [`accept`](Self::accept), was sent at `sent_at`
+    /// by somebody else, and perhaps repeated.
+    pub fn resume_handshake(&mut self, sent_at: Instant, repeated: bool) {
+        self.poll_segment(sent_at);
+        if repeated {
+            self.rtt.retransmitted();
+            self.retries = 1;
+        }
+    }
+
     fn new(
         now: Instant,
         config: Arc<TcpConfig>,

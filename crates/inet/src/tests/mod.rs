@@ -4,6 +4,7 @@ mod arp;
 mod icmp;
 mod malformed;
 mod options;
+mod requests;
 mod streams;
 mod udp;
 

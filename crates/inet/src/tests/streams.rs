@@ -135,12 +135,20 @@ fn a_silent_host_times_out_as_on_linux() {
 #[test]
 fn the_accept_queue_is_bounded_and_holds_up_handshakes() {
     let mut pair = Pair::new();
-    let server = listener(&mut pair.b, 2, 80, 1);
+    let server = listener(&mut pair.b, 2, 80, 5);
     let clients: Vec<Handle> = (0..4).map(|n| stream(&mut pair.a, 10 + n)).collect();
     for client in &clients {
         pair.a.stack.connect(pair.a.now, *client, at(IP_B, 80)).unwrap();
     }
-    // All four are half-open before the first handshake completes.
+    // All four are asked for before the first handshake completes.
+    let requests = pair.a.sent();
+    requests.iter().for_each(|frame| pair.b.take(frame));
+    let answers = pair.b.sent();
+    answers.iter().for_each(|frame| pair.a.take(frame));
+    let requests = pair.a.sent();
+    requests.iter().for_each(|frame| pair.b.take(frame));
+    assert_eq!(pair.b.states().iter().filter(|state| **state == "SYN-RECV").count(), 4);
+    pair.b.stack.listen(server, 1).unwrap();
     pair.settle();
     let accepted = |pair: &mut Pair| {
         let mut count = 0;
@@ -154,6 +162,8 @@ fn the_accept_queue_is_bounded_and_holds_up_handshakes() {
     assert_eq!(pair.b.events_of(2), [EventKind::Acceptable]);
     let late = stream(&mut pair.a, 20);
     pair.a.stack.connect(pair.a.now, late, at(IP_B, 80)).unwrap();
+    // Its request is answered with a cookie, which its data will bring back.
+    pair.a.send(late, b"late");
     pair.settle();
     assert_eq!(pair.b.counter("tcp.syn-drops"), 1, "full");
     assert_eq!(accepted(&mut pair), 2);
@@ -166,7 +176,11 @@ fn the_accept_queue_is_bounded_and_holds_up_handshakes() {
 
 #[test]
 fn half_open_connections_are_bounded() {
-    let mut b = Host::b_knowing_a();
+    let mut config = Config::default();
+    config.tcp.syncookies = 0;
+    let mut b = Host::new(IP_B, MAC_B, config);
+    b.take(&arp_frame(MAC_A, IP_A, IP_B, true));
+    b.wire.frames.clear();
     listener(&mut b, 2, 80, 32);
     for port in 1..=100 {
         b.take(&tcp_frame(&syn(port, 80), &[]));

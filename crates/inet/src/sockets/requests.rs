@@ -1,0 +1,457 @@
+//! Connection requests: handshakes that a peer has begun and not finished (RFC 4987).
+//!
+//! A SYN makes a record of what it said, not a connection: everybody can send SYNs, and from any
+//! address. The SYN-ACK is made of the record as often as it has to be sent, by the very code that
+//! makes a connection's, and the connection when the last ACK of the handshake comes. A listener
+//! has at most as many requests as its backlog allows; beyond that it answers with SYN cookies
+//! ([`cookies`](super::cookies)), which need no memory. Records, demultiplexing and timers take
+//! constant time; only the end of a listener looks at all requests.
+
+use core::time::Duration;
+
+use super::Body;
+use super::cookies;
+use super::listen::Listener;
+use super::options::Options;
+use super::table::Handle;
+use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::held::Held;
+use crate::net::Timer;
+use crate::stack::Stack;
+use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, Timestamps, reset_for};
+use crate::time::Instant;
+use crate::wheel::TimerId;
+
+/// Least time between two answers to segments that a request cannot take, and between two SYN-ACKs
+/// that repeated SYNs ask for: as Linux.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) ends: Endpoints,
+    pub(crate) listener: Handle,
+    iss: Seq,
+    irs: Seq,
+    /// The peer's timestamp, if it has them.
+    ts_recent: u32,
+    window: u16,
+    /// 0 if the peer did not say.
+    mss: u16,
+    /// [`NO_SCALE`] if the peer does not scale.
+    scale: u8,
+    flags: u8,
+    /// Expired timers.
+    timeouts: u8,
+    timer: Option<TimerId>,
+    /// When the SYN-ACK was first sent.
+    sent_at: Instant,
+    /// When a segment was last answered out of turn.
+    answered_at: Instant,
+}
+
+const NO_SCALE: u8 = u8::MAX;
+/// The peer uses timestamps.
+const STAMPED: u8 = 1;
+/// The peer permits SACK.
+const SACK: u8 = 1 << 1;
+/// The last ACK has come and was dropped.
+const ACKED: u8 = 1 << 2;
+/// The SYN-ACK was sent again.
+const REPEATED: u8 = 1 << 3;
+
+impl Request {
+    fn new(listener: Handle, ends: Endpoints, syn: &SegmentRepr, iss: Seq, now: Instant) -> Self {
+        let flag = |on, flag| if on { flag } else { 0 };
+        Self {
+            ends,
+            listener,
+            iss,
+            irs: syn.seq,
+            ts_recent: syn.timestamps.map_or(0, |timestamps| timestamps.value),
+            window: syn.window,
+            mss: syn.mss.unwrap_or(0),
+            scale: syn.window_scale.unwrap_or(NO_SCALE),
+            flags: flag(syn.timestamps.is_some(), STAMPED) | flag(syn.sack_permitted, SACK),
+            timeouts: 0,
+            timer: None,
+            sent_at: now,
+            answered_at: now,
+        }
+    }
+
+    /// The SYN that made the request.
+    fn syn(&self) -> SegmentRepr {
+        let stamped = self.has(STAMPED);
+        SegmentRepr {
+            src_port: self.ends.remote.port(),
+            dst_port: self.ends.local.port(),
+            seq: self.irs,
+            syn: true,
+            window: self.window,
+            mss: (self.mss != 0).then_some(self.mss),
+            window_scale: (self.scale != NO_SCALE).then_some(self.scale),
+            sack_permitted: self.has(SACK),
+            timestamps: stamped.then_some(Timestamps { value: self.ts_recent, echo: 0 }),
+            ..SegmentRepr::default()
+        }
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether a segment may be answered out of turn; if so, it is.
+    fn may_answer(&mut self, now: Instant) -> bool {
+        let may = now - self.answered_at >= PAUSE;
+        if may {
+            self.answered_at = now;
+        }
+        may
+    }
+}
+
+/// What a segment means to a request.
+enum Verdict {
+    Drop,
+    /// The SYN-ACK again.
+    Repeat,
+    /// An ACK of what was received.
+    Challenge,
+    /// The request is over, with this answer.
+    End(Option<SegmentRepr>),
+    /// A RST that leaves the request alone.
+    Reset(Option<SegmentRepr>),
+    /// The handshake is complete.
+    Complete,
+}
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Answers a SYN with a new request, a cookie, or not at all. `after`: the sequence numbers of
+    /// the connection must lie after this one, of an earlier connection between the same ends.
+    pub(super) fn handle_syn(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        ends: Endpoints,
+        syn: &SegmentRepr,
+        after: Option<Seq>,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(parent) = self.sockets.get_mut(handle) else { return };
+        let options = parent.options;
+        let Body::Listener(listener) = &mut parent.body else { return };
+        let tcp = &self.tcp;
+        let crowded = tcp.syncookies == 2 || listener.has_all_requests(tcp);
+        let with_cookie = crowded && after.is_none();
+        if listener.is_full() || (with_cookie && tcp.syncookies == 0) {
+            self.net.counters.tcp_listen_overflows += u64::from(listener.is_full());
+            self.net.counters.tcp_syn_dropped += 1;
+            return;
+        }
+        if with_cookie {
+            listener.cookies_at = Some(now);
+            return self.send_cookie(now, &ends, syn, &options, out);
+        }
+        if tcp.syncookies == 0 && after.is_none() && listener.has_few_left(tcp) {
+            self.net.counters.tcp_syn_dropped += 1;
+            return;
+        }
+        let iss = self.secret.isn(now, &ends);
+        // RFC 9293 3.10.7.4, TIME-WAIT: "as long as the ISN is larger than the largest one used".
+        let iss = after.map_or(iss, |after| iss.max(after + 65_537));
+        let Some(answer) = self.syn_ack(now, &ends, syn, iss, &options) else {
+            self.net.counters.tcp_syn_dropped += 1;
+            return;
+        };
+        let request = Request::new(handle, ends, syn, iss, now);
+        let Some(place) = self.requests.insert(request) else {
+            self.net.counters.tcp_syn_dropped += 1;
+            return;
+        };
+        self.demux.add_request(ends, place);
+        self.with_listener(handle, |listener| {
+            listener.requests += 1;
+            listener.young += 1;
+        });
+        self.arm_request(now, place);
+        self.send_bare(now, &ends, &answer, &options, out);
+    }
+
+    /// The SYN-ACK to `syn`; `None` without a way to the peer.
+    fn syn_ack(
+        &mut self,
+        now: Instant,
+        ends: &Endpoints,
+        syn: &SegmentRepr,
+        iss: Seq,
+        options: &Options,
+    ) -> Option<SegmentRepr> {
+        let mut connection = self.passive(now, ends, syn, iss, options)?;
+        connection.poll_segment(now).map(|segment| segment.repr)
+    }
+
+    /// A connection that has got `syn` and not answered it.
+    fn passive(
+        &mut self,
+        now: Instant,
+        ends: &Endpoints,
+        syn: &SegmentRepr,
+        iss: Seq,
+        options: &Options,
+    ) -> Option<Connection<T, Held<R>>> {
+        let path = self.net.find(&ends.remote).ok()?;
+        let config = options.tcp_config(&self.tcp, &path);
+        let mut connection = Connection::accept(now, config, *ends, syn, iss);
+        connection.set_timestamp_offset(self.secret.timestamp_offset(ends));
+        options.apply(now, &mut connection);
+        Some(connection)
+    }
+
+    /// Answers a SYN with a cookie and forgets it.
+    fn send_cookie(
+        &mut self,
+        now: Instant,
+        ends: &Endpoints,
+        syn: &SegmentRepr,
+        options: &Options,
+        out: &mut dyn Egress<T>,
+    ) {
+        let syn = cookies::reduced(syn);
+        let iss = cookies::make(&self.secret, now, ends, &syn);
+        let Some(mut answer) = self.syn_ack(now, ends, &syn, iss, options) else { return };
+        if let Some(timestamps) = &mut answer.timestamps {
+            timestamps.value = cookies::stamp(timestamps.value, &syn);
+        }
+        self.net.counters.tcp_cookies_sent += 1;
+        self.send_bare(now, ends, &answer, options, out);
+    }
+
+    /// A segment with ACK for a listener: it may bring back a cookie. `None` if it does not; else
+    /// the connection, if there is room for one.
+    pub(super) fn take_cookie(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        ack: &SegmentRepr,
+    ) -> Option<Option<Handle>> {
+        let Some(Body::Listener(listener)) = self.sockets.get(handle).map(|s| &s.body) else {
+            return None;
+        };
+        if listener.cookies_at.is_none_or(|at| now - at >= cookies::VALIDITY) || ack.syn {
+            return None;
+        }
+        let Some(syn) = cookies::check(&self.secret, now, ends, ack) else {
+            self.net.counters.tcp_cookies_bad += 1;
+            return None;
+        };
+        if listener.is_full() {
+            self.net.counters.tcp_listen_overflows += 1;
+            return Some(None);
+        }
+        let iss = ack.ack? - 1;
+        self.net.counters.tcp_cookies_good += 1;
+        Some(self.add_child(now, handle, ends, &syn, iss, now, false))
+    }
+
+    /// A segment for a request.
+    pub(crate) fn handle_request_segment(
+        &mut self,
+        now: Instant,
+        place: Handle,
+        segment: &SegmentRepr,
+        payload_len: usize,
+        out: &mut dyn Egress<T>,
+    ) -> Option<Handle> {
+        let verdict = self.judge(now, place, segment, payload_len);
+        let request = self.requests.get(place)?;
+        let (ends, listener) = (request.ends, request.listener);
+        let (syn, iss, sent_at) = (request.syn(), request.iss, request.sent_at);
+        let options = self.sockets.get(listener)?.options;
+        match verdict {
+            Verdict::Drop => {}
+            Verdict::Repeat => self.repeat(now, place, out),
+            Verdict::Challenge => {
+                let mut answer = self.syn_ack(now, &ends, &syn, iss, &options)?;
+                answer.window >>= answer.window_scale.unwrap_or(0);
+                answer.syn = false;
+                answer.seq += 1;
+                (answer.mss, answer.window_scale, answer.sack_permitted) = (None, None, false);
+                self.send_bare(now, &ends, &answer, &options, out);
+            }
+            Verdict::Reset(reset) | Verdict::End(reset) => {
+                if matches!(verdict, Verdict::End(_)) {
+                    self.remove_request(place);
+                }
+                if let Some(reset) = reset {
+                    self.send_reset(now, &ends, &reset, out);
+                }
+            }
+            Verdict::Complete => {
+                let repeated = request.has(REPEATED);
+                self.remove_request(place);
+                return self.add_child(now, listener, &ends, &syn, iss, sent_at, repeated);
+            }
+        }
+        None
+    }
+
+    /// RFC 9293 3.10.7.4 for SYN-RECEIVED, in Linux's order.
+    fn judge(&mut self, now: Instant, place: Handle, segment: &SegmentRepr, len: usize) -> Verdict {
+        let Some(request) = self.requests.get_mut(place) else { return Verdict::Drop };
+        let Some(Body::Listener(listener)) =
+            self.sockets.get(request.listener).map(|socket| &socket.body)
+        else {
+            return Verdict::End(reset_for(segment, len));
+        };
+        let next = request.irs + 1;
+        let old = segment.timestamps.is_some_and(|timestamps| {
+            let recent = Seq::new(request.ts_recent);
+            request.has(STAMPED) && Seq::new(timestamps.value).before(recent)
+        });
+        if segment.syn && segment.ack.is_none() && !segment.rst && segment.seq == request.irs {
+            let again = !old && request.may_answer(now);
+            return if again { Verdict::Repeat } else { Verdict::Drop };
+        }
+        if segment.ack.is_some_and(|ack| ack != request.iss + 1) && !segment.rst {
+            return Verdict::Reset(reset_for(segment, len));
+        }
+        let end = segment.seq + len as u32 + u32::from(segment.syn) + u32::from(segment.fin);
+        let edge = next + u32::from(u16::MAX);
+        if old || segment.seq.after(edge) || end.before(next) {
+            let answer = !segment.rst && request.may_answer(now);
+            return if answer { Verdict::Challenge } else { Verdict::Drop };
+        }
+        if segment.rst {
+            // RFC 5961 3.2: only the exact number is believed.
+            return if segment.seq == next { Verdict::End(None) } else { Verdict::Drop };
+        }
+        if segment.syn && segment.seq != request.irs {
+            // RFC 9293 3.10.7.4, fourth check: back to LISTEN.
+            return Verdict::End(reset_for(segment, len));
+        }
+        if segment.ack.is_none() {
+            return Verdict::Drop;
+        }
+        let bare = len == 0 && !segment.fin;
+        if bare && request.timeouts < listener.defer {
+            request.flags |= ACKED;
+            return Verdict::Drop;
+        }
+        if listener.is_full() {
+            self.net.counters.tcp_listen_overflows += 1;
+            if self.tcp.abort_on_overflow {
+                return Verdict::End(reset_for(segment, len));
+            }
+            request.flags |= ACKED;
+            return Verdict::Drop;
+        }
+        Verdict::Complete
+    }
+
+    /// Sends a request's SYN-ACK again.
+    fn repeat(&mut self, now: Instant, place: Handle, out: &mut dyn Egress<T>) {
+        let Some(request) = self.requests.get_mut(place) else { return };
+        request.flags |= REPEATED;
+        let (ends, listener) = (request.ends, request.listener);
+        let (syn, iss) = (request.syn(), request.iss);
+        let Some(options) = self.sockets.get(listener).map(|socket| socket.options) else { return };
+        if let Some(answer) = self.syn_ack(now, &ends, &syn, iss, &options) {
+            self.net.counters.tcp_syn_ack_repeats += 1;
+            self.send_bare(now, &ends, &answer, &options, out);
+        }
+    }
+
+    fn arm_request(&mut self, now: Instant, place: Handle) {
+        let Some(request) = self.requests.get_mut(place) else { return };
+        let factor = 1_u32.checked_shl(u32::from(request.timeouts)).unwrap_or(u32::MAX);
+        let time = self.tcp.rto_initial.saturating_mul(factor).min(self.tcp.rto_max);
+        request.timer = Some(self.net.wheel.arm(now + time, Timer::Request(place)));
+    }
+
+    /// A request's timer has fired: the SYN-ACK is sent again, or the request is over.
+    pub(crate) fn handle_request_timer(
+        &mut self,
+        now: Instant,
+        place: Handle,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(request) = self.requests.get_mut(place) else { return };
+        request.timer = None;
+        let socket = self.sockets.get_mut(request.listener);
+        let Some((options, Body::Listener(listener))) =
+            socket.map(|socket| (socket.options, &mut socket.body))
+        else {
+            return self.remove_request(place);
+        };
+        let most = options.syn_count.unwrap_or(self.tcp.synack_retries);
+        let most = listener.patience(most);
+        let acked = request.has(ACKED);
+        // As Linux: with data awaited, the peer that has acknowledged is left alone until the end
+        // of the waiting, when a last SYN-ACK fetches its data or its ACK.
+        let (over, again) = match listener.defer {
+            0 => (request.timeouts >= most, true),
+            defer => (
+                request.timeouts >= most && (!acked || request.timeouts >= defer),
+                !acked || request.timeouts + 1 >= defer,
+            ),
+        };
+        if over {
+            self.net.counters.tcp_requests_expired += 1;
+            return self.remove_request(place);
+        }
+        if request.timeouts == 0 {
+            listener.young = listener.young.saturating_sub(1);
+        }
+        request.timeouts = request.timeouts.saturating_add(1);
+        self.arm_request(now, place);
+        if again {
+            self.repeat(now, place, out);
+        }
+    }
+
+    /// Removes a request and all that names it.
+    pub(crate) fn remove_request(&mut self, place: Handle) {
+        let Some(request) = self.requests.remove(place) else { return };
+        if let Some(timer) = request.timer {
+            self.net.wheel.cancel(timer);
+        }
+        self.demux.remove_request(&request.ends, place);
+        self.with_listener(request.listener, |listener: &mut Listener| {
+            listener.requests = listener.requests.saturating_sub(1);
+            if request.timeouts == 0 {
+                listener.young = listener.young.saturating_sub(1);
+            }
+        });
+    }
+
+    /// ICMP says that the peer of a request cannot be reached; true if that is believed: it quotes
+    /// the SYN-ACK.
+    pub(crate) fn request_unreachable(&mut self, place: Handle, seq: Seq) -> bool {
+        let believed = self.requests.get(place).is_some_and(|request| request.iss == seq);
+        if believed {
+            self.remove_request(place);
+        }
+        believed
+    }
+
+    /// Makes the connection of a finished handshake whose SYN-ACK was first sent at `sent_at`;
+    /// `None` if there is no room or no way back. The ACK is yet to be given to it.
+    #[expect(clippy::too_many_arguments, reason = "what a handshake leaves behind")]
+    fn add_child(
+        &mut self,
+        now: Instant,
+        listener: Handle,
+        ends: &Endpoints,
+        syn: &SegmentRepr,
+        iss: Seq,
+        sent_at: Instant,
+        repeated: bool,
+    ) -> Option<Handle> {
+        let options = self.sockets.get(listener)?.options;
+        let mut connection = self.passive(now, ends, syn, iss, &options)?;
+        connection.resume_handshake(sent_at, repeated);
+        self.adopt(listener, *ends, connection)
+    }
+}
