@@ -124,6 +124,7 @@ fn kept(level: i32, name: i32) -> Option<Kept> {
         (IPPROTO_TCP, TCP_KEEPCNT) => Byte(Name::KeepCount, Make::KeepCount),
         (IPPROTO_TCP, TCP_SYNCNT) => Byte(Name::SynCount, Make::SynCount),
         (IPPROTO_TCP, TCP_LINGER2) => Linger2,
+        (IPPROTO_TCP, TCP_DEFER_ACCEPT) => Seconds(Name::DeferAccept, Make::DeferAccept),
         (IPPROTO_TCP, TCP_WINDOW_CLAMP) => Count(Name::WindowClamp, Make::WindowClamp),
         (IPPROTO_TCP, TCP_NOTSENT_LOWAT) => Amount(Name::NotSentLowat, Make::NotSentLowat),
         (IPPROTO_TCP, TCP_USER_TIMEOUT) => Millis(Name::UserTimeout, Make::UserTimeout),
@@ -195,7 +196,9 @@ fn value_of(option: SockOption) -> Value {
         | SockOption::V6Only(on)
         | SockOption::QuickAck(on)
         | SockOption::Broadcast(on) => Value::int(on.into()),
-        SockOption::KeepIdle(time) | SockOption::KeepInterval(time) => Value::count(time.as_secs()),
+        SockOption::KeepIdle(time)
+        | SockOption::KeepInterval(time)
+        | SockOption::DeferAccept(time) => Value::count(time.as_secs()),
         SockOption::KeepCount(byte)
         | SockOption::SynCount(byte)
         | SockOption::Ttl(byte)

@@ -39,6 +39,7 @@ pub(super) const TCP_KEEPINTVL: i32 = 5;
 pub(super) const TCP_KEEPCNT: i32 = 6;
 pub(super) const TCP_SYNCNT: i32 = 7;
 pub(super) const TCP_LINGER2: i32 = 8;
+pub(super) const TCP_DEFER_ACCEPT: i32 = 9;
 pub(super) const TCP_WINDOW_CLAMP: i32 = 10;
 pub(super) const TCP_INFO: i32 = 11;
 pub(super) const TCP_QUICKACK: i32 = 12;

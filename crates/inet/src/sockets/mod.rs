@@ -1,9 +1,9 @@
 //! Sockets: the table, what a packet is demultiplexed to, ports, and the calls of the owner.
 //!
 //! A socket is a place in the table with a body: nothing yet, a listener, a connection or a
-//! datagram endpoint. Connections that wait to be accepted are sockets too, owned by their listener;
-//! before that, while the handshake is under way, there is only a record of what the peer asked
-//! for. A socket that was closed stays in its place, without its owner, until the connection
+//! datagram endpoint. Connections that wait to be accepted are sockets too, owned by their
+//! listener; before that, while the handshake is under way, there is only a record of what the peer
+//! asked for. A socket that was closed stays in its place, without its owner, until the connection
 //! is over.
 
 mod api;

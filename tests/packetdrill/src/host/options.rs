@@ -125,6 +125,7 @@ fn option_name(level: i32, name: i32) -> Option<OptionName> {
         (SOL_TCP, libc::TCP_WINDOW_CLAMP) => OptionName::WindowClamp,
         (SOL_TCP, libc::TCP_SYNCNT) => OptionName::SynCount,
         (SOL_TCP, libc::TCP_LINGER2) => OptionName::Linger2,
+        (SOL_TCP, libc::TCP_DEFER_ACCEPT) => OptionName::DeferAccept,
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => OptionName::ReusePort,
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => OptionName::RecvLowat,
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => OptionName::V6Only,
@@ -164,6 +165,7 @@ fn option_of(level: i32, name: i32, value: i32) -> Outcome<SockOption> {
         OptionName::RecvLowat => SockOption::RecvLowat(value.cast_unsigned()),
         OptionName::WindowClamp => SockOption::WindowClamp(value.cast_unsigned()),
         OptionName::SynCount => SockOption::SynCount(byte?),
+        OptionName::DeferAccept => SockOption::DeferAccept(seconds(value.max(0))),
         OptionName::Linger2 => SockOption::Linger2(seconds(value.max(0))),
         OptionName::Ttl => SockOption::Ttl(byte?),
         OptionName::Tos => SockOption::Tos(byte?),
@@ -184,9 +186,10 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::ReusePort(on)
         | SockOption::V6Only(on)
         | SockOption::Broadcast(on) => int(on.into()),
-        SockOption::KeepIdle(time) | SockOption::KeepInterval(time) | SockOption::Linger2(time) => {
-            int(secs(time))
-        }
+        SockOption::KeepIdle(time)
+        | SockOption::KeepInterval(time)
+        | SockOption::DeferAccept(time)
+        | SockOption::Linger2(time) => int(secs(time)),
         SockOption::KeepCount(count)
         | SockOption::SynCount(count)
         | SockOption::Ttl(count)
