@@ -68,9 +68,12 @@ pub struct App {
     owed: usize,
     write_at: Instant,
     read_at: Instant,
-    shut: bool,
+    /// It has ended its stream.
+    pub shut: bool,
     /// It has closed or aborted.
     pub left: bool,
+    /// It has aborted.
+    pub aborted: bool,
     /// It was connected once.
     pub connected: bool,
     /// The peer's stream has ended.
@@ -113,6 +116,7 @@ impl App {
             read_at: Instant::ZERO,
             shut: false,
             left: false,
+            aborted: false,
             connected: false,
             eof: false,
             error: None,
@@ -290,7 +294,7 @@ impl App {
             Leaving::Abort(after) => {
                 let over = self.shut && self.eof;
                 if self.sent + self.received >= after || over {
-                    self.left = true;
+                    (self.left, self.aborted) = (true, true);
                     host.abort(now);
                 }
             }

@@ -13,6 +13,7 @@ use inet::{
 };
 
 use crate::bytes::{Chunk, Frame, Live};
+use crate::wire;
 
 /// What an application sees of its connection.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,6 +28,8 @@ pub struct Look {
     pub acked: u64,
     /// Nothing of the connection is left.
     pub gone: bool,
+    /// The connection's state, as `ss` names it, if there is one.
+    pub state: Option<&'static str>,
 }
 
 /// One end of the world.
@@ -56,7 +59,7 @@ pub trait Host {
     fn change(&mut self, now: Instant, nodelay: bool, cork: bool, recv_buffer: usize);
     /// What the application sees.
     fn look(&mut self) -> Look;
-    /// Addresses and place of the TCP segment in a frame, if it is one.
+    /// Addresses and place of the TCP segment in a frame that this host sends, if it is one.
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)>;
 }
 
@@ -208,6 +211,7 @@ impl Host for Bare {
             error: connection.error(),
             acked: connection.acked(),
             gone: false,
+            state: Some(connection.state().name()),
         }
     }
 
@@ -387,20 +391,13 @@ impl Host for Whole {
     fn look(&mut self) -> Look {
         self.take_events();
         let gone = self.left && self.stack.sockets().next().is_none();
-        Look { gone, ..self.look }
+        let state =
+            self.stack.sockets().map(|socket| socket.state).find(|state| *state != "LISTEN");
+        Look { gone, state, ..self.look }
     }
 
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
-        const ETHERNET: usize = 14;
-        let packet = frame.get(ETHERNET..)?;
-        if frame[12..14] != [8, 0] || packet.get(9) != Some(&6) {
-            return None;
-        }
-        let header = usize::from(packet[0] & 15) * 4;
-        let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-        let address =
-            |at: usize| IpAddr::from([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
-        Some((address(12), address(16), ETHERNET + header..ETHERNET + total))
+        wire::find(frame)
     }
 }
 

@@ -4,8 +4,9 @@
 //! failure is repeated by its number (`cargo run -p tasuki-sim -- --seed N`). The hosts are bare
 //! TCP connections or whole stacks ([`host`]), the link loses, repeats, delays, reorders and
 //! damages what it carries ([`link`]), the applications write, read, pause, shut and abort as they
-//! like ([`app`]). [`check`] looks at every segment on the wire and at the end of it all.
-//! [`scenario`] draws what kind of world a seed means, [`world`] runs it.
+//! like ([`app`]). [`check`] looks at every segment on the wire, which [`wire`] decodes, and at what
+//! must happen between them; [`pace`] sees to it that nobody is busy with nothing. [`scenario`] draws
+//! what kind of world a seed means, [`world`] runs it, and [`record`] keeps it for Wireshark.
 
 #![forbid(unsafe_code)]
 
@@ -14,9 +15,13 @@ pub mod bytes;
 pub mod check;
 pub mod host;
 pub mod link;
+pub mod pace;
 pub mod random;
+pub mod ranges;
+pub mod record;
 pub mod scenario;
+pub mod wire;
 pub mod world;
 
 pub use scenario::{Kind, Scenario};
-pub use world::{Report, World};
+pub use world::{Report, World, run};

@@ -1,7 +1,9 @@
 //! One direction of a link: what is sent comes out later, or not, or twice, or damaged.
 //!
 //! Frames queue for the rate, then travel for delay and jitter. Jitter never reorders by itself (a
-//! frame does not overtake an earlier one); what is picked for reordering travels apart.
+//! frame does not overtake an earlier one); what is picked for reordering travels apart. Losses come
+//! singly, in outages of some length, and in the bursts of Gilbert's and Elliott's model: two states
+//! of the line, of which one loses more.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -19,6 +21,8 @@ pub struct LinkConfig {
     /// Probability that with this frame a time begins in which all are lost, and its longest
     /// length.
     pub burst: (f64, Duration),
+    /// Bursts, if there are any.
+    pub gilbert: Option<Gilbert>,
     /// Probability that a frame arrives twice.
     pub duplicate: f64,
     /// Probability that a frame takes longer than those after it.
@@ -35,6 +39,26 @@ pub struct LinkConfig {
     pub queue: u64,
     /// When nothing comes through.
     pub blackouts: Vec<(Instant, Instant)>,
+    /// The largest frame that comes through, bytes, and when it changes to what.
+    pub limits: Vec<(Instant, usize)>,
+}
+
+/// The model of Gilbert and Elliott; probabilities for each frame.
+#[derive(Debug, Clone, Copy)]
+pub struct Gilbert {
+    /// That the line becomes bad.
+    pub enter: f64,
+    /// That the bad line becomes good.
+    pub leave: f64,
+    /// That the bad line loses a frame.
+    pub loss: f64,
+}
+
+impl Gilbert {
+    /// The share of frames that is lost in the long run.
+    pub fn mean_loss(&self) -> f64 {
+        self.loss * self.enter / (self.enter + self.leave)
+    }
 }
 
 impl LinkConfig {
@@ -43,6 +67,7 @@ impl LinkConfig {
         Self {
             loss: 0.0,
             burst: (0.0, Duration::ZERO),
+            gilbert: None,
             duplicate: 0.0,
             reorder: 0.0,
             corrupt: 0.0,
@@ -51,13 +76,15 @@ impl LinkConfig {
             rate,
             queue: u64::MAX,
             blackouts: Vec::new(),
+            limits: Vec::new(),
         }
     }
 
-    /// Probability that a frame does not arrive as it was sent, but for bursts, blackouts and full
+    /// Probability that a frame does not arrive as it was sent, but for outages, blackouts and full
     /// queues.
     pub fn total_loss(&self) -> f64 {
-        1.0 - (1.0 - self.loss) * (1.0 - self.corrupt)
+        let bursts = self.gilbert.map_or(0.0, |gilbert| gilbert.mean_loss());
+        1.0 - (1.0 - self.loss) * (1.0 - self.corrupt) * (1.0 - bursts)
     }
 }
 
@@ -68,6 +95,8 @@ pub enum Fate {
     Carried,
     /// It will not.
     Lost,
+    /// It will not: it is longer than this.
+    TooBig(usize),
     /// It will arrive twice.
     Doubled,
     /// It will arrive with a bit flipped.
@@ -90,6 +119,8 @@ pub struct Link {
     /// The latest arrival of a frame in order.
     last_arrival: Instant,
     burst_end: Instant,
+    /// The line is in its bad state.
+    bad: bool,
 }
 
 impl Link {
@@ -105,12 +136,20 @@ impl Link {
             free_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
             burst_end: Instant::ZERO,
+            bad: false,
         }
     }
 
     /// Sends a frame.
     pub fn send(&mut self, now: Instant, mut frame: Vec<u8>) -> Fate {
+        let limit = self.config.limits.iter().rfind(|(from, _)| *from <= now);
+        if let Some((_, limit)) = limit.filter(|(_, limit)| frame.len() > *limit) {
+            return Fate::TooBig(*limit);
+        }
         let Some(departure) = self.depart(now, frame.len() as u64) else { return Fate::Lost };
+        if self.burst_loses() {
+            return Fate::Lost;
+        }
         let config = &self.config;
         let dark = |at: Instant| config.blackouts.iter().any(|(from, to)| *from <= at && at < *to);
         if self.random.chance(config.burst.0) {
@@ -150,6 +189,14 @@ impl Link {
         }
         self.carry(arrival, frame);
         fate
+    }
+
+    /// Lets the line change its state, and tells whether a frame is lost by it.
+    fn burst_loses(&mut self) -> bool {
+        let Some(Gilbert { enter, leave, loss }) = self.config.gilbert else { return false };
+        let turns = self.random.chance(if self.bad { leave } else { enter });
+        self.bad ^= turns;
+        self.bad && self.random.chance(loss)
     }
 
     /// When the last bit of a frame has left; `None` if it finds the queue full.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tasuki_sim::{Kind, Scenario, World};
@@ -9,38 +10,42 @@ use tasuki_sim::{Kind, Scenario, World};
 const USAGE: &str = "\
 Runs seeded worlds around the real protocol core.
 
-usage: tasuki-sim [--kind bare|whole] [--seed N] [--count N] [--verbose]
+usage: tasuki-sim [--kind bare|whole] [--seed N] [--count N] [--verbose] [--pcap FILE]
   --kind bare     two TCP connections without a stack
   --kind whole    two stacks with Ethernet, ARP and IPv4 (default: both kinds)
   --seed N        the (first) world's seed (default 0)
   --count N       so many worlds, one after the other (default 1)
-  --verbose       print the world and every segment";
+  --verbose       print the world and every segment
+  --pcap FILE     write what both ends see to a pcapng file (of the last world run)
+
+A world that fails is run once more, and what both ends saw is kept in the folder for temporary
+files; the message names the file and the command that runs this world alone.";
 
 struct Options {
     kinds: Vec<Kind>,
     seed: u64,
     count: u64,
     verbose: bool,
+    pcap: Option<PathBuf>,
 }
 
 fn options() -> Result<Options, String> {
     let mut options =
-        Options { kinds: vec![Kind::Bare, Kind::Whole], seed: 0, count: 1, verbose: false };
+        Options { kinds: Kind::ALL.to_vec(), seed: 0, count: 1, verbose: false, pcap: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let number = |text: String| text.parse().map_err(|_| format!("not a number: {text}"));
         match word.as_str() {
             "--kind" => {
-                options.kinds = match value()?.as_str() {
-                    "bare" => vec![Kind::Bare],
-                    "whole" => vec![Kind::Whole],
-                    other => return Err(format!("no such kind: {other}")),
-                }
+                let name = value()?;
+                let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+                options.kinds = vec![kind.ok_or(format!("no such kind: {name}"))?];
             }
             "--seed" => options.seed = number(value()?)?,
             "--count" => options.count = number(value()?)?,
             "--verbose" => options.verbose = true,
+            "--pcap" => options.pcap = Some(value()?.into()),
             other => return Err(format!("unknown option: {other}")),
         }
     }
@@ -62,7 +67,16 @@ fn main() -> ExitCode {
             if options.verbose {
                 println!("{scenario:#?}");
             }
-            match World::new(scenario, options.verbose).run() {
+            let result = match &options.pcap {
+                Some(path) => {
+                    let mut world = World::new(scenario, options.verbose);
+                    world.record(path);
+                    world.run()
+                }
+                None if options.verbose => World::new(scenario, true).run(),
+                None => tasuki_sim::run(&scenario),
+            };
+            match result {
                 Ok(report) => {
                     if options.count == 1 {
                         println!("{}: {report:?}", kind.name());

@@ -6,7 +6,8 @@ use inet::Instant;
 use inet::tcp::{KeepAlive, TcpConfig};
 
 use crate::app::{AppPlan, Leaving, Reading};
-use crate::link::LinkConfig;
+use crate::check::Rules;
+use crate::link::{Gilbert, LinkConfig};
 use crate::random::Random;
 
 /// What the hosts are.
@@ -19,6 +20,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Bare, Self::Whole];
+
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,21 +114,31 @@ impl Scenario {
 
     /// Whether a connection may rightly fail.
     pub fn is_severe(&self) -> bool {
-        self.links.iter().any(|link| link.total_loss() > 0.1 || !link.blackouts.is_empty())
-    }
-
-    /// Whether nothing is ever lost or out of order.
-    pub fn is_clean(&self) -> bool {
-        self.links.iter().all(|link| {
-            link.total_loss() == 0.0
-                && link.burst.0 == 0.0
-                && link.reorder == 0.0
-                && link.blackouts.is_empty()
-                && (link.queue == u64::MAX || link.rate == 0)
+        // Of three questions for a neighbour's address, none may come through a bad line.
+        let asks = self.kind == Kind::Whole;
+        self.links.iter().any(|link| {
+            let bad = asks && link.gilbert.is_some();
+            bad || link.total_loss() > 0.1 || !link.blackouts.is_empty()
         })
     }
 
-    /// The longest time in which nothing may happen.
+    /// What the checkers need to know of a side.
+    pub fn rules(&self, side: usize) -> Rules {
+        let tcp = &self.tcp[side];
+        Rules {
+            rto_min: tcp.rto_min,
+            rto_initial: tcp.rto_initial,
+            rto_max: tcp.rto_max,
+            delayed_ack: tcp.delayed_ack,
+            time_wait: tcp.time_wait,
+            fin_timeout: tcp.fin_timeout,
+            initial_window: u64::from(tcp.initial_window),
+            round_trip: self.links.iter().map(|link| link.delay).sum(),
+        }
+    }
+
+    /// The longest time in which nothing may happen: so many timeouts in a row, each twice as long
+    /// as the one before, as the links can lose before it is hardly possible.
     pub fn patience(&self) -> Duration {
         let pauses = self.apps.iter().map(|app| {
             let reading = match app.reading {
@@ -133,17 +147,44 @@ impl Scenario {
             };
             app.think.max(reading)
         });
-        let travel: Duration = self.links.iter().map(|link| (link.delay + link.jitter) * 4).sum();
-        let own = if self.is_severe() {
-            Duration::from_secs(1500)
-        } else if self.is_clean() {
-            Duration::from_secs(5)
-        } else {
-            Duration::from_secs(40)
+        let travel: Duration = self.links.iter().map(|link| self.travel(link)).sum();
+        let dark = |link: &LinkConfig| {
+            let blackouts = link.blackouts.iter().map(|(from, to)| *to - *from);
+            blackouts.sum::<Duration>()
+                + if link.burst.0 > 0.0 { link.burst.1 } else { Duration::ZERO }
         };
-        own + travel + pauses.sum::<Duration>()
+        let dark: Duration = self.links.iter().map(dark).sum();
+        // A segment and its answer; what bursts lose comes together.
+        let survives = |link: &LinkConfig| {
+            let bad = link.gilbert.map_or(0.0, |gilbert| gilbert.loss * (1.0 - gilbert.leave));
+            let overflow = if link.queue < u64::MAX && link.rate > 0 { 0.1 } else { 0.0 };
+            (1.0 - link.total_loss()) * (1.0 - bad.min(0.8)) * (1.0 - overflow)
+        };
+        let lost = 1.0 - self.links.iter().map(survives).product::<f64>();
+        let timeouts = if lost > 0.0 { (ODDS.ln() / lost.ln()).ceil() } else { 1.0 };
+        let first = travel + Duration::from_secs(1);
+        let mut own = Duration::from_secs(5);
+        for number in 0..timeouts.min(30.0) as u32 {
+            own += (first * (1 << number.min(10))).min(Duration::from_secs(120));
+        }
+        // After darkness the next timeout may be as far away as it was long.
+        own + dark * 2 + travel * 4 + pauses.sum::<Duration>()
+    }
+
+    /// How long a frame may be under way.
+    fn travel(&self, link: &LinkConfig) -> Duration {
+        let queue =
+            if link.rate == 0 { 0.0 } else { 4.0 * f64::from(self.mtu) * 8.0 / link.rate as f64 };
+        let queued = match link.queue {
+            u64::MAX => 0.0,
+            bytes => bytes as f64 * 8.0 / link.rate.max(1) as f64,
+        };
+        link.delay * 2 + link.jitter + Duration::from_secs_f64((queue + queued).min(60.0))
     }
 }
+
+/// How unlikely a row of losses must be to count as impossible.
+const ODDS: f64 = 1e-9;
 
 fn draw_link(random: &mut Random, severity: u64, delay: Duration, rate: u64) -> LinkConfig {
     let mut link = LinkConfig::perfect(delay, rate);
@@ -157,8 +198,16 @@ fn draw_link(random: &mut Random, severity: u64, delay: Duration, rate: u64) -> 
     link.duplicate = maybe(0.4, 0.1);
     link.reorder = maybe(0.4, 0.2);
     link.corrupt = maybe(0.3, most / 3.0);
+    let gilbert = maybe(0.3, most);
     link.burst.0 = maybe(0.3, most / 20.0);
     link.burst.1 = Duration::from_micros(random.magnitude(10..=400_000));
+    if gilbert > 0.0 {
+        // So that `gilbert` is the share that is lost, in bursts of 2 to 10.
+        let loss = 0.5 + 0.5 * random.fraction();
+        let leave = 0.1 + 0.4 * random.fraction();
+        let enter = leave * gilbert / (loss - gilbert).max(0.1);
+        link.gilbert = Some(Gilbert { enter, leave, loss });
+    }
     link.jitter = delay.mul_f64(random.fraction());
     if random.chance(0.5) {
         link.queue = random.magnitude(20_000..=1_000_000);

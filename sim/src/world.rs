@@ -2,26 +2,47 @@
 
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 
 use inet::Instant;
-use inet::tcp::SegmentRepr;
 
 use crate::app::App;
 use crate::bytes::Frame;
-use crate::check::Check;
-use crate::host::{Bare, Counts, Host, Whole};
+use crate::check::{Check, Standing};
+use crate::host::{ADDRESSES, Bare, Counts, Host, Whole};
 use crate::link::{Fate, Link};
+use crate::pace::Pace;
 use crate::random::Random;
+use crate::record::{Recorder, Way};
 use crate::scenario::{Kind, Scenario};
+use crate::wire::{self, Segment};
 
 /// Rounds at one moment after which the hosts are held to be busy with nothing.
 const MAX_ROUNDS: u32 = 20_000;
-/// Segments after which a world is held to be without end.
-const MAX_SEGMENTS: u64 = 3_000_000;
+/// Frames that a host may hold; beyond, it drops what comes (see `inet::Config::held_frames`).
+const CROWD: i64 = 700;
+/// Wake-ups that a host may ask for in the hour after all is over: a neighbour cache, a lifetime.
+const IDLE_WAKES: usize = 60;
 /// How long a host waits until there is room for its frames again.
 const DRAIN: Duration = Duration::from_micros(5);
 /// When the passive side gives up a peer that never came.
 const NEVER_CAME: Duration = Duration::from_secs(400);
+
+/// Runs the world of `scenario`. If it fails, runs it again and keeps what both ends saw.
+///
+/// # Errors
+/// What went wrong, how to see it again, and in which file it is kept.
+pub fn run(scenario: &Scenario) -> Result<Report, String> {
+    World::new(scenario.clone(), false).run().map_err(|error| {
+        let name = format!("tasuki-sim-{}-{}.pcapng", scenario.kind.name(), scenario.seed);
+        let path = std::env::temp_dir().join(name);
+        let mut world = World::new(scenario.clone(), false);
+        world.record(&path);
+        // It fails as it did before.
+        let _ = world.run();
+        format!("{error}\nkept: {}", path.display())
+    })
+}
 
 /// How a world went.
 #[derive(Debug, Clone)]
@@ -50,7 +71,8 @@ pub struct World {
     check: Check,
     random: Random,
     verbose: bool,
-    segments: u64,
+    recorder: Option<(PathBuf, Recorder)>,
+    pace: Pace,
     last_progress: Instant,
     progress: [u64; 4],
     finished: Option<Instant>,
@@ -77,21 +99,27 @@ impl World {
             Link::new(config, fragile_from, random.fork())
         });
         Self {
-            scenario,
             start: now,
             now,
             hosts,
             apps,
             links,
             counts,
-            check: Check::new(keys),
+            check: Check::new(keys, [0, 1].map(|side| scenario.rules(side))),
             random,
             verbose,
-            segments: 0,
+            recorder: None,
+            pace: Pace::new(now),
+            scenario,
             last_progress: now,
             progress: [0; 4],
             finished: None,
         }
+    }
+
+    /// Writes what both ends saw to a pcapng file, whatever the end.
+    pub fn record(&mut self, path: &Path) {
+        self.recorder = Some((path.to_owned(), Recorder::default()));
     }
 
     /// Runs to the end.
@@ -101,7 +129,12 @@ impl World {
     pub fn run(mut self) -> Result<Report, String> {
         let run = || self.run_to_end().and_then(|()| self.judge());
         // The panic's own message is on standard error by now.
-        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err("panic".into()));
+        let mut result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err("panic".into()));
+        if let Some((path, recorder)) = &self.recorder
+            && let Err(error) = recorder.write(path, self.scenario.kind)
+        {
+            result = Err(error);
+        }
         result.map_err(|what| {
             let looks = [0, 1].map(|side| self.hosts[side].look());
             let (seed, kind) = (self.scenario.seed, self.scenario.kind.name());
@@ -109,7 +142,7 @@ impl World {
             format!(
                 "seed {seed} ({kind}), at {at:.6} s: {what}\n\
                  left: {:?}, {:?}\nright: {:?}, {:?}\n\
-                 again: cargo run -p tasuki-sim -- --kind {kind} --seed {seed} --verbose",
+                 again: cargo run --release -p tasuki-sim -- --kind {kind} --seed {seed} --verbose",
                 self.apps[0], looks[0], self.apps[1], looks[1],
             )
         })
@@ -118,6 +151,7 @@ impl World {
     fn run_to_end(&mut self) -> Result<(), String> {
         loop {
             self.run_moment()?;
+            self.observe()?;
             if self.hosts.iter_mut().all(|host| host.look().gone) && self.links_empty() {
                 return Ok(());
             }
@@ -153,10 +187,50 @@ impl World {
         let batch = self.random.in_range(1..=self.scenario.batch);
         for taken in 0..batch {
             let Some(bytes) = self.links[1 - side].receive(self.now) else { return taken > 0 };
+            self.note(side, Way::In, &bytes);
+            let segment = match self.scenario.kind {
+                Kind::Bare => {
+                    Some((ADDRESSES[1 - side].into(), ADDRESSES[side].into(), 0..bytes.len()))
+                }
+                Kind::Whole => wire::find(&bytes),
+            };
+            let segment =
+                segment.and_then(|(from, to, at)| Segment::decode(from, to, &bytes[at]).ok());
+            let standing = self.standing(side);
+            self.check.delivered(self.now, side, segment.as_ref(), standing);
             let frame = Frame::new(bytes, &self.counts[side].frames);
             self.hosts[side].deliver(self.now, frame);
         }
         true
+    }
+
+    fn note(&mut self, side: usize, way: Way, frame: &[u8]) {
+        if let Some((_, recorder)) = &mut self.recorder {
+            recorder.add(self.now - self.start, side, way, frame);
+        }
+    }
+
+    fn standing(&mut self, side: usize) -> Standing {
+        let look = self.hosts[side].look();
+        let app = &self.apps[side];
+        Standing {
+            state: look.state,
+            shut: app.shut,
+            left: app.left,
+            aborted: app.aborted,
+            failed: look.error.is_some() || app.error.is_some(),
+            consumed: app.consumed(),
+            crowded: self.counts[side].frames.count() > CROWD,
+        }
+    }
+
+    /// Looks at both hosts after a moment.
+    fn observe(&mut self) -> Result<(), String> {
+        for side in 0..2 {
+            let standing = self.standing(side);
+            self.check.observe(self.now, side, standing)?;
+        }
+        Ok(())
     }
 
     fn send(&mut self, side: usize) -> Result<bool, String> {
@@ -175,51 +249,55 @@ impl World {
     }
 
     fn send_frame(&mut self, side: usize, frame: Vec<u8>) -> Result<(), String> {
-        self.segments += 1;
-        if self.segments > MAX_SEGMENTS {
-            return Err("segments without end".into());
-        }
+        self.note(side, Way::Out, &frame);
         let segment = match self.hosts[side].segment(&frame) {
             Some((from, to, range)) => {
                 let bytes = &frame[range];
-                let parsed = SegmentRepr::parse(from, to, bytes).map_err(|e| e.to_string())?;
-                let payload = &bytes[parsed.payload..];
-                let result = self.check.sent(side, &parsed.repr, payload);
+                let segment = Segment::decode(from, to, bytes)?;
+                let payload = &bytes[bytes.len() - segment.len..];
+                let standing = self.standing(side);
+                let result = self.check.sent(self.now, side, &segment, payload, standing);
                 if result.is_err() {
-                    self.print(side, &parsed.repr, payload.len(), None);
+                    self.print(side, &segment, None);
                 }
                 result?;
-                Some((parsed.repr, payload.len()))
+                Some(segment)
             }
             None => None,
         };
+        self.pace.sent(self.now)?;
         let fate = self.links[side].send(self.now, frame);
-        if let Some((repr, len)) = segment {
-            self.print(side, &repr, len, Some(fate));
+        if let Some(segment) = segment {
+            self.print(side, &segment, Some(fate));
         }
         Ok(())
     }
 
-    fn print(&self, side: usize, repr: &SegmentRepr, len: usize, fate: Option<Fate>) {
+    fn print(&self, side: usize, segment: &Segment, fate: Option<Fate>) {
         if !self.verbose {
             return;
         }
-        let (seq, ack) = self.check.relative(side, repr);
-        let flags: String = [(repr.syn, 'S'), (repr.fin, 'F'), (repr.rst, 'R'), (repr.psh, 'P')]
-            .iter()
-            .filter_map(|(set, name)| set.then_some(*name))
-            .collect();
+        let (seq, ack) = self.check.relative(side, segment);
+        let bits = [(segment.syn, 'S'), (segment.fin, 'F'), (segment.rst, 'R'), (segment.psh, 'P')];
+        let flags: String = bits.iter().filter_map(|(set, name)| set.then_some(*name)).collect();
         let ack = ack.map_or(String::new(), |ack| format!(" ack {ack}"));
+        let mut sack = String::new();
+        for (left, right) in &segment.sack {
+            let place =
+                |seq: u32| self.check.relative(1 - side, &Segment { seq, ..Segment::default() }).0;
+            sack += &format!(" sack {}..{}", place(*left), place(*right));
+        }
         let fate = match fate {
             Some(Fate::Carried) => String::new(),
             Some(fate) => format!("  {fate:?}"),
             None => "  WRONG".into(),
         };
         println!(
-            "{:>14.6} {} {flags:4} {seq}+{len}{ack} win {}{fate}",
-            self.now.as_nanos() as f64 / 1e9,
+            "{:>14.6} {} {flags:4} {seq}+{}{ack}{sack} win {}{fate}",
+            (self.now - self.start).as_secs_f64(),
             if side == 0 { "->" } else { "<-" },
-            repr.window,
+            segment.len,
+            segment.window,
         );
     }
 
@@ -232,6 +310,9 @@ impl World {
         let wakes = self.apps.iter().filter_map(|app| app.wake(self.now));
         let gives_up = self.nobody_comes().then_some(self.start + NEVER_CAME);
         let gives_up = gives_up.filter(|at| *at > self.now);
+        let dues = [0, 1].into_iter().filter_map(|side| self.check.due(side));
+        let dues = dues.map(|at| at + Duration::from_nanos(1)).filter(|at| *at > self.now);
+        let timers = timers.chain(dues);
         arrivals.map(|at| at.max(self.now)).chain(timers).chain(wakes).chain(gives_up).min()
     }
 
@@ -252,6 +333,7 @@ impl World {
         if progress != self.progress || ended == 2 {
             self.progress = progress;
             self.last_progress = self.now;
+            self.pace.progress();
         }
         if self.nobody_comes() && self.now - self.start >= NEVER_CAME {
             self.apps[1].leave(self.now, &mut *self.hosts[1]);
@@ -268,8 +350,30 @@ impl World {
         Ok(())
     }
 
+    /// No host has timers left that go on for ever.
+    fn run_idle(&mut self) -> Result<(), String> {
+        for side in 0..2 {
+            let (mut now, mut out) = (self.now, Vec::new());
+            let end = now + Duration::from_secs(3600);
+            for _ in 0..IDLE_WAKES {
+                let Some(at) = self.hosts[side].poll_at(now).filter(|at| *at < end) else { break };
+                now = now.max(at);
+                self.hosts[side].poll(now, usize::MAX, &mut out);
+            }
+            if self.hosts[side].poll_at(now).is_some_and(|at| at < end) {
+                return Err(format!("side {side} has timers, though all is over"));
+            }
+            if let Some(frame) = out.iter().find(|frame| self.hosts[side].segment(frame).is_some())
+            {
+                return Err(format!("side {side} sends though all is over: {frame:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Looks at the result.
-    fn judge(&self) -> Result<Report, String> {
+    fn judge(&mut self) -> Result<Report, String> {
+        self.run_idle()?;
         for (side, counts) in self.counts.iter().enumerate() {
             let live = (counts.chunks.count(), counts.frames.count());
             if live != (0, 0) {

@@ -3,18 +3,20 @@
 use core::time::Duration;
 
 use inet::tcp::TcpConfig;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
 use tasuki_sim::link::LinkConfig;
 use tasuki_sim::{Kind, Report, Scenario, World};
 
 /// Worlds of each kind; `TASUKI_SIM_WORLDS` sets another number.
 fn worlds() -> u64 {
     let asked = std::env::var("TASUKI_SIM_WORLDS").ok();
-    asked.map_or(300, |text| text.parse().expect("TASUKI_SIM_WORLDS is a number"))
+    asked.map_or(500, |text| text.parse().expect("TASUKI_SIM_WORLDS is a number"))
 }
 
 fn run_all(kind: Kind) {
     let failures: Vec<String> = (0..worlds())
-        .filter_map(|seed| World::new(Scenario::draw(seed, kind), false).run().err())
+        .filter_map(|seed| tasuki_sim::run(&Scenario::draw(seed, kind)).err())
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
@@ -99,6 +101,35 @@ fn a_short_queue_is_survived() {
     let link = LinkConfig { queue: 30_000, ..LinkConfig::perfect(ONE_WAY, 100_000_000) };
     let report = stream(&link, large_window(), 16_000_000);
     assert!(rate(&report) > 0.25 * 12_500_000.0, "{}", rate(&report));
+}
+
+/// A world can be kept for Wireshark: every segment, at both ends.
+#[test]
+fn a_world_is_recorded() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    for kind in Kind::ALL {
+        let path = directory.path().join(kind.name());
+        let mut world = World::new(Scenario::draw(3, kind), false);
+        world.record(&path);
+        let report = world.run().expect("it passes");
+        let bytes = std::fs::read(&path).expect("it was written");
+        let mut reader = PcapNgReader::new(&bytes[..]).expect("a pcapng file");
+        let (mut sent, mut received, mut interfaces) = (0, 0, 0);
+        while let Some(block) = reader.next_block() {
+            match block.expect("a block") {
+                Block::InterfaceDescription(_) => interfaces += 1,
+                Block::EnhancedPacket(packet) => match packet.options[..] {
+                    [EnhancedPacketOption::Flags(2)] => sent += 1,
+                    [EnhancedPacketOption::Flags(1)] => received += 1,
+                    _ => panic!("{packet:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(interfaces, 2);
+        assert!(sent >= report.segments.iter().sum::<u64>(), "{sent} of {report:?}");
+        assert!(received > 0);
+    }
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! What must be done, and how soon: data is acknowledged (RFC 9293 3.8.6.3), at once if it came out
+//! of order (RFC 5681 4.2), and a window that was closed is opened when there is room again
+//! (RFC 9293 3.8.6.2.2).
+
+use core::time::Duration;
+
+use inet::Instant;
+
+use super::{Placed, Standing};
+use crate::ranges::Ranges;
+
+/// What "at once" may take: a host may have no room for its frames for a while, and may gather what
+/// comes within a millisecond (as Linux does with SACKs).
+const AT_ONCE: Duration = Duration::from_millis(10);
+/// The least that "delayed" means, as Linux.
+const DELAYED: Duration = Duration::from_millis(200);
+/// Added to what is delayed: the timer's own grain.
+const GRAIN: Duration = Duration::from_millis(50);
+/// Silence after which a host may have to ask for its neighbour's address first, and how long that
+/// may take.
+const NEIGHBOUR: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
+/// A window that nobody can use.
+const CLOSED: i64 = 512;
+/// How long a window may stay closed though all was read.
+const OPENING: Duration = Duration::from_millis(100);
+
+fn is_synchronized(state: &str) -> bool {
+    !["UNCONN", "LISTEN", "SYN-SENT", "SYN-RECV"].contains(&state)
+}
+
+/// What one side owes.
+#[derive(Debug, Default)]
+pub(super) struct Duty {
+    ack: Option<(Instant, &'static str)>,
+    /// When the side last sent something.
+    sent_at: Instant,
+    /// Since when its window is closed for no reason.
+    closed_since: Option<Instant>,
+}
+
+impl Duty {
+    /// The side is given a segment that takes sequence space; `received` is up to where it has
+    /// acknowledged, and what it was given until now.
+    pub(super) fn given(
+        &mut self,
+        now: Instant,
+        received: (i64, &Ranges),
+        placed: &Placed<'_>,
+        standing: Standing,
+        delayed: Duration,
+    ) {
+        let synchronized = standing
+            .state
+            .is_some_and(|state| !["UNCONN", "LISTEN", "SYN-SENT", "SYN-RECV"].contains(&state));
+        if !synchronized || placed.segment.syn || standing.crowded {
+            return;
+        }
+        // What fills a gap is to be answered at once as well, but the side may have had no room for
+        // what came early.
+        let (acked, got) = received;
+        let in_order = placed.start <= got.reach(0) && placed.end > acked;
+        let (wait, why) = if in_order && !placed.segment.fin {
+            (delayed.max(DELAYED) + GRAIN, "data was not acknowledged")
+        } else {
+            (AT_ONCE, "a segment out of order, or a FIN, was not acknowledged at once")
+        };
+        let asks = now - self.sent_at > NEIGHBOUR.0;
+        let due = now + wait + if asks { NEIGHBOUR.1 } else { Duration::ZERO };
+        if self.ack.is_none_or(|(before, _)| due < before) {
+            self.ack = Some((due, why));
+        }
+    }
+
+    /// The side sends something.
+    pub(super) fn answered(&mut self, now: Instant, has_ack: bool) {
+        self.sent_at = now;
+        if has_ack {
+            self.ack = None;
+        }
+    }
+
+    /// When something will be overdue.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let opening = self.closed_since.map(|since| since + OPENING);
+        self.ack.map(|(due, _)| due).into_iter().chain(opening).min()
+    }
+
+    /// Looks whether something is overdue, with a window of `offered` bytes and `unread` bytes that
+    /// were acknowledged to the peer and not read.
+    pub(super) fn check(
+        &mut self,
+        now: Instant,
+        standing: Standing,
+        offered: i64,
+        unread: i64,
+    ) -> Result<(), String> {
+        let state = standing.state.filter(|state| is_synchronized(state));
+        let Some(state) = state.filter(|_| !standing.left && !standing.failed) else {
+            *self = Self::default();
+            return Ok(());
+        };
+        if let Some((due, why)) = self.ack
+            && now > due
+        {
+            return Err(why.into());
+        }
+        let receives = ["ESTAB", "FIN-WAIT-1", "FIN-WAIT-2"].contains(&state);
+        if !receives || unread > 0 || offered >= CLOSED {
+            self.closed_since = None;
+            return Ok(());
+        }
+        let since = *self.closed_since.get_or_insert(now);
+        if now - since > OPENING {
+            return Err(format!("a window of {offered} though all was read"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What a segment tells the peer: nothing is acknowledged or SACKed that was not given, no window
+//! is taken back, timestamps are the clock's and the peer's own.
+
+use super::{Check, Placed, Standing};
+
+impl Check {
+    /// Looks at acknowledgement, window and options.
+    pub(super) fn check_feedback(
+        &mut self,
+        side: usize,
+        placed: &Placed<'_>,
+    ) -> Result<(), String> {
+        self.check_ack(side, placed)?;
+        self.check_window(side, placed)?;
+        self.check_sack(side, placed)?;
+        self.check_timestamps(side, placed)
+    }
+
+    fn check_ack(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+        let own = &mut self.sides[side];
+        let Some(ack) = placed.ack else { return Ok(()) };
+        if !own.got.covers(0, ack) {
+            return Err(format!("ACK of {ack}, given was only up to {}", own.got.reach(0)));
+        }
+        if own.acked.is_some_and(|acked| ack < acked) {
+            return Err(format!("ACK of {ack} after one of {:?}", own.acked));
+        }
+        own.acked = Some(ack);
+        Ok(())
+    }
+
+    fn check_window(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+        let scaled = self.both(|side| side.scale.is_some()) && !placed.segment.syn;
+        let own = &mut self.sides[side];
+        let Some(ack) = placed.ack else { return Ok(()) };
+        let scale = if scaled { own.scale.unwrap_or(0) } else { 0 };
+        if scale > 14 {
+            return Err(format!("a window scale of {scale}"));
+        }
+        let edge = ack + (i64::from(placed.segment.window) << scale);
+        if let Some(before) = own.edge
+            && before - edge >= 1 << scale
+        {
+            // Less than the scale's unit is what rounding may cost (RFC 7323 2.4).
+            return Err(format!("the window shrank by {}", before - edge));
+        }
+        own.edge = Some(own.edge.map_or(edge, |before| before.max(edge)));
+        Ok(())
+    }
+
+    fn check_sack(&self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+        let blocks = &placed.segment.sack;
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
+        let Some(ack) = placed.ack.filter(|_| peer.sack_permitted) else {
+            return Err("SACK without ACK, or to a peer that does not permit it".into());
+        };
+        let places: Vec<(i64, i64)> =
+            blocks.iter().map(|(left, right)| (peer.place(*left), peer.place(*right))).collect();
+        for (number, (left, right)) in places.iter().enumerate() {
+            if left >= right || !own.got.covers(*left, *right) {
+                return Err(format!("SACK of {left}..{right}, which was not given"));
+            }
+            // RFC 2883 4: only the first may tell of a duplicate.
+            if number > 0 && *left <= ack {
+                return Err(format!("SACK of {left}..{right} as block {number} with ACK {ack}"));
+            }
+            if places[..number].iter().skip(1).any(|(l, r)| left < r && l < right) {
+                return Err(format!("SACK of {left}..{right} twice"));
+            }
+        }
+        // RFC 2883 4: a first block above the ACK is a duplicate only if a later one holds it.
+        let (left, right) = places[0];
+        let held = places[1..].iter().any(|(l, r)| *l <= left && right <= *r);
+        let overlaps = places[1..].iter().any(|(l, r)| left < *r && *l < right);
+        if left > ack && overlaps && !held {
+            return Err(format!("SACK of {left}..{right} overlaps a later block"));
+        }
+        Ok(())
+    }
+
+    fn check_timestamps(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+        let agreed = self.both(|side| side.timestamps) && !placed.segment.syn;
+        let own = &mut self.sides[side];
+        let Some((value, echo)) = placed.segment.timestamps else {
+            // RFC 7323 3.2.
+            return if agreed { Err("no timestamps, though agreed".into()) } else { Ok(()) };
+        };
+        if !agreed && !placed.segment.syn {
+            return Err("timestamps, though not agreed".into());
+        }
+        if own.clock.is_some_and(|before| value.wrapping_sub(before).cast_signed() < 0) {
+            return Err(format!("TSval {value} after {:?}", own.clock));
+        }
+        own.clock = Some(value);
+        if placed.ack.is_some() && !own.echoes.contains(&echo) {
+            return Err(format!("TSecr {echo} was never given, or not in order"));
+        }
+        Ok(())
+    }
+
+    /// Notes what `side` is told by a segment that it is given.
+    pub(super) fn note_feedback(&mut self, side: usize, placed: &Placed<'_>, standing: Standing) {
+        let scaled = self.both(|side| side.scale.is_some()) && !placed.segment.syn;
+        let peer = &self.sides[1 - side];
+        let scale = if scaled { peer.scale.unwrap_or(0) } else { 0 };
+        let permitted = self.sides[side].sack_permitted;
+        let own = &mut self.sides[side];
+        let mut fresh = true;
+        if let Some((value, _)) = placed.segment.timestamps {
+            // RFC 7323 4.3: only of a segment that is not beyond the last ACK sent.
+            if placed.segment.syn || own.acked.is_none_or(|acked| placed.start <= acked) {
+                own.echoes.insert(value);
+            }
+            let newer = |before: u32| value.wrapping_sub(before).cast_signed() >= 0;
+            fresh = own.peer_clock.is_none_or(newer);
+            if fresh {
+                own.peer_clock = Some(value);
+            }
+        }
+        let window = i64::from(placed.segment.window) << scale;
+        // In a SYN without ACK the window counts from our first byte.
+        let ack = placed.ack.unwrap_or(1);
+        if ack > own.end.max(1) {
+            return;
+        }
+        let edge = ack + window;
+        own.peer_edge = Some(own.peer_edge.map_or(edge, |before| before.max(edge)));
+        own.una = own.una.max(ack.min(own.end));
+        own.answered |= own.end > 1;
+        // A segment may be dropped by its timestamp, as a repetition, or for lack of room; what it
+        // acknowledges is lost with it.
+        let fresh = fresh && placed.end >= own.got.reach(0) && !standing.crowded;
+        if fresh {
+            own.told = own.una;
+        }
+        let una = own.una;
+        own.sacked.forget_before(una);
+        own.sends.retain(|_, sending| sending.end > una);
+        if fresh && permitted && placed.ack.is_some() {
+            for (left, right) in &placed.segment.sack {
+                let (left, right) = (own.place(*left), own.place(*right));
+                if left >= una && right <= own.end {
+                    own.sacked.add(left, right);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What must be true of every segment that a host sends, and of what it does between them.
+//!
+//! The checkers stand on the link: they read segments with their own decoder
+//! ([`wire`](crate::wire)), know what was delivered intact to whom, and from that alone say what a
+//! host may and must do by the RFCs. Only the name of the state and what the application did come
+//! from the hosts themselves. One module per concern: [`numbers`] (what is sent), [`feedback`]
+//! (what is told to the peer: ACK, window, SACK, timestamps), [`timers`] (when something is sent
+//! again), [`duty`] (what must be answered, and how soon), [`states`] (RFC 9293 figure 5).
+//!
+//! Places are offsets from the initial sequence number: the SYN is at 0, the first byte at 1.
+
+mod duty;
+mod feedback;
+mod numbers;
+mod states;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, HashSet};
+
+use inet::Instant;
+
+use crate::ranges::Ranges;
+use crate::wire::Segment;
+use duty::Duty;
+use states::StateWatch;
+use timers::Sending;
+
+/// What the checkers need to know of a side's settings and of the path.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Least retransmission timeout.
+    pub rto_min: Duration,
+    /// Retransmission timeout of the first SYN.
+    pub rto_initial: Duration,
+    /// Longest retransmission timeout.
+    pub rto_max: Duration,
+    /// Longest time for which an ACK may be held back.
+    pub delayed_ack: Duration,
+    /// Length of TIME-WAIT.
+    pub time_wait: Duration,
+    /// Length of FIN-WAIT-2 after the application has left.
+    pub fin_timeout: Duration,
+    /// Most segments sent before anything is acknowledged.
+    pub initial_window: u64,
+    /// Least time from a segment to its answer.
+    pub round_trip: Duration,
+}
+
+/// How a side stands, as its host tells.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Standing {
+    /// Name of the TCP state as `ss` has it; `None` when there is no connection.
+    pub state: Option<&'static str>,
+    /// The application has shut its side.
+    pub shut: bool,
+    /// The application has left, and whether by an abort.
+    pub left: bool,
+    /// See `left`.
+    pub aborted: bool,
+    /// The connection has failed, and the application knows.
+    pub failed: bool,
+    /// Bytes that the application has read and given back.
+    pub consumed: u64,
+    /// The host could not keep another frame.
+    pub crowded: bool,
+}
+
+/// What is known of one side: of what it sent, and of what it was given.
+#[derive(Debug, Default)]
+struct Side {
+    iss: Option<u32>,
+    /// One more than the highest place sent.
+    end: i64,
+    fin: Option<i64>,
+    mss: Option<u16>,
+    scale: Option<u8>,
+    sack_permitted: bool,
+    timestamps: bool,
+    /// Highest place acknowledged to the peer, and the right edge of the window offered to it.
+    acked: Option<i64>,
+    edge: Option<i64>,
+    /// TSval of the last segment sent.
+    clock: Option<u32>,
+    /// What it has been given of the peer's stream.
+    got: Ranges,
+    /// TSvals that it may echo, and the newest it was given.
+    echoes: HashSet<u32>,
+    peer_clock: Option<u32>,
+    /// Highest acknowledgement and right edge that it was given, and what was SACKed to it.
+    una: i64,
+    /// The part of `una` that it cannot have missed.
+    told: i64,
+    peer_edge: Option<i64>,
+    sacked: Ranges,
+    reset: bool,
+    sends: BTreeMap<i64, Sending>,
+    heard_at: Option<Instant>,
+    /// When something was last sent again, and from which place on.
+    timeout: Option<(Instant, i64)>,
+    /// Something was acknowledged to it since it sent data.
+    answered: bool,
+    duty: Duty,
+    watch: StateWatch,
+    began_anew: bool,
+    segments: u64,
+    /// Segments with payload or FIN whose numbers had been sent before.
+    repeated: u64,
+}
+
+impl Side {
+    /// The place of a sequence number of this side.
+    fn place(&self, seq: u32) -> i64 {
+        i64::from(seq.wrapping_sub(self.iss.unwrap_or(0)).cast_signed())
+    }
+}
+
+/// A segment with places instead of numbers.
+#[derive(Debug, Clone, Copy)]
+struct Placed<'a> {
+    segment: &'a Segment,
+    /// Of the segment, of its payload, and one after its end.
+    start: i64,
+    text: i64,
+    end: i64,
+    ack: Option<i64>,
+}
+
+/// Looks at both sides' segments.
+#[derive(Debug)]
+pub struct Check {
+    sides: [Side; 2],
+    rules: [Rules; 2],
+    keys: [u64; 2],
+}
+
+impl Check {
+    /// For two sides that send the streams `keys`.
+    pub fn new(keys: [u64; 2], rules: [Rules; 2]) -> Self {
+        Self { sides: Default::default(), rules, keys }
+    }
+
+    /// Looks at a segment that `side` sends.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn sent(
+        &mut self,
+        now: Instant,
+        side: usize,
+        segment: &Segment,
+        payload: &[u8],
+        standing: Standing,
+    ) -> Result<(), String> {
+        self.sides[side].segments += 1;
+        if segment.rst {
+            return self.reset(side, segment, standing);
+        }
+        if segment.syn {
+            self.syn(side, segment)?;
+        }
+        if self.sides[side].iss.is_none() {
+            return Err("a segment before the SYN".into());
+        }
+        let placed = self.placed(side, segment);
+        self.check_feedback(side, &placed)?;
+        self.check_numbers(side, &placed, payload)?;
+        self.check_timing(now, side, &placed)?;
+        self.sides[side].duty.answered(now, segment.ack.is_some());
+        let own = &mut self.sides[side];
+        own.end = own.end.max(placed.end);
+        Ok(())
+    }
+
+    /// Notes that a frame has reached `side`: a segment, or something else.
+    pub fn delivered(
+        &mut self,
+        now: Instant,
+        side: usize,
+        segment: Option<&Segment>,
+        standing: Standing,
+    ) {
+        self.sides[side].heard_at = Some(now);
+        let Some(segment) = segment else { return };
+        let placed = self.placed(1 - side, segment);
+        if segment.rst {
+            self.sides[side].reset = true;
+            return;
+        }
+        self.note_feedback(side, &placed, standing);
+        let delayed = self.rules[side].delayed_ack;
+        let own = &mut self.sides[side];
+        if placed.end > placed.start {
+            let acked = own.acked.unwrap_or(0);
+            own.duty.given(now, (acked, &own.got), &placed, standing, delayed);
+            own.got.add(placed.start, placed.end);
+        }
+    }
+
+    /// Looks at how `side` stands after all that could happen has happened.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn observe(&mut self, now: Instant, side: usize, standing: Standing) -> Result<(), String> {
+        self.watch_state(now, side, standing)?;
+        let own = &mut self.sides[side];
+        let offered = own.edge.unwrap_or(0) - own.acked.unwrap_or(0);
+        let unread = own.acked.unwrap_or(0) - 1 - standing.consumed as i64;
+        own.duty.check(now, standing, offered, unread)
+    }
+
+    /// Segments that `side` sent, and those of them that repeated something.
+    pub fn totals(&self, side: usize) -> (u64, u64) {
+        (self.sides[side].segments, self.sides[side].repeated)
+    }
+
+    /// Numbers relative to the two initial ones, for people.
+    pub fn relative(&self, side: usize, segment: &Segment) -> (i64, Option<i64>) {
+        let ack = segment.ack.map(|ack| self.sides[1 - side].place(ack));
+        (self.sides[side].place(segment.seq), ack)
+    }
+
+    /// When a duty of `side` is neglected if nothing happens before.
+    pub fn due(&self, side: usize) -> Option<Instant> {
+        self.sides[side].duty.due()
+    }
+
+    fn placed<'a>(&self, side: usize, segment: &'a Segment) -> Placed<'a> {
+        let start = self.sides[side].place(segment.seq);
+        let text = start + i64::from(segment.syn);
+        let end = start + i64::from(segment.span());
+        let ack = segment.ack.map(|ack| self.sides[1 - side].place(ack));
+        Placed { segment, start, text, end, ack }
+    }
+
+    fn syn(&mut self, side: usize, segment: &Segment) -> Result<(), String> {
+        let own = &mut self.sides[side];
+        if let Some(iss) = own.iss
+            && iss != segment.seq
+        {
+            // The passive side has given up, and begins anew when the peer's SYN comes once more.
+            if side == 0 || own.end > 1 {
+                return Err("a SYN with another number than before".into());
+            }
+            let got = core::mem::take(&mut own.got);
+            let watch = core::mem::take(&mut own.watch);
+            let (segments, repeated) = (own.segments, own.repeated);
+            let echoes = core::mem::take(&mut own.echoes);
+            *own = Side { segments, repeated, got, watch, echoes, ..Side::default() };
+            own.began_anew = true;
+            self.sides[1 - side].got.clear();
+        }
+        let peer = &self.sides[1 - side];
+        let (peer_offered, peer_scale, peer_stamps) =
+            (peer.sack_permitted, peer.scale.is_some(), peer.timestamps);
+        // RFC 2018 2, RFC 7323 2.2 and 3.2: an answer has only what was offered.
+        let answer = segment.ack.is_some();
+        let unasked = segment.sack_permitted && !peer_offered
+            || segment.scale.is_some() && !peer_scale
+            || segment.timestamps.is_some() && !peer_stamps;
+        if answer && unasked {
+            return Err("a SYN-ACK with an option that the SYN had not".into());
+        }
+        let own = &mut self.sides[side];
+        own.iss = Some(segment.seq);
+        own.mss = segment.mss;
+        own.scale = segment.scale;
+        own.sack_permitted = segment.sack_permitted;
+        own.timestamps = segment.timestamps.is_some();
+        Ok(())
+    }
+
+    /// RFC 9293 3.5.2, 3.10: nobody resets a connection that is open and has not failed, unless its
+    /// application leaves; nor does a reset acknowledge what was never given.
+    fn reset(&self, side: usize, segment: &Segment, standing: Standing) -> Result<(), String> {
+        let open = ["ESTAB", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING", "LAST-ACK"];
+        let is_open = standing.state.is_some_and(|state| open.contains(&state));
+        if is_open && !standing.left && !standing.failed {
+            return Err(format!("a RST in {}", standing.state.unwrap_or_default()));
+        }
+        let own = &self.sides[side];
+        let placed = self.placed(side, segment);
+        let given = own.got.reach(0).max(placed.ack.map_or(0, |ack| own.got.reach(ack - 1)));
+        if !own.began_anew && placed.ack.is_some_and(|ack| ack > given) {
+            return Err(format!("a RST with an ACK of {:?}, given was {given}", placed.ack));
+        }
+        Ok(())
+    }
+
+    /// Whether both sides offered what `has` tells.
+    fn both(&self, has: impl Fn(&Side) -> bool) -> bool {
+        self.sides.iter().all(has)
+    }
+}

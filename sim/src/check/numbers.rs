@@ -1,0 +1,61 @@
+//! Sequence numbers and payload: the stream itself, nothing beyond the peer's window or its MSS, no
+//! hole, one FIN, and at first no more than the initial window.
+
+use super::{Check, Placed};
+use crate::bytes::first_difference;
+
+impl Check {
+    /// Looks at what a segment carries.
+    pub(super) fn check_numbers(
+        &mut self,
+        side: usize,
+        placed: &Placed<'_>,
+        payload: &[u8],
+    ) -> Result<(), String> {
+        let peer_mss = self.sides[1 - side].mss;
+        let (key, initial_window) = (self.keys[side], self.rules[side].initial_window);
+        let own = &mut self.sides[side];
+        let &Placed { segment, start, text, end, .. } = placed;
+        if start > own.end {
+            return Err(format!("{start} leaves a hole after {}", own.end));
+        }
+        // RFC 9293 3.8.6.1, 3.8.4: probes repeat one number; nothing else is so old.
+        if end < own.told - 1 {
+            return Err(format!("{start}..{end} again, though {} is acknowledged", own.told));
+        }
+        // RFC 9293 3.7.1.
+        let most = usize::from(peer_mss.unwrap_or(536));
+        if !payload.is_empty() || segment.fin {
+            if own.peer_edge.is_none_or(|edge| end > edge) {
+                let edge = own.peer_edge;
+                return Err(format!("{end} is beyond the window, which ends at {edge:?}"));
+            }
+            // Options come out of the segment.
+            if payload.len() + segment.options > most {
+                let options = segment.options;
+                return Err(format!("{}+{options} bytes are more than the MSS", payload.len()));
+            }
+            let offset = (text - 1) as u64;
+            if let Some(at) = first_difference(key, offset, payload) {
+                return Err(format!("wrong byte sent at {}", offset + at as u64));
+            }
+            own.repeated += u64::from(start < own.end);
+        }
+        if segment.fin {
+            let fin = end - 1;
+            if own.fin.is_some_and(|before| before != fin) {
+                return Err(format!("FIN at {fin}, before at {:?}", own.fin));
+            }
+            own.fin = Some(fin);
+        }
+        if own.fin.is_some_and(|fin| end > fin + 1) {
+            return Err(format!("{end} is beyond the FIN"));
+        }
+        // RFC 6928 2.
+        let most = initial_window * most as u64;
+        if !own.answered && (own.end as u64) <= most && (end as u64) > most + 2 {
+            return Err(format!("{end} before the first ACK, with a window of {most}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,297 @@
+//! Each checker sees what it is for: a small handshake, then one segment that is wrong.
+
+use super::states::{Facts, reachable};
+use super::*;
+use crate::bytes::stream_bytes;
+
+const RULES: Rules = Rules {
+    rto_min: Duration::from_millis(200),
+    rto_initial: Duration::from_secs(1),
+    rto_max: Duration::from_secs(120),
+    delayed_ack: Duration::from_millis(40),
+    time_wait: Duration::from_secs(60),
+    fin_timeout: Duration::from_secs(60),
+    initial_window: 10,
+    round_trip: Duration::from_millis(10),
+};
+
+const OPEN: Standing = Standing {
+    state: Some("ESTAB"),
+    shut: false,
+    left: false,
+    aborted: false,
+    failed: false,
+    consumed: 0,
+    crowded: false,
+};
+
+struct Talk {
+    check: Check,
+    now: Instant,
+}
+
+impl Talk {
+    /// Two sides that have opened: initial numbers 100 and 500, windows of 10,000 bytes.
+    fn new() -> Self {
+        let mut talk =
+            Self { check: Check::new([7, 8], [RULES; 2]), now: Instant::from_nanos(1_000_000_000) };
+        let syn = Segment {
+            seq: 100,
+            syn: true,
+            window: 10_000,
+            mss: Some(1000),
+            scale: Some(0),
+            sack_permitted: true,
+            timestamps: Some((50, 0)),
+            options: 20,
+            ..Segment::default()
+        };
+        let answer =
+            Segment { seq: 500, ack: Some(101), timestamps: Some((90, 50)), ..syn.clone() };
+        talk.carry(0, &syn).expect("a SYN");
+        talk.carry(1, &answer).expect("a SYN-ACK");
+        talk.carry(0, &Segment { ack: Some(501), ..talk.segment(0, 1, 0) }).expect("an ACK");
+        talk
+    }
+
+    /// A segment of `side` with `len` bytes from `place` on.
+    fn segment(&self, side: usize, place: u32, len: usize) -> Segment {
+        let clock = [51, 91];
+        let acked = self.check.sides[side].acked.unwrap_or(1) as u32;
+        let echo = self.check.sides[side].peer_clock.unwrap_or(0);
+        Segment {
+            seq: [100, 500][side] + place,
+            ack: Some([500, 100][side] + acked),
+            window: 10_000,
+            timestamps: Some((clock[side], echo)),
+            options: 12,
+            len,
+            ..Segment::default()
+        }
+    }
+
+    fn send(&mut self, side: usize, segment: &Segment) -> Result<(), String> {
+        let start = u64::from(segment.seq - [100, 500][side]).saturating_sub(1);
+        let payload = stream_bytes([7, 8][side], start, segment.len);
+        self.check.sent(self.now, side, segment, &payload, OPEN)
+    }
+
+    fn give(&mut self, side: usize, segment: &Segment) {
+        self.check.delivered(self.now, 1 - side, Some(segment), OPEN);
+    }
+
+    fn carry(&mut self, side: usize, segment: &Segment) -> Result<(), String> {
+        self.send(side, segment)?;
+        self.give(side, segment);
+        Ok(())
+    }
+
+    fn fails(mut self, side: usize, segment: &Segment, with: &str) {
+        let error = self.send(side, segment).expect_err(with);
+        assert!(error.contains(with), "{error}, not {with}");
+    }
+}
+
+#[test]
+fn what_was_not_given_is_not_acknowledged() {
+    let mut talk = Talk::new();
+    let lost = talk.segment(0, 1, 100);
+    talk.send(0, &lost).expect("data");
+    let next = talk.segment(0, 101, 100);
+    talk.carry(0, &next).expect("data");
+    let ack = Segment { ack: Some(201), ..talk.segment(1, 1, 0) };
+    talk.fails(1, &ack, "ACK of 101");
+}
+
+#[test]
+fn sack_tells_of_what_was_given() {
+    let talk = |blocks: &[(u32, u32)]| {
+        let mut talk = Talk::new();
+        let lost = talk.segment(0, 1, 100);
+        talk.send(0, &lost).expect("data");
+        let early = talk.segment(0, 101, 100);
+        talk.carry(0, &early).expect("data");
+        let ack = Segment { sack: blocks.to_vec(), options: 24, ..talk.segment(1, 1, 0) };
+        (talk, ack)
+    };
+    let (mut good, ack) = talk(&[(201, 301)]);
+    good.carry(1, &ack).expect("a SACK");
+    // And then it is not sent again.
+    good.now += Duration::from_millis(1);
+    let again = good.segment(0, 101, 100);
+    good.fails(0, &again, "though SACKed");
+    for (blocks, why) in [
+        (&[(101, 201)][..], "which was not given"),
+        (&[(201, 302)], "which was not given"),
+        (&[(301, 201)], "which was not given"),
+        (&[(201, 301), (201, 301), (201, 301)], "twice"),
+        (&[(250, 301), (201, 260)], "overlaps"),
+    ] {
+        let (talk, ack) = talk(blocks);
+        talk.fails(1, &ack, why);
+    }
+}
+
+#[test]
+fn the_window_holds_both_ways() {
+    let mut talk = Talk::new();
+    for n in 0..10 {
+        let data = talk.segment(0, 1 + n * 988, 988);
+        talk.send(0, &data).expect("data");
+    }
+    talk.now += Duration::from_millis(20);
+    let beyond = talk.segment(0, 9881, 121);
+    talk.fails(0, &beyond, "beyond the window");
+    let talk = Talk::new();
+    let shrunk = Segment { window: 9_999, ..talk.segment(1, 1, 0) };
+    talk.fails(1, &shrunk, "shrank");
+}
+
+#[test]
+fn numbers_and_bytes_are_the_streams() {
+    let talk = Talk::new();
+    let hole = talk.segment(0, 2, 10);
+    talk.fails(0, &hole, "a hole");
+    let talk = Talk::new();
+    let long = talk.segment(0, 1, 989);
+    talk.fails(0, &long, "more than the MSS");
+    let mut talk = Talk::new();
+    let data = talk.segment(0, 1, 10);
+    let wrong = stream_bytes(7, 1, 10);
+    let error = talk.check.sent(talk.now, 0, &data, &wrong, OPEN).expect_err("wrong bytes");
+    assert!(error.contains("wrong byte"), "{error}");
+    let mut talk = Talk::new();
+    talk.check.rules[0].initial_window = 2;
+    let data = talk.segment(0, 1, 988);
+    talk.send(0, &data).expect("within the initial window");
+    let data = talk.segment(0, 989, 988);
+    talk.send(0, &data).expect("within the initial window");
+    let third = talk.segment(0, 1977, 988);
+    talk.fails(0, &third, "before the first ACK");
+}
+
+#[test]
+fn timestamps_are_the_clocks_and_the_peers() {
+    let talk = Talk::new();
+    let none = Segment { timestamps: None, ..talk.segment(0, 1, 1) };
+    talk.fails(0, &none, "no timestamps");
+    let talk = Talk::new();
+    let back = Segment { timestamps: Some((49, 90)), ..talk.segment(0, 1, 1) };
+    talk.fails(0, &back, "TSval 49");
+    let talk = Talk::new();
+    let wrong = Segment { timestamps: Some((60, 91)), ..talk.segment(0, 1, 1) };
+    talk.fails(0, &wrong, "TSecr 91");
+    // RFC 7323 4.3: the echo of a segment that came early is not given back.
+    let mut talk = Talk::new();
+    let lost = talk.segment(0, 1, 100);
+    talk.send(0, &lost).expect("data");
+    let early = Segment { timestamps: Some((77, 90)), ..talk.segment(0, 101, 100) };
+    talk.carry(0, &early).expect("data");
+    let echo = Segment { timestamps: Some((99, 77)), ..talk.segment(1, 1, 0) };
+    talk.fails(1, &echo, "TSecr 77");
+}
+
+#[test]
+fn timers_wait() {
+    let again = |after: u64, count: u32| {
+        let mut talk = Talk::new();
+        talk.now += Duration::from_millis(1);
+        for n in 0..2 {
+            let data = talk.segment(0, 1 + n * 100, 100);
+            talk.send(0, &data).expect("data");
+        }
+        let mut result = Ok(());
+        for _ in 0..count {
+            talk.now += Duration::from_millis(after);
+            let head = talk.segment(0, 1, 100);
+            result = result.and(talk.send(0, &head));
+        }
+        result
+    };
+    assert!(again(198, 1).is_err());
+    assert!(again(200, 1).is_ok());
+    assert!(again(200, 2).is_ok(), "the first may be a probe's");
+    assert!(again(200, 3).is_err(), "the third waits longer");
+    assert!(again(400, 3).is_ok());
+    assert!(again(400, 4).is_err());
+    assert!(again(800, 4).is_ok());
+    let mut tail = Talk::new();
+    tail.now += Duration::from_millis(1);
+    let data = tail.segment(0, 1, 100);
+    tail.send(0, &data).expect("data");
+    tail.now += Duration::from_millis(8);
+    tail.fails(0, &data, "not 10ms or more");
+}
+
+#[test]
+fn duties_are_done_in_time() {
+    let after = |early: bool, wait: u64| {
+        let mut talk = Talk::new();
+        if early {
+            let lost = talk.segment(0, 1, 100);
+            talk.send(0, &lost).expect("data");
+        }
+        let data = talk.segment(0, if early { 101 } else { 1 }, 100);
+        talk.carry(0, &data).expect("data");
+        talk.now += Duration::from_millis(wait);
+        talk.check.observe(talk.now, 1, OPEN)
+    };
+    assert!(after(false, 240).is_ok());
+    assert!(after(false, 260).is_err());
+    assert!(after(true, 9).is_ok());
+    assert!(after(true, 11).is_err());
+    // A window that is closed for no reason.
+    let mut talk = Talk::new();
+    for n in 0..10 {
+        let data = talk.segment(0, 1 + n * 988, 988);
+        talk.carry(0, &data).expect("data");
+    }
+    let full = Segment { ack: Some(100 + 9881), window: 120, ..talk.segment(1, 1, 0) };
+    talk.carry(1, &full).expect("an ACK");
+    let unread = Standing { consumed: 9879, ..OPEN };
+    let read = Standing { consumed: 9880, ..OPEN };
+    for (standing, passes) in [(unread, true), (unread, true), (read, true), (read, false)] {
+        let result = talk.check.observe(talk.now, 1, standing);
+        assert_eq!(result.is_ok(), passes, "{result:?}");
+        talk.now += Duration::from_millis(101);
+    }
+}
+
+#[test]
+fn an_open_connection_is_not_reset() {
+    let reset = |standing| {
+        let mut talk = Talk::new();
+        let reset = Segment { rst: true, timestamps: None, ..talk.segment(0, 1, 0) };
+        talk.check.sent(talk.now, 0, &reset, &[], standing)
+    };
+    assert!(reset(OPEN).is_err());
+    assert!(reset(Standing { left: true, ..OPEN }).is_ok());
+    assert!(reset(Standing { failed: true, ..OPEN }).is_ok());
+    assert!(reset(Standing { state: None, ..OPEN }).is_ok());
+}
+
+#[test]
+fn states_follow_the_figure() {
+    let none = Facts { syn_given: true, syn_acked: true, ..Facts::default() };
+    let shut = Facts { shut: true, ..none };
+    let all = Facts { fin_given: true, fin_acked: true, ..shut };
+    for (from, to, facts, may) in [
+        ("UNCONN", "ESTAB", none, true),
+        ("UNCONN", "ESTAB", Facts { syn_acked: false, ..none }, false),
+        ("ESTAB", "CLOSE-WAIT", none, false),
+        ("ESTAB", "CLOSE-WAIT", Facts { fin_given: true, ..none }, true),
+        ("ESTAB", "FIN-WAIT-2", shut, false),
+        ("ESTAB", "TIME-WAIT", all, true),
+        ("ESTAB", "UNCONN", all, true),
+        ("FIN-WAIT-1", "UNCONN", all, false),
+        ("FIN-WAIT-1", "CLOSE-WAIT", all, false),
+        ("FIN-WAIT-1", "CLOSING", Facts { fin_given: true, ..shut }, true),
+        ("TIME-WAIT", "UNCONN", all, false),
+        ("TIME-WAIT", "UNCONN", Facts { wait_over: true, ..all }, true),
+        ("CLOSING", "ESTAB", all, false),
+    ] {
+        assert_eq!(reachable(from, to, &facts), may, "{from} to {to} with {facts:?}");
+    }
+    let gone = Facts { gone: true, ..none };
+    assert!(reachable("ESTAB", "UNCONN", &gone));
+}

@@ -1,0 +1,86 @@
+//! When something is sent again.
+//!
+//! A repetition is the retransmission timer's if nothing at all reached the sender since the same
+//! bytes left last: then no ACK can have told of a loss. The timer was started, or started anew,
+//! when these bytes left first or later (RFC 6298 5.1 to 5.3), so they may not come again before the
+//! least timeout is over; each further repetition waits twice as long as the one before (5.5). Only
+//! the end of what was sent may be repeated sooner, as a tail loss probe (RFC 8985 7), yet never
+//! within a round trip.
+
+use core::time::Duration;
+
+use inet::Instant;
+
+use super::{Check, Placed};
+
+/// The timer's grain.
+const GRAIN: Duration = Duration::from_millis(1);
+/// Segments so close together have one cause: a host may have no room for a moment.
+const TOGETHER: Duration = Duration::from_millis(1);
+
+/// A segment under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sending {
+    pub(super) end: i64,
+    /// When its bytes left first, and last.
+    first: Instant,
+    last: Instant,
+    /// Repetitions by the timer in a row.
+    expiries: u32,
+}
+
+impl Check {
+    /// Looks at the time at which a segment is sent.
+    pub(super) fn check_timing(
+        &mut self,
+        now: Instant,
+        side: usize,
+        placed: &Placed<'_>,
+    ) -> Result<(), String> {
+        let rules = self.rules[side];
+        let mss = i64::from(self.sides[1 - side].mss.unwrap_or(536));
+        let own = &mut self.sides[side];
+        let &Placed { segment, start, end, .. } = placed;
+        if end == start {
+            return Ok(());
+        }
+        let before = own.sends.range(..=start).next_back().map(|(_, sending)| *sending);
+        let before = before.filter(|sending| sending.end > start);
+        let mut sending = Sending { end, first: now, last: now, expiries: 0 };
+        if let Some(before) = before {
+            sending.first = before.first;
+            let heard = own.heard_at.is_some_and(|at| at >= before.last);
+            // RFC 5681 3.1: the loss window is one full segment, which may be several small ones.
+            let together = own.timeout.is_some_and(|(at, from)| {
+                now - at <= TOGETHER && (from..=from + mss).contains(&end)
+            });
+            if own.timeout.is_none_or(|(at, _)| now - at > TOGETHER) {
+                own.timeout = Some((now, start));
+            }
+            if !heard && !together {
+                sending.expiries = before.expiries + 1;
+                let is_tail = end >= own.end && !segment.syn;
+                let (gap, least) = if segment.syn {
+                    (now - before.last, rules.rto_initial)
+                } else if is_tail {
+                    (now - before.last, rules.round_trip)
+                } else if before.expiries == 0 {
+                    (now - before.first, rules.rto_min)
+                } else {
+                    // The first may have been a probe of the tail.
+                    let doublings = (before.expiries - 1).min(16);
+                    (now - before.last, (rules.rto_min * (1 << doublings)).min(rules.rto_max))
+                };
+                if gap < least.saturating_sub(GRAIN) {
+                    return Err(format!("{start} again after {gap:?}, not {least:?} or more"));
+                }
+                // After a timeout a sender may forget what was SACKed (RFC 2018 8).
+                own.sacked.clear();
+            } else if own.sacked.covers(start, end) {
+                return Err(format!("{start}..{end} again, though SACKed"));
+            }
+        }
+        own.sends.insert(start, sending);
+        Ok(())
+    }
+}
