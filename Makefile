@@ -2,11 +2,12 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+SEEDS ?= 10000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test bench fmt clippy loom doc tidy man clean install uninstall
+.PHONY: help deps build demo test sim bench fmt clippy loom doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +25,9 @@ demo: build ## Download 256 MiB with an unmodified curl over Tasuki, then over t
 
 test: ## Check and test everything: style, documentation, units, loom models, real processes
 	scripts/test.sh
+
+sim: ## Run 10,000 seeded worlds of each kind around the core; SEEDS=N for another number
+	$(CARGO) run --release -p tasuki-sim -- --count $(SEEDS)
 
 bench: build ## Measure throughput, round trips and CPU time beside the kernel's TCP (root)
 	@scripts/deps.sh demo

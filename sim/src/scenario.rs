@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use inet::Instant;
-use inet::tcp::{KeepAlive, TcpConfig};
+use inet::tcp::{CongestionKind, KeepAlive, TcpConfig};
 
 use crate::app::{AppPlan, Leaving, Reading};
 use crate::check::Rules;
@@ -250,6 +250,8 @@ fn draw_tcp(random: &mut Random, mtu: u16) -> TcpConfig {
         window_scaling: random.chance(0.8),
         timestamps: random.chance(0.6),
         timestamp_offset: random.any() as u32,
+        congestion_control: CongestionKind::ALL
+            [random.in_range(0..=CongestionKind::ALL.len() as u64 - 1) as usize],
         ..TcpConfig::default()
     }
 }

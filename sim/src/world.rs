@@ -189,9 +189,7 @@ impl World {
             let Some(bytes) = self.links[1 - side].receive(self.now) else { return taken > 0 };
             self.note(side, Way::In, &bytes);
             let segment = match self.scenario.kind {
-                Kind::Bare => {
-                    Some((ADDRESSES[1 - side].into(), ADDRESSES[side].into(), 0..bytes.len()))
-                }
+                Kind::Bare => Some((ADDRESSES[1 - side], ADDRESSES[side], 0..bytes.len())),
                 Kind::Whole => wire::find(&bytes),
             };
             let segment =
