@@ -29,6 +29,7 @@ mod rx;
 mod server;
 mod sleep;
 mod socket;
+mod stepped;
 mod supervisor;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ use rustix::time::{ClockId, clock_gettime};
 use shm::{Channel, ChannelError};
 
 use crate::server::Server;
+pub use crate::stepped::Stepped;
 use crate::supervisor::{Line, Told};
 
 /// While there is no sleep the supervisor's line is looked at this often.

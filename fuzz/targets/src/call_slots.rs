@@ -1,0 +1,193 @@
+//! A program that writes garbage: slots into its rings and queues, words, indices, areas.
+//!
+//! Every slot is first given to all decoders of `abi`, then to a real inet server that a second,
+//! good program uses too. Whatever is written: no panic, the server comes to rest, and the good
+//! program's call is still answered.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use abi::call::{Call, CallResult, Op, ReturnPath, addr_to_words};
+use abi::client::{CLIENT, ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
+use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest};
+use abi::data::DataDescriptor;
+use abi::frame::{FillSlot, RxFrame, TxFrame};
+use arbitrary::{Result, Unstructured};
+use inet::Instant;
+use inet_server::Stepped;
+use shm::{Backing, Consumer, Pool, Producer, Region};
+
+use crate::packet::OURS;
+
+const PARAMS: ClientParams =
+    ClientParams { threads: 1, sockets: 4, area_pages: 1, tx_pages: 16, rx_pages: 96 };
+/// Turns after which a server that is left alone must be at rest.
+const TURNS: usize = 10_000;
+const BAD: u16 = 1;
+const GOOD: u16 = 2;
+
+type Slot = [u64; 8];
+
+/// A program's side of its region.
+struct Program {
+    number: u16,
+    region: Arc<Region>,
+    layout: ClientLayout,
+    head: HeadWords,
+    requests: Producer,
+    results: Consumer,
+    pool: Pool,
+    _bell: OwnedFd,
+}
+
+struct Fuzz {
+    server: Stepped,
+    now: Instant,
+    faulted: bool,
+}
+
+impl Fuzz {
+    fn request(&mut self, request: &ServerRequest, fds: Vec<OwnedFd>) {
+        let reply = self.server.request(self.now, request, fds);
+        assert_eq!(reply, ServerReply::Done, "{request:?}");
+    }
+
+    fn admit(&mut self, number: u16) -> Program {
+        let layout = PARAMS.layout().expect("legal parameters");
+        let (region, fd) = Region::create("fuzz", layout.len, Backing::Small).expect("a region");
+        let bell = shm::eventfd().expect("an eventfd");
+        let add = ServerRequest::AddClient { client: number, params: PARAMS };
+        self.request(&add, vec![fd, bell]);
+        let (theirs, bell) = shm::doorbell().expect("a socket pair");
+        self.request(&ServerRequest::AddThread { client: number, thread: 0 }, vec![theirs]);
+        let requests = Producer::attach(&region, layout.request_ring(0), REQUESTS);
+        let results = Consumer::attach(&region, layout.result_ring(0), RESULTS);
+        Program {
+            number,
+            head: layout.head(&region).expect("a region of this layout"),
+            requests: requests.expect("a ring"),
+            results: results.expect("a ring"),
+            pool: Pool::create(&region, layout.tx_pool, CLIENT).expect("a pool"),
+            _bell: bell,
+            layout,
+            region,
+        }
+    }
+
+    /// Turns until there is nothing to do.
+    fn rest(&mut self) {
+        let turns = (0..TURNS).take_while(|_| self.server.turn(self.now)).count();
+        assert!(turns < TURNS, "the server does not come to rest");
+        for event in self.server.take_events() {
+            match event {
+                ServerEvent::ClientFault { client: BAD, .. } => self.faulted = true,
+                ServerEvent::ClientFault { client, reason } => panic!("{client}: {reason}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn decode_all(slot: &Slot) {
+    let _ = Call::decode(slot).map(|call| RxFrame::from_call(&call));
+    let _ = (CallResult::decode(slot), DataDescriptor::decode(slot), TxFrame::decode(slot));
+    let _ = FillSlot::decode(slot);
+}
+
+/// A call that is nearly right: a known operation, small numbers, addresses.
+fn call(u: &mut Unstructured<'_>, client: u16) -> Result<Slot> {
+    let number = u.int_in_range(1..=20)?;
+    let path = ReturnPath { client, ring: u16::from(u.ratio(1, 32)?), tag: u.arbitrary()? };
+    let mut args = [0; 6];
+    // A socket's name: its place, and how often the place was used before.
+    args[0] = u64::from(u.int_in_range(0_u8..=5)?) | u64::from(u.int_in_range(0_u8..=3)?) << 32;
+    for arg in &mut args[1..] {
+        *arg = if u.arbitrary()? { u64::from(u.arbitrary::<u8>()?) } else { u.arbitrary()? };
+    }
+    if u.arbitrary()? {
+        let address = *u.choose(&[OURS, std::net::Ipv4Addr::UNSPECIFIED, [127, 0, 0, 1].into()])?;
+        args[1..4].copy_from_slice(&addr_to_words((address, *u.choose(&[0, 80, 443])?).into()));
+    }
+    let flags = u8::from(u.arbitrary::<bool>()?);
+    let call = Call { op: Op::Null, priority: u.arbitrary()?, flags, path, args };
+    let mut slot = call.encode();
+    slot[0] = slot[0] & !0xffff | number;
+    Ok(slot)
+}
+
+/// A descriptor that is nearly right: an area that exists, or once did.
+fn descriptor(u: &mut Unstructured<'_>, bad: &Program) -> Result<Slot> {
+    let Ok(area) = bad.pool.alloc(1) else { return u.arbitrary() };
+    let (offset, len) = (u.int_in_range(0..=64)?, u.int_in_range(0..=4200)?);
+    let peer = if u.arbitrary()? { Some((OURS, 80).into()) } else { None };
+    let flags = u16::from(u.arbitrary::<bool>()?);
+    let mut slot = DataDescriptor { area: area.lend(), offset, len, flags, peer }.encode();
+    if u.ratio(1, 4)? {
+        slot[u.choose_index(8)?] ^= 1 << u.int_in_range(0..=63)?;
+    }
+    if !u.ratio(1, 8)? {
+        // It stays allocated, as a sender's does.
+        std::mem::forget(area);
+    }
+    Ok(slot)
+}
+
+fn step(u: &mut Unstructured<'_>, fuzz: &mut Fuzz, bad: &mut Program) -> Result<()> {
+    match u.int_in_range(0..=9)? {
+        0..=3 => {
+            let slot = if u.ratio(1, 8)? { u.arbitrary()? } else { call(u, bad.number)? };
+            decode_all(&slot);
+            let _ = bad.requests.push(&slot);
+        }
+        4 | 5 => {
+            let socket = u.int_in_range(0..=3)?;
+            let slot = descriptor(u, bad)?;
+            decode_all(&slot);
+            let queue = Producer::attach(&bad.region, bad.layout.tx_queue(socket), QUEUE);
+            let _ = queue.expect("a queue").push(&slot);
+            let words = bad.layout.socket_words(&bad.region, socket).expect("a socket");
+            words.tx_bytes.fetch_add(u64::from(u.arbitrary::<u16>()?), Ordering::SeqCst);
+            bad.head.dirty[0].fetch_or(1 << socket, Ordering::SeqCst);
+            bad.head.dirty_summary.fetch_or(1, Ordering::SeqCst);
+        }
+        6 => {
+            let words = bad.layout.socket_words(&bad.region, u.int_in_range(0..=3)?);
+            let words = words.expect("a socket");
+            let choice = [&words.rx_consumed, &words.tx_bytes, &words.waiters];
+            let word = *u.choose(&choice)?;
+            word.store(u.arbitrary::<u64>()? >> u.int_in_range(0..=63)?, Ordering::SeqCst);
+            bad.head.dirty[0].store(u.arbitrary()?, Ordering::SeqCst);
+            bad.head.dirty_summary.store(u.arbitrary()?, Ordering::SeqCst);
+        }
+        7 => {
+            // Any word of what comes before the pools: bells, indices, slots, owner tables.
+            let words = bad.layout.rx_pool.pages_at.min(bad.layout.tx_pool.pages_at) / 8;
+            let at = u.choose_index(words.max(1))? * 8;
+            let _ = bad.region.write(at, &u.arbitrary::<u64>()?.to_le_bytes());
+        }
+        8 => fuzz.now += Duration::from_millis(1 << u.int_in_range(0..=17)?),
+        _ => while let Ok(Some(_)) = bad.results.pop() {},
+    }
+    fuzz.rest();
+    Ok(())
+}
+
+/// See the module.
+pub fn run(data: &[u8]) {
+    let config =
+        InetConfig { instance: "fuzz".to_owned(), address: OURS, prefix: 24, gateway: None };
+    let server = Stepped::new(config, [5; 16]).expect("an epoll set");
+    let mut fuzz = Fuzz { server, now: Instant::from_nanos(1_000_000_000), faulted: false };
+    let mut bad = fuzz.admit(BAD);
+    let mut good = fuzz.admit(GOOD);
+    let mut u = Unstructured::new(data);
+    while !u.is_empty() && !fuzz.faulted && step(&mut u, &mut fuzz, &mut bad).is_ok() {}
+    let path = ReturnPath { client: GOOD, ring: 0, tag: 1 };
+    let call = Call { op: Op::Null, priority: 0, flags: 0, path, args: [0; 6] };
+    good.requests.push(&call.encode()).expect("room");
+    fuzz.rest();
+    let slot = good.results.pop().expect("an intact ring").expect("an answer");
+    assert_eq!(CallResult::decode(&slot).map(|result| result.path), Ok(path));
+}

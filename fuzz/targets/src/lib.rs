@@ -1,0 +1,22 @@
+//! What the fuzz targets do with their input.
+//!
+//! A target is a function of bytes that must not panic: its own assertions say what must hold
+//! whatever the bytes are. `fuzz/fuzz_targets/` gives each one to libFuzzer (`cargo +nightly fuzz
+//! run NAME`), and this crate's test replays the corpora of `fuzz/corpus/` with the ordinary
+//! compiler. To add a target: a module here, a line in [`TARGETS`], a file in `fuzz_targets/` and a
+//! `[[bin]]` in `fuzz/Cargo.toml`, some seeds in `fuzz/corpus/NAME/`.
+
+#![forbid(unsafe_code)]
+
+pub mod call_slots;
+pub mod frame_input;
+mod memory;
+mod packet;
+pub mod tcp_sequence;
+
+/// Every target: its name, and what it does.
+pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("call_slots", call_slots::run),
+    ("frame_input", frame_input::run),
+    ("tcp_sequence", tcp_sequence::run),
+];
