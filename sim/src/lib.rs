@@ -4,9 +4,10 @@
 //! failure is repeated by its number (`cargo run -p tasuki-sim -- --seed N`). The hosts are bare
 //! TCP connections or whole stacks ([`host`]), the link loses, repeats, delays, reorders and
 //! damages what it carries ([`link`]), the applications write, read, pause, shut and abort as they
-//! like ([`app`]). [`check`] looks at every segment on the wire, which [`wire`] decodes, and at what
-//! must happen between them; [`pace`] sees to it that nobody is busy with nothing. [`scenario`] draws
-//! what kind of world a seed means, [`world`] runs it, and [`record`] keeps it for Wireshark.
+//! like ([`app`]). [`check`] looks at every segment on the wire, which [`wire`] decodes, and at
+//! what must happen between them; [`pace`] sees to it that nobody is busy with nothing.
+//! [`scenario`] draws what kind of world a seed means, [`world`] runs it, and [`record`] keeps it
+//! for Wireshark.
 
 #![forbid(unsafe_code)]
 

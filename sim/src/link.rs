@@ -1,9 +1,9 @@
 //! One direction of a link: what is sent comes out later, or not, or twice, or damaged.
 //!
 //! Frames queue for the rate, then travel for delay and jitter. Jitter never reorders by itself (a
-//! frame does not overtake an earlier one); what is picked for reordering travels apart. Losses come
-//! singly, in outages of some length, and in the bursts of Gilbert's and Elliott's model: two states
-//! of the line, of which one loses more.
+//! frame does not overtake an earlier one); what is picked for reordering travels apart. Losses
+//! come singly, in outages of some length, and in the bursts of Gilbert's and Elliott's model: two
+//! states of the line, of which one loses more.
 
 use core::cmp::Reverse;
 use core::time::Duration;

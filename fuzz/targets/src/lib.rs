@@ -14,8 +14,11 @@ mod memory;
 mod packet;
 pub mod tcp_sequence;
 
-/// Every target: its name, and what it does.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target: its name, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
     ("call_slots", call_slots::run),
     ("frame_input", frame_input::run),
     ("tcp_sequence", tcp_sequence::run),

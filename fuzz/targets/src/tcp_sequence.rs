@@ -1,10 +1,10 @@
 //! A sequence of segments, calls and time against one live connection.
 //!
 //! The other end is the input: each segment is a legal header whose numbers are chosen near the
-//! edges that matter (next byte, window, unacknowledged data), with every option, and with checksums
-//! that are right. The application's calls and the passing of time are the input's too. Whatever
-//! comes: no panic, no acknowledgement of what was not sent, no byte beyond a window that was ever
-//! offered, no flood of answers, and all memory within its bounds.
+//! edges that matter (next byte, window, unacknowledged data), with every option, and with
+//! checksums that are right. The application's calls and the passing of time are the input's too.
+//! Whatever comes: no panic, no acknowledgement of what was not sent, no byte beyond a window that
+//! was ever offered, no flood of answers, and all memory within its bounds.
 
 use core::net::SocketAddr;
 use core::time::Duration;

@@ -130,8 +130,8 @@ impl Check {
     }
 }
 
-/// Whether a connection may be given up without a word to the application: because that has left it,
-/// or has not seen it yet.
+/// Whether a connection may be given up without a word to the application: because that has left
+/// it, or has not seen it yet.
 fn left_open(own: &Side, standing: Standing, before: &str) -> bool {
     // An orphan in TIME-WAIT must stay there; an abort ends it (RFC 9293 3.10.5).
     let unseen = before == "SYN-RECV";

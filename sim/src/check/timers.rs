@@ -2,10 +2,10 @@
 //!
 //! A repetition is the retransmission timer's if nothing at all reached the sender since the same
 //! bytes left last: then no ACK can have told of a loss. The timer was started, or started anew,
-//! when these bytes left first or later (RFC 6298 5.1 to 5.3), so they may not come again before the
-//! least timeout is over; each further repetition waits twice as long as the one before (5.5). Only
-//! the end of what was sent may be repeated sooner, as a tail loss probe (RFC 8985 7), yet never
-//! within a round trip.
+//! when these bytes left first or later (RFC 6298 5.1 to 5.3), so they may not come again before
+//! the least timeout is over; each further repetition waits twice as long as the one before (5.5).
+//! Only the end of what was sent may be repeated sooner, as a tail loss probe (RFC 8985 7), yet
+//! never within a round trip.
 
 use core::time::Duration;
 
