@@ -67,6 +67,10 @@ impl TxBytes for Chunk {
         sum as u16
     }
 
+    fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
+        out.copy_from_slice(&self.bytes[range]);
+    }
+
     fn append(&mut self, next: Self) -> Result<(), Self> {
         if next.address != self.address + self.bytes.len() as u64 {
             return Err(next);

@@ -46,7 +46,7 @@ pub trait Host {
     /// Why it was not taken.
     fn send(&mut self, now: Instant, chunk: Chunk) -> Result<(), Error>;
     /// Gives received bytes.
-    fn recv(&mut self) -> Option<RxPiece<Frame>>;
+    fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>>;
     /// Gives room back.
     fn consumed(&mut self, now: Instant, bytes: usize);
     /// Ends the own stream.
@@ -163,8 +163,9 @@ impl Host for Bare {
         }
     }
 
-    fn recv(&mut self) -> Option<RxPiece<Frame>> {
-        self.connection.as_mut()?.recv()
+    fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>> {
+        let RxPiece { frame, range } = self.connection.as_mut()?.recv()?;
+        Some(RxPiece { frame: inet::Frame::One(frame), range })
     }
 
     fn consumed(&mut self, now: Instant, bytes: usize) {
@@ -340,7 +341,7 @@ impl Host for Whole {
         self.stack.send(now, stream, chunk, None).map_err(|refused| refused.error)
     }
 
-    fn recv(&mut self) -> Option<RxPiece<Frame>> {
+    fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>> {
         let received = self.stack.recv(self.stream?).map(|received| received.piece);
         self.take_events();
         received

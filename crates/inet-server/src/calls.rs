@@ -245,6 +245,7 @@ impl Client {
             // After a failed attempt this is a new connection.
             socket.tx.restart();
             socket.eof = false;
+            socket.left = None;
         }
         socket.stage = match stream {
             true => Stage::Connecting,

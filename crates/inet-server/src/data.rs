@@ -106,10 +106,13 @@ impl Client {
         let mut copied = 0;
         if socket.is_stream() {
             while socket.rx.reserve(&self.rx_pool) {
-                let Some(received) = engine.stack.recv(socket.handle) else { break };
-                let bytes = received.piece.bytes();
-                socket.rx.write(bytes);
-                copied += bytes.len();
+                let left = socket.left.take();
+                let received = || engine.stack.recv(socket.handle).map(|received| received.piece);
+                let Some(mut piece) = left.or_else(received) else { break };
+                let written = socket.rx.write(piece.bytes());
+                copied += written;
+                piece.range.start += written;
+                socket.left = Some(piece).filter(|piece| !piece.range.is_empty());
             }
         } else {
             while let Some(received) = engine.stack.recv(socket.handle) {

@@ -23,7 +23,7 @@ use shm::{Area, Consumer, Pool, Producer, PushError};
 
 use crate::fault::ClientFault;
 
-/// More than the payload of any one frame.
+/// More than the payload of any one frame from outside, so that such a piece is never left in part.
 pub(crate) const MAX_PIECE: usize = 4096;
 /// Most datagrams that a socket holds for its program.
 const MAX_DATAGRAMS: u64 = 512;
@@ -87,8 +87,8 @@ impl Rx {
         }
     }
 
-    /// Makes sure that any one piece of a stream can be written. The area is allocated before
-    /// the piece is taken from the core, since it could not be put back.
+    /// Makes sure that there is room for a piece of a stream, or for a part of a longer one. The
+    /// area is allocated before the piece is taken from the core, since it could not be put back.
     pub(crate) fn reserve(&mut self, pool: &Pool) -> bool {
         let room = self.areas.back().map_or(0, Filled::room);
         self.stalled = room < MAX_PIECE && !self.open_area(pool);
@@ -104,8 +104,9 @@ impl Rx {
         true
     }
 
-    /// Copies a piece of a stream, for which [`Rx::reserve`] made room.
-    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
+    /// Copies as much of a piece of a stream as [`Rx::reserve`] made room for; how much that was.
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> usize {
+        let before = self.written;
         // Only the last two areas can have room: the one being filled and the one reserved after
         // it.
         for index in self.areas.len().saturating_sub(2)..self.areas.len() {
@@ -123,7 +124,8 @@ impl Rx {
             open.end = self.written;
             bytes = rest;
         }
-        debug_assert!(bytes.is_empty(), "room was reserved");
+        // Less than the length of a slice.
+        usize::try_from(self.written - before).unwrap_or(usize::MAX)
     }
 
     /// Copies a datagram; false if there is no room for it.

@@ -12,9 +12,10 @@ use abi::call::ReturnPath;
 use abi::client::SocketWords;
 use abi::option::OptionKey;
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
-use inet::Handle;
+use inet::{Handle, RxPiece};
 
 use crate::fault::ClientFault;
+use crate::nic::Frame;
 use crate::rx::Rx;
 use crate::tx::Tx;
 
@@ -73,6 +74,8 @@ pub(crate) struct Socket {
     version: u32,
     pub(crate) tx: Tx,
     pub(crate) rx: Rx,
+    /// A piece of the stream that has been copied in part.
+    pub(crate) left: Option<RxPiece<inet::Frame<Frame>>>,
     pub(crate) stage: Stage,
     /// The peer's FIN has come, and everything before it has been copied.
     pub(crate) eof: bool,
@@ -129,6 +132,7 @@ impl Socket {
             version: 0,
             tx,
             rx,
+            left: None,
             stage: Stage::Idle,
             eof: false,
             read_shut: false,

@@ -73,6 +73,11 @@ impl TxBytes for Chunk {
         self.memory.region.checksum(start, range.len()).unwrap_or(0)
     }
 
+    fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
+        // As above; should it fail all the same, zeroes are sent.
+        let _ = self.memory.region.read(self.offset as usize + range.start, out);
+    }
+
     fn append(&mut self, next: Self) -> Result<(), Self> {
         let end = self.offset.checked_add(self.len);
         let len = self.len.checked_add(next.len);

@@ -1,11 +1,14 @@
 //! Payload bytes as the core sees them: handles on memory that somebody else owns.
 //!
-//! The core never copies payload. What is to be sent arrives as chunks ([`TxBytes`]) that stay
-//! where the application put them; the core knows their length and can have ranges of them summed,
-//! and names the ranges again when a frame leaves ([`Egress::emit`]). What was received stays in
-//! its frame ([`RxBytes`]) until the application has it; the core hands out ranges of frames
-//! ([`RxPiece`]). Dropping a chunk or a frame gives its memory back to its owner.
+//! The core does not copy payload, but for what never was in one frame: fragments are joined and
+//! what we send to ourselves is copied once into memory of the core's own ([`Frame::Joined`]). What
+//! is to be sent arrives as chunks ([`TxBytes`]) that stay where the application put them; the core
+//! knows their length and can have ranges of them summed, and names the ranges again when a frame
+//! leaves ([`Egress::emit`]). What was received stays in its frame ([`RxBytes`]) until the
+//! application has it; the core hands out ranges of frames ([`RxPiece`]). Dropping a chunk or a
+//! frame gives its memory back to its owner.
 
+use alloc::boxed::Box;
 use core::ops::Range;
 
 use crate::InterfaceId;
@@ -24,6 +27,10 @@ pub trait TxBytes {
     /// taken in network order as if the range started at an even offset.
     fn checksum(&self, range: Range<usize>) -> u16;
 
+    /// Copies `range`, which is within the chunk, to `out`, which is as long: for what the stack
+    /// sends to itself.
+    fn copy_to(&self, range: Range<usize>, out: &mut [u8]);
+
     /// Makes `next` a part of `self` if it directly continues it in memory.
     ///
     /// # Errors
@@ -37,6 +44,24 @@ pub trait TxBytes {
 pub trait RxBytes {
     /// The frame's bytes.
     fn bytes(&self) -> &[u8];
+}
+
+/// A frame as the core holds it.
+#[derive(Debug)]
+pub enum Frame<R> {
+    /// As it was received.
+    One(R),
+    /// Made by the core: a packet joined of fragments, or sent to ourselves.
+    Joined(Box<[u8]>),
+}
+
+impl<R: RxBytes> RxBytes for Frame<R> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::One(frame) => frame.bytes(),
+            Self::Joined(bytes) => bytes,
+        }
+    }
 }
 
 /// A part of a received frame.

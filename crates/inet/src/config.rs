@@ -1,7 +1,9 @@
 //! The bounds and defaults of a stack.
 
 use core::ops::RangeInclusive;
+use core::time::Duration;
 
+use crate::ip::reassembly;
 use crate::tcp::TcpConfig;
 
 /// Bounds and defaults; [`Config::default`] is what Linux does, as far as it has the same notion.
@@ -15,6 +17,13 @@ pub struct Config {
     /// segments and datagrams are refused from three quarters on, everything with payload at the
     /// limit.
     pub held_frames: usize,
+    /// Most bytes of packets that the core holds in memory of its own: joined of fragments, or sent
+    /// to ourselves. Datagrams are refused from three quarters on.
+    pub joined_bytes: usize,
+    /// Most frames, and bytes of frames, on their way to ourselves.
+    pub loopback_frames: usize,
+    /// See `loopback_frames`.
+    pub loopback_bytes: usize,
     /// Longest routing table, entries of both families.
     pub routes: usize,
     /// Most addresses of one interface, of both families.
@@ -39,8 +48,40 @@ pub struct Config {
     pub udp_recv_buffer: usize,
     /// Datagrams in each of a datagram socket's queues.
     pub udp_queue: usize,
+    /// Bounds on fragments that wait for others.
+    pub reassembly: ReassemblyConfig,
     /// Defaults of connections.
     pub tcp: TcpConfig,
+}
+
+/// Bounds on the fragments of packets that are not complete. They count as held frames too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReassemblyConfig {
+    /// Most bytes of frames.
+    pub bytes: usize,
+    /// Most frames.
+    pub frames: usize,
+    /// Most bytes of frames from one source address; at least those of one longest packet.
+    pub source_bytes: usize,
+    /// Most frames from one source address; at least those of one longest packet.
+    pub source_frames: usize,
+    /// How long the fragments of an IPv4 packet wait.
+    pub timeout_v4: Duration,
+    /// How long the fragments of an IPv6 packet wait.
+    pub timeout_v6: Duration,
+}
+
+impl Default for ReassemblyConfig {
+    fn default() -> Self {
+        Self {
+            bytes: 4 << 20,
+            frames: 512,
+            source_bytes: 1 << 20,
+            source_frames: 256,
+            timeout_v4: reassembly::TIMEOUTS[0],
+            timeout_v6: reassembly::TIMEOUTS[1],
+        }
+    }
 }
 
 impl Default for Config {
@@ -49,6 +90,9 @@ impl Default for Config {
             sockets: 65_536,
             requests: 16_384,
             held_frames: 1024,
+            joined_bytes: 16 << 20,
+            loopback_frames: 256,
+            loopback_bytes: 1 << 20,
             routes: 256,
             addresses: 32,
             neighbours: 1024,
@@ -61,6 +105,7 @@ impl Default for Config {
             icmp_burst: 50,
             udp_recv_buffer: 212_992,
             udp_queue: 1024,
+            reassembly: ReassemblyConfig::default(),
             tcp: TcpConfig::default(),
         }
     }

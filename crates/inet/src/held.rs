@@ -1,55 +1,71 @@
-//! How many received frames the core holds.
+//! How many received frames the core holds, and how many bytes of its own.
 //!
 //! A frame that is kept (out of order, or not yet fetched by its owner) carries a token; the number
-//! of tokens is the number of frames held, exactly, wherever in the core they are dropped.
+//! of tokens is the number of frames held, exactly, wherever in the core they are dropped. Frames
+//! that were received are scarce and counted one by one; those that the core made itself
+//! ([`Frame::Joined`]) may be long and are counted in bytes.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::bytes::{RxBytes, RxPiece};
+use crate::bytes::{Frame, RxBytes, RxPiece};
 
-/// The count of one stack, and its bound.
+/// The count of one stack, and its bounds.
 #[derive(Debug)]
 pub(crate) struct HeldFrames {
     count: Arc<AtomicUsize>,
     limit: usize,
+    bytes: Arc<AtomicUsize>,
+    most_bytes: usize,
 }
 
 /// A received frame that counts.
 #[derive(Debug)]
 pub(crate) struct Held<R> {
-    frame: R,
+    frame: Frame<R>,
     _token: Token,
 }
 
 #[derive(Debug)]
-struct Token(Arc<AtomicUsize>);
+struct Token(Arc<AtomicUsize>, usize);
 
 impl Drop for Token {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
 impl HeldFrames {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { count: Arc::default(), limit }
+    /// At most `limit` received frames, and `bytes` in frames of our own.
+    pub(crate) fn new(limit: usize, bytes: usize) -> Self {
+        Self { count: Arc::default(), limit, bytes: Arc::default(), most_bytes: bytes }
     }
 
-    pub(crate) fn hold<R>(&self, frame: R) -> Held<R> {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        Held { frame, _token: Token(Arc::clone(&self.count)) }
+    pub(crate) fn hold<R>(&self, frame: Frame<R>) -> Held<R> {
+        let token = match &frame {
+            Frame::One(_) => Token(Arc::clone(&self.count), 1),
+            Frame::Joined(bytes) => Token(Arc::clone(&self.bytes), bytes.len()),
+        };
+        token.0.fetch_add(token.1, Ordering::Relaxed);
+        Held { frame, _token: token }
     }
 
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether one more frame may be kept. What can wait (out-of-order segments, datagrams) leaves
-    /// the last quarter to what cannot.
-    pub(crate) fn has_room(&self, can_wait: bool) -> bool {
-        let limit = if can_wait { self.limit - self.limit / 4 } else { self.limit };
-        self.count() < limit
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether `frame` may be kept. What can wait (out-of-order segments, datagrams) leaves the
+    /// last quarter to what cannot.
+    pub(crate) fn has_room<R>(&self, frame: &Frame<R>, can_wait: bool) -> bool {
+        let (held, limit) = match frame {
+            Frame::One(_) => (self.count(), self.limit),
+            Frame::Joined(_) => (self.bytes(), self.most_bytes),
+        };
+        held < if can_wait { limit - limit / 4 } else { limit }
     }
 }
 
@@ -60,6 +76,6 @@ impl<R: RxBytes> RxBytes for Held<R> {
 }
 
 /// The piece goes to its owner and does not count any more.
-pub(crate) fn release<R>(piece: RxPiece<Held<R>>) -> RxPiece<R> {
+pub(crate) fn release<R>(piece: RxPiece<Held<R>>) -> RxPiece<Frame<R>> {
     RxPiece { frame: piece.frame.frame, range: piece.range }
 }

@@ -14,6 +14,7 @@ use smoltcp::wire::{
 
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
+use crate::interface::InterfaceId;
 use crate::ip::{self, Packet, v4};
 use crate::sockets::demux::Target;
 use crate::sockets::events::EventKind;
@@ -26,20 +27,27 @@ const HEADER: usize = 8;
 /// Longest error message with its IPv4 header, bytes (RFC 1812 4.3.2.3).
 const LONGEST_ERROR: usize = 576;
 
-/// Why a packet to us cannot be delivered.
+/// What its sender is told about a packet to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreachable {
+pub(crate) enum Complaint {
     /// Nobody here speaks its protocol.
     Protocol,
     /// No socket has its port.
     Port,
+    /// The rest of its fragments did not come in time.
+    ReassemblyTime,
 }
 
-impl Unreachable {
-    fn code(self) -> Icmpv4DstUnreachable {
+impl Complaint {
+    fn code(self) -> (Icmpv4Message, u8) {
         match self {
-            Self::Protocol => Icmpv4DstUnreachable::ProtoUnreachable,
-            Self::Port => Icmpv4DstUnreachable::PortUnreachable,
+            Self::Protocol => {
+                (Icmpv4Message::DstUnreachable, Icmpv4DstUnreachable::ProtoUnreachable.into())
+            }
+            Self::Port => {
+                (Icmpv4Message::DstUnreachable, Icmpv4DstUnreachable::PortUnreachable.into())
+            }
+            Self::ReassemblyTime => (Icmpv4Message::TimeExceeded, 1),
         }
     }
 }
@@ -230,16 +238,18 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Tells the sender of `packet`, which was sent to us in `frame`, that it cannot be delivered.
-    pub(crate) fn send_unreachable(
+    /// Tells the sender of `packet`, which was sent to us in `frame`, what is wrong with it.
+    pub(crate) fn complain(
         &mut self,
         now: Instant,
         packet: &Packet,
         frame: &[u8],
-        cause: Unreachable,
+        complaint: Complaint,
         out: &mut dyn Egress<T>,
     ) {
-        if !self.net.icmp_limit.take(now) {
+        // As Linux: what stays within the host is not limited.
+        let inside = packet.interface == InterfaceId::LOOPBACK;
+        if !inside && !self.net.icmp_limit.take(now) {
             self.net.counters.icmp_limited += 1;
             return;
         }
@@ -248,8 +258,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let ip = self.icmp_header(packet, HEADER + quoted);
         let fill = |bytes: &mut [u8]| {
             let mut view = Icmpv4Packet::new_unchecked(bytes);
-            view.set_msg_type(Icmpv4Message::DstUnreachable);
-            view.set_msg_code(cause.code().into());
+            let (kind, code) = complaint.code();
+            view.set_msg_type(kind);
+            view.set_msg_code(code);
             view.data_mut().copy_from_slice(&original[..quoted]);
             view.fill_checksum();
         };

@@ -13,6 +13,9 @@ use crate::link::ethernet::Mac;
 pub struct InterfaceId(pub u16);
 
 impl InterfaceId {
+    /// The interface to ourselves, which every stack has.
+    pub const LOOPBACK: Self = Self(u16::MAX);
+
     /// Its number in `sin6_scope_id` and as `if_nametoindex` gives it: 1 for the first.
     pub fn scope_id(self) -> u32 {
         u32::from(self.0) + 1

@@ -1,15 +1,16 @@
 //! Sans-IO TCP/IP protocol core: a [`Stack`] without clock, thread, system call or `std`.
 //!
 //! Frames go in, frames and events come out, and time is an argument; whoever owns the stack moves
-//! them. Payload is never copied: see [`TxBytes`] and [`RxBytes`].
+//! them. Payload is not copied: see [`TxBytes`] and [`RxBytes`].
 //!
 //! ```text
 //!   stack        joins the layers; turns, timers, events
 //!   sockets/     table, demux, ports, options, owner's calls, listeners
 //!   tcp/  udp/  icmp      the protocols
-//!   ip/          v4 packets, routes
+//!   ip/          packets, fragments, routes
 //!   link/        Ethernet, ARP
 //!   net          what all share: interfaces, neighbours, the way out
+//!   loopback     the interface to ourselves
 //!   wheel  held  limit  secret  counters       mechanisms
 //! ```
 //!
@@ -33,6 +34,7 @@ mod interface;
 mod ip;
 mod limit;
 mod link;
+mod loopback;
 mod net;
 mod secret;
 mod sockets;
@@ -44,8 +46,8 @@ mod time;
 mod udp;
 mod wheel;
 
-pub use bytes::{Egress, MAX_TX_PIECES, RxBytes, RxPiece, TxBytes, TxPiece};
-pub use config::Config;
+pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, TxBytes, TxPiece};
+pub use config::{Config, ReassemblyConfig};
 pub use error::Error;
 pub use interface::{InterfaceConfig, InterfaceId};
 pub use ip::cidr::Cidr;

@@ -9,7 +9,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::bytes::{Egress, TxPiece};
+use smoltcp::wire::EthernetAddress;
+
+use crate::bytes::{Egress, TxBytes, TxPiece};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::Error;
@@ -20,6 +22,7 @@ use crate::ip::{self, v4, v6};
 use crate::limit::RateLimit;
 use crate::link::arp::{self, Due, Key, Lookup, Neighbours, Pending, Waiters};
 use crate::link::ethernet::{self, Carries, Mac};
+use crate::loopback::Loopback;
 use crate::secret::KeyedHash;
 use crate::sockets::table::Handle;
 use crate::time::Instant;
@@ -32,6 +35,8 @@ pub(crate) enum Timer {
     Neighbour(Key),
     /// A connection request's.
     Request(Handle),
+    /// The time of the fragments of some packet is over.
+    Reassembly,
 }
 
 /// Whether a packet can leave over its path.
@@ -44,6 +49,9 @@ pub(crate) enum Link {
     /// There is no room to ask.
     Full,
 }
+
+/// The hardware address of the interface to ourselves.
+pub(crate) const NOBODY: Mac = EthernetAddress([0; 6]);
 
 /// Room for an Ethernet and an IP header of either version, bytes.
 pub(crate) const MAX_HEADERS: usize = ethernet::HEADER + v6::HEADER;
@@ -63,9 +71,10 @@ pub(crate) struct Net<T> {
     pub(crate) counters: Counters,
     pub(crate) icmp_limit: RateLimit,
     pub(crate) ttl: u8,
+    pub(crate) loopback: Loopback,
 }
 
-impl<T> Net<T> {
+impl<T: TxBytes> Net<T> {
     pub(crate) fn new(config: &Config, hash: KeyedHash) -> Self {
         Self {
             interfaces: Vec::new(),
@@ -75,6 +84,7 @@ impl<T> Net<T> {
             counters: Counters::default(),
             icmp_limit: RateLimit::new(config.icmp_per_second, config.icmp_burst),
             ttl: config.ttl.max(1),
+            loopback: Loopback::new(config.loopback_frames, config.loopback_bytes),
         }
     }
 
@@ -84,7 +94,7 @@ impl<T> Net<T> {
 
     /// Whether `address` is one of ours.
     pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
-        self.interfaces.iter().any(|interface| interface.has(address))
+        address.is_loopback() || self.interfaces.iter().any(|interface| interface.has(address))
     }
 
     /// Whether `address` is one of ours, on the link that it names if it names one.
@@ -165,6 +175,7 @@ impl<T> Net<T> {
     pub(crate) fn link(&mut self, now: Instant, path: &Path, out: &mut dyn Egress<T>) -> Link {
         let address = match path.hop {
             Hop::Group(mac) => return Link::Ready(mac),
+            Hop::Local => return Link::Ready(NOBODY),
             Hop::Neighbour(address) => address,
         };
         let key = Key { interface: path.interface, address };
@@ -276,15 +287,15 @@ impl<T> Net<T> {
 
     /// Writes the Ethernet and IP headers to the start of `head`: [`headers`] bytes.
     pub(crate) fn write_headers(&self, path: &Path, to: Mac, ip: &ip::Header, head: &mut [u8]) {
-        let Some(interface) = self.interface(path.interface) else { return };
+        let mac = self.interface(path.interface).map_or(NOBODY, Interface::mac);
         let (link, network) = head.split_at_mut(ethernet::HEADER);
         match (ip.source, ip.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                ethernet::emit(Carries::Ipv4, interface.mac(), to, link);
+                ethernet::emit(Carries::Ipv4, mac, to, link);
                 v4::emit(ip, source, destination, network);
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                ethernet::emit(Carries::Ipv6, interface.mac(), to, link);
+                ethernet::emit(Carries::Ipv6, mac, to, link);
                 v6::emit(ip, source, destination, network);
             }
             // Nothing has ends of two families.
@@ -292,7 +303,12 @@ impl<T> Net<T> {
         }
     }
 
-    /// Hands a frame to the egress, or drops it if there is no room.
+    /// Whether a frame can be sent on `interface` now.
+    pub(crate) fn has_room(&self, interface: InterfaceId, out: &mut dyn Egress<T>) -> bool {
+        if interface == InterfaceId::LOOPBACK { self.loopback.has_room() } else { out.ready() }
+    }
+
+    /// Hands a frame to the egress, or to ourselves, or drops it if there is no room.
     pub(crate) fn emit(
         &mut self,
         interface: InterfaceId,
@@ -300,7 +316,14 @@ impl<T> Net<T> {
         body: &[TxPiece<'_, T>],
         out: &mut dyn Egress<T>,
     ) {
-        if out.ready() {
+        if interface == InterfaceId::LOOPBACK {
+            if self.loopback.has_room() {
+                self.counters.loopback_packets += 1;
+                self.counters.copied_loopback += self.loopback.push(head, body) as u64;
+            } else {
+                self.counters.loopback_no_room += 1;
+            }
+        } else if out.ready() {
             self.counters.frames_out += 1;
             out.emit(interface, head, body);
         } else {
@@ -344,7 +367,7 @@ impl<T> Net<T> {
                 let displaced = self.neighbours.park(key, Pending { head, datagram: None });
                 self.counters.arp_dropped += u64::from(displaced.is_some());
             }
-            _ => self.emit(path.interface, &head, &[], out),
+            _ => self.emit(path.exit(), &head, &[], out),
         }
     }
 }

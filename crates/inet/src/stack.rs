@@ -12,20 +12,22 @@ use core::net::IpAddr;
 
 use smoltcp::wire::IpProtocol;
 
-use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
 use crate::config::Config;
 use crate::counters::TcpTotals;
 use crate::error::Error;
-use crate::held::HeldFrames;
-use crate::icmp::Unreachable;
+use crate::held::{Held, HeldFrames};
+use crate::icmp::Complaint;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
 use crate::ip::Packet;
 use crate::ip::cidr::Cidr;
+use crate::ip::reassembly::Reassembler;
 use crate::ip::route::Route;
 use crate::ip::v4::{self, Refused};
 use crate::link::arp::{Key, Waiters};
 use crate::link::ethernet::{self, Carries, Ignored, Mac};
-use crate::net::{Net, Timer};
+use crate::loopback;
+use crate::net::{NOBODY, Net, Timer};
 use crate::secret::Secret;
 use crate::sockets::demux::Demux;
 use crate::sockets::events::{Event, EventKind, EventQueue};
@@ -35,6 +37,7 @@ use crate::sockets::table::{Handle, Table};
 use crate::sockets::{Body, Socket};
 use crate::tcp::{Endpoints, SegmentRepr, TcpConfig};
 use crate::time::Instant;
+use crate::wheel::TimerId;
 
 /// A TCP/IP stack: `T` is what payload to be sent is kept in, `R` what frames are received in.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub struct Stack<T, R> {
     pub(crate) demux: Demux,
     pub(crate) ports: Ports,
     pub(crate) held: HeldFrames,
+    pub(crate) reassembler: Reassembler<Held<R>>,
+    pub(crate) reassembly_timer: Option<TimerId>,
     pub(crate) events: EventQueue,
     /// Sockets that may have something to send.
     ready: VecDeque<Handle>,
@@ -80,8 +85,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             sockets: Table::new(config.sockets),
             requests: Table::new(config.requests),
             demux: Demux::new(&hash),
+            reassembler: Reassembler::new(hash.clone(), config.reassembly),
+            reassembly_timer: None,
             ports: Ports::new(hash, config.ephemeral_ports.clone()),
-            held: HeldFrames::new(config.held_frames),
+            held: HeldFrames::new(config.held_frames, config.joined_bytes),
             events: EventQueue::default(),
             ready: VecDeque::new(),
             resets: VecDeque::new(),
@@ -180,30 +187,41 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                     self.neighbour_found(key, mac, waiters, out);
                 }
             }
-            Carries::Ipv4 => self.handle_ipv4(now, interface, received.to_group, frame, out),
+            Carries::Ipv4 => {
+                let packet = (Frame::One(frame), ethernet::HEADER);
+                self.handle_ipv4(now, interface, received.to_group, packet, out);
+            }
             Carries::Ipv6 => self.net.counters.eth_unknown += 1,
         }
     }
 
+    /// Takes the packet that starts at `at` in `frame`; with `to_group` it came to a group or
+    /// broadcast hardware address.
     fn handle_ipv4(
         &mut self,
         now: Instant,
         interface: InterfaceId,
         to_group: bool,
-        frame: R,
+        (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
         let counters = &mut self.net.counters;
-        let packet = match v4::parse(frame.bytes(), ethernet::HEADER, interface) {
+        let packet = match v4::parse(frame.bytes(), at, interface) {
             Ok(packet) => packet,
             Err(Refused::Malformed) => return counters.ip_malformed += 1,
             Err(Refused::Checksum) => return counters.ip_bad_checksum += 1,
             Err(Refused::Options) => return counters.ip_bad_options += 1,
             Err(Refused::SourceRoute) => return counters.ip_source_routes += 1,
             Err(Refused::Martian) => return counters.ip_martians += 1,
-            Err(Refused::Fragment) => return counters.ip_fragments += 1,
         };
-        let Some(arrival) = self.arrival(interface, to_group, &packet) else { return };
+        let Some(arrival) = self.arrival(to_group, &packet) else { return };
+        if let Some(cut) = &packet.cut {
+            // What is whole is looked at anew: its header is another one.
+            if let Some(whole) = self.handle_fragment(now, &packet, cut, frame) {
+                self.handle_ipv4(now, interface, to_group, (whole, 0), out);
+            }
+            return;
+        }
         match (packet.protocol, arrival) {
             (IpProtocol::Icmp, _) => self.handle_icmp(now, &packet, arrival, frame.bytes(), out),
             (IpProtocol::Udp, _) => self.handle_udp(now, &packet, arrival, frame, out),
@@ -212,26 +230,26 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 self.net.counters.ip_unknown += 1;
                 if arrival == Arrival::ToUs {
                     // RFC 1122 3.2.2.1.
-                    let cause = Unreachable::Protocol;
-                    self.send_unreachable(now, &packet, frame.bytes(), cause, out);
+                    self.complain(now, &packet, frame.bytes(), Complaint::Protocol, out);
                 }
             }
         }
     }
 
     /// To whom the packet was sent; `None`, and counted, if that is not us or it cannot be true.
-    fn arrival(
-        &mut self,
-        interface: InterfaceId,
-        to_group: bool,
-        packet: &Packet,
-    ) -> Option<Arrival> {
-        let here = self.net.interface(interface)?;
+    fn arrival(&mut self, to_group: bool, packet: &Packet) -> Option<Arrival> {
         let (source, destination) = (packet.source, packet.destination);
-        let martian = self.net.is_ours(source) || here.is_broadcast(source);
+        let to_us = self.net.is_ours(destination);
+        if packet.interface == InterfaceId::LOOPBACK {
+            // Nobody else puts anything there.
+            return to_us.then_some(Arrival::ToUs);
+        }
+        let here = self.net.interface(packet.interface)?;
+        // RFC 1122 3.2.1.3 (g): loopback addresses never appear outside a host.
+        let martian =
+            self.net.is_ours(source) || here.is_broadcast(source) || destination.is_loopback();
         let everywhere = matches!(destination, IpAddr::V4(ip) if ip.is_broadcast());
         let to_all = everywhere || here.is_broadcast(destination);
-        let to_us = self.net.is_ours(destination);
         let counters = &mut self.net.counters;
         if martian {
             counters.ip_martians += 1;
@@ -246,6 +264,23 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 None
             }
         }
+    }
+
+    /// Takes what has been sent to ourselves: at most `most` packets; how many there were.
+    fn handle_loopback(&mut self, now: Instant, most: usize, out: &mut dyn Egress<T>) -> usize {
+        let waiting = self.net.loopback.len().min(most);
+        for _ in 0..waiting {
+            let Some(frame) = self.net.loopback.pop() else { break };
+            let frame = Frame::Joined(frame);
+            let at = ethernet::HEADER;
+            match ethernet::parse(frame.bytes(), NOBODY).map(|received| received.carries) {
+                Ok(Carries::Ipv4) => {
+                    self.handle_ipv4(now, InterfaceId::LOOPBACK, false, (frame, at), out);
+                }
+                _ => self.net.counters.eth_unknown += 1,
+            }
+        }
+        waiting
     }
 
     /// A neighbour's hardware address is known: who waited for it may go on.
@@ -287,6 +322,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             match timer {
                 Timer::Socket(handle) => self.handle_socket_timer(now, handle),
                 Timer::Request(place) => self.handle_request_timer(now, place, out),
+                Timer::Reassembly => self.reassembly_due(now, out),
                 Timer::Neighbour(key) => {
                     if let Some(waiters) = self.net.neighbour_due(now, key, out) {
                         self.neighbour_absent(now, waiters);
@@ -299,9 +335,26 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         {
             self.send_reset(now, &ends, &reset, out);
         }
-        while out.ready()
-            && let Some(handle) = self.ready.pop_front()
-        {
+        // What goes to ourselves may make somebody ready, so they take turns.
+        let mut left = loopback::TURN;
+        loop {
+            self.serve_ready(now, out);
+            let handled = self.handle_loopback(now, left, out);
+            left -= handled;
+            let more = out.ready() && !self.ready.is_empty() || self.net.loopback.len() > 0;
+            if left == 0 || !more {
+                break;
+            }
+        }
+    }
+
+    /// Lets each of the sockets that are ready now send.
+    fn serve_ready(&mut self, now: Instant, out: &mut dyn Egress<T>) {
+        for _ in 0..self.ready.len() {
+            if !out.ready() {
+                return;
+            }
+            let Some(handle) = self.ready.pop_front() else { return };
             let Some(socket) = self.sockets.get_mut(handle) else { continue };
             socket.ready = false;
             match socket.body {
@@ -316,7 +369,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// something to send (at once, or when the egress that was full has room again), `None` for
     /// never.
     pub fn poll_at(&self) -> Option<Instant> {
-        if self.ready.is_empty() && self.resets.is_empty() {
+        if self.ready.is_empty() && self.resets.is_empty() && self.net.loopback.len() == 0 {
             self.net.wheel.poll_at()
         } else {
             Some(Instant::ZERO)
@@ -335,7 +388,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// The counters by name, and the number of frames held now.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let held = ("memory.frames-held", self.held.count() as u64);
-        self.net.counters.iter().chain(self.tcp_stats.iter()).chain([held])
+        let joined = ("memory.joined-bytes", self.held.bytes() as u64);
+        self.net.counters.iter().chain(self.tcp_stats.iter()).chain([held, joined])
     }
 
     /// Puts a socket into the queue of those that may have something to send.

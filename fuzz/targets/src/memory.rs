@@ -18,6 +18,10 @@ impl TxBytes for Chunk {
         sum(&self.0[range])
     }
 
+    fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
+        out.copy_from_slice(&self.0[range]);
+    }
+
     fn append(&mut self, next: Self) -> Result<(), Self> {
         Err(next)
     }

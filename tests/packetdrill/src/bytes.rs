@@ -38,6 +38,10 @@ impl TxBytes for Chunk {
         folded
     }
 
+    fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
+        out.copy_from_slice(self.part(range));
+    }
+
     /// Each write is in memory of its own.
     fn append(&mut self, next: Self) -> Result<(), Self> {
         Err(next)

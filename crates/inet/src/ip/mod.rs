@@ -1,6 +1,8 @@
 //! The Internet layer: packets of both versions, networks, and the choice of routes.
 
 pub(crate) mod cidr;
+mod fragments;
+pub(crate) mod reassembly;
 pub(crate) mod route;
 pub(crate) mod v4;
 pub(crate) mod v6;
@@ -21,10 +23,29 @@ pub(crate) struct Packet {
     pub(crate) protocol: IpProtocol,
     /// Type of service byte, or traffic class.
     pub(crate) tos: u8,
+    /// Time to live, or hop limit.
+    pub(crate) ttl: u8,
     /// Where the packet is in the frame.
     pub(crate) whole: Range<usize>,
     /// Where its payload is in the frame.
     pub(crate) payload: Range<usize>,
+    /// Which part of a packet it is, if it is not a whole one.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// Which part of a packet a fragment is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) id: u32,
+    /// Place of its payload in the packet's, bytes.
+    pub(crate) at: usize,
+    /// It is not the last one.
+    pub(crate) more: bool,
+    /// What the whole packet starts with, in the frame: the IPv4 header, or the IPv6 header and the
+    /// extension headers before the fragment header.
+    pub(crate) header: Range<usize>,
+    /// Of IPv6, where in the frame the byte is that announces the fragment header.
+    pub(crate) next_header_at: usize,
 }
 
 impl Packet {
@@ -122,4 +143,15 @@ pub(crate) fn wildcard(ip: IpAddr) -> IpAddr {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => core::net::Ipv6Addr::UNSPECIFIED.into(),
     }
+}
+
+/// `address`, or the loopback address if it is the wildcard: as Linux, whoever sends to nobody in
+/// particular sends to itself.
+pub(crate) fn to_self(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => core::net::Ipv6Addr::LOCALHOST.into(),
+        _ => return address,
+    };
+    SocketAddr::new(ip, address.port())
 }

@@ -6,13 +6,14 @@
 //! time of a look.
 
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::cidr::Cidr;
 use super::link_of;
 use crate::error::Error;
 use crate::interface::{Interface, InterfaceId};
 use crate::link::ethernet::{self, Mac};
+use crate::loopback;
 
 /// One entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,13 @@ pub(crate) struct Path {
     pub(crate) hop: Hop,
 }
 
+impl Path {
+    /// Where the packet really leaves.
+    pub(crate) fn exit(&self) -> InterfaceId {
+        if self.hop == Hop::Local { InterfaceId::LOOPBACK } else { self.interface }
+    }
+}
+
 /// To whom a packet is sent on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hop {
@@ -71,6 +79,8 @@ pub(crate) enum Hop {
     Neighbour(IpAddr),
     /// All, or a multicast group.
     Group(Mac),
+    /// Ourselves.
+    Local,
 }
 
 /// The routing table of one stack.
@@ -127,19 +137,18 @@ impl Routes {
     /// The path to `destination`.
     ///
     /// # Errors
-    /// `NetUnreachable` if there is none, and for loopback addresses, which are not served here;
-    /// `AddrNotAvailable` for our own addresses.
+    /// `NetUnreachable` if there is none.
     pub(crate) fn find(
         &self,
         destination: &SocketAddr,
         interfaces: &[Interface],
     ) -> Result<Path, Error> {
         let (ip, via) = (destination.ip(), link_of(destination));
-        if ip.is_loopback() || ip.is_unspecified() {
+        if ip.is_unspecified() {
             return Err(Error::NetUnreachable);
         }
-        if interfaces.iter().any(|interface| interface.has(ip)) {
-            return Err(Error::AddrNotAvailable);
+        if let Some((source, interface)) = local_source(ip, via, interfaces) {
+            return Ok(Path { interface, source, mtu: loopback::MTU, hop: Hop::Local });
         }
         let everywhere = is_limited_broadcast(ip) || ip.is_multicast();
         // A packet to everybody goes to the link of the default route, or else the first.
@@ -163,6 +172,24 @@ impl Routes {
         let source =
             preferred.or_else(|| interface.source_for(next)).ok_or(Error::NetUnreachable)?;
         Ok(Path { interface: id, source, mtu: interface.config.mtu, hop })
+    }
+}
+
+/// Our address in packets to ourselves at `ip`, and the interface that they seem to come from;
+/// `None` if that is somebody else's.
+fn local_source(
+    ip: IpAddr,
+    via: Option<InterfaceId>,
+    interfaces: &[Interface],
+) -> Option<(IpAddr, InterfaceId)> {
+    let loopback = |source| Some((source, InterfaceId::LOOPBACK));
+    match (ip, via) {
+        // As Linux: one address for all of 127/8.
+        (IpAddr::V4(v4), _) if v4.is_loopback() => loopback(Ipv4Addr::LOCALHOST.into()),
+        (IpAddr::V6(v6), _) if v6.is_loopback() => loopback(ip),
+        // An address of link scope is ours on its link.
+        (_, Some(via)) => interfaces.get(usize::from(via.0))?.has(ip).then_some((ip, via)),
+        (_, None) => interfaces.iter().any(|one| one.has(ip)).then(|| loopback(ip))?,
     }
 }
 

@@ -1,15 +1,14 @@
 //! IPv4 packets (RFC 791, RFC 1122 3.2).
 //!
 //! [`parse`] lets through whole, well-formed, correctly summed packets from a possible source, with
-//! their options checked and otherwise ignored; everything else has a named reason. Nothing is
-//! fragmented or reassembled: packets go out with DF set, and fragments are dropped.
+//! their options checked and otherwise ignored; everything else has a named reason.
 
 use core::net::Ipv4Addr;
 
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{Ipv4Packet, Ipv4Repr};
 
-use super::{Header, Packet};
+use super::{Cut, Header, Packet};
 use crate::interface::InterfaceId;
 
 /// Length of a header without options, bytes.
@@ -23,7 +22,6 @@ pub(crate) enum Refused {
     Options,
     SourceRoute,
     Martian,
-    Fragment,
 }
 
 /// Looks at the packet that starts at `at` in `frame`, which came from `interface`.
@@ -39,27 +37,33 @@ pub(crate) fn parse(frame: &[u8], at: usize, interface: InterfaceId) -> Result<P
     }
     let header = usize::from(view.header_len());
     check_options(bytes.get(HEADER..header).ok_or(Refused::Malformed)?)?;
-    if view.more_frags() || view.frag_offset() != 0 {
-        return Err(Refused::Fragment);
-    }
     // RFC 1122 3.2.1.3: these are never the source of a packet from outside.
     let source = view.src_addr();
     if source.is_multicast()
-        || source.is_loopback()
+        || source.is_loopback() && interface != InterfaceId::LOOPBACK
         || source.octets()[0] == 0
         || is_class_e(source)
     {
         return Err(Refused::Martian);
     }
     let whole = at..at + usize::from(view.total_len());
+    let cut = (view.more_frags() || view.frag_offset() != 0).then(|| Cut {
+        id: view.ident().into(),
+        at: view.frag_offset().into(),
+        more: view.more_frags(),
+        header: at..at + header,
+        next_header_at: 0,
+    });
     Ok(Packet {
         interface,
         source: source.into(),
         destination: view.dst_addr().into(),
         protocol: view.next_header(),
         tos: view.dscp() << 2 | view.ecn(),
+        ttl: view.hop_limit(),
         payload: at + header..whole.end,
         whole,
+        cut,
     })
 }
 
@@ -90,6 +94,20 @@ fn check_options(mut options: &[u8]) -> Result<(), Refused> {
         }
     }
     Ok(())
+}
+
+/// Makes the header of `packet`, joined of fragments, that of a whole packet with this ECN field.
+pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
+    let total = u16::try_from(packet.len()).unwrap_or(u16::MAX);
+    if packet.len() < HEADER {
+        return;
+    }
+    let mut view = Ipv4Packet::new_unchecked(packet);
+    view.set_total_len(total);
+    view.set_more_frags(false);
+    view.set_frag_offset(0);
+    view.set_ecn(ecn);
+    view.fill_checksum();
 }
 
 /// Writes `header`, which goes from `source` to `destination`, into the first [`HEADER`] bytes of

@@ -23,3 +23,12 @@ pub(crate) fn emit(header: &Header, source: Ipv6Addr, destination: Ipv6Addr, out
     repr.emit(&mut view);
     view.set_traffic_class(header.tos);
 }
+
+/// Makes the header of `packet`, joined of fragments, that of a whole packet with this ECN field.
+pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
+    let Some(payload) = packet.len().checked_sub(HEADER) else { return };
+    let mut view = Ipv6Packet::new_unchecked(packet);
+    view.set_payload_len(u16::try_from(payload).unwrap_or(u16::MAX));
+    let class = view.traffic_class() & !3 | ecn & 3;
+    view.set_traffic_class(class);
+}

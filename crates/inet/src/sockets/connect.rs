@@ -10,7 +10,7 @@ use super::{Body, Socket, SocketKind, admit, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::ip::route::{Hop, Path};
-use crate::ip::scoped;
+use crate::ip::{self, scoped};
 use crate::stack::Stack;
 use crate::tcp::{Connection, Endpoints};
 use crate::time::Instant;
@@ -22,7 +22,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ///
     /// # Errors
     /// `Already` while an attempt is under way, `AlreadyConnected`, `NetUnreachable` without a
-    /// route, `AddrNotAvailable` for our own addresses, port 0, or if no local port is left;
+    /// route, `AddrNotAvailable` for port 0, or if no local port is left;
     /// `Unsupported` for IPv6 on an IPv4 socket, `Denied` for a broadcast address without
     /// permission, `BadHandle`.
     pub fn connect(
@@ -49,13 +49,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if remote.port() == 0 {
             return Err(Error::AddrNotAvailable);
         }
+        let remote = ip::to_self(remote);
         let path = self.net.find(&remote)?;
         match (kind, path.hop) {
             (SocketKind::Stream, Hop::Group(_)) => Err(Error::NetUnreachable),
             (SocketKind::Datagram, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => {
                 Err(Error::Denied)
             }
-            (SocketKind::Stream, Hop::Neighbour(_)) => {
+            (SocketKind::Stream, Hop::Neighbour(_) | Hop::Local) => {
                 self.connect_stream(now, handle, remote, &path)
             }
             (SocketKind::Datagram, _) => self.connect_datagram(handle, remote, &path),

@@ -8,9 +8,9 @@ use smoltcp::wire::IpProtocol;
 use super::admit;
 use super::events::EventKind;
 use super::table::Handle;
-use crate::bytes::{Egress, RxBytes, RxPiece, TxBytes, TxPiece};
+use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes, TxPiece};
 use crate::error::Error;
-use crate::icmp::Unreachable;
+use crate::icmp::Complaint;
 use crate::ip::route::Hop;
 use crate::ip::{self, Packet, scoped};
 use crate::link::arp::{Parked, Pending};
@@ -46,7 +46,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         now: Instant,
         packet: &Packet,
         arrival: Arrival,
-        frame: R,
+        frame: Frame<R>,
         out: &mut dyn Egress<T>,
     ) {
         let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
@@ -62,8 +62,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             counters.udp_no_port += 1;
             if arrival == Arrival::ToUs {
                 // RFC 1122 4.1.3.1.
-                let cause = Unreachable::Port;
-                self.send_unreachable(now, packet, frame.bytes(), cause, out);
+                self.complain(now, packet, frame.bytes(), Complaint::Port, out);
             }
             return;
         };
@@ -72,7 +71,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.queue_datagram(handle, RxPiece { frame, range }, ends.remote);
     }
 
-    fn queue_datagram(&mut self, handle: Handle, piece: RxPiece<R>, from: SocketAddr) {
+    fn queue_datagram(&mut self, handle: Handle, piece: RxPiece<Frame<R>>, from: SocketAddr) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let limit = socket.options.recv_buffer;
         let Some(datagram) = socket.datagram() else { return };
@@ -80,7 +79,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.net.counters.udp_overflow += 1;
             return;
         }
-        if !self.held.has_room(true) {
+        if !self.held.has_room(&piece.frame, true) {
             self.net.counters.held_dropped += 1;
             return;
         }
@@ -120,7 +119,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let (local, broadcast) = (socket.local, options.broadcast);
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
         let to = match to {
-            Some(to) => admit(family, &options, to)?,
+            Some(to) => ip::to_self(admit(family, &options, to)?),
             None => datagram.peer.ok_or(Error::DestinationRequired)?,
         };
         if datagram.send.len() >= most {
@@ -149,7 +148,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Lets a socket send what it has, as far as there is room and its turn.
     pub(crate) fn serve_datagram(&mut self, now: Instant, handle: Handle, out: &mut dyn Egress<T>) {
         for _ in 0..QUANTUM {
-            if !out.ready() {
+            if !out.ready() || !self.net.loopback.has_room() {
                 break;
             }
             let Some(socket) = self.sockets.get_mut(handle) else { return };
@@ -211,7 +210,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return;
         }
         self.net.counters.udp_out += 1;
-        self.net.emit(path.interface, head, &[TxPiece { bytes: &chunk, range: 0..len }], out);
+        self.net.emit(path.exit(), head, &[TxPiece { bytes: &chunk, range: 0..len }], out);
         drop(chunk);
         self.datagram_done(handle, number, None);
     }

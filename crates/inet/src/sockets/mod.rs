@@ -23,7 +23,7 @@ pub(crate) mod table;
 use alloc::boxed::Box;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::bytes::RxPiece;
+use crate::bytes::{Frame, RxPiece};
 use crate::error::Error;
 use crate::ip;
 use crate::link::arp;
@@ -89,7 +89,7 @@ pub enum How {
 #[derive(Debug)]
 pub struct Received<R> {
     /// The bytes; of a datagram socket exactly one datagram.
-    pub piece: RxPiece<R>,
+    pub piece: RxPiece<Frame<R>>,
     /// The sender of a datagram.
     pub from: Option<SocketAddr>,
 }

@@ -7,7 +7,7 @@ use super::demux::Target;
 use super::events::EventKind;
 use super::options::Options;
 use super::table::Handle;
-use crate::bytes::{Egress, RxBytes, RxPiece, TxBytes, TxPiece};
+use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes, TxPiece};
 use crate::error::Error;
 use crate::held::Held;
 use crate::ip::route::Path;
@@ -60,7 +60,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         &mut self,
         now: Instant,
         packet: &Packet,
-        frame: R,
+        frame: Frame<R>,
         out: &mut dyn Egress<T>,
     ) {
         let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
@@ -78,7 +78,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let payload = packet.payload.start + parsed.payload..packet.payload.end;
         let target = self.demux.target(&ends);
         let is_new = !matches!(target, Some(Target::Socket(_)));
-        if is_new && !payload.is_empty() && !self.held.has_room(false) {
+        if is_new && !payload.is_empty() && !self.held.has_room(&frame, false) {
             self.net.counters.held_dropped += 1;
             return;
         }
@@ -107,7 +107,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         handle: Handle,
         ends: &Endpoints,
         segment: &SegmentRepr,
-        piece: RxPiece<R>,
+        piece: RxPiece<Frame<R>>,
         out: &mut dyn Egress<T>,
     ) {
         let Some(Body::Connection(stream)) = self.sockets.get(handle).map(|socket| &socket.body)
@@ -116,7 +116,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         let rcv_nxt = stream.connection.durable().rcv_nxt;
         let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
-        if !piece.range.is_empty() && !self.held.has_room(ahead) {
+        if !piece.range.is_empty() && !self.held.has_room(&piece.frame, ahead) {
             self.net.counters.held_dropped += 1;
             return;
         }
@@ -227,9 +227,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
         };
         let lane = Lane { path, to, ends, ttl, tos };
-        let mut more = true;
+        let (exit, mut more) = (lane.path.exit(), true);
         for _ in 0..QUANTUM {
-            if !out.ready() {
+            if !self.net.has_room(exit, out) {
                 break;
             }
             let Some(segment) = stream.connection.poll_segment(now) else {
@@ -415,6 +415,6 @@ impl Lane {
         };
         net.write_headers(&self.path, self.to, &ip, &mut head);
         net.counters.tcp_out += 1;
-        net.emit(self.path.interface, &head[..headers + header], body, out);
+        net.emit(self.path.exit(), &head[..headers + header], body, out);
     }
 }

@@ -1,14 +1,16 @@
 //! Tests of whole stacks: frames by the byte, two stacks back to back, a clock that is a variable.
 
 mod arp;
+mod fragments;
 mod icmp;
+mod loopback;
 mod malformed;
 mod options;
 mod requests;
 mod streams;
 mod udp;
 
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -31,6 +33,9 @@ impl TxBytes for Chunk {
     }
     fn checksum(&self, range: Range<usize>) -> u16 {
         checksum::data(&self.0[range])
+    }
+    fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
+        out.copy_from_slice(&self.0[range]);
     }
     fn append(&mut self, next: Self) -> Result<(), Self> {
         Err(next)

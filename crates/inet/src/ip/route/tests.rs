@@ -43,9 +43,7 @@ fn the_longest_prefix_wins() {
             0,
             Ok(Hop::Group(smoltcp::wire::EthernetAddress([1, 0, 0x5e, 1, 0, 251]))),
         ),
-        ([127, 0, 0, 1], 0, Err(Error::NetUnreachable)),
         ([0, 0, 0, 0], 0, Err(Error::NetUnreachable)),
-        ([10, 1, 0, 2], 1, Err(Error::AddrNotAvailable)),
     ];
     for (destination, id, hop) in table {
         let path = routes.find(&to(destination), &interfaces);
@@ -193,4 +191,33 @@ proptest! {
             prop_assert_eq!(routes.iter().count(), naive.len());
         }
     }
+}
+
+#[test]
+fn own_addresses_are_reached_within() {
+    let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+    let interfaces = [
+        interface(&[Cidr::new([10, 0, 0, 2], 8)]),
+        interface(&[Cidr::new([10, 1, 0, 2], 16), Cidr::new(link_local, 64)]),
+    ];
+    let routes = table(&interfaces, &[]);
+    let here = |ip: IpAddr| routes.find(&to(ip), &interfaces);
+    let own: IpAddr = [10, 1, 0, 2].into();
+    let localhost: IpAddr = Ipv4Addr::LOCALHOST.into();
+    let v6: IpAddr = Ipv6Addr::LOCALHOST.into();
+    for (to, source) in
+        [(own, own), (localhost, localhost), ([127, 9, 9, 9].into(), localhost), (v6, v6)]
+    {
+        let path = here(to).unwrap();
+        assert_eq!(
+            (path.hop, path.source, path.exit()),
+            (Hop::Local, source, InterfaceId::LOOPBACK)
+        );
+        assert_eq!((path.interface, path.mtu), (InterfaceId::LOOPBACK, u16::MAX), "{to}");
+    }
+    // An address of link scope is ours on its own link only.
+    let on = |scope| core::net::SocketAddrV6::new(link_local, 1, 0, scope).into();
+    let path = routes.find(&on(2), &interfaces).unwrap();
+    assert_eq!((path.interface, path.exit()), (InterfaceId(1), InterfaceId::LOOPBACK));
+    assert_ne!(routes.find(&on(1), &interfaces).map(|path| path.hop), Ok(Hop::Local));
 }

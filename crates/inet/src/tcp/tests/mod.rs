@@ -38,6 +38,10 @@ impl TxBytes for Chunk {
         sum as u16
     }
 
+    fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
+        out.copy_from_slice(&self.bytes[range]);
+    }
+
     fn append(&mut self, next: Self) -> Result<(), Self> {
         if !next.joins {
             return Err(next);

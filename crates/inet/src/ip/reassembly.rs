@@ -1,0 +1,391 @@
+//! Reassembly of fragmented packets: IPv4 (RFC 791 3.2, RFC 815, RFC 1122 3.3.2) and IPv6 (RFC 8200
+//! 4.5).
+//!
+//! Fragments stay in the frames that brought them until the last one is in; then they are copied
+//! once, into one buffer that looks like a packet that was never cut. What is held is bounded in
+//! bytes and in frames, for the stack and for each source; a datagram that would exceed a bound
+//! displaces the one that has waited longest (of its own source, if that source's bound is it):
+//! real datagrams are complete within milliseconds, so what has waited longest is what will never
+//! be complete.
+//!
+//! Fragments that overlap spoil their datagram (RFC 5722 3; RFC 1858 and RFC 3128 tell why, and
+//! Linux does the same for IPv4). Exact duplicates are dropped. A spoilt datagram keeps its place,
+//! without frames, until its time is over, so that fragments that come later are dropped too.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::ops::Range;
+use core::time::Duration;
+
+use hashbrown::HashMap;
+
+use crate::bytes::RxBytes;
+use crate::config::ReassemblyConfig;
+use crate::ip::Packet;
+use crate::secret::KeyedHash;
+use crate::time::Instant;
+
+/// Most bytes that a length field can tell of.
+const LONGEST: usize = 65_535;
+/// Length of the IPv6 header, which its length field does not count.
+const HEADER_V6: usize = 40;
+/// Fragments but the last are multiples of this, bytes.
+const UNIT: usize = 8;
+
+/// Which datagram a fragment belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) id: u32,
+    /// IPv4's protocol; 0 for IPv6, where the identification alone distinguishes (RFC 8200 4.5).
+    pub(crate) protocol: u8,
+}
+
+/// A fragment and the frame it is in.
+#[derive(Debug)]
+pub(crate) struct Fragment<F> {
+    pub(crate) key: Key,
+    /// Place of its payload in the datagram, bytes.
+    pub(crate) at: usize,
+    /// It is not the last one.
+    pub(crate) more: bool,
+    pub(crate) ecn: u8,
+    /// What follows the header: IPv4's protocol, or the fragment header's next header.
+    pub(crate) next_header: u8,
+    /// What the whole packet starts with, in the frame: IPv4's header with its options, or IPv6's
+    /// with the extension headers before the fragment header.
+    pub(crate) header: Range<usize>,
+    /// Its payload in the frame.
+    pub(crate) payload: Range<usize>,
+    /// The fragment as a packet, for complaints.
+    pub(crate) packet: Packet,
+    pub(crate) frame: F,
+}
+
+impl<F> Fragment<F> {
+    fn end(&self) -> usize {
+        self.at + self.payload.len()
+    }
+
+    /// Most payload that the whole packet can have.
+    fn most(&self) -> usize {
+        let counted = match self.key.source {
+            IpAddr::V4(_) => self.header.len(),
+            IpAddr::V6(_) => self.header.len().saturating_sub(HEADER_V6),
+        };
+        LONGEST.saturating_sub(counted)
+    }
+}
+
+/// A whole packet: header and payload of the fragments, the header's length and fragment fields
+/// still those of the first fragment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    pub(crate) bytes: Box<[u8]>,
+    /// Where the payload starts in it.
+    pub(crate) header_len: usize,
+    /// Of the fragments together (RFC 3168 5.3).
+    pub(crate) ecn: u8,
+    pub(crate) next_header: u8,
+}
+
+/// What became of a fragment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It waits for the others.
+    Kept,
+    /// It was there already.
+    Duplicate,
+    /// It was the one missing.
+    Whole(Whole),
+    /// It is empty, or not the last one and no multiple of 8 bytes.
+    Misshapen,
+    /// The packet would be longer than a packet can be.
+    TooLong,
+    /// It contradicts the others of its datagram, or belongs to one that was spoilt before.
+    Spoilt,
+}
+
+/// A datagram whose time is over.
+#[derive(Debug)]
+pub(crate) struct Expired<F> {
+    /// Its first fragment, if that is there.
+    pub(crate) first: Option<Fragment<F>>,
+}
+
+/// When the time of a datagram is over, and a number that makes it unique.
+type Due = (Instant, u64);
+
+#[derive(Debug)]
+struct Assembly<F> {
+    due: Due,
+    /// By place, without overlaps.
+    pieces: Vec<Fragment<F>>,
+    /// Payload bytes in these.
+    len: usize,
+    /// Payload bytes of the whole, once the last fragment is there.
+    total: Option<usize>,
+    /// Which of the four ECN values were seen, one bit each.
+    ecns: u8,
+    spoilt: bool,
+}
+
+/// What somebody's datagrams take.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Taken {
+    bytes: usize,
+    /// A spoilt datagram counts as one.
+    frames: usize,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    taken: Taken,
+    waiting: BTreeMap<Due, Key>,
+}
+
+/// All incomplete datagrams of one stack.
+#[derive(Debug)]
+pub(crate) struct Reassembler<F> {
+    assemblies: HashMap<Key, Assembly<F>, KeyedHash>,
+    sources: HashMap<IpAddr, Source, KeyedHash>,
+    waiting: BTreeMap<Due, Key>,
+    taken: Taken,
+    limits: ReassemblyConfig,
+    serial: u64,
+    /// Datagrams dropped to make room for others.
+    pub(crate) displaced: u64,
+}
+
+impl<F: RxBytes> Reassembler<F> {
+    pub(crate) fn new(hash: KeyedHash, limits: ReassemblyConfig) -> Self {
+        Self {
+            assemblies: HashMap::with_hasher(hash.clone()),
+            sources: HashMap::with_hasher(hash),
+            waiting: BTreeMap::new(),
+            taken: Taken::default(),
+            limits,
+            serial: 0,
+            displaced: 0,
+        }
+    }
+
+    /// Takes a fragment. An atomic one (the first and the last at once) is no matter for this.
+    pub(crate) fn insert(&mut self, now: Instant, fragment: Fragment<F>) -> Outcome {
+        let len = fragment.payload.len();
+        if len == 0 || fragment.more && !len.is_multiple_of(UNIT) {
+            return Outcome::Misshapen;
+        }
+        if fragment.end() > fragment.most() {
+            return Outcome::TooLong;
+        }
+        let key = fragment.key;
+        if let Some(refused) = self.assemblies.get(&key).and_then(|held| held.refuses(&fragment)) {
+            if refused == Outcome::Spoilt {
+                self.spoil(&key);
+            }
+            return refused;
+        }
+        self.make_room(key.source, fragment.frame.bytes().len());
+        self.add(now, fragment);
+        match self.assemblies.get(&key) {
+            Some(held) if held.total == Some(held.len) => self.join(&key),
+            _ => Outcome::Kept,
+        }
+    }
+
+    /// When the next datagram's time is over.
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The next datagram whose time is over.
+    pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<Expired<F>> {
+        while self.poll_at().is_some_and(|at| at <= now) {
+            let (_, key) = self.waiting.first_key_value()?;
+            let mut held = self.remove(&key.clone())?;
+            if !held.spoilt {
+                let is_first = held.pieces.first().is_some_and(|piece| piece.at == 0);
+                return Some(Expired { first: is_first.then(|| held.pieces.swap_remove(0)) });
+            }
+        }
+        None
+    }
+
+    /// Adds a fragment that nothing speaks against.
+    fn add(&mut self, now: Instant, fragment: Fragment<F>) {
+        let key = fragment.key;
+        if !self.assemblies.contains_key(&key) {
+            let time = match key.source {
+                IpAddr::V4(_) => self.limits.timeout_v4,
+                IpAddr::V6(_) => self.limits.timeout_v6,
+            };
+            self.serial += 1;
+            let due = (now + time, self.serial);
+            self.waiting.insert(due, key);
+            self.sources.entry(key.source).or_default().waiting.insert(due, key);
+            self.assemblies.insert(key, Assembly::new(due));
+        }
+        let more = Taken { bytes: fragment.frame.bytes().len(), frames: 1 };
+        self.taken.add(more);
+        if let Some(source) = self.sources.get_mut(&key.source) {
+            source.taken.add(more);
+        }
+        if let Some(held) = self.assemblies.get_mut(&key) {
+            held.add(fragment);
+        }
+    }
+
+    /// Displaces datagrams until one more frame of `bytes` fits.
+    fn make_room(&mut self, source: IpAddr, bytes: usize) {
+        let more = Taken { bytes, frames: 1 };
+        let own = Taken { bytes: self.limits.source_bytes, frames: self.limits.source_frames };
+        let all = Taken { bytes: self.limits.bytes, frames: self.limits.frames };
+        while let Some(held) = self.sources.get(&source)
+            && held.taken.exceeds(more, own)
+            && let Some((_, key)) = held.waiting.first_key_value()
+        {
+            self.displace(&key.clone());
+        }
+        while self.taken.exceeds(more, all)
+            && let Some((_, key)) = self.waiting.first_key_value()
+        {
+            self.displace(&key.clone());
+        }
+    }
+
+    fn displace(&mut self, key: &Key) {
+        self.displaced += 1;
+        self.remove(key);
+    }
+
+    /// Frees a datagram's frames and lets it refuse all that comes later (RFC 5722 4).
+    fn spoil(&mut self, key: &Key) {
+        let Some(held) = self.assemblies.get_mut(key) else { return };
+        let before = held.taken();
+        held.spoilt = true;
+        held.pieces = Vec::new();
+        let after = held.taken();
+        self.taken.replace(before, after);
+        if let Some(source) = self.sources.get_mut(&key.source) {
+            source.taken.replace(before, after);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Assembly<F>> {
+        let held = self.assemblies.remove(key)?;
+        self.waiting.remove(&held.due);
+        self.taken.replace(held.taken(), Taken::default());
+        if let Some(source) = self.sources.get_mut(&key.source) {
+            source.waiting.remove(&held.due);
+            source.taken.replace(held.taken(), Taken::default());
+            if source.waiting.is_empty() {
+                self.sources.remove(&key.source);
+            }
+        }
+        Some(held)
+    }
+
+    /// Makes one packet of a complete datagram.
+    fn join(&mut self, key: &Key) -> Outcome {
+        let Some(held) = self.remove(key) else { return Outcome::Spoilt };
+        let Some(first) = held.pieces.first() else { return Outcome::Spoilt };
+        // The first fragment's header may be longer than those of the others were.
+        if held.len > first.most() {
+            return Outcome::TooLong;
+        }
+        let Some(ecn) = joint_ecn(held.ecns, first.ecn) else { return Outcome::Spoilt };
+        let (header_len, next_header) = (first.header.len(), first.next_header);
+        let mut bytes = Vec::with_capacity(header_len + held.len);
+        let mut copy = |frame: &F, range: &Range<usize>| {
+            bytes.extend_from_slice(frame.bytes().get(range.clone()).unwrap_or_default());
+        };
+        copy(&first.frame, &first.header);
+        held.pieces.iter().for_each(|piece| copy(&piece.frame, &piece.payload));
+        if bytes.len() != header_len + held.len {
+            return Outcome::Misshapen;
+        }
+        Outcome::Whole(Whole { bytes: bytes.into_boxed_slice(), header_len, ecn, next_header })
+    }
+}
+
+/// RFC 3168 5.3: a mark on one fragment is a mark on the whole; a mark beside a fragment that could
+/// not be marked is forged.
+fn joint_ecn(seen: u8, first: u8) -> Option<u8> {
+    const NOT_ECT: u8 = 0b00;
+    const CE: u8 = 0b11;
+    match (seen & 1 << CE != 0, seen & 1 << NOT_ECT != 0) {
+        (true, true) => None,
+        (true, false) => Some(CE),
+        (false, true) => Some(NOT_ECT),
+        (false, false) => Some(first),
+    }
+}
+
+impl<F: RxBytes> Assembly<F> {
+    fn new(due: Due) -> Self {
+        Self { due, pieces: Vec::new(), len: 0, total: None, ecns: 0, spoilt: false }
+    }
+
+    /// What speaks against adding `new`.
+    fn refuses(&self, new: &Fragment<F>) -> Option<Outcome> {
+        if self.spoilt {
+            return Some(Outcome::Spoilt);
+        }
+        let at = self.pieces.partition_point(|piece| piece.at < new.at);
+        let before = at.checked_sub(1).and_then(|before| self.pieces.get(before));
+        let after = self.pieces.get(at);
+        if after.is_some_and(|a| a.at == new.at && a.end() == new.end() && a.more == new.more) {
+            return Some(Outcome::Duplicate);
+        }
+        let overlaps = before.is_some_and(|before| before.end() > new.at)
+            || after.is_some_and(|after| after.at < new.end());
+        let ends_otherwise = match self.total {
+            Some(total) => new.end() > total || !new.more && new.end() != total,
+            None => !new.more && self.pieces.last().is_some_and(|last| last.end() > new.end()),
+        };
+        (overlaps || ends_otherwise).then_some(Outcome::Spoilt)
+    }
+
+    fn add(&mut self, new: Fragment<F>) {
+        self.len += new.payload.len();
+        self.ecns |= 1 << (new.ecn & 3);
+        if !new.more {
+            self.total = Some(new.end());
+        }
+        let at = self.pieces.partition_point(|piece| piece.at < new.at);
+        self.pieces.insert(at, new);
+    }
+
+    fn taken(&self) -> Taken {
+        let bytes = self.pieces.iter().map(|piece| piece.frame.bytes().len()).sum();
+        Taken { bytes, frames: self.pieces.len() + usize::from(self.spoilt) }
+    }
+}
+
+impl Taken {
+    fn add(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.frames += more.frames;
+    }
+
+    fn replace(&mut self, before: Self, after: Self) {
+        self.bytes = (self.bytes + after.bytes).saturating_sub(before.bytes);
+        self.frames = (self.frames + after.frames).saturating_sub(before.frames);
+    }
+
+    /// Whether `more` would go over `limit`.
+    fn exceeds(self, more: Self, limit: Self) -> bool {
+        self.bytes + more.bytes > limit.bytes || self.frames + more.frames > limit.frames
+    }
+}
+
+/// How long fragments wait by default: as Linux for IPv4 (RFC 1122 3.3.2 says 60 to 120 s, which
+/// only helps attackers), RFC 8200 4.5 for IPv6.
+pub(crate) const TIMEOUTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
+
+#[cfg(test)]
+mod tests;
