@@ -59,7 +59,7 @@ fn a_clean_link_is_filled() {
     let link = LinkConfig::perfect(ONE_WAY, 100_000_000);
     let report = stream(&link, large_window(), 8_000_000);
     // Headers take 5 %, slow start some round trips.
-    assert!(rate(&report) > 0.85 * 12_500_000.0, "{}", rate(&report));
+    assert!(rate(&report) > 0.88 * 12_500_000.0, "{}", rate(&report));
     assert_eq!(report.repeated, [0, 0]);
     // An ACK for every second segment, about.
     assert!(report.segments[1] < report.segments[0] * 6 / 10, "{:?}", report.segments);
@@ -95,12 +95,12 @@ fn ten_percent_loss_goes_on() {
 }
 
 /// A queue of a quarter of the bandwidth-delay product. Slow start overshoots and loses a hundred
-/// segments at once, which costs timeouts as long as there is no SACK.
+/// segments at once.
 #[test]
 fn a_short_queue_is_survived() {
     let link = LinkConfig { queue: 30_000, ..LinkConfig::perfect(ONE_WAY, 100_000_000) };
     let report = stream(&link, large_window(), 16_000_000);
-    assert!(rate(&report) > 0.25 * 12_500_000.0, "{}", rate(&report));
+    assert!(rate(&report) > 0.40 * 12_500_000.0, "{}", rate(&report));
 }
 
 /// A world can be kept for Wireshark: every segment, at both ends.

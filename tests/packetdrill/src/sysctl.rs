@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use inet::Config;
-use inet::tcp::CongestionKind;
+use inet::tcp::{CongestionKind, EcnPolicy};
 
 /// Settings that change nothing here, each for its own reason: behaviour that the core always has,
 /// that concerns the kernel's other protocols, or that no script's outcome depends on.
@@ -93,6 +93,19 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
             let Some(found) = found else { return false };
             tcp.congestion_control = found;
         }
+        "tcp_sack" => tcp.sack = on,
+        "tcp_dsack" => tcp.dsack = on,
+        "tcp_frto" => tcp.frto = on,
+        "tcp_reordering" => tcp.reordering = u16::from(count),
+        "tcp_early_retrans" => tcp.early_retrans = count,
+        "tcp_recovery" => tcp.recovery = count,
+        "tcp_ecn" => {
+            tcp.ecn = match least {
+                0 => EcnPolicy::Off,
+                1 => EcnPolicy::On,
+                _ => EcnPolicy::Accept,
+            }
+        }
         "tcp_timestamps" => tcp.timestamps = on,
         "tcp_window_scaling" => tcp.window_scaling = on,
         "tcp_syn_retries" => tcp.syn_retries = count,
@@ -108,8 +121,7 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         // What the host itself looks at.
         "tcp_wmem" | "tcp_notsent_lowat" => {}
         // Settings of parts of the core that are on whatever they say.
-        "tcp_sack" | "tcp_dsack" | "tcp_frto" | "tcp_reordering" | "tcp_early_retrans"
-        | "tcp_recovery" | "tcp_ecn" | "tcp_fastopen" | "tcp_fastopen_key" | "tcp_syncookies" => {}
+        "tcp_fastopen" | "tcp_fastopen_key" | "tcp_syncookies" => {}
         _ => return false,
     }
     true

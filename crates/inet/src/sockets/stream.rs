@@ -16,7 +16,7 @@ use crate::link::ethernet::Mac;
 use crate::net::{Link, MAX_HEADERS, Net, Timer, headers};
 use crate::stack::Stack;
 use crate::tcp::{
-    Connection, Endpoints, MAX_HEADER, Reply, SegmentError, SegmentRepr, State, reset_for,
+    Connection, EcnField, Endpoints, MAX_HEADER, Reply, SegmentError, SegmentRepr, State, reset_for,
 };
 use crate::time::Instant;
 
@@ -72,7 +72,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         counters.tcp_in += 1;
         counters.tcp_resets_in += u64::from(parsed.repr.rst);
-        let segment = &parsed.repr;
+        let segment = &SegmentRepr { ecn: EcnField::from_tos(packet.tos), ..parsed.repr };
         let ends =
             Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
         let payload = packet.payload.start + parsed.payload..packet.payload.end;
@@ -410,7 +410,8 @@ impl Lane {
             destination,
             protocol: IpProtocol::Tcp,
             ttl: self.ttl,
-            tos: self.tos,
+            // The ECN field is TCP's, whatever the application asks for.
+            tos: self.tos & !3 | segment.ecn as u8,
             payload_len: header + body_len,
         };
         net.write_headers(&self.path, self.to, &ip, &mut head);

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::CongestionKind;
+use super::{CongestionKind, EcnPolicy};
 
 /// When and how often an idle connection is probed (RFC 9293 3.8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,9 @@ pub struct TcpConfig {
     pub mss: u16,
     /// Most received bytes that wait for the application (see `Connection::consumed`).
     pub recv_buffer: usize,
-    /// Most segments kept that came out of order.
+    /// Most pieces kept that came out of order; their bytes are bounded by the window anyway. Below
+    /// the window divided by the peer's segment size, loss costs repetitions that would not be
+    /// needed.
     pub out_of_order_limit: usize,
     /// Small segments leave at once (RFC 9293 3.7.4).
     pub nodelay: bool,
@@ -82,6 +84,26 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// Offer timestamps (RFC 7323 3).
     pub timestamps: bool,
+    /// Offer and accept selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Report duplicates (RFC 2883).
+    pub dsack: bool,
+    /// How losses are found by time: bits 1 RACK (always on with SACK), 2 the reordering window
+    /// does not adapt, 4 no threshold of duplicate ACKs.
+    pub recovery: u8,
+    /// Tail loss probes are on if this is 3 or 4 (RFC 8985 7).
+    pub early_retrans: u8,
+    /// Spurious timeouts are detected by what follows them (RFC 5682).
+    pub frto: bool,
+    /// Segments that may overtake each other before that counts as a loss (RFC 5681 3.2), at the
+    /// start of a connection and at most.
+    pub reordering: u16,
+    /// See `reordering`.
+    pub max_reordering: u16,
+    /// Explicit congestion notification (RFC 3168).
+    pub ecn: EcnPolicy,
+    /// Most segments that one `SegmentOut` stands for; 1 unless something below cuts them.
+    pub gso_max_segs: u16,
     /// Added to the clock for the timestamps of this connection, so that they tell nothing about
     /// the machine (RFC 7323 5.4): a secret function of the endpoints.
     pub timestamp_offset: u32,
@@ -92,7 +114,7 @@ impl Default for TcpConfig {
         Self {
             mss: 1460,
             recv_buffer: 256 * 1024,
-            out_of_order_limit: 256,
+            out_of_order_limit: 4096,
             nodelay: false,
             cork: false,
             window_clamp: 0,
@@ -117,8 +139,33 @@ impl Default for TcpConfig {
             keep_alive: None,
             window_scaling: true,
             timestamps: true,
+            sack: true,
+            dsack: true,
+            recovery: 1,
+            early_retrans: 3,
+            frto: true,
+            reordering: 3,
+            max_reordering: 300,
+            ecn: EcnPolicy::Accept,
+            gso_max_segs: 1,
             timestamp_offset: 0,
         }
+    }
+}
+
+impl TcpConfig {
+    /// The classic threshold of duplicate ACKs holds as long as no reordering was seen.
+    pub(super) fn dup_thresh(&self) -> bool {
+        self.recovery & 4 == 0
+    }
+
+    /// RACK's reordering window adapts to DSACKs.
+    pub(super) fn adapts_reordering(&self) -> bool {
+        self.recovery & 2 == 0
+    }
+
+    pub(super) fn tail_loss_probe(&self) -> bool {
+        matches!(self.early_retrans, 3 | 4)
     }
 }
 

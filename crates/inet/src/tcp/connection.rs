@@ -12,8 +12,9 @@ use core::time::Duration;
 
 use super::congestion::{Congestion, CongestionKind, Window};
 use super::durable::{self, Durable};
+use super::ecn::Ecn;
 use super::info::Meter;
-use super::loss::LossRecovery;
+use super::loss::Recovery;
 use super::recv::Receiver;
 use super::rtt::RttEstimator;
 use super::segment::MAX_SCALE;
@@ -68,10 +69,34 @@ pub enum Reply {
 pub struct Stats {
     /// Segments sent again, for whatever reason.
     pub retransmits: u64,
+    /// Segments sent again in fast recovery.
+    pub fast_retransmits: u64,
     /// Expired retransmission timers.
     pub timeouts: u64,
-    /// Recoveries entered after duplicate acknowledgements.
+    /// Timeouts that were needless (RFC 5682).
+    pub spurious_timeouts: u64,
+    /// Fast recoveries entered.
     pub fast_recoveries: u64,
+    /// Window reductions taken back (RFC 3522, RFC 3708, RFC 5682).
+    pub undos: u64,
+    /// Segments held to be lost because a later one had arrived and time had passed (RFC 8985).
+    pub rack_lost: u64,
+    /// Tail loss probes sent (RFC 8985 7).
+    pub tail_loss_probes: u64,
+    /// Losses that a tail loss probe repaired.
+    pub probe_recoveries: u64,
+    /// Reports of duplicates received and sent (RFC 2883).
+    pub dsacks_in: u64,
+    /// See `dsacks_in`.
+    pub dsacks_out: u64,
+    /// SACK blocks that were not believed.
+    pub sack_discards: u64,
+    /// Peers found to have thrown away what they had reported by SACK.
+    pub sack_reneges: u64,
+    /// Segments that were found to have overtaken others.
+    pub reorderings: u64,
+    /// Segments received that were marked for congestion (RFC 3168).
+    pub ecn_marks_in: u64,
     /// Duplicate acknowledgements received.
     pub duplicate_acks: u64,
     /// Segments received out of order and kept.
@@ -102,8 +127,8 @@ pub(super) struct Wishes {
     /// Duplicate ACKs: one for each segment that came early, so that the peer can count them
     /// (RFC 5681 4.2).
     pub(super) duplicates: u16,
-    /// Send the first unacknowledged segment again.
-    pub(super) head: bool,
+    /// Send a tail loss probe.
+    pub(super) tail: bool,
     /// An ACK that the peer must answer, for its window or its life.
     pub(super) probe: bool,
     /// Send what fits the window, however little (RFC 9293 3.8.6.2.1, the override timeout).
@@ -123,7 +148,10 @@ pub struct Connection<T, R> {
     pub(super) send: SendQueue<T>,
     pub(super) recv: Receiver<R>,
     pub(super) rtt: RttEstimator,
-    pub(super) loss: LossRecovery,
+    pub(super) loss: Recovery,
+    pub(super) ecn: Ecn,
+    /// Our SYN asked for ECN.
+    pub(super) ecn_asked: bool,
     pub(super) congestion: Box<dyn Congestion>,
     pub(super) window: Window,
     pub(super) timers: Timers,
@@ -135,8 +163,8 @@ pub struct Connection<T, R> {
     pub(super) error: Option<Error>,
     /// The network's complaint, should the connection time out.
     pub(super) soft_error: Option<Error>,
-    /// Next sequence number to be sent. Behind `snd_max` while going back after a timeout.
-    pub(super) snd_nxt: Seq,
+    /// Window field of the last segment taken.
+    pub(super) window_field: u16,
     /// Sequence number of the segment that last updated the window (SND.WL1).
     pub(super) window_seq: Seq,
     /// Largest window ever offered by the peer.
@@ -228,7 +256,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             send: SendQueue::new(),
             recv: Receiver::new(config.recv_buffer, config.out_of_order_limit),
             rtt: RttEstimator::new(&config),
-            loss: LossRecovery::default(),
+            loss: Recovery::new(now, &config),
+            ecn: Ecn::default(),
+            ecn_asked: false,
             // The one that is wanted starts with the connection; this one takes no memory.
             congestion: CongestionKind::Reno.start(now, iss),
             window: Window::new(now, 1, iss),
@@ -239,7 +269,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             writer_waits: false,
             error: None,
             soft_error: None,
-            snd_nxt: iss,
+            window_field: 0,
             window_seq: iss,
             window_max: 0,
             small_end: iss,
@@ -478,6 +508,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.error = self.error.or(error);
         self.timers.clear_all();
         self.send.clear();
+        self.loss.clear();
         self.recv.clear_early();
         self.wishes = Wishes::default();
     }
@@ -489,15 +520,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         shut.then(|| self.durable.iss + 1 + self.send.end() as u32)
     }
 
-    /// What may be in flight, bytes.
-    pub(super) fn flight_limit(&self) -> usize {
-        let window = self.congestion_window();
-        window.saturating_add_signed(self.loss.inflation()).max(self.send_mss())
-    }
-
-    /// Segments that `bytes` take.
-    pub(super) fn segments(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.div_ceil(self.send_mss().max(1))).unwrap_or(u32::MAX)
+    /// Whether there is data, or a FIN, that was never sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        let fin = self.fin_seq().is_some_and(|fin| self.durable.snd_max.at_or_before(fin));
+        self.send.unsent() > 0 || fin
     }
 
     /// A challenge ACK, or the answer to a segment that cannot be accepted. Two sides that do not

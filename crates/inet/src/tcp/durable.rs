@@ -19,10 +19,10 @@
 //! | `ts_recent` | else segments from before the restart would pass for new ones (PAWS) |
 //! | `snd_wnd` | a peer with nothing to say does not repeat it |
 //!
-//! Made again instead: `snd_nxt` (restart at `snd_una`: at worst the peer sees bytes twice),
-//! timers, RTT and congestion window (restart conservatively), out-of-order data (only promised by
-//! SACK, which may be reneged), the ACK that may be pending (send one), Nagle's and the silly
-//! window's state.
+//! Made again instead: which segments were sent (restart at `snd_una`: at worst the peer sees bytes
+//! twice), timers, RTT and congestion window (restart conservatively), out-of-order data (only
+//! promised by SACK, which may be reneged), the ACK that may be pending (send one), Nagle's and the
+//! silly window's state.
 
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -30,19 +30,23 @@ use super::{Endpoints, Seq, State};
 use crate::ip::canonical;
 
 /// The write side is shut: the FIN follows the queued bytes.
-pub(super) const WRITE_SHUT: u8 = 1;
+pub(super) const WRITE_SHUT: u16 = 1;
 /// The application will not read.
-pub(super) const READ_SHUT: u8 = 1 << 1;
+pub(super) const READ_SHUT: u16 = 1 << 1;
 /// The application is gone.
-pub(super) const ORPHAN: u8 = 1 << 2;
+pub(super) const ORPHAN: u16 = 1 << 2;
 /// The peer's FIN was received and counts in `rcv_nxt`.
-pub(super) const FIN_RECEIVED: u8 = 1 << 3;
+pub(super) const FIN_RECEIVED: u16 = 1 << 3;
 /// Both sides agreed on timestamps.
-pub(super) const TIMESTAMPS: u8 = 1 << 4;
+pub(super) const TIMESTAMPS: u16 = 1 << 4;
 /// Both sides agreed on window scaling.
-pub(super) const SCALED: u8 = 1 << 5;
+pub(super) const SCALED: u16 = 1 << 5;
 /// The connection was opened by the peer.
-pub(super) const PASSIVE: u8 = 1 << 6;
+pub(super) const PASSIVE: u16 = 1 << 6;
+/// Both sides agreed on SACK.
+pub(super) const SACK: u16 = 1 << 7;
+/// Both sides agreed on ECN.
+pub(super) const ECN: u16 = 1 << 8;
 
 /// What must outlive the process; see the module's head for why each field is here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +68,9 @@ pub struct Durable {
     pub remote_port: u16,
     /// [`State`] as a number.
     pub state: u8,
-    /// WRITE_SHUT 1, READ_SHUT 2, ORPHAN 4, FIN_RECEIVED 8, TIMESTAMPS 16, SCALED 32, PASSIVE 64.
-    pub flags: u8,
+    /// WRITE_SHUT 1, READ_SHUT 2, ORPHAN 4, FIN_RECEIVED 8, TIMESTAMPS 16, SCALED 32, PASSIVE 64,
+    /// SACK 128, ECN 256.
+    pub flags: u16,
     /// Shift of the peer's windows.
     pub snd_scale: u8,
     /// Shift of own windows.
@@ -138,11 +143,11 @@ impl Durable {
         }
     }
 
-    pub(super) fn has(&self, flag: u8) -> bool {
+    pub(super) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
-    pub(super) fn set(&mut self, flag: u8) {
+    pub(super) fn set(&mut self, flag: u16) {
         self.flags |= flag;
     }
 

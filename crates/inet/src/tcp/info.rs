@@ -173,15 +173,22 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// All that TCP_INFO tells.
     pub fn info(&self, now: Instant) -> TcpInfo {
         let (d, meter) = (&self.durable, &self.meter);
-        let option = |flag, bit| if d.has(flag) { bit } else { 0 };
+        let option = |flag: u16, bit| if d.has(flag) { bit } else { 0 };
         let millis = |since: Instant| saturated((now - since).as_millis());
         let [network, window, buffer] = meter.spent(now);
         let mss = saturated(self.send_mss());
-        let flight = d.snd_max.since(d.snd_una);
-        let options = option(durable::TIMESTAMPS, 1) | option(durable::SCALED, 4);
+        let options = option(durable::TIMESTAMPS, 1)
+            | option(durable::SACK, 2)
+            | option(durable::SCALED, 4)
+            | option(durable::ECN, 8)
+            | if self.ecn.seen() { 16 } else { 0 };
+        let sent = &self.loss.sent;
+        let rtt_micros = |rtt: Option<Duration>| rtt.map_or(0, |rtt| saturated(rtt.as_micros()));
         TcpInfo {
             state: number(self.state()),
+            ca_state: self.loss.state() as u8,
             retransmits: self.retries,
+            backoff: u8::try_from(self.rtt.backoff()).unwrap_or(u8::MAX),
             probes: u8::try_from(self.probes).unwrap_or(u8::MAX).max(self.keep_alive_probes),
             options,
             snd_wscale: d.snd_scale,
@@ -190,12 +197,21 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             ato: saturated(self.config.delayed_ack.as_micros()),
             snd_mss: mss,
             rcv_mss: saturated(self.recv.segment()),
-            unacked: flight.div_ceil(mss.max(1)),
+            unacked: sent.packets_out(),
+            sacked: sent.sacked_out,
+            lost: sent.lost_out(),
+            retrans: sent.retrans_out(),
+            reordering: self.loss.reordering(),
+            reord_seen: u32::from(self.loss.reord_seen()),
+            dsack_dups: self.loss.dsack_dups() as u32,
+            delivered: self.loss.delivered() as u32,
             last_data_sent: millis(self.sent_at),
             last_data_recv: meter.data_received_at.map_or(0, millis),
             last_ack_recv: millis(self.heard_at),
             pmtu: u32::from(self.config.mss) + 40,
-            rtt: self.rtt.smoothed().map_or(0, |rtt| saturated(rtt.as_micros())),
+            rtt: rtt_micros(self.rtt.smoothed()),
+            rttvar: saturated(self.rtt.variation().as_micros()),
+            min_rtt: rtt_micros(self.rtt.min()),
             snd_ssthresh: self.window.ssthresh,
             snd_cwnd: self.window.cwnd,
             advmss: u32::from(d.rcv_mss),

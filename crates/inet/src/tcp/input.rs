@@ -5,14 +5,15 @@
 
 use core::time::Duration;
 
-use super::congestion::{AckSample, Event as Congested, Window};
+use super::ack::WindowNews;
+use super::congestion::Window;
 use super::connection::{Connection, Reply};
 use super::durable;
-use super::loss::Advance;
+use super::ecn::{Ecn, Urge};
 use super::recv::Arrival;
 use super::state::Event;
 use super::timers::Timer;
-use super::{SegmentRepr, Seq, State};
+use super::{EcnField, EcnPolicy, SegmentRepr, Seq, State};
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
 /// Payload of segments to a peer that does not say its MSS (RFC 9293 MUST-15).
@@ -52,12 +53,12 @@ fn segment_len(segment: &SegmentRepr, payload_len: usize) -> u32 {
     payload_len as u32 + u32::from(segment.syn) + u32::from(segment.fin)
 }
 
-fn reset(segment: &SegmentRepr, payload_len: usize) -> Reply {
+pub(super) fn reset(segment: &SegmentRepr, payload_len: usize) -> Reply {
     reset_for(segment, payload_len).map_or(Reply::None, Reply::Reset)
 }
 
 /// What is left to do after a check.
-enum Check {
+pub(super) enum Check {
     Pass,
     Done(Reply),
 }
@@ -114,7 +115,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return Reply::None;
         };
         self.change(Event::SynAck);
-        self.advance(now, ack, segment);
+        self.take_ack(now, segment, ack, 0, WindowNews::Updated);
         self.established(now);
         self.wish(|wishes| wishes.ack = true);
         let rest = SegmentRepr { seq: segment.seq + 1, syn: false, ..*segment };
@@ -141,6 +142,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         } else {
             d.rcv_scale = 0;
         }
+        if syn.sack_permitted && self.config.sack {
+            d.set(durable::SACK);
+        }
         let mut mss = syn.mss.filter(|mss| *mss > 0).unwrap_or(DEFAULT_MSS).max(MIN_MSS);
         mss = mss.min(self.config.mss);
         if let Some(timestamps) = syn.timestamps.filter(|_| self.config.timestamps) {
@@ -151,16 +155,31 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             mss -= TIMESTAMPS_LEN;
         }
         d.snd_mss = mss;
+        self.agree_on_ecn(syn);
+    }
+
+    /// RFC 3168 6.1.1, the side that is asked and the one that asked.
+    fn agree_on_ecn(&mut self, syn: &SegmentRepr) {
+        let agreed = match (self.config.ecn, syn.ack) {
+            (EcnPolicy::Off, _) => false,
+            (EcnPolicy::On | EcnPolicy::Accept, None) => Ecn::asks(syn),
+            (EcnPolicy::On, Some(_)) => self.ecn_asked && Ecn::answers(syn),
+            (EcnPolicy::Accept, Some(_)) => false,
+        };
+        self.ecn.agree(agreed);
+        if agreed {
+            self.durable.set(durable::ECN);
+        }
     }
 
     /// The handshake is over.
-    fn established(&mut self, now: Instant) {
+    pub(super) fn established(&mut self, now: Instant) {
         self.rtt.established(self.retries);
         // RFC 6928 2: one segment if the SYN was lost more than once. The bound of 14600 bytes does
         // not hold, as in Linux.
         let initial = if self.retries > 1 { 1 } else { u32::from(self.config.initial_window) };
-        self.window = Window::new(now, initial, self.snd_nxt);
-        self.congestion = self.config.congestion_control.start(now, self.snd_nxt);
+        self.window = Window::new(now, initial, self.durable.snd_max);
+        self.congestion = self.config.congestion_control.start(now, self.durable.snd_max);
         self.retries = 0;
         self.progress_at = now;
         self.heard_at = now;
@@ -318,171 +337,6 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Fifth check: ACK.
-    fn check_ack(&mut self, now: Instant, segment: &SegmentRepr, len: usize) -> Check {
-        let Some(ack) = segment.ack else { return Check::Done(Reply::None) };
-        let (una, max) = (self.durable.snd_una, self.durable.snd_max);
-        if self.state() == State::SynReceived {
-            if ack.at_or_before(una) || ack.after(max) {
-                return Check::Done(reset(segment, len));
-            }
-            self.change(Event::AckOfSyn);
-            self.set_window(segment);
-            self.advance(now, ack, segment);
-            self.established(now);
-            return Check::Pass;
-        }
-        // RFC 5961 5.2.
-        if ack.after(max) || ack.before(una - self.window_max) {
-            self.stats.unacceptable += 1;
-            self.challenge(now, len > 0);
-            return Check::Done(Reply::None);
-        }
-        self.unanswered = 0;
-        let duplicate = self.is_duplicate(segment, ack, len);
-        let advances = ack.after(una);
-        // RFC 9293 3.10.7.4 with Linux's last clause: of two ACKs with the same numbers that
-        // changed places, the larger window is the younger.
-        let window = u32::from(segment.window) << self.durable.snd_scale;
-        if advances
-            || (ack == una
-                && (segment.seq.after(self.window_seq)
-                    || (segment.seq == self.window_seq && window > self.durable.snd_wnd)))
-        {
-            self.set_window(segment);
-        }
-        if advances {
-            self.advance(now, ack, segment);
-        } else if duplicate {
-            self.duplicate_ack(now);
-        }
-        if self.state() == State::Closed {
-            return Check::Done(Reply::None);
-        }
-        Check::Pass
-    }
-
-    /// RFC 5681 2.
-    fn is_duplicate(&self, segment: &SegmentRepr, ack: Seq, len: usize) -> bool {
-        let d = &self.durable;
-        len == 0
-            && !segment.fin
-            && ack == d.snd_una
-            && d.snd_una != d.snd_max
-            && u32::from(segment.window) << d.snd_scale == d.snd_wnd
-    }
-
-    fn set_window(&mut self, segment: &SegmentRepr) {
-        let was_open = self.durable.send_edge().after(self.snd_nxt);
-        self.durable.snd_wnd = u32::from(segment.window) << self.durable.snd_scale;
-        self.window_seq = segment.seq;
-        self.window_max = self.window_max.max(self.durable.snd_wnd);
-        if !was_open && self.durable.send_edge().after(self.snd_nxt) {
-            self.timers.clear(Timer::Persist);
-            self.probes = 0;
-        }
-        self.wish(|_| {});
-    }
-
-    /// `ack` acknowledges something new.
-    fn advance(&mut self, now: Instant, ack: Seq, segment: &SegmentRepr) {
-        let fin_acked = self.fin_seq().is_some_and(|fin| ack.after(fin));
-        let syn_acked = self.durable.snd_una == self.durable.iss && self.durable.acked == 0;
-        let flight = self.segments(self.durable.snd_max.since(self.durable.snd_una) as usize);
-        let after_timeout = self.loss.after_timeout(self.durable.snd_una);
-        let bytes = ack.since(self.durable.snd_una) - u32::from(syn_acked) - u32::from(fin_acked);
-        self.durable.snd_una = ack;
-        // A segment counts when its last byte is acknowledged, whatever the ACKs (RFC 3465).
-        let mss = u64::from(self.durable.snd_mss).max(1);
-        let before = self.durable.acked / mss;
-        self.durable.acked += u64::from(bytes);
-        let acked = u32::try_from(self.durable.acked / mss - before).unwrap_or(u32::MAX);
-        self.send.acked_to(self.durable.acked);
-        self.snd_nxt = self.snd_nxt.max(ack);
-        let rtt = self.rtt.acked(ack, now, self.echoed(now, segment));
-        if !syn_acked {
-            self.retries = 0;
-        }
-        self.progress_at = now;
-        self.soft_error = None;
-        self.take_rtt(now, rtt);
-        // Such an ACK may cover segments that left the network long ago (RFC 3465 2.3).
-        let counted = if after_timeout { acked.min(1) } else { acked };
-        let sample = AckSample {
-            now,
-            acked: counted,
-            in_flight: flight,
-            delivered: acked,
-            interval: rtt.unwrap_or_default(),
-        };
-        self.recover(now, bytes as usize, &sample);
-        if fin_acked {
-            self.change(Event::AckOfFin);
-            match self.state() {
-                State::TimeWait => self.start_time_wait(now),
-                State::FinWait2 if self.durable.has(durable::ORPHAN) => {
-                    self.timers.set(Timer::Wait, now + self.config.fin_timeout);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// The time since the timestamp that `segment` echoes was sent (RFC 7323 4.1).
-    fn echoed(&self, now: Instant, segment: &SegmentRepr) -> Option<Duration> {
-        let timestamps = segment.timestamps.filter(|t| t.echo != 0)?;
-        let age = self.timestamp(now).wrapping_sub(timestamps.echo).cast_signed();
-        let millis = u64::try_from(age).ok()?;
-        self.durable.has(durable::TIMESTAMPS).then(|| Duration::from_millis(millis))
-    }
-
-    /// Loss recovery, congestion window and retransmission timer after an ACK of something new.
-    fn recover(&mut self, now: Instant, bytes: usize, sample: &AckSample) {
-        let una = self.durable.snd_una;
-        let left = self.durable.snd_max.since(una) as usize;
-        let mut restart = true;
-        match self.loss.on_advance(una, bytes, self.send_mss()) {
-            Advance::Open => {
-                if self.window.is_limited() {
-                    self.congestion.on_ack(&mut self.window, sample);
-                }
-            }
-            Advance::Partial { first } => {
-                restart = first;
-                self.wish(|wishes| wishes.head = true);
-            }
-            Advance::Full => {
-                self.wishes.head = false;
-                // RFC 6582 3.2 step 3 full ACK, option 1: no burst.
-                let left = self.segments(left).max(1);
-                self.window.cwnd = self.window.ssthresh.min(left + 1);
-                self.congestion.on_event(&mut self.window, now, Congested::Recovered);
-            }
-        }
-        if left == 0 {
-            // RFC 6298 5.2.
-            self.timers.clear(Timer::Retransmit);
-        } else if restart {
-            // RFC 6298 5.3.
-            self.start_retransmit(now);
-        }
-        self.timers.clear(Timer::Persist);
-        self.probes = 0;
-        self.wish(|_| {});
-    }
-
-    fn duplicate_ack(&mut self, now: Instant) {
-        self.stats.duplicate_acks += 1;
-        let (una, max) = (self.durable.snd_una, self.durable.snd_max);
-        if self.loss.on_duplicate(una, max, self.send_mss()) {
-            self.stats.fast_recoveries += 1;
-            self.reduce_threshold(now);
-            self.window.cwnd = self.window.ssthresh;
-            self.wishes.head = true;
-        }
-        self.wish(|_| {});
-    }
-
     /// Whether payload is new and nobody will read it.
     fn is_unwanted(&self, segment: &SegmentRepr, len: usize) -> bool {
         let new = (segment.seq + len as u32).after(self.durable.rcv_nxt);
@@ -504,6 +358,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return Reply::None;
         }
         if let Some(piece) = payload {
+            self.take_marks(segment);
             self.take_payload(now, segment.seq, piece);
         }
         if segment.fin {
@@ -520,6 +375,17 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.take_fin(now);
         }
         Reply::None
+    }
+
+    /// RFC 3168 6.1.3. A sender that has reduced its window may wait for this ACK to go on.
+    fn take_marks(&mut self, segment: &SegmentRepr) {
+        self.stats.ecn_marks_in += u64::from(segment.ecn == EcnField::Ce);
+        if self.ecn.take(segment) == Urge::Quick {
+            self.quick_acks = self.quick_acks.max(2);
+        }
+        if segment.cwr && self.ecn.is_on() {
+            self.wish(|wishes| wishes.ack = true);
+        }
     }
 
     fn take_payload(&mut self, now: Instant, seq: Seq, piece: RxPiece<R>) {
@@ -539,7 +405,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             Arrival::Early => {
                 self.stats.out_of_order += 1;
                 self.meter.out_of_order += 1;
-                self.wish(|w| w.duplicates = (w.duplicates + 1).min(MAX_DUPLICATES));
+                // With SACK one ACK tells of all.
+                let most = if self.durable.has(durable::SACK) { 1 } else { MAX_DUPLICATES };
+                self.wish(|w| w.duplicates = (w.duplicates + 1).min(most));
             }
             Arrival::Useless => {
                 self.stats.unacceptable += 1;
@@ -571,7 +439,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.wish(|wishes| wishes.ack = true);
     }
 
-    fn start_time_wait(&mut self, now: Instant) {
+    pub(super) fn start_time_wait(&mut self, now: Instant) {
         self.timers.clear_all();
         self.timers.set(Timer::Wait, now + self.config.time_wait);
     }

@@ -26,12 +26,18 @@
 //! * Nagle's rule looks at small segments in flight only (Minshall's variant).
 //! * FIN-WAIT-2 ends after 60 s once the application has closed; data that nobody will read is
 //!   answered with a RST.
-//! * The urgent pointer and ECN are ignored. SACK is not used yet.
+//! * The urgent pointer is ignored.
+//! * Without SACK every partial ACK restarts the timer (RFC 6582 4, slow but steady), and a
+//!   recovery is held until more than its end is acknowledged (RFC 6582 6), as in Linux.
+//! * A tail loss probe needs SACK and is not sent in recovery; the least reordering window is that
+//!   of RACK alone, never RFC 8985's 1 ms.
 
+mod ack;
 mod config;
 mod congestion;
 mod connection;
 mod durable;
+mod ecn;
 mod info;
 mod input;
 mod loss;
@@ -50,8 +56,10 @@ pub use config::{KeepAlive, TcpConfig};
 pub use congestion::CongestionKind;
 pub use connection::{Connection, Endpoints, Reply, Stats};
 pub use durable::Durable;
+pub use ecn::{EcnField, EcnPolicy};
 pub use info::TcpInfo;
 pub use input::reset_for;
+pub use loss::{Block, SackBlocks};
 pub use segment::{MAX_HEADER, Parsed, SegmentError, SegmentRepr, Timestamps};
 pub use send::SegmentOut;
 pub use seq::Seq;

@@ -6,16 +6,45 @@
 
 use super::connection::{CORK_TIME, Connection};
 use super::durable;
+use super::loss::{CaState, Repeat, SackBlocks};
 use super::send::{Pieces, SegmentOut, Stretch};
 use super::timers::Timer;
-use super::{SegmentRepr, Seq, State, Timestamps};
+use super::{EcnPolicy, SegmentRepr, Seq, State, Timestamps};
 use crate::{Instant, RxBytes, TxBytes};
+
+/// Most payload of a super-segment: an IP packet's 64 KiB without the longest headers.
+const MAX_LOAD: usize = 65_535 - 120;
+
+/// Why data is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It was not sent yet.
+    New,
+    /// The same, as a tail loss probe.
+    NewProbe,
+    /// It is held to be lost.
+    Lost,
+    /// The last segment again, as a tail loss probe.
+    Probe,
+}
 
 /// Data to be sent.
 struct Load {
     seq: Seq,
     stretch: Stretch,
     fin: bool,
+    kind: Kind,
+    /// Which sent segments these are, if they are sent again.
+    index: usize,
+    count: usize,
+    /// No earlier transmission of them can be acknowledged any more.
+    clear: bool,
+}
+
+impl Load {
+    fn new(seq: Seq, stretch: Stretch, fin: bool) -> Self {
+        Self { seq, stretch, fin, kind: Kind::New, index: 0, count: 0, clear: false }
+    }
 }
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
@@ -37,11 +66,16 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.wishes.duplicates > 0 {
             self.wishes.duplicates -= 1;
             let repr = self.acknowledgement(now, self.send_seq());
+            if self.durable.has(durable::SACK) {
+                // One tells all that fits into it.
+                self.wishes.duplicates = u16::from(self.recv.owes_report());
+            }
             return Some(SegmentOut::new(repr, Pieces::none()));
         }
         if let Some(load) = self.next_load(now) {
             let repr = self.loaded(now, &load);
-            return Some(SegmentOut::new(repr, self.send.pieces(&load.stretch)));
+            let out = SegmentOut::new(repr, self.send.pieces(&load.stretch));
+            return Some(out.cut_to(self.durable.snd_mss));
         }
         if core::mem::take(&mut self.wishes.probe) {
             // As Linux: a byte that the peer has had, and so must answer (RFC 9293 3.8.4).
@@ -63,7 +97,6 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.wishes.syn = false;
         let first = self.durable.snd_max == self.durable.iss;
         let end = self.durable.iss + 1;
-        self.snd_nxt = end;
         self.durable.snd_max = self.durable.snd_max.max(end);
         if first {
             self.rtt.sent(end, now);
@@ -73,21 +106,28 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.stats.retransmits += 1;
             self.meter.total_retrans = self.meter.total_retrans.wrapping_add(1);
         }
-        if !self.timers.is_set(Timer::Retransmit) {
+        if !self.timers.is_sending() {
             self.start_retransmit(now);
         }
         let answer = self.state() == State::SynReceived;
         let agreed = |flag, offered| if answer { self.durable.has(flag) } else { offered };
         let scaled = agreed(durable::SCALED, self.config.window_scaling);
         let stamped = agreed(durable::TIMESTAMPS, self.config.timestamps);
+        let sack_permitted = agreed(durable::SACK, self.config.sack);
         let window = self.syn_window();
         if answer {
             let edge = self.durable.rcv_nxt + u32::from(window);
             self.durable.rcv_adv = self.durable.rcv_adv.max(edge);
         }
         let timestamps = stamped.then(|| self.timestamps(now, answer));
+        // RFC 3168 6.1.1; a SYN that is sent again does not ask, should somebody drop those that do
+        // (6.1.1.1).
+        self.ecn_asked = !answer && first && self.config.ecn == EcnPolicy::On;
         SegmentRepr {
             syn: true,
+            ece: if answer { self.ecn.is_on() } else { self.ecn_asked },
+            cwr: self.ecn_asked,
+            sack_permitted,
             ack: answer.then_some(self.durable.rcv_nxt),
             window,
             mss: Some(self.durable.rcv_mss),
@@ -102,57 +142,158 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if !self.state().sends() {
             return None;
         }
-        if core::mem::take(&mut self.wishes.head)
-            && let Some(load) = self.lost_load()
+        if self.wishes.tail {
+            return self.tail_load(now);
+        }
+        let repeat = self.loss.repeat;
+        if repeat == Repeat::Lost
+            && let Some(load) = self.lost_load(now)
         {
             return Some(load);
         }
+        let load = self.new_load(now);
+        if load.is_some() || repeat != Repeat::NewFirst {
+            return load;
+        }
+        // RFC 5682 2.1 step 2b: there is nothing new, so it is the usual way after a timeout.
+        self.loss.give_up_frto();
+        self.lost_load(now)
+    }
+
+    /// What was never sent, as far as both windows permit.
+    fn new_load(&mut self, now: Instant) -> Option<Load> {
         let unsent = self.send.unsent();
-        let fin_unsent = self.fin_seq().is_some_and(|fin| self.snd_nxt.at_or_before(fin));
+        let seq = self.durable.snd_max;
+        let fin_unsent = self.fin_seq().is_some_and(|fin| seq.at_or_before(fin));
         if unsent == 0 && !fin_unsent {
             return None;
         }
         let mss = self.send_mss();
-        let flight = self.snd_nxt.since(self.durable.snd_una) as usize;
-        let usable = self.durable.send_edge().since(self.snd_nxt) as usize;
-        let stretch = self.send.at_cursor(mss.min(usable));
+        let usable = self.durable.send_edge().since(seq) as usize;
+        let room = self.window.cwnd.saturating_sub(self.loss.sent.in_flight());
+        let most = self.burst_segments(room) * mss;
+        let stretch = self.send.at_next(most.min(usable));
         let len = stretch.len;
         let fin = fin_unsent && len == unsent && usable > len;
         if len == 0 && !fin {
-            self.hold(now, flight);
+            self.hold(now);
             return None;
         }
-        // A segment is not made smaller for the congestion window: it waits for an ACK.
-        if flight > 0 && flight + len > self.flight_limit() {
+        if room == 0 {
             self.use_window(now, true);
             return None;
         }
-        let full = len == mss || stretch.pieces_full;
+        let full = len >= mss || stretch.pieces_full;
         if !full && !self.may_send_small(len, unsent) {
-            self.hold(now, flight);
+            self.hold(now);
             return None;
         }
-        Some(Load { seq: self.snd_nxt, stretch, fin })
+        // The end of a super-segment that is no full one: only if it might leave on its own.
+        let odd = len % mss;
+        if len > mss
+            && odd > 0
+            && (stretch.pieces_full || !self.may_send_small(odd, unsent - len + odd))
+        {
+            return Some(Load::new(seq, stretch.cut(len - odd), false));
+        }
+        Some(Load::new(seq, stretch, fin))
     }
 
-    /// The first unacknowledged segment, again.
-    fn lost_load(&mut self) -> Option<Load> {
-        let d = &self.durable;
-        // While going back after a timeout the cursor comes by here anyway.
-        if d.snd_una == d.snd_max || self.snd_nxt != d.snd_max {
+    /// Segments that one load may stand for, with room for `room` in the congestion window: not
+    /// more than half of it, so that ACKs keep coming (as Linux), and what an IP packet can carry.
+    fn burst_segments(&self, room: u32) -> usize {
+        let most = usize::from(self.config.gso_max_segs.max(1));
+        let half = (self.window.cwnd / 2).max(1);
+        let room = room.min(half).max(1) as usize;
+        most.min(room).min(MAX_LOAD / self.send_mss().max(1)).max(1)
+    }
+
+    /// What is lost, as far as the congestion window permits: contiguous segments together.
+    fn lost_load(&mut self, now: Instant) -> Option<Load> {
+        let room = self.window.cwnd.saturating_sub(self.loss.sent.in_flight());
+        let index = self.loss.sent.next_wanted()?;
+        if room == 0 {
             return None;
         }
-        let in_flight = d.snd_max.since(d.snd_una) as usize;
-        let stretch = self.send.at_head(self.send_mss().min(in_flight));
-        let end = d.snd_una + stretch.len as u32;
-        let fin = self.fin_seq() == Some(end) && end.before(d.snd_max);
-        Some(Load { seq: d.snd_una, stretch, fin })
+        let most = self.burst_segments(room);
+        self.again(now, index, most, Kind::Lost)
+    }
+
+    /// A tail loss probe (RFC 8985 7.3): something new if there is and the peer's window admits it,
+    /// whatever the congestion window; else the last segment again.
+    fn tail_load(&mut self, now: Instant) -> Option<Load> {
+        self.wishes.tail = false;
+        let seq = self.durable.snd_max;
+        let usable = self.durable.send_edge().since(seq) as usize;
+        let stretch = self.send.at_next(self.send_mss().min(usable));
+        if stretch.len > 0 {
+            let fin = self.fin_seq() == Some(seq + stretch.len as u32) && usable > stretch.len;
+            return Some(Load { kind: Kind::NewProbe, ..Load::new(seq, stretch, fin) });
+        }
+        let last = (self.loss.sent.packets_out() as usize).checked_sub(1)?;
+        let load = self.again(now, last, 1, Kind::Probe);
+        if load.is_none() {
+            self.resume_retransmit(now);
+        }
+        load
+    }
+
+    /// Up to `most` segments from the one at `index` on, again.
+    fn again(&mut self, now: Instant, index: usize, most: usize, kind: Kind) -> Option<Load> {
+        let mss = self.send_mss();
+        let first = *self.loss.sent.get(index)?;
+        let edge = self.durable.send_edge();
+        if first.end.after(edge) && index > 0 {
+            // The peer has taken its window back: only the head is sent, as a window probe.
+            return None;
+        }
+        let fin = self.fin_seq().filter(|fin| fin.before(self.durable.snd_max));
+        let payload_end = |end: Seq| fin.map_or(end, |fin| end.min(fin));
+        if payload_end(first.end).since(first.start) as usize > mss {
+            // The path takes smaller segments now.
+            self.loss.sent.split(index, mss as u32);
+        }
+        let mut end = self.loss.sent.get(index)?.end;
+        let mut count = 1;
+        while count < most
+            && let Some(next) = self.loss.sent.get(index + count)
+            && next.wanted()
+            && !next.end.after(edge)
+            && next.end.since(first.start) as usize <= most * mss
+        {
+            end = next.end;
+            count += 1;
+        }
+        let offset = self.offset_of(first.start);
+        let len = payload_end(end).since(first.start) as usize;
+        let mut stretch = self.send.at(offset, len);
+        if stretch.len < len {
+            // Too many pieces for one frame.
+            count = self.loss.sent.covered(index, first.start + stretch.len as u32).max(1);
+            end = self.loss.sent.get(index + count - 1)?.end;
+            let wanted = payload_end(end).since(first.start) as usize;
+            if wanted > stretch.len {
+                self.loss.sent.split(index, stretch.len as u32);
+                end = first.start + stretch.len as u32;
+            }
+            stretch = stretch.cut(wanted);
+        }
+        let fin = fin.is_some_and(|fin| fin.before(end));
+        let clear = self.rtt.is_clear(now - first.at);
+        Some(Load { seq: first.start, stretch, fin, kind, index, count, clear })
+    }
+
+    /// The place of `seq` in the stream.
+    fn offset_of(&self, seq: Seq) -> u64 {
+        let acked = self.durable.acked;
+        let base = self.durable.iss + 1 + acked as u32;
+        acked.saturating_add_signed(i64::from(seq.offset_from(base)))
     }
 
     /// Whether `len` bytes, which are less than a full segment, may leave: RFC 9293 3.7.4 (Nagle)
     /// and 3.8.6.2.1 (silly window).
     fn may_send_small(&self, len: usize, unsent: usize) -> bool {
-        if self.snd_nxt.before(self.durable.snd_max) || self.wishes.little {
+        if self.wishes.little {
             return true;
         }
         if len < unsent {
@@ -172,12 +313,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Nothing may leave though there is something. If there is nothing in flight whose ACK would
     /// change that, a timer must.
-    fn hold(&mut self, now: Instant, flight: usize) {
-        let idle = flight == 0 && !self.timers.is_set(Timer::Retransmit);
+    fn hold(&mut self, now: Instant) {
+        let idle = self.loss.sent.is_empty() && !self.timers.is_sending();
         if !idle || self.timers.is_set(Timer::Persist) {
             return;
         }
-        let open = self.durable.send_edge().after(self.snd_nxt);
+        let open = self.durable.send_edge().after(self.durable.snd_max);
         let time = if open && self.cork { CORK_TIME } else { self.rtt.backed_off(self.probes) };
         if self.probes == 0 {
             self.progress_at = now;
@@ -187,43 +328,64 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Counts `load` as sent and makes its header.
     fn loaded(&mut self, now: Instant, load: &Load) -> SegmentRepr {
-        let Load { seq, stretch, fin } = load;
-        let end = *seq + stretch.len as u32 + u32::from(*fin);
-        let max = self.durable.snd_max;
-        let head = *seq != self.snd_nxt;
-        if !head {
-            self.send.advance(stretch);
-            self.snd_nxt = end;
-        }
-        self.meter.sent(stretch.len, seq.before(max));
-        if seq.before(max) {
-            self.stats.retransmits += 1;
-            if self.clear_repeats && !head {
-                self.rtt.sent(end, now);
-            } else {
-                self.rtt.retransmitted();
-            }
+        let fresh = matches!(load.kind, Kind::New | Kind::NewProbe);
+        self.meter.sent(load.stretch.len, !fresh);
+        if fresh {
+            self.count_new(now, load);
         } else {
-            if self.durable.snd_una == max {
-                self.start_after_idle(now);
-                self.progress_at = now;
-            }
-            self.rtt.sent(end, now);
-            if stretch.len < self.send_mss() {
-                self.small_end = end;
-            }
+            self.count_again(now, load);
         }
         self.sent_at = now;
-        self.durable.snd_max = max.max(end);
-        let flight = self.snd_nxt.since(self.durable.snd_una) as usize;
-        self.use_window(now, flight + self.send_mss() > self.flight_limit());
-        self.wishes.little = false;
-        self.timers.clear(Timer::Persist);
-        if !self.timers.is_set(Timer::Retransmit) {
+        if matches!(load.kind, Kind::Probe | Kind::NewProbe) {
+            let (loss, mut env) = self.loss_env(now);
+            loss.on_probe(&mut env, !fresh);
             self.start_retransmit(now);
         }
-        let psh = stretch.len > 0 && self.snd_nxt == end && self.send.unsent() == 0;
-        SegmentRepr { fin: *fin, psh, ..self.acknowledgement(now, *seq) }
+        let limited = self.loss.sent.in_flight() >= self.window.cwnd;
+        self.use_window(now, limited);
+        let end = load.seq + load.stretch.len as u32 + u32::from(load.fin);
+        // Of a super-segment always, so that its receiver is not kept waiting (as Linux).
+        let last = self.durable.snd_max == end && self.send.unsent() == 0;
+        let psh = load.stretch.len > 0 && (last || load.stretch.len > self.send_mss());
+        let mut repr = SegmentRepr { fin: load.fin, psh, ..self.acknowledgement(now, load.seq) };
+        self.ecn.mark(&mut repr, fresh && load.stretch.len > 0);
+        repr
+    }
+
+    fn count_new(&mut self, now: Instant, load: &Load) {
+        let Load { seq, stretch, fin, .. } = *load;
+        let first = self.loss.sent.is_empty();
+        if first {
+            self.start_after_idle(now);
+            self.progress_at = now;
+        }
+        let mss = self.send_mss();
+        let len = stretch.len as u32;
+        self.send.advance(&stretch);
+        self.durable.snd_max = seq + len + u32::from(fin);
+        if stretch.len % mss != 0 || stretch.len == 0 {
+            self.small_end = self.durable.snd_max;
+        }
+        self.loss.on_sent(now, seq, len, fin, mss as u32);
+        self.wishes.little = false;
+        self.timers.clear(Timer::Persist);
+        self.time_new_data(now, first);
+    }
+
+    fn count_again(&mut self, now: Instant, load: &Load) {
+        let count = load.count as u64;
+        self.stats.retransmits += count;
+        if self.loss.state() != CaState::Loss && load.kind == Kind::Lost {
+            self.stats.fast_retransmits += count;
+        }
+        let stamp = self.timestamp(now);
+        for index in load.index..load.index + load.count {
+            self.loss.on_repeated(now, index, stamp, load.clear);
+        }
+        // RFC 6298 5.1 as RFC 6675 and Linux read it: the head's repetition gets its own time.
+        if load.index == 0 && load.kind == Kind::Lost && !self.timers.is_set(Timer::Reordering) {
+            self.start_retransmit(now);
+        }
     }
 
     /// A segment that acknowledges all received.
@@ -234,7 +396,15 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.acked_to = self.durable.rcv_nxt;
         let stamped = self.durable.has(durable::TIMESTAMPS);
         let timestamps = stamped.then(|| self.timestamps(now, true));
-        SegmentRepr { window, timestamps, ..self.bare(seq) }
+        let mut repr = SegmentRepr { window, timestamps, ..self.bare(seq) };
+        if self.durable.has(durable::SACK) {
+            let most = if stamped { 3 } else { SackBlocks::MOST };
+            let (sack, duplicate) = self.recv.report(most, self.config.dsack);
+            repr.sack = sack;
+            self.stats.dsacks_out += u64::from(duplicate);
+        }
+        self.ecn.mark(&mut repr, false);
+        repr
     }
 
     /// A header with ports, numbers and nothing else.

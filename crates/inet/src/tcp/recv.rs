@@ -8,7 +8,11 @@
 
 use alloc::collections::VecDeque;
 
-use super::Seq;
+mod report;
+
+use report::Report;
+
+use super::{Block, SackBlocks, Seq};
 use crate::RxPiece;
 
 /// Least receive buffer, bytes.
@@ -50,6 +54,7 @@ pub(super) struct Receiver<R> {
     unconsumed: usize,
     early: VecDeque<Early<R>>,
     early_limit: usize,
+    report: Report,
     /// The FIN's sequence number, once it is known.
     pub(super) fin: Option<Seq>,
     buffer: usize,
@@ -65,6 +70,7 @@ impl<R> Receiver<R> {
             unconsumed: 0,
             early: VecDeque::new(),
             early_limit,
+            report: Report::default(),
             fin: None,
             buffer: buffer.max(MIN_BUFFER),
             segment: MIN_SEGMENT,
@@ -118,6 +124,10 @@ impl<R> Receiver<R> {
     ) -> Arrival {
         self.segment = self.segment.max(piece.range.len());
         let edge = self.fin.map_or(edge, |fin| fin.min(edge));
+        if seq.before(*next) {
+            let end = (seq + piece.range.len() as u32).min(*next);
+            self.report.add_duplicate(Block { start: seq, end });
+        }
         let seq = trim(seq, &mut piece, *next, edge);
         if piece.range.is_empty() {
             return Arrival::Useless;
@@ -144,12 +154,17 @@ impl<R> Receiver<R> {
     fn take_early(&mut self, next: &mut Seq) {
         while self.early.front().is_some_and(|early| early.seq.at_or_before(*next)) {
             let Some(Early { seq, mut piece }) = self.early.pop_front() else { return };
+            if seq.before(*next) {
+                let end = (seq + piece.range.len() as u32).min(*next);
+                self.report.add_duplicate(Block { start: seq, end });
+            }
             trim(seq, &mut piece, *next, *next + u32::MAX / 4);
             if !piece.range.is_empty() {
                 *next += piece.range.len() as u32;
                 self.ready_push(piece);
             }
         }
+        self.report.forget_before(*next);
     }
 
     /// Keeps a piece that came early.
@@ -163,9 +178,12 @@ impl<R> Receiver<R> {
             Some(before) => before.end().max(seq),
             None => seq,
         };
-        // What the newcomer covers wholly makes place for it; what it covers in part cuts it off.
         let mut end = seq + piece.range.len() as u32;
+        self.report.add_duplicate(Block { start: seq, end: start.min(end) });
+        // What the newcomer covers wholly makes place for it; what it covers in part cuts it off.
         while let Some(after) = self.early.get(at) {
+            let twice = Block { start: after.seq.max(start), end: after.end().min(end) };
+            self.report.add_duplicate(twice);
             if after.end().after(end) {
                 end = end.min(after.seq);
                 break;
@@ -180,10 +198,24 @@ impl<R> Receiver<R> {
             if at == self.early.len() {
                 return Arrival::Useless;
             }
-            self.early.pop_back();
+            if let Some(farthest) = self.early.pop_back() {
+                self.report.forget_from(farthest.seq);
+            }
         }
+        self.report.add(Block { start: seq, end: seq + piece.range.len() as u32 });
         self.early.insert(at, Early { seq, piece });
         Arrival::Early
+    }
+
+    /// The SACK option of the next ACK, of at most `most` blocks; with `duplicates`, the first may
+    /// be a duplicate, and whether it is.
+    pub(super) fn report(&mut self, most: usize, duplicates: bool) -> (SackBlocks, bool) {
+        self.report.take(most, duplicates)
+    }
+
+    /// Whether one more ACK is needed to report all that has come early.
+    pub(super) fn owes_report(&self) -> bool {
+        self.report.owes()
     }
 
     /// Drops all that the application has not been given.
@@ -196,6 +228,7 @@ impl<R> Receiver<R> {
     /// Drops what cannot come in order any more.
     pub(super) fn clear_early(&mut self) {
         self.early.clear();
+        self.report.clear();
     }
 }
 

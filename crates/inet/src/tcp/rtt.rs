@@ -1,11 +1,12 @@
-//! Round-trip time and the retransmission timeout (RFC 6298).
+//! Round-trip time and the retransmission timeout (RFC 6298, RFC 8961).
 //!
-//! One segment at a time is timed with the clock's full resolution; after a retransmission the
-//! timestamps option gives the sample, if there is one (RFC 7323 4), and without it Karn's rule
-//! holds: no sample, and the backed-off timeout stays until there is one (RFC 6298 5). But when the
-//! timer has been backed off so far that nothing sent before its expiry can be on its way any more,
-//! what is sent after it is timed again ([`is_clear`](RttEstimator::is_clear)): else a lossy path
-//! would keep the longest timeout for as long as there is something to be sent again.
+//! Every ACK that tells which transmission it answers gives a sample, with the clock's full
+//! resolution. That is so for what was sent once (Karn's rule, RFC 6298 3); the timestamps option
+//! gives one where nothing else does (RFC 7323 4). Without either the backed-off timeout stays
+//! until there is a sample (RFC 6298 5). But when the timer has been backed off so far that nothing
+//! sent before its expiry can be on its way any more, what is sent after it is timed again
+//! ([`is_clear`](RttEstimator::is_clear)): else a lossy path would keep the longest timeout for as
+//! long as there is something to be sent again.
 //!
 //! The minimum is added to the smoothed time instead of bounding the sum, as Linux does: the sum
 //! may otherwise come so close to the round-trip time that the peer's delayed ACK looks like a
@@ -25,6 +26,9 @@ const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 /// Doublings after which any timeout has reached its maximum.
 const MAX_BACKOFF: u32 = 16;
 
+/// The least round-trip time is that of the last one to two of these (Linux: 300 s).
+const MIN_SPAN: Duration = Duration::from_secs(150);
+
 #[derive(Debug)]
 pub(super) struct RttEstimator {
     smoothed: Option<Duration>,
@@ -34,8 +38,17 @@ pub(super) struct RttEstimator {
     backoff: u32,
     min: Duration,
     max: Duration,
-    /// The segment being timed: its end and when it was sent.
+    /// The SYN being timed: its end and when it was sent.
     timed: Option<(Seq, Instant)>,
+    least: Option<Least>,
+}
+
+/// Least round-trip time of this span and of the one before.
+#[derive(Debug, Clone, Copy)]
+struct Least {
+    here: Duration,
+    before: Duration,
+    since: Instant,
 }
 
 impl RttEstimator {
@@ -48,6 +61,7 @@ impl RttEstimator {
             min: config.rto_min,
             max: config.rto_max,
             timed: None,
+            least: None,
         }
     }
 
@@ -66,6 +80,11 @@ impl RttEstimator {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
+    /// Doublings since the last sample.
+    pub(super) fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
     /// Whether an ACK that comes `since` the last transmission and later can only answer a newer
     /// one: it would have to be many times as late as any before.
     pub(super) fn is_clear(&self, since: Duration) -> bool {
@@ -77,43 +96,48 @@ impl RttEstimator {
         self.smoothed
     }
 
-    /// A segment ending before `end` was sent for the first time.
+    /// RTTVAR.
+    pub(super) fn variation(&self) -> Duration {
+        self.variation
+    }
+
+    /// The least round-trip time of the last minutes.
+    pub(super) fn min(&self) -> Option<Duration> {
+        self.least.map(|least| least.here.min(least.before))
+    }
+
+    /// The SYN, which ends before `end`, was sent for the first time.
     pub(super) fn sent(&mut self, end: Seq, now: Instant) {
         if self.timed.is_none() {
             self.timed = Some((end, now));
         }
     }
 
-    /// Something was sent again: an ACK does not tell any more which of the two it answers.
+    /// The SYN was sent again: an ACK does not tell any more which of the two it answers.
     pub(super) fn retransmitted(&mut self) {
         self.timed = None;
     }
 
-    /// All before `una` is acknowledged. `echoed` is the time since the echoed timestamp was sent.
-    /// The sample that this gives, if any.
-    pub(super) fn acked(
+    /// The SYN is acknowledged, and all before `una`. `echoed` is the time since the echoed
+    /// timestamp was sent. The sample that this gives, if any.
+    pub(super) fn syn_acked(
         &mut self,
         una: Seq,
         now: Instant,
         echoed: Option<Duration>,
     ) -> Option<Duration> {
-        let sample = match self.timed {
-            Some((end, sent)) if end.at_or_before(una) => {
-                self.timed = None;
-                Some(now - sent)
-            }
-            // A segment is being timed with a better clock.
-            Some(_) => None,
-            None => echoed,
-        };
+        let timed = self.timed.take().filter(|(end, _)| end.at_or_before(una));
+        let sample = timed.map(|(_, sent)| now - sent).or(echoed);
         if let Some(rtt) = sample {
-            self.sample(rtt);
+            self.sample(now, rtt, rtt);
         }
         sample
     }
 
-    /// RFC 6298 2.2, 2.3.
-    fn sample(&mut self, rtt: Duration) {
+    /// A round-trip time `rtt` was measured; `newest` is that of the last segment that the ACK is
+    /// for (RFC 6298 2.2, 2.3).
+    pub(super) fn sample(&mut self, now: Instant, rtt: Duration, newest: Duration) {
+        self.note_least(now, newest);
         self.smoothed = Some(match self.smoothed {
             None => {
                 self.variation = rtt / 2;
@@ -127,6 +151,17 @@ impl RttEstimator {
         let margin = (self.variation * 4).max(GRANULARITY).max(self.min);
         self.base = self.smoothed.unwrap_or(rtt).saturating_add(margin).min(self.max);
         self.backoff = 0;
+    }
+
+    fn note_least(&mut self, now: Instant, rtt: Duration) {
+        let rtt = rtt.max(Duration::from_micros(1));
+        self.least = Some(match self.least {
+            None => Least { here: rtt, before: rtt, since: now },
+            Some(old) if now - old.since >= MIN_SPAN => {
+                Least { here: rtt, before: old.here, since: now }
+            }
+            Some(old) => Least { here: old.here.min(rtt), ..old },
+        });
     }
 
     /// The handshake is over, after `retries` retransmissions of the SYN.

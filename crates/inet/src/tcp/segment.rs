@@ -3,14 +3,13 @@
 //! [`SegmentRepr`] holds the legal values of a header. [`SegmentRepr::parse`] turns bytes into one
 //! and refuses what is cut short, badly summed or has an impossible option (MUST-7), and skips
 //! options that it does not know (MUST-6). [`SegmentRepr::emit`] writes a header whose checksum
-//! covers payload pieces that stay where they are. The urgent pointer and the ECN bits are not
-//! kept.
+//! covers payload pieces that stay where they are. The urgent pointer is not kept.
 
 use core::net::IpAddr;
 
 use smoltcp::wire::{IpProtocol, checksum};
 
-use super::Seq;
+use super::{Block, EcnField, SackBlocks, Seq};
 use crate::{TxBytes, TxPiece, ip};
 
 /// Longest header, bytes.
@@ -24,12 +23,15 @@ const SYN: u16 = 0x02;
 const RST: u16 = 0x04;
 const PSH: u16 = 0x08;
 const ACK: u16 = 0x10;
+const ECE: u16 = 0x40;
+const CWR: u16 = 0x80;
 
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const MSS: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
 /// Largest meaningful shift (RFC 7323 2.3).
@@ -90,6 +92,15 @@ pub struct SegmentRepr {
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
+    /// Blocks received out of order (RFC 2018 3); at most 3 beside timestamps.
+    pub sack: SackBlocks,
+    /// Congestion is echoed (RFC 3168 6.1); in a SYN: ECN is asked for.
+    pub ece: bool,
+    /// The congestion window was reduced.
+    pub cwr: bool,
+    /// The ECN field of the packet. It is the IP header's, but what is put there is decided with
+    /// the rest of the segment; [`parse`](Self::parse) and [`emit`](Self::emit) do not see it.
+    pub ecn: EcnField,
 }
 
 /// A parsed segment.
@@ -133,6 +144,8 @@ impl SegmentRepr {
             fin: control & FIN != 0,
             rst: control & RST != 0,
             psh: control & PSH != 0,
+            ece: control & ECE != 0,
+            cwr: control & CWR != 0,
             window,
             ..Self::default()
         };
@@ -165,7 +178,16 @@ impl SegmentRepr {
                         echo: u32::from_be_bytes([e, f, g, h]),
                     });
                 }
-                (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS, _) => {
+                (SACK, blocks) if !blocks.is_empty() && blocks.len() % 8 == 0 => {
+                    let edge = |at: &[u8]| {
+                        Seq::new(at.first_chunk().map_or(0, |edge| u32::from_be_bytes(*edge)))
+                    };
+                    for block in blocks.chunks_exact(8) {
+                        let (start, end) = block.split_at(4);
+                        self.sack.push(Block { start: edge(start), end: edge(end) });
+                    }
+                }
+                (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS | SACK, _) => {
                     return Err(SegmentError::Options);
                 }
                 _ => {}
@@ -178,11 +200,14 @@ impl SegmentRepr {
     /// Length of the header that [`emit`](Self::emit) writes: 20..=60 bytes, a multiple of 4.
     pub fn header_len(&self) -> usize {
         let option = |present: bool, len: usize| if present { len } else { 0 };
+        let blocks = self.sack.as_slice().len();
+        // SACK-permitted takes the place of the padding before timestamps.
         FIXED
             + option(self.mss.is_some(), 4)
             + option(self.window_scale.is_some(), 4)
-            + option(self.sack_permitted, 4)
+            + option(self.sack_permitted && self.timestamps.is_none(), 4)
             + option(self.timestamps.is_some(), 12)
+            + option(blocks > 0, 4 + 8 * blocks)
     }
 
     /// Writes the header with a checksum over header and `body` to the start of `out`, and returns
@@ -205,6 +230,8 @@ impl SegmentRepr {
             | bit(self.syn, SYN)
             | bit(self.rst, RST)
             | bit(self.psh, PSH)
+            | bit(self.ece, ECE)
+            | bit(self.cwr, CWR)
             | bit(self.ack.is_some(), ACK);
         out[0..2].copy_from_slice(&self.src_port.to_be_bytes());
         out[2..4].copy_from_slice(&self.dst_port.to_be_bytes());
@@ -232,16 +259,30 @@ impl SegmentRepr {
             let [a, b] = mss.to_be_bytes();
             put(&[MSS, 4, a, b]);
         }
-        if self.sack_permitted {
+        if self.sack_permitted && self.timestamps.is_none() {
             put(&[NO_OPERATION, NO_OPERATION, SACK_PERMITTED, 2]);
         }
         if let Some(Timestamps { value, echo }) = self.timestamps {
-            put(&[NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10]);
+            let padding = if self.sack_permitted {
+                [SACK_PERMITTED, 2]
+            } else {
+                [NO_OPERATION, NO_OPERATION]
+            };
+            put(&padding);
+            put(&[TIMESTAMPS, 10]);
             put(&value.to_be_bytes());
             put(&echo.to_be_bytes());
         }
         if let Some(shift) = self.window_scale {
             put(&[NO_OPERATION, WINDOW_SCALE, 3, shift]);
+        }
+        let blocks = self.sack.as_slice();
+        if !blocks.is_empty() {
+            put(&[NO_OPERATION, NO_OPERATION, SACK, 2 + 8 * blocks.len() as u8]);
+        }
+        for block in blocks {
+            put(&block.start.get().to_be_bytes());
+            put(&block.end.get().to_be_bytes());
         }
     }
 }

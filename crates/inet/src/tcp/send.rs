@@ -2,60 +2,56 @@
 //!
 //! The stream is a queue of chunks that stay in the application's memory. A new chunk becomes part
 //! of the last one if it continues it there. Places in the stream are 64-bit offsets (0 is the byte
-//! after the SYN), so nothing here wraps. Two places matter: the first unacknowledged byte, which
-//! lies in the first chunk, and the *cursor*, where the next byte to be sent lies. Both are known
-//! by chunk and offset within it, so that making a segment, sending one again and going back all
-//! cost the same whatever the length of the queue. A chunk is dropped when its last byte is
-//! acknowledged.
+//! after the SYN), so nothing here wraps. Each chunk knows its own, so any place is found by binary
+//! search: making a segment and sending any one again cost about the same whatever the length of
+//! the queue. A chunk is dropped when its last byte is acknowledged.
 
 use alloc::collections::VecDeque;
 
 use super::SegmentRepr;
 use crate::{MAX_TX_PIECES, TxBytes, TxPiece};
 
-/// A place in the queue: `inside` bytes into the chunk `index`. `inside` may be the chunk's length,
-/// because the chunk may have grown since.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Place {
-    index: usize,
-    inside: usize,
-}
-
 /// A stretch of the queue that fits into one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
-    start: Place,
-    end: Place,
+    /// Where it starts.
+    offset: u64,
+    /// In which chunk that is.
+    index: usize,
     /// Bytes.
     pub(super) len: usize,
     /// It is not longer because a segment takes no more pieces.
     pub(super) pieces_full: bool,
 }
 
+impl Stretch {
+    /// Its first `len` bytes.
+    pub(super) fn cut(self, len: usize) -> Self {
+        Self { len: self.len.min(len), ..self }
+    }
+}
+
+#[derive(Debug)]
+struct Chunk<T> {
+    /// Offset of its first byte.
+    start: u64,
+    bytes: T,
+}
+
 #[derive(Debug)]
 pub(super) struct SendQueue<T> {
-    chunks: VecDeque<T>,
-    /// Offset of the first byte of the first chunk.
-    front: u64,
+    chunks: VecDeque<Chunk<T>>,
     /// First unacknowledged offset.
     acked: u64,
-    /// Offset of the next byte to be sent, and its place.
+    /// Offset of the next byte to be sent for the first time.
     next: u64,
-    cursor: Place,
     /// Offset after the last byte queued.
     end: u64,
 }
 
 impl<T: TxBytes> SendQueue<T> {
     pub(super) fn new() -> Self {
-        Self {
-            chunks: VecDeque::new(),
-            front: 0,
-            acked: 0,
-            next: 0,
-            cursor: Place::default(),
-            end: 0,
-        }
+        Self { chunks: VecDeque::new(), acked: 0, next: 0, end: 0 }
     }
 
     /// Offset after the last byte queued.
@@ -63,7 +59,7 @@ impl<T: TxBytes> SendQueue<T> {
         self.end
     }
 
-    /// Bytes from the cursor to the end.
+    /// Bytes never sent.
     pub(super) fn unsent(&self) -> usize {
         (self.end - self.next) as usize
     }
@@ -78,65 +74,46 @@ impl<T: TxBytes> SendQueue<T> {
         if len == 0 {
             return;
         }
+        let start = self.end;
         self.end += len as u64;
         let left = match self.chunks.back_mut() {
-            Some(last) => last.append(chunk).err(),
+            Some(last) => last.bytes.append(chunk).err(),
             None => Some(chunk),
         };
-        self.chunks.extend(left);
+        self.chunks.extend(left.map(|bytes| Chunk { start, bytes }));
     }
 
-    /// All before `offset` is acknowledged. If that is beyond the cursor, the cursor moves there.
+    /// All before `offset` is acknowledged.
     pub(super) fn acked_to(&mut self, offset: u64) {
-        let offset = offset.clamp(self.acked, self.end);
-        self.acked = offset;
-        while let Some(chunk) = self.chunks.front() {
-            let end = self.front + chunk.len() as u64;
-            if end > offset {
-                break;
-            }
-            self.front = end;
+        self.acked = offset.clamp(self.acked, self.end);
+        self.next = self.next.max(self.acked);
+        while let Some(chunk) = self.chunks.front()
+            && chunk.start + chunk.bytes.len() as u64 <= self.acked
+        {
             self.chunks.pop_front();
-            if self.cursor.index == 0 {
-                self.cursor.inside = 0;
-            } else {
-                self.cursor.index -= 1;
-            }
-        }
-        if self.next < offset {
-            self.rewind();
         }
     }
 
-    /// Moves the cursor to the first unacknowledged byte.
-    pub(super) fn rewind(&mut self) {
-        self.next = self.acked;
-        self.cursor = self.head();
+    /// What a segment of at most `max` bytes never sent would contain.
+    pub(super) fn at_next(&self, max: usize) -> Stretch {
+        self.at(self.next, max)
     }
 
-    fn head(&self) -> Place {
-        Place { index: 0, inside: (self.acked - self.front) as usize }
-    }
-
-    /// What a segment of at most `max` bytes at the cursor would contain.
-    pub(super) fn at_cursor(&self, max: usize) -> Stretch {
-        self.measure(self.cursor, max)
-    }
-
-    /// What a segment of at most `max` bytes at the first unacknowledged byte would contain.
-    pub(super) fn at_head(&self, max: usize) -> Stretch {
-        self.measure(self.head(), max)
-    }
-
-    fn measure(&self, start: Place, max: usize) -> Stretch {
-        let mut stretch = Stretch { start, end: start, len: 0, pieces_full: false };
+    /// What a segment of at most `max` bytes from `offset` on would contain.
+    pub(super) fn at(&self, offset: u64, max: usize) -> Stretch {
+        let offset = offset.max(self.acked);
+        let after = self.chunks.partition_point(|chunk| chunk.start <= offset);
+        let index = after.saturating_sub(1);
+        let mut stretch = Stretch { offset, index, len: 0, pieces_full: false };
         let mut pieces = 0;
-        while stretch.len < max {
-            let Some(chunk) = self.chunks.get(stretch.end.index) else { break };
-            let here = chunk.len().saturating_sub(stretch.end.inside);
+        let mut at = offset;
+        for chunk in self.chunks.range(index.min(self.chunks.len())..) {
+            let here = (chunk.start + chunk.bytes.len() as u64).saturating_sub(at) as usize;
             if here == 0 {
-                stretch.end = Place { index: stretch.end.index + 1, inside: 0 };
                 continue;
+            }
+            if stretch.len >= max {
+                break;
             }
             if pieces == MAX_TX_PIECES {
                 stretch.pieces_full = true;
@@ -144,36 +121,32 @@ impl<T: TxBytes> SendQueue<T> {
             }
             let take = here.min(max - stretch.len);
             stretch.len += take;
-            stretch.end.inside += take;
+            at += take as u64;
             pieces += 1;
-        }
-        // The last chunk may still grow: stay in it.
-        if stretch.end.index == self.chunks.len() && stretch.end.index > start.index {
-            let index = stretch.end.index - 1;
-            stretch.end = Place { index, inside: self.chunks.get(index).map_or(0, TxBytes::len) };
         }
         stretch
     }
 
-    /// Moves the cursor behind `stretch`, which [`at_cursor`](Self::at_cursor) gave.
+    /// `stretch`, which [`at_next`](Self::at_next) gave, is sent.
     pub(super) fn advance(&mut self, stretch: &Stretch) {
-        self.cursor = stretch.end;
         self.next += stretch.len as u64;
     }
 
     /// The pieces of `stretch`.
     pub(super) fn pieces(&self, stretch: &Stretch) -> Pieces<'_, T> {
-        let mut place = stretch.start;
-        let mut left = stretch.len;
         let mut pieces = Pieces::none();
-        while left > 0 {
-            let Some(bytes) = self.chunks.get(place.index) else { break };
-            let take = bytes.len().saturating_sub(place.inside).min(left);
+        let (mut at, mut left) = (stretch.offset, stretch.len);
+        for Chunk { start, bytes } in self.chunks.range(stretch.index.min(self.chunks.len())..) {
+            if left == 0 {
+                break;
+            }
+            let inside = at.saturating_sub(*start) as usize;
+            let take = bytes.len().saturating_sub(inside).min(left);
             if take > 0 {
-                pieces.push(TxPiece { bytes, range: place.inside..place.inside + take });
+                pieces.push(TxPiece { bytes, range: inside..inside + take });
             }
             left -= take;
-            place = Place { index: place.index + 1, inside: 0 };
+            at += take as u64;
         }
         pieces
     }
@@ -181,9 +154,8 @@ impl<T: TxBytes> SendQueue<T> {
     /// Drops all chunks.
     pub(super) fn clear(&mut self) {
         self.chunks.clear();
-        self.front = self.end;
         self.acked = self.end;
-        self.rewind();
+        self.next = self.end;
     }
 }
 
@@ -219,12 +191,20 @@ impl<'a, T> Pieces<'a, T> {
 pub struct SegmentOut<'a, T> {
     /// Its header.
     pub repr: SegmentRepr,
+    /// Payload of each segment but the last that it is to be cut into, bytes, if it is longer than
+    /// that ([`TcpConfig::gso_max_segs`](super::TcpConfig)).
+    pub mss: u16,
     body: Pieces<'a, T>,
 }
 
 impl<'a, T> SegmentOut<'a, T> {
     pub(super) fn new(repr: SegmentRepr, body: Pieces<'a, T>) -> Self {
-        Self { repr, body }
+        Self { repr, mss: u16::MAX, body }
+    }
+
+    /// To be cut into segments of `mss` bytes.
+    pub(super) fn cut_to(self, mss: u16) -> Self {
+        Self { mss, ..self }
     }
 
     /// Its payload: at most [`MAX_TX_PIECES`] pieces.

@@ -1,8 +1,10 @@
 //! What a connection does when a timer expires.
 
-use super::congestion::Event as Congested;
+use core::time::Duration;
+
 use super::connection::Connection;
 use super::durable;
+use super::loss::TimerWish;
 use super::state::Event;
 use super::timers::Timer;
 use super::{SegmentRepr, State};
@@ -14,6 +16,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         while let Some(timer) = self.timers.take_due(now) {
             match timer {
                 Timer::Retransmit => self.retransmission_timeout(now),
+                Timer::LossProbe => self.loss_probe_timeout(now),
+                Timer::Reordering => self.reordering_timeout(now),
                 Timer::Persist => self.persist_timeout(now),
                 Timer::DelayedAck => self.wish(|wishes| wishes.ack = true),
                 Timer::KeepAlive => self.keep_alive_timeout(now),
@@ -22,38 +26,62 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// RFC 6298 5.4 to 5.7; RFC 5681 3.1.
+    /// RFC 6298 5.4 to 5.7.
     fn retransmission_timeout(&mut self, now: Instant) {
         let limit = match self.state() {
             State::SynSent => self.config.syn_retries,
             State::SynReceived => self.config.synack_retries,
             _ => self.retry_limit(),
         };
-        if self.retries >= limit || self.is_user_timeout(now) {
+        // A window taken back to nothing is probed with what is in flight, for as long as the peer
+        // answers (RFC 9293 3.8.6.1).
+        let opening = self.state().opening();
+        let probing = !opening && self.durable.snd_wnd == 0 && self.heard_lately(now);
+        if (self.retries >= limit && !probing) || self.is_user_timeout(now) {
             return self.give_up();
         }
         self.stats.timeouts += 1;
-        let first = self.retries == 0;
-        self.retries += 1;
+        let again = self.retries > 0;
+        if !probing {
+            self.retries += 1;
+        }
         self.rtt.retransmitted();
         self.clear_repeats = self.rtt.is_clear(now - self.sent_at);
         self.rtt.back_off();
-        if self.state().opening() {
+        if opening {
             return self.wish(|wishes| wishes.syn = true);
         }
-        // RFC 5681 3.1: the threshold only once for the same data.
-        if first {
-            self.reduce_threshold(now);
+        let (loss, mut env) = self.loss_env(now);
+        loss.on_timeout(&mut env, again);
+        self.owe_cwr();
+        self.start_retransmit(now);
+        self.wish(|_| {});
+    }
+
+    /// The peer has sent something since the timer was last backed off, or a little earlier.
+    fn heard_lately(&self, now: Instant) -> bool {
+        now - self.heard_at <= self.config.rto_max * 2
+    }
+
+    /// RFC 8985 7.3: at most one probe is under way.
+    fn loss_probe_timeout(&mut self, now: Instant) {
+        if self.loss.may_probe() {
+            self.wish(|wishes| wishes.tail = true);
+        } else {
+            self.resume_retransmit(now);
         }
-        self.window.cwnd = 1;
-        self.window.cnt = 0;
-        let nxt = self.durable.snd_max;
-        self.congestion.on_event(&mut self.window, now, Congested::Loss { nxt });
-        self.loss.on_timeout(self.durable.snd_max);
-        // Go back: all that is in flight counts as lost.
-        self.snd_nxt = self.durable.snd_una;
-        self.send.rewind();
-        self.wish(|wishes| wishes.head = false);
+    }
+
+    /// RFC 8985 6.3.
+    fn reordering_timeout(&mut self, now: Instant) {
+        let (loss, mut env) = self.loss_env(now);
+        let wait = loss.on_reordering_timeout(&mut env);
+        self.owe_cwr();
+        match wait {
+            Some(wait) => self.timers.set(Timer::Reordering, now + wait),
+            None => self.resume_retransmit(now),
+        }
+        self.wish(|_| {});
     }
 
     /// RFC 9293 3.8.6.1: a closed window is probed for as long as the peer answers.
@@ -61,7 +89,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.unanswered >= self.retry_limit() || self.is_user_timeout(now) {
             return self.give_up();
         }
-        if self.durable.send_edge().after(self.snd_nxt) {
+        if self.durable.send_edge().after(self.durable.snd_max) {
             return self.wish(|wishes| wishes.little = true);
         }
         self.probes += 1;
@@ -111,10 +139,69 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Starts the retransmission timer; the user timeout may end sooner.
     pub(super) fn start_retransmit(&mut self, now: Instant) {
-        let at = now + self.rtt.timeout();
+        self.retransmit_in(now, self.rtt.timeout());
+    }
+
+    fn retransmit_in(&mut self, now: Instant, time: Duration) {
+        let at = now + time;
         let end = self.config.user_timeout.map(|timeout| self.progress_at + timeout);
         let at = end.filter(|end| *end > now).map_or(at, |end| end.min(at));
         self.timers.set(Timer::Retransmit, at);
+    }
+
+    /// Starts the retransmission timer as if it had run since the first segment was last sent: a
+    /// probe or the reordering timer was in its place (RFC 8985 7.3).
+    pub(super) fn resume_retransmit(&mut self, now: Instant) {
+        match self.loss.rto_left(now, self.rtt.timeout()) {
+            Some(left) => self.retransmit_in(now, left.max(Duration::from_micros(1))),
+            None => self.timers.clear_sending(),
+        }
+    }
+
+    /// Sets the timer that an ACK asks for (RFC 6298 5.2, 5.3).
+    pub(super) fn follow(&mut self, now: Instant, wish: TimerWish) {
+        if self.loss.sent.is_empty() {
+            // The handshake has timers of its own.
+            if !self.state().opening() {
+                self.timers.clear_sending();
+            }
+            return;
+        }
+        match wish {
+            TimerWish::Keep => {}
+            TimerWish::Reordering(wait) => self.timers.set(Timer::Reordering, now + wait),
+            TimerWish::Retransmit(wait) => self.retransmit_in(now, wait),
+            TimerWish::Restart => {
+                if !self.start_probe(now, self.rtt.timeout()) {
+                    self.start_retransmit(now);
+                }
+            }
+        }
+    }
+
+    /// Something new was sent: the timer for it.
+    pub(super) fn time_new_data(&mut self, now: Instant, first: bool) {
+        if first {
+            self.start_retransmit(now);
+        } else if self.timers.is_set(Timer::LossProbe) {
+            self.resume_retransmit(now);
+        }
+        let left = self.loss.rto_left(now, self.rtt.timeout()).unwrap_or_default();
+        self.start_probe(now, left);
+    }
+
+    /// Starts the timer of a tail loss probe if one is due, not later than the retransmission timer
+    /// would expire. Whether one is.
+    fn start_probe(&mut self, now: Instant, most: Duration) -> bool {
+        // Not while a handshake is, whose own timer runs.
+        if self.state().opening() {
+            return false;
+        }
+        let (loss, env) = self.loss_env(now);
+        let Some(time) = loss.probe_timeout(&env) else { return false };
+        let time = if most.is_zero() { time } else { time.min(most) };
+        self.timers.set(Timer::LossProbe, now + time);
+        true
     }
 
     pub(super) fn start_keep_alive(&mut self, now: Instant) {

@@ -10,8 +10,12 @@ use crate::Instant;
 pub(super) enum Timer {
     /// Sent data, a SYN or a FIN is unacknowledged (RFC 6298).
     Retransmit,
+    /// The same, but something can be done before: a tail loss probe (RFC 8985 7.2).
+    LossProbe,
+    /// A segment that others have overtaken is late (RFC 8985 6.2). Of these three one runs.
+    Reordering,
     /// The window is closed or too small, or small data is held back (RFC 9293 3.8.6.1, 3.8.6.2.1).
-    /// Never runs together with `Retransmit`.
+    /// Never runs together with those above.
     Persist,
     /// An acknowledgement waits for a companion (RFC 9293 3.8.6.3).
     DelayedAck,
@@ -21,14 +25,28 @@ pub(super) enum Timer {
     Wait,
 }
 
-const ALL: [Timer; 5] =
-    [Timer::Retransmit, Timer::Persist, Timer::DelayedAck, Timer::KeepAlive, Timer::Wait];
+const ALL: [Timer; 7] = [
+    Timer::Retransmit,
+    Timer::LossProbe,
+    Timer::Reordering,
+    Timer::Persist,
+    Timer::DelayedAck,
+    Timer::KeepAlive,
+    Timer::Wait,
+];
+
+/// Those for what is unacknowledged.
+const SENDING: [Timer; 3] = [Timer::Retransmit, Timer::LossProbe, Timer::Reordering];
 
 #[derive(Debug, Default)]
 pub(super) struct Timers([Option<Instant>; ALL.len()]);
 
 impl Timers {
+    /// Sets `timer`, in place of the others of its kind.
     pub(super) fn set(&mut self, timer: Timer, at: Instant) {
+        if SENDING.contains(&timer) {
+            self.clear_sending();
+        }
         self.0[timer as usize] = Some(at);
     }
 
@@ -40,8 +58,20 @@ impl Timers {
         *self = Self::default();
     }
 
+    /// Nothing is unacknowledged any more.
+    pub(super) fn clear_sending(&mut self) {
+        for timer in SENDING {
+            self.clear(timer);
+        }
+    }
+
     pub(super) fn is_set(&self, timer: Timer) -> bool {
         self.0[timer as usize].is_some()
+    }
+
+    /// Whether there is a deadline for what is unacknowledged.
+    pub(super) fn is_sending(&self) -> bool {
+        SENDING.into_iter().any(|timer| self.is_set(timer))
     }
 
     /// The earliest deadline.

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::{Event, RttSample, Sent};
 use crate::tcp::connection::Connection;
+use crate::tcp::loss::CaState;
 use crate::{Instant, RxBytes, TxBytes};
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
@@ -20,15 +21,6 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.congestion.on_rtt(&mut self.window, &sample);
     }
 
-    /// There is congestion: sets the threshold, and remembers what was before.
-    pub(in crate::tcp) fn reduce_threshold(&mut self, now: Instant) {
-        let window = &mut self.window;
-        window.prior_cwnd = window.cwnd;
-        window.prior_ssthresh = window.current_ssthresh();
-        window.ssthresh = self.congestion.ssthresh(now, window);
-        window.cnt = 0;
-    }
-
     /// The first segment leaves after nothing was in flight.
     pub(in crate::tcp) fn start_after_idle(&mut self, now: Instant) {
         let idle = now - self.sent_at;
@@ -42,13 +34,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Something was sent, or the congestion window did not let it; it is what `limits` a burst.
     pub(in crate::tcp) fn use_window(&mut self, now: Instant, limited: bool) {
         let (una, nxt) = (self.durable.snd_una, self.durable.snd_max);
-        let open = !self.loss.in_recovery() && !self.loss.after_timeout(una);
+        let open = self.loss.state() == CaState::Open;
         let decays = self.config.slow_start_after_idle && open && !self.writer_waits;
         self.window.sent(&Sent {
             now,
             una,
             nxt,
-            packets_out: self.segments(nxt.since(una) as usize),
+            packets_out: self.loss.sent.packets_out(),
             limited,
             decay_after: decays.then(|| self.rtt.timeout()),
         });

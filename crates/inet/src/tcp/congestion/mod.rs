@@ -15,8 +15,7 @@ mod cubic;
 mod hooks;
 mod hystart;
 mod newreno;
-#[cfg_attr(not(test), expect(dead_code, reason = "loss recovery does not use it yet"))]
-pub(super) mod prr;
+mod prr;
 mod window;
 
 use alloc::boxed::Box;
@@ -25,8 +24,9 @@ use core::time::Duration;
 
 use cubic::Cubic;
 use newreno::NewReno;
+pub(super) use prr::Prr;
 use window::Sent;
-pub(super) use window::Window;
+pub(super) use window::{INFINITE, Window};
 
 use super::Seq;
 use crate::Instant;
@@ -126,7 +126,6 @@ pub(super) trait Congestion: Debug + Send {
     fn on_event(&mut self, _window: &mut Window, _now: Instant, _event: Event) {}
 
     /// The last reduction was a mistake: the window that follows, segments (RFC 4015, as Linux).
-    #[expect(dead_code, reason = "nothing detects spurious retransmissions yet")]
     fn undo(&mut self, window: &Window) -> u32 {
         window.cwnd.max(window.prior_cwnd)
     }

@@ -32,11 +32,13 @@ impl Prr {
     }
 
     /// Sent in this recovery.
+    #[cfg(test)]
     pub(in crate::tcp) fn out(&self) -> u32 {
         self.out
     }
 
     /// Delivered in this recovery.
+    #[cfg(test)]
     pub(in crate::tcp) fn delivered(&self) -> u32 {
         self.delivered
     }

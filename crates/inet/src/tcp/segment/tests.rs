@@ -45,15 +45,23 @@ fn parse(bytes: &[u8]) -> Result<SegmentRepr, SegmentError> {
 
 prop_compose! {
     fn reprs()(
-        ports: (u16, u16), numbers: (u32, Option<u32>), bits: [bool; 5], window: u16,
+        ports: (u16, u16), numbers: (u32, Option<u32>), bits: [bool; 7], window: u16,
         mss: Option<u16>, scale in prop::option::of(0..=MAX_SCALE), stamps: Option<(u32, u32)>,
+        blocks in prop::collection::vec(any::<(u32, u32)>(), 0..4),
     ) -> SegmentRepr {
-        let [syn, fin, rst, psh, sack_permitted] = bits;
+        let [syn, fin, rst, psh, sack_permitted, ece, cwr] = bits;
+        let mut sack = SackBlocks::default();
+        // The longest options of all at once do not fit into a header.
+        let most = if mss.is_some() || scale.is_some() || sack_permitted { 1 } else { 3 };
+        for (start, end) in blocks.into_iter().take(most) {
+            sack.push(Block { start: Seq::new(start), end: Seq::new(end) });
+        }
         SegmentRepr {
             src_port: ports.0, dst_port: ports.1, window, mss,
             seq: Seq::new(numbers.0), ack: numbers.1.map(Seq::new),
             syn, fin, rst, psh, window_scale: scale, sack_permitted,
             timestamps: stamps.map(|(value, echo)| Timestamps { value, echo }),
+            sack, ece, cwr, ecn: EcnField::NotEct,
         }
     }
 }

@@ -1,0 +1,446 @@
+//! The segments that were sent and are not acknowledged.
+//!
+//! One entry per segment of at most one MSS, sorted by sequence number, so that a place is found by
+//! binary search; a super-segment is several entries. The counts are Linux's: *packets out* is the
+//! length of the queue, *sacked out* what the peer has selectively acknowledged, *lost out* what is
+//! held to be lost and *retrans out* what was sent again and is held to be on its way.
+//!
+//! RACK asks for segments in the order of their last transmission. So a list is threaded through
+//! the entries that may be on their way, oldest transmission first: whatever is (re)transmitted
+//! goes to its end, whatever is sacked or lost leaves it. Links are numbers that count from the
+//! first entry ever, because places in the queue move.
+//!
+//! Memory is bounded by the peer's window divided by the segments' size, and given back when all is
+//! acknowledged: an idle connection keeps nothing but, at most, room for four.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::super::Seq;
+use crate::Instant;
+
+/// Entries whose memory an empty queue keeps, so that a dialogue does not allocate at each turn.
+const KEPT: usize = 4;
+
+/// No link.
+const NONE: u32 = u32::MAX;
+
+/// The peer has it (RFC 2018).
+const SACKED: u8 = 1;
+/// Held to be lost.
+const LOST: u8 = 1 << 1;
+/// Sent again, and that transmission is not held to be lost.
+const REPEATED: u8 = 1 << 2;
+/// Was sent again at some time.
+const EVER_REPEATED: u8 = 1 << 3;
+/// An ACK does not tell which transmission it answers.
+const AMBIGUOUS: u8 = 1 << 4;
+
+/// What was known when a segment left, for the sample of the delivery rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::tcp) struct Snapshot {
+    /// Segments delivered until then, and when the last of them was.
+    pub(in crate::tcp) delivered: u64,
+    pub(in crate::tcp) delivered_at: Instant,
+    /// When the segment was sent whose delivery that was.
+    pub(in crate::tcp) first_sent: Instant,
+}
+
+/// A segment sent.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::tcp) struct SentSegment {
+    pub(in crate::tcp) start: Seq,
+    /// One past its last number; a FIN has one.
+    pub(in crate::tcp) end: Seq,
+    /// Last transmission.
+    pub(in crate::tcp) at: Instant,
+    pub(in crate::tcp) snapshot: Snapshot,
+    earlier: u32,
+    later: u32,
+    flags: u8,
+}
+
+impl SentSegment {
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(in crate::tcp) fn sacked(&self) -> bool {
+        self.has(SACKED)
+    }
+
+    pub(in crate::tcp) fn lost(&self) -> bool {
+        self.has(LOST)
+    }
+
+    /// A repetition of it is on its way.
+    pub(in crate::tcp) fn repeated(&self) -> bool {
+        self.has(REPEATED)
+    }
+
+    pub(in crate::tcp) fn ever_repeated(&self) -> bool {
+        self.has(EVER_REPEATED)
+    }
+
+    /// Karn's rule: its acknowledgement gives no round-trip time.
+    pub(in crate::tcp) fn ambiguous(&self) -> bool {
+        self.has(AMBIGUOUS)
+    }
+
+    /// Lost, and not yet sent again.
+    pub(in crate::tcp) fn wanted(&self) -> bool {
+        self.flags & (LOST | REPEATED | SACKED) == LOST
+    }
+
+    /// May be on its way: in the list.
+    fn listed(&self) -> bool {
+        !self.sacked() && !self.wanted()
+    }
+
+    /// Whether the transmission at `at` of what ends at `end` came after this one's (RFC 8985 6.2).
+    pub(in crate::tcp) fn sent_before(&self, at: Instant, end: Seq) -> bool {
+        self.at < at || (self.at == at && self.end.before(end))
+    }
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(in crate::tcp) struct SentQueue {
+    segments: VecDeque<SentSegment>,
+    /// Number of the first entry.
+    first: u32,
+    oldest: u32,
+    newest: u32,
+    /// No entry before this number is [`wanted`](SentSegment::wanted).
+    hint: u32,
+    pub(in crate::tcp) sacked_out: u32,
+    lost_out: u32,
+    retrans_out: u32,
+    /// How many are [`wanted`](SentSegment::wanted).
+    wanted_out: u32,
+}
+
+impl SentQueue {
+    pub(in crate::tcp) fn new() -> Self {
+        Self { oldest: NONE, newest: NONE, ..Self::default() }
+    }
+
+    pub(in crate::tcp) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Segments sent and not cumulatively acknowledged.
+    pub(in crate::tcp) fn packets_out(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    pub(in crate::tcp) fn lost_out(&self) -> u32 {
+        self.lost_out
+    }
+
+    pub(in crate::tcp) fn retrans_out(&self) -> u32 {
+        self.retrans_out
+    }
+
+    /// Segments known or held to have left the network.
+    pub(in crate::tcp) fn left_out(&self) -> u32 {
+        self.sacked_out + self.lost_out
+    }
+
+    /// RFC 6675's pipe, in segments.
+    pub(in crate::tcp) fn in_flight(&self) -> u32 {
+        (self.packets_out() + self.retrans_out).saturating_sub(self.left_out())
+    }
+
+    pub(in crate::tcp) fn get(&self, index: usize) -> Option<&SentSegment> {
+        self.segments.get(index)
+    }
+
+    pub(in crate::tcp) fn head(&self) -> Option<&SentSegment> {
+        self.segments.front()
+    }
+
+    /// Place of the first segment that ends after `seq`.
+    pub(in crate::tcp) fn find(&self, seq: Seq) -> usize {
+        self.segments.partition_point(|segment| segment.end.at_or_before(seq))
+    }
+
+    /// A segment `start..end` is sent for the first time.
+    pub(in crate::tcp) fn push(&mut self, start: Seq, end: Seq, at: Instant, snapshot: Snapshot) {
+        let number = self.first.wrapping_add(self.packets_out());
+        let new = SentSegment { start, end, at, snapshot, earlier: NONE, later: NONE, flags: 0 };
+        self.segments.push_back(new);
+        self.link(number);
+    }
+
+    /// Takes the first segment out if `una` has passed it; else cuts off what `una` has passed.
+    pub(in crate::tcp) fn pop_acked(&mut self, una: Seq) -> Option<SentSegment> {
+        let head = self.segments.front_mut()?;
+        if head.end.after(una) {
+            head.start = head.start.max(una);
+            return None;
+        }
+        if head.listed() {
+            self.unlink(self.first);
+        }
+        let head = self.segments.pop_front()?;
+        self.recount(head.flags, 0);
+        self.first = self.first.wrapping_add(1);
+        if (self.hint.wrapping_sub(self.first)).cast_signed() < 0 {
+            self.hint = self.first;
+        }
+        if self.segments.is_empty() {
+            self.restart();
+        } else if self.first > NONE / 2 {
+            // Long before a number could pass for no link.
+            self.relink();
+        }
+        Some(head)
+    }
+
+    /// The queue is empty: links begin anew, memory goes back.
+    fn restart(&mut self) {
+        self.first = 0;
+        self.hint = 0;
+        (self.oldest, self.newest) = (NONE, NONE);
+        if self.segments.capacity() > KEPT {
+            self.segments = VecDeque::new();
+        }
+    }
+
+    /// Keeps the counts: a segment that was `old` is `new` now.
+    fn recount(&mut self, old: u8, new: u8) {
+        let change = |count: &mut u32, is: fn(u8) -> bool| {
+            *count = (*count + u32::from(is(new))).saturating_sub(u32::from(is(old)));
+        };
+        change(&mut self.sacked_out, |flags| flags & SACKED != 0);
+        change(&mut self.lost_out, |flags| flags & LOST != 0);
+        change(&mut self.retrans_out, |flags| flags & REPEATED != 0);
+        change(&mut self.wanted_out, |flags| flags & (LOST | REPEATED | SACKED) == LOST);
+    }
+
+    /// Drops all.
+    pub(in crate::tcp) fn clear(&mut self) {
+        self.segments = VecDeque::new();
+        self.restart();
+        (self.sacked_out, self.lost_out, self.retrans_out, self.wanted_out) = (0, 0, 0, 0);
+    }
+
+    /// The peer has the segment. A repetition that was lost with it is not on its way any more; one
+    /// of a segment that is not held to be lost is believed to be (RFC 6675 4's pipe counts it).
+    pub(in crate::tcp) fn sack(&mut self, index: usize) {
+        let Some(segment) = self.segments.get(index).copied().filter(|s| !s.sacked()) else {
+            return;
+        };
+        if segment.listed() {
+            self.unlink(self.number(index));
+        }
+        let mut flags = segment.flags | SACKED;
+        if segment.lost() {
+            flags &= !(LOST | REPEATED);
+        }
+        self.set_flags(index, flags);
+    }
+
+    /// A duplicate of the segment arrived: no repetition of it is on its way (RFC 2883 4).
+    pub(in crate::tcp) fn repetition_arrived(&mut self, index: usize) {
+        let Some(segment) = self.segments.get(index).copied().filter(SentSegment::repeated) else {
+            return;
+        };
+        // Lost and repeated: its turn to be sent again would come, though it has arrived.
+        if segment.lost() {
+            return;
+        }
+        self.set_flags(index, segment.flags & !REPEATED);
+    }
+
+    /// Holds the segment to be lost, or its repetition to be. Whether that is new.
+    pub(in crate::tcp) fn mark_lost(&mut self, index: usize) -> bool {
+        let Some(segment) = self.segments.get(index).copied() else { return false };
+        if segment.sacked() || segment.wanted() {
+            return false;
+        }
+        self.unlink(self.number(index));
+        self.set_flags(index, (segment.flags | LOST) & !REPEATED);
+        let number = self.number(index);
+        if number.wrapping_sub(self.first) < self.hint.wrapping_sub(self.first) {
+            self.hint = number;
+        }
+        true
+    }
+
+    /// Place of the first segment that is to be sent again.
+    pub(in crate::tcp) fn next_wanted(&mut self) -> Option<usize> {
+        if self.wanted_out == 0 {
+            return None;
+        }
+        let from = self.hint.wrapping_sub(self.first) as usize;
+        let ahead = self.segments.range(from.min(self.segments.len())..);
+        let found = ahead.take_while(|segment| !segment.wanted()).count() + from;
+        self.hint = self.number(found);
+        (found < self.segments.len()).then_some(found)
+    }
+
+    /// The segment is sent again now: if it is lost, that counts as a repetition, else it is a
+    /// probe. `clear` if an ACK cannot answer an earlier transmission.
+    pub(in crate::tcp) fn repeat(
+        &mut self,
+        index: usize,
+        at: Instant,
+        with: Snapshot,
+        clear: bool,
+    ) {
+        let number = self.number(index);
+        let Some(segment) = self.segments.get(index).copied().filter(|s| !s.sacked()) else {
+            return;
+        };
+        if segment.listed() {
+            self.unlink(number);
+        }
+        let again = if segment.lost() { REPEATED } else { 0 };
+        let flags = segment.flags | again | EVER_REPEATED;
+        self.set_flags(index, if clear { flags & !AMBIGUOUS } else { flags | AMBIGUOUS });
+        if let Some(segment) = self.segments.get_mut(index) {
+            segment.at = at;
+            segment.snapshot = with;
+        }
+        self.link(number);
+    }
+
+    /// Cuts the segment in two, the first of `len` bytes: the path takes smaller ones now.
+    pub(in crate::tcp) fn split(&mut self, index: usize, len: u32) {
+        let Some(whole) = self.segments.get_mut(index) else { return };
+        let cut = whole.start + len;
+        if len == 0 || cut.at_or_after(whole.end) {
+            return;
+        }
+        let mut rest = *whole;
+        whole.end = cut;
+        rest.start = cut;
+        self.segments.insert(index + 1, rest);
+        self.recount(0, rest.flags);
+        self.relink();
+    }
+
+    /// How many segments from `index` on end at or before `end`.
+    pub(in crate::tcp) fn covered(&self, index: usize, end: Seq) -> usize {
+        let ahead = self.segments.range(index.min(self.segments.len())..);
+        ahead.take_while(|segment| segment.end.at_or_before(end)).count()
+    }
+
+    /// Nothing is held to be lost any more.
+    pub(in crate::tcp) fn unmark_lost(&mut self) {
+        if self.lost_out == 0 {
+            return;
+        }
+        for segment in &mut self.segments {
+            segment.flags &= !LOST;
+        }
+        (self.lost_out, self.wanted_out) = (0, 0);
+        self.relink();
+    }
+
+    /// The peer has reneged (RFC 2018 8): it may have dropped what it had sacked.
+    pub(in crate::tcp) fn unmark_sacked(&mut self) {
+        for index in 0..self.segments.len() {
+            let flags = self.segments.get(index).map_or(0, |segment| segment.flags & !SACKED);
+            self.set_flags(index, flags);
+        }
+        self.relink();
+    }
+
+    /// Place of the oldest transmission that may be on its way, and of the one after `index`.
+    pub(in crate::tcp) fn oldest(&self) -> Option<usize> {
+        self.place(self.oldest)
+    }
+
+    pub(in crate::tcp) fn after(&self, index: usize) -> Option<usize> {
+        self.place(self.segments.get(index)?.later)
+    }
+
+    fn place(&self, number: u32) -> Option<usize> {
+        (number != NONE).then(|| self.index(number))
+    }
+
+    fn number(&self, index: usize) -> u32 {
+        self.first.wrapping_add(index as u32)
+    }
+
+    fn index(&self, number: u32) -> usize {
+        number.wrapping_sub(self.first) as usize
+    }
+
+    fn set_flags(&mut self, index: usize, flags: u8) {
+        if let Some(segment) = self.segments.get_mut(index) {
+            let old = core::mem::replace(&mut segment.flags, flags);
+            self.recount(old, flags);
+        }
+    }
+
+    fn by_number(&mut self, number: u32) -> Option<&mut SentSegment> {
+        let index = self.index(number);
+        self.segments.get_mut(index)
+    }
+
+    /// Puts an entry at the list's end.
+    fn link(&mut self, number: u32) {
+        let newest = self.newest;
+        if let Some(segment) = self.by_number(number) {
+            (segment.earlier, segment.later) = (newest, NONE);
+        }
+        match newest {
+            NONE => self.oldest = number,
+            _ => {
+                if let Some(before) = self.by_number(newest) {
+                    before.later = number;
+                }
+            }
+        }
+        self.newest = number;
+    }
+
+    /// Takes an entry, which is in it, out of the list.
+    fn unlink(&mut self, number: u32) {
+        let Some(segment) = self.by_number(number) else { return };
+        let (earlier, later) = (segment.earlier, segment.later);
+        (segment.earlier, segment.later) = (NONE, NONE);
+        match earlier {
+            NONE => self.oldest = later,
+            _ => {
+                if let Some(before) = self.by_number(earlier) {
+                    before.later = later;
+                }
+            }
+        }
+        match later {
+            NONE => self.newest = earlier,
+            _ => {
+                if let Some(behind) = self.by_number(later) {
+                    behind.earlier = earlier;
+                }
+            }
+        }
+    }
+
+    /// Makes the list anew; for what happens seldom.
+    fn relink(&mut self) {
+        self.first = 0;
+        self.hint = 0;
+        (self.oldest, self.newest) = (NONE, NONE);
+        let mut listed: Vec<usize> = Vec::new();
+        for (index, segment) in self.segments.iter_mut().enumerate() {
+            (segment.earlier, segment.later) = (NONE, NONE);
+            if segment.listed() {
+                listed.push(index);
+            }
+        }
+        // Stable: of one moment, the order is the sequence's.
+        listed.sort_by_key(|index| self.segments.get(*index).map(|segment| segment.at));
+        for index in listed {
+            self.link(index as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// A segment as a plain record; `sent` is the number of its last transmission.
+#[derive(Debug, Clone)]
+struct Plain {
+    start: u32,
+    end: u32,
+    sent: u64,
+    sacked: bool,
+    lost: bool,
+    repeated: bool,
+}
+
+impl Plain {
+    fn wanted(&self) -> bool {
+        self.lost && !self.repeated && !self.sacked
+    }
+}
+
+/// The queue beside a list that is searched from end to end.
+struct Model {
+    queue: SentQueue,
+    plain: Vec<Plain>,
+    base: u32,
+    next: u32,
+    clock: u64,
+}
+
+impl Model {
+    fn new(base: u32) -> Self {
+        Self { queue: SentQueue::new(), plain: Vec::new(), base, next: 0, clock: 0 }
+    }
+
+    fn seq(&self, offset: u32) -> Seq {
+        Seq::new(self.base) + offset
+    }
+
+    fn now(&mut self) -> Instant {
+        self.clock += 1;
+        Instant::from_nanos(self.clock)
+    }
+
+    fn push(&mut self, len: u32) {
+        let (start, end, at) = (self.next, self.next + len, self.now());
+        self.queue.push(self.seq(start), self.seq(end), at, Snapshot::default());
+        let sent = self.clock;
+        self.plain.push(Plain { start, end, sent, sacked: false, lost: false, repeated: false });
+        self.next = end;
+    }
+
+    fn ack(&mut self, una: u32) {
+        let mut gone = Vec::new();
+        while let Some(segment) = self.queue.pop_acked(self.seq(una)) {
+            gone.push(segment);
+        }
+        let count = self.plain.iter().take_while(|plain| plain.end <= una).count();
+        assert_eq!(gone.len(), count);
+        for (segment, plain) in gone.iter().zip(self.plain.drain(..count)) {
+            assert_eq!(
+                (segment.end, segment.sacked()),
+                (Seq::new(self.base) + plain.end, plain.sacked)
+            );
+        }
+        if let Some(first) = self.plain.first_mut() {
+            first.start = first.start.max(una);
+        }
+    }
+
+    fn step(&mut self, what: u8, amount: u32) {
+        let index = amount as usize % self.plain.len().max(1);
+        let at = self.now();
+        let clock = self.clock;
+        match (what, self.plain.get_mut(index)) {
+            (0 | 1, _) => self.push(1 + amount % 10),
+            (2, Some(_)) => {
+                let first = self.plain[0].start;
+                self.ack(first + amount % (self.next - first + 1));
+            }
+            (3, Some(plain)) => {
+                if !plain.sacked {
+                    plain.sacked = true;
+                    plain.repeated &= !plain.lost;
+                    plain.lost = false;
+                }
+                self.queue.sack(index);
+            }
+            (4 | 5, Some(plain)) => {
+                let new = !plain.sacked && !plain.wanted();
+                if new {
+                    (plain.lost, plain.repeated) = (true, false);
+                }
+                assert_eq!(self.queue.mark_lost(index), new);
+            }
+            (6 | 7, Some(plain)) => {
+                if !plain.sacked {
+                    (plain.repeated, plain.sent) = (plain.repeated || plain.lost, clock);
+                }
+                self.queue.repeat(index, at, Snapshot::default(), false);
+            }
+            (8, Some(plain)) => {
+                let len = amount % 7;
+                if len > 0 && len < plain.end - plain.start {
+                    let mut rest = plain.clone();
+                    plain.end = plain.start + len;
+                    rest.start = plain.end;
+                    self.plain.insert(index + 1, rest);
+                }
+                self.queue.split(index, len);
+            }
+            (9, Some(_)) => {
+                self.plain.iter_mut().for_each(|plain| plain.lost = false);
+                self.queue.unmark_lost();
+            }
+            (10, Some(_)) => {
+                self.plain.iter_mut().for_each(|plain| plain.sacked = false);
+                self.queue.unmark_sacked();
+            }
+            (11, Some(plain)) => {
+                plain.repeated &= plain.lost;
+                self.queue.repetition_arrived(index);
+            }
+            _ => {}
+        }
+    }
+
+    fn check(&mut self) {
+        let count =
+            |is: fn(&Plain) -> bool| self.plain.iter().filter(|plain| is(plain)).count() as u32;
+        let (sacked, lost) = (count(|p| p.sacked), count(|p| p.lost));
+        let repeated = count(|p| p.repeated);
+        let out = self.plain.len() as u32;
+        let q = &self.queue;
+        assert_eq!((q.packets_out(), q.sacked_out), (out, sacked));
+        assert_eq!((q.lost_out(), q.retrans_out()), (lost, repeated));
+        assert_eq!(q.in_flight(), out + repeated - sacked - lost);
+        // By time: what may be on its way, and nothing else.
+        let mut listed = Vec::new();
+        let mut next = q.oldest();
+        while let Some(index) = next {
+            listed.push(index);
+            assert!(listed.len() <= self.plain.len(), "a ring");
+            next = q.after(index);
+        }
+        let mut wanted: Vec<usize> = (0..self.plain.len())
+            .filter(|i| !self.plain[*i].sacked && !self.plain[*i].wanted())
+            .collect();
+        wanted.sort_by_key(|i| self.plain[*i].sent);
+        assert_eq!(listed, wanted);
+        for seq in self.plain.first().map_or(0, |first| first.start)..=self.next {
+            let place = self.plain.iter().take_while(|plain| plain.end <= seq).count();
+            assert_eq!(self.queue.find(self.seq(seq)), place);
+        }
+        let first = self.plain.iter().position(Plain::wanted);
+        assert_eq!(self.queue.next_wanted(), first);
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_queue_is_a_plain_list(
+        base: u32,
+        steps in prop::collection::vec((0_u8..12, any::<u32>()), 1..200),
+    ) {
+        let mut model = Model::new(base);
+        for (what, amount) in steps {
+            model.step(what, amount);
+            model.check();
+        }
+        model.ack(model.next);
+        prop_assert!(model.queue.is_empty());
+        prop_assert_eq!(model.queue.segments.capacity(), model.queue.segments.capacity().min(KEPT));
+    }
+}
+
+#[test]
+fn numbers_begin_anew_long_before_they_end() {
+    let mut model = Model::new(0);
+    model.queue.first = NONE / 2 - 3;
+    model.queue.hint = model.queue.first;
+    model.push(1);
+    for _ in 0..10 {
+        model.push(1);
+        model.queue.mark_lost(0);
+        model.plain[0].lost = true;
+        model.check();
+        model.ack(model.plain[0].end);
+        model.check();
+    }
+    assert!(model.queue.first < 100);
+}
