@@ -79,7 +79,7 @@ impl Hostile {
     fn socket(&mut self) -> u16 {
         let at = self.layout.result_ring(self.thread);
         let mut results = Consumer::attach(&self.region, at, RESULTS).expect("in the region");
-        let args = [SocketKind::Datagram.to_word(), 0, 0, 0, 0, 0];
+        let args = [SocketKind::Datagram.to_word(), abi::Family::V4.to_word(), 0, 0, 0, 0];
         let call = self.call(Op::Socket, args, self.client);
         self.requests().push(&call).expect("room for a call");
         self.ring();

@@ -7,11 +7,12 @@
 //! fused server has the driver's as standard output); requests carry an `id` that the reply
 //! repeats, and servers may speak unasked ([`ServerEvent`]).
 
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::client::ClientParams;
+use crate::network::{InterfaceSettings, NetworkStatus};
 
 /// Version of everything in this crate; both ends must agree.
 pub const VERSION: u32 = 1;
@@ -35,6 +36,8 @@ pub enum ClientRequest {
     Ps,
     /// The sockets. Reply: [`ClientReply::Sockets`].
     Ss,
+    /// Interfaces, addresses and routes. Reply: [`ClientReply::Network`].
+    Network,
     /// Copy every frame. Reply: [`ClientReply::Capture`].
     Capture {
         /// Bytes kept of each frame.
@@ -54,8 +57,6 @@ pub enum ClientReply {
         client: u16,
         /// The measures of its region.
         params: ClientParams,
-        /// The stack's address.
-        address: Ipv4Addr,
     },
     /// One more thread slot. fds: the thread's bell (its end of a [`shm::doorbell`]).
     Thread {
@@ -69,6 +70,8 @@ pub enum ClientReply {
         /// One row per socket.
         sockets: Vec<SocketStatus>,
     },
+    /// See [`ClientRequest::Network`].
+    Network(NetworkStatus),
     /// Frames come as datagrams of a [`CaptureHeader`] and bytes. fds: SOCK_SEQPACKET socket.
     Capture,
     /// Done.
@@ -85,12 +88,6 @@ pub enum ClientReply {
 pub struct InetConfig {
     /// The instance's name, for log lines.
     pub instance: String,
-    /// The stack's address.
-    pub address: Ipv4Addr,
-    /// Length of its network's prefix.
-    pub prefix: u8,
-    /// Default router.
-    pub gateway: Option<Ipv4Addr>,
 }
 
 /// Faults that the driver's fault wrapper makes; probabilities per frame, 0.0 to 1.0, both
@@ -139,6 +136,8 @@ pub enum ServerRequest {
     AddNic {
         /// Number of the interface.
         nic: u16,
+        /// Its name, addresses and routes.
+        interface: InterfaceSettings,
         /// Take away the giver's mapping of frame pages for real.
         strict: bool,
     },
@@ -172,6 +171,8 @@ pub enum ServerRequest {
     },
     /// To the inet server: reply [`ServerReply::Sockets`].
     Ss,
+    /// To the inet server: reply [`ServerReply::Network`].
+    Network,
     /// To both: reply [`ServerReply::Counters`].
     Counters,
     /// To a driver: copy frames. fds: SOCK_SEQPACKET socket, written without waiting.
@@ -203,6 +204,8 @@ pub enum ServerReply {
         /// One row per socket.
         sockets: Vec<SocketStatus>,
     },
+    /// See [`ServerRequest::Network`].
+    Network(NetworkStatus),
     /// See [`ServerRequest::Counters`].
     Counters {
         /// Names and values; see docs/counters.md.
@@ -290,8 +293,10 @@ pub struct InstanceStatus {
     pub instance: String,
     /// `split` or `fused`.
     pub mode: String,
-    /// The stack's address and prefix, `10.219.0.2/24`.
+    /// The stack's first address and prefix, `10.219.0.2/24`.
     pub address: String,
+    /// All of them that were set up.
+    pub addresses: Vec<String>,
     /// Its processes, supervisor first.
     pub processes: Vec<ProcessStatus>,
     /// Its memory pools.

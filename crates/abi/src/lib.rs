@@ -17,6 +17,7 @@ pub mod client;
 pub mod control;
 pub mod data;
 pub mod frame;
+pub mod network;
 pub mod nic;
 pub mod option;
 mod socket;

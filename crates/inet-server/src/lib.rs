@@ -23,6 +23,7 @@ mod data;
 mod engine;
 mod events;
 mod fault;
+mod network;
 mod nic;
 mod options;
 mod rx;
@@ -107,7 +108,7 @@ pub fn run(channel: Channel, companion: Option<Box<dyn Companion>>) -> Result<()
     let mut line = Line::new(channel);
     let config = line.configure()?;
     let mut server = Server::new(config, secret()?).map_err(system("epoll_create"))?;
-    tracing::info!(instance = server.config.instance, address = %server.address(), "inet server");
+    tracing::info!(instance = server.config.instance, "inet server");
     let ended = Loop { line, server: &mut server, companion, line_due: Instant::ZERO }.run();
     if ended.is_err() {
         server.shut_down(clock());

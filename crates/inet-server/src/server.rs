@@ -10,7 +10,6 @@
 //! then [`Server::announce`], looks with [`Server::has_work`] once more, and may sleep until
 //! [`Server::deadline`].
 
-use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +18,14 @@ use std::{io, mem};
 use abi::call::Call;
 use abi::client::ClientParams;
 use abi::control::{InetConfig, ServerEvent};
-use inet::{Cidr, Instant, InterfaceConfig, InterfaceId, Route};
+use abi::network::InterfaceSettings;
+use inet::Instant;
 use shm::{Access, Region};
 
 use crate::client::Client;
 use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
+use crate::network::Network;
 use crate::nic::{self, Input};
 use crate::sleep::Poller;
 use crate::tx::ClientMemory;
@@ -50,6 +51,9 @@ pub(crate) struct Server {
     pub(crate) engine: Engine,
     pub(crate) clients: Vec<Option<Box<Client>>>,
     pub(crate) poller: Poller,
+    pub(crate) network: Network,
+    /// How the interface of each port is to be set up.
+    interfaces: Vec<InterfaceSettings>,
     leaving: Vec<Leaving>,
     /// What the supervisor is to be told.
     events: Vec<ServerEvent>,
@@ -93,6 +97,8 @@ impl Server {
             engine: Engine::new(secret),
             clients: Vec::new(),
             poller: Poller::new()?,
+            network: Network::default(),
+            interfaces: Vec::new(),
             leaving: Vec::new(),
             events: Vec::new(),
             first: 0,
@@ -104,6 +110,7 @@ impl Server {
     pub(crate) fn add_nic(
         &mut self,
         number: u16,
+        interface: InterfaceSettings,
         strict: bool,
         fds: Vec<OwnedFd>,
     ) -> Result<(), RequestError> {
@@ -114,6 +121,7 @@ impl Server {
         let region = nic::map(&region, strict)?;
         self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
         self.engine.nics.add(number, &region, bell, driver)?;
+        self.interfaces.push(interface);
         Ok(())
     }
 
@@ -256,19 +264,9 @@ impl Server {
         if self.engine.nics.interface(port).is_some() {
             return;
         }
-        let InetConfig { address, prefix, gateway, .. } = self.config;
-        let stack = &mut self.engine.stack;
-        let id: InterfaceId = stack.add_interface(InterfaceConfig { mac, mtu });
-        if let Err(error) = stack.add_address(id, Cidr::new(address, prefix)) {
-            tracing::error!(%address, prefix, %error, "the interface cannot have its address");
-        }
-        if let Some(gateway) = gateway
-            && let Err(error) = stack.add_route(Route::default(gateway.into(), id))
-        {
-            tracing::error!(%gateway, %error, "the default route cannot be set");
-        }
+        let Some(settings) = self.interfaces.get(port) else { return };
+        let id = self.network.attach(&mut self.engine, settings, mac, mtu);
         self.engine.nics.set_interface(port, id);
-        tracing::info!(%address, prefix, mtu, "interface attached");
     }
 
     /// Serves calls and queues of all clients, a bounded part of each.
@@ -398,11 +396,6 @@ impl Server {
             self.drop_client(number, false, true);
         }
         self.turn(now);
-    }
-
-    /// The stack's own address.
-    pub(crate) fn address(&self) -> Ipv4Addr {
-        self.config.address
     }
 }
 

@@ -33,7 +33,7 @@ impl Stepped {
     pub fn request(
         &mut self,
         now: Instant,
-        request: &ServerRequest,
+        request: ServerRequest,
         fds: Vec<OwnedFd>,
     ) -> ServerReply {
         self.0.request(now, request, fds)

@@ -42,13 +42,12 @@ impl Line {
         let message = self.channel.recv()?.ok_or(ServerError::SupervisorGone)?;
         let Ask { id, request } = parse(&message)?;
         match request {
-            ServerRequest::ConfigureInet(config) if config.prefix <= 32 => {
+            ServerRequest::ConfigureInet(config) => {
                 self.reply(id, ServerReply::Done)?;
                 Ok(config)
             }
             _ => {
-                let message =
-                    "configuration with a prefix of at most 32 must come first".to_owned();
+                let message = "the inet server's configuration must come first".to_owned();
                 self.reply(id, ServerReply::Error { message: message.clone() })?;
                 Err(ServerError::BadMessage(message))
             }
@@ -67,7 +66,7 @@ impl Line {
             told = Told::Something;
             let ask = parse(&message)?;
             let end = ask.request == ServerRequest::Shutdown;
-            let reply = server.request(now, &ask.request, message.fds);
+            let reply = server.request(now, ask.request, message.fds);
             self.report(server.take_events())?;
             self.reply(ask.id, reply)?;
             if end {
@@ -101,16 +100,21 @@ impl Server {
     pub(crate) fn request(
         &mut self,
         now: Instant,
-        request: &ServerRequest,
+        request: ServerRequest,
         fds: Vec<std::os::fd::OwnedFd>,
     ) -> ServerReply {
         self.engine.now = now;
-        let done = match *request {
-            ServerRequest::AddNic { nic, strict } => self.add_nic(nic, strict, fds),
+        let done = match request {
+            ServerRequest::AddNic { nic, interface, strict } => {
+                self.add_nic(nic, interface, strict, fds)
+            }
             ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),
             ServerRequest::AddThread { client, thread } => self.add_thread(client, thread, fds),
             ServerRequest::RemoveClient { client, orderly } => self.remove_client(client, orderly),
             ServerRequest::Ss => return ServerReply::Sockets { sockets: self.sockets() },
+            ServerRequest::Network => {
+                return ServerReply::Network(self.network.status(&self.engine));
+            }
             ServerRequest::Counters => return self.counted(),
             ServerRequest::Shutdown => {
                 self.shut_down(now);

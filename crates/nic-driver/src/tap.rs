@@ -11,9 +11,10 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use abi::network::Prefixed;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -91,45 +92,64 @@ pub fn open(name: &str) -> Result<OwnedFd, TapError> {
     Ok(fd)
 }
 
-/// Sets the host's address on the device, its MTU and queue length, and brings it up.
+/// Sets the host's addresses on the device, its MTU and queue length, and brings it up.
 ///
 /// # Errors
 /// See [`TapError`].
-pub fn configure(name: &str, address: Ipv4Addr, prefix: u8, mtu: u16) -> Result<(), TapError> {
+pub fn configure(name: &str, addresses: &[Prefixed], mtu: u16) -> Result<(), TapError> {
     let doing = |what: &str| format!("{what} of network device {name}");
-    let socket = rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|errno| TapError::new("open a socket".to_owned(), errno))?;
-    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
-
+    let socket = datagram_socket(AddressFamily::INET)?;
     let mut request = Request::new(name)?;
+    let call = |request: &mut Request, number, what: &str| {
+        let done = request.call(socket.as_fd(), number);
+        done.map_err(|errno| TapError::new(doing(what), errno))
+    };
     request.set_number(mtu.into());
-    request
-        .call(socket.as_fd(), libc::SIOCSIFMTU)
-        .map_err(|errno| TapError::new(doing("set the MTU"), errno))?;
+    call(&mut request, libc::SIOCSIFMTU, "set the MTU")?;
     request.set_number(HOST_QUEUE);
-    request
-        .call(socket.as_fd(), libc::SIOCSIFTXQLEN)
-        .map_err(|errno| TapError::new(doing("set the queue length"), errno))?;
-    request.set_address(address);
-    request
-        .call(socket.as_fd(), libc::SIOCSIFADDR)
-        .map_err(|errno| TapError::new(doing("set the address"), errno))?;
-    request.set_address(Ipv4Addr::from_bits(mask));
-    request
-        .call(socket.as_fd(), libc::SIOCSIFNETMASK)
-        .map_err(|errno| TapError::new(doing("set the network mask"), errno))?;
-    request
-        .call(socket.as_fd(), libc::SIOCGIFFLAGS)
-        .map_err(|errno| TapError::new(doing("read the flags"), errno))?;
+    call(&mut request, libc::SIOCSIFTXQLEN, "set the queue length")?;
+    for address in addresses {
+        if let IpAddr::V4(ip) = address.address {
+            request.set_address(ip);
+            call(&mut request, libc::SIOCSIFADDR, "set the address")?;
+            let mask = u32::MAX.checked_shl(32 - u32::from(address.prefix.min(32))).unwrap_or(0);
+            request.set_address(Ipv4Addr::from_bits(mask));
+            call(&mut request, libc::SIOCSIFNETMASK, "set the network mask")?;
+        }
+    }
+    // The host's addresses on a device of ours are nobody else's, and who comes next should not
+    // have to wait for the host to find that out. Without IPv6 in the kernel there is no such file.
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0");
+    call(&mut request, libc::SIOCGIFFLAGS, "read the flags")?;
     request.set_flags(i32::from(request.flags()) | libc::IFF_UP | libc::IFF_RUNNING);
-    request
-        .call(socket.as_fd(), libc::SIOCSIFFLAGS)
-        .map_err(|errno| TapError::new(doing("set the flags"), errno))
+    call(&mut request, libc::SIOCSIFFLAGS, "set the flags")?;
+    for address in addresses {
+        if let IpAddr::V6(ip) = address.address {
+            add_v6(name, ip, address.prefix)
+                .map_err(|errno| TapError::new(doing("set the IPv6 address"), errno))?;
+        }
+    }
+    Ok(())
+}
+
+fn datagram_socket(family: AddressFamily) -> Result<OwnedFd, TapError> {
+    rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| TapError::new("open a socket".to_owned(), errno))
+}
+
+/// Adds an IPv6 address to the device.
+fn add_v6(name: &str, address: Ipv6Addr, prefix: u8) -> Result<(), Errno> {
+    let (family, kind) = (AddressFamily::INET6, SocketType::DGRAM);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let index = rustix::net::netdevice::name_to_index(&socket, name)?;
+    let request = libc::in6_ifreq {
+        ifr6_addr: libc::in6_addr { s6_addr: address.octets() },
+        ifr6_prefixlen: prefix.into(),
+        ifr6_ifindex: index.cast_signed(),
+    };
+    // SAFETY: on an AF_INET6 socket this request reads one `in6_ifreq`, which `request` is.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR, &raw const request) };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
 /// Is there a network device of that name?

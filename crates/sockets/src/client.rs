@@ -13,7 +13,6 @@
 //! Memory that a closed socket's queue still names stays in a *grave* until the server has released
 //! it.
 
-use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use abi::client::{CLIENT, ClientLayout, ClientParams, HeadWords};
 use abi::control::{ClientReply, ClientRequest, VERSION};
+use abi::network::NetworkStatus;
 use abi::{Errno, Family, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -58,7 +58,6 @@ pub struct Client {
     me: Weak<Client>,
     pid: u32,
     number: u16,
-    address: Ipv4Addr,
     region: Arc<Region>,
     layout: ClientLayout,
     head: HeadWords,
@@ -83,22 +82,21 @@ impl Client {
         let mut channel = open_channel(path)?;
         let hello = ClientRequest::Hello { version: VERSION, program: program_name() };
         let (reply, fds) = exchange(&mut channel, &hello)?;
-        let (number, params, address) = match reply {
-            ClientReply::Welcome { client, params, address } => (client, params, address),
+        let (number, params) = match reply {
+            ClientReply::Welcome { client, params } => (client, params),
             ClientReply::Error { message } => return Err(ConnectError::Refused { message }),
             other => return Err(ConnectError::protocol(&format!("unexpected reply {other:?}"))),
         };
         let [region, bell] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
             ConnectError::protocol(&format!("{} descriptors instead of 2 in Welcome", fds.len()))
         })?;
-        Self::admitted(channel, number, params, address, &region, move_high(bell))
+        Self::admitted(channel, number, params, &region, move_high(bell))
     }
 
     fn admitted(
         channel: Channel,
         number: u16,
         params: ClientParams,
-        address: Ipv4Addr,
         region: &OwnedFd,
         bell: OwnedFd,
     ) -> Result<Arc<Self>, ConnectError> {
@@ -118,7 +116,6 @@ impl Client {
             me: Weak::clone(me),
             pid: fork::pid(),
             number,
-            address,
             region,
             layout,
             head,
@@ -149,10 +146,19 @@ impl Client {
         self.number
     }
 
-    /// The stack's own address.
-    #[must_use]
-    pub fn address(&self) -> Ipv4Addr {
-        self.address
+    /// The stack's interfaces, addresses and routes as they are now.
+    ///
+    /// # Errors
+    /// ENETDOWN when the instance is gone, ENOTCONN in a forked child, EIO when it does not tell.
+    pub fn network(&self) -> Result<NetworkStatus, Errno> {
+        self.check_thoroughly()?;
+        let line = self.line().ok_or(Errno::NETDOWN)?;
+        let exchanged = exchange(&mut lock(&line.channel), &ClientRequest::Network);
+        match exchanged {
+            Ok((ClientReply::Network(status), _)) => Ok(status),
+            Ok((ClientReply::Error { .. }, _)) => Err(Errno::IO),
+            Ok(_) | Err(_) => Err(self.fault()),
+        }
     }
 
     /// The descriptors that this library holds. A program that closes one breaks its own sockets.

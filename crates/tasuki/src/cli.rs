@@ -1,13 +1,12 @@
 //! The command line: one item per option, with its help and its parser.
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::cidr::Cidr;
-use crate::config::{Device, Fault, Mode};
+use crate::config::{Device, Fault, Mode, Router};
 use crate::exit;
 use crate::place::InstanceName;
 
@@ -30,6 +29,12 @@ pub(crate) enum Command {
     Down(DownArgs),
     Ps(PsArgs),
     Ss(SsArgs),
+    /// Show interfaces and addresses of an instance, as `ip addr` does
+    #[command(after_help = ADDR_EXAMPLES)]
+    Addr(NetworkArgs),
+    /// Show the routing table of an instance, as `ip route` does
+    #[command(after_help = ROUTE_EXAMPLES)]
+    Route(NetworkArgs),
     Capture(CaptureArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
@@ -107,6 +112,7 @@ Examples:
   tasuki run -- curl http://10.219.0.1:8000/     a private instance for one download
   tasuki run --net web -- python3 -m http.server on the instance of `tasuki up web`
   tasuki run --mode fused --address 192.168.77.2/24 -- wget http://192.168.77.1/
+  tasuki run --ip 10.9.0.2/24,fd00:9::2/64 -- curl http://[fd00:9::1]:8000/
   tasuki run --fault loss=0.01,seed=7 -- curl http://10.219.0.1:8000/";
 
 fn run_help() -> String {
@@ -122,12 +128,14 @@ pub(crate) struct InstanceOptions {
     /// Network device, made by Tasuki [default: tap:tasuki0, tap:tasuki1, ...]
     #[arg(long, value_name = "tap:NAME")]
     pub(crate) nic: Option<Device>,
-    /// The stack's address and prefix length [default: 10.219.N.2/24, first N not in use]
-    #[arg(long, value_name = "CIDR")]
-    pub(crate) address: Option<Cidr>,
-    /// The host's address on the device, the stack's router [default: the network's first host]
-    #[arg(long, value_name = "IP")]
-    pub(crate) gateway: Option<Ipv4Addr>,
+    /// The stack's addresses with prefix lengths, IPv4 and IPv6 [default: 10.219.N.2/24, first N
+    /// not in use]
+    #[arg(long, visible_alias = "ip", value_name = "CIDR,...", value_delimiter = ',')]
+    pub(crate) address: Vec<Cidr>,
+    /// The host's addresses on the device, the stack's routers, at most one of each family
+    /// [default: the first host of the family's first network]
+    #[arg(long, value_name = "IP,...", value_delimiter = ',')]
+    pub(crate) gateway: Vec<Router>,
     /// Read the configuration from FILE (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -231,6 +239,32 @@ pub(crate) struct SsArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
     /// Print JSON: an array with one object per socket
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const ADDR_EXAMPLES: &str = "\
+Examples:
+  tasuki addr
+  tasuki addr -6 --net web --json | jq -r '.[].addresses[].address'";
+
+const ROUTE_EXAMPLES: &str = "\
+Examples:
+  tasuki route
+  tasuki route -6 --net web";
+
+#[derive(Debug, Args)]
+pub(crate) struct NetworkArgs {
+    /// Only IPv4
+    #[arg(short = '4', long)]
+    pub(crate) ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6', long)]
+    pub(crate) ipv6: bool,
+    /// The instance [default: the one that runs]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) net: Option<InstanceName>,
+    /// Print JSON: an array with one object per interface or route
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -414,6 +448,9 @@ mod tests {
     fn what_is_hidden_is_not_shown() {
         let names: Vec<String> =
             visible().get_subcommands().map(|command| command.get_name().to_owned()).collect();
-        assert_eq!(names, ["run", "up", "down", "ps", "ss", "capture", "completion"]);
+        assert_eq!(
+            names,
+            ["run", "up", "down", "ps", "ss", "addr", "route", "capture", "completion"]
+        );
     }
 }

@@ -6,12 +6,16 @@
 //! after the command line had its say.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
 use abi::client::ClientParams;
 use abi::control::FaultConfig;
-use serde::Deserialize;
+use abi::network::Prefixed;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::cidr::Cidr;
 use crate::exit::{Code, Failure};
@@ -44,8 +48,79 @@ impl Default for InstanceSection {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct InetSection {
-    pub(crate) address: Option<Cidr>,
-    pub(crate) gateway: Option<std::net::Ipv4Addr>,
+    pub(crate) address: List<Cidr>,
+    pub(crate) gateway: List<Router>,
+    pub(crate) routes: Vec<RouteSection>,
+}
+
+/// One of `[[inet.routes]]`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RouteSection {
+    pub(crate) to: Prefixed,
+    pub(crate) via: Option<Router>,
+    #[serde(default)]
+    pub(crate) metric: u32,
+}
+
+/// A router's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Router(pub(crate) IpAddr);
+
+impl FromStr for Router {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.parse().map(Self);
+        parsed.map_err(|_| format!("`{text}` is not an IP address such as 10.219.0.1 or fd00::1"))
+    }
+}
+
+impl TryFrom<String> for Router {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// One value or an array of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: FromStr<Err = String>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ListVisitor(PhantomData))
+    }
+}
+
+struct ListVisitor<T>(PhantomData<T>);
+
+impl<'de, T: FromStr<Err = String>> Visitor<'de> for ListVisitor<T> {
+    type Value = List<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or an array of strings")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<List<T>, E> {
+        text.parse().map(|one| List(vec![one])).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(text) = seq.next_element::<String>()? {
+            all.push(text.parse().map_err(de::Error::custom)?);
+        }
+        Ok(List(all))
+    }
 }
 
 /// `[nic]`

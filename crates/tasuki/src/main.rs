@@ -49,6 +49,8 @@ fn main() -> ExitCode {
         Command::Down(down) => command::down::down(&down),
         Command::Ps(ps) => command::ps::ps(&ps),
         Command::Ss(ss) => command::ss::ss(&ss),
+        Command::Addr(network) => command::network::addr(&network),
+        Command::Route(network) => command::network::route(&network),
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),

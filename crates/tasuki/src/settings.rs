@@ -1,12 +1,13 @@
 //! What an instance is to be: the configuration file, then the command line over it, then checks of
 //! what must fit together.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use abi::client::ClientParams;
 use abi::control::FaultConfig;
+use abi::network::RouteSettings;
 
-use crate::cidr::Cidr;
+use crate::cidr::{self, Cidr};
 use crate::cli::InstanceOptions;
 use crate::config::{Config, Device, Mode};
 use crate::exit::{Code, Failure};
@@ -42,13 +43,26 @@ impl Settings {
             None => Config::default(),
         };
         // What is wrong in the file alone is told with its name.
-        let given = options.address.is_some() || options.gateway.is_some();
+        let given = !options.address.is_empty() || !options.gateway.is_empty();
         let file = options.config.as_ref().map(|path| format!("{}: ", path.display()));
         let file = file.unwrap_or_default();
         let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
         let in_file = |sentence: String| wrong(format!("{file}{sentence}"));
-        let address = options.address.or(config.inet.address);
-        let gateway = options.gateway.or(config.inet.gateway);
+        let inet = config.inet;
+        let or = |given: &[Cidr], file: Vec<Cidr>| match given {
+            [] => file,
+            given => given.to_vec(),
+        };
+        let stack = or(&options.address, inet.address.0);
+        let gateways =
+            if options.gateway.is_empty() { inet.gateway.0 } else { options.gateway.clone() };
+        let gateways = gateways.into_iter().map(|router| router.0).collect();
+        let routes = inet.routes.iter().map(|route| RouteSettings {
+            to: route.to,
+            via: route.via.map(|router| router.0),
+            metric: route.metric,
+        });
+        let routes = routes.collect();
         Ok(Self {
             name,
             mode: options.mode.unwrap_or(config.instance.mode),
@@ -60,7 +74,7 @@ impl Settings {
             strict: config.memory.strict,
             clients: config.instance.clients.narrow().into(),
             params: config.memory.client.params().map_err(in_file)?,
-            addresses: addresses(address, gateway)
+            addresses: addresses(stack, gateways, routes)
                 .map_err(|what| if given { wrong(what) } else { in_file(what) })?,
         })
     }
@@ -71,34 +85,76 @@ impl Settings {
     /// # Errors
     /// [`Code::InUse`]
     pub(crate) fn addresses(&self, routes: &Routes) -> Result<Addresses, Failure> {
-        match self.addresses {
-            Some(addresses) => routes.check(addresses).map(|()| addresses),
+        match &self.addresses {
+            Some(addresses) => routes.check(addresses).map(|()| addresses.clone()),
             None => routes.choose(),
         }
     }
 }
 
-/// What was asked for, completed; `None` when nothing was.
+/// What was asked for, completed; `None` when no address was.
 fn addresses(
-    address: Option<Cidr>,
-    gateway: Option<Ipv4Addr>,
+    stack: Vec<Cidr>,
+    mut gateways: Vec<IpAddr>,
+    routes: Vec<RouteSettings>,
 ) -> Result<Option<Addresses>, String> {
-    match (address, gateway) {
-        (None, None) => Ok(None),
-        (None, Some(gateway)) => Err(format!(
-            "the gateway {gateway} needs an address beside it: give --address (inet.address) too, \
-             in the same network"
-        )),
-        (Some(stack), None) => Ok(Some(Addresses { stack, gateway: stack.first_other_host() })),
-        (Some(stack), Some(gateway)) if stack.is_other_host(gateway) => {
-            Ok(Some(Addresses { stack, gateway }))
+    for (at, cidr) in stack.iter().enumerate() {
+        if stack[..at].iter().any(|other| other.address() == cidr.address()) {
+            return Err(format!("the address {} is given twice", cidr.address()));
         }
-        (Some(stack), Some(gateway)) => Err(format!(
-            "the gateway {gateway} is not another host's address in the network of {stack} ({}/{})",
-            stack.network(),
-            stack.prefix()
-        )),
     }
+    for (at, &gateway) in gateways.iter().enumerate() {
+        if gateways[..at].iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
+            return Err(format!("{gateway} is a second gateway of its family; give one of each"));
+        }
+        check_hop("gateway", gateway, &stack)?;
+    }
+    for route in &routes {
+        if let Some(via) = route.via {
+            if via.is_ipv4() != route.to.address.is_ipv4() {
+                return Err(format!("the route to {} cannot go via {via}: two families", route.to));
+            }
+            check_hop("router", via, &stack)?;
+        }
+        if cidr::network(route.to.address, route.to.prefix) != route.to.address {
+            return Err(format!("the route's destination {} has bits behind its prefix", route.to));
+        }
+    }
+    if stack.is_empty() {
+        return match routes.first() {
+            None => Ok(None),
+            Some(route) => {
+                Err(format!("the route to {} needs an address: give inet.address", route.to))
+            }
+        };
+    }
+    for ipv4 in [true, false] {
+        let has = gateways.iter().any(|gateway| gateway.is_ipv4() == ipv4);
+        let first = stack.iter().find(|cidr| cidr.is_ipv4() == ipv4);
+        gateways.extend(first.filter(|_| !has).map(|cidr| cidr.first_other_host()));
+    }
+    Ok(Some(Addresses { stack, gateways, routes }))
+}
+
+/// A router must be another host on the link.
+fn check_hop(what: &str, hop: IpAddr, stack: &[Cidr]) -> Result<(), String> {
+    let mut family = stack.iter().filter(|cidr| cidr.is_ipv4() == hop.is_ipv4()).peekable();
+    let Some(first) = family.peek() else {
+        return Err(format!(
+            "the {what} {hop} needs an address beside it: give --address (inet.address) too, in \
+             the same network"
+        ));
+    };
+    let (network, prefix) = (first.network(), first.prefix());
+    let link_local = matches!(hop, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    if link_local && !stack.iter().any(|cidr| cidr.address() == hop)
+        || family.any(|cidr| cidr.is_other_host(hop))
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "the {what} {hop} is not another host's address in the stack's network ({network}/{prefix})"
+    ))
 }
 
 #[cfg(test)]
@@ -111,24 +167,49 @@ mod tests {
 
     #[test]
     fn addresses_are_completed_and_checked() {
-        let given = |address: &str, gateway: &str| {
-            addresses(address.parse().ok(), gateway.parse().ok()).map(|found| {
-                found.map(|found| (found.stack.to_string(), found.gateway.to_string()))
-            })
+        let given = |stack: &str, gateways: &str| {
+            let stack = stack.split_whitespace().map(|text| text.parse().unwrap()).collect();
+            let gateways = gateways.split_whitespace().map(|text| text.parse().unwrap()).collect();
+            let found = addresses(stack, gateways, vec![])?;
+            Ok::<_, String>(found.map(|found| {
+                let gateways: Vec<_> = found.gateways.iter().map(IpAddr::to_string).collect();
+                gateways.join(" ")
+            }))
         };
-        let pair = |a: &str, b: &str| Ok(Some((a.to_owned(), b.to_owned())));
+        let gateways = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(given("", ""), Ok(None));
-        assert_eq!(given("10.0.0.2/24", ""), pair("10.0.0.2/24", "10.0.0.1"));
-        assert_eq!(given("10.0.0.1/24", ""), pair("10.0.0.1/24", "10.0.0.2"));
-        assert_eq!(given("10.0.0.2/24", "10.0.0.9"), pair("10.0.0.2/24", "10.0.0.9"));
+        assert_eq!(given("10.0.0.2/24", ""), gateways("10.0.0.1"));
+        assert_eq!(given("10.0.0.1/24", ""), gateways("10.0.0.2"));
+        assert_eq!(given("10.0.0.2/24", "10.0.0.9"), gateways("10.0.0.9"));
+        assert_eq!(given("10.0.0.2/24 fd00::2/64", ""), gateways("10.0.0.1 fd00::1"));
+        assert_eq!(given("fd00::2/64", ""), gateways("fd00::1"));
+        assert_eq!(given("fd00::2/64 10.0.0.2/24", "fe80::1"), gateways("fe80::1 10.0.0.1"));
+        assert_eq!(given("10.0.0.2/24 10.1.0.2/24", "10.1.0.1"), gateways("10.1.0.1"));
         for (address, gateway) in [
             ("", "10.0.0.1"),
             ("10.0.0.2/24", "10.0.0.2"),
             ("10.0.0.2/24", "10.0.1.1"),
             ("10.0.0.2/24", "10.0.0.255"),
+            ("10.0.0.2/24", "fd00::1"),
+            ("fe80::2/64", "fe80::2"),
+            ("10.0.0.2/24", "10.0.0.1 10.0.0.3"),
+            ("10.0.0.2/24 10.0.0.2/16", ""),
         ] {
             assert!(given(address, gateway).is_err(), "{address} {gateway}");
         }
+    }
+
+    #[test]
+    fn routes_go_over_the_link() {
+        let route = |to: &str, via: &str| {
+            let route = RouteSettings { to: to.parse().unwrap(), via: via.parse().ok(), metric: 0 };
+            addresses(vec!["10.0.0.2/24".parse().unwrap()], vec![], vec![route]).map(drop)
+        };
+        assert_eq!(route("192.0.2.0/24", "10.0.0.9"), Ok(()));
+        assert_eq!(route("192.0.2.0/24", ""), Ok(()));
+        assert!(route("192.0.2.0/24", "10.0.1.9").unwrap_err().contains("10.0.1.9"));
+        assert!(route("192.0.2.1/24", "10.0.0.9").unwrap_err().contains("bits"));
+        assert!(route("2001:db8::/32", "10.0.0.9").unwrap_err().contains("families"));
     }
 
     #[test]
@@ -145,11 +226,11 @@ mod tests {
         options.mode = Some(Mode::Split);
         options.nic = Some("tap:two".parse().unwrap());
         options.fault = Some("duplicate=0.1".parse().unwrap());
-        options.address = Some("10.2.0.2/24".parse().unwrap());
+        options.address = vec!["10.2.0.2/24".parse().unwrap()];
         let found = settings(&options).unwrap();
         assert_eq!((found.mode, found.fault.loss, found.fault.duplicate), (Mode::Split, 0.0, 0.1));
         assert_eq!(found.device.unwrap().name(), "two");
-        assert_eq!(found.addresses.unwrap().gateway, Ipv4Addr::new(10, 2, 0, 1));
+        assert_eq!(found.addresses.unwrap().gateways, ["10.2.0.1".parse::<IpAddr>().unwrap()]);
     }
 
     #[test]

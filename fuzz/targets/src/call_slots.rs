@@ -49,9 +49,9 @@ struct Fuzz {
 }
 
 impl Fuzz {
-    fn request(&mut self, request: &ServerRequest, fds: Vec<OwnedFd>) {
+    fn request(&mut self, request: ServerRequest, fds: Vec<OwnedFd>) {
         let reply = self.server.request(self.now, request, fds);
-        assert_eq!(reply, ServerReply::Done, "{request:?}");
+        assert_eq!(reply, ServerReply::Done);
     }
 
     fn admit(&mut self, number: u16) -> Program {
@@ -59,9 +59,9 @@ impl Fuzz {
         let (region, fd) = Region::create("fuzz", layout.len, Backing::Small).expect("a region");
         let bell = shm::eventfd().expect("an eventfd");
         let add = ServerRequest::AddClient { client: number, params: PARAMS };
-        self.request(&add, vec![fd, bell]);
+        self.request(add, vec![fd, bell]);
         let (theirs, bell) = shm::doorbell().expect("a socket pair");
-        self.request(&ServerRequest::AddThread { client: number, thread: 0 }, vec![theirs]);
+        self.request(ServerRequest::AddThread { client: number, thread: 0 }, vec![theirs]);
         let requests = Producer::attach(&region, layout.request_ring(0), REQUESTS);
         let results = Consumer::attach(&region, layout.result_ring(0), RESULTS);
         Program {
@@ -109,6 +109,9 @@ fn call(u: &mut Unstructured<'_>, client: u16) -> Result<Slot> {
     if u.arbitrary()? {
         let address = *u.choose(&[OURS, std::net::Ipv4Addr::UNSPECIFIED, [127, 0, 0, 1].into()])?;
         args[1..4].copy_from_slice(&addr_to_words((address, *u.choose(&[0, 80, 443])?).into()));
+    }
+    if number == u64::from(Op::Socket as u16) {
+        (args[0], args[1]) = (*u.choose(&[1, 2])?, *u.choose(&[4, 6, 4, 5])?);
     }
     let flags = u8::from(u.arbitrary::<bool>()?);
     let call = Call { op: Op::Null, priority: u.arbitrary()?, flags, path, args };
@@ -176,8 +179,7 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut Fuzz, bad: &mut Program) -> Result<
 
 /// See the module.
 pub fn run(data: &[u8]) {
-    let config =
-        InetConfig { instance: "fuzz".to_owned(), address: OURS, prefix: 24, gateway: None };
+    let config = InetConfig { instance: "fuzz".to_owned() };
     let server = Stepped::new(config, [5; 16]).expect("an epoll set");
     let mut fuzz = Fuzz { server, now: Instant::from_nanos(1_000_000_000), faulted: false };
     let mut bad = fuzz.admit(BAD);

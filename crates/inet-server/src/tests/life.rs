@@ -110,7 +110,7 @@ fn memory_is_kept_while_a_driver_may_read_it() {
     world.rest();
     assert!(!released(&world.a, 5));
     let busy = ServerRequest::AddClient { client: 5, params: PARAMS };
-    let reply = world.a.server.request(now, &busy, Vec::new());
+    let reply = world.a.server.request(now, busy, Vec::new());
     assert!(matches!(reply, ServerReply::Error { .. }), "{reply:?}");
     world.a.driver.stopped = false;
     world.run(|world| released(&world.a, 5));
@@ -142,6 +142,10 @@ fn a_closed_place_is_free_when_its_bytes_are_acknowledged() {
     assert!(world.a.states().iter().any(|state| state == "TIME-WAIT"));
 }
 
+fn add_nic(nic: u16) -> ServerRequest {
+    ServerRequest::AddNic { nic, interface: InterfaceSettings::default(), strict: false }
+}
+
 #[test]
 fn requests_that_make_no_sense_are_refused_in_one_sentence() {
     let mut world = World::new();
@@ -150,8 +154,8 @@ fn requests_that_make_no_sense_are_refused_in_one_sentence() {
     let bad = ClientParams { sockets: 0, ..PARAMS };
     let fds = || vec![shm::eventfd().unwrap(), shm::eventfd().unwrap()];
     let requests = [
-        (ServerRequest::AddNic { nic: 0, strict: false }, vec![], "interface 0 is here already"),
-        (ServerRequest::AddNic { nic: 1, strict: false }, vec![], "needs 3 file descriptors, 0"),
+        (add_nic(0), vec![], "interface 0 is here already"),
+        (add_nic(1), vec![], "needs 3 file descriptors, 0"),
         (ServerRequest::AddClient { client: 1, params: PARAMS }, fds(), "client 1 is here already"),
         (ServerRequest::AddClient { client: 2, params: bad }, fds(), "not possible"),
         (ServerRequest::AddClient { client: 2, params: PARAMS }, fds(), "could not be mapped"),
@@ -162,7 +166,7 @@ fn requests_that_make_no_sense_are_refused_in_one_sentence() {
     ];
     for (request, fds, want) in requests {
         let text = format!("{request:?}");
-        let reply = world.a.server.request(now, &request, fds);
+        let reply = world.a.server.request(now, request, fds);
         let ServerReply::Error { message } = reply else { panic!("{text}: {reply:?}") };
         assert!(message.contains(want), "{text}: {message}");
     }
@@ -193,12 +197,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
             }
         }
     };
-    let config = InetConfig {
-        instance: "test".to_owned(),
-        address: Ipv4Addr::new(10, 0, 0, 1),
-        prefix: 24,
-        gateway: None,
-    };
+    let config = InetConfig { instance: "test".to_owned() };
     assert_eq!(ask(ServerRequest::ConfigureInet(config), &[]), ServerReply::Done);
     let layout = PARAMS.layout().unwrap();
     let (region, fd) = Region::create("client", layout.len, Backing::Small).unwrap();

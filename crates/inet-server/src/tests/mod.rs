@@ -22,6 +22,7 @@ use abi::client::{
 use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest};
 use abi::data::DataDescriptor;
 use abi::frame::{FillSlot, RxFrame, TxFrame};
+use abi::network::{InterfaceSettings, Prefixed};
 use abi::nic::{INET, LAYOUT, NIC, RING};
 use abi::option::{OptionKey, bytes_to_words, words_to_bytes};
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
@@ -270,12 +271,17 @@ impl Host {
     /// `strict`: the server loses access to the pages that it hands over.
     pub(super) fn new(last: u8, strict: bool) -> Self {
         let address = Ipv4Addr::new(10, 0, 0, last);
-        let config = InetConfig { instance: "test".to_owned(), address, prefix: 24, gateway: None };
+        let config = InetConfig { instance: "test".to_owned() };
+        let interface = InterfaceSettings {
+            name: "eth0".to_owned(),
+            addresses: vec![Prefixed { address: address.into(), prefix: 24 }],
+            routes: Vec::new(),
+        };
         let mut server = Server::new(config, [last; 16]).unwrap();
         let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
         let fds = vec![fd, shm::eventfd().unwrap(), shm::eventfd().unwrap()];
-        let add = ServerRequest::AddNic { nic: 0, strict };
-        assert_eq!(server.request(Instant::ZERO, &add, fds), ServerReply::Done);
+        let add = ServerRequest::AddNic { nic: 0, interface, strict };
+        assert_eq!(server.request(Instant::ZERO, add, fds), ServerReply::Done);
         let mut driver = Driver::new(region);
         driver.attach(0x0200_0000_0000 | u64::from(last));
         server.turn(Instant::ZERO);
@@ -290,11 +296,11 @@ impl Host {
         self.driver.clients.insert(number, read_only);
         let add = ServerRequest::AddClient { client: number, params };
         let fds = vec![fd, shm::eventfd().unwrap()];
-        assert_eq!(self.server.request(Instant::ZERO, &add, fds), ServerReply::Done);
+        assert_eq!(self.server.request(Instant::ZERO, add, fds), ServerReply::Done);
         let (ours, bell) = shm::doorbell().unwrap();
         let add = ServerRequest::AddThread { client: number, thread: 0 };
         let fds = vec![ours];
-        assert_eq!(self.server.request(Instant::ZERO, &add, fds), ServerReply::Done);
+        assert_eq!(self.server.request(Instant::ZERO, add, fds), ServerReply::Done);
         Program {
             number,
             head: layout.head(&region).unwrap(),
@@ -312,24 +318,24 @@ impl Host {
 
     pub(super) fn remove(&mut self, number: u16, orderly: bool, now: Instant) {
         let remove = ServerRequest::RemoveClient { client: number, orderly };
-        assert_eq!(self.server.request(now, &remove, Vec::new()), ServerReply::Done);
+        assert_eq!(self.server.request(now, remove, Vec::new()), ServerReply::Done);
     }
 
     pub(super) fn counter(&mut self, name: &str) -> u64 {
-        let reply = self.server.request(Instant::ZERO, &ServerRequest::Counters, Vec::new());
+        let reply = self.server.request(Instant::ZERO, ServerRequest::Counters, Vec::new());
         let ServerReply::Counters { counters, .. } = reply else { panic!("{reply:?}") };
         counters.into_iter().find(|(n, _)| n == name).unwrap().1
     }
 
     /// Free pages of a pool by name.
     pub(super) fn free(&mut self, name: &str) -> Option<u32> {
-        let reply = self.server.request(Instant::ZERO, &ServerRequest::Counters, Vec::new());
+        let reply = self.server.request(Instant::ZERO, ServerRequest::Counters, Vec::new());
         let ServerReply::Counters { pools, .. } = reply else { panic!("{reply:?}") };
         pools.into_iter().find(|pool| pool.name == name).map(|pool| pool.free)
     }
 
     pub(super) fn states(&mut self) -> Vec<String> {
-        let reply = self.server.request(Instant::ZERO, &ServerRequest::Ss, Vec::new());
+        let reply = self.server.request(Instant::ZERO, ServerRequest::Ss, Vec::new());
         let ServerReply::Sockets { sockets } = reply else { panic!("{reply:?}") };
         sockets.into_iter().map(|row| row.state).collect()
     }

@@ -40,7 +40,13 @@ fn a_configured_device_is_up_and_carries_frames() {
     }
     let name = unique('b');
     let mut tap = Tap::new(open(&name).unwrap()).unwrap();
-    configure(&name, "10.219.201.1".parse().unwrap(), 24, 1400).unwrap();
+    let addresses = ["10.219.201.1/24", "fd00:219:201::1/64"].map(|text| text.parse().unwrap());
+    configure(&name, &addresses, 1400).unwrap();
+    let six = std::fs::read_to_string("/proc/self/net/if_inet6").unwrap();
+    let line = six.lines().find(|line| line.starts_with("fd000219020100000000000000000001"));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    // Prefix length, scope, flags (permanent, and not tentative) and name.
+    assert_eq!(words[2..], ["40", "00", "80", &name]);
     let of = |what: &str| std::fs::read_to_string(format!("/sys/class/net/{name}/{what}")).unwrap();
     assert_eq!(of("mtu").trim(), "1400");
     assert_eq!(of("tx_queue_len").trim(), HOST_QUEUE.to_string());

@@ -6,7 +6,6 @@
 
 pub(crate) mod server;
 
-use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -151,8 +150,7 @@ fn supervise(
                 let bell = shm::eventfd().unwrap();
                 let fds = [fd, bell.try_clone().unwrap()];
                 *core.lock().unwrap() = Some(Core::new(7, layout, region, bell));
-                let address = Ipv4Addr::new(10, 219, 0, 2);
-                let welcome = ClientReply::Welcome { client: 7, params, address };
+                let welcome = ClientReply::Welcome { client: 7, params };
                 send(&mut channel, &welcome, &fds);
             }
             ClientRequest::AttachThread if threads < params.threads => {

@@ -4,6 +4,7 @@ pub(crate) mod capture;
 pub(crate) mod completion;
 pub(crate) mod down;
 pub(crate) mod manual;
+pub(crate) mod network;
 pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod server;

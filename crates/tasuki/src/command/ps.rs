@@ -41,7 +41,8 @@ pub(super) fn status(operator: &mut Operator) -> Result<InstanceStatus, Failure>
 }
 
 fn text(status: &InstanceStatus, verbose: bool) -> String {
-    let InstanceStatus { instance, mode, address, processes, pools, counters } = status;
+    let InstanceStatus { instance, mode, processes, pools, counters, .. } = status;
+    let addresses = status.addresses.join(", ");
     let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
     let mut rows = vec![row(["ROLE", "PID", "NAME", "MEMORY"])];
     for process in processes {
@@ -51,7 +52,7 @@ fn text(status: &InstanceStatus, verbose: bool) -> String {
         };
         rows.push(row([&role, &process.pid.to_string(), &process.name, &process.memory]));
     }
-    let mut text = format!("{instance}: {address}, {mode}\n");
+    let mut text = format!("{instance}: {addresses}, {mode}\n");
     text.push_str(&table(&rows, &[false, true]));
     let mut rows = vec![row(["POOL", "PAGES", "FREE", "BACKING"])];
     for pool in pools {
@@ -88,6 +89,7 @@ mod tests {
             instance: "default".to_owned(),
             mode: "split".to_owned(),
             address: "10.219.0.2/24".to_owned(),
+            addresses: vec!["10.219.0.2/24".to_owned()],
             processes: vec![process("supervisor", None), process("client", Some(3))],
             pools: vec![PoolStatus {
                 name: "frames".to_owned(),

@@ -28,7 +28,7 @@ fn the_example_shows_every_key_with_its_default() {
         })
         .collect();
     let config = Config::parse(&enabled).unwrap();
-    assert!(config.inet.address.is_some() && config.inet.gateway.is_some());
+    assert!(!config.inet.address.0.is_empty() && !config.inet.gateway.0.is_empty());
     assert!(config.nic.device.is_some());
     assert!(config.memory.client.tx_pages.is_some() && config.memory.client.rx_pages.is_some());
     assert_eq!(config.memory.client.params(), Ok(ClientParams::default()));
@@ -60,7 +60,7 @@ fn values_are_taken() {
     )
     .unwrap();
     assert_eq!(config.instance.mode, Mode::Fused);
-    assert_eq!(config.inet.address.unwrap().to_string(), "10.1.2.3/16");
+    assert_eq!(config.inet.address.0, ["10.1.2.3/16".parse().unwrap()]);
     assert_eq!(config.nic.device.unwrap().to_string(), "tap:demo");
     assert_eq!((config.nic.fault.0.loss, config.nic.fault.0.seed), (0.5, 3));
     assert!(config.memory.huge_pages && config.memory.strict);
@@ -68,6 +68,29 @@ fn values_are_taken() {
     let default = ClientParams::default();
     let fewer = u32::from(default.sockets - 16) * u32::from(default.area_pages);
     assert_eq!((params.sockets, params.tx_pages), (16, default.tx_pages - fewer));
+}
+
+#[test]
+fn lists_and_routes() {
+    let config = Config::parse(
+        "[inet]\naddress = [\"10.1.2.3/16\", \"fd00::2/64\"]\ngateway = [\"fd00::9\"]\n\
+         [[inet.routes]]\nto = \"192.0.2.0/24\"\nvia = \"10.1.0.9\"\n\
+         [[inet.routes]]\nto = \"2001:db8::/32\"\nmetric = 7\n",
+    );
+    let inet = config.unwrap().inet;
+    assert_eq!((inet.address.0.len(), inet.gateway.0.len()), (2, 1));
+    assert_eq!(inet.routes[0].via, Some("10.1.0.9".parse().unwrap()));
+    assert_eq!((inet.routes[1].via, inet.routes[1].metric), (None, 7));
+    for (text, what) in [
+        ("address = [\"10.1.2.3/16\", \"fd00::2\"]", "prefix length"),
+        ("address = 7", "a string or an array of strings"),
+        ("gateway = \"x\"", "not an IP address"),
+        ("routes = [{ to = \"10.0.0.0/33\" }]", "prefix length"),
+        ("routes = [{ to = \"10.0.0.0/8\", by = \"10.1.0.1\" }]", "by"),
+    ] {
+        let (line, message) = Config::parse(&format!("[inet]\n{text}\n")).unwrap_err();
+        assert!(line == Some(2) && message.contains(what), "{text}: {line:?} {message}");
+    }
 }
 
 #[test]
@@ -104,7 +127,7 @@ fn values_out_of_range_are_refused_with_their_line() {
         ("[nic.fault]\nloss = 1.5\n", "loss = 1.5 is not a probability"),
         ("[nic.fault]\nloss = nan\n", "not a probability"),
         ("[inet]\naddress = \"10.0.0.0/24\"\n", "network address"),
-        ("[inet]\ngateway = \"10.0.0\"\n", "invalid IPv4 address"),
+        ("[inet]\ngateway = \"10.0.0\"\n", "not an IP address"),
         ("[inet]\ngateway = 10.0.0.1 # x\n", "text needs quotes: gateway = \"10.0.0.1\""),
         ("[instance]\nmode = \"spilt\"\n", "mode: unknown value `spilt`; did you mean `split`?"),
         ("[memory.client]\nthreads = 65\n", "65 is not in 1 to 64"),

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use abi::control::{InetConfig, NicConfig, ServerRequest};
+use abi::network::{InterfaceSettings, Prefixed};
 use abi::nic::LAYOUT;
 use nic_driver::tap;
 use shm::{Backing, Region};
@@ -21,6 +22,8 @@ use crate::settings::Settings;
 
 /// The number of the one interface.
 const NIC: u16 = 0;
+/// What programs on the stack see it as.
+const INTERFACE: &str = "eth0";
 
 /// Memory that processes share, and how it is backed.
 #[derive(Debug)]
@@ -83,8 +86,8 @@ impl Instance {
                 (Device::Tap(name), tap)
             }
         };
-        let prefix = addresses.stack.prefix();
-        tap::configure(device.name(), addresses.gateway, prefix, settings.mtu)?;
+        let host: Vec<Prefixed> = addresses.host().collect();
+        tap::configure(device.name(), &host, settings.mtu)?;
         drop(lock);
         let frames = Memory::create("tasuki-frames", LAYOUT.len, settings.huge_pages)?;
         let (inet_bell, nic_bell) = (bell()?, bell()?);
@@ -114,13 +117,13 @@ impl Instance {
             fault: settings.fault,
             strict: settings.strict,
         });
-        let inet = ServerRequest::ConfigureInet(InetConfig {
-            instance: settings.name.to_string(),
-            address: self.addresses.stack.address(),
-            prefix: self.addresses.stack.prefix(),
-            gateway: Some(self.addresses.gateway),
-        });
-        let attach = ServerRequest::AddNic { nic: NIC, strict: settings.strict };
+        let inet = ServerRequest::ConfigureInet(InetConfig { instance: settings.name.to_string() });
+        let interface = InterfaceSettings {
+            name: INTERFACE.to_owned(),
+            addresses: self.addresses.stack.iter().map(|cidr| cidr.prefixed()).collect(),
+            routes: self.addresses.all_routes(),
+        };
+        let attach = ServerRequest::AddNic { nic: NIC, interface, strict: settings.strict };
         let (tap, frames) = (self.tap.as_fd(), self.frames.fd.as_fd());
         let (inet_bell, nic_bell) = (self.inet_bell.as_fd(), self.nic_bell.as_fd());
         servers.ask(Line::Nic, nic, &[tap, frames, nic_bell, inet_bell], purpose())?;

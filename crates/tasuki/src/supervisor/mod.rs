@@ -79,6 +79,8 @@ enum Purpose {
     Counters(ConnectionId),
     /// `tasuki ss`.
     Sockets(ConnectionId),
+    /// `tasuki addr` and `tasuki route`, or a program that asks for its interfaces.
+    Network(ConnectionId),
     /// `tasuki capture`, with the operator's end.
     Capture { connection: ConnectionId, socket: OwnedFd },
     /// A server is ending.
@@ -344,6 +346,7 @@ impl Supervisor {
             }
             Purpose::Counters(connection) => self.gathered(connection, reply)?,
             Purpose::Sockets(connection) => self.give_sockets(connection, reply)?,
+            Purpose::Network(connection) => self.give_network(connection, reply)?,
             Purpose::Capture { connection, socket } => {
                 self.give_capture(connection, &socket, refusal)?;
             }

@@ -60,6 +60,9 @@ impl Supervisor {
             ClientRequest::Bye => return self.bye(id),
             ClientRequest::Ps => self.ask_counters(id),
             ClientRequest::Ss => self.ask(Line::Inet, ServerRequest::Ss, Purpose::Sockets(id)),
+            ClientRequest::Network => {
+                self.ask(Line::Inet, ServerRequest::Network, Purpose::Network(id))
+            }
             ClientRequest::Capture { snaplen } => self.ask_capture(id, snaplen),
             ClientRequest::Down => {
                 self.ending.push(id);
@@ -203,11 +206,7 @@ impl Supervisor {
         let Some(client) = self.clients.get(number) else { return Ok(()) };
         let Some(id) = client.connection else { return Ok(()) };
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
-        let reply = ClientReply::Welcome {
-            client: number,
-            params: self.instance.settings.params,
-            address: self.instance.addresses.stack.address(),
-        };
+        let reply = ClientReply::Welcome { client: number, params: self.instance.settings.params };
         self.again.insert(id);
         match connection.reply(&reply, &[client.memory.fd.as_fd(), client.bell.as_fd()]) {
             Ok(()) => Ok(()),
@@ -279,10 +278,13 @@ impl Supervisor {
             return Ok(());
         };
         counters.sort();
+        let stack = &self.instance.addresses.stack;
+        let addresses: Vec<String> = stack.iter().map(ToString::to_string).collect();
         let status = InstanceStatus {
             instance: self.instance.settings.name.to_string(),
             mode: self.instance.settings.mode.to_string(),
-            address: self.instance.addresses.stack.to_string(),
+            address: addresses.first().cloned().unwrap_or_default(),
+            addresses,
             processes: self.processes(),
             pools,
             counters,
@@ -320,6 +322,19 @@ impl Supervisor {
     ) -> Result<(), Failure> {
         let reply = match reply {
             ServerReply::Sockets { sockets } => ClientReply::Sockets { sockets },
+            ServerReply::Error { message } => ClientReply::Error { message },
+            other => ClientReply::Error { message: format!("the inet server answered {other:?}") },
+        };
+        self.reply(id, &reply, &[])
+    }
+
+    pub(super) fn give_network(
+        &mut self,
+        id: ConnectionId,
+        reply: ServerReply,
+    ) -> Result<(), Failure> {
+        let reply = match reply {
+            ServerReply::Network(status) => ClientReply::Network(status),
             ServerReply::Error { message } => ClientReply::Error { message },
             other => ClientReply::Error { message: format!("the inet server answered {other:?}") },
         };

@@ -1,0 +1,166 @@
+//! How an instance's network is set up, and how it is at a moment, for the messages of
+//! [`crate::control`].
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// An address with the length of its network's prefix, or a network: `10.219.0.2/24`,
+/// `2001:db8::/32`; as text in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Prefixed {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the prefix, at most 32 for IPv4 and 128 for IPv6.
+    pub prefix: u8,
+}
+
+impl Prefixed {
+    /// All of IPv4.
+    pub const ALL_V4: Self = Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), prefix: 0 };
+    /// All of IPv6.
+    pub const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), prefix: 0 };
+
+    /// Bits of an address of its family.
+    #[must_use]
+    pub fn width(&self) -> u8 {
+        if self.address.is_ipv4() { 32 } else { 128 }
+    }
+
+    /// Is it everything of a family, where default routes lead to?
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.prefix == 0
+    }
+}
+
+impl fmt::Display for Prefixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+impl FromStr for Prefixed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, prefix) = text
+            .split_once('/')
+            .ok_or_else(|| format!("`{text}` lacks a prefix length, as in 10.219.0.2/24"))?;
+        let address = address.parse().map_err(|_| {
+            format!("`{address}` is not an IP address such as 10.219.0.2 or fd00::2")
+        })?;
+        let mut prefixed = Self { address, prefix: 0 };
+        let width = prefixed.width();
+        prefixed.prefix = prefix
+            .parse()
+            .ok()
+            .filter(|prefix| *prefix <= width)
+            .ok_or_else(|| format!("`{prefix}` is not a prefix length from 0 to {width}"))?;
+        Ok(prefixed)
+    }
+}
+
+impl TryFrom<String> for Prefixed {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Prefixed> for String {
+    fn from(prefixed: Prefixed) -> Self {
+        prefixed.to_string()
+    }
+}
+
+/// A route to be set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteSettings {
+    /// The destinations.
+    pub to: Prefixed,
+    /// The router; `None` if the destinations are on the link.
+    pub via: Option<IpAddr>,
+    /// Of routes with the same destinations, the one with the least is taken.
+    pub metric: u32,
+}
+
+/// How an interface is set up.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct InterfaceSettings {
+    /// As programs see it, such as `eth0`.
+    pub name: String,
+    /// The stack's addresses on it, of both families.
+    pub addresses: Vec<Prefixed>,
+    /// Routes over it, default routes included; a router must be on the link by then.
+    pub routes: Vec<RouteSettings>,
+}
+
+/// The network of an instance as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NetworkStatus {
+    /// The interfaces, in order of index.
+    pub interfaces: Vec<InterfaceStatus>,
+    /// The routing table, in the order in which it is searched.
+    pub routes: Vec<RouteStatus>,
+}
+
+/// An interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceStatus {
+    /// As `if_nametoindex` gives it: 1 for the first.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Hardware address, `02:00:00:00:00:01`; `None` for a loopback interface.
+    pub mac: Option<String>,
+    /// Bytes of the longest IP packet.
+    pub mtu: u32,
+    /// Its addresses.
+    pub addresses: Vec<AddressStatus>,
+}
+
+/// An address of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressStatus {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of its network's prefix.
+    pub prefix: u8,
+}
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteStatus {
+    /// The destinations.
+    pub to: Prefixed,
+    /// The router; `None` if the destinations are on the link.
+    pub via: Option<IpAddr>,
+    /// Name of the interface.
+    pub interface: String,
+    /// Our address in packets that name none, where it is set.
+    pub source: Option<IpAddr>,
+    /// Of routes with the same destinations, the one with the least is taken.
+    pub metric: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixed_addresses_are_text() {
+        for text in ["10.219.0.2/24", "fd00::2/64", "0.0.0.0/0", "::/0", "fe80::1/128"] {
+            let parsed: Prefixed = text.parse().unwrap();
+            assert_eq!(parsed.to_string(), text);
+            assert_eq!(serde_json::to_string(&parsed).unwrap(), format!("\"{text}\""));
+        }
+        for text in ["10.0.0.1", "10.0.0.1/33", "fd00::1/129", "x/8", "10.0.0.1/", "10.0.0.1/-1"] {
+            assert!(text.parse::<Prefixed>().is_err(), "{text}");
+        }
+    }
+}

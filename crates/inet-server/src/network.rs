@@ -1,0 +1,84 @@
+//! The stack's interfaces, addresses and routes: set up as the supervisor says, and told.
+
+use abi::network::{
+    AddressStatus, InterfaceSettings, InterfaceStatus, NetworkStatus, Prefixed, RouteSettings,
+    RouteStatus,
+};
+use inet::{Cidr, InterfaceConfig, InterfaceId, Route};
+
+use crate::engine::Engine;
+
+/// An interface of the stack, as it is told.
+struct Interface {
+    id: InterfaceId,
+    name: String,
+    mac: [u8; 6],
+    mtu: u16,
+}
+
+/// All interfaces, in order of their ids.
+#[derive(Default)]
+pub(crate) struct Network {
+    interfaces: Vec<Interface>,
+}
+
+impl Network {
+    /// Adds an interface to the stack, with its addresses and routes. What the stack does not take
+    /// is in the log: the supervisor has checked what it can.
+    pub(crate) fn attach(
+        &mut self,
+        engine: &mut Engine,
+        settings: &InterfaceSettings,
+        mac: [u8; 6],
+        mtu: u16,
+    ) -> InterfaceId {
+        let InterfaceSettings { name, addresses, routes } = settings;
+        let id = engine.stack.add_interface(InterfaceConfig { mac, mtu });
+        for address in addresses {
+            match engine.stack.add_address(id, Cidr::new(address.address, address.prefix)) {
+                Ok(()) => tracing::info!(interface = name, %address, "address added"),
+                Err(error) => {
+                    tracing::error!(interface = name, %address, %error, "address refused");
+                }
+            }
+        }
+        for &RouteSettings { to, via, metric } in routes {
+            let network = Cidr::new(to.address, to.prefix).network();
+            let route = Route { network, gateway: via, interface: id, source: None, metric };
+            if let Err(error) = engine.stack.add_route(route) {
+                tracing::error!(interface = name, %to, ?via, %error, "route refused");
+            }
+        }
+        self.interfaces.push(Interface { id, name: name.clone(), mac, mtu });
+        tracing::info!(interface = name, mtu, "interface attached");
+        id
+    }
+
+    /// How things are.
+    pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
+        let interfaces = self.interfaces.iter().map(|interface| {
+            let Interface { id, name, mac, mtu } = interface;
+            let address = |cidr: Cidr| AddressStatus { address: cidr.address, prefix: cidr.prefix };
+            InterfaceStatus {
+                index: id.scope_id(),
+                name: name.clone(),
+                mac: Some(mac.map(|byte| format!("{byte:02x}")).join(":")),
+                mtu: (*mtu).into(),
+                addresses: engine.stack.addresses(*id).map(address).collect(),
+            }
+        });
+        let routes = engine.stack.routes().map(|route| RouteStatus {
+            to: Prefixed { address: route.network.address, prefix: route.network.prefix },
+            via: route.gateway,
+            interface: self.name(route.interface).to_owned(),
+            source: route.source,
+            metric: route.metric,
+        });
+        NetworkStatus { interfaces: interfaces.collect(), routes: routes.collect() }
+    }
+
+    fn name(&self, id: InterfaceId) -> &str {
+        let found = self.interfaces.iter().find(|interface| interface.id == id);
+        found.map_or("?", |interface| &interface.name)
+    }
+}

@@ -1,0 +1,157 @@
+//! `tasuki addr` and `tasuki route`: the stack's side of the network, as `ip` writes it.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use abi::control::{ClientReply, ClientRequest};
+use abi::network::{InterfaceStatus, NetworkStatus, RouteStatus};
+
+use super::{print, print_json};
+use crate::cli::NetworkArgs;
+use crate::exit::Failure;
+use crate::operator::Operator;
+
+fn ask(args: &NetworkArgs) -> Result<NetworkStatus, Failure> {
+    let mut operator = Operator::connect_or_guess(args.net.as_ref())?;
+    match operator.ask(&ClientRequest::Network)? {
+        (ClientReply::Network(status), _) => Ok(status),
+        (other, _) => Err(operator.unexpected(&other)),
+    }
+}
+
+/// Shows interfaces and addresses.
+///
+/// # Errors
+/// When the instance does not run.
+pub(crate) fn addr(args: &NetworkArgs) -> Result<u8, Failure> {
+    let mut interfaces = ask(args)?.interfaces;
+    for interface in &mut interfaces {
+        interface.addresses.retain(|address| wanted(args, address.address));
+    }
+    if args.json {
+        print_json(&interfaces)?;
+    } else {
+        print(&interfaces.iter().map(interface_text).collect::<String>())?;
+    }
+    Ok(0)
+}
+
+/// Shows the routing table.
+///
+/// # Errors
+/// When the instance does not run.
+pub(crate) fn route(args: &NetworkArgs) -> Result<u8, Failure> {
+    let mut routes = ask(args)?.routes;
+    routes.retain(|route| wanted(args, route.to.address));
+    if args.json {
+        print_json(&routes)?;
+    } else {
+        print(&routes.iter().map(route_text).collect::<String>())?;
+    }
+    Ok(0)
+}
+
+fn wanted(args: &NetworkArgs, address: IpAddr) -> bool {
+    args.ipv4 == args.ipv6 || args.ipv4 == address.is_ipv4()
+}
+
+// Writing to a string does not fail.
+
+fn interface_text(interface: &InterfaceStatus) -> String {
+    let InterfaceStatus { index, name, mac, mtu, addresses } = interface;
+    let flags = match mac {
+        Some(_) => "BROADCAST,MULTICAST,UP,LOWER_UP",
+        None => "LOOPBACK,UP,LOWER_UP",
+    };
+    let mut text = format!("{index}: {name}: <{flags}> mtu {mtu}\n");
+    let _ = match mac {
+        Some(mac) => writeln!(text, "    link/ether {mac}"),
+        None => writeln!(text, "    link/loopback"),
+    };
+    for address in addresses {
+        let (ip, prefix) = (address.address, address.prefix);
+        let family = if ip.is_ipv4() { "inet" } else { "inet6" };
+        let _ = writeln!(text, "    {family} {ip}/{prefix} scope {}", scope(ip));
+    }
+    text
+}
+
+fn scope(ip: IpAddr) -> &'static str {
+    match ip {
+        _ if ip.is_loopback() => "host",
+        IpAddr::V4(v4) if v4.is_link_local() => "link",
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => "link",
+        _ => "global",
+    }
+}
+
+fn route_text(route: &RouteStatus) -> String {
+    let RouteStatus { to, via, interface, source, metric } = route;
+    let host = to.prefix == to.width();
+    let mut text = match (to.is_all(), host) {
+        (true, _) => "default".to_owned(),
+        (_, true) => to.address.to_string(),
+        _ => to.to_string(),
+    };
+    if let Some(via) = via {
+        let _ = write!(text, " via {via}");
+    }
+    let _ = write!(text, " dev {interface}");
+    if via.is_none() {
+        text.push_str(" scope link");
+    }
+    if let Some(source) = source {
+        let _ = write!(text, " src {source}");
+    }
+    if *metric > 0 {
+        let _ = write!(text, " metric {metric}");
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use abi::network::AddressStatus;
+
+    use super::*;
+
+    #[test]
+    fn interfaces_and_routes_as_ip_writes_them() {
+        let address = |text: &str, prefix| AddressStatus { address: text.parse().unwrap(), prefix };
+        let interface = InterfaceStatus {
+            index: 1,
+            name: "eth0".to_owned(),
+            mac: Some("02:00:00:00:00:01".to_owned()),
+            mtu: 1500,
+            addresses: vec![address("10.219.0.2", 24), address("fe80::1", 64)],
+        };
+        assert_eq!(
+            interface_text(&interface),
+            "\
+1: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500
+    link/ether 02:00:00:00:00:01
+    inet 10.219.0.2/24 scope global
+    inet6 fe80::1/64 scope link
+"
+        );
+        crate::command::tests::every_key_is_documented(&[interface]);
+        let route = |to: &str, via: &str, metric| RouteStatus {
+            to: to.parse().unwrap(),
+            via: via.parse().ok(),
+            interface: "eth0".to_owned(),
+            source: None,
+            metric,
+        };
+        let table = [
+            (route("0.0.0.0/0", "10.0.0.1", 0), "default via 10.0.0.1 dev eth0\n"),
+            (route("::/0", "fe80::1", 9), "default via fe80::1 dev eth0 metric 9\n"),
+            (route("10.0.0.0/24", "", 0), "10.0.0.0/24 dev eth0 scope link\n"),
+            (route("192.0.2.1/32", "10.0.0.9", 0), "192.0.2.1 via 10.0.0.9 dev eth0\n"),
+        ];
+        for (route, text) in table {
+            assert_eq!(route_text(&route), text);
+            crate::command::tests::every_key_is_documented(&[route]);
+        }
+    }
+}
