@@ -7,10 +7,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test sim bench fmt clippy loom doc tidy man clean install uninstall
+.PHONY: help deps build demo test sim conformance bench fmt clippy loom doc tidy man clean install uninstall
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## Check for the tools that all tasks need; as root, install what is missing
 	@scripts/deps.sh
@@ -28,6 +28,11 @@ test: ## Check and test everything: style, documentation, units, loom models, re
 
 sim: ## Run 10,000 seeded worlds of each kind around the core; SEEDS=N for another number
 	$(CARGO) run --release -p tasuki-sim -- --count $(SEEDS)
+
+SCRIPTS ?= tests/packetdrill/scripts
+conformance: ## Run packetdrill's scripts against the core: [SCRIPTS=folder] [PACKETDRILL=binary]
+	$(CARGO) build -q -p tasuki-packetdrill -p tasuki-packetdrill-plugin
+	@$(TARGET)/debug/conformance $(CONFORMANCE) $(SCRIPTS)
 
 bench: build ## Measure throughput, round trips and CPU time beside the kernel's TCP (root)
 	@scripts/deps.sh demo

@@ -115,8 +115,11 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         "tcp_fin_timeout" => tcp.fin_timeout = seconds,
         "tcp_rmem" => {
             // Half of the memory is for payload (tcp_adv_win_scale 1).
-            let default = value.split_whitespace().nth(1).and_then(number).unwrap_or(131_072);
-            tcp.recv_buffer = usize::try_from(default / 2).unwrap_or(65_536);
+            let mut sizes = value.split_whitespace().skip(1).map(number);
+            let mut next = || usize::try_from(sizes.next()??).ok();
+            let (Some(default), Some(most)) = (next(), next()) else { return false };
+            tcp.recv_buffer = default / 2;
+            tcp.recv_buffer_max = most;
         }
         // What the host itself looks at.
         "tcp_wmem" | "tcp_notsent_lowat" => {}

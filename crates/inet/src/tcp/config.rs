@@ -30,6 +30,9 @@ pub struct TcpConfig {
     pub mss: u16,
     /// Most received bytes that wait for the application (see `Connection::consumed`).
     pub recv_buffer: usize,
+    /// The most that `recv_buffer` may grow to, by tuning or by hand: the window's scale is chosen
+    /// for it (Linux's `tcp_rmem[2]`).
+    pub recv_buffer_max: usize,
     /// Most pieces kept that came out of order; their bytes are bounded by the window anyway. Below
     /// the window divided by the peer's segment size, loss costs repetitions that would not be
     /// needed.
@@ -114,6 +117,7 @@ impl Default for TcpConfig {
         Self {
             mss: 1460,
             recv_buffer: 256 * 1024,
+            recv_buffer_max: 6 * 1024 * 1024,
             out_of_order_limit: 4096,
             nodelay: false,
             cork: false,

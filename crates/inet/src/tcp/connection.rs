@@ -247,7 +247,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         durable.snd_mss = config.mss;
         durable.ts_offset = config.timestamp_offset;
         if config.window_scaling {
-            durable.rcv_scale = scale_for(config.recv_buffer);
+            durable.rcv_scale = scale_for(config.recv_buffer.max(config.recv_buffer_max));
         }
         Self {
             durable,
@@ -478,11 +478,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 }
 
-/// The shift with which a window four times `buffer` can be offered: the buffer may be made larger
-/// later, the shift not.
+/// The shift for windows up to `buffer` bytes, as Linux chooses it: the buffer counts memory, of
+/// which at most half is payload.
 fn scale_for(buffer: usize) -> u8 {
-    let wanted = buffer.saturating_mul(4);
-    (0..MAX_SCALE).find(|scale| wanted >> scale <= 0xffff).unwrap_or(MAX_SCALE)
+    let bits = buffer.checked_ilog2().unwrap_or(0).saturating_sub(15);
+    u8::try_from(bits).unwrap_or(MAX_SCALE).min(MAX_SCALE)
 }
 
 /// What the parts share.

@@ -194,7 +194,8 @@ fn a_smaller_buffer_takes_nothing_back() {
 
 #[test]
 fn a_larger_buffer_is_offered() {
-    let mut rig = Rig::established(&TcpConfig { window_scaling: true, ..plain() });
+    let buffers = TcpConfig { recv_buffer_max: 96 * MSS, ..plain() };
+    let mut rig = Rig::established(&TcpConfig { window_scaling: true, ..buffers });
     rig.c.set_recv_buffer(rig.now, 48 * MSS);
     let update = rig.sent();
     let scale = rig.c.durable().rcv_scale;
