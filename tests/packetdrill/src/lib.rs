@@ -18,7 +18,9 @@
 mod bytes;
 mod errno;
 pub mod host;
+pub mod script;
 pub mod sysctl;
 
 pub use bytes::{Chunk, Frame};
 pub use host::Host;
+pub use script::Script;

@@ -50,6 +50,13 @@ pub struct Progress {
     until: Option<Instant>,
 }
 
+impl Progress {
+    /// Whether the call was made before.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+}
+
 /// A packet that has left, without link header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
@@ -236,6 +243,11 @@ impl Host {
     pub fn sleep(&mut self, time: Duration) {
         let until = self.now + time;
         while self.step(Some(until)) {}
+    }
+
+    /// Whether a packet has left.
+    pub fn has_packet(&self) -> bool {
+        !self.sent.is_empty()
     }
 
     /// A packet that has left.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use inet::tcp::TcpInfo;
 use inet::{OptionName, SockOption};
 
 use super::calls::{fail, failed};
@@ -52,7 +53,7 @@ impl Host {
                 return Ok(int(set.map_or(default, i64::from)));
             }
             (libc::SOL_SOCKET, SO_MEMINFO) => return Ok(vec![0; 9 * 4]),
-            (SOL_TCP, libc::TCP_INFO) => return self.tcp_info(fd),
+            (SOL_TCP, libc::TCP_INFO) => return Ok(info::bytes(&self.tcp_info(fd)?)),
             (SOL_TCP, TCP_CC_INFO) => return Ok(Vec::new()),
             _ => {}
         }
@@ -62,10 +63,14 @@ impl Host {
         Ok(bytes_of(value))
     }
 
-    fn tcp_info(&mut self, fd: i32) -> Outcome<Vec<u8>> {
+    /// What TCP_INFO tells.
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK, EOPNOTSUPP.
+    pub fn tcp_info(&mut self, fd: i32) -> Outcome<TcpInfo> {
         let handle = self.handle(fd)?;
         let now = self.now;
-        Ok(info::bytes(&self.stack().tcp_info(now, handle).map_err(failed)?))
+        self.stack().tcp_info(now, handle).map_err(failed)
     }
 
     /// setsockopt(2).
