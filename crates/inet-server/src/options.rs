@@ -202,7 +202,10 @@ fn value_of(option: SockOption) -> Value {
         SockOption::KeepCount(byte)
         | SockOption::SynCount(byte)
         | SockOption::Ttl(byte)
-        | SockOption::Tos(byte) => Value::int(byte.into()),
+        | SockOption::Tos(byte)
+        | SockOption::TrafficClass(byte)
+        | SockOption::UnicastHops(Some(byte)) => Value::int(byte.into()),
+        SockOption::UnicastHops(None) => Value::int(-1),
         SockOption::NotSentLowat(bytes)
         | SockOption::RecvLowat(bytes)
         | SockOption::WindowClamp(bytes) => Value::int(bytes.cast_signed()),

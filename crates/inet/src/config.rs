@@ -50,6 +50,8 @@ pub struct Config {
     pub udp_queue: usize,
     /// Bounds on fragments that wait for others.
     pub reassembly: ReassemblyConfig,
+    /// IPv6.
+    pub v6: V6Config,
     /// Defaults of connections.
     pub tcp: TcpConfig,
 }
@@ -106,7 +108,52 @@ impl Default for Config {
             udp_recv_buffer: 212_992,
             udp_queue: 1024,
             reassembly: ReassemblyConfig::default(),
+            v6: V6Config::default(),
             tcp: TcpConfig::default(),
+        }
+    }
+}
+
+/// How interfaces do IPv6, and the bounds of what others on the link can make us keep.
+#[derive(Debug, Clone, Copy)]
+pub struct V6Config {
+    /// Probes for somebody who has an address already, one per second, before it is used (RFC 4862
+    /// 5.1 DupAddrDetectTransmits); 0 to use addresses at once.
+    pub dad_transmits: u8,
+    /// Router advertisements are followed.
+    pub accept_ra: bool,
+    /// Addresses are made of the prefixes that they announce.
+    pub autoconf: bool,
+    /// Addresses end in an identifier that is made of this and the network (RFC 7217), not in the
+    /// hardware address. The same secret gives the same addresses.
+    pub stable_secret: Option<[u8; 16]>,
+    /// Hops of packets where neither socket nor router says otherwise (1..=255).
+    pub hop_limit: u8,
+    /// Packets of connections carry flow labels (RFC 6437).
+    pub auto_flow_labels: bool,
+    /// Most addresses that one interface makes of routers' prefixes.
+    pub max_addresses: usize,
+    /// Most default routers of one interface.
+    pub routers: usize,
+    /// Most networks on one link that routers told of.
+    pub prefixes: usize,
+    /// Most resolvers of one interface that routers told of.
+    pub dns_servers: usize,
+}
+
+impl Default for V6Config {
+    fn default() -> Self {
+        Self {
+            dad_transmits: 1,
+            accept_ra: true,
+            autoconf: true,
+            stable_secret: None,
+            hop_limit: 64,
+            auto_flow_labels: true,
+            max_addresses: 16,
+            routers: 8,
+            prefixes: 16,
+            dns_servers: 8,
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) enum Complaint {
 }
 
 impl Complaint {
-    fn code(self) -> (Icmpv4Message, u8) {
+    fn v4_code(self) -> (Icmpv4Message, u8) {
         match self {
             Self::Protocol => {
                 (Icmpv4Message::DstUnreachable, Icmpv4DstUnreachable::ProtoUnreachable.into())
@@ -71,12 +71,12 @@ enum Message<'a> {
 
 /// What an error message tells of the packet that it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Quote {
-    protocol: IpProtocol,
+pub(crate) struct Quote {
+    pub(crate) protocol: IpProtocol,
     /// The packet's source is `local`.
-    ends: Endpoints,
+    pub(crate) ends: Endpoints,
     /// The first sequence number if it was a TCP segment.
-    seq: Seq,
+    pub(crate) seq: Seq,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,12 +195,19 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             protocol: IpProtocol::Icmp,
             ttl: self.net.ttl,
             tos: 0,
+            flow: 0,
             payload_len: len,
         }
     }
 
     /// Gives an error to the socket that sent the quoted packet; false if there is none.
-    fn deliver(&mut self, now: Instant, error: Error, hard: bool, quote: &Quote) -> bool {
+    pub(crate) fn deliver(
+        &mut self,
+        now: Instant,
+        error: Error,
+        hard: bool,
+        quote: &Quote,
+    ) -> bool {
         match quote.protocol {
             IpProtocol::Tcp => {
                 let handle = match self.demux.target(&quote.ends) {
@@ -247,6 +254,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         complaint: Complaint,
         out: &mut dyn Egress<T>,
     ) {
+        if packet.source.is_ipv6() {
+            return self.complain6(now, packet, frame, complaint, out);
+        }
         // As Linux: what stays within the host is not limited.
         let inside = packet.interface == InterfaceId::LOOPBACK;
         if !inside && !self.net.icmp_limit.take(now) {
@@ -258,7 +268,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let ip = self.icmp_header(packet, HEADER + quoted);
         let fill = |bytes: &mut [u8]| {
             let mut view = Icmpv4Packet::new_unchecked(bytes);
-            let (kind, code) = complaint.code();
+            let (kind, code) = complaint.v4_code();
             view.set_msg_type(kind);
             view.set_msg_code(code);
             view.data_mut().copy_from_slice(&original[..quoted]);

@@ -6,10 +6,12 @@
 //! ```text
 //!   stack        joins the layers; turns, timers, events
 //!   sockets/     table, demux, ports, options, owner's calls, listeners
-//!   tcp/  udp/  icmp      the protocols
-//!   ip/          packets, fragments, routes
-//!   link/        Ethernet, ARP
+//!   tcp/  udp/  icmp  icmp6      the protocols
+//!   nd/          IPv6 on a link: neighbours, routers, addresses of its own
+//!   ip/          packets, fragments, routes, source addresses
+//!   link/        Ethernet, ARP, neighbours
 //!   net          what all share: interfaces, neighbours, the way out
+//!   configure    addresses and routes at run time
 //!   loopback     the interface to ourselves
 //!   wheel  held  limit  secret  counters       mechanisms
 //! ```
@@ -26,15 +28,18 @@ extern crate std;
 
 mod bytes;
 mod config;
+mod configure;
 mod counters;
 mod error;
 mod held;
 mod icmp;
+mod icmp6;
 mod interface;
 mod ip;
 mod limit;
 mod link;
 mod loopback;
+mod nd;
 mod net;
 mod secret;
 mod sockets;
@@ -47,9 +52,9 @@ mod udp;
 mod wheel;
 
 pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, TxBytes, TxPiece};
-pub use config::{Config, ReassemblyConfig};
+pub use config::{Config, ReassemblyConfig, V6Config};
 pub use error::Error;
-pub use interface::{InterfaceConfig, InterfaceId};
+pub use interface::{Address, AddressOrigin, AddressState, InterfaceConfig, InterfaceId};
 pub use ip::cidr::Cidr;
 pub use ip::route::Route;
 pub use sockets::events::{Event, EventKind};

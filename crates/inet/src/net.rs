@@ -12,18 +12,21 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use smoltcp::wire::EthernetAddress;
 
 use crate::bytes::{Egress, TxBytes, TxPiece};
-use crate::config::Config;
+use crate::config::{Config, V6Config};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::interface::{Interface, InterfaceId};
-use crate::ip::cidr::Cidr;
-use crate::ip::route::{Hop, Path, Route, Routes};
+use crate::ip::route::{Hop, Path, Routes};
 use crate::ip::{self, v4, v6};
 use crate::limit::RateLimit;
-use crate::link::arp::{self, Due, Key, Lookup, Neighbours, Pending, Waiters};
+use crate::link::arp;
 use crate::link::ethernet::{self, Carries, Mac};
+use crate::link::neighbour::{
+    Advert, Due, Key, Learnt, Lookup, Neighbours, Pending, Times, Waiters,
+};
 use crate::loopback::Loopback;
-use crate::secret::KeyedHash;
+use crate::nd::Found;
+use crate::secret::{KeyedHash, Secret};
 use crate::sockets::table::Handle;
 use crate::time::Instant;
 use crate::wheel::Wheel;
@@ -37,6 +40,8 @@ pub(crate) enum Timer {
     Request(Handle),
     /// The time of the fragments of some packet is over.
     Reassembly,
+    /// What is to come on an interface's link (`nd`).
+    Link(InterfaceId),
 }
 
 /// Whether a packet can leave over its path.
@@ -72,24 +77,38 @@ pub(crate) struct Net<T> {
     pub(crate) icmp_limit: RateLimit,
     pub(crate) ttl: u8,
     pub(crate) loopback: Loopback,
+    /// Most addresses of an interface.
+    pub(crate) most_addresses: usize,
+    pub(crate) v6: V6Config,
+    /// Of unpredictable numbers, and how many were drawn.
+    pub(crate) random: KeyedHash,
+    pub(crate) drawn: u64,
 }
 
 impl<T: TxBytes> Net<T> {
-    pub(crate) fn new(config: &Config, hash: KeyedHash) -> Self {
+    pub(crate) fn new(config: &Config, secret: &Secret) -> Self {
         Self {
             interfaces: Vec::new(),
             routes: Routes::new(config.routes),
-            neighbours: Neighbours::new(hash, config.neighbours, config.neighbour_queue),
+            neighbours: Neighbours::new(secret.tables(), config.neighbours, config.neighbour_queue),
             wheel: Wheel::new(),
             counters: Counters::default(),
             icmp_limit: RateLimit::new(config.icmp_per_second, config.icmp_burst),
             ttl: config.ttl.max(1),
             loopback: Loopback::new(config.loopback_frames, config.loopback_bytes),
+            most_addresses: config.addresses,
+            v6: config.v6,
+            random: secret.links(),
+            drawn: 0,
         }
     }
 
     pub(crate) fn interface(&self, id: InterfaceId) -> Option<&Interface> {
         self.interfaces.get(usize::from(id.0))
+    }
+
+    pub(crate) fn interface_mut(&mut self, id: InterfaceId) -> Option<&mut Interface> {
+        self.interfaces.get_mut(usize::from(id.0))
     }
 
     /// Whether `address` is one of ours.
@@ -105,63 +124,10 @@ impl<T: TxBytes> Net<T> {
         }
     }
 
-    /// See [`Stack::add_address`](crate::Stack::add_address).
-    pub(crate) fn add_address(
-        &mut self,
-        id: InterfaceId,
-        address: Cidr,
-        limit: usize,
-    ) -> Result<(), Error> {
-        let address = Cidr::new(address.address.to_canonical(), address.prefix);
-        let ip = address.address;
-        let everywhere = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
-        if ip.is_unspecified() || ip.is_multicast() || everywhere {
-            return Err(Error::Invalid);
-        }
-        let elsewhere = !ip::is_link_scope(ip) && self.is_ours(ip);
-        let interface = self.interfaces.get_mut(usize::from(id.0)).ok_or(Error::BadHandle)?;
-        if elsewhere || interface.has(ip) {
-            return Err(Error::AddrInUse);
-        }
-        if interface.addresses.len() >= limit {
-            return Err(Error::NoBuffers);
-        }
-        self.routes.add(Route::on_link(address, id))?;
-        interface.addresses.push(address);
-        Ok(())
-    }
-
-    /// See [`Stack::remove_address`](crate::Stack::remove_address).
-    pub(crate) fn remove_address(&mut self, id: InterfaceId, ip: IpAddr) -> Result<(), Error> {
-        let interface = self.interfaces.get_mut(usize::from(id.0)).ok_or(Error::BadHandle)?;
-        let mut all = interface.addresses.iter();
-        let place = all.position(|ours| ours.address == ip).ok_or(Error::AddrNotAvailable)?;
-        let network = interface.addresses.remove(place).network();
-        if !interface.addresses.iter().any(|ours| ours.network() == network) {
-            self.routes.remove(&Route::on_link(network, id));
-        }
-        Ok(())
-    }
-
-    /// See [`Stack::add_route`](crate::Stack::add_route).
-    pub(crate) fn add_route(&mut self, route: Route) -> Result<(), Error> {
-        self.interface(route.interface).ok_or(Error::BadHandle)?;
-        let family = route.network.address.is_ipv4();
-        if [route.gateway, route.source].iter().flatten().any(|ip| ip.is_ipv4() != family) {
-            return Err(Error::Invalid);
-        }
-        if route.source.is_some_and(|source| !self.is_ours(source)) {
-            return Err(Error::AddrNotAvailable);
-        }
-        if let Some(gateway) = route.gateway {
-            // RFC 1122 3.3.1.1: the first hop is on the link. All of fe80::/10 is.
-            let next = self.routes.look_up(gateway, Some(route.interface));
-            let on_link = next.is_some_and(|next| next.gateway.is_none());
-            if !on_link && !ip::is_link_scope(gateway) {
-                return Err(Error::NetUnreachable);
-            }
-        }
-        self.routes.add(route)
+    /// Hops of IPv6 packets that leave by an interface.
+    pub(crate) fn hop_limit(&self, id: InterfaceId) -> u8 {
+        let said = self.interface(id).and_then(|interface| interface.link.hop_limit);
+        said.unwrap_or(self.v6.hop_limit.max(1))
     }
 
     /// The path to `destination`; the port does not matter.
@@ -171,18 +137,27 @@ impl<T: TxBytes> Net<T> {
         found
     }
 
-    /// The hardware address at the start of `path`; asks for it if it is not known or old.
-    pub(crate) fn link(&mut self, now: Instant, path: &Path, out: &mut dyn Egress<T>) -> Link {
+    /// The hardware address at the start of `path`; asks for it if it is not known. `progress`:
+    /// what was sent there before has arrived.
+    pub(crate) fn link(
+        &mut self,
+        now: Instant,
+        path: &Path,
+        progress: bool,
+        out: &mut dyn Egress<T>,
+    ) -> Link {
         let address = match path.hop {
             Hop::Group(mac) => return Link::Ready(mac),
             Hop::Local => return Link::Ready(NOBODY),
             Hop::Neighbour(address) => address,
         };
         let key = Key { interface: path.interface, address };
-        match self.neighbours.look_up(now, key) {
-            Lookup::Known { mac, probe: false } => Link::Ready(mac),
-            Lookup::Known { mac, probe: true } => {
-                self.ask(now, key, Some(mac), out);
+        let times = self.times(key);
+        match self.neighbours.look_up(now, key, progress, &times) {
+            Lookup::Known { mac, timer } => {
+                if let Some(timer) = timer {
+                    self.arm_neighbour(now + timer, key);
+                }
                 Link::Ready(mac)
             }
             Lookup::Asking => Link::Asking(key),
@@ -197,10 +172,24 @@ impl<T: TxBytes> Net<T> {
         }
     }
 
-    /// Sends an ARP request, to all or to the address last known, and arms the neighbour's timer.
+    /// Asks all, or the address last known, and arms the neighbour's timer.
     fn ask(&mut self, now: Instant, key: Key, mac: Option<Mac>, out: &mut dyn Egress<T>) {
-        self.send_arp(key, mac.unwrap_or(Mac::BROADCAST), out);
-        self.arm_neighbour(now + arp::INTERVAL, key);
+        match key.address {
+            IpAddr::V4(target) => {
+                self.send_arp(key.interface, target, mac.unwrap_or(Mac::BROADCAST), out);
+            }
+            IpAddr::V6(target) => self.send_solicitation(key.interface, target, mac, out),
+        }
+        let retrans = self.times(key).retrans;
+        self.arm_neighbour(now + retrans, key);
+    }
+
+    /// The times of a neighbour's link.
+    fn times(&self, key: Key) -> Times {
+        match (key.address, self.interface(key.interface)) {
+            (IpAddr::V6(_), Some(interface)) => interface.link.times,
+            _ => Times::default(),
+        }
     }
 
     fn arm_neighbour(&mut self, at: Instant, key: Key) {
@@ -210,16 +199,12 @@ impl<T: TxBytes> Net<T> {
         }
     }
 
-    /// Sends an ARP request for `key` to the hardware address `to`.
-    fn send_arp(&mut self, key: Key, to: Mac, out: &mut dyn Egress<T>) {
-        let Some(interface) = self.interface(key.interface) else { return };
-        let IpAddr::V4(target) = key.address else { return };
-        let source = match interface.source_for(key.address) {
-            Some(IpAddr::V4(source)) => source,
-            _ => return,
-        };
+    /// Sends an ARP request for `target` to the hardware address `to`.
+    fn send_arp(&mut self, id: InterfaceId, target: Ipv4Addr, to: Mac, out: &mut dyn Egress<T>) {
+        let Some(interface) = self.interface(id) else { return };
+        let Some(IpAddr::V4(source)) = interface.v4_source_for(target.into()) else { return };
         let frame = arp_frame((source, interface.mac()), target, to, None);
-        self.emit(key.interface, &frame, &[], out);
+        self.emit(id, &frame, &[], out);
     }
 
     /// A neighbour's timer has fired; gives who waited in vain.
@@ -229,12 +214,15 @@ impl<T: TxBytes> Net<T> {
         key: Key,
         out: &mut dyn Egress<T>,
     ) -> Option<Waiters<T>> {
-        match self.neighbours.due(key) {
+        match self.neighbours.due(now, key) {
             Due::Ask(mac) => self.ask(now, key, mac, out),
-            Due::Wait => self.arm_neighbour(now + arp::AGE, key),
+            Due::Wait(time) => self.arm_neighbour(now + time, key),
             Due::Forgotten => {}
             Due::Failed(waiters) => {
                 self.counters.arp_failed += 1;
+                if let IpAddr::V6(address) = key.address {
+                    self.router_answers(key.interface, address, false);
+                }
                 return Some(waiters);
             }
         }
@@ -248,7 +236,7 @@ impl<T: TxBytes> Net<T> {
         id: InterfaceId,
         bytes: &[u8],
         out: &mut dyn Egress<T>,
-    ) -> Option<(Key, Mac, Waiters<T>)> {
+    ) -> Option<Found<T>> {
         let Some(packet) = arp::parse(bytes) else {
             self.counters.arp_malformed += 1;
             return None;
@@ -261,28 +249,32 @@ impl<T: TxBytes> Net<T> {
         let mac = interface.mac();
         let key = Key { interface: id, address: packet.sender.into() };
         let for_us = interface.has(packet.target.into());
+        let create = for_us && interface.is_on_link(key.address);
         // An address probe (RFC 5227 2.1.1) has no sender; it is answered and nothing learnt.
-        let waiters = if packet.sender.is_unspecified() {
+        let learnt = if packet.sender.is_unspecified() {
             None
+        } else if !packet.is_request && for_us && self.neighbours.is_asked(key) {
+            let mac = Some(packet.sender_mac);
+            let answer = Advert { mac, solicited: true, overrides: true };
+            self.neighbours.advertised(now, key, &answer, &Times::default())
         } else {
-            let create = for_us && interface.is_on_link(key.address);
-            self.learn(now, key, packet.sender_mac, create)
+            self.neighbours.observe(now, key, packet.sender_mac, create)
         };
         if packet.is_request && for_us {
             let ours = (packet.target, mac);
             let to = packet.sender_mac;
             self.emit(id, &arp_frame(ours, packet.sender, to, Some(to)), &[], out);
         }
-        Some((key, packet.sender_mac, waiters?))
+        Some(self.apply(now, key, learnt?))
     }
 
-    fn learn(&mut self, now: Instant, key: Key, mac: Mac, create: bool) -> Option<Waiters<T>> {
-        let (waiters, timer) = self.neighbours.learn(now, key, mac, create)?;
-        if let Some(timer) = timer {
+    /// Sets the timers that something learnt asks for.
+    pub(crate) fn apply(&mut self, now: Instant, key: Key, learnt: Learnt<T>) -> Found<T> {
+        if let Some(timer) = learnt.freed {
             self.wheel.cancel(timer);
         }
-        self.arm_neighbour(now + arp::AGE, key);
-        Some(waiters)
+        self.arm_neighbour(now + learnt.timer, key);
+        (key, learnt.mac, learnt.waiters)
     }
 
     /// Writes the Ethernet and IP headers to the start of `head`: [`headers`] bytes.
@@ -348,7 +340,7 @@ impl<T: TxBytes> Net<T> {
             self.counters.no_room += 1;
             return;
         }
-        let link = self.link(now, &path, out);
+        let link = self.link(now, &path, false, out);
         let to = match link {
             Link::Ready(mac) => mac,
             Link::Asking(_) => Mac::BROADCAST,

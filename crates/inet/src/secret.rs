@@ -29,6 +29,8 @@ pub(crate) struct Secret {
     timestamps: (u64, u64),
     cookies: (u64, u64),
     random: (u64, u64),
+    links: (u64, u64),
+    flows: (u64, u64),
     drawn: u64,
 }
 
@@ -45,6 +47,8 @@ impl Secret {
             timestamps: derive(3),
             random: derive(4),
             cookies: derive(5),
+            links: derive(16),
+            flows: derive(17),
             drawn: 0,
         }
     }
@@ -73,6 +77,21 @@ impl Secret {
         hash.write_u64(of_ends(self.cookies, ends));
         input.into_iter().for_each(|number| hash.write_u64(number));
         hash.finish()
+    }
+
+    /// For what links are told that nobody should foresee: delays and nonces.
+    pub(crate) fn links(&self) -> KeyedHash {
+        let (a, b) = self.links;
+        KeyedHash(a, b)
+    }
+
+    /// The flow label of a connection (RFC 6437 3): 20 bits, not 0.
+    pub(crate) fn flow_label(&self, ends: &Endpoints) -> u32 {
+        match of_ends(self.flows, ends) & 0xf_ffff {
+            0 => 1,
+            #[expect(clippy::cast_possible_truncation, reason = "20 bits")]
+            label => label as u32,
+        }
     }
 
     fn random(&mut self) -> u64 {

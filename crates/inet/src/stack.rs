@@ -20,12 +20,10 @@ use crate::held::{Held, HeldFrames};
 use crate::icmp::Complaint;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
 use crate::ip::Packet;
-use crate::ip::cidr::Cidr;
 use crate::ip::reassembly::Reassembler;
-use crate::ip::route::Route;
 use crate::ip::v4::{self, Refused};
-use crate::link::arp::{Key, Waiters};
 use crate::link::ethernet::{self, Carries, Ignored, Mac};
+use crate::link::neighbour::{Key, Waiters};
 use crate::loopback;
 use crate::net::{NOBODY, Net, Timer};
 use crate::secret::Secret;
@@ -70,7 +68,7 @@ pub struct Stack<T, R> {
 pub(crate) enum Arrival {
     /// To one of our addresses, and to us alone.
     ToUs,
-    /// To a broadcast address.
+    /// To a broadcast address, or a group that we are in.
     ToAll,
 }
 
@@ -81,7 +79,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let secret = Secret::new(&secret);
         let hash = secret.tables();
         Self {
-            net: Net::new(&config, hash.clone()),
+            net: Net::new(&config, &secret),
             sockets: Table::new(config.sockets),
             requests: Table::new(config.requests),
             demux: Demux::new(&hash),
@@ -107,57 +105,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         id
     }
 
-    /// Gives an interface an address, and routes the address's network to its link.
-    ///
-    /// # Errors
-    /// `AddrInUse` if one of our interfaces has it, `Invalid` for an address that no interface can
-    /// have, `NoBuffers` if there are too many, `BadHandle` without such an interface.
-    pub fn add_address(&mut self, interface: InterfaceId, address: Cidr) -> Result<(), Error> {
-        self.net.add_address(interface, address, self.config.addresses)
-    }
-
-    /// Takes an address away, and the route to its network if it was the last in it. Connections
-    /// from it stay until they time out, as on Linux.
-    ///
-    /// # Errors
-    /// `AddrNotAvailable` if it is not the interface's, `BadHandle` without such an interface.
-    pub fn remove_address(&mut self, interface: InterfaceId, address: IpAddr) -> Result<(), Error> {
-        self.net.remove_address(interface, address)
-    }
-
-    /// The addresses of an interface with their networks, in the order of adding.
-    pub fn addresses(&self, interface: InterfaceId) -> impl Iterator<Item = Cidr> {
-        self.net.interface(interface).into_iter().flat_map(|found| found.addresses.iter().copied())
-    }
-
-    /// Adds a route, or changes the one with the same network, gateway, interface and metric.
-    ///
-    /// # Errors
-    /// `BadHandle` without such an interface, `Invalid` if gateway or source are of another family
-    /// than the network, `NetUnreachable` if the gateway is not on the interface's link,
-    /// `AddrNotAvailable` if the source is not ours, `NoBuffers` if there are too many.
-    pub fn add_route(&mut self, route: Route) -> Result<(), Error> {
-        self.net.add_route(route)
-    }
-
-    /// Takes away the route with the same network, gateway, interface and metric.
-    ///
-    /// # Errors
-    /// `NetUnreachable` if there is none.
-    pub fn remove_route(&mut self, route: &Route) -> Result<(), Error> {
-        if self.net.routes.remove(route) { Ok(()) } else { Err(Error::NetUnreachable) }
-    }
-
-    /// The routing table, in the order of preference.
-    pub fn routes(&self) -> impl Iterator<Item = &Route> {
-        self.net.routes.iter()
-    }
-
     /// Changes bounds and defaults: what is changed holds for sockets made afterwards. The sizes of
     /// tables are taken when the stack is made.
     pub fn configure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
         self.tcp = Arc::new(self.config.tcp);
+        self.net.v6 = self.config.v6;
     }
 
     /// Takes a frame received on `interface`. Whatever it contains, it cannot do more than be
@@ -191,7 +144,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let packet = (Frame::One(frame), ethernet::HEADER);
                 self.handle_ipv4(now, interface, received.to_group, packet, out);
             }
-            Carries::Ipv6 => self.net.counters.eth_unknown += 1,
+            Carries::Ipv6 => {
+                let packet = (Frame::One(frame), ethernet::HEADER);
+                self.handle_ipv6(now, interface, packet, out);
+            }
         }
     }
 
@@ -277,6 +233,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 Ok(Carries::Ipv4) => {
                     self.handle_ipv4(now, InterfaceId::LOOPBACK, false, (frame, at), out);
                 }
+                Ok(Carries::Ipv6) => {
+                    self.handle_ipv6(now, InterfaceId::LOOPBACK, (frame, at), out);
+                }
                 _ => self.net.counters.eth_unknown += 1,
             }
         }
@@ -284,7 +243,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// A neighbour's hardware address is known: who waited for it may go on.
-    fn neighbour_found(
+    pub(crate) fn neighbour_found(
         &mut self,
         key: Key,
         mac: Mac,
@@ -323,6 +282,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 Timer::Socket(handle) => self.handle_socket_timer(now, handle),
                 Timer::Request(place) => self.handle_request_timer(now, place, out),
                 Timer::Reassembly => self.reassembly_due(now, out),
+                Timer::Link(id) => self.net.link_due(now, id, out),
                 Timer::Neighbour(key) => {
                     if let Some(waiters) = self.net.neighbour_due(now, key, out) {
                         self.neighbour_absent(now, waiters);

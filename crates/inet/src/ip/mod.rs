@@ -4,6 +4,7 @@ pub(crate) mod cidr;
 mod fragments;
 pub(crate) mod reassembly;
 pub(crate) mod route;
+pub(crate) mod source;
 pub(crate) mod v4;
 pub(crate) mod v6;
 
@@ -21,10 +22,12 @@ pub(crate) struct Packet {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
     pub(crate) protocol: IpProtocol,
-    /// Type of service byte, or traffic class.
-    pub(crate) tos: u8,
+    /// Where the packet says so, bytes from its start.
+    pub(crate) protocol_at: usize,
     /// Time to live, or hop limit.
     pub(crate) ttl: u8,
+    /// Type of service byte, or traffic class.
+    pub(crate) tos: u8,
     /// Where the packet is in the frame.
     pub(crate) whole: Range<usize>,
     /// Where its payload is in the frame.
@@ -71,6 +74,8 @@ pub(crate) struct Header {
     pub(crate) ttl: u8,
     /// Type of service byte, or traffic class.
     pub(crate) tos: u8,
+    /// IPv6's flow label (RFC 6437), 20 bits; 0 for none.
+    pub(crate) flow: u32,
     /// Bytes after the header.
     pub(crate) payload_len: usize,
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::cidr::Cidr;
-use super::link_of;
+use super::{link_of, source};
 use crate::error::Error;
 use crate::interface::{Interface, InterfaceId};
 use crate::link::ethernet::{self, Mac};
@@ -137,7 +137,7 @@ impl Routes {
     /// The path to `destination`.
     ///
     /// # Errors
-    /// `NetUnreachable` if there is none.
+    /// `NetUnreachable` if there is none, `Invalid` for a link-local address without its link.
     pub(crate) fn find(
         &self,
         destination: &SocketAddr,
@@ -146,6 +146,11 @@ impl Routes {
         let (ip, via) = (destination.ip(), link_of(destination));
         if ip.is_unspecified() {
             return Err(Error::NetUnreachable);
+        }
+        // RFC 4007 6: which link must be said.
+        let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if is_link_local && via.is_none() {
+            return Err(Error::Invalid);
         }
         if let Some((source, interface)) = local_source(ip, via, interfaces) {
             return Ok(Path { interface, source, mtu: loopback::MTU, hop: Hop::Local });
@@ -169,9 +174,12 @@ impl Routes {
         };
         let preferred = route.and_then(|route| route.source);
         // Without an address there is no way to be answered.
-        let source =
-            preferred.or_else(|| interface.source_for(next)).ok_or(Error::NetUnreachable)?;
-        Ok(Path { interface: id, source, mtu: interface.config.mtu, hop })
+        let choose = || match ip {
+            IpAddr::V4(_) => interface.v4_source_for(next),
+            IpAddr::V6(ip) => source::select(ip, id, interfaces).map(Into::into),
+        };
+        let source = preferred.or_else(choose).ok_or(Error::NetUnreachable)?;
+        Ok(Path { interface: id, source, mtu: interface.mtu(ip), hop })
     }
 }
 

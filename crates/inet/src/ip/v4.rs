@@ -14,6 +14,9 @@ use crate::interface::InterfaceId;
 /// Length of a header without options, bytes.
 pub(crate) const HEADER: usize = smoltcp::wire::IPV4_HEADER_LEN;
 
+/// Where the protocol is in the header.
+const PROTOCOL_AT: usize = 9;
+
 /// Why a packet is not let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -59,8 +62,9 @@ pub(crate) fn parse(frame: &[u8], at: usize, interface: InterfaceId) -> Result<P
         source: source.into(),
         destination: view.dst_addr().into(),
         protocol: view.next_header(),
-        tos: view.dscp() << 2 | view.ecn(),
+        protocol_at: PROTOCOL_AT,
         ttl: view.hop_limit(),
+        tos: view.dscp() << 2 | view.ecn(),
         payload: at + header..whole.end,
         whole,
         cut,

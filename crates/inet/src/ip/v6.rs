@@ -1,13 +1,275 @@
 //! IPv6 packets (RFC 8200).
+//!
+//! [`parse`] lets through whole packets from a possible source and walks their extension headers
+//! to what they carry. The walk is bounded by the packet and by [`MOST_HEADERS`] and
+//! [`MOST_OPTIONS`], for no honest packet has many (RFC 8504 5.3). What a packet carries is a
+//! [`Content`]; the caller looks first whether the packet is for us, and acts on it then: only
+//! packets to us are worth an answer.
 
 use core::net::Ipv6Addr;
 
-use smoltcp::wire::{Ipv6Packet, Ipv6Repr};
+use smoltcp::wire::{IpProtocol, Ipv6Packet, Ipv6Repr};
 
-use super::Header;
+use super::{Cut, Header, Packet};
+use crate::interface::InterfaceId;
 
 /// Length of the fixed header, bytes.
 pub(crate) const HEADER: usize = smoltcp::wire::IPV6_HEADER_LEN;
+/// Least MTU of a link (RFC 8200 5), bytes.
+pub(crate) const LEAST_MTU: u16 = 1280;
+
+/// Extension headers that a packet may have.
+const MOST_HEADERS: usize = 8;
+/// Options, padding included, that one extension header may have.
+const MOST_OPTIONS: usize = 16;
+/// Where the length and the next header are in the fixed header.
+const PAYLOAD_LENGTH_AT: usize = 4;
+const NEXT_HEADER_AT: usize = 6;
+
+/// What a packet carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// What `protocol` says, at `payload`; or a part of it, if the packet is cut.
+    Upper,
+    /// Something that its source is to be told of (RFC 4443 3.4).
+    Problem(Problem),
+    /// Nothing (RFC 8200 4.7), or an option that says so (RFC 8200 4.2).
+    Nothing,
+}
+
+/// A parameter problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) code: ProblemCode,
+    /// Where it is, bytes from the start of the packet.
+    pub(crate) pointer: u32,
+    /// Told also if the packet was sent to a group (RFC 4443 2.4 (e.3)).
+    pub(crate) to_groups: bool,
+}
+
+/// The codes of parameter problems (RFC 4443 3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProblemCode {
+    /// A field has an impossible value.
+    Field = 0,
+    /// Nobody here knows this next header.
+    NextHeader = 1,
+    /// Nobody here knows this option.
+    Option = 2,
+}
+
+/// Why a packet is not let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Malformed,
+    Martian,
+    /// More extension headers or options than is reasonable.
+    Excessive,
+}
+
+/// Looks at the packet that starts at `at` in `frame`, which came from `interface`.
+pub(crate) fn parse(
+    frame: &[u8],
+    at: usize,
+    interface: InterfaceId,
+) -> Result<(Packet, Content), Refused> {
+    let bytes = frame.get(at..).ok_or(Refused::Malformed)?;
+    if bytes.len() < HEADER {
+        return Err(Refused::Malformed);
+    }
+    let view = Ipv6Packet::new_unchecked(bytes);
+    if view.version() != 6 {
+        return Err(Refused::Malformed);
+    }
+    let total = HEADER + usize::from(view.payload_len());
+    let bytes = bytes.get(..total).ok_or(Refused::Malformed)?;
+    let (source, destination) = (view.src_addr(), view.dst_addr());
+    let outside = interface != InterfaceId::LOOPBACK;
+    if is_impossible_source(source) || is_impossible_destination(destination) {
+        return Err(Refused::Martian);
+    }
+    if outside && (source.is_loopback() || destination.is_loopback()) {
+        return Err(Refused::Martian);
+    }
+    let mut walk = Walk {
+        bytes,
+        at: HEADER,
+        next: view.next_header().into(),
+        next_at: NEXT_HEADER_AT,
+        cut: None,
+    };
+    let content = walk.run()?.unwrap_or(Content::Upper);
+    let cut = walk.cut.take().map(|cut| Cut {
+        header: at..at + cut.header.end,
+        next_header_at: at + cut.next_header_at,
+        ..cut
+    });
+    let packet = Packet {
+        interface,
+        source: source.into(),
+        destination: destination.into(),
+        protocol: IpProtocol::from(walk.next),
+        protocol_at: walk.next_at,
+        ttl: view.hop_limit(),
+        tos: view.traffic_class(),
+        payload: at + walk.at..at + total,
+        whole: at..at + total,
+        cut,
+    };
+    Ok((packet, content))
+}
+
+/// RFC 4291 2.5.5.2, 2.7: these are never the source of a packet. The unspecified address is, where
+/// the protocol allows it.
+fn is_impossible_source(source: Ipv6Addr) -> bool {
+    source.is_multicast() || source.to_ipv4_mapped().is_some()
+}
+
+/// RFC 4291 2.5.2, 2.5.5.2, 2.7: never the destination of a packet on a link. Groups of scopes 0
+/// and 1 never leave a node.
+fn is_impossible_destination(destination: Ipv6Addr) -> bool {
+    destination.is_unspecified()
+        || destination.to_ipv4_mapped().is_some()
+        || destination.is_multicast() && destination.octets()[1] & 0x0f <= 1
+}
+
+/// A walk along the headers.
+struct Walk<'a> {
+    /// The packet.
+    bytes: &'a [u8],
+    /// Where the next header starts, and what it is.
+    at: usize,
+    next: u8,
+    /// Where it is said what it is.
+    next_at: usize,
+    /// Places in it are those in the packet.
+    cut: Option<Cut>,
+}
+
+impl Walk<'_> {
+    /// Goes on to what is not an extension header; gives what ends the walk earlier.
+    fn run(&mut self) -> Result<Option<Content>, Refused> {
+        for _ in 0..=MOST_HEADERS {
+            let end = match IpProtocol::from(self.next) {
+                // RFC 8200 4.1: nowhere but right after the fixed header.
+                IpProtocol::HopByHop if self.at != HEADER => {
+                    return Ok(Some(self.problem(ProblemCode::NextHeader, self.next_at)));
+                }
+                IpProtocol::HopByHop | IpProtocol::Ipv6Opts => self.options()?,
+                IpProtocol::Ipv6Route => self.routing()?,
+                IpProtocol::Ipv6Frag => {
+                    let end = self.fragment()?;
+                    // What follows the header of a part is for whoever has the whole.
+                    if end.is_some() || self.cut.is_some() {
+                        return Ok(end);
+                    }
+                    None
+                }
+                IpProtocol::Ipv6NoNxt => Some(Content::Nothing),
+                _ => return Ok(None),
+            };
+            if end.is_some() {
+                return Ok(end);
+            }
+        }
+        Err(Refused::Excessive)
+    }
+
+    fn problem(&self, code: ProblemCode, at: usize) -> Content {
+        let pointer = u32::try_from(at).unwrap_or(u32::MAX);
+        Content::Problem(Problem { code, pointer, to_groups: false })
+    }
+
+    /// The extension header here: where it ends. All but fragment headers say how long they are.
+    fn extent(&self) -> Result<usize, Refused> {
+        let len = self.bytes.get(self.at + 1).ok_or(Refused::Malformed)?;
+        let end = self.at + (usize::from(*len) + 1) * 8;
+        if end > self.bytes.len() { Err(Refused::Malformed) } else { Ok(end) }
+    }
+
+    /// Goes on behind the extension header here, which ends at `end`.
+    fn pass(&mut self, end: usize) {
+        self.next = self.bytes.get(self.at).copied().unwrap_or_default();
+        self.next_at = self.at;
+        self.at = end;
+    }
+
+    /// A hop-by-hop or destination options header (RFC 8200 4.2, 4.3, 4.6). No option changes what
+    /// we do with a packet; of those that we do not know, the type says what is to be done.
+    fn options(&mut self) -> Result<Option<Content>, Refused> {
+        const PAD1: u8 = 0;
+        const PADN: u8 = 1;
+        const ROUTER_ALERT: u8 = 5;
+        let end = self.extent()?;
+        let mut at = self.at + 2;
+        for _ in 0..=MOST_OPTIONS {
+            let Some(kind) = self.bytes.get(at).filter(|_| at < end).copied() else {
+                self.pass(end);
+                return Ok(None);
+            };
+            if kind == PAD1 {
+                at += 1;
+                continue;
+            }
+            let len = self.bytes.get(at + 1).filter(|_| at + 1 < end).ok_or(Refused::Malformed)?;
+            let next = at + 2 + usize::from(*len);
+            if next > end {
+                return Err(Refused::Malformed);
+            }
+            let known = matches!(kind, PADN | ROUTER_ALERT);
+            match kind >> 6 {
+                _ if known => {}
+                0 => {}
+                1 => return Ok(Some(Content::Nothing)),
+                action => {
+                    let pointer = u32::try_from(at).unwrap_or(u32::MAX);
+                    let code = ProblemCode::Option;
+                    let to_groups = action == 2;
+                    return Ok(Some(Content::Problem(Problem { code, pointer, to_groups })));
+                }
+            }
+            at = next;
+        }
+        Err(Refused::Excessive)
+    }
+
+    /// RFC 8200 4.4: we follow no route, so one that has not ended is a problem, of type 0 as any
+    /// other (RFC 5095 3); one that has ended is passed over.
+    fn routing(&mut self) -> Result<Option<Content>, Refused> {
+        const TYPE_AT: usize = 2;
+        const SEGMENTS_LEFT_AT: usize = 3;
+        let end = self.extent()?;
+        if self.bytes.get(self.at + SEGMENTS_LEFT_AT) != Some(&0) {
+            return Ok(Some(self.problem(ProblemCode::Field, self.at + TYPE_AT)));
+        }
+        self.pass(end);
+        Ok(None)
+    }
+
+    /// RFC 8200 4.5. A fragment that is the whole packet is no fragment (RFC 6946 4).
+    fn fragment(&mut self) -> Result<Option<Content>, Refused> {
+        const LENGTH: usize = 8;
+        let header = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<LENGTH>());
+        let &[_, _, high, low, a, b, c, d] = header.ok_or(Refused::Malformed)?;
+        let field = u16::from_be_bytes([high, low]);
+        let (offset, more) = (usize::from(field & !7), field & 1 != 0);
+        let (header_at, next_header_at) = (self.at, self.next_at);
+        self.pass(header_at + LENGTH);
+        if offset == 0 && !more {
+            return Ok(None);
+        }
+        let len = self.bytes.len() - self.at;
+        if more && !len.is_multiple_of(8) {
+            return Ok(Some(self.problem(ProblemCode::Field, PAYLOAD_LENGTH_AT)));
+        }
+        if offset + len > usize::from(u16::MAX) {
+            return Ok(Some(self.problem(ProblemCode::Field, header_at + 2)));
+        }
+        let id = u32::from_be_bytes([a, b, c, d]);
+        self.cut = Some(Cut { id, at: offset, more, header: 0..header_at, next_header_at });
+        Ok(None)
+    }
+}
 
 /// Writes `header`, which goes from `source` to `destination`, into the first [`HEADER`] bytes of
 /// `out`.
@@ -22,6 +284,7 @@ pub(crate) fn emit(header: &Header, source: Ipv6Addr, destination: Ipv6Addr, out
     let mut view = Ipv6Packet::new_unchecked(out);
     repr.emit(&mut view);
     view.set_traffic_class(header.tos);
+    view.set_flow_label(header.flow);
 }
 
 /// Makes the header of `packet`, joined of fragments, that of a whole packet with this ECN field.
@@ -32,3 +295,17 @@ pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
     let class = view.traffic_class() & !3 | ecn & 3;
     view.set_traffic_class(class);
 }
+
+/// The group that the neighbours of `address` ask in (RFC 4291 2.7.1).
+pub(crate) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    const GROUP: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
+    Ipv6Addr::from_bits(GROUP | address.to_bits() & 0x00ff_ffff)
+}
+
+/// All nodes on the link (RFC 4291 2.7.1).
+pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+/// All routers on the link (RFC 4291 2.7.1).
+pub(crate) const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! The link layer: Ethernet frames, and neighbours' hardware addresses by ARP.
+//! The link layer: Ethernet frames, and neighbours' hardware addresses.
 
 pub(crate) mod arp;
 pub(crate) mod ethernet;
+pub(crate) mod neighbour;

@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::icmp::Complaint;
 use crate::ip::route::Hop;
 use crate::ip::{self, Packet, scoped};
-use crate::link::arp::{Parked, Pending};
 use crate::link::ethernet::{self, Mac};
+use crate::link::neighbour::{Key, Parked, Pending};
 use crate::net::{Link, MAX_HEADERS, headers};
 use crate::stack::{Arrival, Stack};
 use crate::tcp::Endpoints;
@@ -174,17 +174,18 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ) {
         let Some(socket) = self.sockets.get(handle) else { return };
         let local = socket.local.unwrap_or(socket.family.unbound());
-        let (ttl, tos) = (socket.options.ttl, socket.options.tos);
+        let options = socket.options;
         let path = match self.net.find(&to) {
             Ok(path) => path,
             Err(error) => return self.datagram_done(handle, number, Some(error)),
         };
-        let link = self.net.link(now, &path, out);
+        let link = self.net.link(now, &path, false, out);
         let mac = match link {
             Link::Ready(mac) => mac,
             Link::Asking(_) => Mac::BROADCAST,
             Link::Full => return self.datagram_done(handle, number, Some(Error::NoBuffers)),
         };
+        let (ttl, tos) = options.hops_and_class(&self.net, &path);
         let source = if local.ip().is_unspecified() { path.source } else { local.ip() };
         let ip = ip::Header {
             source,
@@ -193,6 +194,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             // RFC 1112 6.1: a group's datagrams stay on the link unless asked otherwise.
             ttl: if to.ip().is_multicast() { 1 } else { ttl },
             tos,
+            flow: 0,
             payload_len: wire::HEADER + len,
         };
         let headers = headers(to.ip());
@@ -245,7 +247,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// A packet that waited for a neighbour is sent to its address `mac`.
     pub(crate) fn send_pending(
         &mut self,
-        key: crate::link::arp::Key,
+        key: Key,
         mac: Mac,
         mut packet: Pending<T>,
         out: &mut dyn Egress<T>,

@@ -26,7 +26,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::bytes::{Frame, RxPiece};
 use crate::error::Error;
 use crate::ip;
-use crate::link::arp;
+use crate::link::neighbour::Key;
 use crate::wheel::TimerId;
 use datagram::Datagram;
 use events::Waiting;
@@ -149,7 +149,7 @@ pub(crate) struct Socket<T, R> {
     /// In the queue of those that may have something to send.
     pub(crate) ready: bool,
     /// Waits for this neighbour.
-    pub(crate) waits_for: Option<arp::Key>,
+    pub(crate) waits_for: Option<Key>,
     pub(crate) timer: Option<TimerId>,
     /// `close` or `abort` was called; the handle is not the owner's any more.
     pub(crate) closing: bool,

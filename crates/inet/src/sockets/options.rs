@@ -7,6 +7,7 @@ use super::ports::Reuse;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
 use crate::ip::{self, route::Path};
+use crate::net::Net;
 use crate::tcp::{Connection, KeepAlive, TcpConfig};
 use crate::time::Instant;
 
@@ -40,6 +41,10 @@ pub enum SockOption {
     Ttl(u8),
     /// Type of service byte of the packets sent.
     Tos(u8),
+    /// Hops of the IPv6 packets sent to one destination, not 0; `None` for what the router says.
+    UnicastHops(Option<u8>),
+    /// Traffic class of the IPv6 packets sent.
+    TrafficClass(u8),
     /// An IPv6 socket has nothing to do with IPv4. Cannot be changed once it has an address.
     V6Only(bool),
     /// Bound of the segment size, bytes of payload (88..=32767); 0 for none.
@@ -86,6 +91,8 @@ pub enum OptionName {
     Linger,
     Ttl,
     Tos,
+    UnicastHops,
+    TrafficClass,
     V6Only,
     MaxSeg,
     UserTimeout,
@@ -113,6 +120,8 @@ pub(crate) struct Options {
     pub(crate) linger: Option<Duration>,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
+    pub(crate) unicast_hops: Option<u8>,
+    pub(crate) traffic_class: u8,
     pub(crate) v6_only: bool,
     pub(crate) max_seg: u16,
     pub(crate) user_timeout: Duration,
@@ -148,6 +157,8 @@ impl Options {
             linger: None,
             ttl: config.ttl,
             tos: 0,
+            unicast_hops: None,
+            traffic_class: 0,
             v6_only: false,
             max_seg: 0,
             user_timeout: config.tcp.user_timeout.unwrap_or_default(),
@@ -165,6 +176,15 @@ impl Options {
     /// With whom the address may be shared.
     pub(crate) fn reuse(&self) -> Reuse {
         Reuse { address: self.reuse_addr, port: self.reuse_port }
+    }
+
+    /// Time to live and type of service of packets over `path`, or what IPv6 calls so.
+    pub(crate) fn hops_and_class<T: TxBytes>(&self, net: &Net<T>, path: &Path) -> (u8, u8) {
+        if path.source.is_ipv4() {
+            return (self.ttl, self.tos);
+        }
+        let hops = self.unicast_hops.unwrap_or_else(|| net.hop_limit(path.interface));
+        (hops, self.traffic_class)
     }
 
     /// How and whether to probe.
@@ -226,6 +246,8 @@ impl Options {
             OptionName::Linger => SockOption::Linger(self.linger),
             OptionName::Ttl => SockOption::Ttl(self.ttl),
             OptionName::Tos => SockOption::Tos(self.tos),
+            OptionName::UnicastHops => SockOption::UnicastHops(self.unicast_hops),
+            OptionName::TrafficClass => SockOption::TrafficClass(self.traffic_class),
             OptionName::V6Only => SockOption::V6Only(self.v6_only),
             OptionName::MaxSeg => SockOption::MaxSeg(self.max_seg),
             OptionName::UserTimeout => SockOption::UserTimeout(self.user_timeout),
@@ -251,7 +273,10 @@ impl Options {
             SockOption::KeepIdle(time) | SockOption::KeepInterval(time) if time < second => {
                 return false;
             }
-            SockOption::KeepCount(0) | SockOption::Ttl(0) | SockOption::SynCount(0 | 128..) => {
+            SockOption::KeepCount(0)
+            | SockOption::Ttl(0)
+            | SockOption::UnicastHops(Some(0))
+            | SockOption::SynCount(0 | 128..) => {
                 return false;
             }
             SockOption::MaxSeg(bytes) if bytes != 0 && !(88..=32_767).contains(&bytes) => {
@@ -270,6 +295,8 @@ impl Options {
             SockOption::Linger(time) => self.linger = time,
             SockOption::Ttl(hops) => self.ttl = hops,
             SockOption::Tos(tos) => self.tos = tos,
+            SockOption::UnicastHops(hops) => self.unicast_hops = hops,
+            SockOption::TrafficClass(class) => self.traffic_class = class,
             SockOption::V6Only(on) => self.v6_only = on,
             SockOption::MaxSeg(bytes) => self.max_seg = bytes,
             SockOption::UserTimeout(time) => self.user_timeout = time,

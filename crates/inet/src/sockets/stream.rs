@@ -1,5 +1,7 @@
 //! Connections in the stack: segments in and out, and what their owners are told.
 
+use core::net::SocketAddr;
+
 use smoltcp::wire::IpProtocol;
 
 use super::Body;
@@ -34,6 +36,8 @@ pub(crate) struct Stream<T, R> {
     pub(crate) told: Told,
     /// Received bytes are thrown away.
     pub(crate) read_shut: bool,
+    /// How much had arrived at both ends when something was sent last.
+    proven: u64,
 }
 
 /// What the owner has been told.
@@ -50,7 +54,7 @@ pub(crate) struct Told {
 
 impl<T: TxBytes, R: RxBytes> Stream<T, R> {
     pub(crate) fn new(connection: Connection<T, Held<R>>, listener: Option<Handle>) -> Self {
-        Self { connection, listener, told: Told::default(), read_shut: false }
+        Self { connection, listener, told: Told::default(), read_shut: false, proven: 0 }
     }
 }
 
@@ -179,7 +183,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         self.net.counters.tcp_out += 1;
-        self.send_apart(now, ends, segment, options.ttl, options.tos, out);
+        let (ttl, tos) = match ends.remote {
+            SocketAddr::V4(_) => (options.ttl, options.tos),
+            SocketAddr::V6(_) => {
+                let hops = options.unicast_hops.unwrap_or(self.net.v6.hop_limit);
+                (hops, options.traffic_class)
+            }
+        };
+        self.send_apart(now, ends, segment, ttl, tos, out);
     }
 
     fn send_apart(
@@ -194,7 +205,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let (source, destination) = (ends.local.ip(), ends.remote.ip());
         let protocol = IpProtocol::Tcp;
         let payload_len = segment.header_len();
-        let ip = ip::Header { source, destination, protocol, ttl, tos, payload_len };
+        let ip = ip::Header { source, destination, protocol, ttl, tos, flow: 0, payload_len };
         let fill = |bytes: &mut [u8]| {
             segment.emit::<T>(source, destination, &[], bytes);
         };
@@ -205,7 +216,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// turn.
     pub(crate) fn serve_stream(&mut self, now: Instant, handle: Handle, out: &mut dyn Egress<T>) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let (ttl, tos, waits_for) = (socket.options.ttl, socket.options.tos, socket.waits_for);
+        let (options, waits_for) = (socket.options, socket.waits_for);
         let Some(stream) = socket.connection() else { return };
         let ends = stream.connection.endpoints();
         if stream.connection.poll_at(now).is_none_or(|at| at > now) {
@@ -215,7 +226,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Ok(path) => path,
             Err(error) => return self.send_into_void(now, handle, error),
         };
-        let to = match self.net.link(now, &path, out) {
+        // RFC 4861 7.3.1: new data from the peer or an ACK of ours proves that its first hop works.
+        let durable = stream.connection.durable();
+        let proven = durable.acked.wrapping_add(durable.received);
+        let progress = core::mem::replace(&mut stream.proven, proven) != proven;
+        let to = match self.net.link(now, &path, progress, out) {
             Link::Ready(mac) => mac,
             Link::Full => return self.send_into_void(now, handle, Error::HostUnreachable),
             Link::Asking(key) => {
@@ -226,7 +241,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 return self.net.neighbours.wait(key, handle);
             }
         };
-        let lane = Lane { path, to, ends, ttl, tos };
+        let (ttl, tos) = options.hops_and_class(&self.net, &path);
+        let flow = match ends.remote {
+            SocketAddr::V6(_) if self.net.v6.auto_flow_labels => self.secret.flow_label(&ends),
+            _ => 0,
+        };
+        let lane = Lane { path, to, ends, ttl, tos, flow };
         let (exit, mut more) = (lane.path.exit(), true);
         for _ in 0..QUANTUM {
             if !self.net.has_room(exit, out) {
@@ -390,6 +410,7 @@ struct Lane {
     ends: Endpoints,
     ttl: u8,
     tos: u8,
+    flow: u32,
 }
 
 impl Lane {
@@ -412,6 +433,7 @@ impl Lane {
             ttl: self.ttl,
             // The ECN field is TCP's, whatever the application asks for.
             tos: self.tos & !3 | segment.ecn as u8,
+            flow: self.flow,
             payload_len: header + body_len,
         };
         net.write_headers(&self.path, self.to, &ip, &mut head);

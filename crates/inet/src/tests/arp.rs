@@ -135,18 +135,36 @@ fn a_stale_neighbour_is_probed_and_forgotten_when_silent() {
     let mut b = Host::b_knowing_a();
     b.pass(31 * SECOND);
     b.take(&echo_frame(b"x"));
-    let sent = b.sent();
-    assert!(is_request_for(&sent[0], IP_A, MAC_A), "a unicast probe");
-    assert_eq!(sent[1][..6], MAC_A.0, "while it is used on");
+    assert_eq!(b.sent()[0][..6], MAC_A.0, "it is used");
+    b.pass(5 * SECOND);
+    assert!(is_request_for(&b.sent()[0], IP_A, MAC_A), "and then asked, itself");
     b.take(&arp_frame(MAC_A, IP_A, IP_B, false));
     b.pass(29 * SECOND);
     b.take(&echo_frame(b"x"));
-    assert_eq!(b.sent().len(), 1, "fresh again");
-    b.pass(2 * SECOND);
+    b.pass(6 * SECOND);
+    assert_eq!(b.sent().len(), 1, "the proof held");
     b.take(&echo_frame(b"x"));
-    b.pass(4 * SECOND);
-    assert_eq!(b.stack.net.neighbours.len(), 0);
+    b.pass(10 * SECOND);
+    assert_eq!(b.sent().len(), 1 + 3, "three questions");
+    assert_eq!((b.stack.net.neighbours.len(), b.counter("arp.failed")), (0, 1));
     assert_eq!(b.stack.poll_at(), None);
+}
+
+#[test]
+fn a_connection_that_gets_on_proves_its_neighbour() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let mut requests = 0;
+    for _ in 0..60 {
+        pair.a.send(client, b"x");
+        for frame in pair.a.sent() {
+            requests += usize::from(frame[12..14] == [8, 6]);
+            pair.b.take(&frame);
+        }
+        pair.pass(SECOND);
+        assert_eq!(pair.b.received(server), b"x");
+    }
+    assert_eq!(requests, 0);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod options;
 mod requests;
 mod streams;
 mod udp;
+mod v6;
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;

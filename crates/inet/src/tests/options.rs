@@ -111,7 +111,8 @@ fn syn_count_bounds_an_attempt() {
     a.stack.set_option(a.now, client, SockOption::SynCount(2)).unwrap();
     a.stack.connect(a.now, client, at(IP_A, 80)).unwrap();
     a.pass(Duration::from_secs(8));
-    assert_eq!(a.sent().len(), 3);
+    let is_ip = |frame: &&Vec<u8>| frame[12..14] == [8, 0];
+    assert_eq!(a.sent().iter().filter(is_ip).count(), 3);
     assert_eq!(a.events_of(1), [EventKind::Failed(Error::TimedOut)]);
 }
 

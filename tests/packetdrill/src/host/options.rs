@@ -198,7 +198,10 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         SockOption::KeepCount(count)
         | SockOption::SynCount(count)
         | SockOption::Ttl(count)
-        | SockOption::Tos(count) => int(count.into()),
+        | SockOption::Tos(count)
+        | SockOption::TrafficClass(count)
+        | SockOption::UnicastHops(Some(count)) => int(count.into()),
+        SockOption::UnicastHops(None) => int(-1),
         SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => int(size(bytes)),
         SockOption::Linger(time) => {
             [int(time.is_some().into()), int(time.map_or(0, secs))].concat()

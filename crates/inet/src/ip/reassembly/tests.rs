@@ -33,6 +33,7 @@ fn fragment(key: Key, at: usize, more: bool, payload: &[u8]) -> Fragment<Vec<u8>
         interface: InterfaceId(0),
         source: key.source,
         destination: key.destination,
+        protocol_at: 0,
         protocol: key.protocol.into(),
         tos: 0,
         ttl: 64,

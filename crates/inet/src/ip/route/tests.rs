@@ -1,12 +1,15 @@
 use super::*;
-use crate::interface::InterfaceConfig;
+use crate::interface::{Address, AddressOrigin, InterfaceConfig};
 use core::net::Ipv6Addr;
 use proptest::prelude::*;
 use std::vec::Vec;
 
 fn interface(addresses: &[Cidr]) -> Interface {
     let config = InterfaceConfig { mac: [2, 0, 0, 0, 0, 1], mtu: 1500 };
-    Interface { addresses: addresses.to_vec(), ..Interface::new(config) }
+    let mut interface = Interface::new(config);
+    let of = |cidr: &Cidr| Address::new(*cidr, AddressOrigin::Static);
+    interface.addresses = addresses.iter().map(of).collect();
+    interface
 }
 
 /// The interfaces' own networks, and the routes given.
@@ -14,7 +17,7 @@ fn table(interfaces: &[Interface], more: &[Route]) -> Routes {
     let mut routes = Routes::new(100);
     for (id, interface) in (0..).zip(interfaces) {
         for address in &interface.addresses {
-            routes.add(Route::on_link(*address, InterfaceId(id))).unwrap();
+            routes.add(Route::on_link(address.cidr, InterfaceId(id))).unwrap();
         }
     }
     more.iter().for_each(|route| routes.add(*route).unwrap());
@@ -50,7 +53,7 @@ fn the_longest_prefix_wins() {
         assert_eq!(path.map(|path| path.hop), hop, "{destination:?}");
         if let Ok(path) = path {
             assert_eq!(path.interface, InterfaceId(id));
-            assert_eq!(path.source, interfaces[usize::from(id)].addresses[0].address);
+            assert_eq!(path.source, interfaces[usize::from(id)].addresses[0].cidr.address);
         }
     }
 }

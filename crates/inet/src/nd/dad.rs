@@ -1,0 +1,215 @@
+//! Duplicate address detection (RFC 4862 5.4) with enhancement against probes that come back (RFC
+//! 7527), and the identifiers that addresses of ours end in.
+//!
+//! An identifier is made from the hardware address (RFC 4291 appendix A), or, if the configuration
+//! has a secret, as RFC 7217 says: stable on one network, without telling the hardware address or
+//! linking one network to another. A duplicate of such a one is answered with another identifier,
+//! three times; a duplicate of the other kind means that the hardware address is not unique, which
+//! ends IPv6 on the interface (RFC 4862 5.4.5).
+//!
+//! Somebody on the link who answers all probes keeps us from having addresses (RFC 3756 4.1.4).
+//! The counter `nd.duplicates` tells.
+
+use core::hash::Hasher;
+use core::net::{IpAddr, Ipv6Addr};
+
+use siphasher::sip::SipHasher24;
+
+use super::Outgoing;
+use super::{Nonce, slaac};
+use crate::bytes::{Egress, TxBytes};
+use crate::interface::{Address, AddressOrigin, AddressState, InterfaceId};
+use crate::ip::cidr::Cidr;
+use crate::ip::v6;
+use crate::link::ethernet;
+use crate::net::Net;
+use crate::time::Instant;
+
+/// RFC 7217 6: identifiers tried for one prefix.
+const IDGEN_RETRIES: u8 = 3;
+/// fe80::/64, of which link-local addresses are (RFC 4291 2.5.6).
+const LINK_LOCAL: Cidr =
+    Cidr { address: IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), prefix: 64 };
+
+/// The state of detection for one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dad {
+    /// Probes to be sent.
+    left: u8,
+    /// When the next step is due.
+    pub(crate) at: Instant,
+    /// Of the last probe.
+    nonce: Option<Nonce>,
+}
+
+impl<T: TxBytes> Net<T> {
+    /// Makes `address` tentative, with the first probe at `at`, if addresses are probed.
+    pub(crate) fn begin_dad(&self, at: Instant, address: &mut Address) {
+        let left = self.v6.dad_transmits;
+        if left > 0 && address.cidr.address.is_ipv6() {
+            address.state = AddressState::Tentative;
+            address.dad = Some(Dad { left, at, nonce: None });
+        }
+    }
+
+    /// Gives the interface its link-local address, probed from `at` on.
+    pub(super) fn add_link_local(&mut self, at: Instant, id: InterfaceId, attempt: u8) {
+        let Some(cidr) = self.autoconfigured(id, LINK_LOCAL, attempt) else { return };
+        let mut address = Address { attempt, ..Address::new(cidr, AddressOrigin::LinkLocal) };
+        self.begin_dad(at, &mut address);
+        let is_ready = address.is_usable();
+        if self.assign(id, address, true).is_ok() && is_ready {
+            self.begin_soliciting(at, id);
+        }
+    }
+
+    /// Our address in `prefix`, which is of 64 bits.
+    pub(super) fn autoconfigured(
+        &self,
+        id: InterfaceId,
+        prefix: Cidr,
+        attempt: u8,
+    ) -> Option<Cidr> {
+        let IpAddr::V6(network) = prefix.network().address else { return None };
+        let mac = self.interface(id)?.config.mac;
+        let identifier = match &self.v6.stable_secret {
+            None => eui64(mac),
+            Some(secret) => stable(secret, network, mac, attempt),
+        };
+        Some(Cidr::new(Ipv6Addr::from_bits(network.to_bits() | u128::from(identifier)), 64))
+    }
+
+    /// Sends the probes that are due; addresses whose probes nobody answered are ours.
+    pub(super) fn probe_due(&mut self, now: Instant, id: InterfaceId, out: &mut dyn Egress<T>) {
+        let Some(interface) = self.interface(id) else { return };
+        let retrans = interface.link.times.retrans;
+        for place in 0..interface.addresses.len() {
+            let address = self.interface(id).and_then(|interface| interface.addresses.get(place));
+            let Some(address) = address.copied() else { return };
+            let Some(dad) = address.dad.filter(|dad| dad.at <= now) else { continue };
+            let IpAddr::V6(target) = address.cidr.address else { continue };
+            let (next, state) = if dad.left == 0 {
+                let deprecated = address.preferred_until.is_some_and(|until| until <= now);
+                let state =
+                    if deprecated { AddressState::Deprecated } else { AddressState::Preferred };
+                (None, state)
+            } else {
+                let [a, b, c, d, e, f, ..] = self.random().to_be_bytes();
+                let nonce = Some([a, b, c, d, e, f]);
+                let group = v6::solicited_node(target);
+                let message = Outgoing::Solicit { target, mac: None, nonce };
+                let to = ethernet::multicast(group.into());
+                self.send_nd(id, Ipv6Addr::UNSPECIFIED, group, to, &message, out);
+                let next = Dad { left: dad.left - 1, at: now + retrans, nonce };
+                (Some(next), AddressState::Tentative)
+            };
+            if let Some(interface) = self.interface_mut(id)
+                && let Some(address) = interface.addresses.get_mut(place)
+            {
+                (address.dad, address.state) = (next, state);
+            }
+            if next.is_none() && address.origin == AddressOrigin::LinkLocal {
+                self.begin_soliciting(now, id);
+            }
+        }
+    }
+
+    /// Somebody wants to have `target` (RFC 4862 5.4.3).
+    pub(super) fn handle_probe(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        target: Ipv6Addr,
+        nonce: Option<Nonce>,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(interface) = self.interface(id) else { return };
+        let Some(ours) = interface.address(target.into()) else { return };
+        let mac = interface.mac();
+        match ours.dad {
+            // RFC 7527 4.2: it is our own, come back.
+            Some(dad) if dad.nonce.is_some() && dad.nonce == nonce => {
+                self.counters.nd_looped += 1;
+            }
+            Some(_) => self.address_is_duplicate(now, id, target),
+            // RFC 4861 7.2.4: it is ours, and everybody hears it.
+            None => {
+                let message = Outgoing::Advert { target, solicited: false, overrides: true, mac };
+                let to = ethernet::multicast(v6::ALL_NODES.into());
+                self.send_nd(id, target, v6::ALL_NODES, to, &message, out);
+            }
+        }
+    }
+
+    /// Somebody else has our tentative address (RFC 4862 5.4.5).
+    pub(super) fn address_is_duplicate(&mut self, now: Instant, id: InterfaceId, ip: Ipv6Addr) {
+        self.counters.nd_duplicates += 1;
+        let Some(interface) = self.interface(id) else { return };
+        let Some(lost) = interface.address(ip.into()).copied() else { return };
+        self.withdraw(id, ip.into());
+        let again = self.v6.stable_secret.is_some() && lost.attempt < IDGEN_RETRIES;
+        match lost.origin {
+            AddressOrigin::LinkLocal if again => self.add_link_local(now, id, lost.attempt + 1),
+            AddressOrigin::Slaac if again => {
+                let lifetimes = slaac::Lifetimes {
+                    preferred_until: lost.preferred_until,
+                    valid_until: lost.valid_until,
+                };
+                self.add_slaac(now, id, lost.cidr, lifetimes, lost.attempt + 1);
+            }
+            AddressOrigin::LinkLocal => {
+                if let Some(interface) = self.interface_mut(id) {
+                    interface.link.is_started = false;
+                    interface.link.solicit = None;
+                }
+            }
+            _ => {}
+        }
+        self.reschedule(id);
+    }
+}
+
+/// RFC 4291 appendix A, RFC 2464 4.
+fn eui64([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// RFC 7217 5, with the hardware address as Net_Iface, without a Network_ID, and SipHash for F.
+/// Identifiers that are reserved (RFC 5453) are passed over.
+fn stable(secret: &[u8; 16], network: Ipv6Addr, mac: [u8; 6], attempt: u8) -> u64 {
+    let identifier = |round: u8| {
+        let mut hash = SipHasher24::new_with_key(secret);
+        hash.write(&network.octets());
+        hash.write(&mac);
+        hash.write(&[attempt, round]);
+        hash.finish()
+    };
+    let mut candidates = (0..u8::MAX).map(identifier);
+    candidates.find(|identifier| !is_reserved(*identifier)).unwrap_or(1)
+}
+
+/// RFC 5453 and RFC 2526: of subnets' routers, of Ethernet's proxies, and of anycast.
+fn is_reserved(identifier: u64) -> bool {
+    identifier == 0
+        || (0x0200_5eff_fe00_0000..=0x0200_5eff_feff_ffff).contains(&identifier)
+        || (0xfdff_ffff_ffff_ff80..=0xfdff_ffff_ffff_ffff).contains(&identifier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers() {
+        // The example of RFC 4291, appendix A, and of RFC 2464 4.
+        assert_eq!(eui64([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]), 0x3656_78ff_fe9a_bcde);
+        let mac = [2, 0, 0, 0, 0, 1];
+        let (one, two) = ("2001:db8:1::".parse().unwrap(), "2001:db8:2::".parse().unwrap());
+        let of = |network, attempt| stable(&[7; 16], network, mac, attempt);
+        assert_eq!(of(one, 0), of(one, 0), "stable");
+        assert_ne!(of(one, 0), of(two, 0));
+        assert_ne!(of(one, 0), of(one, 1));
+        assert_ne!(of(one, 0), stable(&[8; 16], one, mac, 0));
+        assert!(is_reserved(0) && is_reserved(0xfdff_ffff_ffff_ffff) && !is_reserved(1));
+    }
+}

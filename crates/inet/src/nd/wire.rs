@@ -1,0 +1,335 @@
+//! The messages of Neighbour Discovery (RFC 4861 4), with the options that a host acts on. The
+//! library's views panic on options that they take for whole, so this is our own reader.
+//!
+//! [`parse`] lets through what passes all the checks of RFC 4861 6.1, 7.1 and 8.1 that can be made
+//! without knowing our own state; options that are not known are skipped, one of length 0 spoils
+//! the message (4.6).
+
+use core::net::Ipv6Addr;
+use core::time::Duration;
+
+use smoltcp::wire::{EthernetAddress, Icmpv6Message, NdiscOptionType};
+
+use crate::ip::cidr::Cidr;
+use crate::link::ethernet::Mac;
+
+/// RFC 4861 3.1: a message with less has come through a router.
+pub(crate) const HOP_LIMIT: u8 = 255;
+/// Longest message that is sent: a target and two options, bytes.
+pub(crate) const LONGEST: usize = 40;
+/// Options of one message that are looked at.
+const MOST_OPTIONS: usize = 64;
+
+/// Length of the type, code and checksum, bytes.
+const FIXED: usize = 4;
+/// RFC 8106 5.1: not among the library's types.
+const RDNSS: u8 = 25;
+/// RFC 3971 5.3.2, used as in RFC 7527 4.
+const NONCE: u8 = 14;
+
+/// What makes two questions of our own and of others different (RFC 7527 4).
+pub(crate) type Nonce = [u8; 6];
+
+/// A message that passed the checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message<'a> {
+    /// Somebody asks for `target`, or wants to have it: then the source is unspecified.
+    Solicit {
+        target: Ipv6Addr,
+        source_mac: Option<Mac>,
+        nonce: Option<Nonce>,
+    },
+    Advert {
+        target: Ipv6Addr,
+        router: bool,
+        solicited: bool,
+        overrides: bool,
+        mac: Option<Mac>,
+    },
+    Router(RouterAdvert<'a>),
+    /// A redirect, or a question to routers: not for a host that trusts no redirects.
+    Ignored,
+}
+
+/// How much a router wants to be the default one (RFC 4191 2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Preference {
+    Low,
+    Medium,
+    High,
+}
+
+/// A router's advertisement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RouterAdvert<'a> {
+    /// `None` to leave it to us, as with all of these.
+    pub(crate) hop_limit: Option<u8>,
+    pub(crate) preference: Preference,
+    /// How long it is a default router; zero if it is not.
+    pub(crate) lifetime: Duration,
+    pub(crate) reachable: Option<Duration>,
+    pub(crate) retrans: Option<Duration>,
+    pub(crate) options: Options<'a>,
+}
+
+/// The options of a message, all whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options<'a>(&'a [u8]);
+
+/// An option with its body, type and length taken off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opt<'a> {
+    SourceMac(Mac),
+    TargetMac(Mac),
+    Nonce(Nonce),
+    Mtu(u32),
+    Prefix(Prefix),
+    /// Addresses of resolvers, and how long to use them.
+    Dns {
+        lifetime: Duration,
+        servers: &'a [u8],
+    },
+    Other,
+}
+
+/// A prefix information option (RFC 4861 4.6.2). Lifetimes of all ones have no end: `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    pub(crate) network: Cidr,
+    pub(crate) on_link: bool,
+    pub(crate) autonomous: bool,
+    pub(crate) valid: Option<Duration>,
+    pub(crate) preferred: Option<Duration>,
+}
+
+impl<'a> Options<'a> {
+    /// `None` if one has length 0 or is not whole, or if there are too many.
+    fn check(bytes: &'a [u8]) -> Option<Self> {
+        let mut rest = bytes;
+        for _ in 0..MOST_OPTIONS {
+            if rest.is_empty() {
+                return Some(Self(bytes));
+            }
+            let len = usize::from(*rest.get(1)?) * 8;
+            if len == 0 {
+                return None;
+            }
+            rest = rest.get(len..)?;
+        }
+        None
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Opt<'a>> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let len = usize::from(*rest.get(1)?) * 8;
+            let option = rest.get(..len).filter(|option| option.len() >= 8)?;
+            rest = rest.get(len..)?;
+            Some(read_option(option))
+        })
+    }
+
+    fn source_mac(self) -> Option<Mac> {
+        self.iter().find_map(|option| match option {
+            Opt::SourceMac(mac) => Some(mac),
+            _ => None,
+        })
+    }
+
+    fn target_mac(self) -> Option<Mac> {
+        self.iter().find_map(|option| match option {
+            Opt::TargetMac(mac) => Some(mac),
+            _ => None,
+        })
+    }
+
+    fn nonce(self) -> Option<Nonce> {
+        self.iter().find_map(|option| match option {
+            Opt::Nonce(nonce) => Some(nonce),
+            _ => None,
+        })
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
+    u32::from_be_bytes(word.copied().unwrap_or_default())
+}
+
+fn address(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
+    Some(Ipv6Addr::from(*bytes.get(at..)?.first_chunk::<16>()?))
+}
+
+/// A lifetime in seconds, of which all ones means for ever.
+fn lifetime(seconds: u32) -> Option<Duration> {
+    (seconds != u32::MAX).then(|| Duration::from_secs(seconds.into()))
+}
+
+/// Reads an option of at least 8 bytes.
+fn read_option(option: &[u8]) -> Opt<'_> {
+    let &[kind, _, a, b, c, d, e, f, ..] = option else { return Opt::Other };
+    if kind == NONCE {
+        return Opt::Nonce([a, b, c, d, e, f]);
+    }
+    if kind == RDNSS {
+        let lifetime = Duration::from_secs(word(option, 4).into());
+        return Opt::Dns { lifetime, servers: option.get(8..).unwrap_or_default() };
+    }
+    let mac = EthernetAddress([a, b, c, d, e, f]);
+    let is_possible = mac.is_unicast() && mac.0 != [0; 6];
+    match NdiscOptionType::from(kind) {
+        NdiscOptionType::SourceLinkLayerAddr if is_possible => Opt::SourceMac(mac),
+        NdiscOptionType::TargetLinkLayerAddr if is_possible => Opt::TargetMac(mac),
+        NdiscOptionType::Mtu => Opt::Mtu(word(option, 4)),
+        NdiscOptionType::PrefixInformation => read_prefix(option).map_or(Opt::Other, Opt::Prefix),
+        _ => Opt::Other,
+    }
+}
+
+fn read_prefix(option: &[u8]) -> Option<Prefix> {
+    const ON_LINK: u8 = 0x80;
+    const AUTONOMOUS: u8 = 0x40;
+    const ADDRESS_AT: usize = 16;
+    let (len, flags) = (*option.get(2)?, *option.get(3)?);
+    if len > 128 {
+        return None;
+    }
+    Some(Prefix {
+        network: Cidr::new(address(option, ADDRESS_AT)?, len).network(),
+        on_link: flags & ON_LINK != 0,
+        autonomous: flags & AUTONOMOUS != 0,
+        valid: lifetime(word(option, 4)),
+        preferred: lifetime(word(option, 8)),
+    })
+}
+
+/// Reads a message of type `kind`, of which `bytes` is all with a good checksum; `None` if it
+/// fails a check.
+pub(crate) fn parse(
+    kind: Icmpv6Message,
+    bytes: &[u8],
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    hop_limit: u8,
+) -> Option<Message<'_>> {
+    const TARGET: usize = 24;
+    const ROUTER: usize = 16;
+    let code = *bytes.get(1)?;
+    if hop_limit != HOP_LIMIT || code != 0 {
+        return None;
+    }
+    let options = |from: usize| Options::check(bytes.get(from..)?);
+    match kind {
+        Icmpv6Message::NeighborSolicit => {
+            let target = address(bytes, 8).filter(|target| !target.is_multicast())?;
+            let options = options(TARGET)?;
+            let source_mac = options.source_mac();
+            // RFC 4861 7.1.1: one that wants the address goes to its group and has no address.
+            let is_probe = source.is_unspecified();
+            if is_probe && (!is_solicited_node(destination) || source_mac.is_some()) {
+                return None;
+            }
+            Some(Message::Solicit { target, source_mac, nonce: options.nonce() })
+        }
+        Icmpv6Message::NeighborAdvert => {
+            let flags = *bytes.get(FIXED)?;
+            let target = address(bytes, 8).filter(|target| !target.is_multicast())?;
+            let mac = options(TARGET)?.target_mac();
+            let solicited = flags & 0x40 != 0;
+            if solicited && destination.is_multicast() {
+                return None;
+            }
+            let (router, overrides) = (flags & 0x80 != 0, flags & 0x20 != 0);
+            Some(Message::Advert { target, router, solicited, overrides, mac })
+        }
+        Icmpv6Message::RouterAdvert => {
+            // RFC 4861 6.1.2: routers speak from their link-local address.
+            if !source.is_unicast_link_local() {
+                return None;
+            }
+            let options = options(ROUTER)?;
+            read_router(bytes, options).map(Message::Router)
+        }
+        Icmpv6Message::RouterSolicit | Icmpv6Message::Redirect => Some(Message::Ignored),
+        _ => None,
+    }
+}
+
+fn read_router<'a>(bytes: &'a [u8], options: Options<'a>) -> Option<RouterAdvert<'a>> {
+    let &[_, _, _, _, hop_limit, flags, high, low, ..] = bytes else { return None };
+    let millis = |at| Some(word(bytes, at)).filter(|ms| *ms != 0);
+    let time = |at| millis(at).map(|ms| Duration::from_millis(ms.into()));
+    Some(RouterAdvert {
+        hop_limit: Some(hop_limit).filter(|hops| *hops != 0),
+        // RFC 4191 2.2: the reserved value counts as medium.
+        preference: match flags >> 3 & 3 {
+            1 => Preference::High,
+            3 => Preference::Low,
+            _ => Preference::Medium,
+        },
+        lifetime: Duration::from_secs(u16::from_be_bytes([high, low]).into()),
+        reachable: time(8),
+        retrans: time(12),
+        options,
+    })
+}
+
+fn is_solicited_node(group: Ipv6Addr) -> bool {
+    crate::ip::v6::solicited_node(group) == group
+}
+
+/// A message to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outgoing {
+    RouterSolicit { mac: Option<Mac> },
+    Solicit { target: Ipv6Addr, mac: Option<Mac>, nonce: Option<Nonce> },
+    Advert { target: Ipv6Addr, solicited: bool, overrides: bool, mac: Mac },
+}
+
+impl Outgoing {
+    /// Writes the message without its checksum to the start of `out`, and gives its length: at most
+    /// [`LONGEST`] bytes.
+    pub(crate) fn emit(&self, out: &mut [u8; LONGEST]) -> usize {
+        let mut put = Writer { out, len: 0 };
+        let option = |kind: u8, value: [u8; 6]| {
+            let [a, b, c, d, e, f] = value;
+            [kind, 1, a, b, c, d, e, f]
+        };
+        let source = |mac: Option<Mac>| {
+            mac.map(|mac| option(NdiscOptionType::SourceLinkLayerAddr.into(), mac.0))
+        };
+        match *self {
+            Self::RouterSolicit { mac } => {
+                put.bytes(&[Icmpv6Message::RouterSolicit.into(), 0, 0, 0, 0, 0, 0, 0]);
+                source(mac).iter().for_each(|option| put.bytes(option));
+            }
+            Self::Solicit { target, mac, nonce } => {
+                put.bytes(&[Icmpv6Message::NeighborSolicit.into(), 0, 0, 0, 0, 0, 0, 0]);
+                put.bytes(&target.octets());
+                source(mac).iter().for_each(|option| put.bytes(option));
+                nonce.iter().for_each(|nonce| put.bytes(&option(NONCE, *nonce)));
+            }
+            Self::Advert { target, solicited, overrides, mac } => {
+                let flags = u8::from(solicited) << 6 | u8::from(overrides) << 5;
+                put.bytes(&[Icmpv6Message::NeighborAdvert.into(), 0, 0, 0, flags, 0, 0, 0]);
+                put.bytes(&target.octets());
+                put.bytes(&option(NdiscOptionType::TargetLinkLayerAddr.into(), mac.0));
+            }
+        }
+        put.len
+    }
+}
+
+struct Writer<'a> {
+    out: &'a mut [u8; LONGEST],
+    len: usize,
+}
+
+impl Writer<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(place) = self.out.get_mut(self.len..self.len + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.len += bytes.len();
+        }
+    }
+}

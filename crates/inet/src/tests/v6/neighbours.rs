@@ -1,0 +1,143 @@
+//! Neighbours and duplicates.
+
+use super::*;
+
+#[test]
+fn a_question_for_us_is_answered_and_its_sender_learnt() {
+    let mut b = b6(at_once());
+    b.take(&solicitation(A6, v6::solicited_node(B6), B6, Some(MAC_A)));
+    let sent = b.sent();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0][..12], [MAC_A.0, MAC_B.0].concat());
+    assert_eq!(sent[0][21], 255, "hop limit");
+    let (from, to, message) = icmp_in(&sent[0]).unwrap();
+    assert_eq!((from, to), (B6, A6));
+    assert_eq!((message[0], message[4]), (136, SOLICITED | OVERRIDE));
+    assert_eq!(message[8..24], B6.octets());
+    assert_eq!(message[24..], [&[2, 1][..], &MAC_B.0].concat());
+    assert_eq!(b.stack.net.neighbours.len(), 1);
+}
+
+#[test]
+fn questions_that_cannot_be_are_not_answered() {
+    let group = v6::solicited_node(B6);
+    let nobody = Ipv6Addr::UNSPECIFIED;
+    let good = solicitation(A6, group, B6, Some(MAC_A));
+    let message = &good[54..];
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut message = message.to_vec();
+        change(&mut message);
+        icmp_frame(A6, group, 255, &message)
+    };
+    let table = [
+        ("through a router", icmp_frame(A6, group, 254, message)),
+        ("code", with(&|m| m[1] = 1)),
+        ("option of length 0", with(&|m| m[25] = 0)),
+        ("option that is cut", with(&|m| m[25] = 2)),
+        ("short", icmp_frame(A6, group, 255, &message[..20])),
+        ("group as target", with(&|m| m[8] = 0xff)),
+        ("a probe to one", solicitation(nobody, B6, B6, None)),
+        ("a probe with an address", solicitation(nobody, group, B6, Some(MAC_A))),
+    ];
+    let mut b = b6(at_once());
+    for (number, (name, frame)) in (1..).zip(table) {
+        b.take(&frame);
+        assert_eq!(b.counter("nd.malformed"), number, "{name}");
+    }
+    b.take(&solicitation(A6, group, A6, Some(MAC_A)));
+    b.take(&solicitation(A6, v6::ALL_NODES, "2001:db8::77".parse().unwrap(), Some(MAC_A)));
+    assert_eq!((b.sent().len(), b.stack.net.neighbours.len()), (0, 0));
+}
+
+#[test]
+fn neighbours_are_asked_in_their_group_three_times() {
+    let mut b = b6(at_once());
+    let stream = b.stack.open_in(Family::V6, SocketKind::Stream, 1).unwrap();
+    b.stack.connect(b.now, stream, at6(A6, 80)).unwrap();
+    for _ in 0..3 {
+        let sent = b.sent();
+        assert_eq!(sent.len(), 1);
+        assert_eq!(sent[0][..6], [0x33, 0x33, 0xff, 0, 0, 0xa]);
+        let (from, to, message) = icmp_in(&sent[0]).unwrap();
+        assert_eq!((from, to), (B6, v6::solicited_node(A6)));
+        assert_eq!(message[0], 135);
+        assert_eq!(message[8..], [&A6.octets()[..], &[1, 1], &MAC_B.0].concat());
+        assert_eq!(b.events(), []);
+        b.pass(SECOND);
+    }
+    assert_eq!(b.events_of(1), [EventKind::Failed(Error::HostUnreachable)]);
+    // The next attempt is answered.
+    b.stack.connect(b.now, stream, at6(A6, 80)).unwrap();
+    b.sent();
+    b.take(&advertisement(A6, SOLICITED | OVERRIDE, Some(MAC_A)));
+    let syn = b.sent().remove(0);
+    assert_eq!((&syn[..6], syn[20]), (&MAC_A.0[..], 6));
+}
+
+#[test]
+fn advertisements_nobody_asked_for_teach_nothing() {
+    let mut b = b6(at_once());
+    b.take(&advertisement(A6, SOLICITED | OVERRIDE, Some(MAC_A)));
+    b.take(&advertisement(A6, OVERRIDE, Some(MAC_A)));
+    assert_eq!(b.stack.net.neighbours.len(), 0);
+    b.take(&advertisement(B6, OVERRIDE, Some(MAC_A)));
+    assert_eq!(b.counter("ip6.martians"), 1, "it says that it is us");
+}
+
+#[test]
+fn an_address_is_ours_when_nobody_answers() {
+    let mut b = b6(Config::default());
+    b.pass(Duration::from_millis(1));
+    let sent = b.sent();
+    let (from, to, message) = icmp_in(&sent[0]).unwrap();
+    assert_eq!((from, to), (Ipv6Addr::UNSPECIFIED, v6::solicited_node(B6)));
+    assert_eq!((sent.len(), message[0], &message[8..24]), (1, 135, &B6.octets()[..]));
+    assert_eq!(message[24..26], [14, 1], "a nonce, and no address of ours");
+    // Nobody gets an answer meanwhile, and no socket the address.
+    b.take(&solicitation(A6, v6::solicited_node(B6), B6, Some(MAC_A)));
+    let socket = b.stack.open_in(Family::V6, SocketKind::Datagram, 1).unwrap();
+    assert_eq!(b.stack.bind(socket, at6(B6, 9)), Err(Error::AddrNotAvailable));
+    assert_eq!(b.sent().len(), 0);
+    // Our own probe, come back, says nothing (RFC 7527).
+    b.take(&sent[0]);
+    assert_eq!(b.counter("nd.looped"), 1);
+    b.pass(SECOND);
+    let states: Vec<AddressState> = b.stack.addresses(ID).map(|ours| ours.state).collect();
+    assert_eq!(states, [AddressState::Preferred]);
+    assert_eq!(b.stack.bind(socket, at6(B6, 9)), Ok(()));
+    assert_eq!(b.stack.poll_at(), None);
+    // Now it is defended.
+    b.take(&solicitation(Ipv6Addr::UNSPECIFIED, v6::solicited_node(B6), B6, None));
+    let (from, to, message) = icmp_in(&b.sent()[0]).unwrap();
+    assert_eq!((from, to, message[4]), (B6, v6::ALL_NODES, OVERRIDE));
+}
+
+#[test]
+fn a_duplicate_is_not_used() {
+    let probe = solicitation(Ipv6Addr::UNSPECIFIED, v6::solicited_node(B6), B6, None);
+    for evidence in [advertisement(B6, OVERRIDE, Some(MAC_A)), probe] {
+        let mut b = b6(Config::default());
+        b.pass(Duration::from_millis(1));
+        b.take(&evidence);
+        b.pass(3 * SECOND);
+        assert_eq!(b.stack.addresses(ID).count(), 0);
+        assert_eq!(b.counter("nd.duplicates"), 1);
+        assert_eq!(b.stack.routes().count(), 0);
+        assert_eq!(b.stack.poll_at(), None);
+    }
+}
+
+#[test]
+fn floods_stay_within_bounds() {
+    let config = Config { neighbours: 8, ..at_once() };
+    let mut b = b6(config);
+    for n in 0..2000 {
+        let other = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, n);
+        b.take(&solicitation(other, v6::solicited_node(B6), B6, Some(MAC_A)));
+        b.take(&advertisement(other, OVERRIDE, Some(MAC_A)));
+        assert!(b.stack.net.neighbours.len() <= 8);
+        b.wire.frames.clear();
+    }
+    b.pass(70 * SECOND);
+    assert_eq!((b.stack.net.neighbours.len(), b.stack.poll_at()), (0, None));
+}
