@@ -4,7 +4,7 @@ use abi::network::{
     AddressStatus, InterfaceSettings, InterfaceStatus, NetworkStatus, Prefixed, RouteSettings,
     RouteStatus,
 };
-use inet::{Cidr, InterfaceConfig, InterfaceId, Route};
+use inet::{Address, Cidr, InterfaceConfig, InterfaceId, Route};
 
 use crate::engine::Engine;
 
@@ -58,7 +58,10 @@ impl Network {
     pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
         let interfaces = self.interfaces.iter().map(|interface| {
             let Interface { id, name, mac, mtu } = interface;
-            let address = |cidr: Cidr| AddressStatus { address: cidr.address, prefix: cidr.prefix };
+            let address = |ours: &Address| {
+                let Cidr { address, prefix } = ours.cidr;
+                AddressStatus { address, prefix }
+            };
             InterfaceStatus {
                 index: id.scope_id(),
                 name: name.clone(),
