@@ -31,9 +31,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let Some(ack) = segment.ack else { return Check::Done(Reply::None) };
         let (una, max) = (self.durable.snd_una, self.durable.snd_max);
         if self.state() == State::SynReceived {
-            if ack.at_or_before(una) || ack.after(max) {
+            if ack.at_or_before(una) || ack.after(self.syn_edge()) {
                 return Check::Done(super::input::reset(segment, len));
             }
+            self.take_syn_data(ack);
             self.change(Event::AckOfSyn);
             self.set_window(segment);
             self.take_ack(now, segment, ack, len, WindowNews::Updated);

@@ -13,6 +13,7 @@ use core::time::Duration;
 use super::congestion::{Congestion, CongestionKind, Window};
 use super::durable::{self, Durable};
 use super::ecn::Ecn;
+use super::fastopen::FastOpen;
 use super::info::Meter;
 use super::loss::Recovery;
 use super::recv::Receiver;
@@ -157,6 +158,7 @@ pub struct Connection<T, R> {
     pub(super) timers: Timers,
     pub(super) wishes: Wishes,
     pub(super) stats: Stats,
+    pub(super) fast_open: Option<Box<FastOpen>>,
     pub(super) meter: Meter,
     /// The application has more to send than its buffer takes.
     pub(super) writer_waits: bool,
@@ -265,6 +267,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             timers: Timers::default(),
             wishes: Wishes::default(),
             stats: Stats::default(),
+            fast_open: None,
             meter: Meter::default(),
             writer_waits: false,
             error: None,
@@ -311,6 +314,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.state() == State::Closed {
             return Err((Error::NotConnected, chunk));
         }
+        self.stop_deferring();
         self.send.push(chunk);
         self.writer_waits = false;
         self.note_limit(now);
@@ -387,7 +391,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// remembered as the reason should the connection time out (RFC 9293 3.9.2.2). Check
     /// [`is_outstanding`](Self::is_outstanding) first.
     pub fn handle_unreachable(&mut self, error: Error) {
-        if self.state().opening() {
+        if self.state().opening() || self.is_half_open() {
             self.end(Some(error));
         } else {
             self.soft_error = Some(error);

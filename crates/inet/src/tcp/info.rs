@@ -181,11 +181,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             | option(durable::SACK, 2)
             | option(durable::SCALED, 4)
             | option(durable::ECN, 8)
-            | if self.ecn.seen() { 16 } else { 0 };
+            | if self.ecn.seen() { 16 } else { 0 }
+            | if self.syn_data_taken() { 32 } else { 0 };
         let sent = &self.loss.sent;
         let rtt_micros = |rtt: Option<Duration>| rtt.map_or(0, |rtt| saturated(rtt.as_micros()));
         TcpInfo {
-            state: number(self.state()),
+            state: if self.is_half_open() { 3 } else { number(self.state()) },
+            fastopen_client_fail: self.fast_open_fail(),
             ca_state: self.loss.state() as u8,
             retransmits: self.retries,
             backoff: u8::try_from(self.rtt.backoff()).unwrap_or(u8::MAX),

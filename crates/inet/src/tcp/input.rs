@@ -92,7 +92,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         payload: Option<RxPiece<R>>,
     ) -> Reply {
         if let Some(ack) = segment.ack
-            && (ack.at_or_before(self.durable.iss) || ack.after(self.durable.snd_max))
+            && (ack.at_or_before(self.durable.iss) || ack.after(self.syn_edge()))
         {
             return reset(segment, 0);
         }
@@ -114,6 +114,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.wish(|wishes| wishes.syn = true);
             return Reply::None;
         };
+        self.learn_fast_open(segment);
+        self.take_syn_data(ack);
         self.change(Event::SynAck);
         self.take_ack(now, segment, ack, 0, WindowNews::Updated);
         self.established(now);
@@ -247,7 +249,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// and this is the peer's SYN-ACK, whose SYN is old and whose ACK is new.
     fn check_repeated_syn(&mut self, segment: &mut SegmentRepr) -> Check {
         let repeated = segment.syn && !segment.rst && segment.seq == self.durable.irs;
-        if self.state() != State::SynReceived || !repeated {
+        let answering = self.state() == State::SynReceived || self.is_half_open();
+        if !answering || !repeated {
             return Check::Pass;
         }
         if segment.ack.is_none() {
@@ -345,7 +348,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Seventh and eighth check: text and FIN.
-    fn text(&mut self, now: Instant, segment: &SegmentRepr, payload: Option<RxPiece<R>>) -> Reply {
+    pub(super) fn text(
+        &mut self,
+        now: Instant,
+        segment: &SegmentRepr,
+        payload: Option<RxPiece<R>>,
+    ) -> Reply {
         let len = payload.as_ref().map_or(0, |piece| piece.range.len());
         if segment_len(segment, len) == 0 {
             return Reply::None;

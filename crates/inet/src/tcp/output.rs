@@ -60,8 +60,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if let Some(repr) = self.wishes.farewell.take() {
             return Some(SegmentOut::new(repr, Pieces::none()));
         }
-        if self.wishes.syn && self.state().opening() {
-            return Some(SegmentOut::new(self.syn(now), Pieces::none()));
+        if self.wishes.syn && (self.state().opening() || self.is_half_open()) {
+            return Some(self.syn_segment(now));
         }
         if self.wishes.duplicates > 0 {
             self.wishes.duplicates -= 1;
@@ -93,7 +93,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// A SYN, or SYN-ACK.
-    fn syn(&mut self, now: Instant) -> SegmentRepr {
+    pub(super) fn syn(&mut self, now: Instant) -> SegmentRepr {
         self.wishes.syn = false;
         let first = self.durable.snd_max == self.durable.iss;
         let end = self.durable.iss + 1;
@@ -109,7 +109,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if !self.timers.is_sending() {
             self.start_retransmit(now);
         }
-        let answer = self.state() == State::SynReceived;
+        let answer = self.state() != State::SynSent;
         let agreed = |flag, offered| if answer { self.durable.has(flag) } else { offered };
         let scaled = agreed(durable::SCALED, self.config.window_scaling);
         let stamped = agreed(durable::TIMESTAMPS, self.config.timestamps);

@@ -9,7 +9,7 @@ use core::net::IpAddr;
 
 use smoltcp::wire::{IpProtocol, checksum};
 
-use super::{Block, EcnField, SackBlocks, Seq};
+use super::{Block, EcnField, FastOpenOption, SackBlocks, Seq};
 use crate::{TxBytes, TxPiece, ip};
 
 /// Longest header, bytes.
@@ -33,6 +33,10 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const FAST_OPEN: u8 = 34;
+/// An experiment (RFC 6994), and the number by which it is the older form of Fast Open.
+const EXPERIMENT: u8 = 254;
+const EXPERIMENT_FAST_OPEN: [u8; 2] = [0xf9, 0x89];
 
 /// Largest meaningful shift (RFC 7323 2.3).
 pub(super) const MAX_SCALE: u8 = 14;
@@ -101,6 +105,8 @@ pub struct SegmentRepr {
     /// The ECN field of the packet. It is the IP header's, but what is put there is decided with
     /// the rest of the segment; [`parse`](Self::parse) and [`emit`](Self::emit) do not see it.
     pub ecn: EcnField,
+    /// Fast Open; on a SYN only.
+    pub fast_open: Option<FastOpenOption>,
 }
 
 /// A parsed segment.
@@ -178,6 +184,10 @@ impl SegmentRepr {
                         echo: u32::from_be_bytes([e, f, g, h]),
                     });
                 }
+                (FAST_OPEN, cookie) if self.syn => self.take_fast_open(false, cookie),
+                (EXPERIMENT, value) if self.syn && value.starts_with(&EXPERIMENT_FAST_OPEN) => {
+                    self.take_fast_open(true, value.get(2..).unwrap_or_default());
+                }
                 (SACK, blocks) if !blocks.is_empty() && blocks.len() % 8 == 0 => {
                     let edge = |at: &[u8]| {
                         Seq::new(at.first_chunk().map_or(0, |edge| u32::from_be_bytes(*edge)))
@@ -197,6 +207,14 @@ impl SegmentRepr {
         Ok(())
     }
 
+    /// RFC 7413 4.1.1: a cookie of impossible length is as none.
+    fn take_fast_open(&mut self, experimental: bool, cookie: &[u8]) {
+        self.fast_open = match cookie {
+            [] => Some(FastOpenOption::request(experimental)),
+            cookie => FastOpenOption::new(experimental, cookie),
+        };
+    }
+
     /// Length of the header that [`emit`](Self::emit) writes: 20..=60 bytes, a multiple of 4.
     pub fn header_len(&self) -> usize {
         let option = |present: bool, len: usize| if present { len } else { 0 };
@@ -208,6 +226,7 @@ impl SegmentRepr {
             + option(self.sack_permitted && self.timestamps.is_none(), 4)
             + option(self.timestamps.is_some(), 12)
             + option(blocks > 0, 4 + 8 * blocks)
+            + self.fast_open.map_or(0, |fast| fast_open_len(&fast).next_multiple_of(4))
     }
 
     /// Writes the header with a checksum over header and `body` to the start of `out`, and returns
@@ -284,7 +303,23 @@ impl SegmentRepr {
             put(&block.start.get().to_be_bytes());
             put(&block.end.get().to_be_bytes());
         }
+        if let Some(fast) = &self.fast_open {
+            let len = fast_open_len(fast);
+            if fast.experimental {
+                let [a, b] = EXPERIMENT_FAST_OPEN;
+                put(&[EXPERIMENT, len as u8, a, b]);
+            } else {
+                put(&[FAST_OPEN, len as u8]);
+            }
+            put(fast.cookie());
+            put(&[NO_OPERATION; 3][..len.next_multiple_of(4) - len]);
+        }
     }
+}
+
+/// Length of a Fast Open option, bytes.
+fn fast_open_len(fast: &FastOpenOption) -> usize {
+    fast.cookie().len() + if fast.experimental { 4 } else { 2 }
 }
 
 /// The one's complement sum of `body`, and its length.

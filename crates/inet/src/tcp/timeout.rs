@@ -30,6 +30,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     fn retransmission_timeout(&mut self, now: Instant) {
         let limit = match self.state() {
             State::SynSent => self.config.syn_retries,
+            // As Linux: one more, because the application has the connection already.
+            _ if self.is_half_open() => self.config.synack_retries.saturating_add(1),
             State::SynReceived => self.config.synack_retries,
             _ => self.retry_limit(),
         };
@@ -48,7 +50,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.rtt.retransmitted();
         self.clear_repeats = self.rtt.is_clear(now - self.sent_at);
         self.rtt.back_off();
-        if opening {
+        if opening || self.is_half_open() {
             return self.wish(|wishes| wishes.syn = true);
         }
         let (loss, mut env) = self.loss_env(now);
@@ -162,7 +164,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     pub(super) fn follow(&mut self, now: Instant, wish: TimerWish) {
         if self.loss.sent.is_empty() {
             // The handshake has timers of its own.
-            if !self.state().opening() {
+            if !self.state().opening() && !self.is_half_open() {
                 self.timers.clear_sending();
             }
             return;

@@ -1,0 +1,204 @@
+//! Fast Open (RFC 7413): data in the SYN, as far as one connection is concerned.
+//!
+//! A client's data travels in the SYN beside the send queue's own account: for the queue it is not
+//! sent. If the SYN-ACK acknowledges it, it is done with; if not, it is simply the next thing to be
+//! sent. A SYN that is sent again is a plain one.
+//!
+//! A server's connection is given the data before the handshake is over, and is ESTABLISHED at once
+//! for all that the application can do with it. Until its SYN is acknowledged it is *half open*:
+//! it is shown as SYN-RECV, and what is sent again is the SYN-ACK. Which cookies are good is the
+//! stack's business.
+
+use alloc::boxed::Box;
+
+use super::connection::Connection;
+use super::send::{Pieces, SegmentOut};
+use super::state::Event;
+use super::timers::Timer;
+use super::{SegmentRepr, Seq, State};
+use crate::{Instant, RxBytes, RxPiece, TxBytes};
+
+/// Longest cookie, bytes (RFC 7413 4.1.1).
+pub const MAX_COOKIE: usize = 16;
+
+/// A Fast Open option: an even number of cookie bytes, 4 to 16, or none, which asks for a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FastOpenOption {
+    /// In the form of before the option had a number (RFC 7413, appendix of its drafts; RFC 6994).
+    pub experimental: bool,
+    len: u8,
+    bytes: [u8; MAX_COOKIE],
+}
+
+impl FastOpenOption {
+    /// An option that asks for a cookie.
+    pub fn request(experimental: bool) -> Self {
+        Self { experimental, ..Self::default() }
+    }
+
+    /// An option with a cookie; `None` if its length is impossible.
+    pub fn new(experimental: bool, cookie: &[u8]) -> Option<Self> {
+        let legal = cookie.len() % 2 == 0 && (4..=MAX_COOKIE).contains(&cookie.len());
+        let mut option =
+            Self { experimental, len: u8::try_from(cookie.len()).ok()?, bytes: [0; 16] };
+        option.bytes.get_mut(..cookie.len())?.copy_from_slice(cookie);
+        legal.then_some(option)
+    }
+
+    /// The cookie; empty if one is asked for.
+    pub fn cookie(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+/// How a client's Fast Open went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FastOpenNews {
+    /// What was in the SYN.
+    pub asked: Option<FastOpenOption>,
+    /// What was in the SYN-ACK.
+    pub answer: Option<FastOpenOption>,
+    /// The peer's segment size, bytes.
+    pub mss: Option<u16>,
+    /// There was data in the SYN.
+    pub had_data: bool,
+}
+
+/// What a connection has to do with Fast Open.
+#[derive(Debug, Default)]
+pub(super) struct FastOpen {
+    /// For our SYN.
+    option: Option<FastOpenOption>,
+    /// Most payload in it, bytes, and what there was.
+    limit: u16,
+    payload: u16,
+    /// The SYN waits for data.
+    deferred: bool,
+    /// The SYN's payload, ours or the peer's, was taken.
+    taken: bool,
+    /// A server's connection whose SYN may be unacknowledged.
+    early: bool,
+    news: Option<FastOpenNews>,
+    /// As `TcpInfo::fastopen_client_fail`.
+    fail: u8,
+}
+
+impl<T: TxBytes, R: RxBytes> Connection<T, R> {
+    /// Makes a connection attempt a fast one: its SYN carries `option` and up to `limit` bytes of
+    /// payload, of what is queued when it leaves; `deferred` if it is not to leave before there is
+    /// some. To be called before the first segment is given out.
+    pub fn connect_fast(&mut self, option: Option<FastOpenOption>, limit: u16, deferred: bool) {
+        let fail = u8::from(limit == 0);
+        let fast = FastOpen { option, limit, deferred, fail, ..FastOpen::default() };
+        self.fast_open = Some(Box::new(fast));
+        if deferred {
+            self.wishes.syn = false;
+        }
+    }
+
+    /// Takes the payload, and FIN, of the SYN that made this connection, before it is answered: the
+    /// application may read, write and close from now on.
+    pub fn accept_fast(&mut self, now: Instant, payload: Option<RxPiece<R>>, fin: bool) {
+        let taken = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
+        self.fast_open = Some(Box::new(FastOpen { early: true, taken, ..FastOpen::default() }));
+        self.change(Event::AckOfSyn);
+        self.established(now);
+        let seq = self.durable.rcv_nxt;
+        // What the SYN brings was sent without knowing our window.
+        let len = payload.as_ref().map_or(0, |piece| piece.range.len());
+        self.durable.rcv_adv = self.durable.rcv_adv.max(seq + len as u32);
+        let rest = SegmentRepr { seq, fin, ..SegmentRepr::default() };
+        let payload = payload.filter(|piece| !piece.range.is_empty());
+        self.text(now, &rest, payload);
+        self.wish(|wishes| wishes.syn = true);
+    }
+
+    /// What a client has learnt from the SYN-ACK, once.
+    pub fn take_fast_open_news(&mut self) -> Option<FastOpenNews> {
+        self.fast_open.as_mut()?.news.take()
+    }
+
+    /// Whether this is a server's fast connection whose SYN is not acknowledged.
+    pub fn is_half_open(&self) -> bool {
+        let early = self.fast_open.as_ref().is_some_and(|fast| fast.early);
+        early && self.durable.snd_una == self.durable.iss && self.state() != State::Closed
+    }
+
+    /// Whether the SYN waits for data to take with it.
+    pub fn is_deferred(&self) -> bool {
+        self.fast_open.as_ref().is_some_and(|fast| fast.deferred)
+    }
+
+    /// Whether data in a SYN was taken, by us or by the peer.
+    pub(super) fn syn_data_taken(&self) -> bool {
+        self.fast_open.as_ref().is_some_and(|fast| fast.taken)
+    }
+
+    pub(super) fn fast_open_fail(&self) -> u8 {
+        self.fast_open.as_ref().map_or(0, |fast| fast.fail)
+    }
+
+    /// There is data: a SYN that waited for it may leave.
+    pub(super) fn stop_deferring(&mut self) {
+        if let Some(fast) = &mut self.fast_open
+            && core::mem::take(&mut fast.deferred)
+        {
+            self.wishes.syn = true;
+        }
+    }
+
+    /// The SYN or SYN-ACK, with what Fast Open puts into it.
+    pub(super) fn syn_segment(&mut self, now: Instant) -> SegmentOut<'_, T> {
+        let first = self.durable.snd_max == self.durable.iss;
+        let mut repr = self.syn(now);
+        if repr.ack.is_some() {
+            // The SYN-ACK acknowledges what came with the SYN, too.
+            self.acked_to = self.durable.rcv_nxt;
+            self.wishes.ack = false;
+            self.timers.clear(Timer::DelayedAck);
+        }
+        let Some(fast) = self.fast_open.as_mut().filter(|_| first && repr.ack.is_none()) else {
+            return SegmentOut::new(repr, Pieces::none());
+        };
+        repr.fast_open = fast.option;
+        let stretch = self.send.at_next(usize::from(fast.limit));
+        fast.payload = u16::try_from(stretch.len).unwrap_or(u16::MAX);
+        if stretch.len > 0 {
+            self.meter.sent(stretch.len, false);
+        }
+        SegmentOut::new(repr, self.send.pieces(&stretch))
+    }
+
+    /// The last number that may be acknowledged before the handshake is over.
+    pub(super) fn syn_edge(&self) -> Seq {
+        let payload = self.fast_open.as_ref().map_or(0, |fast| fast.payload);
+        self.durable.snd_max.max(self.durable.iss + 1 + u32::from(payload))
+    }
+
+    /// `ack` acknowledges our SYN, and perhaps its payload, which counts as sent by that.
+    pub(super) fn take_syn_data(&mut self, ack: Seq) {
+        let data = ack.since(self.durable.iss + 1);
+        let repeated = self.retries > 0;
+        let Some(fast) = &mut self.fast_open else { return };
+        if fast.payload == 0 {
+            return;
+        }
+        self.durable.snd_max = self.durable.snd_max.max(ack);
+        fast.taken = data == u32::from(fast.payload);
+        if !fast.taken {
+            fast.fail = if repeated { 3 } else { 2 };
+        }
+    }
+
+    /// Keeps what the SYN-ACK says of Fast Open.
+    pub(super) fn learn_fast_open(&mut self, syn_ack: &SegmentRepr) {
+        if let Some(fast) = &mut self.fast_open {
+            fast.news = Some(FastOpenNews {
+                asked: fast.option,
+                answer: syn_ack.fast_open,
+                mss: syn_ack.mss,
+                had_data: fast.payload > 0,
+            });
+        }
+    }
+}
