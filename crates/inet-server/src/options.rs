@@ -124,6 +124,10 @@ fn kept(level: i32, name: i32) -> Option<Kept> {
         (IPPROTO_TCP, TCP_KEEPCNT) => Byte(Name::KeepCount, Make::KeepCount),
         (IPPROTO_TCP, TCP_SYNCNT) => Byte(Name::SynCount, Make::SynCount),
         (IPPROTO_TCP, TCP_LINGER2) => Linger2,
+        (IPPROTO_TCP, TCP_FASTOPEN) => Amount(Name::FastOpen, Make::FastOpen),
+        (IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE) => {
+            Flag(Name::FastOpenNoCookie, Make::FastOpenNoCookie)
+        }
         (IPPROTO_TCP, TCP_DEFER_ACCEPT) => Seconds(Name::DeferAccept, Make::DeferAccept),
         (IPPROTO_TCP, TCP_WINDOW_CLAMP) => Count(Name::WindowClamp, Make::WindowClamp),
         (IPPROTO_TCP, TCP_NOTSENT_LOWAT) => Amount(Name::NotSentLowat, Make::NotSentLowat),
@@ -194,6 +198,8 @@ fn value_of(option: SockOption) -> Value {
         | SockOption::ReuseAddr(on)
         | SockOption::ReusePort(on)
         | SockOption::V6Only(on)
+        | SockOption::FastOpenConnect(on)
+        | SockOption::FastOpenNoCookie(on)
         | SockOption::QuickAck(on)
         | SockOption::Broadcast(on) => Value::int(on.into()),
         SockOption::KeepIdle(time)
@@ -206,7 +212,8 @@ fn value_of(option: SockOption) -> Value {
         | SockOption::TrafficClass(byte)
         | SockOption::UnicastHops(Some(byte)) => Value::int(byte.into()),
         SockOption::UnicastHops(None) => Value::int(-1),
-        SockOption::NotSentLowat(bytes)
+        SockOption::FastOpen(bytes)
+        | SockOption::NotSentLowat(bytes)
         | SockOption::RecvLowat(bytes)
         | SockOption::WindowClamp(bytes) => Value::int(bytes.cast_signed()),
         SockOption::MaxSeg(0) => Value::count(DEFAULT_MAXSEG),

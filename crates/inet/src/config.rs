@@ -13,6 +13,8 @@ pub struct Config {
     pub sockets: usize,
     /// Most connection requests at once, those of all listeners together.
     pub requests: usize,
+    /// Most peers whose Fast Open cookies are kept.
+    pub fast_open_peers: usize,
     /// Most received frames that the core holds (out of order, or not yet fetched). Out-of-order
     /// segments and datagrams are refused from three quarters on, everything with payload at the
     /// limit.
@@ -91,6 +93,7 @@ impl Default for Config {
         Self {
             sockets: 65_536,
             requests: 16_384,
+            fast_open_peers: 1024,
             held_frames: 1024,
             joined_bytes: 16 << 20,
             loopback_frames: 256,

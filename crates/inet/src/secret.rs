@@ -28,6 +28,7 @@ pub(crate) struct Secret {
     isn: (u64, u64),
     timestamps: (u64, u64),
     cookies: (u64, u64),
+    fast_open: (u64, u64),
     random: (u64, u64),
     links: (u64, u64),
     flows: (u64, u64),
@@ -49,6 +50,7 @@ impl Secret {
             cookies: derive(5),
             links: derive(16),
             flows: derive(17),
+            fast_open: derive(6),
             drawn: 0,
         }
     }
@@ -92,6 +94,14 @@ impl Secret {
             #[expect(clippy::cast_possible_truncation, reason = "20 bits")]
             label => label as u32,
         }
+    }
+
+    /// The key of Fast Open cookies, unless another is set.
+    pub(crate) fn fast_open_key(&self) -> [u8; 16] {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&self.fast_open.0.to_le_bytes());
+        key[8..].copy_from_slice(&self.fast_open.1.to_le_bytes());
+        key
     }
 
     fn random(&mut self) -> u64 {

@@ -29,6 +29,7 @@ use crate::net::{NOBODY, Net, Timer};
 use crate::secret::Secret;
 use crate::sockets::demux::Demux;
 use crate::sockets::events::{Event, EventKind, EventQueue};
+use crate::sockets::fastopen::FastOpens;
 use crate::sockets::ports::Ports;
 use crate::sockets::requests::Request;
 use crate::sockets::table::{Handle, Table};
@@ -48,6 +49,7 @@ pub struct Stack<T, R> {
     pub(crate) sockets: Table<Socket<T, R>>,
     /// Handshakes under way.
     pub(crate) requests: Table<Request>,
+    pub(crate) fast: FastOpens,
     pub(crate) demux: Demux,
     pub(crate) ports: Ports,
     pub(crate) held: HeldFrames,
@@ -82,6 +84,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             net: Net::new(&config, &secret),
             sockets: Table::new(config.sockets),
             requests: Table::new(config.requests),
+            fast: FastOpens::new(secret.fast_open_key(), hash.clone(), config.fast_open_peers),
             demux: Demux::new(&hash),
             reassembler: Reassembler::new(hash.clone(), config.reassembly),
             reassembly_timer: None,

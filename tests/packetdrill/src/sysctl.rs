@@ -63,6 +63,12 @@ impl Sysctls {
         Some([numbers.next()??, numbers.next()??, numbers.next()??])
     }
 
+    /// The one or two keys of `tcp_fastopen_key`, if it is set and well-formed.
+    pub fn fast_open_keys(&self) -> Option<([u8; 16], Option<[u8; 16]>)> {
+        let mut keys = self.get("tcp_fastopen_key")?.split(',').map(fast_open_key);
+        Some((keys.next()??, keys.next().flatten()))
+    }
+
     /// The settings that this stack does not have.
     pub fn unknown(&self) -> &[String] {
         &self.unknown
@@ -77,6 +83,17 @@ impl Sysctls {
             }
         }
     }
+}
+
+/// A key written as four hexadecimal numbers with hyphens between them.
+fn fast_open_key(text: &str) -> Option<[u8; 16]> {
+    let mut key = [0; 16];
+    let mut words = text.trim().split('-');
+    for place in key.chunks_exact_mut(4) {
+        let word = u32::from_str_radix(words.next()?, 16).ok()?;
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    words.next().is_none().then_some(key)
 }
 
 /// Obeys one setting; false if it is not known.
@@ -124,7 +141,11 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         // What the host itself looks at.
         "tcp_wmem" | "tcp_notsent_lowat" => {}
         // Settings of parts of the core that are on whatever they say.
-        "tcp_fastopen" | "tcp_fastopen_key" | "tcp_syncookies" => {}
+        "tcp_fastopen_key" => {}
+        "tcp_fastopen" => tcp.fastopen = u32::try_from(least).unwrap_or(0),
+        "tcp_syncookies" => tcp.syncookies = count,
+        "tcp_max_syn_backlog" => tcp.max_syn_backlog = u32::try_from(least).unwrap_or(0),
+        "tcp_abort_on_overflow" => tcp.abort_on_overflow = on,
         _ => return false,
     }
     true

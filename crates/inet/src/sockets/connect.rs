@@ -31,6 +31,20 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         handle: Handle,
         address: SocketAddr,
     ) -> Result<(), Error> {
+        self.connect_plainly(now, handle, address)?;
+        let options = self.open_socket(handle)?.options;
+        if self.connects_fast(&options) {
+            self.make_fast(handle, true);
+        }
+        Ok(())
+    }
+
+    pub(super) fn connect_plainly(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
         let remote = admit(socket.family, &socket.options, address)?;
         match &socket.body {

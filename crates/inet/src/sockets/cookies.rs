@@ -4,7 +4,7 @@
 //! initial sequence number, of the minute, and of what the two sides agreed upon; five of its bits
 //! say which minute and which segment size, so that the ACK that brings it back can be checked. A
 //! peer that uses timestamps gets back the rest in the low bits of ours, which it echoes: window
-//! scale and SACK. Without timestamps there are none of them. A cookie is good for one to two
+//! scale, SACK and ECN. Without timestamps there are none of them. A cookie is good for one to two
 //! minutes.
 
 use core::time::Duration;
@@ -23,10 +23,11 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// How long an ACK may bring a cookie after the last one was sent.
 pub(super) const VALIDITY: Duration = Duration::from_secs(120);
 
-/// Bits of a timestamp that carry options: four for the window scale, one for SACK.
-const OPTION_BITS: u32 = 5;
+/// Bits of a timestamp that carry options: four for the window scale, one for SACK, one for ECN.
+const OPTION_BITS: u32 = 6;
 const NO_SCALE: u32 = 15;
 const SACK: u32 = 1 << 4;
+const ECN: u32 = 1 << 5;
 
 /// Bits of the number that are hash; above them two for the period, then three for the size.
 const HASH_BITS: u32 = 27;
@@ -55,6 +56,8 @@ pub(super) fn reduced(syn: &SegmentRepr) -> SegmentRepr {
         window_scale: syn.window_scale.filter(|_| stamped),
         sack_permitted: syn.sack_permitted && stamped,
         timestamps: syn.timestamps,
+        ece: syn.ece && stamped,
+        cwr: syn.cwr && stamped,
         ..SegmentRepr::default()
     }
 }
@@ -67,7 +70,9 @@ fn size_index(mss: u16) -> u32 {
 
 /// What the low bits of a timestamp say of a [`reduced`] SYN.
 fn option_bits(syn: &SegmentRepr) -> u32 {
-    syn.window_scale.map_or(NO_SCALE, u32::from) | if syn.sack_permitted { SACK } else { 0 }
+    syn.window_scale.map_or(NO_SCALE, u32::from)
+        | if syn.sack_permitted { SACK } else { 0 }
+        | if syn.ece && syn.cwr { ECN } else { 0 }
 }
 
 /// The sequence number that answers a [`reduced`] SYN.
@@ -82,7 +87,7 @@ pub(super) fn make(secret: &Secret, now: Instant, ends: &Endpoints, syn: &Segmen
 }
 
 /// `value`, the timestamp of the answer to a [`reduced`] SYN, with its options in the low bits: at
-/// most 31 ms older than it was, never younger.
+/// most 63 ms older than it was, never younger.
 pub(super) fn stamp(value: u32, syn: &SegmentRepr) -> u32 {
     let mask = (1 << OPTION_BITS) - 1;
     let marked = value & !mask | option_bits(syn);
@@ -118,6 +123,8 @@ pub(super) fn check(
         window_scale: scale.and_then(|scale| u8::try_from(scale).ok()),
         sack_permitted: has(SACK),
         timestamps: ack.timestamps.map(|t| Timestamps { value: t.value, echo: 0 }),
+        ece: has(ECN),
+        cwr: has(ECN),
         ..SegmentRepr::default()
     })
 }
@@ -145,7 +152,7 @@ mod tests {
         #[test]
         fn what_was_agreed_comes_back(
             seq: u32, mss in 1_u16.., scale in proptest::option::of(0_u8..=14), sack: bool,
-            stamped: bool, clock: u32, start in 0_u64..1 << 50, wait in 0_u64..60,
+            ecn: bool, stamped: bool, clock: u32, start in 0_u64..1 << 50, wait in 0_u64..60,
         ) {
             let syn = reduced(&SegmentRepr {
                 seq: Seq::new(seq),
@@ -153,6 +160,8 @@ mod tests {
                 mss: Some(mss),
                 window_scale: scale,
                 sack_permitted: sack,
+                ece: ecn,
+                cwr: ecn,
                 timestamps: stamped.then_some(Timestamps { value: 7, echo: 0 }),
                 ..SegmentRepr::default()
             });
@@ -161,13 +170,13 @@ mod tests {
             let now = Instant::from_nanos(start);
             let cookie = make(&secret, now, &ends(1), &syn);
             let echo = stamp(clock, &syn);
-            prop_assert!(clock.wrapping_sub(echo) < 32);
+            prop_assert!(clock.wrapping_sub(echo) < 64);
             let ack = answer(&syn, cookie, echo);
             let later = now + Duration::from_secs(wait);
             let back = check(&secret, later, &ends(1), &ack).expect("a good cookie");
             prop_assert_eq!(
-                (back.seq, back.mss, back.window_scale, back.sack_permitted),
-                (syn.seq, syn.mss, syn.window_scale, syn.sack_permitted)
+                (back.seq, back.mss, back.window_scale, back.sack_permitted, back.ece),
+                (syn.seq, syn.mss, syn.window_scale, syn.sack_permitted, syn.ece)
             );
             prop_assert_eq!(check(&secret, now + VALIDITY, &ends(1), &ack), None, "too old");
             prop_assert_eq!(check(&secret, now, &ends(2), &ack), None, "somebody else's");

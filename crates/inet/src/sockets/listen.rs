@@ -16,7 +16,7 @@ use super::ports::Claim;
 use super::stream::Stream;
 use super::table::Handle;
 use super::{Body, Socket, SocketKind, faces};
-use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::error::Error;
 use crate::held::Held;
 use crate::stack::Stack;
@@ -36,6 +36,8 @@ pub(crate) struct Listener {
     pub(crate) cookies_at: Option<Instant>,
     /// Connections to be accepted.
     pub(crate) accept_queue: VecDeque<Handle>,
+    /// Fast connections whose peer may not have acknowledged anything yet.
+    pub(crate) fast: Vec<Handle>,
 }
 
 impl Listener {
@@ -100,6 +102,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             defer: socket.options.defer_accept,
             cookies_at: None,
             accept_queue: VecDeque::new(),
+            fast: Vec::new(),
         });
         let (dual, spread) = (socket.is_dual(), socket.options.reuse_port);
         faces(local, dual).for_each(|face| self.demux.add_listener(face, handle, spread));
@@ -149,9 +152,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// A segment for a listener (RFC 9293 3.10.7.2). `after`: the new connection's sequence numbers
-    /// must lie after this one, of an earlier connection between the same ends. Gives the
-    /// connection that the segment makes, and is for, if it brings back a cookie.
+    /// A segment for a listener (RFC 9293 3.10.7.2), whose payload is taken if it opens fast.
+    /// `after`: the new connection's sequence numbers must lie after this one, of an earlier
+    /// connection between the same ends. Gives the connection that the segment makes, and is for,
+    /// if it brings back a cookie.
+    #[expect(clippy::too_many_arguments, reason = "a segment, its payload, and whose it is")]
     pub(crate) fn handle_listener_segment(
         &mut self,
         now: Instant,
@@ -159,6 +164,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         ends: Endpoints,
         segment: &SegmentRepr,
         after: Option<Seq>,
+        payload: &mut Option<RxPiece<Frame<R>>>,
         out: &mut dyn Egress<T>,
     ) -> Option<Handle> {
         if segment.rst {
@@ -173,8 +179,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             return None;
         }
-        if segment.syn && !segment.fin {
-            self.handle_syn(now, handle, ends, segment, after, out);
+        let fast = segment.fast_open.is_some();
+        if segment.syn && (!segment.fin || fast) {
+            self.handle_syn(now, handle, ends, segment, after, payload, out);
         }
         None
     }

@@ -13,6 +13,7 @@ mod cookies;
 pub(crate) mod datagram;
 pub(crate) mod demux;
 pub(crate) mod events;
+pub(crate) mod fastopen;
 pub(crate) mod listen;
 pub(crate) mod options;
 pub(crate) mod ports;

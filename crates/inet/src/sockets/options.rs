@@ -70,6 +70,14 @@ pub enum SockOption {
     /// accepted. Kept as a number of SYN-ACK timeouts (1 s, 3 s, 7 s, ...), rounded up; zero for
     /// not at all.
     DeferAccept(Duration),
+    /// A listener takes data with a SYN, by a cookie (RFC 7413): at most this many connections at a
+    /// time whose peer has not yet acknowledged anything; 0 for none.
+    FastOpen(u32),
+    /// `connect` waits for data to take with the SYN, if the peer's cookie is known, and else asks
+    /// for it.
+    FastOpenConnect(bool),
+    /// Data goes, and is taken, with a SYN without any cookie.
+    FastOpenNoCookie(bool),
     /// Length of FIN-WAIT-2 after `close`; zero ends the connection at once.
     Linger2(Duration),
 }
@@ -103,6 +111,9 @@ pub enum OptionName {
     WindowClamp,
     SynCount,
     DeferAccept,
+    FastOpen,
+    FastOpenConnect,
+    FastOpenNoCookie,
     Linger2,
 }
 
@@ -134,6 +145,9 @@ pub(crate) struct Options {
     pub(crate) syn_count: Option<u8>,
     /// SYN-ACK timeouts.
     pub(crate) defer_accept: u8,
+    pub(crate) fast_open: Option<u32>,
+    pub(crate) fast_open_connect: bool,
+    pub(crate) fast_open_no_cookie: bool,
     pub(crate) linger2: Duration,
 }
 
@@ -169,6 +183,9 @@ impl Options {
             window_clamp: config.tcp.window_clamp,
             syn_count: None,
             defer_accept: 0,
+            fast_open: None,
+            fast_open_connect: false,
+            fast_open_no_cookie: false,
             linger2: config.tcp.fin_timeout,
         }
     }
@@ -259,6 +276,9 @@ impl Options {
             OptionName::SynCount => {
                 SockOption::SynCount(self.syn_count.unwrap_or(defaults.syn_retries))
             }
+            OptionName::FastOpen => SockOption::FastOpen(self.fast_open.unwrap_or(0)),
+            OptionName::FastOpenConnect => SockOption::FastOpenConnect(self.fast_open_connect),
+            OptionName::FastOpenNoCookie => SockOption::FastOpenNoCookie(self.fast_open_no_cookie),
             OptionName::DeferAccept => {
                 SockOption::DeferAccept(time_of_timeouts(defaults, self.defer_accept))
             }
@@ -308,6 +328,9 @@ impl Options {
             SockOption::WindowClamp(0) => self.window_clamp = 0,
             SockOption::WindowClamp(bytes) => self.window_clamp = bytes.max(LEAST_CLAMP),
             SockOption::SynCount(count) => self.syn_count = Some(count),
+            SockOption::FastOpen(most) => self.fast_open = Some(most),
+            SockOption::FastOpenConnect(on) => self.fast_open_connect = on,
+            SockOption::FastOpenNoCookie(on) => self.fast_open_no_cookie = on,
             SockOption::DeferAccept(time) => {
                 self.defer_accept = timeouts_in(defaults, time);
             }

@@ -11,10 +11,11 @@ use core::time::Duration;
 
 use super::Body;
 use super::cookies;
+use super::fastopen::Fast;
 use super::listen::Listener;
 use super::options::Options;
 use super::table::Handle;
-use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::held::Held;
 use crate::net::Timer;
 use crate::stack::Stack;
@@ -59,6 +60,8 @@ const SACK: u8 = 1 << 1;
 const ACKED: u8 = 1 << 2;
 /// The SYN-ACK was sent again.
 const REPEATED: u8 = 1 << 3;
+/// The peer asks for ECN.
+const ECN: u8 = 1 << 4;
 
 impl Request {
     fn new(listener: Handle, ends: Endpoints, syn: &SegmentRepr, iss: Seq, now: Instant) -> Self {
@@ -72,7 +75,9 @@ impl Request {
             window: syn.window,
             mss: syn.mss.unwrap_or(0),
             scale: syn.window_scale.unwrap_or(NO_SCALE),
-            flags: flag(syn.timestamps.is_some(), STAMPED) | flag(syn.sack_permitted, SACK),
+            flags: flag(syn.timestamps.is_some(), STAMPED)
+                | flag(syn.sack_permitted, SACK)
+                | flag(syn.ece && syn.cwr, ECN),
             timeouts: 0,
             timer: None,
             sent_at: now,
@@ -92,6 +97,8 @@ impl Request {
             mss: (self.mss != 0).then_some(self.mss),
             window_scale: (self.scale != NO_SCALE).then_some(self.scale),
             sack_permitted: self.has(SACK),
+            ece: self.has(ECN),
+            cwr: self.has(ECN),
             timestamps: stamped.then_some(Timestamps { value: self.ts_recent, echo: 0 }),
             ..SegmentRepr::default()
         }
@@ -129,6 +136,7 @@ enum Verdict {
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Answers a SYN with a new request, a cookie, or not at all. `after`: the sequence numbers of
     /// the connection must lie after this one, of an earlier connection between the same ends.
+    #[expect(clippy::too_many_arguments, reason = "a segment, its payload, and whose it is")]
     pub(super) fn handle_syn(
         &mut self,
         now: Instant,
@@ -136,6 +144,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         ends: Endpoints,
         syn: &SegmentRepr,
         after: Option<Seq>,
+        payload: &mut Option<RxPiece<Frame<R>>>,
         out: &mut dyn Egress<T>,
     ) {
         let Some(parent) = self.sockets.get_mut(handle) else { return };
@@ -157,13 +166,20 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.net.counters.tcp_syn_dropped += 1;
             return;
         }
+        let grant = match self.open_fast(now, handle, &ends, syn, payload) {
+            Fast::Child => return,
+            Fast::Grant(option) => Some(option),
+            Fast::No if syn.fin => return,
+            Fast::No => None,
+        };
         let iss = self.secret.isn(now, &ends);
         // RFC 9293 3.10.7.4, TIME-WAIT: "as long as the ISN is larger than the largest one used".
         let iss = after.map_or(iss, |after| iss.max(after + 65_537));
-        let Some(answer) = self.syn_ack(now, &ends, syn, iss, &options) else {
+        let Some(mut answer) = self.syn_ack(now, &ends, syn, iss, &options) else {
             self.net.counters.tcp_syn_dropped += 1;
             return;
         };
+        answer.fast_open = grant;
         let request = Request::new(handle, ends, syn, iss, now);
         let Some(place) = self.requests.insert(request) else {
             self.net.counters.tcp_syn_dropped += 1;
@@ -192,7 +208,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// A connection that has got `syn` and not answered it.
-    fn passive(
+    pub(super) fn passive(
         &mut self,
         now: Instant,
         ends: &Endpoints,

@@ -18,7 +18,8 @@ use crate::link::ethernet::Mac;
 use crate::net::{Link, MAX_HEADERS, Net, Timer, headers};
 use crate::stack::Stack;
 use crate::tcp::{
-    Connection, EcnField, Endpoints, MAX_HEADER, Reply, SegmentError, SegmentRepr, State, reset_for,
+    Connection, EcnField, Endpoints, FastOpenNews, MAX_HEADER, Reply, SegmentError, SegmentRepr,
+    State, reset_for,
 };
 use crate::time::Instant;
 
@@ -91,7 +92,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         } else if let Some(Target::Request(place)) = target {
             self.handle_request_segment(now, place, segment, payload.len(), out)
         } else if let Some(listener) = self.demux.listener(&ends) {
-            self.handle_listener_segment(now, listener, ends, segment, None, out)
+            let mut piece = Some(RxPiece { frame, range: payload });
+            let child =
+                self.handle_listener_segment(now, listener, ends, segment, None, &mut piece, out);
+            if let (Some(child), Some(piece)) = (child, piece) {
+                self.handle_connection_segment(now, child, &ends, segment, piece, out);
+            }
+            return;
         } else {
             self.net.counters.tcp_no_port += 1;
             if let Some(reset) = reset_for(segment, payload.len()) {
@@ -135,8 +142,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Reply::Reset(reset) => self.send_reset(now, ends, &reset, out),
             Reply::Reuse => return self.reuse(now, handle, ends, segment, out),
         }
+        if let Some(news) = self.fast_open_news(handle) {
+            self.learn_fast_open(ends, &news);
+        }
         self.settle(now, handle);
         self.mark_ready(handle);
+    }
+
+    fn fast_open_news(&mut self, handle: Handle) -> Option<FastOpenNews> {
+        self.sockets.get_mut(handle)?.connection()?.connection.take_fast_open_news()
     }
 
     /// A SYN for a connection in TIME-WAIT goes to the listener, if there is one.
@@ -158,7 +172,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.settle(now, handle);
         self.net.counters.tcp_time_wait_reused += 1;
         // A SYN makes a request, never a connection.
-        self.handle_listener_segment(now, listener, *ends, segment, Some(used), out);
+        self.handle_listener_segment(now, listener, *ends, segment, Some(used), &mut None, out);
     }
 
     /// Sends a RST, which belongs to no connection.

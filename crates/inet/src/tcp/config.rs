@@ -59,6 +59,9 @@ pub struct TcpConfig {
     /// The last ACK of a handshake is answered with RST while the accept queue is full; else it is
     /// dropped and may come again.
     pub abort_on_overflow: bool,
+    /// Fast Open (RFC 7413), a sum of: 1 as a client; 2 as a server; 4 a client sends data without
+    /// a cookie; 0x200 a server takes it without; 0x400 every listener takes it.
+    pub fastopen: u32,
     /// Retransmissions of data, and unanswered window probes, before the peer is given up.
     pub retries: u8,
     /// The same after the application has closed.
@@ -129,6 +132,7 @@ impl Default for TcpConfig {
             max_syn_backlog: 4096,
             syncookies: 1,
             abort_on_overflow: false,
+            fastopen: 1,
             retries: 15,
             orphan_retries: 8,
             time_wait: Duration::from_secs(60),

@@ -38,7 +38,7 @@ impl FastOpenOption {
 
     /// An option with a cookie; `None` if its length is impossible.
     pub fn new(experimental: bool, cookie: &[u8]) -> Option<Self> {
-        let legal = cookie.len() % 2 == 0 && (4..=MAX_COOKIE).contains(&cookie.len());
+        let legal = cookie.len().is_multiple_of(2) && (4..=MAX_COOKIE).contains(&cookie.len());
         let mut option =
             Self { experimental, len: u8::try_from(cookie.len()).ok()?, bytes: [0; 16] };
         option.bytes.get_mut(..cookie.len())?.copy_from_slice(cookie);
@@ -62,6 +62,8 @@ pub struct FastOpenNews {
     pub mss: Option<u16>,
     /// There was data in the SYN.
     pub had_data: bool,
+    /// The SYN was sent again.
+    pub repeated: bool,
 }
 
 /// What a connection has to do with Fast Open.
@@ -124,9 +126,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         early && self.durable.snd_una == self.durable.iss && self.state() != State::Closed
     }
 
-    /// Whether the SYN waits for data to take with it.
-    pub fn is_deferred(&self) -> bool {
-        self.fast_open.as_ref().is_some_and(|fast| fast.deferred)
+    /// How much data the SYN takes with it, if it waits for some.
+    pub fn deferred_room(&self) -> Option<usize> {
+        let fast = self.fast_open.as_ref().filter(|fast| fast.deferred)?;
+        Some(usize::from(fast.limit))
     }
 
     /// Whether data in a SYN was taken, by us or by the peer.
@@ -192,12 +195,14 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Keeps what the SYN-ACK says of Fast Open.
     pub(super) fn learn_fast_open(&mut self, syn_ack: &SegmentRepr) {
+        let repeated = self.retries > 0;
         if let Some(fast) = &mut self.fast_open {
             fast.news = Some(FastOpenNews {
                 asked: fast.option,
                 answer: syn_ack.fast_open,
                 mss: syn_ack.mss,
                 had_data: fast.payload > 0,
+                repeated,
             });
         }
     }

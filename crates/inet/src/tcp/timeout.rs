@@ -170,6 +170,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return;
         }
         match wish {
+            // What was sent before the handshake's end has no timer but the handshake's.
+            TimerWish::Keep if !self.timers.is_sending() => self.start_retransmit(now),
             TimerWish::Keep => {}
             TimerWish::Reordering(wait) => self.timers.set(Timer::Reordering, now + wait),
             TimerWish::Retransmit(wait) => self.retransmit_in(now, wait),

@@ -1,6 +1,7 @@
 //! Tests of whole stacks: frames by the byte, two stacks back to back, a clock that is a variable.
 
 mod arp;
+mod fastopen;
 mod fragments;
 mod icmp;
 mod loopback;

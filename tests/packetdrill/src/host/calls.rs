@@ -127,6 +127,10 @@ impl Host {
         self.entries.socket(fd)?.connecting = true;
         progress.begun = true;
         self.settle();
+        if self.stack().deferred_room(handle).is_some() {
+            // Its first data will be what connects it.
+            return Ok(());
+        }
         if nonblocking {
             return fail(libc::EINPROGRESS);
         }

@@ -133,7 +133,10 @@ impl Host {
     pub fn set_sysctl(&mut self, name: &str, value: &str) {
         self.sysctls.set(name, value);
         match &mut self.running {
-            Some(running) => running.stack.configure(|config| self.sysctls.apply(config)),
+            Some(running) => {
+                running.stack.configure(|config| self.sysctls.apply(config));
+                set_keys(&mut running.stack, &self.sysctls);
+            }
             None => self.sysctls.apply(&mut Config::default()),
         }
     }
@@ -151,6 +154,7 @@ impl Host {
             let mut stack = Stack::new(config, SECRET);
             let interface = stack.add_interface(link::interface(link));
             link::join(&mut stack, interface, link);
+            set_keys(&mut stack, sysctls);
             Running { stack, interface }
         })
     }
@@ -281,5 +285,12 @@ impl Socket {
             }
             EventKind::Closed => {}
         }
+    }
+}
+
+/// Gives the stack the keys of Fast Open that are set.
+fn set_keys(stack: &mut Stack<Chunk, Frame>, sysctls: &Sysctls) {
+    if let Some((key, other)) = sysctls.fast_open_keys() {
+        stack.set_fast_open_keys(key, other);
     }
 }

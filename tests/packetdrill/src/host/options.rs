@@ -13,6 +13,7 @@ const SOL_IP: i32 = libc::IPPROTO_IP;
 const SO_MEMINFO: i32 = 55;
 const TCP_CC_INFO: i32 = 26;
 const TCP_NOTSENT_LOWAT: i32 = 25;
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 
 /// Linux's bounds of socket buffers, bytes.
 const LEAST_SEND_BUFFER: i32 = 4608;
@@ -130,6 +131,9 @@ fn option_name(level: i32, name: i32) -> Option<OptionName> {
         (SOL_TCP, libc::TCP_WINDOW_CLAMP) => OptionName::WindowClamp,
         (SOL_TCP, libc::TCP_SYNCNT) => OptionName::SynCount,
         (SOL_TCP, libc::TCP_LINGER2) => OptionName::Linger2,
+        (SOL_TCP, libc::TCP_FASTOPEN) => OptionName::FastOpen,
+        (SOL_TCP, libc::TCP_FASTOPEN_CONNECT) => OptionName::FastOpenConnect,
+        (SOL_TCP, TCP_FASTOPEN_NO_COOKIE) => OptionName::FastOpenNoCookie,
         (SOL_TCP, libc::TCP_DEFER_ACCEPT) => OptionName::DeferAccept,
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => OptionName::ReusePort,
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => OptionName::RecvLowat,
@@ -170,6 +174,9 @@ fn option_of(level: i32, name: i32, value: i32) -> Outcome<SockOption> {
         OptionName::RecvLowat => SockOption::RecvLowat(value.cast_unsigned()),
         OptionName::WindowClamp => SockOption::WindowClamp(value.cast_unsigned()),
         OptionName::SynCount => SockOption::SynCount(byte?),
+        OptionName::FastOpen => SockOption::FastOpen(value.cast_unsigned()),
+        OptionName::FastOpenConnect => SockOption::FastOpenConnect(on),
+        OptionName::FastOpenNoCookie => SockOption::FastOpenNoCookie(on),
         OptionName::DeferAccept => SockOption::DeferAccept(seconds(value.max(0))),
         OptionName::Linger2 => SockOption::Linger2(seconds(value.max(0))),
         OptionName::Ttl => SockOption::Ttl(byte?),
@@ -190,6 +197,8 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::QuickAck(on)
         | SockOption::ReusePort(on)
         | SockOption::V6Only(on)
+        | SockOption::FastOpenConnect(on)
+        | SockOption::FastOpenNoCookie(on)
         | SockOption::Broadcast(on) => int(on.into()),
         SockOption::KeepIdle(time)
         | SockOption::KeepInterval(time)
@@ -207,7 +216,8 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
             [int(time.is_some().into()), int(time.map_or(0, secs))].concat()
         }
         SockOption::MaxSeg(bytes) => int(bytes.into()),
-        SockOption::NotSentLowat(bytes)
+        SockOption::FastOpen(bytes)
+        | SockOption::NotSentLowat(bytes)
         | SockOption::RecvLowat(bytes)
         | SockOption::WindowClamp(bytes) => bytes.to_ne_bytes().to_vec(),
         SockOption::UserTimeout(time) => int(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),

@@ -43,7 +43,9 @@ impl Host {
     ) -> Outcome<usize> {
         let outcome = match self.entries.socket(fd)?.kind {
             SocketKind::Datagram => self.send_datagram(fd, bytes, to),
-            SocketKind::Stream => self.send_stream(fd, bytes, flags, progress),
+            SocketKind::Stream => self
+                .begin_fast(fd, bytes, to, flags, progress)
+                .and_then(|()| self.send_stream(fd, bytes, flags, progress)),
         };
         self.settle();
         match outcome {
@@ -64,6 +66,39 @@ impl Host {
         Ok(bytes.len())
     }
 
+    /// With MSG_FASTOPEN: connects, and sends what the SYN takes. A call that does not wait ends
+    /// here, with EINPROGRESS or the number of bytes that are on their way.
+    fn begin_fast(
+        &mut self,
+        fd: i32,
+        bytes: &[u8],
+        to: Option<SocketAddr>,
+        flags: i32,
+        progress: &mut Progress,
+    ) -> Outcome<()> {
+        let socket = self.entries.socket(fd)?;
+        let fresh = !socket.connected && !socket.connecting && !progress.begun;
+        if flags & libc::MSG_FASTOPEN == 0 || !fresh {
+            return Ok(());
+        }
+        let nonblocking = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
+        let handle = self.handle(fd)?;
+        let Some(to) = to else { return fail(libc::EINVAL) };
+        let now = self.now;
+        let room = self.stack().connect_fast(now, handle, to).map_err(failed)?;
+        let socket = self.entries.socket(fd)?;
+        socket.connecting = true;
+        progress.begun = true;
+        let part = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        if !part.is_empty() {
+            socket.queued += part.len() as u64;
+            progress.done = part.len();
+            let chunk = Chunk::new(part.to_vec());
+            self.stack().send(now, handle, chunk, None).map_err(|no| failed(no.error))?;
+        }
+        if nonblocking { fail(libc::EINPROGRESS) } else { Ok(()) }
+    }
+
     fn send_stream(
         &mut self,
         fd: i32,
@@ -81,7 +116,9 @@ impl Host {
             if socket.shut_write || socket.failed {
                 return fail(libc::EPIPE);
             }
-            if !socket.connected {
+            let deferred = self.stack().deferred_room(handle);
+            let socket = self.entries.socket(fd)?;
+            if !socket.connected && deferred.is_none() {
                 return match (socket.connecting, nonblocking) {
                     (false, _) => fail(libc::EPIPE),
                     (true, true) => fail(libc::EAGAIN),
@@ -92,7 +129,7 @@ impl Host {
             if rest.is_empty() {
                 return Ok(progress.done);
             }
-            let room = self.send_room(fd)?.min(CHUNK);
+            let room = self.send_room(fd)?.min(CHUNK).min(deferred.unwrap_or(CHUNK));
             if room == 0 {
                 return match nonblocking {
                     true if progress.done > 0 => Ok(progress.done),
@@ -107,6 +144,9 @@ impl Host {
             taken.map_err(|refused| failed(refused.error))?;
             self.entries.socket(fd)?.queued += len as u64;
             progress.done += len;
+            if deferred.is_some() && nonblocking {
+                return Ok(progress.done);
+            }
         }
     }
 

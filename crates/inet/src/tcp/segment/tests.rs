@@ -48,11 +48,24 @@ prop_compose! {
         ports: (u16, u16), numbers: (u32, Option<u32>), bits: [bool; 7], window: u16,
         mss: Option<u16>, scale in prop::option::of(0..=MAX_SCALE), stamps: Option<(u32, u32)>,
         blocks in prop::collection::vec(any::<(u32, u32)>(), 0..4),
+        cookie in prop::option::of((any::<bool>(), prop::collection::vec(any::<[u8; 2]>(), 0..=8))),
     ) -> SegmentRepr {
         let [syn, fin, rst, psh, sack_permitted, ece, cwr] = bits;
         let mut sack = SackBlocks::default();
         // The longest options of all at once do not fit into a header.
-        let most = if mss.is_some() || scale.is_some() || sack_permitted { 1 } else { 3 };
+        let cookie = cookie.filter(|(_, pairs)| syn && pairs.len() != 1);
+        let fast_open = cookie.and_then(|(experimental, pairs)| match &pairs.concat()[..] {
+            [] => Some(FastOpenOption::request(experimental)),
+            cookie => FastOpenOption::new(experimental, cookie),
+        });
+        let all = [mss.is_some(), scale.is_some(), sack_permitted, stamps.is_some()];
+        let most = if fast_open.is_some() && all.contains(&true) {
+            0
+        } else if mss.is_some() || scale.is_some() || sack_permitted || fast_open.is_some() {
+            1
+        } else {
+            3
+        };
         for (start, end) in blocks.into_iter().take(most) {
             sack.push(Block { start: Seq::new(start), end: Seq::new(end) });
         }
@@ -61,7 +74,7 @@ prop_compose! {
             seq: Seq::new(numbers.0), ack: numbers.1.map(Seq::new),
             syn, fin, rst, psh, window_scale: scale, sack_permitted,
             timestamps: stamps.map(|(value, echo)| Timestamps { value, echo }),
-            sack, ece, cwr, ecn: EcnField::NotEct,
+            sack, fast_open, ece, cwr, ecn: EcnField::NotEct,
         }
     }
 }

@@ -1,0 +1,298 @@
+//! Fast Open (RFC 7413) as far as it concerns more than one connection: the cookies that we give
+//! out and those that peers have given us.
+//!
+//! A cookie of ours is a keyed hash of the two addresses, so that nothing has to be remembered; the
+//! key can be set, for servers that share an address. Peers' cookies are kept with their segment
+//! size in a bounded table, oldest out. A listener bounds how many fast connections it has whose
+//! peer has not yet proved that its address is its own.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use hashbrown::HashMap;
+use siphasher::sip::SipHasher24;
+
+use super::Body;
+use super::events::EventKind;
+use super::options::Options;
+use super::table::Handle;
+use crate::bytes::{Frame, RxBytes, RxPiece, TxBytes};
+use crate::error::Error;
+use crate::secret::KeyedHash;
+use crate::stack::Stack;
+use crate::tcp::{Endpoints, FastOpenNews, FastOpenOption, SegmentRepr, Seq};
+use crate::time::Instant;
+
+/// Bits of `TcpConfig::fastopen`.
+const CLIENT: u32 = 1;
+const SERVER: u32 = 2;
+const CLIENT_WITHOUT_COOKIE: u32 = 4;
+const SERVER_WITHOUT_COOKIE: u32 = 0x200;
+const ALL_LISTENERS: u32 = 0x400;
+
+/// What the largest possible options take of the payload of a SYN, bytes: what is in between may
+/// add some of its own.
+const OPTION_SPACE: u16 = 40;
+
+/// What is known of a peer.
+#[derive(Debug, Default)]
+struct Peer {
+    cookie: Option<FastOpenOption>,
+    /// Its segment size, bytes; 0 while unknown.
+    mss: u16,
+    /// 1: it did not answer the option and is to be asked in the older form; 2: it answered that
+    /// neither.
+    older_form: u8,
+}
+
+/// The cookies of one stack.
+#[derive(Debug)]
+pub(crate) struct FastOpens {
+    /// The key in use, and another one that is still good.
+    keys: [Option<[u8; 16]>; 2],
+    peers: HashMap<IpAddr, Peer, KeyedHash>,
+    /// Whom there is something known of, oldest first.
+    order: VecDeque<IpAddr>,
+    limit: usize,
+}
+
+impl FastOpens {
+    pub(crate) fn new(key: [u8; 16], hash: KeyedHash, limit: usize) -> Self {
+        let peers = HashMap::with_hasher(hash);
+        Self { keys: [Some(key), None], peers, order: VecDeque::new(), limit }
+    }
+
+    /// The cookie for the peer of `ends` by `key`: as Linux makes it, so that servers of both kinds
+    /// can share an address.
+    fn cookie(key: &[u8; 16], ends: &Endpoints) -> [u8; 8] {
+        let mut bytes = Vec::with_capacity(32);
+        for ip in [ends.remote.ip(), ends.local.ip()] {
+            match ip {
+                IpAddr::V4(ip) => bytes.extend_from_slice(&ip.octets()),
+                IpAddr::V6(ip) => bytes.extend_from_slice(&ip.octets()),
+            }
+        }
+        SipHasher24::new_with_key(key).hash(&bytes).to_le_bytes()
+    }
+
+    fn is_good(&self, ends: &Endpoints, cookie: &[u8]) -> bool {
+        self.keys.iter().flatten().any(|key| Self::cookie(key, ends) == *cookie)
+    }
+
+    /// The option that gives the peer of `ends` its cookie.
+    fn grant(&self, ends: &Endpoints, experimental: bool) -> Option<FastOpenOption> {
+        let key = self.keys.iter().flatten().next()?;
+        FastOpenOption::new(experimental, &Self::cookie(key, ends))
+    }
+
+    /// The option for a SYN to `peer`, and its segment size if its cookie is known.
+    fn ask(&self, peer: IpAddr) -> (FastOpenOption, Option<u16>) {
+        let Some(known) = self.peers.get(&peer) else {
+            return (FastOpenOption::request(false), None);
+        };
+        match known.cookie {
+            Some(cookie) => (cookie, Some(known.mss).filter(|mss| *mss != 0)),
+            None => (FastOpenOption::request(known.older_form == 1), None),
+        }
+    }
+
+    /// Keeps what a SYN-ACK has said.
+    fn learn(&mut self, address: IpAddr, news: &FastOpenNews) {
+        if !self.peers.contains_key(&address) {
+            if self.order.len() >= self.limit
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.peers.remove(&oldest);
+            }
+            self.order.push_back(address);
+        }
+        let peer = self.peers.entry(address).or_default();
+        peer.mss = news.mss.unwrap_or(peer.mss);
+        match news.answer.filter(|answer| !answer.cookie().is_empty()) {
+            Some(cookie) => peer.cookie = Some(cookie),
+            None if news.had_data || news.repeated || peer.cookie.is_some() => {}
+            None => {
+                let older = news.asked.is_some_and(|asked| asked.experimental);
+                peer.older_form = peer.older_form.max(if older { 2 } else { 1 });
+            }
+        }
+    }
+}
+
+/// What becomes of a SYN by Fast Open.
+pub(super) enum Fast {
+    /// Nothing: it is a request as any other.
+    No,
+    /// It is a request, and its answer carries this.
+    Grant(FastOpenOption),
+    /// It has become a connection.
+    Child,
+}
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Sets the keys of Fast Open cookies: the one in use, and one that is still accepted. As Linux
+    /// (TCP_FASTOPEN_KEY), whose `net.ipv4.tcp_fastopen_key` writes a key as four numbers whose
+    /// bytes are little-endian here.
+    pub fn set_fast_open_keys(&mut self, key: [u8; 16], other: Option<[u8; 16]>) {
+        self.fast.keys = [Some(key), other];
+    }
+
+    /// Forgets what peers have said of Fast Open.
+    pub fn forget_fast_open_peers(&mut self) {
+        self.fast.peers.clear();
+        self.fast.order.clear();
+    }
+
+    /// Starts connecting a stream with Fast Open (MSG_FASTOPEN). Gives the number of bytes that may
+    /// be sent ([`send`](Self::send)) before the next `poll` and will leave with the SYN; 0 if the
+    /// peer's cookie is not known and is now being asked for.
+    ///
+    /// # Errors
+    /// `Unsupported` if `TcpConfig::fastopen` does not allow it, or for datagrams; else those of
+    /// [`connect`](Self::connect).
+    pub fn connect_fast(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<usize, Error> {
+        let socket = self.open_socket(handle)?;
+        let datagram = matches!(socket.body, Body::Datagram(_));
+        if datagram || self.tcp.fastopen & CLIENT == 0 {
+            return Err(Error::Unsupported);
+        }
+        self.connect_plainly(now, handle, address)?;
+        Ok(usize::from(self.make_fast(handle, false)))
+    }
+
+    /// Makes the connection attempt that was just begun a fast one; `defer`: if there is a cookie,
+    /// the SYN waits for data. How much data the SYN takes.
+    pub(super) fn make_fast(&mut self, handle: Handle, defer: bool) -> u16 {
+        let Some(socket) = self.sockets.get_mut(handle) else { return 0 };
+        let bare = self.tcp.fastopen & CLIENT_WITHOUT_COOKIE != 0;
+        let without_cookie = bare || socket.options.fast_open_no_cookie;
+        let Some(stream) = socket.connection() else { return 0 };
+        let peer = stream.connection.endpoints().remote.ip();
+        let own = stream.connection.durable().rcv_mss;
+        let (option, mss) = self.fast.ask(peer);
+        let room = mss.unwrap_or(own).min(own).saturating_sub(OPTION_SPACE);
+        let (option, room) = if without_cookie {
+            (None, room)
+        } else if option.cookie().is_empty() {
+            (Some(option), 0)
+        } else {
+            (Some(option), room)
+        };
+        stream.connection.connect_fast(option, room, defer && room > 0);
+        room
+    }
+
+    /// Whether `connect` is to be a fast one without being asked each time
+    /// (TCP_FASTOPEN_CONNECT).
+    pub(super) fn connects_fast(&self, options: &Options) -> bool {
+        options.fast_open_connect && self.tcp.fastopen & CLIENT != 0
+    }
+
+    /// How many bytes the SYN of a connection attempt takes that waits for them, if it does: to its
+    /// owner it looks connected, because writing is what makes it go on.
+    pub fn deferred_room(&self, handle: Handle) -> Option<usize> {
+        match &self.sockets.get(handle)?.body {
+            Body::Connection(stream) => stream.connection.deferred_room(),
+            _ => None,
+        }
+    }
+
+    /// Keeps what a connection has learnt of its peer.
+    pub(super) fn learn_fast_open(&mut self, ends: &Endpoints, news: &FastOpenNews) {
+        self.fast.learn(ends.remote.ip(), news);
+    }
+
+    /// Looks at a SYN to a listener: a good cookie makes a connection at once (RFC 7413 4.2.2).
+    pub(super) fn open_fast(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        syn: &SegmentRepr,
+        payload: &mut Option<RxPiece<Frame<R>>>,
+    ) -> Fast {
+        let bits = self.tcp.fastopen;
+        let data = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
+        let concerned = data || syn.fast_open.is_some();
+        if bits & SERVER == 0 || !concerned || !self.has_room_for_fast(handle) {
+            return Fast::No;
+        }
+        let Some(options) = self.sockets.get(handle).map(|socket| socket.options) else {
+            return Fast::No;
+        };
+        if bits & SERVER_WITHOUT_COOKIE == 0 && !options.fast_open_no_cookie {
+            let Some(said) = syn.fast_open else { return Fast::No };
+            if said.cookie().is_empty() || !self.fast.is_good(ends, said.cookie()) {
+                self.net.counters.tcp_fast_refused += u64::from(!said.cookie().is_empty());
+                return self.fast.grant(ends, said.experimental).map_or(Fast::No, Fast::Grant);
+            }
+        }
+        match self.add_fast_child(now, handle, ends, syn, payload, &options) {
+            Some(()) => Fast::Child,
+            None => Fast::No,
+        }
+    }
+
+    /// Whether a listener may have one more fast connection whose peer has not proved itself.
+    fn has_room_for_fast(&mut self, handle: Handle) -> bool {
+        let for_all = self.tcp.fastopen & ALL_LISTENERS != 0;
+        let Some(socket) = self.sockets.get_mut(handle) else { return false };
+        let asked = socket.options.fast_open;
+        let Body::Listener(listener) = &mut socket.body else { return false };
+        let backlog = usize::from(listener.backlog);
+        let most = match asked {
+            Some(most) => usize::try_from(most).unwrap_or(usize::MAX).min(backlog.max(1)),
+            None if for_all => backlog,
+            None => 0,
+        };
+        if listener.fast.len() < most {
+            return true;
+        }
+        let mut fast = core::mem::take(&mut listener.fast);
+        fast.retain(|child| {
+            let body = self.sockets.get(*child).map(|socket| &socket.body);
+            matches!(body, Some(Body::Connection(stream)) if stream.connection.is_half_open())
+        });
+        let room = fast.len() < most;
+        self.with_listener(handle, |listener| listener.fast = fast);
+        self.net.counters.tcp_fast_overflows += u64::from(most > 0 && !room);
+        room
+    }
+
+    fn add_fast_child(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        syn: &SegmentRepr,
+        payload: &mut Option<RxPiece<Frame<R>>>,
+        options: &Options,
+    ) -> Option<()> {
+        let iss: Seq = self.secret.isn(now, ends);
+        let mut connection = self.passive(now, ends, syn, iss, options)?;
+        let payload = payload
+            .take()
+            .map(|piece| RxPiece { frame: self.held.hold(piece.frame), range: piece.range });
+        connection.accept_fast(now, payload, syn.fin);
+        let child = self.adopt(handle, *ends, connection)?;
+        if let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection()) {
+            stream.told.connected = true;
+        }
+        self.net.counters.tcp_accepted += 1;
+        self.net.counters.tcp_fast_accepted += 1;
+        self.with_listener(handle, |listener| {
+            listener.accept_queue.push_back(child);
+            listener.fast.push(child);
+        });
+        if let Some(socket) = self.sockets.get_mut(handle) {
+            self.events.add(handle, socket, EventKind::Acceptable);
+        }
+        Some(())
+    }
+}
