@@ -250,6 +250,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 SockOption::WindowClamp(_) => connection.set_window_clamp(options.window_clamp),
                 SockOption::SynCount(count) => connection.set_syn_retries(count),
                 SockOption::Linger2(time) => connection.set_fin_timeout(time),
+                SockOption::Congestion(kind) => connection.set_congestion_control(now, kind),
                 SockOption::UserTimeout(_) => connection.set_user_timeout(options.user_timeout()),
                 SockOption::KeepAlive(_)
                 | SockOption::KeepIdle(_)

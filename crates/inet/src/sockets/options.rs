@@ -8,7 +8,7 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
 use crate::ip::{self, route::Path};
 use crate::net::Net;
-use crate::tcp::{Connection, KeepAlive, TcpConfig};
+use crate::tcp::{CongestionKind, Connection, KeepAlive, TcpConfig};
 use crate::time::Instant;
 
 /// An option with its value.
@@ -80,6 +80,8 @@ pub enum SockOption {
     FastOpenNoCookie(bool),
     /// Length of FIN-WAIT-2 after `close`; zero ends the connection at once.
     Linger2(Duration),
+    /// The congestion control algorithm.
+    Congestion(CongestionKind),
 }
 
 /// Names an option.
@@ -115,6 +117,7 @@ pub enum OptionName {
     FastOpenConnect,
     FastOpenNoCookie,
     Linger2,
+    Congestion,
 }
 
 /// The options of one socket; a connection inherits its listener's.
@@ -149,6 +152,7 @@ pub(crate) struct Options {
     pub(crate) fast_open_connect: bool,
     pub(crate) fast_open_no_cookie: bool,
     pub(crate) linger2: Duration,
+    pub(crate) congestion: CongestionKind,
 }
 
 /// Least bound of the window, bytes.
@@ -187,6 +191,7 @@ impl Options {
             fast_open_connect: false,
             fast_open_no_cookie: false,
             linger2: config.tcp.fin_timeout,
+            congestion: config.tcp.congestion_control,
         }
     }
 
@@ -230,6 +235,7 @@ impl Options {
             window_clamp: self.window_clamp,
             syn_retries: self.syn_count.unwrap_or(defaults.syn_retries),
             fin_timeout: self.linger2,
+            congestion_control: self.congestion,
             ..**defaults
         };
         if config == **defaults { Arc::clone(defaults) } else { Arc::new(config) }
@@ -283,6 +289,7 @@ impl Options {
                 SockOption::DeferAccept(time_of_timeouts(defaults, self.defer_accept))
             }
             OptionName::Linger2 => SockOption::Linger2(self.linger2),
+            OptionName::Congestion => SockOption::Congestion(self.congestion),
         }
     }
 
@@ -335,6 +342,7 @@ impl Options {
                 self.defer_accept = timeouts_in(defaults, time);
             }
             SockOption::Linger2(time) => self.linger2 = time,
+            SockOption::Congestion(kind) => self.congestion = kind,
         }
         true
     }

@@ -6,9 +6,9 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::KeepAlive;
 use super::connection::Connection;
 use super::timers::Timer;
+use super::{CongestionKind, KeepAlive};
 use crate::{Instant, RxBytes, TxBytes};
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
@@ -39,6 +39,19 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             Arc::make_mut(&mut self.config).window_clamp = bytes;
         }
         self.offer_window();
+    }
+
+    /// Sets the congestion control algorithm (TCP_CONGESTION). Window and threshold stay as they
+    /// are.
+    pub fn set_congestion_control(&mut self, now: Instant, kind: CongestionKind) {
+        if self.config.congestion_control == kind {
+            return;
+        }
+        Arc::make_mut(&mut self.config).congestion_control = kind;
+        // One that is not established yet gets it then.
+        if !self.state().opening() {
+            self.congestion = kind.start(now, self.durable.snd_max);
+        }
     }
 
     /// Sets what is added to the clock for the timestamps of this connection, so that they tell

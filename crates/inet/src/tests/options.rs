@@ -1,6 +1,7 @@
 //! Socket options and what they do.
 
 use super::*;
+use crate::tcp::CongestionKind;
 
 fn stream(host: &mut Host, tag: u64) -> Handle {
     host.stack.open(SocketKind::Stream, tag).unwrap()
@@ -172,4 +173,26 @@ fn information_counts_bytes_segments_and_what_limits() {
     assert_eq!(pair.a.stack.unsent(client), info.notsent_bytes as usize);
     assert!(info.busy_time >= info.rwnd_limited, "{info:?}");
     assert_eq!(info.sndbuf_limited, 0);
+}
+
+#[test]
+fn the_congestion_control_algorithm_is_inherited_and_can_be_changed() {
+    let mut pair = Pair::new();
+    let listener = stream(&mut pair.b, 2);
+    let now = pair.b.now;
+    let get = |pair: &Pair, handle| pair.b.stack.option(handle, OptionName::Congestion);
+    let cubic = Ok(SockOption::Congestion(CongestionKind::Cubic));
+    let reno = SockOption::Congestion(CongestionKind::Reno);
+    assert_eq!(get(&pair, listener), cubic);
+    pair.b.stack.set_option(now, listener, reno).unwrap();
+    pair.b.stack.bind(listener, at(Ipv4Addr::UNSPECIFIED, 80)).unwrap();
+    pair.b.stack.listen(listener, 5).unwrap();
+    let client = stream(&mut pair.a, 1);
+    pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
+    pair.settle();
+    let server = pair.b.stack.accept(listener, 3).unwrap().unwrap().0;
+    assert_eq!(get(&pair, server), Ok(reno));
+    let back = SockOption::Congestion(CongestionKind::Cubic);
+    pair.b.stack.set_option(now, server, back).unwrap();
+    assert_eq!((get(&pair, server), get(&pair, listener)), (cubic, Ok(reno)));
 }

@@ -1,6 +1,7 @@
 //! Table tests with a fake clock: one real connection, and a peer played by the test.
 
 mod close;
+mod congestion;
 mod handshake;
 mod hostile;
 mod idle;
