@@ -88,6 +88,27 @@ pub enum ClientReply {
 pub struct InetConfig {
     /// The instance's name, for log lines.
     pub instance: String,
+    /// What TCP sockets start with.
+    pub tcp: TcpDefaults,
+}
+
+/// What the TCP sockets of an instance start with, until a program changes its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TcpDefaults {
+    /// Congestion control algorithm.
+    pub congestion: CongestionControl,
+}
+
+/// A congestion control algorithm; the names are those of TCP_CONGESTION.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CongestionControl {
+    /// RFC 9438.
+    #[default]
+    Cubic,
+    /// RFC 5681, RFC 6582.
+    Reno,
 }
 
 /// Faults that the driver's fault wrapper makes; probabilities per frame, 0.0 to 1.0, both

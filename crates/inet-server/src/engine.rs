@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 
 use abi::Errno;
+use abi::control::{CongestionControl, TcpDefaults};
+use inet::tcp::CongestionKind;
 use inet::{Config, Error, Handle, Instant, SockOption, Stack};
 
 use crate::counters::Counters;
@@ -49,10 +51,15 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Without interfaces and sockets.
-    pub(crate) fn new(secret: [u8; 16]) -> Self {
+    /// Without interfaces and sockets; `tcp` is what sockets start with.
+    pub(crate) fn new(secret: [u8; 16], tcp: TcpDefaults) -> Self {
+        let mut config = Config::default();
+        config.tcp.congestion_control = match tcp.congestion {
+            CongestionControl::Cubic => CongestionKind::Cubic,
+            CongestionControl::Reno => CongestionKind::Reno,
+        };
         Self {
-            stack: Stack::new(Config::default(), secret),
+            stack: Stack::new(config, secret),
             nics: Nics::default(),
             counters: Counters::default(),
             now: Instant::ZERO,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use abi::option::{GET_MOST, OptionKey};
 use abi::{Errno, Family, SocketKind};
+use inet::tcp::CongestionKind;
 use inet::{OptionName, SockOption};
 
 use crate::calls::Refusal;
@@ -26,6 +27,8 @@ use numbers::*;
 const MAX_BUFFER: u32 = 4 << 20;
 /// RFC 9293 3.7.1: the segment size assumed while the peer has said nothing.
 const DEFAULT_MAXSEG: u64 = 536;
+/// Bytes of the name of a congestion control algorithm, the zeros after it included.
+const CONGESTION_NAME: usize = 16;
 /// Most TCP_LINGER2, as Linux has it.
 const LONGEST_LINGER2: Duration = Duration::from_secs(120);
 
@@ -100,11 +103,13 @@ enum Kept {
     MaxSeg,
     Linger,
     Linger2,
+    /// A name.
+    Congestion,
 }
 
 /// All options that the core keeps.
 fn kept(level: i32, name: i32) -> Option<Kept> {
-    use Kept::{Amount, Byte, Count, Flag, Linger, Linger2, MaxSeg, Millis, Seconds};
+    use Kept::{Amount, Byte, Congestion, Count, Flag, Linger, Linger2, MaxSeg, Millis, Seconds};
     use {OptionName as Name, SockOption as Make};
     Some(match (level, name) {
         (SOL_SOCKET, SO_REUSEADDR) => Flag(Name::ReuseAddr, Make::ReuseAddr),
@@ -129,6 +134,7 @@ fn kept(level: i32, name: i32) -> Option<Kept> {
             Flag(Name::FastOpenNoCookie, Make::FastOpenNoCookie)
         }
         (IPPROTO_TCP, TCP_DEFER_ACCEPT) => Seconds(Name::DeferAccept, Make::DeferAccept),
+        (IPPROTO_TCP, TCP_CONGESTION) => Congestion,
         (IPPROTO_TCP, TCP_WINDOW_CLAMP) => Count(Name::WindowClamp, Make::WindowClamp),
         (IPPROTO_TCP, TCP_NOTSENT_LOWAT) => Amount(Name::NotSentLowat, Make::NotSentLowat),
         (IPPROTO_TCP, TCP_USER_TIMEOUT) => Millis(Name::UserTimeout, Make::UserTimeout),
@@ -223,6 +229,13 @@ fn value_of(option: SockOption) -> Value {
         }
         SockOption::Linger(None) => linger(0, Duration::ZERO),
         SockOption::Linger(Some(time)) => linger(1, time),
+        SockOption::Congestion(kind) => {
+            let mut name = [0; CONGESTION_NAME];
+            for (byte, letter) in name.iter_mut().zip(kind.name().bytes()) {
+                *byte = letter;
+            }
+            Value::new(&name)
+        }
         SockOption::Linger2(Duration::ZERO) => Value::int(-1),
         SockOption::Linger2(time) => Value::count(time.as_secs()),
         SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => Value::count(bytes as u64),
@@ -240,6 +253,7 @@ fn name_of(kept: Kept) -> OptionName {
         Kept::MaxSeg => OptionName::MaxSeg,
         Kept::Linger => OptionName::Linger,
         Kept::Linger2 => OptionName::Linger2,
+        Kept::Congestion => OptionName::Congestion,
     }
 }
 
@@ -325,6 +339,7 @@ fn option_of(kept: Kept, key: OptionKey, given: Given<'_>) -> Result<SockOption,
             let bytes = given.positive(level)?;
             SockOption::MaxSeg(u16::try_from(bytes).map_err(|_| Errno::INVAL)?)
         }
+        Kept::Congestion => SockOption::Congestion(congestion(given)?),
         Kept::Linger => SockOption::Linger(linger(given)?),
         Kept::Linger2 => SockOption::Linger2(match given.int(level)? {
             ..0 => Duration::ZERO,
@@ -332,6 +347,18 @@ fn option_of(kept: Kept, key: OptionKey, given: Given<'_>) -> Result<SockOption,
             seconds => Duration::from_secs(seconds.cast_unsigned().into()).min(LONGEST_LINGER2),
         }),
     })
+}
+
+/// The algorithm of a name that ends at a zero byte, if there is one, and else where the value does
+/// or the longest name would.
+fn congestion(given: Given<'_>) -> Result<CongestionKind, Errno> {
+    if given.len == 0 {
+        return Err(Errno::INVAL);
+    }
+    let name = given.bytes.iter().copied().take(CONGESTION_NAME - 1);
+    let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
+    let name = str::from_utf8(&name).map_err(|_| Errno::NOENT)?;
+    CongestionKind::from_name(name).ok_or(Errno::NOENT)
 }
 
 /// A `struct linger`.

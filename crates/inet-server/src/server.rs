@@ -93,8 +93,8 @@ impl Server {
     /// numbers.
     pub(crate) fn new(config: InetConfig, secret: [u8; 16]) -> io::Result<Self> {
         Ok(Self {
+            engine: Engine::new(secret, config.tcp),
             config,
-            engine: Engine::new(secret),
             clients: Vec::new(),
             poller: Poller::new()?,
             network: Network::default(),

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use abi::client::ClientParams;
-use abi::control::FaultConfig;
+use abi::control::{FaultConfig, TcpDefaults};
 use abi::network::Prefixed;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -26,6 +26,7 @@ use crate::exit::{Code, Failure};
 pub(crate) struct Config {
     pub(crate) instance: InstanceSection,
     pub(crate) inet: InetSection,
+    pub(crate) tcp: TcpDefaults,
     pub(crate) nic: NicSection,
     pub(crate) memory: MemorySection,
 }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use abi::client::ClientParams;
-use abi::control::FaultConfig;
+use abi::control::{FaultConfig, TcpDefaults};
 use abi::network::RouteSettings;
 
 use crate::cidr::{self, Cidr};
@@ -29,6 +29,7 @@ pub(crate) struct Settings {
     pub(crate) strict: bool,
     pub(crate) clients: usize,
     pub(crate) params: ClientParams,
+    pub(crate) tcp: TcpDefaults,
     addresses: Option<Addresses>,
 }
 
@@ -74,6 +75,7 @@ impl Settings {
             strict: config.memory.strict,
             clients: config.instance.clients.narrow().into(),
             params: config.memory.client.params().map_err(in_file)?,
+            tcp: config.tcp,
             addresses: addresses(stack, gateways, routes)
                 .map_err(|what| if given { wrong(what) } else { in_file(what) })?,
         })

@@ -43,6 +43,7 @@ pub(super) const TCP_DEFER_ACCEPT: i32 = 9;
 pub(super) const TCP_WINDOW_CLAMP: i32 = 10;
 pub(super) const TCP_INFO: i32 = 11;
 pub(super) const TCP_QUICKACK: i32 = 12;
+pub(super) const TCP_CONGESTION: i32 = 13;
 pub(super) const TCP_USER_TIMEOUT: i32 = 18;
 pub(super) const TCP_FASTOPEN: i32 = 23;
 pub(super) const TCP_FASTOPEN_NO_COOKIE: i32 = 34;

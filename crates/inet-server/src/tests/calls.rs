@@ -308,6 +308,34 @@ fn options_have_linux_numbers() {
 }
 
 #[test]
+fn congestion_control_goes_by_name() {
+    const TCP: i32 = 6;
+    const TCP_CONGESTION: i32 = 13;
+    let (mut world, mut a, _b) = pair();
+    let sock = world.socket(&mut a, SocketKind::Stream).word();
+    let mut set = |world: &mut World, name: &[u8]| {
+        let set = world.set_option(&mut a, sock, TCP, TCP_CONGESTION, name);
+        (set, world.option(&mut a, sock, TCP, TCP_CONGESTION).unwrap())
+    };
+    let (cubic, reno) = (*b"cubic\0\0\0\0\0\0\0\0\0\0\0", *b"reno\0\0\0\0\0\0\0\0\0\0\0\0");
+    for (given, said, name) in [
+        (&b"cubic"[..], Ok(()), cubic),
+        (b"reno", Ok(()), reno),
+        (b"cubic\0junk", Ok(()), cubic),
+        (&reno, Ok(()), reno),
+        (b"cub", Err(Errno::NOENT), reno),
+        (b"cubicc", Err(Errno::NOENT), reno),
+        (b"Cubic", Err(Errno::NOENT), reno),
+        (b"\0", Err(Errno::NOENT), reno),
+        (b"\xff\xff\xff", Err(Errno::NOENT), reno),
+        (b"a name that is longer than any that is", Err(Errno::NOENT), reno),
+        (b"", Err(Errno::INVAL), reno),
+    ] {
+        assert_eq!(set(&mut world, given), (said, name.to_vec()), "{given:?}");
+    }
+}
+
+#[test]
 fn mapped_addresses_reach_ipv4() {
     let (mut world, mut a, mut b) = pair();
     let six = |world: &mut World, program: &mut Program, kind: SocketKind| {

@@ -174,7 +174,7 @@ fn requests_that_make_no_sense_are_refused_in_one_sentence() {
 
 #[test]
 fn the_event_loop_serves_its_supervisor_until_told_to_end() {
-    use abi::control::{Ask, Say};
+    use abi::control::{Ask, CongestionControl, Say};
     let (mut ours, theirs) = shm::Channel::pair().unwrap();
     let server = std::thread::spawn(|| crate::run(theirs, None));
     let mut id = 0;
@@ -197,7 +197,10 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
             }
         }
     };
-    let config = InetConfig { instance: "test".to_owned() };
+    let config = InetConfig {
+        instance: "test".to_owned(),
+        tcp: TcpDefaults { congestion: CongestionControl::Reno },
+    };
     assert_eq!(ask(ServerRequest::ConfigureInet(config), &[]), ServerReply::Done);
     let layout = PARAMS.layout().unwrap();
     let (region, fd) = Region::create("client", layout.len, Backing::Small).unwrap();

@@ -19,7 +19,7 @@ use abi::call::{Call, CallResult, Op, ReturnPath, addr_from_words, addr_to_words
 use abi::client::{
     CLIENT, ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords,
 };
-use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest};
+use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest, TcpDefaults};
 use abi::data::DataDescriptor;
 use abi::frame::{FillSlot, RxFrame, TxFrame};
 use abi::network::{InterfaceSettings, Prefixed};
@@ -271,7 +271,7 @@ impl Host {
     /// `strict`: the server loses access to the pages that it hands over.
     pub(super) fn new(last: u8, strict: bool) -> Self {
         let address = Ipv4Addr::new(10, 0, 0, last);
-        let config = InetConfig { instance: "test".to_owned() };
+        let config = InetConfig { instance: "test".to_owned(), tcp: TcpDefaults::default() };
         let interface = InterfaceSettings {
             name: "eth0".to_owned(),
             addresses: vec![Prefixed { address: address.into(), prefix: 24 }],

@@ -1,3 +1,5 @@
+use abi::control::CongestionControl;
+
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../examples/instance.toml");
@@ -34,7 +36,7 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(config.memory.client.params(), Ok(ClientParams::default()));
     // Nothing is missing: an unknown key makes serde list the known ones, each must be in the
     // example.
-    for section in ["instance", "inet", "nic", "nic.fault", "memory", "memory.client"] {
+    for section in ["instance", "inet", "tcp", "nic", "nic.fault", "memory", "memory.client"] {
         let error = toml::from_str::<Config>(&format!("[{section}]\nx-x = 1\n")).unwrap_err();
         for key in error.message().split('`').skip(3).step_by(2) {
             let there = enabled.lines().any(|line| {
@@ -54,13 +56,15 @@ fn is_key(line: &str) -> bool {
 fn values_are_taken() {
     let config = Config::parse(
         "[instance]\nmode = \"fused\"\nclients = 5\n[inet]\naddress = \"10.1.2.3/16\"\n\
-         gateway = \"10.1.0.1\"\n[nic]\ndevice = \"tap:demo\"\nmtu = 1400\n[nic.fault]\n\
+         gateway = \"10.1.0.1\"\n[tcp]\n\
+         congestion = \"reno\"\n[nic]\ndevice = \"tap:demo\"\nmtu = 1400\n[nic.fault]\n\
          loss = 0.5\nseed = 3\n[memory]\nhuge_pages = true\nstrict = true\n\
          [memory.client]\nsockets = 16\n",
     )
     .unwrap();
     assert_eq!(config.instance.mode, Mode::Fused);
     assert_eq!(config.inet.address.0, ["10.1.2.3/16".parse().unwrap()]);
+    assert_eq!(config.tcp.congestion, CongestionControl::Reno);
     assert_eq!(config.nic.device.unwrap().to_string(), "tap:demo");
     assert_eq!((config.nic.fault.0.loss, config.nic.fault.0.seed), (0.5, 3));
     assert!(config.memory.huge_pages && config.memory.strict);

@@ -117,7 +117,10 @@ impl Instance {
             fault: settings.fault,
             strict: settings.strict,
         });
-        let inet = ServerRequest::ConfigureInet(InetConfig { instance: settings.name.to_string() });
+        let inet = ServerRequest::ConfigureInet(InetConfig {
+            instance: settings.name.to_string(),
+            tcp: settings.tcp,
+        });
         let interface = InterfaceSettings {
             name: INTERFACE.to_owned(),
             addresses: self.addresses.stack.iter().map(|cidr| cidr.prefixed()).collect(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use inet::tcp::TcpInfo;
+use inet::tcp::{CongestionKind, TcpInfo};
 use inet::{OptionName, SockOption};
 
 use super::calls::{fail, failed};
@@ -14,6 +14,9 @@ const SO_MEMINFO: i32 = 55;
 const TCP_CC_INFO: i32 = 26;
 const TCP_NOTSENT_LOWAT: i32 = 25;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+
+/// Bytes of the name of a congestion control algorithm, the zeros after it included.
+const CONGESTION_NAME: usize = 16;
 
 /// Linux's bounds of socket buffers, bytes.
 const LEAST_SEND_BUFFER: i32 = 4608;
@@ -80,6 +83,11 @@ impl Host {
     /// EBADF, ENOTSOCK, ENOPROTOOPT, EINVAL.
     pub fn setsockopt(&mut self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
         let handle = self.handle(fd)?;
+        if (level, name) == (SOL_TCP, libc::TCP_CONGESTION) {
+            let option = SockOption::Congestion(congestion(value)?);
+            let now = self.now;
+            return self.stack().set_option(now, handle, option).map_err(failed);
+        }
         let Some(int) = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)) else {
             return fail(libc::EINVAL);
         };
@@ -135,6 +143,7 @@ fn option_name(level: i32, name: i32) -> Option<OptionName> {
         (SOL_TCP, libc::TCP_FASTOPEN_CONNECT) => OptionName::FastOpenConnect,
         (SOL_TCP, TCP_FASTOPEN_NO_COOKIE) => OptionName::FastOpenNoCookie,
         (SOL_TCP, libc::TCP_DEFER_ACCEPT) => OptionName::DeferAccept,
+        (SOL_TCP, libc::TCP_CONGESTION) => OptionName::Congestion,
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => OptionName::ReusePort,
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => OptionName::RecvLowat,
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => OptionName::V6Only,
@@ -142,6 +151,19 @@ fn option_name(level: i32, name: i32) -> Option<OptionName> {
         (SOL_IP, libc::IP_TOS) => OptionName::Tos,
         _ => return None,
     })
+}
+
+/// The congestion control algorithm of a name, which a zero byte may end.
+///
+/// # Errors
+/// EINVAL, ENOENT.
+fn congestion(value: &[u8]) -> Outcome<CongestionKind> {
+    let name = match value.split(|byte| *byte == 0).next() {
+        Some(name) if !value.is_empty() => name.get(..CONGESTION_NAME - 1).unwrap_or(name),
+        _ => return fail(libc::EINVAL),
+    };
+    let kind = str::from_utf8(name).ok().and_then(CongestionKind::from_name);
+    kind.ok_or(Stop::Errno(libc::ENOENT))
 }
 
 /// The option that an `int` sets.
@@ -221,5 +243,10 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::RecvLowat(bytes)
         | SockOption::WindowClamp(bytes) => bytes.to_ne_bytes().to_vec(),
         SockOption::UserTimeout(time) => int(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+        SockOption::Congestion(kind) => {
+            let mut name = kind.name().as_bytes().to_vec();
+            name.resize(CONGESTION_NAME, 0);
+            name
+        }
     }
 }
