@@ -19,16 +19,18 @@ impl Recovery {
     }
 
     /// The ACK answers an original, or nothing was sent again.
-    pub(super) fn packet_delayed(&self, ack: &AckIn<'_>) -> bool {
+    pub(super) fn packet_delayed(&self, env: &Env<'_>, ack: &AckIn<'_>) -> bool {
         match (self.retrans_stamp, ack.echo) {
-            (None, _) => true,
+            // Without SACK a recovery that is held on to has forgotten what it sent again.
+            (None, _) => env.sack || env.una.before(self.high_seq),
             (Some(stamp), Some(echo)) => Seq::new(echo).before(Seq::new(stamp)),
             (Some(_), None) => false,
         }
     }
 
-    fn may_undo(&self, ack: &AckIn<'_>) -> bool {
-        self.undo_marker.is_some() && (self.undo_retrans == Some(0) || self.packet_delayed(ack))
+    fn may_undo(&self, env: &Env<'_>, ack: &AckIn<'_>) -> bool {
+        self.undo_marker.is_some()
+            && (self.undo_retrans == Some(0) || self.packet_delayed(env, ack))
     }
 
     /// RFC 4015 3.
@@ -51,7 +53,7 @@ impl Recovery {
     /// All that had been sent when the recovery began is acknowledged. Whether its state is held
     /// nevertheless.
     pub(super) fn try_undo_recovery(&mut self, env: &mut Env<'_>, ack: &AckIn<'_>) -> bool {
-        if self.may_undo(ack) {
+        if self.may_undo(env, ack) {
             self.undo_reduction(env, false);
         }
         self.leave_rack_round();
@@ -92,7 +94,7 @@ impl Recovery {
         ack: &AckIn<'_>,
         original: bool,
     ) -> bool {
-        if !original && !self.may_undo(ack) {
+        if !original && !self.may_undo(env, ack) {
             return false;
         }
         self.undo_reduction(env, true);
@@ -118,7 +120,7 @@ impl Recovery {
         ack: &AckIn<'_>,
         prior_una: Seq,
     ) -> bool {
-        if self.undo_marker.is_none() || !self.packet_delayed(ack) {
+        if self.undo_marker.is_none() || !self.packet_delayed(env, ack) {
             return false;
         }
         self.check_reordering(env, prior_una);
