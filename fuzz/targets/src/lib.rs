@@ -10,6 +10,7 @@
 
 pub mod call_slots;
 pub mod frame_input;
+pub mod ipv6_link;
 mod memory;
 mod packet;
 pub mod tcp_sequence;
@@ -21,5 +22,6 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("call_slots", call_slots::run),
     ("frame_input", frame_input::run),
+    ("ipv6_link", ipv6_link::run),
     ("tcp_sequence", tcp_sequence::run),
 ];

@@ -1,7 +1,7 @@
 //! The link: raw IP packets as packetdrill has them, over an Ethernet link as the core has it, with
 //! a neighbour that answers for every address.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use inet::{Cidr, Egress, InterfaceConfig, InterfaceId, Route, Stack, TxPiece};
 
@@ -14,6 +14,9 @@ const HEADER: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const ARP: [u8; 2] = [0x08, 0x06];
+const ICMPV6: u8 = 58;
+const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
 
 /// Frames that the stack sends.
 #[derive(Debug, Default)]
@@ -60,12 +63,12 @@ pub(super) fn interface(link: Link) -> InterfaceConfig {
 pub(super) fn join(stack: &mut Stack<Chunk, Frame>, interface: InterfaceId, link: Link) {
     // Only an impossible address is refused, and then there is no way to anywhere.
     let _ = stack.add_address(interface, Cidr::new(link.local, link.prefix));
-    if let IpAddr::V4(address) = link.local {
-        // Some other address of the network: the neighbour answers for all.
-        let [a, b, c, d] = address.octets();
-        let gateway = Ipv4Addr::new(a, b, c, d ^ 0x40).into();
-        let _ = stack.add_route(Route::default(gateway, interface));
-    }
+    // Some other address of the network: the neighbour answers for all.
+    let gateway = match link.local {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() ^ 0x40).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() ^ 0x40).into(),
+    };
+    let _ = stack.add_route(Route::default(gateway, interface));
 }
 
 /// A packet as frame.
@@ -79,7 +82,39 @@ pub(super) fn unwrap(frame: &[u8]) -> Carried<'_> {
     let (Some(kind), Some(payload)) = (frame.get(12..HEADER), frame.get(HEADER..)) else {
         return Carried::Nothing;
     };
-    if kind == ARP { answer_arp(payload) } else { Carried::Packet(payload) }
+    if kind == ARP {
+        return answer_arp(payload);
+    }
+    if kind == IPV6 && payload.get(6) == Some(&ICMPV6) && payload.get(40) == Some(&SOLICITATION) {
+        return answer_solicitation(payload);
+    }
+    Carried::Packet(payload)
+}
+
+/// RFC 4861 4.4: the answer to a neighbour solicitation, solicited and overriding. Probes for
+/// duplicates have no source and get none.
+fn answer_solicitation(packet: &[u8]) -> Carried<'static> {
+    let (Some(sender), Some(target)) = (packet.get(8..24), packet.get(48..64)) else {
+        return Carried::Nothing;
+    };
+    if sender.iter().all(|byte| *byte == 0) {
+        return Carried::Nothing;
+    }
+    let mut message =
+        [&[ADVERTISEMENT, 0, 0, 0, 0x60, 0, 0, 0], target, &[2, 1], &PEER_MAC].concat();
+    let len = [0, 0, 0, 32, 0, 0, 0, ICMPV6];
+    let sum = checksum(&[target, sender, &len, &message]).to_be_bytes();
+    message[2..4].copy_from_slice(&sum);
+    let header = [&[0x60, 0, 0, 0, 0, 32, ICMPV6, 255], target, sender].concat();
+    Carried::Answer([&OWN_MAC[..], &PEER_MAC, &IPV6, &header, &message].concat())
+}
+
+/// RFC 1071, of parts of even length.
+fn checksum(parts: &[&[u8]]) -> u16 {
+    let pairs = parts.iter().flat_map(|part| part.chunks_exact(2));
+    let total: u32 = pairs.map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let folded = (total & 0xffff) + (total >> 16);
+    !u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
 }
 
 /// RFC 826: the answer to a request swaps the ends.

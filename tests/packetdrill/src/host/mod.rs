@@ -150,6 +150,8 @@ impl Host {
         let (sysctls, link) = (&mut self.sysctls, self.link);
         self.running.get_or_insert_with(|| {
             let mut config = Config::default();
+            // Scripts' addresses are there from the start.
+            config.v6.dad_transmits = 0;
             sysctls.apply(&mut config);
             let mut stack = Stack::new(config, SECRET);
             let interface = stack.add_interface(link::interface(link));
