@@ -282,6 +282,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             (OptionName::QuickAck, Body::Connection(stream)) => {
                 SockOption::QuickAck(stream.connection.quick_ack())
             }
+            // As Linux: what would be used.
+            (OptionName::UnicastHops, _) => {
+                let hops = socket.options.unicast_hops.unwrap_or(self.net.v6.hop_limit);
+                SockOption::UnicastHops(Some(hops))
+            }
             _ => socket.options.get(&self.tcp, name),
         })
     }

@@ -147,6 +147,8 @@ fn option_name(level: i32, name: i32) -> Option<OptionName> {
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => OptionName::ReusePort,
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => OptionName::RecvLowat,
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => OptionName::V6Only,
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => OptionName::TrafficClass,
+        (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => OptionName::UnicastHops,
         (SOL_IP, libc::IP_TTL) => OptionName::Ttl,
         (SOL_IP, libc::IP_TOS) => OptionName::Tos,
         _ => return None,
@@ -203,6 +205,11 @@ fn option_of(level: i32, name: i32, value: i32) -> Outcome<SockOption> {
         OptionName::Linger2 => SockOption::Linger2(seconds(value.max(0))),
         OptionName::Ttl => SockOption::Ttl(byte?),
         OptionName::Tos => SockOption::Tos(byte?),
+        // -1 is the default.
+        OptionName::TrafficClass if value == -1 => SockOption::TrafficClass(0),
+        OptionName::TrafficClass => SockOption::TrafficClass(byte?),
+        OptionName::UnicastHops if value == -1 => SockOption::UnicastHops(None),
+        OptionName::UnicastHops => SockOption::UnicastHops(Some(byte?)),
         _ => return fail(libc::EINVAL),
     })
 }

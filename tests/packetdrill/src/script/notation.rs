@@ -20,7 +20,7 @@ pub(super) fn flags(letters: &str) -> Option<u16> {
     })
 }
 
-/// Type and code of an ICMPv4 message. Of ICMPv6 the `kind` is 128 more than 0.
+/// Type and code of an ICMP message: of ICMPv4 where both have it, for the addresses tell later.
 pub(super) fn icmp(kind: &str, code: &str) -> Option<(u8, u8)> {
     let code = match (kind, code) {
         ("unreachable" | "time_exceeded" | "source_quench" | "packet_too_big", "") => 0,
@@ -33,9 +33,18 @@ pub(super) fn icmp(kind: &str, code: &str) -> Option<(u8, u8)> {
                 "frag_needed",
                 "source_route_failed",
             ];
+            let v6_names = ["no_route", "admin_prohibited", "not_neighbour", "address_unreachable"];
+            if let Some(code) = v6_names.iter().position(|known| *known == name) {
+                return Some((1, u8::try_from(code).ok()?));
+            }
             let named = names.iter().position(|known| *known == name)?;
             u8::try_from(named).ok()?
         }
+        ("time_exceeded", "exceeded_hop_limit") => 0,
+        ("time_exceeded", "exceeded_frag_time") => 1,
+        ("parameter_problem", "header_field") => 0,
+        ("parameter_problem", "unknown_next_header") => 1,
+        ("parameter_problem", "unknown_option") => 2,
         ("time_exceeded", "exceeded_in_transit") => 0,
         ("time_exceeded", "exceeded_frag_reass") => 1,
         _ => return None,
@@ -45,6 +54,7 @@ pub(super) fn icmp(kind: &str, code: &str) -> Option<(u8, u8)> {
         "source_quench" => 4,
         "time_exceeded" => 11,
         "packet_too_big" => 2,
+        "parameter_problem" => 12,
         _ => return None,
     };
     Some((kind, code))

@@ -72,8 +72,11 @@ pub(super) fn encode(packet: &Packet, from: SocketAddr, to: SocketAddr) -> Resul
         Carries::Tcp(segment) => (tcp(segment, from.port(), to.port())?, TCP, 16),
         Carries::Udp { len } => (udp(*len, from.port(), to.port()), UDP, 6),
         Carries::Icmp { kind, code, mtu, echoed } => {
-            let protocol = if from.is_ipv4() { ICMP } else { ICMP6 };
-            (icmp([*kind, *code], *mtu, *echoed, from, to), protocol, 2)
+            if from.is_ipv4() {
+                (icmp([*kind, *code], *mtu, *echoed, from, to), ICMP, 2)
+            } else {
+                (icmp(icmp6(*kind, *code), *mtu, *echoed, from, to), ICMP6, 2)
+            }
         }
     };
     let pseudo = match protocol {
@@ -119,6 +122,18 @@ fn udp(len: usize, from: u16, to: u16) -> Vec<u8> {
     bytes.extend(u16::try_from(8 + len).unwrap_or(u16::MAX).to_be_bytes());
     bytes.resize(8 + len, 0);
     bytes
+}
+
+/// Type and code of ICMPv6 (RFC 4443 3) for those of ICMPv4 that mean the same, or are written so.
+fn icmp6(kind: u8, code: u8) -> [u8; 2] {
+    match (kind, code) {
+        // What both call "port unreachable".
+        (3, 3) => [1, 4],
+        (3, code) => [1, code],
+        (11, code) => [3, code],
+        (12, code) => [4, code],
+        other => other.into(),
+    }
 }
 
 /// An error about a packet that went from `to` to `from`.

@@ -168,3 +168,34 @@ fn a_connection_attempt_fails_by_an_error_about_it() {
     b.take(&error(&syn[14..]));
     assert_eq!(b.events_of(1), [EventKind::Failed(Error::Refused)]);
 }
+
+#[test]
+fn fragments_are_joined_and_what_is_never_whole_is_told() {
+    let mut b = b_knowing_a6();
+    let request = echo(A6, B6, 64)[54..].to_vec();
+    let whole = [&request[..], &[7; 1990]].concat();
+    let whole = icmp_frame(A6, B6, 64, &whole)[54..].to_vec();
+    let part = |id: u8, at: usize, end: usize| {
+        let more = u16::from(end < whole.len());
+        let [high, low] = (u16::try_from(at).unwrap() | more).to_be_bytes();
+        let header = [58, 0, high, low, 0, 0, 0, id];
+        frame6(A6, B6, 44, 64, &[&header[..], &whole[at..end]].concat())
+    };
+    // The answer is as long as the request: it does not fit the link in one piece.
+    b.take(&part(1, 1000, 2000));
+    b.take(&part(1, 0, 1000));
+    assert_eq!(b.counter("ip.reassembled"), 1, "{}", b.counted());
+    assert_eq!(b.counter("icmp.echo-replies"), 1);
+    b.wire.frames.clear();
+    b.take(&part(2, 0, 1000));
+    b.pass(61 * SECOND);
+    // A has been forgotten meanwhile, and answers.
+    b.take(&advertisement(A6, SOLICITED | OVERRIDE, Some(MAC_A)));
+    let told: Vec<_> = b.sent().iter().filter_map(|frame| icmp_in(frame)).collect();
+    let (from, to, message) = told.iter().find(|(.., m)| m[0] == 3).expect("time exceeded");
+    assert_eq!((*from, *to, message[1]), (B6, A6, 1));
+    // A part that does not end at a multiple of 8 (RFC 8200 4.5).
+    b.take(&part(3, 0, 999));
+    let (.., message) = icmp_in(&b.sent()[0]).unwrap();
+    assert_eq!((&message[..2], &message[4..8]), (&[4, 0][..], &[0, 0, 0, 4][..]));
+}

@@ -180,3 +180,27 @@ fn link_local_ends_know_their_link() {
     pair.settle();
     assert_eq!(pair.a.received(client), b"answer");
 }
+
+#[test]
+fn a_connection_to_ourselves() {
+    for target in [Ipv6Addr::LOCALHOST, B6] {
+        let mut b = b6(at_once());
+        let listener = open(&mut b, SocketKind::Stream, 2);
+        b.stack.bind(listener, at6(ANY, 80)).unwrap();
+        b.stack.listen(listener, 5).unwrap();
+        let client = open(&mut b, SocketKind::Stream, 1);
+        b.stack.connect(b.now, client, at6(target, 80)).unwrap();
+        b.pass(SECOND);
+        let (server, peer) = b.stack.accept(listener, 3).unwrap().expect("a connection");
+        assert_eq!(peer.ip(), IpAddr::from(target));
+        b.send(client, b"hello");
+        b.pass(SECOND);
+        assert_eq!(b.received(server), b"hello");
+        assert_eq!(b.sent().len(), 0, "nothing leaves");
+    }
+    // From outside, ::1 is nobody's address.
+    let mut b = b_knowing_a6();
+    b.take(&frame6(A6, Ipv6Addr::LOCALHOST, 17, 64, &[0; 8]));
+    b.take(&frame6(Ipv6Addr::LOCALHOST, B6, 17, 64, &[0; 8]));
+    assert_eq!(b.counter("ip6.martians"), 2);
+}
