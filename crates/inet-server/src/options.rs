@@ -207,6 +207,9 @@ fn value_of(option: SockOption) -> Value {
         | SockOption::FastOpenConnect(on)
         | SockOption::FastOpenNoCookie(on)
         | SockOption::QuickAck(on)
+        | SockOption::UdpGro(on)
+        | SockOption::MulticastLoop(on)
+        | SockOption::MulticastAll(on)
         | SockOption::Broadcast(on) => Value::int(on.into()),
         SockOption::KeepIdle(time)
         | SockOption::KeepInterval(time)
@@ -214,6 +217,7 @@ fn value_of(option: SockOption) -> Value {
         SockOption::KeepCount(byte)
         | SockOption::SynCount(byte)
         | SockOption::Ttl(byte)
+        | SockOption::MulticastTtl(byte)
         | SockOption::Tos(byte)
         | SockOption::TrafficClass(byte)
         | SockOption::UnicastHops(Some(byte)) => Value::int(byte.into()),
@@ -222,6 +226,11 @@ fn value_of(option: SockOption) -> Value {
         | SockOption::NotSentLowat(bytes)
         | SockOption::RecvLowat(bytes)
         | SockOption::WindowClamp(bytes) => Value::int(bytes.cast_signed()),
+        SockOption::MtuDiscover(how) => Value::int(how as i32),
+        SockOption::UdpSegment(bytes) => Value::int(bytes.into()),
+        SockOption::MulticastIf(interface) | SockOption::BindToDevice(interface) => {
+            Value::count(interface.map_or(0, |id| id.scope_id().into()))
+        }
         SockOption::MaxSeg(0) => Value::count(DEFAULT_MAXSEG),
         SockOption::MaxSeg(bytes) => Value::int(bytes.into()),
         SockOption::UserTimeout(time) => {

@@ -50,6 +50,12 @@ pub struct Config {
     pub udp_recv_buffer: usize,
     /// Datagrams in each of a datagram socket's queues.
     pub udp_queue: usize,
+    /// Most multicast groups of one interface and family.
+    pub groups: usize,
+    /// Most multicast groups of one socket.
+    pub memberships: usize,
+    /// Most sources in a socket's filter of a group (0..=64).
+    pub group_sources: usize,
     /// Bounds on fragments that wait for others.
     pub reassembly: ReassemblyConfig,
     /// IPv6.
@@ -110,6 +116,9 @@ impl Default for Config {
             icmp_burst: 50,
             udp_recv_buffer: 212_992,
             udp_queue: 1024,
+            groups: 256,
+            memberships: 20,
+            group_sources: 10,
             reassembly: ReassemblyConfig::default(),
             v6: V6Config::default(),
             tcp: TcpConfig::default(),

@@ -14,9 +14,9 @@ use crate::error::Error;
 use crate::icmp::{Complaint, Quote};
 use crate::interface::InterfaceId;
 use crate::ip::v6::{self, Content, Problem, ProblemCode, Refused};
-use crate::ip::{self, Packet};
+use crate::ip::{self, Packet, groups};
 use crate::nd::wire;
-use crate::stack::{Arrival, Stack};
+use crate::stack::{Arrival, Origin, Stack};
 use crate::tcp::{Endpoints, Seq};
 use crate::time::Instant;
 
@@ -71,22 +71,22 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     pub(crate) fn handle_ipv6(
         &mut self,
         now: Instant,
-        interface: InterfaceId,
+        origin: Origin,
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
         let counters = &mut self.net.counters;
-        let (packet, content) = match v6::parse(frame.bytes(), at, interface) {
+        let (packet, content) = match v6::parse(frame.bytes(), at, origin.interface) {
             Ok(found) => found,
             Err(Refused::Malformed) => return counters.ip6_malformed += 1,
             Err(Refused::Martian) => return counters.ip6_martians += 1,
             Err(Refused::Excessive) => return counters.ip6_excessive += 1,
         };
-        let Some(arrival) = self.arrival6(&packet) else { return };
+        let Some(arrival) = self.arrival6(origin, &packet) else { return };
         if let (Some(cut), Content::Upper) = (&packet.cut, content) {
             // What is whole is looked at anew: its header is another one.
             if let Some(whole) = self.handle_fragment(now, &packet, cut, frame) {
-                self.handle_ipv6(now, interface, (whole, 0), out);
+                self.handle_ipv6(now, origin, (whole, 0), out);
             }
             return;
         }
@@ -127,7 +127,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// To whom the packet was sent; `None`, and counted, if that is not us or it cannot be true.
-    fn arrival6(&mut self, packet: &Packet) -> Option<Arrival> {
+    fn arrival6(&mut self, origin: Origin, packet: &Packet) -> Option<Arrival> {
         let (source, destination) = (packet.source, packet.destination);
         if packet.interface == InterfaceId::LOOPBACK {
             // Nobody else puts anything there.
@@ -135,13 +135,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         let counters = &mut self.net.counters;
         let here = self.net.interfaces.get(usize::from(packet.interface.0))?;
-        if here.has(source) {
+        if here.has(source) && !origin.looped {
             counters.ip6_martians += 1;
             return None;
         }
         let arrival = match destination {
             IpAddr::V6(group) if group.is_multicast() => {
-                here.listens(group).then_some(Arrival::ToAll)
+                let joined = self.net.groups.admits(packet.interface, destination, source);
+                (here.listens(group) || joined).then_some(Arrival::ToAll)
             }
             // An address belongs to the node, one of the link to its interface.
             _ if ip::is_link_scope(destination) => here.has(destination).then_some(Arrival::ToUs),
@@ -167,6 +168,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let pseudo = ip::pseudo_sum(from, to, IpProtocol::Icmpv6, bytes.len());
         if checksum::combine(&[pseudo, checksum::data(bytes)]) != 0xffff {
             return self.net.counters.icmp_bad_checksum += 1;
+        }
+        if groups::wire::is_mld(kind) {
+            return self.handle_mld(now, packet, bytes);
         }
         let kind = Icmpv6Message::from(kind);
         match kind {

@@ -108,15 +108,23 @@ pub(crate) struct Interface {
     pub(crate) addresses: Vec<Address>,
     /// What it knows of its link, for IPv6.
     pub(crate) link: Link,
+    /// Its link can be used.
+    pub(crate) up: bool,
 }
 
 impl Interface {
     pub(crate) fn new(config: InterfaceConfig) -> Self {
-        Self { config, addresses: Vec::new(), link: Link::default() }
+        Self { config, addresses: Vec::new(), link: Link::default(), up: true }
     }
 
     pub(crate) fn mac(&self) -> Mac {
         EthernetAddress(self.config.mac)
+    }
+
+    /// Its usable addresses.
+    pub(crate) fn usable(&self) -> impl Iterator<Item = IpAddr> {
+        let usable = self.addresses.iter().filter(|ours| ours.is_usable());
+        usable.map(|ours| ours.cidr.address)
     }
 
     /// Longest packet to `destination`, bytes.

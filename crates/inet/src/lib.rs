@@ -8,7 +8,7 @@
 //!   sockets/     table, demux, ports, options, owner's calls, listeners
 //!   tcp/  udp/  icmp  icmp6      the protocols
 //!   nd/          IPv6 on a link: neighbours, routers, addresses of its own
-//!   ip/          packets, fragments, routes, source addresses
+//!   ip/          packets, fragments, routes, source addresses, groups
 //!   link/        Ethernet, ARP, neighbours
 //!   net          what all share: interfaces, neighbours, the way out
 //!   configure    addresses and routes at run time
@@ -56,10 +56,12 @@ pub use config::{Config, ReassemblyConfig, V6Config};
 pub use error::Error;
 pub use interface::{Address, AddressOrigin, AddressState, InterfaceConfig, InterfaceId};
 pub use ip::cidr::Cidr;
+pub use ip::groups::FilterMode;
 pub use ip::route::Route;
 pub use sockets::events::{Event, EventKind};
-pub use sockets::options::{OptionName, SockOption};
+pub use sockets::options::{MtuDiscover, OptionName, SockOption};
 pub use sockets::table::Handle;
 pub use sockets::{Family, How, Received, SendError, SocketInfo, SocketKind};
 pub use stack::Stack;
 pub use time::Instant;
+pub use udp::message::{Arrived, SendOptions};

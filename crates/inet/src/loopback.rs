@@ -1,4 +1,5 @@
-//! The interface to ourselves: packets to 127/8, ::1 and our own addresses.
+//! The interface to ourselves: packets to 127/8, ::1 and our own addresses, and copies of those to
+//! groups and broadcast addresses that somebody here listens to.
 //!
 //! A frame that is sent here is copied once, with its payload, and waits in a queue;
 //! [`Stack::poll`] takes it out and handles it like one that came in. So nothing recurses, and two
@@ -12,6 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::bytes::{TxBytes, TxPiece};
+use crate::interface::InterfaceId;
 
 /// Longest packet, bytes: what IPv4's length field can tell of. (Linux says 65,536, which comes to
 /// the same.)
@@ -22,7 +24,7 @@ pub(crate) const TURN: usize = 1024;
 /// The queue.
 #[derive(Debug)]
 pub(crate) struct Loopback {
-    frames: VecDeque<Box<[u8]>>,
+    frames: VecDeque<(InterfaceId, Box<[u8]>)>,
     bytes: usize,
     most_frames: usize,
     most_bytes: usize,
@@ -42,8 +44,14 @@ impl Loopback {
         self.frames.len()
     }
 
-    /// Takes a frame; gives the number of payload bytes that were copied.
-    pub(crate) fn push<T: TxBytes>(&mut self, head: &[u8], body: &[TxPiece<'_, T>]) -> usize {
+    /// Takes a frame that is to come in as if from `interface`; gives the number of payload bytes
+    /// that were copied.
+    pub(crate) fn push<T: TxBytes>(
+        &mut self,
+        interface: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, T>],
+    ) -> usize {
         let payload: usize = body.iter().map(|piece| piece.range.len()).sum();
         let mut frame = Vec::with_capacity(head.len() + payload);
         frame.extend_from_slice(head);
@@ -55,13 +63,13 @@ impl Loopback {
             }
         }
         self.bytes += frame.len();
-        self.frames.push_back(frame.into_boxed_slice());
+        self.frames.push_back((interface, frame.into_boxed_slice()));
         payload
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Box<[u8]>> {
-        let frame = self.frames.pop_front()?;
+    pub(crate) fn pop(&mut self) -> Option<(InterfaceId, Box<[u8]>)> {
+        let (interface, frame) = self.frames.pop_front()?;
         self.bytes -= frame.len();
-        Some(frame)
+        Some((interface, frame))
     }
 }

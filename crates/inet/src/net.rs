@@ -7,6 +7,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use smoltcp::wire::EthernetAddress;
@@ -16,6 +17,7 @@ use crate::config::{Config, V6Config};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::interface::{Interface, InterfaceId};
+use crate::ip::groups::table::GroupTable;
 use crate::ip::route::{Hop, Path, Routes};
 use crate::ip::{self, v4, v6};
 use crate::limit::RateLimit;
@@ -42,6 +44,8 @@ pub(crate) enum Timer {
     Reassembly,
     /// What is to come on an interface's link (`nd`).
     Link(InterfaceId),
+    /// Reports about multicast groups are due.
+    Groups,
 }
 
 /// Whether a packet can leave over its path.
@@ -56,7 +60,7 @@ pub(crate) enum Link {
 }
 
 /// The hardware address of the interface to ourselves.
-pub(crate) const NOBODY: Mac = EthernetAddress([0; 6]);
+const NOBODY: Mac = EthernetAddress([0; 6]);
 
 /// Room for an Ethernet and an IP header of either version, bytes.
 pub(crate) const MAX_HEADERS: usize = ethernet::HEADER + v6::HEADER;
@@ -83,6 +87,11 @@ pub(crate) struct Net<T> {
     /// Of unpredictable numbers, and how many were drawn.
     pub(crate) random: KeyedHash,
     pub(crate) drawn: u64,
+    pub(crate) groups: GroupTable,
+    /// Of fragments: counters by destination.
+    ids: [u32; 64],
+    /// The time of the last call that had one.
+    pub(crate) clock: Instant,
 }
 
 impl<T: TxBytes> Net<T> {
@@ -100,6 +109,9 @@ impl<T: TxBytes> Net<T> {
             v6: config.v6,
             random: secret.links(),
             drawn: 0,
+            groups: GroupTable::new(config.groups),
+            ids: [0; 64],
+            clock: Instant::ZERO,
         }
     }
 
@@ -132,7 +144,16 @@ impl<T: TxBytes> Net<T> {
 
     /// The path to `destination`; the port does not matter.
     pub(crate) fn find(&mut self, destination: &SocketAddr) -> Result<Path, Error> {
-        let found = self.routes.find(destination, &self.interfaces);
+        self.find_by(destination, None)
+    }
+
+    /// The same, over the interface `via` if it is given.
+    pub(crate) fn find_by(
+        &mut self,
+        destination: &SocketAddr,
+        via: Option<InterfaceId>,
+    ) -> Result<Path, Error> {
+        let found = self.routes.find(destination, via, &self.interfaces);
         self.counters.ip_no_route += u64::from(found.is_err());
         found
     }
@@ -300,6 +321,44 @@ impl<T: TxBytes> Net<T> {
         if interface == InterfaceId::LOOPBACK { self.loopback.has_room() } else { out.ready() }
     }
 
+    /// Gives a copy of a frame to a group or broadcast address to ourselves, if somebody here
+    /// listens.
+    pub(crate) fn loop_group(
+        &mut self,
+        path: &Path,
+        to: IpAddr,
+        head: &[u8],
+        body: &[TxPiece<'_, T>],
+    ) {
+        let Hop::Group(_) = path.hop else { return };
+        let heard = !to.is_multicast() || self.groups.admits(path.interface, to, path.source);
+        if heard && self.loopback.has_room() {
+            self.counters.loopback_packets += 1;
+            self.counters.copied_loopback += self.loopback.push(path.interface, head, body) as u64;
+        }
+    }
+
+    /// The identification of the next packet to `destination` that is cut or may be: from a counter
+    /// that starts anywhere and is shared by few destinations (RFC 7739 5.3, RFC 6864).
+    pub(crate) fn fragment_id(&mut self, secret: &mut Secret, destination: IpAddr) -> u32 {
+        let place = usize::try_from(secret.tables().hash_one(destination) % 64).unwrap_or(0);
+        let step = 1 + secret.below(8);
+        let start = secret.below(u32::MAX);
+        let Some(counter) = self.ids.get_mut(place) else { return start };
+        *counter = if *counter == 0 { start } else { counter.wrapping_add(step) };
+        *counter
+    }
+
+    /// The source of a report about groups that goes to `to`: of IPv6 a link-local address.
+    pub(crate) fn report_source(&self, id: InterfaceId, to: IpAddr) -> IpAddr {
+        let fits = |ip: &IpAddr| match ip {
+            IpAddr::V4(_) => to.is_ipv4(),
+            IpAddr::V6(ip) => to.is_ipv6() && ip.is_unicast_link_local(),
+        };
+        let addresses = self.interface(id).into_iter().flat_map(Interface::usable);
+        addresses.into_iter().find(fits).unwrap_or(ip::wildcard(to))
+    }
+
     /// Hands a frame to the egress, or to ourselves, or drops it if there is no room.
     pub(crate) fn emit(
         &mut self,
@@ -311,7 +370,7 @@ impl<T: TxBytes> Net<T> {
         if interface == InterfaceId::LOOPBACK {
             if self.loopback.has_room() {
                 self.counters.loopback_packets += 1;
-                self.counters.copied_loopback += self.loopback.push(head, body) as u64;
+                self.counters.copied_loopback += self.loopback.push(interface, head, body) as u64;
             } else {
                 self.counters.loopback_no_room += 1;
             }

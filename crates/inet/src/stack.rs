@@ -25,7 +25,7 @@ use crate::ip::v4::{self, Refused};
 use crate::link::ethernet::{self, Carries, Ignored, Mac};
 use crate::link::neighbour::{Key, Waiters};
 use crate::loopback;
-use crate::net::{NOBODY, Net, Timer};
+use crate::net::{Net, Timer};
 use crate::secret::Secret;
 use crate::sockets::demux::Demux;
 use crate::sockets::events::{Event, EventKind, EventQueue};
@@ -55,6 +55,7 @@ pub struct Stack<T, R> {
     pub(crate) held: HeldFrames,
     pub(crate) reassembler: Reassembler<Held<R>>,
     pub(crate) reassembly_timer: Option<TimerId>,
+    pub(crate) groups_timer: Option<TimerId>,
     pub(crate) events: EventQueue,
     /// Sockets that may have something to send.
     ready: VecDeque<Handle>,
@@ -65,12 +66,22 @@ pub struct Stack<T, R> {
     pub(crate) tcp_stats: TcpTotals,
 }
 
+/// How a packet came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) interface: InterfaceId,
+    /// Its frame was sent to a group or broadcast address.
+    pub(crate) to_group: bool,
+    /// It is ours and has never left.
+    pub(crate) looped: bool,
+}
+
 /// To whom a packet was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// To one of our addresses, and to us alone.
     ToUs,
-    /// To a broadcast address, or a group that we are in.
+    /// To a broadcast address, or to a group that somebody here listens to.
     ToAll,
 }
 
@@ -88,6 +99,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             demux: Demux::new(&hash),
             reassembler: Reassembler::new(hash.clone(), config.reassembly),
             reassembly_timer: None,
+            groups_timer: None,
             ports: Ports::new(hash, config.ephemeral_ports.clone()),
             held: HeldFrames::new(config.held_frames, config.joined_bytes),
             events: EventQueue::default(),
@@ -106,6 +118,27 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let id = InterfaceId(u16::try_from(self.net.interfaces.len()).unwrap_or(u16::MAX));
         self.net.interfaces.push(Interface::new(config));
         id
+    }
+
+    /// Says that the link of an interface can be used, or cannot. While it cannot, nothing is
+    /// routed there; when it can again, the link is told what we have and listen to.
+    ///
+    /// # Errors
+    /// `BadHandle` without such an interface.
+    pub fn set_link(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        up: bool,
+    ) -> Result<(), Error> {
+        let place = self.net.interfaces.get_mut(usize::from(interface.0));
+        let here = place.ok_or(Error::BadHandle)?;
+        let was = core::mem::replace(&mut here.up, up);
+        if up && !was {
+            self.net.groups.report_all(now, interface);
+            self.arm_groups();
+        }
+        Ok(())
     }
 
     /// Changes bounds and defaults: what is changed holds for sockets made afterwards. The sizes of
@@ -145,27 +178,27 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             Carries::Ipv4 => {
                 let packet = (Frame::One(frame), ethernet::HEADER);
-                self.handle_ipv4(now, interface, received.to_group, packet, out);
+                let origin = Origin { interface, to_group: received.to_group, looped: false };
+                self.handle_ipv4(now, origin, packet, out);
             }
             Carries::Ipv6 => {
                 let packet = (Frame::One(frame), ethernet::HEADER);
-                self.handle_ipv6(now, interface, packet, out);
+                let origin = Origin { interface, to_group: received.to_group, looped: false };
+                self.handle_ipv6(now, origin, packet, out);
             }
         }
     }
 
-    /// Takes the packet that starts at `at` in `frame`; with `to_group` it came to a group or
-    /// broadcast hardware address.
+    /// Takes the packet that starts at `at` in `frame`.
     fn handle_ipv4(
         &mut self,
         now: Instant,
-        interface: InterfaceId,
-        to_group: bool,
+        origin: Origin,
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
         let counters = &mut self.net.counters;
-        let packet = match v4::parse(frame.bytes(), at, interface) {
+        let packet = match v4::parse(frame.bytes(), at, origin.interface) {
             Ok(packet) => packet,
             Err(Refused::Malformed) => return counters.ip_malformed += 1,
             Err(Refused::Checksum) => return counters.ip_bad_checksum += 1,
@@ -173,17 +206,18 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Err(Refused::SourceRoute) => return counters.ip_source_routes += 1,
             Err(Refused::Martian) => return counters.ip_martians += 1,
         };
-        let Some(arrival) = self.arrival(to_group, &packet) else { return };
+        let Some(arrival) = self.arrival(origin, &packet) else { return };
         if let Some(cut) = &packet.cut {
             // What is whole is looked at anew: its header is another one.
             if let Some(whole) = self.handle_fragment(now, &packet, cut, frame) {
-                self.handle_ipv4(now, interface, to_group, (whole, 0), out);
+                self.handle_ipv4(now, origin, (whole, 0), out);
             }
             return;
         }
         match (packet.protocol, arrival) {
             (IpProtocol::Icmp, _) => self.handle_icmp(now, &packet, arrival, frame.bytes(), out),
             (IpProtocol::Udp, _) => self.handle_udp(now, &packet, arrival, frame, out),
+            (IpProtocol::Igmp, _) => self.handle_igmp(now, &packet, frame.bytes()),
             (IpProtocol::Tcp, Arrival::ToUs) => self.handle_tcp(now, &packet, frame, out),
             (_, arrival) => {
                 self.net.counters.ip_unknown += 1;
@@ -196,7 +230,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// To whom the packet was sent; `None`, and counted, if that is not us or it cannot be true.
-    fn arrival(&mut self, to_group: bool, packet: &Packet) -> Option<Arrival> {
+    fn arrival(&mut self, origin: Origin, packet: &Packet) -> Option<Arrival> {
         let (source, destination) = (packet.source, packet.destination);
         let to_us = self.net.is_ours(destination);
         if packet.interface == InterfaceId::LOOPBACK {
@@ -208,15 +242,18 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let martian =
             self.net.is_ours(source) || here.is_broadcast(source) || destination.is_loopback();
         let everywhere = matches!(destination, IpAddr::V4(ip) if ip.is_broadcast());
-        let to_all = everywhere || here.is_broadcast(destination);
+        let groups = &self.net.groups;
+        let to_all = everywhere
+            || here.is_broadcast(destination)
+            || destination.is_multicast() && groups.admits(packet.interface, destination, source);
         let counters = &mut self.net.counters;
-        if martian {
+        if martian && !origin.looped {
             counters.ip_martians += 1;
             return None;
         }
         match (to_us, to_all) {
             // RFC 1122 3.3.6: a unicast packet in a broadcast frame is discarded.
-            (true, _) if !to_group => Some(Arrival::ToUs),
+            (true, _) if !origin.to_group => Some(Arrival::ToUs),
             (false, true) => Some(Arrival::ToAll),
             _ => {
                 counters.ip_not_ours += 1;
@@ -229,16 +266,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_loopback(&mut self, now: Instant, most: usize, out: &mut dyn Egress<T>) -> usize {
         let waiting = self.net.loopback.len().min(most);
         for _ in 0..waiting {
-            let Some(frame) = self.net.loopback.pop() else { break };
+            let Some((interface, frame)) = self.net.loopback.pop() else { break };
             let frame = Frame::Joined(frame);
             let at = ethernet::HEADER;
-            match ethernet::parse(frame.bytes(), NOBODY).map(|received| received.carries) {
-                Ok(Carries::Ipv4) => {
-                    self.handle_ipv4(now, InterfaceId::LOOPBACK, false, (frame, at), out);
-                }
-                Ok(Carries::Ipv6) => {
-                    self.handle_ipv6(now, InterfaceId::LOOPBACK, (frame, at), out);
-                }
+            let origin =
+                Origin { interface, to_group: interface != InterfaceId::LOOPBACK, looped: true };
+            // The source is our own hardware address, the destination nobody's, or a group.
+            match ethernet::carries(frame.bytes()) {
+                Some(Carries::Ipv4) => self.handle_ipv4(now, origin, (frame, at), out),
+                Some(Carries::Ipv6) => self.handle_ipv6(now, origin, (frame, at), out),
                 _ => self.net.counters.eth_unknown += 1,
             }
         }
@@ -272,7 +308,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         for handle in waiters.sockets {
             if let Some(socket) = self.sockets.get_mut(handle) {
                 socket.waits_for = None;
-                self.send_into_void(now, handle, Error::HostUnreachable);
+                if socket.datagram().is_some() {
+                    self.drop_load(handle, Error::HostUnreachable);
+                } else {
+                    self.send_into_void(now, handle, Error::HostUnreachable);
+                }
             }
         }
     }
@@ -280,10 +320,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Acts on due timers and sends what there is to send, as far as `out` has room; the sockets
     /// take turns, and go on where they were at the next call.
     pub fn poll(&mut self, now: Instant, out: &mut dyn Egress<T>) {
+        self.net.clock = now;
         while let Some(timer) = self.net.wheel.pop(now) {
             match timer {
                 Timer::Socket(handle) => self.handle_socket_timer(now, handle),
                 Timer::Request(place) => self.handle_request_timer(now, place, out),
+                Timer::Groups => self.groups_due(now, out),
                 Timer::Reassembly => self.reassembly_due(now, out),
                 Timer::Link(id) => self.net.link_due(now, id, out),
                 Timer::Neighbour(key) => {

@@ -2,6 +2,7 @@
 
 pub(crate) mod cidr;
 mod fragments;
+pub(crate) mod groups;
 pub(crate) mod reassembly;
 pub(crate) mod route;
 pub(crate) mod source;
@@ -159,4 +160,32 @@ pub(crate) fn to_self(address: SocketAddr) -> SocketAddr {
         _ => return address,
     };
     SocketAddr::new(ip, address.port())
+}
+
+/// Length of the fragment header of IPv6, bytes.
+pub(crate) const FRAGMENT_HEADER: usize = 8;
+
+/// Makes `packet`, which begins with a whole packet's header to `destination`, a fragment with its
+/// payload at `at`; gives the length of the header that was added.
+pub(crate) fn write_cut(
+    packet: &mut [u8],
+    destination: IpAddr,
+    id: u32,
+    at: usize,
+    more: bool,
+) -> usize {
+    match destination {
+        IpAddr::V4(_) => {
+            v4::write_cut(packet, id, at, more);
+            0
+        }
+        IpAddr::V6(_) => v6::write_cut(packet, id, at, more),
+    }
+}
+
+/// Lets routers cut `packet`, if it is one of IPv4: there is nothing to say in IPv6.
+pub(crate) fn allow_fragments(packet: &mut [u8], destination: IpAddr, id: u32) {
+    if destination.is_ipv4() {
+        v4::allow_fragments(packet, id);
+    }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::cidr::Cidr;
-use super::{link_of, source};
+use super::{is_link_scope, link_of, source};
 use crate::error::Error;
 use crate::interface::{Interface, InterfaceId};
 use crate::link::ethernet::{self, Mac};
@@ -134,16 +134,17 @@ impl Routes {
         })
     }
 
-    /// The path to `destination`.
+    /// The path to `destination`, over the interface `via` if it is given.
     ///
     /// # Errors
     /// `NetUnreachable` if there is none, `Invalid` for a link-local address without its link.
     pub(crate) fn find(
         &self,
         destination: &SocketAddr,
+        via: Option<InterfaceId>,
         interfaces: &[Interface],
     ) -> Result<Path, Error> {
-        let (ip, via) = (destination.ip(), link_of(destination));
+        let (ip, via) = (destination.ip(), link_of(destination).or(via));
         if ip.is_unspecified() {
             return Err(Error::NetUnreachable);
         }
@@ -157,13 +158,18 @@ impl Routes {
         }
         let everywhere = is_limited_broadcast(ip) || ip.is_multicast();
         // A packet to everybody goes to the link of the default route, or else the first.
-        let route = self.look_up(ip, via);
+        let is_up = |id: InterfaceId| interfaces.get(usize::from(id.0)).is_some_and(|one| one.up);
+        let route = self.routes.iter().find(|route| {
+            let right = via.is_none_or(|via| via == route.interface);
+            right && route.network.contains(ip) && is_up(route.interface)
+        });
         let id = match route {
             Some(route) => route.interface,
             None if everywhere => via.unwrap_or(InterfaceId(0)),
             None => return Err(Error::NetUnreachable),
         };
-        let interface = interfaces.get(usize::from(id.0)).ok_or(Error::NetUnreachable)?;
+        let interface = interfaces.get(usize::from(id.0)).filter(|interface| interface.up);
+        let interface = interface.ok_or(Error::NetUnreachable)?;
         let next = route.and_then(|route| route.gateway).unwrap_or(ip);
         let hop = if is_limited_broadcast(ip) || interface.is_broadcast(ip) {
             Hop::Group(Mac::BROADCAST)
@@ -196,8 +202,10 @@ fn local_source(
         (IpAddr::V4(v4), _) if v4.is_loopback() => loopback(Ipv4Addr::LOCALHOST.into()),
         (IpAddr::V6(v6), _) if v6.is_loopback() => loopback(ip),
         // An address of link scope is ours on its link.
-        (_, Some(via)) => interfaces.get(usize::from(via.0))?.has(ip).then_some((ip, via)),
-        (_, None) => interfaces.iter().any(|one| one.has(ip)).then(|| loopback(ip))?,
+        (IpAddr::V6(v6), Some(via)) if is_link_scope(v6.into()) => {
+            interfaces.get(usize::from(via.0))?.has(ip).then_some((ip, via))
+        }
+        _ => interfaces.iter().any(|one| one.has(ip)).then(|| loopback(ip))?,
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`parse`] lets through whole, well-formed, correctly summed packets from a possible source, with
 //! their options checked and otherwise ignored; everything else has a named reason.
 
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use smoltcp::phy::ChecksumCapabilities;
@@ -129,4 +130,36 @@ pub(crate) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out
     view.set_dscp(header.tos >> 2);
     view.set_ecn(header.tos & 3);
     view.fill_checksum();
+}
+
+/// Makes the header at the start of `packet` that of a fragment whose payload stands at `at`.
+pub(crate) fn write_cut(packet: &mut [u8], id: u32, at: usize, more: bool) {
+    let Some(header) = packet.get_mut(..HEADER) else { return };
+    let mut view = Ipv4Packet::new_unchecked(header);
+    #[expect(clippy::cast_possible_truncation, reason = "the field has 16 bits")]
+    view.set_ident(id as u16);
+    view.set_dont_frag(false);
+    view.set_more_frags(more);
+    view.set_frag_offset(u16::try_from(at).unwrap_or(u16::MAX));
+    view.fill_checksum();
+}
+
+/// Lets routers cut the packet at the start of `packet`, which needs a name then (RFC 6864 4.1).
+pub(crate) fn allow_fragments(packet: &mut [u8], id: u32) {
+    write_cut(packet, id, 0, false);
+}
+
+/// A whole packet with a router alert option (RFC 2113), of internetwork control, for one hop.
+pub(crate) fn with_router_alert(source: Ipv4Addr, to: Ipv4Addr, igmp: &[u8]) -> Vec<u8> {
+    const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
+    const INTERNETWORK_CONTROL: u8 = 0xc0;
+    let total = u16::try_from(HEADER + ROUTER_ALERT.len() + igmp.len()).unwrap_or(u16::MAX);
+    let [high, low] = total.to_be_bytes();
+    let mut packet = Vec::from([0x46, INTERNETWORK_CONTROL, high, low, 0, 0, 0x40, 0, 1, 2, 0, 0]);
+    packet.extend_from_slice(&source.octets());
+    packet.extend_from_slice(&to.octets());
+    packet.extend_from_slice(&ROUTER_ALERT);
+    Ipv4Packet::new_unchecked(packet.as_mut_slice()).fill_checksum();
+    packet.extend_from_slice(igmp);
+    packet
 }

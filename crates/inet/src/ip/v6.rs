@@ -6,9 +6,10 @@
 //! [`Content`]; the caller looks first whether the packet is for us, and acts on it then: only
 //! packets to us are worth an answer.
 
+use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
-use smoltcp::wire::{IpProtocol, Ipv6Packet, Ipv6Repr};
+use smoltcp::wire::{IpProtocol, Ipv6Packet, Ipv6Repr, checksum};
 
 use super::{Cut, Header, Packet};
 use crate::interface::InterfaceId;
@@ -294,6 +295,49 @@ pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
     view.set_payload_len(u16::try_from(payload).unwrap_or(u16::MAX));
     let class = view.traffic_class() & !3 | ecn & 3;
     view.set_traffic_class(class);
+}
+
+/// Adds a fragment header to the packet's header at the start of `packet`; gives its length.
+pub(crate) fn write_cut(packet: &mut [u8], id: u32, at: usize, more: bool) -> usize {
+    let len = super::FRAGMENT_HEADER;
+    let Some((header, rest)) = packet.split_at_mut_checked(HEADER) else { return 0 };
+    let Some(place) = rest.get_mut(..len) else { return 0 };
+    let mut view = Ipv6Packet::new_unchecked(header);
+    let next = view.next_header();
+    view.set_next_header(IpProtocol::Ipv6Frag);
+    view.set_payload_len(view.payload_len().saturating_add(len as u16));
+    // The offset counts units of 8 bytes, in the upper 13 bits: bytes without the lower 3.
+    let field = u16::try_from(at).unwrap_or(u16::MAX) & !7 | u16::from(more);
+    let [a, b] = field.to_be_bytes();
+    let [c, d, e, f] = id.to_be_bytes();
+    place.copy_from_slice(&[next.into(), 0, a, b, c, d, e, f]);
+    len
+}
+
+/// A whole packet with a router alert option (RFC 2711) in a hop-by-hop header, for one hop; `mld`
+/// gets its checksum here.
+pub(crate) fn with_router_alert(source: Ipv6Addr, to: Ipv6Addr, mld: &[u8]) -> Vec<u8> {
+    const HOP_BY_HOP: [u8; 8] = [58, 0, 5, 2, 0, 0, 1, 0];
+    let header = Header {
+        source: source.into(),
+        destination: to.into(),
+        protocol: IpProtocol::HopByHop,
+        ttl: 1,
+        tos: 0,
+        flow: 0,
+        payload_len: HOP_BY_HOP.len() + mld.len(),
+    };
+    let mut packet = alloc::vec![0; HEADER];
+    emit(&header, source, to, &mut packet);
+    packet.extend_from_slice(&HOP_BY_HOP);
+    let start = packet.len();
+    packet.extend_from_slice(mld);
+    let pseudo = super::pseudo_sum(source.into(), to.into(), IpProtocol::Icmpv6, mld.len());
+    let sum = !checksum::combine(&[pseudo, checksum::data(mld)]);
+    if let Some(field) = packet.get_mut(start + 2..start + 4) {
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+    packet
 }
 
 /// The group that the neighbours of `address` ask in (RFC 4291 2.7.1).

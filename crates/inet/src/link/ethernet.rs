@@ -53,6 +53,15 @@ pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<Received, Ignored> {
     Ok(Received { carries, to_group })
 }
 
+/// What a frame of our own carries.
+pub(crate) fn carries(frame: &[u8]) -> Option<Carries> {
+    match EthernetFrame::new_checked(frame).ok()?.ethertype() {
+        EthernetProtocol::Ipv4 => Some(Carries::Ipv4),
+        EthernetProtocol::Ipv6 => Some(Carries::Ipv6),
+        _ => None,
+    }
+}
+
 /// Writes a header into the first [`HEADER`] bytes of `head`.
 pub(crate) fn emit(carries: Carries, source: Mac, destination: Mac, head: &mut [u8]) {
     let ethertype = match carries {

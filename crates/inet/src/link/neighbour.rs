@@ -31,6 +31,7 @@ use crate::interface::InterfaceId;
 use crate::secret::KeyedHash;
 use crate::sockets::table::Handle;
 use crate::time::Instant;
+use crate::udp::message::Load;
 use crate::wheel::TimerId;
 
 /// Questions before a neighbour is taken to be absent (RFC 4861 10: MAX_MULTICAST_SOLICIT and
@@ -81,7 +82,7 @@ pub(crate) struct Parked<T> {
     pub(crate) socket: Handle,
     /// Its number in the queue.
     pub(crate) number: u64,
-    pub(crate) chunk: T,
+    pub(crate) load: Load<T>,
 }
 
 /// Who waited for a neighbour.

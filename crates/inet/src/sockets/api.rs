@@ -16,6 +16,7 @@ use crate::held;
 use crate::stack::Stack;
 use crate::tcp::{State, TcpInfo};
 use crate::time::Instant;
+use crate::udp::message::SendOptions;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Makes an IPv4 socket whose events carry `tag`.
@@ -146,7 +147,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let outcome = match self.open_socket(handle) {
             Err(error) => Err((error, chunk)),
             Ok(socket) => match &mut socket.body {
-                Body::Datagram(_) => self.send_datagram(handle, chunk, to),
+                Body::Datagram(_) => {
+                    let options = SendOptions { to, ..SendOptions::default() };
+                    self.send_datagram(handle, chunk, &options)
+                }
                 Body::Connection(stream) => stream.connection.send(now, chunk),
                 _ => Err((Error::NotConnected, chunk)),
             },
@@ -164,12 +168,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let piece = stream.connection.recv().map(held::release)?;
                 stream.told.readable = stream.connection.readable_len();
                 self.tell(handle);
-                Some(Received { piece, from: None })
+                Some(Received { piece, from: None, arrived: None })
             }
             Body::Datagram(datagram) => {
-                let (piece, from) = datagram.recv.pop()?;
-                let from = Some(socket.family.show(from));
-                Some(Received { piece: held::release(piece), from })
+                let (piece, arrived) = datagram.recv.pop()?;
+                let from = Some(socket.family.show(arrived.from));
+                Some(Received { piece: held::release(piece), from, arrived: Some(arrived) })
             }
             _ => None,
         }
@@ -263,6 +267,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match option {
             SockOption::ReuseAddr(_) | SockOption::ReusePort(_) => self.renew_claim(handle),
             SockOption::RecvLowat(_) => self.tell(handle),
+            SockOption::Cork(false) => self.uncork_datagram(handle),
             _ => {}
         }
         Ok(())

@@ -167,6 +167,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Takes a socket out of demultiplexing, ports and timers. What its connection counted is kept.
     pub(super) fn unregister(&mut self, handle: Handle) {
         self.forget_peer(handle);
+        self.leave_all_groups(handle);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         if let Some(timer) = socket.timer.take() {
             self.net.wheel.cancel(timer);

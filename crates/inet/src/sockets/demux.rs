@@ -136,6 +136,15 @@ impl Demux {
         found.find_map(|key| self.bound.get(&key)?.choose(&self.hash, ends))
     }
 
+    /// All sockets for a datagram from `ends.remote` to `ends.local`, which is everybody's.
+    pub(crate) fn datagram_all(&self, ends: &Endpoints) -> Vec<Handle> {
+        let mut found: Vec<Handle> = self.peers.get(ends).copied().into_iter().collect();
+        for key in specific_then_any(ends.local) {
+            found.extend(self.bound.get(&key).into_iter().flat_map(|sharers| &sharers.handles));
+        }
+        found
+    }
+
     /// Whether a socket is connected between exactly these ends.
     pub(crate) fn has_peer(&self, ends: &Endpoints) -> bool {
         self.peers.contains_key(ends)

@@ -15,9 +15,11 @@ pub(crate) mod demux;
 pub(crate) mod events;
 pub(crate) mod fastopen;
 pub(crate) mod listen;
+mod membership;
 pub(crate) mod options;
 pub(crate) mod ports;
 pub(crate) mod requests;
+mod send;
 pub(crate) mod stream;
 pub(crate) mod table;
 
@@ -28,6 +30,7 @@ use crate::bytes::{Frame, RxPiece};
 use crate::error::Error;
 use crate::ip;
 use crate::link::neighbour::Key;
+use crate::udp::message::Arrived;
 use crate::wheel::TimerId;
 use datagram::Datagram;
 use events::Waiting;
@@ -93,6 +96,8 @@ pub struct Received<R> {
     pub piece: RxPiece<Frame<R>>,
     /// The sender of a datagram.
     pub from: Option<SocketAddr>,
+    /// How a datagram came; addresses as the core knows them.
+    pub arrived: Option<Arrived>,
 }
 
 /// A chunk that was not taken, and why.

@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::ports::Reuse;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
+use crate::interface::InterfaceId;
 use crate::ip::{self, route::Path};
 use crate::net::Net;
 use crate::tcp::{CongestionKind, Connection, KeepAlive, TcpConfig};
@@ -82,6 +83,39 @@ pub enum SockOption {
     Linger2(Duration),
     /// The congestion control algorithm.
     Congestion(CongestionKind),
+    /// Whether packets may be cut on their way (IP_MTU_DISCOVER).
+    MtuDiscover(MtuDiscover),
+    /// Payload of each of the datagrams that one send is cut into (UDP_SEGMENT), bytes; 0 for one.
+    UdpSegment(u16),
+    /// Datagrams of equal length are received as one (UDP_GRO); kept for its owner, see
+    /// [`Stack::recv_run`](crate::Stack::recv_run).
+    UdpGro(bool),
+    /// The interface by which multicast leaves (IP_MULTICAST_IF); `None` to choose by route.
+    MulticastIf(Option<InterfaceId>),
+    /// Time to live of multicast, hops (IP_MULTICAST_TTL).
+    MulticastTtl(u8),
+    /// Multicast sent is received by members on this host (IP_MULTICAST_LOOP).
+    MulticastLoop(bool),
+    /// Multicast of groups that others on this host joined is received (IP_MULTICAST_ALL).
+    MulticastAll(bool),
+    /// The only interface to use (SO_BINDTODEVICE).
+    BindToDevice(Option<InterfaceId>),
+}
+
+/// The values of IP_MTU_DISCOVER, as Linux numbers them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MtuDiscover {
+    /// Packets may be cut by routers, and are by us.
+    Dont,
+    /// What fits the path may not be cut, what does not is cut by us.
+    #[default]
+    Want,
+    /// Nothing is cut: what does not fit the path is refused.
+    Do,
+    /// The same with the interface's MTU in place of the path's.
+    Probe,
+    /// Like `Dont`, but with the interface's MTU.
+    Interface,
 }
 
 /// Names an option.
@@ -118,6 +152,14 @@ pub enum OptionName {
     FastOpenNoCookie,
     Linger2,
     Congestion,
+    MtuDiscover,
+    UdpSegment,
+    UdpGro,
+    MulticastIf,
+    MulticastTtl,
+    MulticastLoop,
+    MulticastAll,
+    BindToDevice,
 }
 
 /// The options of one socket; a connection inherits its listener's.
@@ -153,6 +195,14 @@ pub(crate) struct Options {
     pub(crate) fast_open_no_cookie: bool,
     pub(crate) linger2: Duration,
     pub(crate) congestion: CongestionKind,
+    pub(crate) mtu_discover: MtuDiscover,
+    pub(crate) udp_segment: u16,
+    pub(crate) udp_gro: bool,
+    pub(crate) multicast_if: Option<InterfaceId>,
+    pub(crate) multicast_ttl: u8,
+    pub(crate) multicast_loop: bool,
+    pub(crate) multicast_all: bool,
+    pub(crate) device: Option<InterfaceId>,
 }
 
 /// Least bound of the window, bytes.
@@ -192,6 +242,15 @@ impl Options {
             fast_open_no_cookie: false,
             linger2: config.tcp.fin_timeout,
             congestion: config.tcp.congestion_control,
+            mtu_discover: MtuDiscover::default(),
+            udp_segment: 0,
+            udp_gro: false,
+            multicast_if: None,
+            // RFC 1112 6.1: a group's datagrams stay on the link unless asked otherwise.
+            multicast_ttl: 1,
+            multicast_loop: true,
+            multicast_all: true,
+            device: None,
         }
     }
 
@@ -290,6 +349,14 @@ impl Options {
             }
             OptionName::Linger2 => SockOption::Linger2(self.linger2),
             OptionName::Congestion => SockOption::Congestion(self.congestion),
+            OptionName::MtuDiscover => SockOption::MtuDiscover(self.mtu_discover),
+            OptionName::UdpSegment => SockOption::UdpSegment(self.udp_segment),
+            OptionName::UdpGro => SockOption::UdpGro(self.udp_gro),
+            OptionName::MulticastIf => SockOption::MulticastIf(self.multicast_if),
+            OptionName::MulticastTtl => SockOption::MulticastTtl(self.multicast_ttl),
+            OptionName::MulticastLoop => SockOption::MulticastLoop(self.multicast_loop),
+            OptionName::MulticastAll => SockOption::MulticastAll(self.multicast_all),
+            OptionName::BindToDevice => SockOption::BindToDevice(self.device),
         }
     }
 
@@ -343,6 +410,14 @@ impl Options {
             }
             SockOption::Linger2(time) => self.linger2 = time,
             SockOption::Congestion(kind) => self.congestion = kind,
+            SockOption::MtuDiscover(how) => self.mtu_discover = how,
+            SockOption::UdpSegment(bytes) => self.udp_segment = bytes,
+            SockOption::UdpGro(on) => self.udp_gro = on,
+            SockOption::MulticastIf(interface) => self.multicast_if = interface,
+            SockOption::MulticastTtl(hops) => self.multicast_ttl = hops,
+            SockOption::MulticastLoop(on) => self.multicast_loop = on,
+            SockOption::MulticastAll(on) => self.multicast_all = on,
+            SockOption::BindToDevice(interface) => self.device = interface,
         }
         true
     }

@@ -3,9 +3,11 @@
 mod arp;
 mod fastopen;
 mod fragments;
+mod groups;
 mod icmp;
 mod loopback;
 mod malformed;
+mod messages;
 mod options;
 mod requests;
 mod streams;

@@ -125,7 +125,7 @@ fn what_cannot_be_sent_is_given_back() {
     let socket = b.stack.open(SocketKind::Datagram, 1).unwrap();
     let table = [
         (None, 1, Error::DestinationRequired),
-        (Some(at(IP_A, 9)), 1473, Error::MessageSize),
+        (Some(at(IP_A, 9)), 65_508, Error::MessageSize),
         (Some(at(IP_A, 0)), 1, Error::Invalid),
         (Some(at(Ipv4Addr::new(192, 0, 2, 1), 9)), 1, Error::NetUnreachable),
         (Some(at(Ipv4Addr::BROADCAST, 9)), 1, Error::Denied),
@@ -134,7 +134,7 @@ fn what_cannot_be_sent_is_given_back() {
     for (to, len, error) in table {
         let chunk = Chunk(std::vec![1; len]);
         let refused = b.stack.send(b.now, socket, chunk.clone(), to);
-        assert_eq!(refused, Err(SendError { error, chunk }), "{to:?}");
+        assert!(refused == Err(SendError { error, chunk }), "{to:?}");
     }
     assert_eq!(b.sent().len(), 0);
     b.stack.set_option(b.now, socket, SockOption::Broadcast(true)).unwrap();

@@ -6,18 +6,15 @@
 //! payload bytes and by number; what does not fit is dropped, as UDP may.
 
 use alloc::collections::VecDeque;
-use core::net::SocketAddr;
 
-use crate::bytes::RxPiece;
+use crate::bytes::{RxPiece, TxBytes};
 use crate::held::Held;
+use crate::udp::message::{Arrived, Load};
 
 /// A datagram to be sent, or what is left of it.
 #[derive(Debug)]
 enum Outgoing<T> {
-    Queued {
-        chunk: T,
-        to: SocketAddr,
-    },
+    Queued(Load<T>),
     /// Waits elsewhere.
     Away,
     /// Sent or dropped.
@@ -34,11 +31,14 @@ pub(crate) struct SendQueue<T> {
     next: u64,
     released: u64,
     pending: usize,
+    /// More is to come of the last one.
+    corked: bool,
 }
 
-impl<T> SendQueue<T> {
+impl<T: TxBytes> SendQueue<T> {
     pub(crate) fn new() -> Self {
-        Self { entries: VecDeque::new(), first: 0, next: 0, released: 0, pending: 0 }
+        let entries = VecDeque::new();
+        Self { entries, first: 0, next: 0, released: 0, pending: 0, corked: false }
     }
 
     /// Number of datagrams not yet released.
@@ -56,21 +56,51 @@ impl<T> SendQueue<T> {
         self.released
     }
 
-    pub(crate) fn push(&mut self, len: usize, chunk: T, to: SocketAddr) {
-        self.pending += len;
-        self.entries.push_back((len, Outgoing::Queued { chunk, to }));
+    pub(crate) fn push(&mut self, load: Load<T>) {
+        self.pending += load.len();
+        self.entries.push_back((load.len(), Outgoing::Queued(load)));
     }
 
-    /// Takes the next queued datagram out: its number, payload length, chunk and destination. It is
-    /// to be [`done`](Self::done) later.
-    pub(crate) fn take(&mut self) -> Option<(u64, usize, T, SocketAddr)> {
+    /// The datagram of which more is to come.
+    pub(crate) fn open(&self) -> Option<&Load<T>> {
+        match self.entries.back() {
+            Some((_, Outgoing::Queued(load))) if self.corked => Some(load),
+            _ => None,
+        }
+    }
+
+    /// Adds to the datagram of which more is to come; gives the chunk back if that cannot be.
+    pub(crate) fn append(&mut self, chunk: T) -> Result<(), T> {
+        match self.entries.back_mut() {
+            Some((len, Outgoing::Queued(load))) if self.corked => {
+                let more = chunk.len();
+                load.append(chunk)?;
+                *len += more;
+                self.pending += more;
+                Ok(())
+            }
+            _ => Err(chunk),
+        }
+    }
+
+    /// Says whether more is to come of the last datagram.
+    pub(crate) fn cork(&mut self, on: bool) {
+        self.corked = on && matches!(self.entries.back(), Some((_, Outgoing::Queued(_))));
+    }
+
+    /// Takes the next queued datagram out, with its number. It is to be [`done`](Self::done) later,
+    /// or [`put_back`](Self::put_back).
+    pub(crate) fn take(&mut self) -> Option<(u64, Load<T>)> {
+        if !self.has_queued() {
+            return None;
+        }
         let place = usize::try_from(self.next.saturating_sub(self.first)).ok()?;
-        let (len, entry) = self.entries.get_mut(place)?;
+        let (_, entry) = self.entries.get_mut(place)?;
         let number = self.next;
         match core::mem::replace(entry, Outgoing::Away) {
-            Outgoing::Queued { chunk, to } => {
+            Outgoing::Queued(load) => {
                 self.next += 1;
-                Some((number, *len, chunk, to))
+                Some((number, load))
             }
             other => {
                 *entry = other;
@@ -79,8 +109,18 @@ impl<T> SendQueue<T> {
         }
     }
 
+    /// The datagram that was just taken goes on later.
+    pub(crate) fn put_back(&mut self, number: u64, load: Load<T>) {
+        let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        if let Some((_, entry)) = place.and_then(|place| self.entries.get_mut(place)) {
+            *entry = Outgoing::Queued(load);
+            self.next = number;
+        }
+    }
+
     pub(crate) fn has_queued(&self) -> bool {
-        self.next.saturating_sub(self.first) < self.entries.len() as u64
+        let waiting = (self.entries.len() as u64).saturating_sub(u64::from(self.corked));
+        self.next.saturating_sub(self.first) < waiting
     }
 
     /// Datagram `number` has been sent or dropped; whether [`released`](Self::released) moved.
@@ -103,7 +143,7 @@ impl<T> SendQueue<T> {
 /// The receiving side.
 #[derive(Debug)]
 pub(crate) struct RecvQueue<R> {
-    entries: VecDeque<(RxPiece<Held<R>>, SocketAddr)>,
+    entries: VecDeque<(RxPiece<Held<R>>, Arrived)>,
     queued: usize,
     /// Given out and not consumed.
     outside: usize,
@@ -124,16 +164,36 @@ impl<R> RecvQueue<R> {
         self.entries.len() < number && (self.bytes() == 0 || self.bytes() + len <= bytes)
     }
 
-    pub(crate) fn push(&mut self, piece: RxPiece<Held<R>>, from: SocketAddr) {
+    pub(crate) fn push(&mut self, piece: RxPiece<Held<R>>, arrived: Arrived) {
         self.queued += piece.range.len();
-        self.entries.push_back((piece, from));
+        self.entries.push_back((piece, arrived));
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(RxPiece<Held<R>>, SocketAddr)> {
-        let (piece, from) = self.entries.pop_front()?;
+    pub(crate) fn pop(&mut self) -> Option<(RxPiece<Held<R>>, Arrived)> {
+        let (piece, arrived) = self.entries.pop_front()?;
         self.queued -= piece.range.len();
         self.outside += piece.range.len();
-        Some((piece, from))
+        Some((piece, arrived))
+    }
+
+    /// How many datagrams at the front can be given as one (UDP_GRO): of the same ends and length,
+    /// but for the last, which may be shorter; and their length.
+    pub(crate) fn run(&self, most_bytes: usize) -> Option<(usize, usize)> {
+        let (first, arrived) = self.entries.front()?;
+        let segment = first.range.len();
+        let (mut count, mut bytes) = (0, 0);
+        for (piece, other) in &self.entries {
+            let len = piece.range.len();
+            if other != arrived || len > segment || count > 0 && bytes + len > most_bytes {
+                break;
+            }
+            count += 1;
+            bytes += len;
+            if len < segment || segment == 0 {
+                break;
+            }
+        }
+        Some((count, segment))
     }
 
     pub(crate) fn consumed(&mut self, bytes: usize) {
@@ -143,15 +203,28 @@ impl<R> RecvQueue<R> {
 
 #[cfg(test)]
 mod tests {
+    use core::net::SocketAddr;
+
     use super::*;
+    use crate::tests::Chunk;
+    use crate::udp::message::Message;
+
+    fn load(len: usize) -> Load<Chunk> {
+        let message = Message {
+            to: SocketAddr::new([10, 0, 0, 1].into(), 53),
+            source: None,
+            interface: None,
+            ttl: None,
+            tos: None,
+            segment: 0,
+        };
+        Load::new(Chunk((0..len).map(|n| n as u8).collect()), message)
+    }
 
     #[test]
     fn bytes_are_released_in_order() {
-        let to = SocketAddr::new([10, 0, 0, 1].into(), 53);
         let mut queue = SendQueue::new();
-        for len in [5, 7, 0, 11] {
-            queue.push(len, len, to);
-        }
+        [5, 7, 0, 11].into_iter().for_each(|len| queue.push(load(len)));
         let numbers: std::vec::Vec<_> =
             core::iter::from_fn(|| queue.take()).map(|(number, ..)| number).collect();
         assert_eq!(numbers, [0, 1, 2, 3]);
@@ -163,5 +236,34 @@ mod tests {
         assert!(queue.done(3) || queue.done(2));
         assert_eq!((queue.released(), queue.len()), (23, 0));
         assert!(!queue.done(0), "a number that is gone changes nothing");
+    }
+
+    #[test]
+    fn a_corked_datagram_waits_and_grows() {
+        let mut queue = SendQueue::new();
+        assert!(queue.append(Chunk([1].into())).is_err());
+        queue.push(load(3));
+        queue.push(load(4));
+        queue.cork(true);
+        assert_eq!(queue.take().map(|(number, load)| (number, load.len())), Some((0, 3)));
+        assert!(!queue.has_queued() && queue.take().is_none());
+        queue.append(Chunk([9; 5].into())).unwrap();
+        assert_eq!((queue.pending_bytes(), queue.open().map(Load::len)), (12, Some(9)));
+        queue.cork(false);
+        let (number, mut taken) = queue.take().unwrap();
+        let (pieces, count) = taken.pieces(2..7);
+        let seen: std::vec::Vec<u8> =
+            pieces[..count].iter().flat_map(|p| p.bytes.0[p.range.clone()].to_vec()).collect();
+        assert_eq!((seen, count), ([2, 3, 9, 9, 9].to_vec(), 2));
+        // The sum does not depend on how it is cut.
+        let whole = [1, 2, 3, 9, 9, 9, 9];
+        assert_eq!(taken.sum(1..8), smoltcp::wire::checksum::data(&whole));
+        for n in 0..4 {
+            taken.append(Chunk([n].into())).unwrap();
+        }
+        assert!(taken.append(Chunk([1].into())).is_err(), "more pieces than a frame has");
+        taken.sent = 2;
+        queue.put_back(number, taken);
+        assert!(queue.take().is_some_and(|(again, load)| (again, load.sent) == (number, 2)));
     }
 }

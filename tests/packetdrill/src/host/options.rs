@@ -228,6 +228,9 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::V6Only(on)
         | SockOption::FastOpenConnect(on)
         | SockOption::FastOpenNoCookie(on)
+        | SockOption::UdpGro(on)
+        | SockOption::MulticastLoop(on)
+        | SockOption::MulticastAll(on)
         | SockOption::Broadcast(on) => int(on.into()),
         SockOption::KeepIdle(time)
         | SockOption::KeepInterval(time)
@@ -236,10 +239,16 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         SockOption::KeepCount(count)
         | SockOption::SynCount(count)
         | SockOption::Ttl(count)
+        | SockOption::MulticastTtl(count)
         | SockOption::Tos(count)
         | SockOption::TrafficClass(count)
         | SockOption::UnicastHops(Some(count)) => int(count.into()),
         SockOption::UnicastHops(None) => int(-1),
+        SockOption::MtuDiscover(how) => int(how as i64),
+        SockOption::UdpSegment(bytes) => int(bytes.into()),
+        SockOption::MulticastIf(interface) | SockOption::BindToDevice(interface) => {
+            int(interface.map_or(0, |id| id.scope_id().into()))
+        }
         SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => int(size(bytes)),
         SockOption::Linger(time) => {
             [int(time.is_some().into()), int(time.map_or(0, secs))].concat()

@@ -49,7 +49,7 @@ fn the_longest_prefix_wins() {
         ([0, 0, 0, 0], 0, Err(Error::NetUnreachable)),
     ];
     for (destination, id, hop) in table {
-        let path = routes.find(&to(destination), &interfaces);
+        let path = routes.find(&to(destination), None, &interfaces);
         assert_eq!(path.map(|path| path.hop), hop, "{destination:?}");
         if let Ok(path) = path {
             assert_eq!(path.interface, InterfaceId(id));
@@ -62,10 +62,10 @@ fn the_longest_prefix_wins() {
 fn without_a_router_other_networks_are_unreachable() {
     let interfaces = [interface(&[Cidr::new([10, 0, 0, 2], 24)])];
     let routes = table(&interfaces, &[]);
-    assert_eq!(routes.find(&to([10, 0, 1, 2]), &interfaces), Err(Error::NetUnreachable));
-    assert!(routes.find(&to([255, 255, 255, 255]), &interfaces).is_ok());
+    assert_eq!(routes.find(&to([10, 0, 1, 2]), None, &interfaces), Err(Error::NetUnreachable));
+    assert!(routes.find(&to([255, 255, 255, 255]), None, &interfaces).is_ok());
     let far = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-    assert_eq!(routes.find(&to(far), &interfaces), Err(Error::NetUnreachable));
+    assert_eq!(routes.find(&to(far), None, &interfaces), Err(Error::NetUnreachable));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn metrics_hosts_and_preferred_sources() {
     let named = Route { source: Some([192, 0, 2, 7].into()), ..default(9, 1) };
     let mut routes = table(&interfaces, &[default(1, 20), default(2, 10), host]);
     let hop = |routes: &Routes, ip: [u8; 4]| {
-        let path = routes.find(&to(ip), &interfaces).unwrap();
+        let path = routes.find(&to(ip), None, &interfaces).unwrap();
         (path.hop, path.source)
     };
     let far = [203, 0, 113, 1];
@@ -204,7 +204,7 @@ fn own_addresses_are_reached_within() {
         interface(&[Cidr::new([10, 1, 0, 2], 16), Cidr::new(link_local, 64)]),
     ];
     let routes = table(&interfaces, &[]);
-    let here = |ip: IpAddr| routes.find(&to(ip), &interfaces);
+    let here = |ip: IpAddr| routes.find(&to(ip), None, &interfaces);
     let own: IpAddr = [10, 1, 0, 2].into();
     let localhost: IpAddr = Ipv4Addr::LOCALHOST.into();
     let v6: IpAddr = Ipv6Addr::LOCALHOST.into();
@@ -220,7 +220,7 @@ fn own_addresses_are_reached_within() {
     }
     // An address of link scope is ours on its own link only.
     let on = |scope| core::net::SocketAddrV6::new(link_local, 1, 0, scope).into();
-    let path = routes.find(&on(2), &interfaces).unwrap();
+    let path = routes.find(&on(2), None, &interfaces).unwrap();
     assert_eq!((path.interface, path.exit()), (InterfaceId(1), InterfaceId::LOOPBACK));
-    assert_ne!(routes.find(&on(1), &interfaces).map(|path| path.hop), Ok(Hop::Local));
+    assert_ne!(routes.find(&on(1), None, &interfaces).map(|path| path.hop), Ok(Hop::Local));
 }

@@ -1,0 +1,519 @@
+//! Multicast groups of one interface and family: who listens to what, and telling routers so.
+//! IGMPv3 (RFC 3376) and MLDv2 (RFC 3810) are one protocol in two formats; so are their older
+//! versions, which are spoken while a router speaks them (7.2.1, and RFC 3810 8.2.1).
+//!
+//! Each listener (a socket, or an address for its solicited-node group) has a filter; the filters
+//! of a group are merged into one (3.2, 4.2), and every change of that is reported at once and
+//! again after random times, as many times as the robustness variable says (5.1, 6.1). Queries are
+//! answered after a random time of at most what they say, with what is wanted then (5.2, 6.2).
+//! Queries come from anybody: all that they can do is make us report, at most once per group and
+//! random delay.
+
+pub(crate) mod table;
+pub(crate) mod wire;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+
+use crate::error::Error;
+use crate::secret::Secret;
+use crate::sockets::table::Handle;
+use crate::time::Instant;
+use wire::{Kind, Query, Record, Report, Version};
+
+/// RFC 3376 8.1, 8.11 and 8.12: defaults, until a querier says otherwise.
+const ROBUSTNESS: u8 = 2;
+const UNSOLICITED_INTERVAL: Duration = Duration::from_secs(1);
+/// RFC 2236 8.10, RFC 2710 7.10.
+const OLD_UNSOLICITED_INTERVAL: Duration = Duration::from_secs(10);
+const QUERY_INTERVAL: Duration = Duration::from_secs(125);
+/// Most sources of a merged filter: with more, all are received, and each listener's own filter
+/// does the rest.
+const MOST_MERGED: usize = 64;
+
+/// All systems on the link (RFC 1112 4, RFC 4291 2.7.1): always listened to, never reported.
+pub(crate) const ALL_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+pub(crate) const ALL_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// Whether listed sources are the only ones wanted, or the only ones not wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilterMode {
+    /// Only the listed ones (MCAST_INCLUDE).
+    Include,
+    /// All but the listed ones (MCAST_EXCLUDE).
+    Exclude,
+}
+
+/// What is wanted of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) mode: FilterMode,
+    pub(crate) sources: BTreeSet<IpAddr>,
+}
+
+impl Filter {
+    /// Everything.
+    pub(crate) fn all() -> Self {
+        Self { mode: FilterMode::Exclude, sources: BTreeSet::new() }
+    }
+
+    /// Nothing.
+    fn none() -> Self {
+        Self { mode: FilterMode::Include, sources: BTreeSet::new() }
+    }
+
+    pub(crate) fn admits(&self, source: IpAddr) -> bool {
+        (self.mode == FilterMode::Include) == self.sources.contains(&source)
+    }
+
+    fn is_none(&self) -> bool {
+        self.mode == FilterMode::Include && self.sources.is_empty()
+    }
+
+    /// RFC 3376 3.2.
+    fn merged<'a>(all: &(impl Iterator<Item = &'a Self> + Clone)) -> Self {
+        let of = |mode| all.clone().filter(move |filter| filter.mode == mode);
+        let mut included = BTreeSet::new();
+        of(FilterMode::Include).for_each(|filter| included.extend(&filter.sources));
+        let mut excluding = of(FilterMode::Exclude);
+        let merged = match excluding.next() {
+            None => Self { mode: FilterMode::Include, sources: included },
+            Some(first) => {
+                let mut sources = first.sources.clone();
+                excluding.for_each(|filter| sources.retain(|ip| filter.sources.contains(ip)));
+                sources.retain(|ip| !included.contains(ip));
+                Self { mode: FilterMode::Exclude, sources }
+            }
+        };
+        if merged.sources.len() > MOST_MERGED { Self::all() } else { merged }
+    }
+}
+
+/// Who listens.
+#[cfg_attr(not(test), expect(dead_code, reason = "IPv6 neighbour discovery joins by address"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Listener {
+    Socket(Handle),
+    /// One of our addresses, to its solicited-node group (RFC 4291 2.7.1).
+    Address(Ipv6Addr),
+    /// The stack itself.
+    Stack,
+}
+
+/// A response that is owed for one group.
+#[derive(Debug)]
+struct Owed {
+    at: Instant,
+    /// About these sources; about all if there are none.
+    sources: BTreeSet<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Group {
+    listeners: BTreeMap<Listener, Filter>,
+    filter: Filter,
+    /// How often the change of mode is still to be reported.
+    mode_reports: u8,
+    /// How often the change of each source is.
+    source_reports: BTreeMap<IpAddr, u8>,
+    /// When, next.
+    change_at: Option<Instant>,
+    owed: Option<Owed>,
+    /// We sent the last report of an older version: we tell when we leave (RFC 2236 3).
+    reporter: bool,
+}
+
+/// The groups of one interface and family.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    v6: bool,
+    groups: BTreeMap<IpAddr, Group>,
+    most: usize,
+    robustness: u8,
+    query_interval: Duration,
+    /// Until when a router speaks an older version.
+    second_until: Option<Instant>,
+    first_until: Option<Instant>,
+    /// When a general query is to be answered.
+    general_at: Option<Instant>,
+    /// Reports of older versions and leaves, made and not yet sent.
+    ready: Vec<Report>,
+}
+
+impl Groups {
+    /// Without groups; at most `most`.
+    pub(crate) fn new(v6: bool, most: usize) -> Self {
+        Self {
+            v6,
+            groups: BTreeMap::new(),
+            most,
+            robustness: ROBUSTNESS,
+            query_interval: QUERY_INTERVAL,
+            second_until: None,
+            first_until: None,
+            general_at: None,
+            ready: Vec::new(),
+        }
+    }
+
+    /// Whether packets from `source` to `group` are wanted by anybody.
+    pub(crate) fn admits(&self, group: IpAddr, source: IpAddr) -> bool {
+        let always = group == ALL_V4 || group == ALL_V6;
+        always || self.groups.get(&group).is_some_and(|group| group.filter.admits(source))
+    }
+
+    /// All groups listened to.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = IpAddr> {
+        self.groups.iter().filter(|(_, group)| !group.listeners.is_empty()).map(|(ip, _)| *ip)
+    }
+
+    /// What a listener asked for.
+    pub(crate) fn filter(&self, group: IpAddr, listener: Listener) -> Option<&Filter> {
+        self.groups.get(&group)?.listeners.get(&listener)
+    }
+
+    /// The version to speak: the oldest that a router has spoken lately.
+    fn version(&self, now: Instant) -> Version {
+        let is_on = |until: Option<Instant>| until.is_some_and(|until| until > now);
+        if is_on(self.first_until) {
+            Version::First
+        } else if is_on(self.second_until) {
+            Version::Second
+        } else {
+            Version::Full
+        }
+    }
+
+    /// Groups of this scope are never reported (RFC 3376 5; RFC 3810 6).
+    fn is_reported(group: IpAddr) -> bool {
+        match group {
+            IpAddr::V4(group) => group != ALL_V4,
+            IpAddr::V6(group) => group != ALL_V6 && group.octets()[1] & 0xf > 1,
+        }
+    }
+
+    /// `listener` wants this of `group` from now on.
+    ///
+    /// # Errors
+    /// `Invalid` if that is no group of this family, `NoBuffers` if there are too many.
+    pub(crate) fn listen(
+        &mut self,
+        now: Instant,
+        group: IpAddr,
+        listener: Listener,
+        filter: Filter,
+        random: &mut Secret,
+    ) -> Result<(), Error> {
+        if !group.is_multicast() || group.is_ipv6() != self.v6 {
+            return Err(Error::Invalid);
+        }
+        if filter.is_none() {
+            self.leave(now, group, listener, random);
+            return Ok(());
+        }
+        if !self.groups.contains_key(&group) && self.groups.len() >= self.most {
+            return Err(Error::NoBuffers);
+        }
+        let entry = self.groups.entry(group).or_insert_with(Group::new);
+        entry.listeners.insert(listener, filter);
+        self.merge(now, group, random);
+        Ok(())
+    }
+
+    /// `listener` wants nothing of `group` any more; false if it did not before.
+    pub(crate) fn leave(
+        &mut self,
+        now: Instant,
+        group: IpAddr,
+        listener: Listener,
+        random: &mut Secret,
+    ) -> bool {
+        let Some(entry) = self.groups.get_mut(&group) else { return false };
+        let found = entry.listeners.remove(&listener).is_some();
+        self.merge(now, group, random);
+        found
+    }
+
+    /// The link is there again: routers on it may know nothing of us.
+    pub(crate) fn report_all(&mut self, now: Instant) {
+        let robustness = self.robustness;
+        self.groups.retain(|_, group| !group.listeners.is_empty());
+        for (ip, group) in &mut self.groups {
+            if Self::is_reported(*ip) {
+                group.mode_reports = robustness;
+                group.change_at = Some(now);
+            }
+        }
+    }
+
+    /// Listeners of a group have changed.
+    fn merge(&mut self, now: Instant, ip: IpAddr, random: &mut Secret) {
+        let version = self.version(now);
+        let robustness = self.robustness;
+        let Some(group) = self.groups.get_mut(&ip) else { return };
+        let merged = Filter::merged(&group.listeners.values());
+        let before = core::mem::replace(&mut group.filter, merged);
+        if before == group.filter || !Self::is_reported(ip) {
+            if group.listeners.is_empty() && group.change_at.is_none() {
+                self.groups.remove(&ip);
+            }
+            return;
+        }
+        if version != Version::Full {
+            let (joined, left) = (before.is_none(), group.filter.is_none());
+            if joined {
+                // RFC 2236 3: at once, and again.
+                group.reporter = true;
+                group.mode_reports = robustness - 1;
+                let delay = random_time(OLD_UNSOLICITED_INTERVAL, random);
+                group.change_at = Some(now + delay);
+                self.ready.push(Report::old(version, ip));
+            } else if left {
+                let reporter = group.reporter;
+                self.groups.remove(&ip);
+                if reporter && version == Version::Second {
+                    self.ready.push(Report::leave(ip));
+                }
+            }
+            return;
+        }
+        if before.mode == group.filter.mode {
+            let changed = before.sources.symmetric_difference(&group.filter.sources);
+            let changed: Vec<IpAddr> = changed.copied().collect();
+            for source in changed {
+                group.source_reports.insert(source, robustness);
+            }
+        } else {
+            group.mode_reports = robustness;
+            group.source_reports.clear();
+        }
+        group.change_at = Some(now);
+    }
+
+    /// Takes a query. `now` is when it came.
+    pub(crate) fn handle_query(&mut self, now: Instant, query: &Query, random: &mut Secret) {
+        let present = self.query_interval * u32::from(self.robustness) + query.most_delay;
+        match query.version {
+            // RFC 3376 7.2.1, RFC 3810 8.2.1.
+            Version::First => self.first_until = Some(now + present),
+            Version::Second => self.second_until = Some(now + present),
+            Version::Full => {
+                // 4.1.6: 0 says nothing.
+                self.robustness = if query.robustness == 0 { ROBUSTNESS } else { query.robustness };
+                if !query.interval.is_zero() {
+                    self.query_interval = query.interval;
+                }
+            }
+        }
+        if self.version(now) != Version::Full {
+            for ip in self.matching(query.group) {
+                let at = now + random_time(query.most_delay, random);
+                self.owe(ip, at, BTreeSet::new());
+            }
+            return;
+        }
+        let at = now + random_time(query.most_delay, random);
+        if self.general_at.is_some_and(|pending| pending <= at) {
+            return;
+        }
+        match query.group {
+            None => self.general_at = Some(at),
+            Some(ip) => self.owe(ip, at, query.sources.clone()),
+        }
+    }
+
+    fn matching(&self, group: Option<IpAddr>) -> Vec<IpAddr> {
+        self.iter().filter(|ip| group.is_none_or(|group| group == *ip)).collect()
+    }
+
+    /// A response about a group is due at `at`, or before that if there is one already.
+    fn owe(&mut self, ip: IpAddr, at: Instant, sources: BTreeSet<IpAddr>) {
+        let Some(group) = self.groups.get_mut(&ip) else { return };
+        if group.listeners.is_empty() || !Self::is_reported(ip) {
+            return;
+        }
+        match &mut group.owed {
+            None => group.owed = Some(Owed { at, sources }),
+            Some(owed) => {
+                owed.at = owed.at.min(at);
+                let all = owed.sources.is_empty() || sources.is_empty();
+                owed.sources.extend(sources);
+                // Too many to remember are all.
+                if all || owed.sources.len() > MOST_MERGED {
+                    owed.sources.clear();
+                }
+            }
+        }
+    }
+
+    /// Somebody else on the link has reported a group, in an older version: that is enough
+    /// (RFC 2236 3, RFC 2710 4).
+    pub(crate) fn handle_report(&mut self, now: Instant, group: IpAddr) {
+        if self.version(now) == Version::Full {
+            return;
+        }
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.reporter = false;
+            group.owed = None;
+            group.mode_reports = 0;
+            group.change_at = None;
+        }
+    }
+
+    /// When to call [`poll`](Self::poll) next.
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        if !self.ready.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        let each = self.groups.values().flat_map(|group| {
+            [group.change_at, group.owed.as_ref().map(|owed| owed.at)].into_iter().flatten()
+        });
+        each.chain(self.general_at).min()
+    }
+
+    /// The next report to be sent.
+    pub(crate) fn poll(&mut self, now: Instant, random: &mut Secret) -> Option<Report> {
+        if let Some(report) = self.ready.pop() {
+            return Some(report);
+        }
+        if self.poll_at().is_none_or(|at| at > now) {
+            return None;
+        }
+        match self.version(now) {
+            Version::Full => self.poll_full(now, random),
+            version => self.poll_old(now, version, random),
+        }
+    }
+
+    fn poll_full(&mut self, now: Instant, random: &mut Secret) -> Option<Report> {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let mut records = Vec::new();
+        if is_due(self.general_at) {
+            self.general_at = None;
+            for (ip, group) in &mut self.groups {
+                if Self::is_reported(*ip) && !group.filter.is_none() {
+                    group.owed = None;
+                    records.push(group.state(*ip));
+                }
+            }
+        }
+        for (ip, group) in &mut self.groups {
+            if group.owed.as_ref().is_some_and(|owed| owed.at <= now) {
+                records.extend(group.owed.take().and_then(|owed| group.answer(*ip, &owed)));
+            }
+            if is_due(group.change_at) {
+                group.changes(*ip, &mut records);
+                let more = group.mode_reports > 0 || !group.source_reports.is_empty();
+                group.change_at = more.then(|| now + random_time(UNSOLICITED_INTERVAL, random));
+            }
+        }
+        self.forget_left();
+        (!records.is_empty()).then(|| Report::full(self.v6, records))
+    }
+
+    fn poll_old(&mut self, now: Instant, version: Version, random: &mut Secret) -> Option<Report> {
+        self.general_at = None;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let mut report = None;
+        for (ip, group) in &mut self.groups {
+            let owed = is_due(group.owed.as_ref().map(|owed| owed.at));
+            let change = is_due(group.change_at);
+            if !owed && !change {
+                continue;
+            }
+            group.owed = group.owed.take().filter(|_| !owed);
+            if change {
+                group.source_reports.clear();
+                group.mode_reports = group.mode_reports.saturating_sub(1);
+                let delay = random_time(OLD_UNSOLICITED_INTERVAL, random);
+                group.change_at = (group.mode_reports > 0).then(|| now + delay);
+            }
+            if !group.filter.is_none() {
+                group.reporter = true;
+                report = Some(Report::old(version, *ip));
+                break;
+            }
+        }
+        self.forget_left();
+        report
+    }
+
+    /// Drops groups of which nothing is left to be told.
+    fn forget_left(&mut self) {
+        self.groups.retain(|_, group| !group.listeners.is_empty() || group.change_at.is_some());
+    }
+}
+
+impl Group {
+    fn new() -> Self {
+        Self {
+            listeners: BTreeMap::new(),
+            filter: Filter::none(),
+            mode_reports: 0,
+            source_reports: BTreeMap::new(),
+            change_at: None,
+            owed: None,
+            reporter: false,
+        }
+    }
+
+    /// A record of what is wanted.
+    fn state(&self, group: IpAddr) -> Record {
+        let kind = match self.filter.mode {
+            FilterMode::Include => Kind::IsInclude,
+            FilterMode::Exclude => Kind::IsExclude,
+        };
+        Record { kind, group, sources: self.filter.sources.iter().copied().collect() }
+    }
+
+    /// RFC 3376 5.2, the answer to a query of one group.
+    fn answer(&self, group: IpAddr, owed: &Owed) -> Option<Record> {
+        if self.filter.is_none() {
+            return None;
+        }
+        if owed.sources.is_empty() {
+            return Some(self.state(group));
+        }
+        let wanted = owed.sources.iter().copied().filter(|source| self.filter.admits(*source));
+        let sources: Vec<IpAddr> = wanted.collect();
+        (!sources.is_empty()).then_some(Record { kind: Kind::IsInclude, group, sources })
+    }
+
+    /// RFC 3376 5.1: what has changed; counts it as reported once more.
+    fn changes(&mut self, group: IpAddr, records: &mut Vec<Record>) {
+        if self.mode_reports > 0 {
+            self.mode_reports -= 1;
+            // The list is reported with the mode.
+            self.source_reports.clear();
+            let kind = match self.filter.mode {
+                FilterMode::Include => Kind::ToInclude,
+                FilterMode::Exclude => Kind::ToExclude,
+            };
+            let sources = self.filter.sources.iter().copied().collect();
+            records.push(Record { kind, group, sources });
+            return;
+        }
+        for (kind, wanted) in [(Kind::Allow, true), (Kind::Block, false)] {
+            let all = self.source_reports.keys().copied();
+            let sources: Vec<IpAddr> = all.filter(|ip| self.filter.admits(*ip) == wanted).collect();
+            if !sources.is_empty() {
+                records.push(Record { kind, group, sources });
+            }
+        }
+        self.source_reports.retain(|_, left| {
+            *left -= 1;
+            *left > 0
+        });
+    }
+}
+
+/// A time up to `most`.
+fn random_time(most: Duration, random: &mut Secret) -> Duration {
+    let micros = u32::try_from(most.as_micros()).unwrap_or(u32::MAX);
+    Duration::from_micros(random.below(micros.saturating_add(1)).into())
+}
+
+#[cfg(test)]
+mod tests;

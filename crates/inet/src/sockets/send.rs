@@ -1,0 +1,403 @@
+//! Datagram sockets in the stack: what they send.
+//!
+//! A datagram waits in its socket's queue until there is room; it leaves as one packet, as the
+//! fragments of one, or cut into several datagrams of one length (UDP_SEGMENT). Of one that leaves
+//! in several frames the queue remembers how much has left, so it goes on where it was when the
+//! egress has room again. Payload is never copied: frames name ranges of the sender's chunks.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+
+use smoltcp::wire::IpProtocol;
+
+use super::events::EventKind;
+use super::options::{MtuDiscover, Options};
+use super::table::Handle;
+use super::{Socket, admit};
+use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::error::Error;
+use crate::interface::InterfaceId;
+use crate::ip::route::{Hop, Path};
+use crate::ip::{self, scoped};
+use crate::link::ethernet::{self, Mac};
+use crate::link::neighbour::{Key, Parked, Pending};
+use crate::net::{Link, MAX_HEADERS, headers};
+use crate::stack::Stack;
+use crate::time::Instant;
+use crate::udp::message::{Load, Message, SendOptions};
+use crate::udp::wire;
+
+/// Frames that one socket sends before it is the next one's turn.
+const QUANTUM: usize = 8;
+/// Most datagrams that one send is cut into, as Linux's UDP_MAX_SEGMENTS.
+const MOST_SEGMENTS: usize = 128;
+/// Room for all headers of a fragment or datagram, bytes.
+const ROOM: usize = MAX_HEADERS + ip::FRAGMENT_HEADER + wire::HEADER;
+
+/// One frame of a load.
+struct Part {
+    /// The payload of the datagram that it belongs to.
+    datagram: Range<usize>,
+    /// Its own part of it.
+    payload: Range<usize>,
+    /// Unless it is a whole datagram: its place in the packet's payload, and whether more follows.
+    cut: Option<(usize, bool)>,
+}
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Sends a datagram with what `options` say about it, see [`send`](Self::send); on streams only
+    /// the chunk matters.
+    ///
+    /// # Errors
+    /// With the chunk given back: those of `send`; `Invalid` for a cut into too many datagrams or
+    /// ones that do not fit the path; `AddrNotAvailable` for a source that is not ours.
+    pub fn send_with(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        chunk: T,
+        options: &SendOptions,
+    ) -> Result<(), super::SendError<T>> {
+        let is_datagram = self.open_socket(handle).is_ok_and(|socket| socket.datagram().is_some());
+        if !is_datagram {
+            return self.send(now, handle, chunk, options.to);
+        }
+        let outcome = self.send_datagram(handle, chunk, options);
+        self.mark_ready(handle);
+        outcome.map_err(|(error, chunk)| super::SendError { error, chunk })
+    }
+
+    /// Queues a datagram, if it can be sent at all, or a part of one.
+    pub(super) fn send_datagram(
+        &mut self,
+        handle: Handle,
+        chunk: T,
+        options: &SendOptions,
+    ) -> Result<(), (Error, T)> {
+        match self.check_datagram(handle, chunk.len(), options) {
+            Err(error) => Err((error, chunk)),
+            Ok(message) => {
+                let Some(socket) = self.sockets.get_mut(handle) else {
+                    return Err((Error::BadHandle, chunk));
+                };
+                let corked = options.more || socket.options.cork;
+                let Some(datagram) = socket.datagram() else { return Err((Error::Invalid, chunk)) };
+                if datagram.send.open().is_some() {
+                    datagram.send.append(chunk).map_err(|chunk| (Error::NoBuffers, chunk))?;
+                } else {
+                    datagram.send.push(Load::new(chunk, message));
+                }
+                datagram.send.cork(corked);
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks at whether `len` bytes can be sent; gives what they are to be sent with.
+    fn check_datagram(
+        &mut self,
+        handle: Handle,
+        len: usize,
+        said: &SendOptions,
+    ) -> Result<Message, Error> {
+        let most = self.config.udp_queue;
+        let socket = self.open_socket(handle)?;
+        let (family, options, local) = (socket.family, socket.options, socket.local);
+        let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
+        // What is added to a corked datagram goes where the first part of it goes.
+        let (so_far, to) = match (datagram.send.open(), said.to) {
+            (Some(load), _) => (load.len(), load.message.to),
+            (None, Some(to)) => (0, ip::to_self(admit(family, &options, to)?)),
+            (None, None) => (0, datagram.peer.ok_or(Error::DestinationRequired)?),
+        };
+        if so_far == 0 && datagram.send.len() >= most {
+            return Err(Error::NoBuffers);
+        }
+        if to.port() == 0 || said.ttl == Some(0) {
+            return Err(Error::Invalid);
+        }
+        let one_family = |local: SocketAddr| {
+            local.is_ipv4() == to.is_ipv4() || local.is_ipv6() && local.ip().is_unspecified()
+        };
+        if !local.is_none_or(one_family) {
+            return Err(Error::NetUnreachable);
+        }
+        let source = said.source.filter(|source| !source.is_unspecified());
+        if source
+            .is_some_and(|source| source.is_ipv4() != to.is_ipv4() || !self.net.is_ours(source))
+        {
+            return Err(Error::AddrNotAvailable);
+        }
+        let segment = if said.segment == 0 { options.udp_segment } else { said.segment };
+        let message = Message {
+            to,
+            source,
+            interface: said.interface,
+            ttl: said.ttl,
+            tos: said.tos,
+            segment: if usize::from(segment) < so_far + len { segment } else { 0 },
+        };
+        let path = self.net.find_by(&to, exit_for(&message, &options))?;
+        if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
+            return Err(Error::Denied);
+        }
+        check_length(&path, &message, so_far + len, options.mtu_discover)?;
+        self.bind_to_any(handle)?;
+        Ok(message)
+    }
+
+    /// Ends the datagram of which more was to come: the socket is not corked any more.
+    pub(super) fn uncork_datagram(&mut self, handle: Handle) {
+        let socket = self.sockets.get_mut(handle).filter(|socket| !socket.options.cork);
+        if let Some(datagram) = socket.and_then(Socket::datagram) {
+            datagram.send.cork(false);
+            self.mark_ready(handle);
+        }
+    }
+
+    /// Lets a socket send what it has, as far as there is room and its turn.
+    pub(crate) fn serve_datagram(&mut self, now: Instant, handle: Handle, out: &mut dyn Egress<T>) {
+        for _ in 0..QUANTUM {
+            if !out.ready() || !self.net.loopback.has_room() {
+                break;
+            }
+            let Some(socket) = self.sockets.get_mut(handle) else { return };
+            if socket.waits_for.is_some() {
+                return;
+            }
+            let Some((number, load)) = socket.datagram().and_then(|d| d.send.take()) else {
+                return;
+            };
+            self.send_part(now, handle, (number, load), out);
+        }
+        let socket = self.sockets.get_mut(handle).and_then(Socket::datagram);
+        if socket.is_some_and(|datagram| datagram.send.has_queued()) {
+            self.mark_ready(handle);
+        }
+    }
+
+    /// Sends the next frame of a load, which is then done or goes back into its queue.
+    fn send_part(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        (number, mut load): (u64, Load<T>),
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(socket) = self.sockets.get(handle) else { return };
+        let local = socket.local.unwrap_or(socket.family.unbound());
+        let options = socket.options;
+        let to = load.message.to;
+        let path = match self.net.find_by(&to, exit_for(&load.message, &options)) {
+            Ok(path) => path,
+            Err(error) => return self.datagram_done(handle, number, Some(error)),
+        };
+        let part = next_part(&load, &path);
+        let is_last = part.payload.end == load.len();
+        let is_only = is_last && part.payload.start == 0;
+        let link = self.net.link(now, &path, false, out);
+        let mac = match link {
+            Link::Ready(mac) => mac,
+            Link::Asking(_) if is_only => Mac::BROADCAST,
+            Link::Asking(key) => return self.wait_with_load(handle, key, number, load),
+            Link::Full => return self.datagram_done(handle, number, Some(Error::NoBuffers)),
+        };
+        if part.cut.is_some() && load.sent == 0 || !sets_df(options.mtu_discover) {
+            load.id = self.net.fragment_id(&mut self.secret, to.ip());
+        }
+        let (head, len) = self.write_part(&path, mac, local, &options, &load, &part);
+        let head = head.get(..len).unwrap_or_default();
+        if let Link::Asking(key) = link {
+            let datagram = Some(Parked { socket: handle, number, load });
+            let pending = Pending { head: Vec::from(head), datagram };
+            if let Some(displaced) = self.net.neighbours.park(key, pending) {
+                self.drop_pending(displaced, None);
+            }
+            return;
+        }
+        let (pieces, count) = load.pieces(part.payload.clone());
+        let body = pieces.get(..count).unwrap_or_default();
+        self.net.counters.udp_out += u64::from(part.payload.end == part.datagram.end);
+        self.net.counters.ip_fragments_out += u64::from(part.cut.is_some());
+        if options.multicast_loop || !to.ip().is_multicast() {
+            self.net.loop_group(&path, to.ip(), head, body);
+        }
+        self.net.emit(path.exit(), head, body, out);
+        if is_last {
+            drop(load);
+            return self.datagram_done(handle, number, None);
+        }
+        load.sent = part.payload.end;
+        if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
+            datagram.send.put_back(number, load);
+        }
+    }
+
+    /// Writes all headers of a part; gives their length, too.
+    fn write_part(
+        &self,
+        path: &Path,
+        mac: Mac,
+        local: SocketAddr,
+        options: &Options,
+        load: &Load<T>,
+        part: &Part,
+    ) -> ([u8; ROOM], usize) {
+        let message = &load.message;
+        let to = message.to;
+        let bound = if local.ip().is_unspecified() { path.source } else { local.ip() };
+        let source = message.source.unwrap_or(bound);
+        let group = to.ip().is_multicast();
+        let (hops, class) = options.hops_and_class(&self.net, path);
+        let ttl = if group { options.multicast_ttl } else { hops };
+        let is_first = part.cut.is_none_or(|(at, _)| at == 0);
+        let udp = if is_first { wire::HEADER } else { 0 };
+        let header = ip::Header {
+            source,
+            destination: to.ip(),
+            protocol: IpProtocol::Udp,
+            ttl: message.ttl.unwrap_or(ttl),
+            tos: message.tos.unwrap_or(class),
+            flow: 0,
+            payload_len: udp + part.payload.len(),
+        };
+        let mut head = [0; ROOM];
+        self.net.write_headers(path, mac, &header, &mut head);
+        let mut start = headers(to.ip());
+        if let Some(packet) = head.get_mut(ethernet::HEADER..) {
+            match part.cut {
+                Some((at, more)) => {
+                    start += ip::write_cut(packet, to.ip(), load.id, at, more);
+                }
+                None if !sets_df(options.mtu_discover) => {
+                    ip::allow_fragments(packet, to.ip(), load.id);
+                }
+                None => {}
+            }
+        }
+        if is_first && let Some(place) = head.get_mut(start..) {
+            let from = scoped(source, local.port(), path.interface);
+            let sum = load.sum(part.datagram.clone());
+            wire::emit(from, to, part.datagram.len(), sum, place);
+        }
+        (head, start + udp)
+    }
+
+    /// A load that leaves in several frames waits in its queue for its neighbour.
+    fn wait_with_load(&mut self, handle: Handle, key: Key, number: u64, load: Load<T>) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        if let Some(datagram) = socket.datagram() {
+            datagram.send.put_back(number, load);
+        }
+        socket.waits_for = Some(key);
+        self.net.neighbours.wait(key, handle);
+    }
+
+    /// The neighbour that a load waited for is silent: the load is dropped.
+    pub(crate) fn drop_load(&mut self, handle: Handle, error: Error) {
+        let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) else {
+            return;
+        };
+        if let Some((number, load)) = datagram.send.take() {
+            drop(load);
+            self.net.counters.arp_dropped += 1;
+            self.datagram_done(handle, number, Some(error));
+        }
+        self.mark_ready(handle);
+    }
+
+    /// A datagram has been sent or dropped.
+    fn datagram_done(&mut self, handle: Handle, number: u64, error: Option<Error>) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let closing = socket.closing;
+        let Some(datagram) = socket.datagram() else { return };
+        let released = datagram.send.done(number);
+        let all_done = datagram.send.len() == 0;
+        if released {
+            self.events.add(handle, socket, EventKind::Acked);
+        }
+        if let Some(error) = error {
+            self.events.add(handle, socket, EventKind::Failed(error));
+        }
+        if closing && all_done {
+            self.end(handle);
+        }
+    }
+
+    /// A packet that waited for a neighbour is dropped.
+    pub(crate) fn drop_pending(&mut self, packet: Pending<T>, error: Option<Error>) {
+        self.net.counters.arp_dropped += 1;
+        if let Some(Parked { socket, number, load }) = packet.datagram {
+            drop(load);
+            self.datagram_done(socket, number, error);
+        }
+    }
+
+    /// A packet that waited for a neighbour is sent to its address `mac`.
+    pub(crate) fn send_pending(
+        &mut self,
+        key: Key,
+        mac: Mac,
+        mut packet: Pending<T>,
+        out: &mut dyn Egress<T>,
+    ) {
+        ethernet::set_destination(&mut packet.head, mac);
+        let Some(Parked { socket, number, load }) = packet.datagram else {
+            return self.net.emit(key.interface, &packet.head, &[], out);
+        };
+        self.net.counters.udp_out += 1;
+        let (pieces, count) = load.pieces(0..load.len());
+        let body = pieces.get(..count).unwrap_or_default();
+        self.net.emit(key.interface, &packet.head, body, out);
+        drop(load);
+        self.datagram_done(socket, number, None);
+    }
+}
+
+/// The interface that a datagram has to leave by, if that is said.
+fn exit_for(message: &Message, options: &Options) -> Option<InterfaceId> {
+    let group = if message.to.ip().is_multicast() { options.multicast_if } else { None };
+    options.device.or(message.interface).or(group)
+}
+
+fn sets_df(how: MtuDiscover) -> bool {
+    !matches!(how, MtuDiscover::Dont | MtuDiscover::Interface)
+}
+
+/// Whether `len` bytes of payload can be sent over `path`, in one packet, in fragments, or cut.
+fn check_length(path: &Path, message: &Message, len: usize, how: MtuDiscover) -> Result<(), Error> {
+    let header = ip::header_len(message.to.ip());
+    let counted = if message.to.is_ipv4() { header } else { 0 };
+    let fits = |payload: usize| header + wire::HEADER + payload <= usize::from(path.mtu);
+    if message.segment != 0 {
+        let segment = usize::from(message.segment);
+        // As Linux: what is cut in datagrams is not cut again.
+        let right = fits(segment) && len.div_ceil(segment) <= MOST_SEGMENTS;
+        return if right { Ok(()) } else { Err(Error::Invalid) };
+    }
+    let whole = matches!(how, MtuDiscover::Do | MtuDiscover::Probe);
+    let too_long = counted + wire::HEADER + len > usize::from(u16::MAX);
+    if too_long || whole && !fits(len) { Err(Error::MessageSize) } else { Ok(()) }
+}
+
+/// The next frame of `load` on `path`.
+fn next_part<T: TxBytes>(load: &Load<T>, path: &Path) -> Part {
+    let datagram = load.current();
+    let header = ip::header_len(load.message.to.ip());
+    let total = wire::HEADER + datagram.len();
+    let is_cut = load.sent > datagram.start;
+    if !is_cut && header + total <= usize::from(path.mtu) {
+        return Part { payload: datagram.clone(), datagram, cut: None };
+    }
+    let extra = match load.message.to.ip() {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(_) => ip::FRAGMENT_HEADER,
+    };
+    // A multiple of 8, and on however small a link some progress.
+    let room = (usize::from(path.mtu).saturating_sub(header + extra) / 8 * 8).max(wire::HEADER * 2);
+    let at = if is_cut { load.sent - datagram.start + wire::HEADER } else { 0 };
+    let end = total.min(at + room);
+    let payload = load.sent..datagram.start + end - wire::HEADER;
+    Part { datagram, payload, cut: Some((at, end < total)) }
+}

@@ -1,0 +1,139 @@
+//! Datagrams to be sent, with what their senders say about them (ancillary data).
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+
+use smoltcp::wire::checksum;
+
+use crate::bytes::{MAX_TX_PIECES, TxBytes, TxPiece};
+use crate::interface::InterfaceId;
+
+/// What is said about one datagram when it is sent; [`Default`] says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SendOptions {
+    /// The destination; `None` for the connected peer.
+    pub to: Option<SocketAddr>,
+    /// Our address in it, if not the socket's (IP_PKTINFO's `ipi_spec_dst`); one of ours.
+    pub source: Option<IpAddr>,
+    /// The interface to leave by (IP_PKTINFO's `ipi_ifindex`).
+    pub interface: Option<InterfaceId>,
+    /// Time to live, if not the socket's (IP_TTL); not 0.
+    pub ttl: Option<u8>,
+    /// Type of service, if not the socket's (IP_TOS).
+    pub tos: Option<u8>,
+    /// To be cut into datagrams of this many payload bytes (UDP_SEGMENT); 0 for the socket's.
+    pub segment: u16,
+    /// More of the same datagram follows (MSG_MORE).
+    pub more: bool,
+}
+
+/// How a received datagram came: what ancillary data is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    /// The sender.
+    pub from: SocketAddr,
+    /// To which address: one of ours, a broadcast address or a group.
+    pub to: IpAddr,
+    /// Over which interface.
+    pub interface: InterfaceId,
+    /// Its time to live, or hop limit.
+    pub ttl: u8,
+    /// Its type of service byte, or traffic class.
+    pub tos: u8,
+}
+
+/// What a queued datagram is to be sent with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) to: SocketAddr,
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) interface: Option<InterfaceId>,
+    pub(crate) ttl: Option<u8>,
+    pub(crate) tos: Option<u8>,
+    /// Payload of each of the datagrams that it is cut into; 0 for one datagram.
+    pub(crate) segment: u16,
+}
+
+/// A datagram, or several of one length, and how much of it has been sent.
+#[derive(Debug)]
+pub(crate) struct Load<T> {
+    pub(crate) message: Message,
+    first: T,
+    /// Further chunks of a corked datagram.
+    rest: Vec<T>,
+    len: usize,
+    /// Payload bytes that have been sent, in fragments or datagrams.
+    pub(crate) sent: usize,
+    /// Identification of its fragments; drawn with the first.
+    pub(crate) id: u32,
+}
+
+impl<T: TxBytes> Load<T> {
+    pub(crate) fn new(chunk: T, message: Message) -> Self {
+        let len = chunk.len();
+        Self { message, first: chunk, rest: Vec::new(), len, sent: 0, id: 0 }
+    }
+
+    /// Payload bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a chunk; gives it back if there are too many pieces of memory for a frame.
+    pub(crate) fn append(&mut self, chunk: T) -> Result<(), T> {
+        let len = chunk.len();
+        let last = self.rest.last_mut().unwrap_or(&mut self.first);
+        match last.append(chunk) {
+            Ok(()) => {}
+            Err(chunk) if self.rest.len() + 1 < MAX_TX_PIECES => self.rest.push(chunk),
+            Err(chunk) => return Err(chunk),
+        }
+        self.len += len;
+        Ok(())
+    }
+
+    /// The payload of the datagram of which the next byte to be sent is a part.
+    pub(crate) fn current(&self) -> Range<usize> {
+        match usize::from(self.message.segment) {
+            0 => 0..self.len,
+            segment => {
+                let start = self.sent / segment * segment;
+                start..self.len.min(start + segment)
+            }
+        }
+    }
+
+    /// The pieces of memory that make up `range` of the payload, and how many there are.
+    pub(crate) fn pieces(&self, range: Range<usize>) -> ([TxPiece<'_, T>; MAX_TX_PIECES], usize) {
+        let mut pieces: [TxPiece<'_, T>; MAX_TX_PIECES] =
+            core::array::from_fn(|_| TxPiece { bytes: &self.first, range: 0..0 });
+        let (mut count, mut at) = (0, 0);
+        for chunk in core::iter::once(&self.first).chain(&self.rest) {
+            let end = at + chunk.len();
+            let part = range.start.max(at)..range.end.min(end);
+            if !part.is_empty()
+                && let Some(piece) = pieces.get_mut(count)
+            {
+                *piece = TxPiece { bytes: chunk, range: part.start - at..part.end - at };
+                count += 1;
+            }
+            at = end;
+        }
+        (pieces, count)
+    }
+
+    /// The sum of `range` of the payload.
+    pub(crate) fn sum(&self, range: Range<usize>) -> u16 {
+        let (pieces, count) = self.pieces(range);
+        let (mut total, mut len) = (0, 0);
+        for piece in pieces.iter().take(count) {
+            let part = piece.bytes.checksum(piece.range.clone());
+            // RFC 1071 2 (B): a part that starts at an odd offset has its bytes swapped.
+            let part = if len % 2 == 1 { part.swap_bytes() } else { part };
+            total = checksum::combine(&[total, part]);
+            len += piece.range.len();
+        }
+        total
+    }
+}
