@@ -5,6 +5,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
+use core::time::Duration;
 
 use inet::tcp::{Connection, Endpoints, MAX_HEADER, Reply, SegmentRepr, Seq, TcpConfig, reset_for};
 use inet::{
@@ -61,6 +62,11 @@ pub trait Host {
     fn look(&mut self) -> Look;
     /// Addresses and place of the TCP segment in a frame that this host sends, if it is one.
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)>;
+    /// Waits until something happens to this host, at most for `time`; `false`, at once, if its
+    /// time is not the machine's.
+    fn wait(&mut self, _time: Duration) -> bool {
+        false
+    }
 }
 
 /// The port that the passive side listens on.
@@ -258,11 +264,19 @@ impl Egress<Chunk> for Port<'_> {
 }
 
 impl Whole {
-    /// The active side (`side` 0, connecting at `now`) or the passive one. `mtu` is the link's.
+    /// The active side (`side` 0, connecting at `now`) or the passive one, which listens if
+    /// `listens`. `mtu` is the link's.
     ///
     /// # Panics
     /// If the stack refuses a socket: a bug.
-    pub fn new(now: Instant, side: usize, tcp: TcpConfig, mtu: u16, secret: u64) -> Self {
+    pub fn new(
+        now: Instant,
+        side: usize,
+        tcp: TcpConfig,
+        mtu: u16,
+        secret: u64,
+        listens: bool,
+    ) -> Self {
         let mut key = [7; 16];
         key[..8].copy_from_slice(&secret.to_le_bytes());
         let mut stack = Stack::new(Config { tcp, ..Config::default() }, key);
@@ -279,7 +293,9 @@ impl Whole {
             }
         } else {
             stack.bind(handle, peer).expect("bind");
-            stack.listen(handle, 4).expect("listen");
+            if listens {
+                stack.listen(handle, 4).expect("listen");
+            }
         }
         let (listener, stream) =
             if side == 0 { (None, Some(handle)) } else { (Some(handle), None) };

@@ -14,7 +14,9 @@
 pub mod app;
 pub mod bytes;
 pub mod check;
+pub mod differential;
 pub mod host;
+pub mod kernel;
 pub mod link;
 pub mod pace;
 pub mod random;

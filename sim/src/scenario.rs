@@ -53,6 +53,10 @@ pub struct Scenario {
     pub batch: u64,
     /// Most frames that a host may send at a time.
     pub room: u64,
+    /// The passive side listens.
+    pub listens: bool,
+    /// The side that is the Linux kernel, if one is.
+    pub kernel: Option<usize>,
 }
 
 impl Scenario {
@@ -72,7 +76,9 @@ impl Scenario {
         let batch = random.magnitude(1..=64);
         let room = random.magnitude(1..=256);
         let simultaneous = kind == Kind::Bare && random.chance(0.15);
-        let mut scenario = Self { seed, kind, mtu, links, tcp, apps, simultaneous, batch, room };
+        let (listens, kernel) = (true, None);
+        let mut scenario =
+            Self { seed, kind, mtu, links, tcp, apps, simultaneous, batch, room, listens, kernel };
         if abrupt || scenario.is_severe() || random.chance(0.3) {
             // A peer that is gone without a word must be found out.
             let keep_alive = KeepAlive {
@@ -109,6 +115,8 @@ impl Scenario {
             simultaneous: false,
             batch: 1,
             room: 256,
+            listens: true,
+            kernel: None,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::bytes::Frame;
 use crate::check::{Check, Standing};
 use crate::host::{ADDRESSES, Bare, Counts, Host, Whole};
+use crate::kernel::Kernel;
 use crate::link::{Fate, Link};
 use crate::pace::Pace;
 use crate::random::Random;
@@ -57,6 +58,8 @@ pub struct Report {
     pub repeated: [u64; 2],
     /// Why the connections failed, if they did.
     pub errors: [Option<inet::Error>; 2],
+    /// Whether both applications saw the end of the other's stream.
+    pub eofs: [bool; 2],
 }
 
 /// A world that runs.
@@ -76,6 +79,8 @@ pub struct World {
     last_progress: Instant,
     progress: [u64; 4],
     finished: Option<Instant>,
+    /// When it began, by the machine's clock.
+    began: std::time::Instant,
 }
 
 impl World {
@@ -114,6 +119,7 @@ impl World {
             last_progress: now,
             progress: [0; 4],
             finished: None,
+            began: std::time::Instant::now(),
         }
     }
 
@@ -158,8 +164,19 @@ impl World {
             let Some(next) = self.next_moment() else {
                 return Err("nothing will ever happen again".into());
             };
-            self.now = next;
+            self.advance(next);
             self.watch()?;
+        }
+    }
+
+    /// Lets time pass until `next`, or, if a host's time is the machine's, until something happens.
+    fn advance(&mut self, next: Instant) {
+        let time = next - self.now;
+        if self.hosts.iter_mut().any(|host| host.wait(time)) {
+            let passed = self.start + self.began.elapsed();
+            self.now = self.now.max(passed);
+        } else {
+            self.now = next;
         }
     }
 
@@ -401,6 +418,7 @@ impl World {
             segments: totals.map(|(segments, _)| segments),
             repeated: totals.map(|(_, repeated)| repeated),
             errors: [0, 1].map(|side| self.apps[side].error),
+            eofs: [0, 1].map(|side| self.apps[side].eof),
         })
     }
 }
@@ -421,6 +439,13 @@ fn make_host(scenario: &Scenario, now: Instant, side: usize, random: &mut Random
     let active = side == 0 || scenario.simultaneous;
     match scenario.kind {
         Kind::Bare => Box::new(Bare::new(now, side, active, tcp, iss)),
-        Kind::Whole => Box::new(Whole::new(now, side, tcp, scenario.mtu, random.any())),
+        Kind::Whole if scenario.kernel == Some(side) => Box::new(
+            Kernel::new(side, &tcp, scenario.mtu, scenario.listens)
+                .unwrap_or_else(|error| panic!("the kernel's side: {error}")),
+        ),
+        Kind::Whole => {
+            let (mtu, secret, listens) = (scenario.mtu, random.any(), scenario.listens);
+            Box::new(Whole::new(now, side, tcp, mtu, secret, listens))
+        }
     }
 }

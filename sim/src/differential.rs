@@ -1,0 +1,201 @@
+//! The same application script and the same fault seed, once with the kernel's TCP at one end and
+//! once with ours: both must come to the same end.
+//!
+//! At the other end is our core in both runs, so what differs is the subject alone. With the kernel
+//! the world runs in real time over a TAP device ([`Kernel`](crate::kernel::Kernel)), with our core
+//! in virtual time. What is compared is what a program sees: whether all of the peer's stream
+//! arrived and ended, and with which error the connection failed, at both ends. How much of a
+//! stream had arrived when it was cut off is a matter of time and not compared; that it is a part
+//! of the stream, and that every segment keeps the rules, is checked in both runs.
+
+use core::fmt;
+use core::time::Duration;
+
+use inet::tcp::TcpConfig;
+use inet::{Error, Instant};
+
+use crate::app::{AppPlan, Leaving, Reading};
+use crate::link::LinkConfig;
+use crate::random::Random;
+use crate::scenario::{Kind, Scenario};
+use crate::world::{Report, World};
+
+/// What a script is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Script {
+    /// Both sides send, shut and read to the end.
+    Exchange,
+    /// The subject sends most.
+    Upload,
+    /// The other side sends most.
+    Download,
+    /// The subject closes after its last byte, whatever the other side is doing.
+    Closes,
+    /// The other side does.
+    IsClosed,
+    /// The subject aborts in the middle.
+    Aborts,
+    /// The other side aborts in the middle.
+    IsAborted,
+    /// Nobody listens.
+    Refused,
+    /// The other side is silent from the start.
+    Silent,
+    /// The other side becomes silent in the middle.
+    Falls,
+}
+
+impl Script {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Exchange,
+        Self::Upload,
+        Self::Download,
+        Self::Closes,
+        Self::IsClosed,
+        Self::Aborts,
+        Self::IsAborted,
+        Self::Refused,
+        Self::Silent,
+        Self::Falls,
+    ];
+}
+
+/// What a program sees in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Why its connection failed.
+    pub error: Option<Error>,
+    /// It saw the end of the other's stream.
+    pub eof: bool,
+    /// It got all of the other's stream.
+    pub complete: bool,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = self.error.map_or("no error".to_owned(), |error| error.to_string());
+        let eof = if self.eof { "end of file" } else { "no end of file" };
+        let bytes = if self.complete { "all bytes" } else { "not all bytes" };
+        write!(f, "{error}, {eof}, {bytes}")
+    }
+}
+
+/// The script of a seed, which side the subject is, and the world.
+pub fn draw(seed: u64) -> (Script, usize, Scenario) {
+    let script = Script::ALL[(seed % 10) as usize];
+    let mut random = Random::new(seed ^ 0x6469_6666);
+    // A subject that nobody answers must be the one who connects.
+    let subject = match script {
+        Script::Refused | Script::Silent => 0,
+        _ => (seed / 10 % 2) as usize,
+    };
+    let delay = Duration::from_micros(random.magnitude(50..=10_000));
+    let rate = random.magnitude(20_000_000..=1_000_000_000);
+    let faults = |random: &mut Random| {
+        let mut link = LinkConfig { queue: 200_000, ..LinkConfig::perfect(delay, rate) };
+        if random.chance(0.7) {
+            link.loss = random.fraction() * 0.04;
+            link.reorder = random.fraction() * 0.05;
+            link.duplicate = random.fraction() * 0.02;
+            link.corrupt = random.fraction() * 0.01;
+        }
+        link
+    };
+    let mut links = [faults(&mut random), faults(&mut random)];
+    let (own, other) = match script {
+        Script::Upload => (random.in_range(50_000..=400_000), random.in_range(0..=100)),
+        Script::Download => (random.in_range(0..=100), random.in_range(50_000..=400_000)),
+        Script::Silent | Script::Refused => (1000, 1000),
+        Script::Falls => (200_000_000, 100),
+        _ => (random.in_range(1..=100_000), random.in_range(1..=100_000)),
+    };
+    let tcp = TcpConfig {
+        syn_retries: 1,
+        time_wait: Duration::from_millis(200),
+        user_timeout: (script == Script::Falls).then_some(Duration::from_secs(1)),
+        ..TcpConfig::default()
+    };
+    let forever = Instant::ZERO + Duration::from_secs(1_000_000);
+    let dark_from = match script {
+        Script::Silent => Some(Duration::ZERO),
+        Script::Falls => Some(Duration::from_millis(300)),
+        _ => None,
+    };
+    for link in &mut links {
+        link.blackouts.extend(dark_from.map(|from| (Instant::ZERO + from, forever)));
+    }
+    let mut leaving = [Leaving::Orderly; 2];
+    match script {
+        Script::Closes => leaving[subject] = Leaving::Hasty,
+        Script::IsClosed => leaving[1 - subject] = Leaving::Hasty,
+        Script::Aborts => leaving[subject] = Leaving::Abort((own + other) / 3),
+        Script::IsAborted => leaving[1 - subject] = Leaving::Abort((own + other) / 3),
+        _ => {}
+    }
+    let apps = [0, 1].map(|side| AppPlan {
+        bytes: if side == subject { own } else { other },
+        write_max: 20_000,
+        send_limit: 100_000,
+        joins: 1.0,
+        think: Duration::ZERO,
+        reading: Reading::Greedy,
+        leaving: leaving[side],
+        fiddle: 0.0,
+    });
+    let scenario = Scenario {
+        seed,
+        kind: Kind::Whole,
+        mtu: 1500,
+        links,
+        tcp: [tcp; 2],
+        apps,
+        simultaneous: false,
+        batch: 64,
+        room: 256,
+        listens: script != Script::Refused,
+        kernel: None,
+    };
+    (script, subject, scenario)
+}
+
+/// What both ends see, with the kernel as subject or without it.
+///
+/// # Errors
+/// What went wrong in the world itself.
+pub fn ends(seed: u64, kernel: bool, verbose: bool) -> Result<[End; 2], String> {
+    let (_, subject, mut scenario) = draw(seed);
+    scenario.kernel = kernel.then_some(subject);
+    let bytes = [0, 1].map(|side: usize| scenario.apps[1 - side].bytes);
+    let report: Report = World::new(scenario, verbose).run()?;
+    Ok([0, 1].map(|side| End {
+        error: report.errors[side],
+        eof: report.eofs[side],
+        complete: report.received[side] == bytes[side],
+    }))
+}
+
+/// Runs both worlds of a seed and compares. What both came to.
+///
+/// # Errors
+/// What differs, or what went wrong in one of them.
+pub fn compare(seed: u64, verbose: bool) -> Result<[End; 2], String> {
+    let (script, subject, _) = draw(seed);
+    let name = |side| if side == subject { "the subject" } else { "the other side" };
+    let again = format!("again: cargo run -p tasuki-sim --bin tasuki-differential -- {seed}");
+    let with_kernel =
+        ends(seed, true, verbose).map_err(|error| format!("kernel: {error}\n{again}"))?;
+    let with_ours =
+        ends(seed, false, verbose).map_err(|error| format!("core: {error}\n{again}"))?;
+    for side in 0..2 {
+        if with_kernel[side] != with_ours[side] {
+            return Err(format!(
+                "seed {seed}, {script:?}, {} saw: {} with the kernel, {} with our core\n{again}",
+                name(side),
+                with_kernel[side],
+                with_ours[side],
+            ));
+        }
+    }
+    Ok(with_kernel)
+}

@@ -1,0 +1,305 @@
+//! The Linux kernel as one host of a world: a real socket, whose frames come and go by a TAP device
+//! that this process holds. Such a world runs in real time, in a network namespace of its own (see
+//! the `tasuki-differential` command); links, applications and checkers are the same as ever.
+
+use core::cell::Cell;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::ops::Range;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use inet::tcp::TcpConfig;
+use inet::{Error, Instant, RxPiece};
+use nic_driver::tap;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt,
+};
+
+use crate::bytes::{Chunk, Frame, Live};
+use crate::host::{ADDRESSES, Host, Look, PORT};
+use crate::wire;
+
+const DEVICE: &str = "sim0";
+/// How often the socket is looked at though nothing is heard of it.
+const HEARTBEAT: Duration = Duration::from_millis(20);
+/// Most bytes read at a time.
+const PIECE: usize = 16_384;
+
+/// The kernel's end.
+#[derive(Debug)]
+pub struct Kernel {
+    device: OwnedFd,
+    listener: Option<OwnedFd>,
+    socket: Option<OwnedFd>,
+    user_timeout: Option<Duration>,
+    /// What the application has sent and the socket has not taken.
+    out: VecDeque<u8>,
+    taken: u64,
+    shut: bool,
+    left: bool,
+    look: Look,
+    /// What the device gave.
+    frames: VecDeque<Vec<u8>>,
+    pieces: Live,
+    heard: Cell<bool>,
+}
+
+fn v4(address: IpAddr) -> Ipv4Addr {
+    match address {
+        IpAddr::V4(address) => address,
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    }
+}
+
+fn failed(what: &str) -> impl FnOnce(Errno) -> io::Error {
+    move |errno| io::Error::new(io::Error::from(errno).kind(), format!("{what}: {errno}"))
+}
+
+/// Sets a number that belongs to this network namespace.
+fn set(name: &str, value: u64) -> io::Result<()> {
+    let path = format!("/proc/sys/net/{name}");
+    std::fs::write(&path, format!("{value}\n"))
+        .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
+}
+
+fn error_of(errno: Errno) -> Error {
+    match errno {
+        Errno::CONNREFUSED => Error::Refused,
+        Errno::CONNRESET => Error::Reset,
+        Errno::TIMEDOUT => Error::TimedOut,
+        Errno::HOSTUNREACH => Error::HostUnreachable,
+        Errno::NETUNREACH => Error::NetUnreachable,
+        Errno::PIPE => Error::BrokenPipe,
+        Errno::NOTCONN => Error::NotConnected,
+        _ => Error::Invalid,
+    }
+}
+
+impl Kernel {
+    /// The active side (`side` 0, connecting now) or the passive one, which listens if `listens`.
+    ///
+    /// # Errors
+    /// The system's; most likely a right that is missing.
+    pub fn new(side: usize, tcp: &TcpConfig, mtu: u16, listens: bool) -> io::Result<Self> {
+        set("ipv6/conf/default/disable_ipv6", 1)?;
+        set("ipv4/tcp_syn_retries", tcp.syn_retries.into())?;
+        set("ipv4/tcp_synack_retries", tcp.synack_retries.into())?;
+        let device = tap::open(DEVICE).map_err(io::Error::other)?;
+        tap::configure(DEVICE, v4(ADDRESSES[side]), 24, mtu).map_err(io::Error::other)?;
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let open = || {
+            rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
+                .map_err(failed("socket"))
+        };
+        let (mut listener, mut socket) = (None, None);
+        let at = SocketAddr::new(ADDRESSES[1], PORT);
+        if side == 0 {
+            let fd = open()?;
+            configure(&fd, tcp)?;
+            match rustix::net::connect(&fd, &at) {
+                Ok(()) | Err(Errno::INPROGRESS) => {}
+                Err(errno) => return Err(failed("connect")(errno)),
+            }
+            socket = Some(fd);
+        } else if listens {
+            let fd = open()?;
+            rustix::net::bind(&fd, &at).map_err(failed("bind"))?;
+            rustix::net::listen(&fd, 4).map_err(failed("listen"))?;
+            listener = Some(fd);
+        }
+        Ok(Self {
+            device,
+            listener,
+            socket,
+            user_timeout: tcp.user_timeout,
+            out: VecDeque::new(),
+            taken: 0,
+            shut: false,
+            left: false,
+            look: Look::default(),
+            frames: VecDeque::new(),
+            pieces: Live::default(),
+            heard: Cell::new(true),
+        })
+    }
+
+    fn fail(&mut self, errno: Errno) {
+        self.look.error.get_or_insert(error_of(errno));
+        self.out.clear();
+    }
+
+    /// Moves what can be moved between the application and the socket.
+    fn work(&mut self) {
+        if let Some(listener) = &self.listener
+            && self.socket.is_none()
+            && let Ok(fd) = rustix::net::accept_with(listener, SocketFlags::NONBLOCK)
+        {
+            // A child inherits its listener's options; this one was not set there.
+            if let Some(timeout) = self.user_timeout {
+                let _ = sockopt::set_tcp_user_timeout(&fd, timeout.as_millis() as u32);
+            }
+            self.socket = Some(fd);
+        }
+        let Some(socket) = &self.socket else { return };
+        if !self.look.connected && self.look.error.is_none() {
+            match sockopt::socket_error(socket) {
+                Ok(Err(errno)) => return self.fail(errno),
+                _ if rustix::net::getpeername(socket).is_ok() => self.look.connected = true,
+                _ => return,
+            }
+        }
+        while !self.out.is_empty() {
+            let (front, _) = self.out.as_slices();
+            match rustix::net::send(socket, front, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(len) => {
+                    self.out.drain(..len);
+                    self.taken += len as u64;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(errno) => return self.fail(errno),
+            }
+        }
+        if self.shut && !self.left {
+            self.shut = false;
+            let _ = rustix::net::shutdown(socket, Shutdown::Write);
+        }
+        if self.left {
+            self.socket = None;
+            self.listener = None;
+        }
+    }
+
+    fn read_device(&mut self) {
+        let mut frame = vec![0; 65_536];
+        while let Ok(len) = rustix::io::read(&self.device, &mut frame[..]) {
+            self.frames.push_back(frame[..len].to_vec());
+        }
+    }
+}
+
+fn configure(fd: &OwnedFd, tcp: &TcpConfig) -> io::Result<()> {
+    if let Some(timeout) = tcp.user_timeout {
+        let millis = timeout.as_millis() as u32;
+        sockopt::set_tcp_user_timeout(fd, millis).map_err(failed("TCP_USER_TIMEOUT"))?;
+    }
+    Ok(())
+}
+
+impl Host for Kernel {
+    fn deliver(&mut self, _now: Instant, frame: Frame) {
+        // The kernel answers at once, and what it does not take is lost on the link.
+        let _ = rustix::io::write(&self.device, inet::RxBytes::bytes(&frame));
+        self.heard.set(true);
+        self.read_device();
+    }
+
+    fn poll(&mut self, _now: Instant, room: usize, out: &mut Vec<Vec<u8>>) {
+        self.heard.set(false);
+        self.work();
+        self.read_device();
+        let count = room.min(self.frames.len());
+        out.extend(self.frames.drain(..count));
+    }
+
+    fn poll_at(&self, now: Instant) -> Option<Instant> {
+        let gone = self.left && self.socket.is_none();
+        if !self.frames.is_empty() || self.heard.get() {
+            return Some(now);
+        }
+        (!gone).then_some(now + HEARTBEAT)
+    }
+
+    fn send(&mut self, _now: Instant, chunk: Chunk) -> Result<(), Error> {
+        if let Some(error) = self.look.error {
+            return Err(error);
+        }
+        self.out.extend(chunk.part(0..inet::TxBytes::len(&chunk)));
+        self.heard.set(true);
+        Ok(())
+    }
+
+    fn recv(&mut self) -> Option<RxPiece<Frame>> {
+        let mut bytes = vec![0; PIECE];
+        let flags = RecvFlags::DONTWAIT;
+        match rustix::net::recv(self.socket.as_ref()?, &mut bytes[..], flags) {
+            Ok((0, _)) => self.look.eof |= self.look.error.is_none() && self.look.connected,
+            Ok((len, _)) => {
+                bytes.truncate(len);
+                return Some(RxPiece { frame: Frame::new(bytes, &self.pieces), range: 0..len });
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) if self.look.connected => self.fail(errno),
+            Err(_) => {}
+        }
+        None
+    }
+
+    fn consumed(&mut self, _now: Instant, _bytes: usize) {}
+
+    fn shutdown(&mut self, _now: Instant) {
+        self.shut = true;
+        self.heard.set(true);
+    }
+
+    fn close(&mut self, _now: Instant) {
+        self.left = true;
+        if self.socket.is_none() || self.look.error.is_some() {
+            (self.socket, self.listener) = (None, None);
+        }
+        self.heard.set(true);
+    }
+
+    fn abort(&mut self, _now: Instant) {
+        self.left = true;
+        self.out.clear();
+        if let Some(socket) = self.socket.take() {
+            // Zero makes close(2) an abort.
+            let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+        }
+        self.listener = None;
+        self.heard.set(true);
+    }
+
+    fn change(&mut self, _now: Instant, nodelay: bool, cork: bool, _recv_buffer: usize) {
+        if let Some(socket) = &self.socket {
+            let _ = sockopt::set_tcp_nodelay(socket, nodelay);
+            let _ = sockopt::set_tcp_cork(socket, cork);
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        self.look.acked = self.taken;
+        self.look.gone = self.left && self.socket.is_none();
+        self.look
+    }
+
+    fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
+        wire::find(frame)
+    }
+
+    fn wait(&mut self, time: Duration) -> bool {
+        let mut fds = vec![PollFd::new(&self.device, PollFlags::IN)];
+        let connected = self.look.connected;
+        if let Some(socket) = &self.socket {
+            let writes = !connected || !self.out.is_empty();
+            // What was not read now is not read for waking: the application has its own times.
+            fds.push(PollFd::from_borrowed_fd(
+                socket.as_fd(),
+                if writes { PollFlags::OUT } else { PollFlags::empty() },
+            ));
+        } else if let Some(listener) = &self.listener {
+            fds.push(PollFd::new(listener, PollFlags::IN));
+        }
+        let time = time.min(HEARTBEAT);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+        let woken = poll(&mut fds, Some(&timeout)).unwrap_or(0) > 0;
+        if woken {
+            self.heard.set(true);
+        }
+        true
+    }
+}
