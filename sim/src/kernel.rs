@@ -222,14 +222,15 @@ impl Host for Kernel {
         Ok(())
     }
 
-    fn recv(&mut self) -> Option<RxPiece<Frame>> {
+    fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>> {
         let mut bytes = vec![0; PIECE];
         let flags = RecvFlags::DONTWAIT;
         match rustix::net::recv(self.socket.as_ref()?, &mut bytes[..], flags) {
             Ok((0, _)) => self.look.eof |= self.look.error.is_none() && self.look.connected,
             Ok((len, _)) => {
                 bytes.truncate(len);
-                return Some(RxPiece { frame: Frame::new(bytes, &self.pieces), range: 0..len });
+                let frame = inet::Frame::One(Frame::new(bytes, &self.pieces));
+                return Some(RxPiece { frame, range: 0..len });
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) if self.look.connected => self.fail(errno),

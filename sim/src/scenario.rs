@@ -55,6 +55,8 @@ pub struct Scenario {
     pub room: u64,
     /// The passive side listens.
     pub listens: bool,
+    /// When the passive side gives up a peer that never came.
+    pub gives_up: Duration,
     /// The side that is the Linux kernel, if one is.
     pub kernel: Option<usize>,
 }
@@ -76,10 +78,21 @@ impl Scenario {
         let batch = random.magnitude(1..=64);
         let room = random.magnitude(1..=256);
         let simultaneous = kind == Kind::Bare && random.chance(0.15);
-        let (listens, kernel) = (true, None);
-        let mut scenario =
-            Self { seed, kind, mtu, links, tcp, apps, simultaneous, batch, room, listens, kernel };
-        if abrupt || scenario.is_severe() || random.chance(0.3) {
+        let mut scenario = Self {
+            seed,
+            kind,
+            mtu,
+            links,
+            tcp,
+            apps,
+            simultaneous,
+            batch,
+            room,
+            listens: true,
+            gives_up: NEVER_CAME,
+            kernel: None,
+        };
+        if abrupt || !scenario.is_clean() || random.chance(0.3) {
             // A peer that is gone without a word must be found out.
             let keep_alive = KeepAlive {
                 idle: Duration::from_secs(30),
@@ -116,18 +129,26 @@ impl Scenario {
             batch: 1,
             room: 256,
             listens: true,
+            gives_up: NEVER_CAME,
             kernel: None,
         }
     }
 
     /// Whether a connection may rightly fail.
     pub fn is_severe(&self) -> bool {
-        // Of three questions for a neighbour's address, none may come through a bad line.
-        let asks = self.kind == Kind::Whole;
-        self.links.iter().any(|link| {
-            let bad = asks && link.gilbert.is_some();
-            bad || link.total_loss() > 0.1 || !link.blackouts.is_empty()
+        // A line that stays bad may outlive the retries of somebody who has left already.
+        !self.listens || self.links.iter().any(|link| {
+            link.gilbert.is_some() || link.total_loss() > 0.1 || !link.blackouts.is_empty()
         })
+    }
+
+    /// Whether nothing is ever lost.
+    fn is_clean(&self) -> bool {
+        let clean = |link: &LinkConfig| {
+            let overflows = link.rate > 0 && link.queue < u64::MAX;
+            link.total_loss() == 0.0 && link.burst.0 == 0.0 && !overflows
+        };
+        !self.is_severe() && self.links.iter().all(clean)
     }
 
     /// What the checkers need to know of a side.
@@ -142,6 +163,7 @@ impl Scenario {
             fin_timeout: tcp.fin_timeout,
             initial_window: u64::from(tcp.initial_window),
             round_trip: self.links.iter().map(|link| link.delay).sum(),
+            late: self.kernel == Some(side),
         }
     }
 
@@ -190,6 +212,9 @@ impl Scenario {
         link.delay * 2 + link.jitter + Duration::from_secs_f64((queue + queued).min(60.0))
     }
 }
+
+/// When the passive side gives up a peer that never came: after its last SYN.
+const NEVER_CAME: Duration = Duration::from_secs(400);
 
 /// How unlikely a row of losses must be to count as impossible.
 const ODDS: f64 = 1e-9;

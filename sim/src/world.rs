@@ -26,8 +26,6 @@ const CROWD: i64 = 700;
 const IDLE_WAKES: usize = 60;
 /// How long a host waits until there is room for its frames again.
 const DRAIN: Duration = Duration::from_micros(5);
-/// When the passive side gives up a peer that never came.
-const NEVER_CAME: Duration = Duration::from_secs(400);
 
 /// Runs the world of `scenario`. If it fails, runs it again and keeps what both ends saw.
 ///
@@ -323,7 +321,7 @@ impl World {
         let timers = self.hosts.iter().filter_map(|host| host.poll_at(self.now));
         let timers = timers.map(|at| if at <= self.now { soon } else { at });
         let wakes = self.apps.iter().filter_map(|app| app.wake(self.now));
-        let gives_up = self.nobody_comes().then_some(self.start + NEVER_CAME);
+        let gives_up = self.nobody_comes().then_some(self.start + self.scenario.gives_up);
         let gives_up = gives_up.filter(|at| *at > self.now);
         let dues = [0, 1].into_iter().filter_map(|side| self.check.due(side));
         let dues = dues.map(|at| at + Duration::from_nanos(1)).filter(|at| *at > self.now);
@@ -350,7 +348,7 @@ impl World {
             self.last_progress = self.now;
             self.pace.progress();
         }
-        if self.nobody_comes() && self.now - self.start >= NEVER_CAME {
+        if self.nobody_comes() && self.now - self.start >= self.scenario.gives_up {
             self.apps[1].leave(self.now, &mut *self.hosts[1]);
         }
         let quiet = self.now - self.last_progress;

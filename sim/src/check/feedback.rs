@@ -83,6 +83,7 @@ impl Check {
 
     fn check_timestamps(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
         let agreed = self.both(|side| side.timestamps) && !placed.segment.syn;
+        let late = self.rules[side].late;
         let own = &mut self.sides[side];
         let Some((value, echo)) = placed.segment.timestamps else {
             // RFC 7323 3.2.
@@ -95,7 +96,7 @@ impl Check {
             return Err(format!("TSval {value} after {:?}", own.clock));
         }
         own.clock = Some(value);
-        if placed.ack.is_some() && !own.echoes.contains(&echo) {
+        if placed.ack.is_some() && !late && !own.echoes.contains(&echo) {
             return Err(format!("TSecr {echo} was never given, or not in order"));
         }
         Ok(())
@@ -140,12 +141,22 @@ impl Check {
         own.sacked.forget_before(una);
         own.sends.retain(|_, sending| sending.end > una);
         if fresh && permitted && placed.ack.is_some() {
+            // With room for another block, these are all that the peer keeps: it may have dropped
+            // others again (RFC 2018 8).
+            if placed.segment.sack.len() < 3 {
+                own.sacked.clear();
+            }
             for (left, right) in &placed.segment.sack {
                 let (left, right) = (own.place(*left), own.place(*right));
                 if left >= una && right <= own.end {
                     own.sacked.add(left, right);
                 }
             }
+        }
+        // The head SACKed and not acknowledged: the peer has dropped it again (RFC 2018 8), and what
+        // else it may have dropped is not known.
+        if own.sacked.touches(una, una + 1) {
+            own.sacked.clear();
         }
     }
 }

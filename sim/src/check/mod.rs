@@ -47,6 +47,9 @@ pub struct Rules {
     pub initial_window: u64,
     /// Least time from a segment to its answer.
     pub round_trip: Duration,
+    /// What the side sends is seen some time after it was sent, and what was given to it meanwhile
+    /// cannot be told from what it knew (the kernel, in real time).
+    pub late: bool,
 }
 
 /// How a side stands, as its host tells.

@@ -13,14 +13,14 @@ impl Check {
         payload: &[u8],
     ) -> Result<(), String> {
         let peer_mss = self.sides[1 - side].mss;
-        let (key, initial_window) = (self.keys[side], self.rules[side].initial_window);
+        let (key, rules) = (self.keys[side], self.rules[side]);
         let own = &mut self.sides[side];
         let &Placed { segment, start, text, end, .. } = placed;
         if start > own.end {
             return Err(format!("{start} leaves a hole after {}", own.end));
         }
         // RFC 9293 3.8.6.1, 3.8.4: probes repeat one number; nothing else is so old.
-        if end < own.told - 1 {
+        if end < own.told - 1 && !rules.late {
             return Err(format!("{start}..{end} again, though {} is acknowledged", own.told));
         }
         // RFC 9293 3.7.1.
@@ -51,8 +51,8 @@ impl Check {
         if own.fin.is_some_and(|fin| end > fin + 1) {
             return Err(format!("{end} is beyond the FIN"));
         }
-        // RFC 6928 2.
-        let most = initial_window * most as u64;
+        // RFC 6928 2, and one segment as a probe (RFC 8985 7.3).
+        let most = (rules.initial_window + 1) * most as u64;
         if !own.answered && (own.end as u64) <= most && (end as u64) > most + 2 {
             return Err(format!("{end} before the first ACK, with a window of {most}"));
         }

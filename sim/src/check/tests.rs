@@ -13,6 +13,7 @@ const RULES: Rules = Rules {
     fin_timeout: Duration::from_secs(60),
     initial_window: 10,
     round_trip: Duration::from_millis(10),
+    late: false,
 };
 
 const OPEN: Standing = Standing {
@@ -161,7 +162,7 @@ fn numbers_and_bytes_are_the_streams() {
     let error = talk.check.sent(talk.now, 0, &data, &wrong, OPEN).expect_err("wrong bytes");
     assert!(error.contains("wrong byte"), "{error}");
     let mut talk = Talk::new();
-    talk.check.rules[0].initial_window = 2;
+    talk.check.rules[0].initial_window = 1;
     let data = talk.segment(0, 1, 988);
     talk.send(0, &data).expect("within the initial window");
     let data = talk.segment(0, 989, 988);

@@ -41,7 +41,7 @@ impl Check {
         let mss = i64::from(self.sides[1 - side].mss.unwrap_or(536));
         let own = &mut self.sides[side];
         let &Placed { segment, start, end, .. } = placed;
-        if end == start {
+        if end == start || rules.late {
             return Ok(());
         }
         let before = own.sends.range(..=start).next_back().map(|(_, sending)| *sending);
@@ -57,13 +57,22 @@ impl Check {
             if own.timeout.is_none_or(|(at, _)| now - at > TOGETHER) {
                 own.timeout = Some((now, start));
             }
+            let head = own.sends.values().next().copied().unwrap_or(before);
+            let overdue = now - head.first >= rules.rto_min;
+            if start <= own.una && now - before.last >= rules.rto_min {
+                // It may be a timeout, though something was heard meanwhile.
+                own.sacked.clear();
+            }
             if !heard && !together {
                 sending.expiries = before.expiries + 1;
                 let is_tail = end >= own.end && !segment.syn;
                 let (gap, least) = if segment.syn {
                     (now - before.last, rules.rto_initial)
-                } else if is_tail {
+                } else if is_tail && !overdue {
                     (now - before.last, rules.round_trip)
+                } else if is_tail {
+                    // RFC 8985 7.2: no probe waits longer than the timer of the head.
+                    (now - before.last, Duration::ZERO)
                 } else if before.expiries == 0 {
                     (now - before.first, rules.rto_min)
                 } else {

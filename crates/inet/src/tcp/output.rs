@@ -73,9 +73,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return Some(SegmentOut::new(repr, Pieces::none()));
         }
         if let Some(load) = self.next_load(now) {
+            let mss = self.load_mss();
             let repr = self.loaded(now, &load);
             let out = SegmentOut::new(repr, self.send.pieces(&load.stretch));
-            return Some(out.cut_to(self.durable.snd_mss));
+            return Some(out.cut_to(mss as u16));
         }
         if core::mem::take(&mut self.wishes.probe) {
             // As Linux: a byte that the peer has had, and so must answer (RFC 9293 3.8.4).
@@ -160,6 +161,23 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.lost_load(now)
     }
 
+    /// Payload of a full segment now: SACK blocks, as every option, come out of it (RFC 9293 3.7.1).
+    fn load_mss(&self) -> usize {
+        let blocks = if self.durable.has(durable::SACK) {
+            self.recv.report_len(self.most_blocks(), self.config.dsack)
+        } else {
+            0
+        };
+        // Two bytes of padding, kind and length, and two numbers for each.
+        let option = if blocks == 0 { 0 } else { 4 + 8 * blocks };
+        self.send_mss().saturating_sub(option).max(1)
+    }
+
+    /// SACK blocks that fit into a header beside timestamps.
+    fn most_blocks(&self) -> usize {
+        if self.durable.has(durable::TIMESTAMPS) { 3 } else { SackBlocks::MOST }
+    }
+
     /// What was never sent, as far as both windows permit.
     fn new_load(&mut self, now: Instant) -> Option<Load> {
         let unsent = self.send.unsent();
@@ -168,7 +186,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if unsent == 0 && !fin_unsent {
             return None;
         }
-        let mss = self.send_mss();
+        let mss = self.load_mss();
         let usable = self.durable.send_edge().since(seq) as usize;
         let room = self.window.cwnd.saturating_sub(self.loss.sent.in_flight());
         let most = self.burst_segments(room) * mss;
@@ -225,7 +243,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.wishes.tail = false;
         let seq = self.durable.snd_max;
         let usable = self.durable.send_edge().since(seq) as usize;
-        let stretch = self.send.at_next(self.send_mss().min(usable));
+        let stretch = self.send.at_next(self.load_mss().min(usable));
         if stretch.len > 0 {
             let fin = self.fin_seq() == Some(seq + stretch.len as u32) && usable > stretch.len;
             return Some(Load { kind: Kind::NewProbe, ..Load::new(seq, stretch, fin) });
@@ -240,7 +258,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Up to `most` segments from the one at `index` on, again.
     fn again(&mut self, now: Instant, index: usize, most: usize, kind: Kind) -> Option<Load> {
-        let mss = self.send_mss();
+        let mss = self.load_mss();
         let first = *self.loss.sent.get(index)?;
         let edge = self.durable.send_edge();
         if first.end.after(edge) && index > 0 {
@@ -346,7 +364,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let end = load.seq + load.stretch.len as u32 + u32::from(load.fin);
         // Of a super-segment always, so that its receiver is not kept waiting (as Linux).
         let last = self.durable.snd_max == end && self.send.unsent() == 0;
-        let psh = load.stretch.len > 0 && (last || load.stretch.len > self.send_mss());
+        let psh = load.stretch.len > 0 && (last || load.stretch.len > self.load_mss());
         let mut repr = SegmentRepr { fin: load.fin, psh, ..self.acknowledgement(now, load.seq) };
         self.ecn.mark(&mut repr, fresh && load.stretch.len > 0);
         repr
@@ -359,7 +377,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.start_after_idle(now);
             self.progress_at = now;
         }
-        let mss = self.send_mss();
+        let mss = self.load_mss();
         let len = stretch.len as u32;
         self.send.advance(&stretch);
         self.durable.snd_max = seq + len + u32::from(fin);
@@ -398,8 +416,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let timestamps = stamped.then(|| self.timestamps(now, true));
         let mut repr = SegmentRepr { window, timestamps, ..self.bare(seq) };
         if self.durable.has(durable::SACK) {
-            let most = if stamped { 3 } else { SackBlocks::MOST };
-            let (sack, duplicate) = self.recv.report(most, self.config.dsack);
+            let (sack, duplicate) = self.recv.report(self.most_blocks(), self.config.dsack);
             repr.sack = sack;
             self.stats.dsacks_out += u64::from(duplicate);
         }

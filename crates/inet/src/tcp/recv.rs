@@ -213,6 +213,11 @@ impl<R> Receiver<R> {
         self.report.take(most, duplicates)
     }
 
+    /// How many blocks [`report`](Self::report) would give.
+    pub(super) fn report_len(&self, most: usize, duplicates: bool) -> usize {
+        self.report.len(most, duplicates)
+    }
+
     /// Whether one more ACK is needed to report all that has come early.
     pub(super) fn owes_report(&self) -> bool {
         self.report.owes()

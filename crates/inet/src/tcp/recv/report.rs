@@ -105,6 +105,12 @@ impl Report {
         (option, duplicate.is_some())
     }
 
+    /// How many blocks [`take`](Self::take) would give.
+    pub(super) fn len(&self, most: usize, duplicates: bool) -> usize {
+        let duplicate = usize::from(duplicates && self.duplicate.is_some());
+        (self.blocks.len() + duplicate).min(most)
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -244,3 +244,30 @@ fn the_record_is_ahead_of_the_segment() {
         assert!((d.rcv_nxt + u32::from(repr.window)).at_or_before(d.rcv_adv));
     }
 }
+
+/// RFC 9293 3.7.1: with SACK blocks a segment carries less, so that it still fits the path; what is
+/// sent again as well.
+#[test]
+fn sack_blocks_come_out_of_the_payload() {
+    let config = plain();
+    let mut rig = Rig::connect(&config);
+    assert!(rig.sent().sack_permitted);
+    let syn_ack = SegmentRepr { syn: true, mss: Some(MSS as u16), ..rig.seg(0, 1) };
+    rig.take(&SegmentRepr { sack_permitted: true, ..syn_ack }, b"");
+    rig.burst();
+    rig.data(101, &[1; 100]);
+    rig.burst();
+    rig.write(2 * MSS);
+    assert_eq!(rig.burst(), [(1, MSS - 12), (1 + MSS as u32 - 12, MSS - 12)]);
+    rig.data(301, &[1; 100]);
+    rig.burst();
+    rig.pass(secs(1));
+    for (_, len) in rig.burst() {
+        assert!(len <= MSS - 20, "{len}");
+    }
+    // The gaps are filled, and full segments carry all they can again.
+    rig.data(1, &[1; 400]);
+    rig.write(3 * MSS);
+    rig.ack(401, 1 + 2 * (MSS as u32 - 12));
+    assert!(rig.burst().iter().any(|(_, len)| *len == MSS));
+}
