@@ -3,13 +3,14 @@
 //! the `tasuki-differential` command); links, applications and checkers are the same as ever.
 
 use core::cell::Cell;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use abi::network::Prefixed;
 use inet::tcp::TcpConfig;
 use inet::{Error, Instant, RxPiece};
 use nic_driver::tap;
@@ -48,13 +49,6 @@ pub struct Kernel {
     heard: Cell<bool>,
 }
 
-fn v4(address: IpAddr) -> Ipv4Addr {
-    match address {
-        IpAddr::V4(address) => address,
-        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
-    }
-}
-
 fn failed(what: &str) -> impl FnOnce(Errno) -> io::Error {
     move |errno| io::Error::new(io::Error::from(errno).kind(), format!("{what}: {errno}"))
 }
@@ -89,7 +83,8 @@ impl Kernel {
         set("ipv4/tcp_syn_retries", tcp.syn_retries.into())?;
         set("ipv4/tcp_synack_retries", tcp.synack_retries.into())?;
         let device = tap::open(DEVICE).map_err(io::Error::other)?;
-        tap::configure(DEVICE, v4(ADDRESSES[side]), 24, mtu).map_err(io::Error::other)?;
+        let address = Prefixed { address: ADDRESSES[side], prefix: 24 };
+        tap::configure(DEVICE, &[address], mtu).map_err(io::Error::other)?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let open = || {
             rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)

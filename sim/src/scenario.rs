@@ -137,9 +137,10 @@ impl Scenario {
     /// Whether a connection may rightly fail.
     pub fn is_severe(&self) -> bool {
         // A line that stays bad may outlive the retries of somebody who has left already.
-        !self.listens || self.links.iter().any(|link| {
-            link.gilbert.is_some() || link.total_loss() > 0.1 || !link.blackouts.is_empty()
-        })
+        !self.listens
+            || self.links.iter().any(|link| {
+                link.gilbert.is_some() || link.total_loss() > 0.1 || !link.blackouts.is_empty()
+            })
     }
 
     /// Whether nothing is ever lost.

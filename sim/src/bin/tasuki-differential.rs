@@ -1,7 +1,7 @@
 //! Compares the kernel's TCP with ours, seed by seed; see `tasuki_sim::differential`.
 //!
 //! Each seed needs a network namespace of its own, so the command runs itself once more for each:
-//! `unshare --net tasuki-differential --inside SEED`.
+//! `unshare --net sh -c 'ip link set lo up; tasuki-differential --inside SEED'`.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,9 @@ fn in_namespace(arguments: &[&str]) -> std::io::Result<Output> {
     if !rustix::process::geteuid().is_root() {
         unshare.args(["--user", "--map-root-user"]);
     }
-    unshare.arg("--net").arg(program).args(arguments).output()
+    // The kernel tells itself of hosts that do not answer over its loopback interface.
+    let script = "ip link set lo up && exec \"$@\"";
+    unshare.args(["--net", "sh", "-c", script, "sh"]).arg(program).args(arguments).output()
 }
 
 fn main() -> ExitCode {

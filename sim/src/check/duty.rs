@@ -18,7 +18,7 @@ const DELAYED: Duration = Duration::from_millis(200);
 const GRAIN: Duration = Duration::from_millis(50);
 /// Silence after which a host may have to ask for its neighbour's address first, and how long that
 /// may take.
-const NEIGHBOUR: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
+const NEIGHBOUR: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// A window that nobody can use.
 const CLOSED: i64 = 512;
 /// How long a window may stay closed though all was read.

@@ -153,8 +153,8 @@ impl Check {
                 }
             }
         }
-        // The head SACKed and not acknowledged: the peer has dropped it again (RFC 2018 8), and what
-        // else it may have dropped is not known.
+        // The head SACKed and not acknowledged: the peer has dropped it again (RFC 2018 8), and
+        // what else it may have dropped is not known.
         if own.sacked.touches(una, una + 1) {
             own.sacked.clear();
         }

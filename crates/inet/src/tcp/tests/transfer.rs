@@ -257,7 +257,7 @@ fn sack_blocks_come_out_of_the_payload() {
     rig.burst();
     rig.data(101, &[1; 100]);
     rig.burst();
-    rig.write(2 * MSS);
+    rig.write(2 * (MSS - 12));
     assert_eq!(rig.burst(), [(1, MSS - 12), (1 + MSS as u32 - 12, MSS - 12)]);
     rig.data(301, &[1; 100]);
     rig.burst();
