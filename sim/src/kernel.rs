@@ -36,7 +36,6 @@ pub struct Kernel {
     device: OwnedFd,
     listener: Option<OwnedFd>,
     socket: Option<OwnedFd>,
-    user_timeout: Option<Duration>,
     /// What the application has sent and the socket has not taken.
     out: VecDeque<u8>,
     taken: u64,
@@ -101,7 +100,9 @@ impl Kernel {
             }
             socket = Some(fd);
         } else if listens {
+            // A child inherits the options.
             let fd = open()?;
+            configure(&fd, tcp)?;
             rustix::net::bind(&fd, &at).map_err(failed("bind"))?;
             rustix::net::listen(&fd, 4).map_err(failed("listen"))?;
             listener = Some(fd);
@@ -110,7 +111,6 @@ impl Kernel {
             device,
             listener,
             socket,
-            user_timeout: tcp.user_timeout,
             out: VecDeque::new(),
             taken: 0,
             shut: false,
@@ -133,10 +133,6 @@ impl Kernel {
             && self.socket.is_none()
             && let Ok(fd) = rustix::net::accept_with(listener, SocketFlags::NONBLOCK)
         {
-            // A child inherits its listener's options; this one was not set there.
-            if let Some(timeout) = self.user_timeout {
-                let _ = sockopt::set_tcp_user_timeout(&fd, timeout.as_millis() as u32);
-            }
             self.socket = Some(fd);
         }
         let Some(socket) = &self.socket else { return };
@@ -180,6 +176,12 @@ fn configure(fd: &OwnedFd, tcp: &TcpConfig) -> io::Result<()> {
     if let Some(timeout) = tcp.user_timeout {
         let millis = timeout.as_millis() as u32;
         sockopt::set_tcp_user_timeout(fd, millis).map_err(failed("TCP_USER_TIMEOUT"))?;
+    }
+    if let Some(keep_alive) = tcp.keep_alive {
+        sockopt::set_tcp_keepidle(fd, keep_alive.idle).map_err(failed("TCP_KEEPIDLE"))?;
+        sockopt::set_tcp_keepintvl(fd, keep_alive.interval).map_err(failed("TCP_KEEPINTVL"))?;
+        sockopt::set_tcp_keepcnt(fd, keep_alive.probes.into()).map_err(failed("TCP_KEEPCNT"))?;
+        sockopt::set_socket_keepalive(fd, true).map_err(failed("SO_KEEPALIVE"))?;
     }
     Ok(())
 }
