@@ -90,20 +90,7 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         Script::Refused | Script::Silent => 0,
         _ => (seed / 10 % 2) as usize,
     };
-    let delay = Duration::from_micros(random.magnitude(50..=10_000));
-    let rate = random.magnitude(20_000_000..=1_000_000_000);
-    let faults = |random: &mut Random| {
-        let mut link = LinkConfig { queue: 200_000, ..LinkConfig::perfect(delay, rate) };
-        // It has to be open before it falls.
-        if script != Script::Falls && random.chance(0.7) {
-            link.loss = random.fraction() * 0.04;
-            link.reorder = random.fraction() * 0.05;
-            link.duplicate = random.fraction() * 0.02;
-            link.corrupt = random.fraction() * 0.01;
-        }
-        link
-    };
-    let mut links = [faults(&mut random), faults(&mut random)];
+    let links = draw_links(&mut random, script);
     let (own, other) = match script {
         Script::Upload => (random.in_range(50_000..=400_000), random.in_range(0..=100)),
         Script::Download => (random.in_range(0..=100), random.in_range(50_000..=400_000)),
@@ -124,15 +111,6 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         }),
         ..TcpConfig::default()
     };
-    let forever = Instant::ZERO + Duration::from_secs(1_000_000);
-    let dark_from = match script {
-        Script::Silent => Some(Duration::ZERO),
-        Script::Falls => Some(Duration::from_millis(300)),
-        _ => None,
-    };
-    for link in &mut links {
-        link.blackouts.extend(dark_from.map(|from| (Instant::ZERO + from, forever)));
-    }
     let mut leaving = [Leaving::Orderly; 2];
     match script {
         Script::Closes => leaving[subject] = Leaving::Hasty,
@@ -167,6 +145,34 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         kernel: None,
     };
     (script, subject, scenario)
+}
+
+/// The links of a script: the same in both directions but for their faults.
+fn draw_links(random: &mut Random, script: Script) -> [LinkConfig; 2] {
+    let delay = Duration::from_micros(random.magnitude(50..=10_000));
+    let rate = random.magnitude(20_000_000..=1_000_000_000);
+    let faults = |random: &mut Random| {
+        let mut link = LinkConfig { queue: 200_000, ..LinkConfig::perfect(delay, rate) };
+        // It has to be open before it falls.
+        if script != Script::Falls && random.chance(0.7) {
+            link.loss = random.fraction() * 0.04;
+            link.reorder = random.fraction() * 0.05;
+            link.duplicate = random.fraction() * 0.02;
+            link.corrupt = random.fraction() * 0.01;
+        }
+        link
+    };
+    let mut links = [faults(random), faults(random)];
+    let forever = Instant::ZERO + Duration::from_secs(1_000_000);
+    let dark_from = match script {
+        Script::Silent => Some(Duration::ZERO),
+        Script::Falls => Some(Duration::from_millis(300)),
+        _ => None,
+    };
+    for link in &mut links {
+        link.blackouts.extend(dark_from.map(|from| (Instant::ZERO + from, forever)));
+    }
+    links
 }
 
 /// What both ends see, with the kernel as subject or without it.

@@ -161,7 +161,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.lost_load(now)
     }
 
-    /// Payload of a full segment now: SACK blocks, as every option, come out of it (RFC 9293 3.7.1).
+    /// Payload of a full segment now: SACK blocks come out of it, as every option (RFC 9293
+    /// 3.7.1).
     fn load_mss(&self) -> usize {
         let blocks = if self.durable.has(durable::SACK) {
             self.recv.report_len(self.most_blocks(), self.config.dsack)
