@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test sim conformance bench fmt clippy loom doc tidy man clean install uninstall
+.PHONY: help deps build demo test sim conformance bench scale fmt clippy loom doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ conformance: ## Run packetdrill's scripts against the core: [SCRIPTS=folder] [PA
 bench: build ## Measure throughput, round trips and CPU time beside the kernel's TCP (root)
 	@scripts/deps.sh demo
 	$(CARGO) run --release -p tasuki-benches -- compare
+
+scale: ## Measure the core with 100,000 idle connections and under 1,000,000 SYNs
+	$(CARGO) run --release -p tasuki-benches --bin tasuki-scale -- idle
+	$(CARGO) run --release -p tasuki-benches --bin tasuki-scale -- flood
 
 fmt: ## Format all Rust code
 	$(CARGO) fmt --all

@@ -15,6 +15,7 @@ pub mod app;
 pub mod bytes;
 pub mod check;
 pub mod differential;
+pub mod golden;
 pub mod host;
 pub mod kernel;
 pub mod link;

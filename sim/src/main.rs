@@ -11,12 +11,14 @@ const USAGE: &str = "\
 Runs seeded worlds around the real protocol core.
 
 usage: tasuki-sim [--kind bare|whole] [--seed N] [--count N] [--verbose] [--pcap FILE]
+       tasuki-sim --golden
   --kind bare     two TCP connections without a stack
   --kind whole    two stacks with Ethernet, ARP and IPv4 (default: both kinds)
   --seed N        the (first) world's seed (default 0)
   --count N       so many worlds, one after the other (default 1)
   --verbose       print the world and every segment
   --pcap FILE     write what both ends see to a pcapng file (of the last world run)
+  --golden        print the table of goodput that sim/golden.txt keeps
 
 A world that fails is run once more, and what both ends saw is kept in the folder for temporary
 files; the message names the file and the command that runs this world alone.";
@@ -27,11 +29,18 @@ struct Options {
     count: u64,
     verbose: bool,
     pcap: Option<PathBuf>,
+    golden: bool,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options =
-        Options { kinds: Kind::ALL.to_vec(), seed: 0, count: 1, verbose: false, pcap: None };
+    let mut options = Options {
+        kinds: Kind::ALL.to_vec(),
+        seed: 0,
+        count: 1,
+        verbose: false,
+        pcap: None,
+        golden: false,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -45,6 +54,7 @@ fn options() -> Result<Options, String> {
             "--seed" => options.seed = number(value()?)?,
             "--count" => options.count = number(value()?)?,
             "--verbose" => options.verbose = true,
+            "--golden" => options.golden = true,
             "--pcap" => options.pcap = Some(value()?.into()),
             other => return Err(format!("unknown option: {other}")),
         }
@@ -60,6 +70,18 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if options.golden {
+        return match tasuki_sim::golden::table() {
+            Ok(table) => {
+                print!("{table}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (mut failed, mut worlds, mut segments, mut repeated) = (0, 0, 0, 0);
     for seed in options.seed..options.seed.saturating_add(options.count) {
         for kind in &options.kinds {

@@ -1,0 +1,66 @@
+//! `tasuki-scale`: what many connections cost the protocol core, in this process, without devices.
+//!
+//! Two stacks stand back to back: frames are handed over in memory, time is made up, and what is
+//! measured is the core alone. `idle` opens many connections, says what each costs in memory, and
+//! measures the round trip of one active connection beside one idle connection and beside all of
+//! them, in turn, so that a drift of the machine's speed meets both alike. `flood` sends SYNs from
+//! made-up addresses, says how much memory they cost, and tries to connect in the midst of them.
+#![forbid(unsafe_code)]
+
+mod flood;
+mod idle;
+mod pair;
+
+use std::alloc::System;
+
+use cap::Cap;
+use clap::{Parser, Subcommand};
+
+/// Counts what is allocated.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Bytes allocated now.
+fn allocated() -> usize {
+    ALLOCATOR.allocated()
+}
+
+/// Measure the core with many connections.
+#[derive(Parser)]
+#[command(name = "tasuki-scale", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Memory of idle connections, and the round trip of an active one beside them.
+    Idle {
+        /// Idle connections.
+        #[arg(long, default_value_t = 100_000)]
+        connections: usize,
+        /// Rounds; medians are over them.
+        #[arg(long, default_value_t = 7)]
+        rounds: usize,
+        /// Round trips of each round.
+        #[arg(long, default_value_t = 20_000)]
+        trips: usize,
+    },
+    /// Memory and service under a flood of SYNs.
+    Flood {
+        /// SYNs.
+        #[arg(long, default_value_t = 1_000_000)]
+        syns: u32,
+        /// Of so many SYNs, one is followed by a legitimate connection.
+        #[arg(long, default_value_t = 10_000)]
+        every: u32,
+    },
+}
+
+fn main() {
+    match Cli::parse().command {
+        Command::Idle { connections, rounds, trips } => idle::run(connections, rounds, trips),
+        Command::Flood { syns, every } => flood::run(syns, every),
+    }
+}
