@@ -60,8 +60,40 @@ pub struct Config {
     pub reassembly: ReassemblyConfig,
     /// IPv6.
     pub v6: V6Config,
+    /// Static IPv4 addresses are announced when they are added, and defended against others that
+    /// use them (RFC 5227 2.4 c); those from DHCP always are.
+    pub arp_notify: bool,
+    /// How addresses are looked for before they are used.
+    pub acd: AcdConfig,
     /// Defaults of connections.
     pub tcp: TcpConfig,
+}
+
+/// Times of address conflict detection; the defaults are those of RFC 5227 1.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcdConfig {
+    /// Longest random delay before the first probe.
+    pub probe_wait: Duration,
+    /// Number of probes; 0 only waits.
+    pub probes: u8,
+    /// Shortest time between probes.
+    pub probe_min: Duration,
+    /// Longest time between probes.
+    pub probe_max: Duration,
+    /// From the last probe to the use of the address.
+    pub announce_wait: Duration,
+}
+
+impl Default for AcdConfig {
+    fn default() -> Self {
+        Self {
+            probe_wait: Duration::from_secs(1),
+            probes: 3,
+            probe_min: Duration::from_secs(1),
+            probe_max: Duration::from_secs(2),
+            announce_wait: Duration::from_secs(2),
+        }
+    }
 }
 
 /// Bounds on the fragments of packets that are not complete. They count as held frames too.
@@ -121,6 +153,8 @@ impl Default for Config {
             group_sources: 10,
             reassembly: ReassemblyConfig::default(),
             v6: V6Config::default(),
+            arp_notify: false,
+            acd: AcdConfig::default(),
             tcp: TcpConfig::default(),
         }
     }

@@ -21,7 +21,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// `AddrInUse` if one of our interfaces has it, `Invalid` for an address that no interface can
     /// have, `NoBuffers` if there are too many, `BadHandle` without such an interface.
     pub fn add_address(&mut self, interface: InterfaceId, address: Cidr) -> Result<(), Error> {
-        self.net.add_address(interface, address)
+        self.net.add_address(interface, address)?;
+        self.watch_static(interface, address.address);
+        Ok(())
     }
 
     /// Takes an address away, and the route to its network if it was the last in it. Connections
@@ -30,7 +32,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// # Errors
     /// `AddrNotAvailable` if it is not the interface's, `BadHandle` without such an interface.
     pub fn remove_address(&mut self, interface: InterfaceId, address: IpAddr) -> Result<(), Error> {
-        self.net.remove_address(interface, address)
+        self.net.remove_address(interface, address)?;
+        self.unwatch(interface, address);
+        Ok(())
     }
 
     /// The addresses of an interface, in the order of adding.

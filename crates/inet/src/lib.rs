@@ -6,10 +6,10 @@
 //! ```text
 //!   stack        joins the layers; turns, timers, events
 //!   sockets/     table, demux, ports, options, owner's calls, listeners
-//!   tcp/  udp/  icmp  icmp6      the protocols
+//!   tcp/  udp/  icmp  icmp6  dhcp/      the protocols
 //!   nd/          IPv6 on a link: neighbours, routers, addresses of its own
 //!   ip/          packets, fragments, routes, source addresses, groups
-//!   link/        Ethernet, ARP, neighbours
+//!   link/        Ethernet, ARP, neighbours, conflicts of addresses
 //!   net          what all share: interfaces, neighbours, the way out
 //!   configure    addresses and routes at run time
 //!   loopback     the interface to ourselves
@@ -30,6 +30,7 @@ mod bytes;
 mod config;
 mod configure;
 mod counters;
+mod dhcp;
 mod error;
 mod held;
 mod icmp;
@@ -52,7 +53,9 @@ mod udp;
 mod wheel;
 
 pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, TxBytes, TxPiece};
-pub use config::{Config, ReassemblyConfig, V6Config};
+pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};
+pub use dhcp::client::DhcpState;
+pub use dhcp::wire::{DhcpLease, DhcpRoute};
 pub use error::Error;
 pub use interface::{Address, AddressOrigin, AddressState, InterfaceConfig, InterfaceId};
 pub use ip::cidr::Cidr;

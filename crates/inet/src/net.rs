@@ -46,6 +46,8 @@ pub(crate) enum Timer {
     Link(InterfaceId),
     /// Reports about multicast groups are due.
     Groups,
+    /// Something is to be done about addresses (`dhcp`).
+    Addressing,
 }
 
 /// Whether a packet can leave over its path.

@@ -15,6 +15,7 @@ use smoltcp::wire::IpProtocol;
 use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
 use crate::config::Config;
 use crate::counters::TcpTotals;
+use crate::dhcp::Addressing;
 use crate::error::Error;
 use crate::held::{Held, HeldFrames};
 use crate::icmp::Complaint;
@@ -56,6 +57,7 @@ pub struct Stack<T, R> {
     pub(crate) reassembler: Reassembler<Held<R>>,
     pub(crate) reassembly_timer: Option<TimerId>,
     pub(crate) groups_timer: Option<TimerId>,
+    pub(crate) addressing: Addressing,
     pub(crate) events: EventQueue,
     /// Sockets that may have something to send.
     ready: VecDeque<Handle>,
@@ -100,6 +102,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             reassembler: Reassembler::new(hash.clone(), config.reassembly),
             reassembly_timer: None,
             groups_timer: None,
+            addressing: Addressing::default(),
             ports: Ports::new(hash, config.ephemeral_ports.clone()),
             held: HeldFrames::new(config.held_frames, config.joined_bytes),
             events: EventQueue::default(),
@@ -138,6 +141,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.net.groups.report_all(now, interface);
             self.arm_groups();
         }
+        if up != was {
+            self.addressing_link(now, interface, up);
+        }
         Ok(())
     }
 
@@ -171,6 +177,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match received.carries {
             Carries::Arp => {
                 let packet = frame.bytes().get(ethernet::HEADER..).unwrap_or_default();
+                self.watch_arp(now, interface, packet, out);
                 if let Some((key, mac, waiters)) = self.net.handle_arp(now, interface, packet, out)
                 {
                     self.neighbour_found(key, mac, waiters, out);
@@ -206,6 +213,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Err(Refused::SourceRoute) => return counters.ip_source_routes += 1,
             Err(Refused::Martian) => return counters.ip_martians += 1,
         };
+        if packet.protocol == IpProtocol::Udp
+            && packet.cut.is_none()
+            && self.handle_dhcp(now, &packet, frame.bytes(), out)
+        {
+            return;
+        }
         let Some(arrival) = self.arrival(origin, &packet) else { return };
         if let Some(cut) = &packet.cut {
             // What is whole is looked at anew: its header is another one.
@@ -325,6 +338,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             match timer {
                 Timer::Socket(handle) => self.handle_socket_timer(now, handle),
                 Timer::Request(place) => self.handle_request_timer(now, place, out),
+                Timer::Addressing => self.addressing_due(now, out),
                 Timer::Groups => self.groups_due(now, out),
                 Timer::Reassembly => self.reassembly_due(now, out),
                 Timer::Link(id) => self.net.link_due(now, id, out),

@@ -1,6 +1,7 @@
 //! Tests of whole stacks: frames by the byte, two stacks back to back, a clock that is a variable.
 
 mod arp;
+mod dhcp;
 mod fastopen;
 mod fragments;
 mod groups;

@@ -1,0 +1,295 @@
+//! Address conflict detection (RFC 5227), for one address on one interface.
+//!
+//! ```text
+//!            3 probes, silence           2 announcements
+//!  Probing ──────────────────▶ Announcing ─────────────▶ Defending
+//!     │ anybody claims it           │ claimed: announced again, once in 10 s (2.4 b and c);
+//!     ▼                             ▼ again within 10 s: given up, unless it is to be kept
+//!  conflict                      conflict
+//! ```
+//!
+//! The machine takes time and ARP packets and says what to send and what has been found out. What
+//! becomes of an address in conflict is the business of who configured it: DHCP declines it, a
+//! static address stays, as with Linux, and is announced at most every 10 s.
+
+use core::net::Ipv4Addr;
+use core::time::Duration;
+
+use super::arp;
+use super::ethernet::Mac;
+use crate::config::AcdConfig;
+use crate::secret::Secret;
+use crate::time::Instant;
+
+/// RFC 5227 1.1.
+pub(crate) const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+const ANNOUNCEMENTS: u8 = 2;
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Probing {
+        sent: u8,
+    },
+    Announcing {
+        sent: u8,
+    },
+    Defending,
+    /// In conflict and given up.
+    Lost,
+}
+
+/// What to do when the time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Send an ARP probe: a request from 0.0.0.0.
+    Probe,
+    /// Nobody has the address; use it, and announce it.
+    Free,
+    /// Send an announcement: a request from the address for itself.
+    Announce,
+}
+
+/// What an ARP packet means for the address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Unconcerned,
+    /// Somebody has it or wants it; it stays ours. Send an announcement if `announce`.
+    Defend { announce: bool },
+    /// It is not ours (any more).
+    Lost,
+}
+
+/// One address.
+#[derive(Debug, Clone)]
+pub(crate) struct Acd {
+    address: Ipv4Addr,
+    state: State,
+    next: Option<Instant>,
+    /// The last conflict.
+    conflict: Option<Instant>,
+    /// Never give it up.
+    keep: bool,
+}
+
+impl Acd {
+    /// Starts to look whether somebody has `address` (2.1.1).
+    pub(crate) fn probe(
+        now: Instant,
+        address: Ipv4Addr,
+        config: &AcdConfig,
+        random: &mut Secret,
+    ) -> Self {
+        let next = Some(now + random_time(Duration::ZERO, config.probe_wait, random));
+        Self { address, state: State::Probing { sent: 0 }, next, conflict: None, keep: false }
+    }
+
+    /// An address that is used without looking, and kept whatever happens: announced and defended.
+    pub(crate) fn announce(now: Instant, address: Ipv4Addr) -> Self {
+        let state = State::Announcing { sent: 0 };
+        Self { address, state, next: Some(now), conflict: None, keep: true }
+    }
+
+    pub(crate) fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Whether it may be used.
+    pub(crate) fn is_usable(&self) -> bool {
+        matches!(self.state, State::Announcing { .. } | State::Defending)
+    }
+
+    /// When to call [`step`](Self::step).
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// What is due at `now`.
+    pub(crate) fn step(
+        &mut self,
+        now: Instant,
+        config: &AcdConfig,
+        random: &mut Secret,
+    ) -> Option<Step> {
+        if self.next.is_none_or(|at| at > now) {
+            return None;
+        }
+        match self.state {
+            State::Probing { sent } if sent < config.probes => {
+                self.state = State::Probing { sent: sent + 1 };
+                let wait = if sent + 1 < config.probes {
+                    random_time(config.probe_min, config.probe_max, random)
+                } else {
+                    config.announce_wait
+                };
+                self.next = Some(now + wait);
+                Some(Step::Probe)
+            }
+            State::Probing { .. } => {
+                self.state = State::Announcing { sent: 0 };
+                // At once: the caller asks again.
+                self.next = Some(now);
+                Some(Step::Free)
+            }
+            State::Announcing { sent } => {
+                let more = sent + 1 < ANNOUNCEMENTS;
+                self.state =
+                    if more { State::Announcing { sent: sent + 1 } } else { State::Defending };
+                self.next = more.then(|| now + ANNOUNCE_INTERVAL);
+                Some(Step::Announce)
+            }
+            State::Defending | State::Lost => {
+                self.next = None;
+                None
+            }
+        }
+    }
+
+    /// Looks at an ARP packet that came in on the interface with the hardware address `ours`.
+    pub(crate) fn handle(&mut self, now: Instant, packet: &arp::Packet, ours: Mac) -> Verdict {
+        if packet.sender_mac == ours {
+            return Verdict::Unconcerned;
+        }
+        let claims = packet.sender == self.address;
+        match self.state {
+            State::Lost => Verdict::Unconcerned,
+            State::Probing { .. } => {
+                // 2.1.1: somebody else may be about to take it.
+                let probes = packet.is_request
+                    && packet.sender.is_unspecified()
+                    && packet.target == self.address;
+                if claims || probes {
+                    self.state = State::Lost;
+                    self.next = None;
+                    return Verdict::Lost;
+                }
+                Verdict::Unconcerned
+            }
+            State::Announcing { .. } | State::Defending if claims => self.claimed(now),
+            _ => Verdict::Unconcerned,
+        }
+    }
+
+    /// 2.4: somebody uses our address.
+    fn claimed(&mut self, now: Instant) -> Verdict {
+        let recent = self.conflict.is_some_and(|at| now.since(at) < DEFEND_INTERVAL);
+        if recent && !self.keep {
+            self.state = State::Lost;
+            self.next = None;
+            return Verdict::Lost;
+        }
+        if !recent {
+            self.conflict = Some(now);
+        }
+        Verdict::Defend { announce: !recent }
+    }
+}
+
+/// A time from `least` to `most`.
+fn random_time(least: Duration, most: Duration, random: &mut Secret) -> Duration {
+    let span = u32::try_from(most.saturating_sub(least).as_micros()).unwrap_or(u32::MAX);
+    least + Duration::from_micros(random.below(span.saturating_add(1)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    const OURS: Mac = smoltcp::wire::EthernetAddress([2, 0, 0, 0, 0, 2]);
+    const OTHER: Mac = smoltcp::wire::EthernetAddress([2, 0, 0, 0, 0, 9]);
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
+    const START: Instant = Instant::from_nanos(5_000_000_000);
+
+    fn packet(is_request: bool, sender: Ipv4Addr, sender_mac: Mac) -> arp::Packet {
+        arp::Packet { is_request, sender, sender_mac, target: ADDRESS }
+    }
+
+    /// All steps with their times, until it waits for nothing.
+    fn run(acd: &mut Acd, config: &AcdConfig, random: &mut Secret) -> Vec<(Step, Duration)> {
+        let mut steps = Vec::new();
+        while let Some(at) = acd.poll_at() {
+            assert_eq!(acd.step(at - Duration::from_nanos(1), config, random), None);
+            if let Some(step) = acd.step(at, config, random) {
+                steps.push((step, at.since(START)));
+            }
+        }
+        steps
+    }
+
+    #[test]
+    fn probes_then_announcements() {
+        let config = AcdConfig::default();
+        let seconds = Duration::from_secs;
+        for seed in 0..50 {
+            let mut random = Secret::new(&[seed; 16]);
+            let mut acd = Acd::probe(START, ADDRESS, &config, &mut random);
+            assert!(!acd.is_usable());
+            let steps = run(&mut acd, &config, &mut random);
+            let kinds: Vec<Step> = steps.iter().map(|(step, _)| *step).collect();
+            let announced = [Step::Free, Step::Announce, Step::Announce];
+            assert_eq!(kinds, [&[Step::Probe; 3][..], &announced].concat());
+            let times: Vec<Duration> = steps.iter().map(|(_, at)| *at).collect();
+            assert!(times[0] <= seconds(1));
+            for pair in times[..3].windows(2) {
+                assert!((seconds(1)..=seconds(2)).contains(&(pair[1] - pair[0])));
+            }
+            assert_eq!(times[3] - times[2], seconds(2));
+            assert_eq!((times[4] - times[3], times[5] - times[4]), (Duration::ZERO, seconds(2)));
+            assert!(acd.is_usable());
+        }
+    }
+
+    #[test]
+    fn who_claims_a_probed_address_has_it() {
+        let table = [
+            (packet(true, ADDRESS, OTHER), Verdict::Lost),
+            (packet(false, ADDRESS, OTHER), Verdict::Lost),
+            // Somebody else probes for it.
+            (packet(true, Ipv4Addr::UNSPECIFIED, OTHER), Verdict::Lost),
+            // Our own packets come back from a switch.
+            (packet(true, Ipv4Addr::UNSPECIFIED, OURS), Verdict::Unconcerned),
+            // Somebody asks for it.
+            (packet(true, Ipv4Addr::new(10, 0, 0, 1), OTHER), Verdict::Unconcerned),
+        ];
+        let config = AcdConfig::default();
+        let mut random = Secret::new(&[1; 16]);
+        for (packet, verdict) in table {
+            let mut acd = Acd::probe(START, ADDRESS, &config, &mut random);
+            assert_eq!(acd.handle(START, &packet, OURS), verdict, "{packet:?}");
+            let lost = verdict == Verdict::Lost;
+            assert_eq!(acd.poll_at().is_none(), lost);
+            if lost {
+                assert_eq!(acd.handle(START, &packet, OURS), Verdict::Unconcerned, "told once");
+                assert!(!acd.is_usable());
+            }
+        }
+    }
+
+    #[test]
+    fn defended_once_in_ten_seconds() {
+        let claim = packet(false, ADDRESS, OTHER);
+        let second = Duration::from_secs(1);
+        let defend = |announce| Verdict::Defend { announce };
+        // From DHCP: given up at the second conflict within ten seconds.
+        let config = AcdConfig::default();
+        let mut random = Secret::new(&[1; 16]);
+        let mut acd = Acd::probe(START, ADDRESS, &config, &mut random);
+        run(&mut acd, &config, &mut random);
+        assert_eq!(acd.handle(START, &claim, OURS), defend(true));
+        assert_eq!(acd.handle(START + 10 * second, &claim, OURS), defend(true));
+        assert_eq!(acd.handle(START + 19 * second, &claim, OURS), Verdict::Lost);
+        assert!(!acd.is_usable());
+        // Static: never, but without a storm.
+        let mut acd = Acd::announce(START, ADDRESS);
+        assert_eq!(run(&mut acd, &config, &mut random).len(), 2);
+        let announced =
+            (0..100).filter(|n| acd.handle(START + second * *n / 2, &claim, OURS) == defend(true));
+        assert_eq!(announced.count(), 5);
+        assert!(acd.is_usable());
+        let probe = packet(true, Ipv4Addr::UNSPECIFIED, OTHER);
+        assert_eq!(acd.handle(START, &probe, OURS), Verdict::Unconcerned, "answered as a request");
+    }
+}
