@@ -88,6 +88,11 @@ impl<K: Copy> Wheel<K> {
         self.entries[id.0 as usize].tick == tick_not_before(at)
     }
 
+    /// Whether `id` fires not later than one that were armed for `at`.
+    pub(crate) fn is_before(&self, id: TimerId, at: Instant) -> bool {
+        self.entries[id.0 as usize].tick <= tick_not_before(at)
+    }
+
     /// The next timer that is due at `now`; it is no longer armed. Those of one tick come in any
     /// order.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<K> {

@@ -1,6 +1,5 @@
 //! Connecting.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 
@@ -95,7 +94,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let mut connection = Connection::connect(now, config, ends, iss);
         connection.set_timestamp_offset(offset);
         socket.options.apply(now, &mut connection);
-        socket.body = Body::Connection(Box::new(Stream::new(connection, None)));
+        socket.body = Body::Connection(Stream::new(connection, None));
         self.demux.add_connection(ends, handle);
         self.net.counters.tcp_connects += 1;
         self.mark_ready(handle);

@@ -6,7 +6,6 @@
 //! answered with a cookie; the last ACK of a handshake is dropped while the accept queue is full,
 //! and the SYN-ACK's retransmission fetches it again.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -195,7 +194,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ) -> Option<Handle> {
         let parent = self.sockets.get(listener)?;
         let (tag, family, options) = (parent.tag, parent.family, parent.options);
-        let stream = Box::new(Stream::new(connection, Some(listener)));
+        let stream = Stream::new(connection, Some(listener));
         let child = self.add_socket(Socket::new(tag, family, options, Body::Connection(stream)))?;
         let claim = Claim {
             kind: SocketKind::Stream,

@@ -20,6 +20,7 @@ pub(crate) mod options;
 pub(crate) mod ports;
 pub(crate) mod requests;
 mod send;
+mod sleeper;
 pub(crate) mod stream;
 pub(crate) mod table;
 
@@ -134,7 +135,7 @@ pub(crate) enum Body<T, R> {
     /// A stream socket that is neither listening nor connected.
     Idle,
     Listener(Listener),
-    Connection(Box<Stream<T, R>>),
+    Connection(Stream<T, R>),
     Datagram(Box<Datagram<T, R>>),
     /// Closed and over; the event that says so has not been fetched.
     Gone,

@@ -2,12 +2,15 @@
 
 use core::net::SocketAddr;
 
+use core::time::Duration;
+
 use smoltcp::wire::IpProtocol;
 
 use super::Body;
 use super::demux::Target;
 use super::events::EventKind;
 use super::options::Options;
+use super::sleeper::Sleeper;
 use super::table::Handle;
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes, TxPiece};
 use crate::error::Error;
@@ -28,10 +31,13 @@ const QUANTUM: usize = 8;
 /// Most segments that a connection sends into the void at a time, when its neighbour is absent.
 const VOID: usize = 1024;
 
+/// Idle time after which a connection is put to sleep.
+const NAP: Duration = Duration::from_secs(2);
+
 /// A connection and what its owner knows of it.
 #[derive(Debug)]
 pub(crate) struct Stream<T, R> {
-    pub(crate) connection: Connection<T, Held<R>>,
+    pub(crate) connection: Sleeper<T, Held<R>>,
     /// The listener that owns it until it is accepted.
     pub(crate) listener: Option<Handle>,
     pub(crate) told: Told,
@@ -55,6 +61,7 @@ pub(crate) struct Told {
 
 impl<T: TxBytes, R: RxBytes> Stream<T, R> {
     pub(crate) fn new(connection: Connection<T, Held<R>>, listener: Option<Handle>) -> Self {
+        let connection = Sleeper::new(connection);
         Self { connection, listener, told: Told::default(), read_shut: false, proven: 0 }
     }
 }
@@ -288,9 +295,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(stream) = socket.connection() else { return };
         self.tcp_stats.add(stream.connection.take_stats());
         let at = stream.connection.poll_at(now);
+        let idle = stream.connection.is_idle();
+        let nap = idle.then(|| now + NAP);
+        let at = at.into_iter().chain(nap).min();
         let wheel = &mut self.net.wheel;
         socket.timer = match (at, timer) {
             (Some(at), Some(timer)) if wheel.is_at(timer, at) => Some(timer),
+            // An idle connection looks again when its time comes, instead of moving it each time.
+            (Some(at), Some(timer)) if idle && wheel.is_before(timer, at) => Some(timer),
             (at, timer) => {
                 if let Some(timer) = timer {
                     wheel.cancel(timer);
@@ -323,6 +335,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         socket.timer = None;
         if let Some(stream) = socket.connection() {
             stream.connection.handle_timer(now);
+            let quiet = now - stream.connection.quiet_since() >= NAP;
+            if quiet && stream.listener.is_none() && stream.connection.is_idle() {
+                self.tcp_stats.add(stream.connection.take_stats());
+                let at = stream.connection.poll_at(now);
+                stream.connection.sleep();
+                socket.timer = at.map(|at| self.net.wheel.arm(at, Timer::Socket(handle)));
+                return;
+            }
             self.settle(now, handle);
             self.mark_ready(handle);
         }

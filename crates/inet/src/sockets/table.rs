@@ -1,5 +1,6 @@
 //! The socket table: places with generations.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Names a socket of one stack: a place in its table and that place's generation, so that a handle
@@ -13,10 +14,11 @@ pub struct Handle {
 #[derive(Debug)]
 struct Place<S> {
     generation: u32,
-    value: Option<S>,
+    value: Option<Box<S>>,
 }
 
-/// A bounded table whose places are used again, the last freed first.
+/// A bounded table whose places are used again, the last freed first. Values lie outside of it, so
+/// that its growth neither moves nor reserves room for them.
 #[derive(Debug)]
 pub(crate) struct Table<S> {
     places: Vec<Place<S>>,
@@ -33,14 +35,14 @@ impl<S> Table<S> {
     pub(crate) fn insert(&mut self, value: S) -> Option<Handle> {
         if let Some(index) = self.free.pop() {
             let place = self.places.get_mut(index as usize)?;
-            place.value = Some(value);
+            place.value = Some(Box::new(value));
             return Some(Handle { index, generation: place.generation });
         }
         if self.places.len() >= self.limit {
             return None;
         }
         let index = u32::try_from(self.places.len()).ok()?;
-        self.places.push(Place { generation: 0, value: Some(value) });
+        self.places.push(Place { generation: 0, value: Some(Box::new(value)) });
         Some(Handle { index, generation: 0 })
     }
 
@@ -50,12 +52,12 @@ impl<S> Table<S> {
 
     pub(crate) fn get(&self, handle: Handle) -> Option<&S> {
         let place = self.places.get(handle.index as usize)?;
-        place.value.as_ref().filter(|_| place.generation == handle.generation)
+        place.value.as_deref().filter(|_| place.generation == handle.generation)
     }
 
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut S> {
         let place = self.places.get_mut(handle.index as usize)?;
-        place.value.as_mut().filter(|_| place.generation == handle.generation)
+        place.value.as_deref_mut().filter(|_| place.generation == handle.generation)
     }
 
     /// Empties the place; `handle` names nothing any more.
@@ -67,13 +69,13 @@ impl<S> Table<S> {
         let value = place.value.take()?;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(handle.index);
-        Some(value)
+        Some(*value)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &S)> {
         (0u32..).zip(&self.places).filter_map(|(index, place)| {
             let handle = Handle { index, generation: place.generation };
-            Some((handle, place.value.as_ref()?))
+            Some((handle, place.value.as_deref()?))
         })
     }
 }

@@ -135,7 +135,7 @@ pub(super) struct Wishes {
     /// Send what fits the window, however little (RFC 9293 3.8.6.2.1, the override timeout).
     pub(super) little: bool,
     /// A last segment, after which the connection is over.
-    pub(super) farewell: Option<SegmentRepr>,
+    pub(super) farewell: Option<Box<SegmentRepr>>,
 }
 
 /// A TCP connection.
@@ -237,7 +237,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    fn new(
+    pub(super) fn new(
         now: Instant,
         config: Arc<TcpConfig>,
         endpoints: Endpoints,

@@ -127,6 +127,11 @@ impl Durable {
         }
     }
 
+    /// Sequence number of the peer's FIN, if it was received.
+    pub(super) fn finished(&self) -> Option<Seq> {
+        self.has(FIN_RECEIVED).then(|| self.rcv_nxt - 1)
+    }
+
     /// The state.
     pub fn state(&self) -> State {
         State::from_number(self.state)

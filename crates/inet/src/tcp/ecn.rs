@@ -56,7 +56,7 @@ enum Mode {
 }
 
 /// State of ECN on one connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ecn {
     mode: Mode,
     /// The next new data carries CWR.

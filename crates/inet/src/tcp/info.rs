@@ -93,7 +93,7 @@ enum Limit {
 }
 
 /// Counts of one connection since its start, kept for [`TcpInfo`] alone.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Meter {
     pub(super) segs_in: u32,
     pub(super) segs_out: u32,

@@ -58,7 +58,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         // Taken back below if there turns out to be nothing.
         self.meter.segs_out = self.meter.segs_out.wrapping_add(1);
         if let Some(repr) = self.wishes.farewell.take() {
-            return Some(SegmentOut::new(repr, Pieces::none()));
+            return Some(SegmentOut::new(*repr, Pieces::none()));
         }
         if self.wishes.syn && (self.state().opening() || self.is_half_open()) {
             return Some(self.syn_segment(now));

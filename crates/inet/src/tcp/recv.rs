@@ -77,6 +77,16 @@ impl<R> Receiver<R> {
         }
     }
 
+    /// Whether nothing waits, for the application or for what is missing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.unconsumed == 0 && self.ready.is_empty() && self.early.is_empty()
+    }
+
+    /// Takes up what was known before: the size of the peer's segments, and where its FIN was.
+    pub(super) fn resume(&mut self, segment: usize, fin: Option<Seq>) {
+        (self.segment, self.fin) = (segment, fin);
+    }
+
     pub(super) fn set_buffer(&mut self, bytes: usize) {
         self.buffer = bytes.max(MIN_BUFFER);
     }

@@ -65,6 +65,24 @@ impl RttEstimator {
         }
     }
 
+    /// Takes up what was measured before: smoothed time, variation and least time; zero for none.
+    pub(super) fn resume(
+        &mut self,
+        now: Instant,
+        smoothed: Duration,
+        variation: Duration,
+        least: Duration,
+    ) {
+        if smoothed.is_zero() {
+            return;
+        }
+        self.smoothed = Some(smoothed);
+        self.variation = variation;
+        let margin = (variation * 4).max(GRANULARITY).max(self.min);
+        self.base = smoothed.saturating_add(margin).min(self.max);
+        self.least = Some(Least { here: least, before: least, since: now });
+    }
+
     /// The timeout, with back-off.
     pub(super) fn timeout(&self) -> Duration {
         self.backed_off(self.backoff)

@@ -54,6 +54,11 @@ impl<T: TxBytes> SendQueue<T> {
         Self { chunks: VecDeque::new(), acked: 0, next: 0, end: 0 }
     }
 
+    /// A queue of which all before `acked` has been acknowledged.
+    pub(super) fn resumed(acked: u64) -> Self {
+        Self { chunks: VecDeque::new(), acked, next: acked, end: acked }
+    }
+
     /// Offset after the last byte queued.
     pub(super) fn end(&self) -> u64 {
         self.end

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use alloc::boxed::Box;
+
 use super::connection::Connection;
 use super::durable;
 use super::loss::TimerWish;
@@ -119,7 +121,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             // As Linux: should the peer live after all, it learns.
             let reset = SegmentRepr { rst: true, ..self.bare(self.durable.snd_max) };
             self.give_up();
-            return self.wish(|wishes| wishes.farewell = Some(reset));
+            return self.wish(|wishes| wishes.farewell = Some(Box::new(reset)));
         }
         self.keep_alive_probes += 1;
         self.stats.keep_alive_probes += 1;

@@ -74,6 +74,15 @@ impl Timers {
         SENDING.into_iter().any(|timer| self.is_set(timer))
     }
 
+    pub(super) fn at(&self, timer: Timer) -> Option<Instant> {
+        self.0[timer as usize]
+    }
+
+    /// Whether only the keep-alive timer is set, if any.
+    pub(super) fn is_quiet(&self) -> bool {
+        ALL.into_iter().all(|timer| timer == Timer::KeepAlive || !self.is_set(timer))
+    }
+
     /// The earliest deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.iter().flatten().min().copied()

@@ -11,6 +11,7 @@ mod malformed;
 mod messages;
 mod options;
 mod requests;
+mod sleep;
 mod streams;
 mod udp;
 mod v6;

@@ -18,7 +18,7 @@ use crate::Instant;
 pub(in crate::tcp) const INFINITE: u32 = 0x7fff_ffff;
 
 /// The congestion window and what belongs to it; segments.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::tcp) struct Window {
     /// The congestion window: at least 1.
     pub(in crate::tcp) cwnd: u32,
@@ -37,7 +37,7 @@ pub(in crate::tcp) struct Window {
 }
 
 /// How far the window is used.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Usage {
     /// In this window of data the window was the limit; if not, the most that was in flight.
     limited: bool,

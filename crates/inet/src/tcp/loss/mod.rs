@@ -23,6 +23,7 @@
 mod ack;
 mod alert;
 mod clean;
+mod kept;
 mod rack;
 mod sack;
 pub(super) mod sent;
@@ -40,6 +41,7 @@ use super::congestion::{Congestion, Event, Prr, Window};
 use super::rtt::RttEstimator;
 use super::{Seq, Stats, TcpConfig};
 use crate::Instant;
+pub(super) use kept::Kept;
 
 /// State of the recovery, as Linux names and numbers them (`tcpi_ca_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -1,0 +1,160 @@
+//! What an idle connection costs: bytes that are really allocated, counted by the allocator.
+#![expect(unsafe_code, reason = "a global allocator cannot be written without")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tasuki_inet::{
+    Cidr, Config, Egress, EventKind, Instant, InterfaceConfig, InterfaceId, RxBytes, SocketKind,
+    Stack, TxBytes, TxPiece,
+};
+
+/// Counts what is allocated and not freed.
+struct Counting;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: all is left to the system's allocator; the count touches no memory of the caller's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Connections, on each of two hosts.
+const CONNECTIONS: usize = 100_000;
+
+/// Most bytes that one may cost.
+const MOST: usize = 1024;
+
+/// Payload that is not there: the connections are idle.
+#[derive(Debug)]
+struct Nothing;
+
+impl TxBytes for Nothing {
+    fn len(&self) -> usize {
+        0
+    }
+    fn checksum(&self, _: Range<usize>) -> u16 {
+        0
+    }
+    fn copy_to(&self, _: Range<usize>, _: &mut [u8]) {}
+    fn append(&mut self, next: Self) -> Result<(), Self> {
+        Err(next)
+    }
+}
+
+#[derive(Debug)]
+struct Frame(Vec<u8>);
+
+impl RxBytes for Frame {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[derive(Default)]
+struct Wire(VecDeque<Vec<u8>>);
+
+impl Egress<Nothing> for Wire {
+    fn ready(&mut self) -> bool {
+        true
+    }
+    fn emit(&mut self, _: InterfaceId, head: &[u8], _: &[TxPiece<'_, Nothing>]) {
+        self.0.push_back(head.to_vec());
+    }
+}
+
+struct Host {
+    stack: Stack<Nothing, Frame>,
+    wire: Wire,
+}
+
+impl Host {
+    fn new(last: u8) -> Self {
+        let config = Config { sockets: 2 * CONNECTIONS, backlog: 4096, ..Config::default() };
+        let mut stack = Stack::new(config, [last; 16]);
+        let mac = [2, 0, 0, 0, 0, last];
+        let id = stack.add_interface(InterfaceConfig { mac, mtu: 1500 });
+        stack.add_address(id, Cidr::new(Ipv4Addr::new(10, 0, 0, last), 24)).unwrap();
+        Self { stack, wire: Wire::default() }
+    }
+
+    /// Takes what the other has sent; whether there was anything.
+    fn take(&mut self, now: Instant, from: &mut Wire) -> bool {
+        let frames = std::mem::take(&mut from.0);
+        let any = !frames.is_empty();
+        for frame in frames {
+            self.stack.handle_frame(now, InterfaceId(0), Frame(frame), &mut self.wire);
+        }
+        self.stack.poll(now, &mut self.wire);
+        while let Some(event) = self.stack.poll_event() {
+            assert!(matches!(event.kind, EventKind::Connected | EventKind::Acceptable));
+        }
+        any
+    }
+}
+
+#[test]
+fn an_idle_connection_costs_at_most_a_kibibyte() {
+    let (mut a, mut b) = (Host::new(1), Host::new(2));
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let any = |port| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+    let listeners: Vec<_> = (0..8)
+        .map(|n| {
+            let listener = b.stack.open(SocketKind::Stream, 0).unwrap();
+            b.stack.bind(listener, any(80 + n)).unwrap();
+            b.stack.listen(listener, 1024).unwrap();
+            listener
+        })
+        .collect();
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    let mut made = 0;
+    while made < CONNECTIONS {
+        for (listener, port) in listeners.iter().zip(80..) {
+            for _ in 0..100 {
+                let socket = a.stack.open(SocketKind::Stream, 1).unwrap();
+                let server = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), port);
+                a.stack.connect(now, socket, server).unwrap();
+            }
+            a.stack.poll(now, &mut a.wire);
+            loop {
+                let to_b = b.take(now, &mut a.wire);
+                let to_a = a.take(now, &mut b.wire);
+                if !to_a && !to_b {
+                    break;
+                }
+            }
+            while b.stack.accept(*listener, 2).unwrap().is_some() {
+                made += 1;
+            }
+        }
+        now += Duration::from_millis(1);
+    }
+    // Whatever was armed for a moment is over.
+    for _ in 0..40 {
+        now += Duration::from_secs(1);
+        a.take(now, &mut b.wire);
+        b.take(now, &mut a.wire);
+    }
+    let states = |host: &Host| host.stack.sockets().filter(|s| s.state == "ESTAB").count();
+    assert_eq!((states(&a), states(&b)), (made, made));
+    let each = (ALLOCATED.load(Ordering::Relaxed) - before) / (2 * made);
+    println!("{each} bytes for each of {} connections", 2 * made);
+    assert!(each <= MOST, "{each} bytes for each of {} connections", 2 * made);
+}
