@@ -13,6 +13,8 @@ pub struct Config {
     pub sockets: usize,
     /// Most connection requests at once, those of all listeners together.
     pub requests: usize,
+    /// Most hosts of which a path MTU less than the link's is kept.
+    pub path_mtus: usize,
     /// Most peers whose Fast Open cookies are kept.
     pub fast_open_peers: usize,
     /// Most received frames that the core holds (out of order, or not yet fetched). Out-of-order
@@ -131,6 +133,7 @@ impl Default for Config {
         Self {
             sockets: 65_536,
             requests: 16_384,
+            path_mtus: 1024,
             fast_open_peers: 1024,
             held_frames: 1024,
             joined_bytes: 16 << 20,

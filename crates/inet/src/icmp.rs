@@ -15,6 +15,7 @@ use smoltcp::wire::{
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
 use crate::interface::InterfaceId;
+use crate::ip::pmtu::plateau;
 use crate::ip::{self, Packet, v4};
 use crate::sockets::demux::Target;
 use crate::sockets::events::EventKind;
@@ -52,6 +53,9 @@ impl Complaint {
     }
 }
 
+/// The code of "fragmentation needed and DF set".
+const FRAGMENTATION_NEEDED: u8 = 4;
+
 /// What an ICMP message says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Message<'a> {
@@ -63,6 +67,11 @@ enum Message<'a> {
     Error {
         error: Error,
         hard: bool,
+        quote: Quote,
+    },
+    /// A packet was too big for a link on its way, which takes `mtu` bytes.
+    TooBig {
+        mtu: u16,
         quote: Quote,
     },
     /// Of no interest here.
@@ -95,6 +104,19 @@ fn parse(bytes: &[u8]) -> Result<Message<'_>, Bad> {
             let (ident, seq_no) = (view.echo_ident(), view.echo_seq_no());
             return Ok(Message::Echo { ident, seq_no, data: view.data() });
         }
+        (Icmpv4Message::DstUnreachable, code) if code == FRAGMENTATION_NEEDED => {
+            let quote = parse_quote(view.data()).ok_or(Bad::Malformed)?;
+            let word = |at: usize| match bytes.get(at..at + 2) {
+                Some(&[a, b]) => u16::from_be_bytes([a, b]),
+                _ => 0,
+            };
+            // RFC 1191 4: the MTU stands in the second half of a word that was unused before.
+            let mtu = match word(6) {
+                0 => plateau(word(HEADER + 2)),
+                mtu => mtu,
+            };
+            return Ok(Message::TooBig { mtu, quote });
+        }
         (Icmpv4Message::DstUnreachable, code) => match unreachable(code) {
             Some(meaning) => meaning,
             None => return Ok(Message::Other),
@@ -107,8 +129,8 @@ fn parse(bytes: &[u8]) -> Result<Message<'_>, Bad> {
 }
 
 /// The meaning of the codes of "destination unreachable", and whether a datagram socket is told
-/// without having asked: as Linux's `icmp_err_convert`. "Fragmentation needed" (4) is not acted
-/// upon.
+/// without having asked: as Linux's `icmp_err_convert`. "Fragmentation needed" (4) is not among
+/// them.
 fn unreachable(code: u8) -> Option<(Error, bool)> {
     Some(match code {
         0 | 11 => (Error::NetUnreachable, false),
@@ -160,11 +182,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             Ok(Message::Error { error, hard, quote }) => {
                 let believed = arrival == Arrival::ToUs && self.deliver(now, error, hard, &quote);
-                if believed {
-                    self.net.counters.icmp_in += 1;
-                } else {
-                    self.net.counters.icmp_stray += 1;
-                }
+                self.count_error(believed);
+            }
+            Ok(Message::TooBig { mtu, quote }) => {
+                let believed = arrival == Arrival::ToUs && self.path_takes(now, mtu, &quote);
+                self.count_error(believed);
             }
             Ok(Message::Other) => self.net.counters.icmp_stray += 1,
         }
@@ -198,6 +220,35 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             flow: 0,
             payload_len: len,
         }
+    }
+
+    fn count_error(&mut self, believed: bool) {
+        let counters = &mut self.net.counters;
+        if believed {
+            counters.icmp_in += 1;
+        } else {
+            counters.icmp_stray += 1;
+        }
+    }
+
+    /// The path of the quoted segment takes packets of `mtu` bytes only; false if that is not
+    /// believed: the segment is not on its way (RFC 5927 7.2).
+    pub(crate) fn path_takes(&mut self, now: Instant, mtu: u16, quote: &Quote) -> bool {
+        if quote.protocol != IpProtocol::Tcp {
+            return false;
+        }
+        let Some(Target::Socket(handle)) = self.demux.target(&quote.ends) else { return false };
+        let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
+        else {
+            return false;
+        };
+        if !stream.connection.is_outstanding(quote.seq) {
+            return false;
+        }
+        let mtu = self.path_mtus.learn(now, quote.ends.remote.ip(), mtu);
+        stream.connection.handle_too_big(mtu);
+        self.mark_ready(handle);
+        true
     }
 
     /// Gives an error to the socket that sent the quoted packet; false if there is none.

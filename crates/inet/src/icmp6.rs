@@ -232,9 +232,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return self.net.counters.icmp_malformed += 1;
         };
         let believed = arrival == Arrival::ToUs
-            && match meaning(kind, code) {
-                Some((error, hard)) => self.deliver(now, error, hard, &quote),
-                None => false,
+            && match (kind, meaning(kind, code)) {
+                (Icmpv6Message::PktTooBig, _) => {
+                    let mtu = bytes.get(4..).and_then(<[u8]>::first_chunk);
+                    let mtu = mtu.map_or(0, |mtu| u32::from_be_bytes(*mtu));
+                    self.path_takes(now, u16::try_from(mtu).unwrap_or(u16::MAX), &quote)
+                }
+                (_, Some((error, hard))) => self.deliver(now, error, hard, &quote),
+                (_, None) => false,
             };
         if believed {
             self.net.counters.icmp_in += 1;

@@ -21,6 +21,7 @@ use crate::held::{Held, HeldFrames};
 use crate::icmp::Complaint;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
 use crate::ip::Packet;
+use crate::ip::pmtu::PathMtus;
 use crate::ip::reassembly::Reassembler;
 use crate::ip::v4::{self, Refused};
 use crate::link::ethernet::{self, Carries, Ignored, Mac};
@@ -51,6 +52,7 @@ pub struct Stack<T, R> {
     /// Handshakes under way.
     pub(crate) requests: Table<Request>,
     pub(crate) fast: FastOpens,
+    pub(crate) path_mtus: PathMtus,
     pub(crate) demux: Demux,
     pub(crate) ports: Ports,
     pub(crate) held: HeldFrames,
@@ -97,6 +99,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             net: Net::new(&config, &secret),
             sockets: Table::new(config.sockets),
             requests: Table::new(config.requests),
+            path_mtus: PathMtus::new(hash.clone(), config.path_mtus),
             fast: FastOpens::new(secret.fast_open_key(), hash.clone(), config.fast_open_peers),
             demux: Demux::new(&hash),
             reassembler: Reassembler::new(hash.clone(), config.reassembly),

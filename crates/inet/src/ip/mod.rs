@@ -3,6 +3,7 @@
 pub(crate) mod cidr;
 mod fragments;
 pub(crate) mod groups;
+pub(crate) mod pmtu;
 pub(crate) mod reassembly;
 pub(crate) mod route;
 pub(crate) mod source;

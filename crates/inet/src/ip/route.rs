@@ -66,6 +66,14 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    /// The same path, if it takes packets of `mtu` bytes only.
+    #[must_use]
+    pub(crate) fn narrowed(self, mtu: Option<u16>) -> Self {
+        Self { mtu: mtu.map_or(self.mtu, |mtu| mtu.min(self.mtu)), ..self }
+    }
+}
+
+impl Path {
     /// Where the packet really leaves.
     pub(crate) fn exit(&self) -> InterfaceId {
         if self.hop == Hop::Local { InterfaceId::LOOPBACK } else { self.interface }

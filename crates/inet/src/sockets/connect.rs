@@ -89,7 +89,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let iss = self.secret.isn(now, &ends);
         let offset = self.secret.timestamp_offset(&ends);
         let defaults = Arc::clone(&self.tcp);
+        let known = self.path_mtus.get(now, remote.ip());
         let socket = self.open_socket(handle)?;
+        let path = &path.narrowed(known);
         let config = socket.options.tcp_config(&defaults, path);
         let mut connection = Connection::connect(now, config, ends, iss);
         connection.set_timestamp_offset(offset);

@@ -44,6 +44,7 @@ mod info;
 mod input;
 mod loss;
 mod output;
+mod pmtu;
 mod recv;
 mod rtt;
 mod segment;

@@ -10,6 +10,7 @@ mod loopback;
 mod malformed;
 mod messages;
 mod options;
+mod pmtu;
 mod requests;
 mod sleep;
 mod streams;

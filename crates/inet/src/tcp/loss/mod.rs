@@ -312,6 +312,18 @@ impl Recovery {
         }
     }
 
+    /// The path takes segments of `mss` bytes only: longer ones are lost.
+    pub(super) fn path_takes(&mut self, mss: u32) {
+        let mut index = 0;
+        while let Some(segment) = self.sent.get(index).copied() {
+            if segment.end.since(segment.start) > mss && !segment.sacked() {
+                self.lost += u64::from(self.sent.mark_lost(index));
+                self.repeat = Repeat::Lost;
+            }
+            index += 1;
+        }
+    }
+
     /// The peer's window was closed and is open again: if what is in flight was sent as a probe of
     /// it, the peer has had no room for it.
     pub(super) fn window_reopened(&mut self) {
