@@ -123,6 +123,8 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
                 _ => EcnPolicy::Accept,
             }
         }
+        // The times between repeated SYNs always double here.
+        "tcp_syn_linear_timeouts" => return !on,
         "tcp_timestamps" => tcp.timestamps = on,
         "tcp_window_scaling" => tcp.window_scaling = on,
         "tcp_syn_retries" => tcp.syn_retries = count,

@@ -219,9 +219,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Segments that one load may stand for, with room for `room` in the congestion window: not
-    /// more than half of it, so that ACKs keep coming (as Linux), and what an IP packet can carry.
+    /// more than half of it nor of the peer's window, so that ACKs keep coming (as Linux), and what
+    /// an IP packet can carry.
     fn burst_segments(&self, room: u32) -> usize {
-        let most = usize::from(self.config.gso_max_segs.max(1));
+        let window = self.window_max as usize / 2 / self.send_mss().max(1);
+        let most = usize::from(self.config.gso_max_segs).min(window).max(1);
         let half = (self.window.cwnd / 2).max(1);
         let room = room.min(half).max(1) as usize;
         most.min(room).min(MAX_LOAD / self.send_mss().max(1)).max(1)

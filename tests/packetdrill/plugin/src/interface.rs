@@ -22,7 +22,7 @@ use crate::memory::{self, int, nothing};
 use crate::{addresses, data, preload};
 
 /// Descriptors of ours are above all that the kernel gives packetdrill.
-const FIRST_FD: c_int = 100_000;
+pub(crate) const FIRST_FD: c_int = 100_000;
 
 /// packetdrill's table of functions.
 #[repr(C)]
@@ -280,7 +280,7 @@ unsafe extern "C" fn close(userdata: *mut c_void, fd: c_int) -> c_int {
     let instance = unsafe { instance(userdata) };
     if !instance.look(|host| host.has(fd)) {
         // SAFETY: a file that packetdrill has opened itself, or none.
-        return unsafe { libc::close(fd) };
+        return c_int::try_from(unsafe { libc::syscall(libc::SYS_close, fd) }).unwrap_or(-1);
     }
     nothing(instance.call(|host| host.close(fd)))
 }

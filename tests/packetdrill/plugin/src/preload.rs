@@ -3,12 +3,14 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libc::{off_t, size_t, socklen_t, ssize_t};
 use packetdrill::host::Progress;
 
-use crate::memory::result;
+use crate::instance::Instance;
+use crate::interface::FIRST_FD;
+use crate::memory::{self, result};
 use crate::settings::Settings;
 use crate::{instance, interface};
 
@@ -25,6 +27,13 @@ pub(crate) fn warn_if_absent() {
 /// A script has ended.
 pub(crate) fn end() {
     *SETTINGS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// The instance, if `fd` is one of its. Others are passed on without a look at it: this library
+/// closes files of its own too.
+fn ours(fd: c_int) -> Option<Arc<Instance>> {
+    let instance = if fd < FIRST_FD { None } else { instance::current() };
+    instance.filter(|instance| instance.look(|host| host.has(fd)))
 }
 
 /// system(3).
@@ -61,7 +70,7 @@ unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
-    match instance::current().filter(|instance| instance.look(|host| host.has(fd))) {
+    match ours(fd) {
         // SAFETY: the caller's promise.
         Some(instance) => unsafe {
             interface::get_option(&instance, (fd, level, name), value, len)
@@ -70,6 +79,22 @@ unsafe extern "C" fn getsockopt(
             // SAFETY: the call as it was made.
             let answer =
                 unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, len) };
+            c_int::try_from(answer).unwrap_or(-1)
+        }
+    }
+}
+
+/// close(2), with which packetdrill ends a script.
+///
+/// # Safety
+/// close(2)'s contract.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close(fd: c_int) -> c_int {
+    match ours(fd) {
+        Some(instance) => memory::nothing(instance.call(|host| host.close(fd))),
+        None => {
+            // SAFETY: the call as it was made.
+            let answer = unsafe { libc::syscall(libc::SYS_close, fd) };
             c_int::try_from(answer).unwrap_or(-1)
         }
     }
@@ -86,8 +111,7 @@ unsafe extern "C" fn sendfile(
     offset: *mut off_t,
     count: size_t,
 ) -> ssize_t {
-    let Some(instance) = instance::current().filter(|instance| instance.look(|host| host.has(to)))
-    else {
+    let Some(instance) = ours(to) else {
         // SAFETY: the call as it was made.
         let answer = unsafe { libc::syscall(libc::SYS_sendfile, to, from, offset, count) };
         return isize::try_from(answer).unwrap_or(-1);

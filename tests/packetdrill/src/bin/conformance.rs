@@ -31,7 +31,7 @@ const KERNEL_ONLY: &[(&str, &str)] = &[
 ];
 
 /// Longest time of one script, by the machine's clock.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 struct Options {
@@ -217,7 +217,7 @@ fn judge(options: &Options, script: &Path) -> Outcome {
     {
         return Outcome::Skip((*why).to_owned());
     }
-    match execute(options, script) {
+    match execute(options, script, &text) {
         Ok(outcome) => outcome,
         Err(error) => Outcome::Fail(error.to_string()),
     }
@@ -261,7 +261,7 @@ fn arguments(options: &Options) -> Vec<String> {
     all
 }
 
-fn execute(options: &Options, script: &Path) -> io::Result<Outcome> {
+fn execute(options: &Options, script: &Path, text: &str) -> io::Result<Outcome> {
     let folder = tempfile::tempdir()?;
     let said = folder.path().join("said");
     let mut command = match options.kernel {
@@ -281,7 +281,14 @@ fn execute(options: &Options, script: &Path) -> io::Result<Outcome> {
             command
         }
     };
-    command.args(arguments(options)).arg(script.file_name().unwrap_or_default());
+    // What a script sets itself is not set again: the command line would win.
+    let own = |argument: &String| match argument.split_once('=') {
+        Some((name, _)) if name.starts_with("--") => text.contains(&format!("{name}=")),
+        _ => false,
+    };
+    command
+        .args(arguments(options).iter().filter(|argument| !own(argument)))
+        .arg(script.file_name().unwrap_or_default());
     command.current_dir(script.parent().unwrap_or(Path::new("/")));
     command.env("TMPDIR", folder.path()).stdin(Stdio::null());
     command.stdout(fs::File::create(&said)?).stderr(fs::File::options().append(true).open(&said)?);

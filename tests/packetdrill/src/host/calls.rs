@@ -261,7 +261,10 @@ impl Host {
         let count = match request {
             libc::FIONREAD => socket.received.len() as u64,
             libc::TIOCOUTQ => socket.queued.saturating_sub(socket.acked),
-            SIOCOUTQNSD => self.unsent(fd)? as u64,
+            SIOCOUTQNSD => {
+                let handle = self.handle(fd)?;
+                self.stack().unsent(handle) as u64
+            }
             _ => return fail(libc::ENOTTY),
         };
         Ok(i32::try_from(count).unwrap_or(i32::MAX))

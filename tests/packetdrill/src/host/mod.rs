@@ -7,6 +7,7 @@
 mod calls;
 mod info;
 mod link;
+mod memory;
 mod options;
 mod pipes;
 mod poll;
@@ -46,6 +47,8 @@ pub struct Progress {
     done: usize,
     /// It has been made before.
     begun: bool,
+    /// It has found no room to send.
+    waited: bool,
     /// When it gives up.
     until: Option<Instant>,
 }
@@ -97,6 +100,9 @@ struct Running {
     stack: Stack<Chunk, Frame>,
     interface: InterfaceId,
 }
+
+/// Segments that may leave as one.
+const MOST_SEGMENTS: u16 = 64;
 
 /// The secret of every host: a script is to give the same result each time.
 const SECRET: [u8; 16] = *b"packetdrill host";
@@ -152,6 +158,8 @@ impl Host {
             let mut config = Config::default();
             // Scripts' addresses are there from the start.
             config.v6.dad_transmits = 0;
+            // The link takes what Linux's device takes: packets of up to 64 KiB.
+            config.tcp.gso_max_segs = MOST_SEGMENTS;
             sysctls.apply(&mut config);
             let mut stack = Stack::new(config, SECRET);
             let interface = stack.add_interface(link::interface(link));
@@ -223,6 +231,9 @@ impl Host {
             if let Some(Entry::Socket(socket)) = self.entries.get_mut(fd) {
                 socket.handle_event(kind, &mut running.stack);
             }
+            if kind == EventKind::Acked && self.is_writable(fd) {
+                self.entries.wake_writer(fd);
+            }
         }
         any
     }
@@ -265,7 +276,8 @@ impl Host {
 impl Socket {
     /// Something happened on the socket.
     fn handle_event(&mut self, kind: EventKind, stack: &mut Stack<Chunk, Frame>) {
-        self.activity += 1;
+        // More room is told by itself.
+        self.activity += u64::from(kind != EventKind::Acked);
         match kind {
             EventKind::Connected => self.connected = true,
             EventKind::Acceptable => self.acceptable = true,

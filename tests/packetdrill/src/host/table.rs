@@ -43,6 +43,10 @@ pub(super) struct Socket {
     /// Payload bytes given to the stack, and those that it is done with.
     pub(super) queued: u64,
     pub(super) acked: u64,
+    /// A writer has found no room: the next that there is wakes it.
+    pub(super) no_space: bool,
+    /// The last bytes were sent with MSG_MORE.
+    pub(super) more: bool,
     pub(super) send_buffer: Option<i32>,
     pub(super) recv_buffer: Option<i32>,
     /// Counts what wakes those who wait.
@@ -68,6 +72,8 @@ impl Socket {
             shut_write: false,
             queued: 0,
             acked: 0,
+            no_space: false,
+            more: false,
             send_buffer: None,
             recv_buffer: None,
             activity: 0,
@@ -175,6 +181,15 @@ impl Table {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries.values_mut()
+    }
+
+    /// There is room again for who has found none.
+    pub(super) fn wake_writer(&mut self, fd: i32) {
+        if let Some(Entry::Socket(socket)) = self.entries.get_mut(&fd)
+            && std::mem::take(&mut socket.no_space)
+        {
+            socket.activity += 1;
+        }
     }
 
     /// # Errors

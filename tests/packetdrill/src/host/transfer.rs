@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use inet::SocketKind;
+use inet::{OptionName, SockOption, SocketKind};
 
 use super::calls::{fail, failed};
 use super::table::Socket;
@@ -24,9 +24,6 @@ pub struct Message {
     pub control: Vec<u8>,
 }
 
-/// Most bytes of one chunk: Linux makes new packets at about as many.
-const CHUNK: usize = 65_536;
-
 impl Host {
     /// send(2), sendto(2), write(2): how many bytes were taken.
     ///
@@ -44,7 +41,8 @@ impl Host {
         let outcome = match self.entries.socket(fd)?.kind {
             SocketKind::Datagram => self.send_datagram(fd, bytes, to),
             SocketKind::Stream => self
-                .begin_fast(fd, bytes, to, flags, progress)
+                .more_follows(fd, flags & libc::MSG_MORE != 0)
+                .and_then(|()| self.begin_fast(fd, bytes, to, flags, progress))
                 .and_then(|()| self.send_stream(fd, bytes, flags, progress)),
         };
         self.settle();
@@ -53,6 +51,18 @@ impl Host {
             Err(Stop::Errno(_)) if progress.done > 0 => Ok(progress.done),
             other => other,
         }
+    }
+
+    /// MSG_MORE is a cork for this call's bytes: the next call without it pulls it.
+    fn more_follows(&mut self, fd: i32, more: bool) -> Outcome<()> {
+        let handle = self.handle(fd)?;
+        let before = std::mem::replace(&mut self.entries.socket(fd)?.more, more);
+        let corked = self.stack().option(handle, OptionName::Cork);
+        if before != more && (corked == Ok(SockOption::Cork(before))) {
+            let now = self.now;
+            self.stack().set_option(now, handle, SockOption::Cork(more)).map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn send_datagram(&mut self, fd: i32, bytes: &[u8], to: Option<SocketAddr>) -> Outcome<usize> {
@@ -108,6 +118,7 @@ impl Host {
     ) -> Outcome<usize> {
         let handle = self.handle(fd)?;
         let nonblocking = self.entries.socket(fd)?.nonblocking || flags & libc::MSG_DONTWAIT != 0;
+        let mut memory = self.send_memory(fd)?;
         loop {
             let socket = self.entries.socket(fd)?;
             if let Some(error) = socket.error.take() {
@@ -129,47 +140,34 @@ impl Host {
             if rest.is_empty() {
                 return Ok(progress.done);
             }
-            let room = self.send_room(fd)?.min(CHUNK).min(deferred.unwrap_or(CHUNK));
-            if room == 0 {
+            let room = memory.room().min(deferred.unwrap_or(usize::MAX));
+            // Who waits for room is woken only when there is much of it.
+            if room == 0 || progress.waited && !memory.is_writable() {
+                self.entries.socket(fd)?.no_space = true;
+                let now = self.now;
+                self.stack().writer_waits(now, handle);
                 return match nonblocking {
                     true if progress.done > 0 => Ok(progress.done),
                     true => fail(libc::EAGAIN),
-                    false => Err(Stop::Wait(None)),
+                    false => {
+                        progress.waited = true;
+                        Err(Stop::Wait(None))
+                    }
                 };
             }
+            progress.waited = false;
             let part = rest.get(..room).unwrap_or(rest).to_vec();
             let len = part.len();
             let now = self.now;
             let taken = self.stack().send(now, handle, Chunk::new(part), None);
             taken.map_err(|refused| failed(refused.error))?;
             self.entries.socket(fd)?.queued += len as u64;
+            memory.take(len);
             progress.done += len;
             if deferred.is_some() && nonblocking {
                 return Ok(progress.done);
             }
         }
-    }
-
-    /// How many more bytes the socket takes now.
-    fn send_room(&mut self, fd: i32) -> Outcome<usize> {
-        let limit = u64::from(self.send_buffer(fd)?);
-        let socket = self.entries.socket(fd)?;
-        let queued = socket.queued.saturating_sub(socket.acked);
-        Ok(usize::try_from(limit.saturating_sub(queued)).unwrap_or(usize::MAX))
-    }
-
-    /// Bytes given to the stack that it has not sent.
-    pub(super) fn unsent(&mut self, fd: i32) -> Outcome<usize> {
-        let socket = self.entries.socket(fd)?;
-        Ok(usize::try_from(socket.queued.saturating_sub(socket.acked)).unwrap_or(usize::MAX))
-    }
-
-    /// Whether a stream socket is writable as poll(2) has it: a third of its buffer is free.
-    pub(super) fn is_writable(&mut self, fd: i32) -> bool {
-        let Ok(limit) = self.send_buffer(fd) else { return false };
-        let Ok(socket) = self.entries.socket(fd) else { return false };
-        let queued = socket.queued.saturating_sub(socket.acked);
-        u64::from(limit).saturating_sub(queued) >= queued / 2
     }
 
     /// recv(2), recvfrom(2), read(2), recvmsg(2): at most `most` bytes.
