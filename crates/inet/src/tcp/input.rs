@@ -216,10 +216,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         self.heard_at = now;
         self.keep_alive_probes = 0;
-        self.take_timestamp(now, &segment);
         if let Check::Done(reply) = self.check_ack(now, &segment, len) {
             return reply;
         }
+        // Not of a segment whose ACK is not believed: who guesses one cannot move the clock.
+        self.take_timestamp(now, &segment);
         if len > 0 && self.is_unwanted(&segment, len) {
             // As Linux: nobody will ever read this. RFC 9293 3.6.1.
             let reply = reset(&segment, len);

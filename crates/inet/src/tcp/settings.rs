@@ -15,7 +15,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Sets whether small segments leave at once.
     pub fn set_nodelay(&mut self, _now: Instant, on: bool) {
         self.nodelay = on;
-        self.wish(|_| {});
+        // As Linux: what is queued leaves at once, even out of a corked connection.
+        let queued = on && self.send.unsent() > 0;
+        self.wish(|wishes| wishes.little |= queued);
     }
 
     /// Sets how often a SYN is sent again before the attempt fails (TCP_SYNCNT).

@@ -26,6 +26,9 @@ pub(crate) unsafe extern "C" fn read(
         // SAFETY: a descriptor of the kernel's, with read(2)'s contract.
         return unsafe { libc::read(fd, buffer, count) };
     }
+    if buffer.is_null() && count > 0 {
+        return result::<usize>(Err(libc::EFAULT));
+    }
     let outcome = instance.call(|host| host.read(fd, count, &mut progress));
     if let Ok(bytes) = &outcome {
         // SAFETY: read(2)'s contract.
@@ -81,7 +84,10 @@ pub(crate) unsafe extern "C" fn recvfrom(
 ) -> ssize_t {
     // SAFETY: packetdrill passes what it got.
     let instance = unsafe { instance(userdata) };
-    let outcome = receive(instance, fd, count, flags);
+    // Without a place to put them the bytes stay where they are.
+    let peek = if buffer.is_null() && count > 0 { libc::MSG_PEEK } else { 0 };
+    let outcome = receive(instance, fd, count, flags | peek);
+    let outcome = if peek == 0 { outcome } else { outcome.and(Err(libc::EFAULT)) };
     if let Ok(message) = &outcome {
         // SAFETY: recvfrom(2)'s contract.
         unsafe { memory::copy_out(&message.bytes, buffer, count) };
@@ -105,7 +111,8 @@ pub(crate) unsafe extern "C" fn recvmsg(
     let header = unsafe { &mut *message };
     // SAFETY: recvmsg(2)'s contract.
     let pieces = unsafe { memory::pieces(header.msg_iov, header.msg_iovlen) };
-    let outcome = receive(instance, fd, memory::room(pieces), flags);
+    let (most, mut progress) = (memory::room(pieces), Progress::default());
+    let outcome = instance.call(|host| host.recvmsg(fd, most, flags, &mut progress));
     if let Ok(received) = &outcome {
         // SAFETY: recvmsg(2)'s contract.
         unsafe { memory::scatter(&received.bytes, pieces) };
@@ -132,9 +139,9 @@ pub(crate) unsafe extern "C" fn write(
     // SAFETY: packetdrill passes what it got.
     let instance = unsafe { instance(userdata) };
     // SAFETY: write(2)'s contract.
-    let bytes = unsafe { memory::bytes(buffer, count) };
+    let bytes = unsafe { memory::given(buffer, count) };
     let mut progress = Progress::default();
-    result(instance.call(|host| host.write(fd, bytes, &mut progress)))
+    result(bytes.and_then(|bytes| instance.call(|host| host.write(fd, bytes, &mut progress))))
 }
 
 pub(crate) unsafe extern "C" fn writev(
@@ -176,14 +183,16 @@ pub(crate) unsafe extern "C" fn sendto(
     // SAFETY: packetdrill passes what it got.
     let instance = unsafe { instance(userdata) };
     // SAFETY: sendto(2)'s contract.
-    let bytes = unsafe { memory::bytes(buffer, count) };
+    let bytes = unsafe { memory::given(buffer, count) };
     let to = match address.is_null() {
         true => Ok(None),
         // SAFETY: sendto(2)'s contract.
         false => unsafe { addresses::read(address, len) }.map(Some),
     };
     let mut progress = Progress::default();
-    result(to.and_then(|to| instance.call(|host| host.send(fd, bytes, to, flags, &mut progress))))
+    result(bytes.and_then(|bytes| {
+        to.and_then(|to| instance.call(|host| host.send(fd, bytes, to, flags, &mut progress)))
+    }))
 }
 
 pub(crate) unsafe extern "C" fn sendmsg(

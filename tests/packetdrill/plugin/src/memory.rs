@@ -17,6 +17,21 @@ pub(crate) unsafe fn bytes<'a>(buffer: *const c_void, count: usize) -> &'a [u8] 
     unsafe { slice::from_raw_parts(buffer.cast(), count) }
 }
 
+/// The same of a buffer that must be there.
+///
+/// # Errors
+/// EFAULT if `count` is not 0 and `buffer` is null.
+///
+/// # Safety
+/// That of [`bytes`].
+pub(crate) unsafe fn given<'a>(buffer: *const c_void, count: usize) -> Result<&'a [u8], i32> {
+    if buffer.is_null() && count > 0 {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { bytes(buffer, count) })
+}
+
 /// Copies `from` to `buffer`, at most `room` bytes.
 ///
 /// # Safety

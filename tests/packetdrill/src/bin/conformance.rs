@@ -27,6 +27,9 @@ const KERNEL_ONLY: &[(&str, &str)] = &[
     ("SO_TIMESTAMPING", "time stamps come from the kernel's error queue"),
     ("MSG_ERRQUEUE", "the kernel's error queue"),
     ("psp_", "PSP is the kernel's"),
+    ("/proc/net/tcp", "looks for sockets in the kernel's tables"),
+    ("nstat", "looks at the kernel's counters"),
+    ("pfifo limit 0", "a queueing discipline that drops what the host itself sends"),
     ("qdisc replace dev tun0 root fq", "pacing by the kernel's queueing discipline"),
 ];
 

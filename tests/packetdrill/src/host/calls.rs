@@ -185,7 +185,13 @@ impl Host {
         };
         let handle = self.handle(fd)?;
         let now = self.now;
-        let outcome = self.stack().shutdown(now, handle, how);
+        let socket = self.entries.socket(fd)?;
+        // Linux's TCP goes on receiving: the end of reading is the socket's matter alone.
+        let outcome = match how {
+            How::Read if socket.connected => Ok(()),
+            How::Both if socket.connected => self.stack().shutdown(now, handle, How::Write),
+            _ => self.stack().shutdown(now, handle, how),
+        };
         let socket = self.entries.socket(fd)?;
         if socket.listening && how != How::Write {
             socket.listening = false;

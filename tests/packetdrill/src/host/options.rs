@@ -13,6 +13,7 @@ const SOL_IP: i32 = libc::IPPROTO_IP;
 const SO_MEMINFO: i32 = 55;
 const TCP_CC_INFO: i32 = 26;
 const TCP_NOTSENT_LOWAT: i32 = 25;
+const TCP_INQ: i32 = 36;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 
 /// Bytes of the name of a congestion control algorithm, the zeros after it included.
@@ -88,8 +89,11 @@ impl Host {
             let now = self.now;
             return self.stack().set_option(now, handle, option).map_err(failed);
         }
-        let Some(int) = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)) else {
-            return fail(libc::EINVAL);
+        let int = match (value.first_chunk(), value.first()) {
+            (Some(bytes), _) => i32::from_ne_bytes(*bytes),
+            // Options of IP may be a byte.
+            (None, Some(byte)) if level == SOL_IP => i32::from(*byte),
+            _ => return fail(libc::EINVAL),
         };
         let socket = self.entries.socket(fd)?;
         let option = match (level, name) {
@@ -108,8 +112,12 @@ impl Host {
                 let time = time.map_or(0, |bytes| i32::from_ne_bytes(*bytes));
                 SockOption::Linger((int != 0).then(|| seconds(time)))
             }
+            (SOL_TCP, TCP_INQ) => {
+                socket.tells_queue = int != 0;
+                return Ok(());
+            }
             // Without a meaning on one link without other users.
-            (libc::SOL_SOCKET, libc::SO_MARK | libc::SO_PRIORITY) => {
+            (libc::SOL_SOCKET, libc::SO_MARK | libc::SO_PRIORITY) | (SOL_IP, libc::IP_FREEBIND) => {
                 return Ok(());
             }
             _ => option_of(level, name, int)?,

@@ -43,6 +43,8 @@ pub(super) struct Socket {
     /// Payload bytes given to the stack, and those that it is done with.
     pub(super) queued: u64,
     pub(super) acked: u64,
+    /// recvmsg(2) tells how much more there is (TCP_INQ).
+    pub(super) tells_queue: bool,
     /// A writer has found no room: the next that there is wakes it.
     pub(super) no_space: bool,
     /// The last bytes were sent with MSG_MORE.
@@ -72,6 +74,7 @@ impl Socket {
             shut_write: false,
             queued: 0,
             acked: 0,
+            tells_queue: false,
             no_space: false,
             more: false,
             send_buffer: None,
