@@ -126,8 +126,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         let (loss, mut env) = self.loss_env(now);
         let out = loss.judge_ack(&mut env, &said, taken);
-        if let Some(sample) = out.sample.filter(|_| self.window.is_limited()) {
-            self.congestion.on_ack(&mut self.window, &sample);
+        if let Some(sample) = out.sample {
+            self.window.delivered(now);
+            if self.window.is_limited() {
+                self.congestion.on_ack(&mut self.window, &sample);
+            }
         }
         self.owe_cwr();
         if news == WindowNews::Reopened {

@@ -5,9 +5,10 @@
 //! trip. The judgement holds for one window of data: it begins anew when all that had been sent
 //! then is acknowledged.
 //!
-//! A window that was not used for a retransmission timeout decays (RFC 2861): towards what was used
-//! of it while the connection is sending little ([`Window::sent`]), by half per timeout while it is
-//! silent ([`Window::restart`], RFC 5681 4.1).
+//! A window that was not used for a retransmission timeout decays (RFC 2861): by half per timeout
+//! when sending begins again after silence ([`Window::restart`], RFC 5681 4.1), and towards what
+//! was used of it when little is sent and no ACK comes for so long ([`Window::sent`]). While ACKs
+//! come it stays, as in Linux; RFC 2861 2.1 lets it decay then too.
 
 use core::time::Duration;
 
@@ -44,8 +45,8 @@ struct Usage {
     most: u32,
     /// Where this window of data ends.
     end: Seq,
-    /// Most segments in flight since `since`, when the window was last the limit or was reduced to
-    /// what is used of it.
+    /// Most segments in flight since `since`: when the window was last the limit or was reduced to
+    /// what is used of it, or an ACK came.
     used: u32,
     since: Instant,
 }
@@ -142,6 +143,11 @@ impl Window {
         if sent.decay_after.is_some_and(|after| sent.now - usage.since >= after) {
             self.decay(sent.now);
         }
+    }
+
+    /// An ACK outside of recovery: the window is in use, however little of it.
+    pub(in crate::tcp) fn delivered(&mut self, now: Instant) {
+        self.usage.since = now;
     }
 
     /// Half way towards what was used (RFC 2861 2.1).
