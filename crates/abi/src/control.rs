@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::ClientParams;
 use crate::network::{InterfaceSettings, NetworkStatus};
+use crate::tcp::TcpStatus;
 
 /// Version of everything in this crate; both ends must agree.
 pub const VERSION: u32 = 1;
@@ -35,7 +36,10 @@ pub enum ClientRequest {
     /// What runs here. Reply: [`ClientReply::Processes`].
     Ps,
     /// The sockets. Reply: [`ClientReply::Sockets`].
-    Ss,
+    Ss {
+        /// With the inside of TCP connections.
+        info: bool,
+    },
     /// Interfaces, addresses and routes. Reply: [`ClientReply::Network`].
     Network,
     /// Copy every frame. Reply: [`ClientReply::Capture`].
@@ -191,7 +195,10 @@ pub enum ServerRequest {
         client: u16,
     },
     /// To the inet server: reply [`ServerReply::Sockets`].
-    Ss,
+    Ss {
+        /// With the inside of TCP connections.
+        info: bool,
+    },
     /// To the inet server: reply [`ServerReply::Network`].
     Network,
     /// To both: reply [`ServerReply::Counters`].
@@ -365,6 +372,9 @@ pub struct SocketStatus {
     pub peer: Option<SocketAddr>,
     /// The client, while it lives.
     pub client: Option<u16>,
+    /// The inside of a TCP connection, if it was asked for and a program has it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tcp: Option<TcpStatus>,
 }
 
 /// Head of a captured frame's datagram: 24 bytes, little-endian, before the kept bytes.

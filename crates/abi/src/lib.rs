@@ -21,6 +21,7 @@ pub mod network;
 pub mod nic;
 pub mod option;
 mod socket;
+pub mod tcp;
 
 pub use rustix::io::Errno;
 pub use socket::{Family, How, SocketFlags, SocketId, SocketKind};

@@ -30,6 +30,7 @@ mod rx;
 mod server;
 mod sleep;
 mod socket;
+mod ss;
 mod stepped;
 mod supervisor;
 #[cfg(test)]

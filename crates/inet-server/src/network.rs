@@ -1,5 +1,7 @@
 //! The stack's interfaces, addresses and routes: set up as the supervisor says, and told.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use abi::network::{
     AddressStatus, InterfaceSettings, InterfaceStatus, NetworkStatus, Prefixed, RouteSettings,
     RouteStatus,
@@ -56,7 +58,7 @@ impl Network {
 
     /// How things are.
     pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
-        let interfaces = self.interfaces.iter().map(|interface| {
+        let ethernet = self.interfaces.iter().map(|interface| {
             let Interface { id, name, mac, mtu } = interface;
             let address = |ours: &Address| {
                 let Cidr { address, prefix } = ours.cidr;
@@ -77,11 +79,27 @@ impl Network {
             source: route.source,
             metric: route.metric,
         });
-        NetworkStatus { interfaces: interfaces.collect(), routes: routes.collect() }
+        let interfaces = ethernet.chain([loopback()]).collect();
+        NetworkStatus { interfaces, routes: routes.collect() }
     }
 
     fn name(&self, id: InterfaceId) -> &str {
         let found = self.interfaces.iter().find(|interface| interface.id == id);
         found.map_or("?", |interface| &interface.name)
+    }
+}
+
+/// The interface to the stack itself, which is always there.
+fn loopback() -> InterfaceStatus {
+    let address = |address: IpAddr, prefix| AddressStatus { address, prefix };
+    InterfaceStatus {
+        index: InterfaceId::LOOPBACK.scope_id(),
+        name: "lo".to_owned(),
+        mac: None,
+        mtu: u16::MAX.into(),
+        addresses: vec![
+            address(Ipv4Addr::LOCALHOST.into(), 8),
+            address(Ipv6Addr::LOCALHOST.into(), 128),
+        ],
     }
 }

@@ -111,7 +111,9 @@ impl Server {
             ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),
             ServerRequest::AddThread { client, thread } => self.add_thread(client, thread, fds),
             ServerRequest::RemoveClient { client, orderly } => self.remove_client(client, orderly),
-            ServerRequest::Ss => return ServerReply::Sockets { sockets: self.sockets() },
+            ServerRequest::Ss { info } => {
+                return ServerReply::Sockets { sockets: self.sockets(info) };
+            }
             ServerRequest::Network => {
                 return ServerReply::Network(self.network.status(&self.engine));
             }
@@ -129,34 +131,6 @@ impl Server {
             Ok(()) => ServerReply::Done,
             Err(error) => ServerReply::Error { message: error.to_string() },
         }
-    }
-
-    fn sockets(&mut self) -> Vec<SocketStatus> {
-        let Self { engine, clients, .. } = self;
-        let rows = engine.stack.sockets().map(|info| {
-            let owner = Owner::from_tag(info.tag);
-            let client = clients.get_mut(usize::from(owner.client)).and_then(Option::as_mut);
-            let socket = client.and_then(|client| client.places.at(owner.index));
-            let socket = socket.filter(|socket| socket.serial == owner.serial);
-            let live = socket.is_some();
-            // The core counts what a stream has not consumed; datagrams it has handed over.
-            let unread = |socket: &&mut Socket| !socket.is_stream();
-            let datagrams = socket.filter(unread).map_or(0, |socket| socket.rx.unread_bytes());
-            let netid = match info.kind {
-                SocketKind::Stream => "tcp",
-                SocketKind::Datagram => "udp",
-            };
-            SocketStatus {
-                netid: netid.to_owned(),
-                state: info.state.to_owned(),
-                recv_q: info.recv_q as u64 + datagrams,
-                send_q: info.send_q as u64,
-                local: info.local,
-                peer: Some(info.peer).filter(|peer| peer.port() != 0),
-                client: live.then_some(owner.client),
-            }
-        });
-        rows.collect()
     }
 
     fn counted(&self) -> ServerReply {

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::ssize_t;
@@ -20,7 +20,7 @@ pub(crate) fn set(errno: Errno) {
     unsafe { *place = errno.raw_os_error() };
 }
 
-/// A C return type: -1 (or the like) stands for an error.
+/// A C return type: -1 (or the like: no index, no pointer) stands for an error.
 pub(crate) trait Return: Sized {
     /// What a body comes to.
     type Value;
@@ -37,6 +37,22 @@ impl Return for c_int {
 
     fn of(body: impl FnOnce() -> Outcome<c_int>) -> Self {
         run(body).unwrap_or(-1)
+    }
+}
+
+impl Return for c_uint {
+    type Value = c_uint;
+
+    fn of(body: impl FnOnce() -> Outcome<c_uint>) -> Self {
+        run(body).unwrap_or(0)
+    }
+}
+
+impl Return for *mut c_char {
+    type Value = *mut c_char;
+
+    fn of(body: impl FnOnce() -> Outcome<*mut c_char>) -> Self {
+        run(body).unwrap_or(core::ptr::null_mut())
     }
 }
 

@@ -16,8 +16,8 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
-    sockaddr, socklen_t, ssize_t, timespec, timeval,
+    FILE, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t,
+    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
 /// One function of the C library: its name, and its address once known.
@@ -144,6 +144,10 @@ real_calls! {
         input: c_int, in_offset: *mut i64, out: c_int, out_offset: *mut i64,
         len: size_t, flags: c_uint,
     ) -> ssize_t;
+
+    fn getifaddrs(place: *mut *mut ifaddrs) -> c_int;
+    fn if_nametoindex(name: *const c_char) -> c_uint;
+    fn if_indextoname(index: c_uint, place: *mut c_char) -> *mut c_char;
 
     fn getsockopt(
         fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t,

@@ -212,6 +212,7 @@ pub(crate) struct PsArgs {
 Examples:
   tasuki ss
   tasuki ss -tlnp                listening TCP sockets with their programs
+  tasuki ss -ti                  TCP sockets with round-trip times, windows and counts
   tasuki ss --net web --json | jq '.[] | select(.state == \"LISTEN\")'")]
 pub(crate) struct SsArgs {
     /// TCP sockets
@@ -232,6 +233,15 @@ pub(crate) struct SsArgs {
     /// Also show the programs
     #[arg(short, long)]
     pub(crate) processes: bool,
+    /// Also show the inside of TCP connections: options, timers, windows, counts
+    #[arg(short, long)]
+    pub(crate) info: bool,
+    /// Only IPv4
+    #[arg(short = '4', long)]
+    pub(crate) ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6', long)]
+    pub(crate) ipv6: bool,
     /// No header line
     #[arg(short = 'H', long)]
     pub(crate) no_header: bool,

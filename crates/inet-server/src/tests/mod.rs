@@ -335,7 +335,8 @@ impl Host {
     }
 
     pub(super) fn states(&mut self) -> Vec<String> {
-        let reply = self.server.request(Instant::ZERO, ServerRequest::Ss, Vec::new());
+        let reply =
+            self.server.request(Instant::ZERO, ServerRequest::Ss { info: true }, Vec::new());
         let ServerReply::Sockets { sockets } = reply else { panic!("{reply:?}") };
         sockets.into_iter().map(|row| row.state).collect()
     }

@@ -7,6 +7,7 @@ use core::ffi::{c_char, c_int, c_ulong};
 use rustix::io::Errno;
 use sockets::SocketKind;
 
+use super::interfaces;
 use super::lifecycle::duplicate;
 use crate::entry::{TABLE, is_socket, socket};
 use crate::errno::{self, Outcome};
@@ -54,6 +55,10 @@ unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outco
         // SAFETY: the program says that it points to an int, or it is null.
         *unsafe { place.as_mut() }.ok_or(Errno::FAULT)? = answer;
         return Ok(0);
+    }
+    // SAFETY: passed on from the program.
+    if let Some(outcome) = unsafe { interfaces::control(request, arg) } {
+        return outcome;
     }
     // SAFETY: passed on from the program.
     let done = errno::check(unsafe { real::ioctl(fd, request, arg) })?;

@@ -59,7 +59,9 @@ impl Supervisor {
             ClientRequest::AttachThread => self.attach_thread(id),
             ClientRequest::Bye => return self.bye(id),
             ClientRequest::Ps => self.ask_counters(id),
-            ClientRequest::Ss => self.ask(Line::Inet, ServerRequest::Ss, Purpose::Sockets(id)),
+            ClientRequest::Ss { info } => {
+                self.ask(Line::Inet, ServerRequest::Ss { info }, Purpose::Sockets(id))
+            }
             ClientRequest::Network => {
                 self.ask(Line::Inet, ServerRequest::Network, Purpose::Network(id))
             }

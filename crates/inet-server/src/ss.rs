@@ -1,0 +1,105 @@
+//! What `tasuki ss` shows: the core's sockets, joined with what the shell knows of them.
+
+use abi::control::SocketStatus;
+use abi::tcp::TcpStatus;
+use inet::tcp::TcpInfo;
+use inet::{SocketInfo, SocketKind};
+
+use crate::engine::{Engine, Owner};
+use crate::server::Server;
+use crate::socket::Socket;
+
+impl Server {
+    /// A row for each socket; with `info` also the inside of connections that a program has.
+    pub(crate) fn sockets(&mut self, info: bool) -> Vec<SocketStatus> {
+        let Self { engine, clients, .. } = self;
+        let rows: Vec<SocketInfo> = engine.stack.sockets().collect();
+        let status = |row: SocketInfo| {
+            let owner = Owner::from_tag(row.tag);
+            let client = clients.get_mut(usize::from(owner.client)).and_then(Option::as_mut);
+            let socket = client.and_then(|client| client.places.at(owner.index));
+            let socket = socket.filter(|socket| socket.serial == owner.serial);
+            let live = socket.is_some();
+            let tcp = socket.as_ref().filter(|_| info).and_then(|socket| inside(engine, socket));
+            // The core counts what a stream has not consumed; datagrams it has handed over.
+            let unread = |socket: &&mut Socket| !socket.is_stream();
+            let datagrams = socket.filter(unread).map_or(0, |socket| socket.rx.unread_bytes());
+            let netid = match row.kind {
+                SocketKind::Stream => "tcp",
+                SocketKind::Datagram => "udp",
+            };
+            SocketStatus {
+                netid: netid.to_owned(),
+                state: row.state.to_owned(),
+                recv_q: row.recv_q as u64 + datagrams,
+                send_q: row.send_q as u64,
+                local: row.local,
+                peer: Some(row.peer).filter(|peer| peer.port() != 0),
+                client: live.then_some(owner.client),
+                tcp,
+            }
+        };
+        rows.into_iter().map(status).collect()
+    }
+}
+
+fn inside(engine: &Engine, socket: &Socket) -> Option<TcpStatus> {
+    let info = engine.stack.tcp_info(engine.now, socket.handle).ok()?;
+    Some(status(&info, String::new()))
+}
+
+fn status(info: &TcpInfo, congestion: String) -> TcpStatus {
+    let has = |bit: u8| info.options & bit != 0;
+    TcpStatus {
+        congestion,
+        ts: has(1),
+        sack: has(2),
+        ecn: has(8),
+        ecnseen: has(16),
+        fastopen: has(32),
+        wscale: has(4).then_some((info.snd_wscale, info.rcv_wscale)),
+        rto_us: info.rto,
+        backoff: info.backoff,
+        rtt_us: info.rtt,
+        rttvar_us: info.rttvar,
+        minrtt_us: info.min_rtt,
+        ato_us: info.ato,
+        mss: info.snd_mss,
+        pmtu: info.pmtu,
+        rcvmss: info.rcv_mss,
+        advmss: info.advmss,
+        cwnd: info.snd_cwnd,
+        ssthresh: info.snd_ssthresh,
+        bytes_sent: info.bytes_sent,
+        bytes_retrans: info.bytes_retrans,
+        bytes_acked: info.bytes_acked,
+        bytes_received: info.bytes_received,
+        segs_out: info.segs_out,
+        segs_in: info.segs_in,
+        data_segs_out: info.data_segs_out,
+        data_segs_in: info.data_segs_in,
+        lastsnd_ms: info.last_data_sent,
+        lastrcv_ms: info.last_data_recv,
+        lastack_ms: info.last_ack_recv,
+        pacing_rate: info.pacing_rate,
+        delivery_rate: info.delivery_rate,
+        delivered: info.delivered,
+        busy_us: info.busy_time,
+        rwnd_limited_us: info.rwnd_limited,
+        sndbuf_limited_us: info.sndbuf_limited,
+        unacked: info.unacked,
+        retrans: info.retrans,
+        retrans_total: info.total_retrans,
+        lost: info.lost,
+        sacked: info.sacked,
+        dsack_dups: info.dsack_dups,
+        reordering: info.reordering,
+        reord_seen: info.reord_seen,
+        rcv_rtt_us: info.rcv_rtt,
+        rcv_space: info.rcv_space,
+        rcv_ssthresh: info.rcv_ssthresh,
+        notsent: info.notsent_bytes,
+        snd_wnd: info.snd_wnd,
+        rcv_wnd: info.rcv_wnd,
+    }
+}

@@ -1,0 +1,294 @@
+//! The stack's interfaces by the calls that programs know: getifaddrs, if_nametoindex and its
+//! relatives, and the SIOCGIF ioctls on Tasuki sockets.
+//!
+//! A program that runs on Tasuki sees the stack's interfaces and addresses, not the host's. Each
+//! call asks the instance anew: such calls are rare, and addresses change.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char, c_int, c_uint};
+use core::mem::size_of;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use core::ptr::null_mut;
+
+use abi::network::{AddressStatus, InterfaceStatus};
+use libc::{ifaddrs, ifreq, sockaddr, sockaddr_in, sockaddr_storage};
+use rustix::io::Errno;
+use sockets::Family;
+
+use crate::errno::Outcome;
+use crate::sockaddr::to_bytes;
+use crate::{instance, interpose};
+
+/// Bytes of an interface's name with the zero behind it.
+const NAME: usize = libc::IFNAMSIZ;
+
+fn interfaces() -> Outcome<Vec<InterfaceStatus>> {
+    Ok(instance::client()?.network()?.interfaces)
+}
+
+fn flags(interface: &InterfaceStatus) -> c_int {
+    let kind = match interface.mac {
+        Some(_) => libc::IFF_BROADCAST | libc::IFF_MULTICAST,
+        None => libc::IFF_LOOPBACK,
+    };
+    libc::IFF_UP | libc::IFF_RUNNING | kind
+}
+
+/// A name as `char[IFNAMSIZ]`.
+fn name_bytes(name: &str) -> [u8; NAME] {
+    let mut bytes = [0; NAME];
+    let kept = name.bytes().take(NAME - 1);
+    bytes.iter_mut().zip(kept).for_each(|(to, from)| *to = from);
+    bytes
+}
+
+/// The netmask of a prefix, as an address.
+fn netmask(address: &AddressStatus) -> IpAddr {
+    match address.address {
+        IpAddr::V4(_) => {
+            let bits = u32::MAX.checked_shl(32 - u32::from(address.prefix.min(32))).unwrap_or(0);
+            Ipv4Addr::from_bits(bits).into()
+        }
+        IpAddr::V6(_) => {
+            let bits = u128::MAX.checked_shl(128 - u32::from(address.prefix.min(128)));
+            core::net::Ipv6Addr::from_bits(bits.unwrap_or(0)).into()
+        }
+    }
+}
+
+fn broadcast(address: &AddressStatus) -> Option<IpAddr> {
+    match (address.address, netmask(address)) {
+        (IpAddr::V4(v4), IpAddr::V4(mask)) => {
+            Some(Ipv4Addr::from_bits(v4.to_bits() | !mask.to_bits()).into())
+        }
+        _ => None,
+    }
+}
+
+/// What one element of the list that getifaddrs gives points to.
+#[repr(C)]
+struct Element {
+    head: ifaddrs,
+    address: sockaddr_storage,
+    netmask: sockaddr_storage,
+    broadcast: sockaddr_storage,
+    name: [u8; NAME],
+}
+
+/// An address as a `struct sockaddr_in` or `sockaddr_in6`; link-local ones name their interface.
+fn fill(place: &mut sockaddr_storage, ip: IpAddr, index: u32) {
+    let (address, family) = match ip {
+        IpAddr::V4(_) => (SocketAddr::new(ip, 0), Family::V4),
+        IpAddr::V6(v6) => {
+            let scope = if v6.is_unicast_link_local() { index } else { 0 };
+            (SocketAddrV6::new(v6, 0, 0, scope).into(), Family::V6)
+        }
+    };
+    let Ok((bytes, len)) = to_bytes(address, family) else { return };
+    // SAFETY: a sockaddr_storage has room for every address, and any bytes are a value of it.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut *place).cast(), len) };
+}
+
+/// The list, in one piece of the C library's memory, so that its own `freeifaddrs` frees it.
+unsafe fn list(place: *mut *mut ifaddrs) -> Outcome<c_int> {
+    // SAFETY: the program says that it is valid, or it is null.
+    let place = unsafe { place.as_mut() }.ok_or(Errno::FAULT)?;
+    let interfaces = interfaces()?;
+    let rows: Vec<_> = interfaces
+        .iter()
+        .flat_map(|interface| interface.addresses.iter().map(move |address| (interface, address)))
+        .collect();
+    *place = null_mut();
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    // SAFETY: plain memory, zeroed.
+    let memory: *mut Element = unsafe { libc::calloc(rows.len(), size_of::<Element>()) }.cast();
+    if memory.is_null() {
+        return Err(Errno::NOMEM);
+    }
+    // SAFETY: as many elements as there are rows were just allocated, and all zero bytes are a
+    // value of one.
+    let elements = unsafe { core::slice::from_raw_parts_mut(memory, rows.len()) };
+    let mut next: *mut ifaddrs = null_mut();
+    for (element, (interface, address)) in elements.iter_mut().zip(rows).rev() {
+        element.name = name_bytes(&interface.name);
+        fill(&mut element.address, address.address, interface.index);
+        fill(&mut element.netmask, netmask(address), 0);
+        element.head.ifa_next = next;
+        element.head.ifa_name = element.name.as_mut_ptr().cast();
+        element.head.ifa_flags = flags(interface).cast_unsigned();
+        element.head.ifa_addr = (&raw mut element.address).cast();
+        element.head.ifa_netmask = (&raw mut element.netmask).cast();
+        let broadcast = broadcast(address).filter(|_| interface.mac.is_some());
+        if let Some(broadcast) = broadcast {
+            fill(&mut element.broadcast, broadcast, 0);
+            element.head.ifa_ifu = (&raw mut element.broadcast).cast();
+        }
+        next = &raw mut element.head;
+    }
+    *place = next;
+    Ok(0)
+}
+
+/// The index of the interface of a name; 0 and ENODEV when there is none.
+unsafe fn index_of(name: *const c_char) -> Outcome<c_uint> {
+    if name.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: not null, and the program says that it is a string.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let found = interfaces()?.into_iter().find(|one| one.name.as_bytes() == name);
+    found.map(|one| one.index).ok_or(Errno::NODEV)
+}
+
+/// Writes the name of an interface to IFNAMSIZ bytes.
+unsafe fn name_of(index: c_uint, place: *mut c_char) -> Outcome<*mut c_char> {
+    let interfaces = interfaces()?;
+    let found = interfaces.iter().find(|one| one.index == index).ok_or(Errno::NXIO)?;
+    if place.is_null() {
+        return Err(Errno::FAULT);
+    }
+    let bytes = name_bytes(&found.name);
+    // SAFETY: not null, and the program says that IFNAMSIZ bytes are writable.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), place, NAME) };
+    Ok(place)
+}
+
+/// Answers an ioctl about an interface; `None`: it is about something else.
+///
+/// # Errors
+/// ENODEV for a name that no interface has, EADDRNOTAVAIL when it has no IPv4 address, EFAULT.
+///
+/// # Safety
+/// `arg` is what the request's manual page (netdevice(7)) asks for, or null.
+pub(super) unsafe fn control(request: libc::c_ulong, arg: *mut c_char) -> Option<Outcome<c_int>> {
+    let known = [
+        libc::SIOCGIFFLAGS,
+        libc::SIOCGIFADDR,
+        libc::SIOCGIFNETMASK,
+        libc::SIOCGIFBRDADDR,
+        libc::SIOCGIFMTU,
+        libc::SIOCGIFHWADDR,
+        libc::SIOCGIFINDEX,
+        libc::SIOCGIFNAME,
+    ];
+    if !known.iter().any(|one| libc::c_ulong::from(*one) == request) {
+        return None;
+    }
+    // SAFETY: the program says that it points to an ifreq, or it is null.
+    let place = unsafe { arg.cast::<ifreq>().as_mut() };
+    Some(place.ok_or(Errno::FAULT).and_then(|place| answer(request, place)).map(|()| 0))
+}
+
+fn answer(request: libc::c_ulong, place: &mut ifreq) -> Outcome<()> {
+    let interfaces = interfaces()?;
+    if request == libc::c_ulong::from(libc::SIOCGIFNAME) {
+        // SAFETY: every bit pattern is an int.
+        let index = unsafe { place.ifr_ifru.ifru_ifindex };
+        let found = interfaces.iter().find(|one| one.index == index.cast_unsigned());
+        let name = name_bytes(&found.ok_or(Errno::NODEV)?.name);
+        place.ifr_name.iter_mut().zip(name).for_each(|(to, from)| *to = from.cast_signed());
+        return Ok(());
+    }
+    let name: Vec<u8> = place
+        .ifr_name
+        .iter()
+        .map(|byte| byte.cast_unsigned())
+        .take_while(|byte| *byte != 0)
+        .collect();
+    let found = interfaces.iter().find(|one| one.name.as_bytes() == name).ok_or(Errno::NODEV)?;
+    let first = || {
+        let mut all = found.addresses.iter();
+        all.find(|one| one.address.is_ipv4()).ok_or(Errno::ADDRNOTAVAIL)
+    };
+    match libc::Ioctl::try_from(request).map_err(|_| Errno::INVAL)? {
+        libc::SIOCGIFFLAGS => {
+            // The flags are below 2^15.
+            place.ifr_ifru.ifru_flags = i16::try_from(flags(found)).unwrap_or(0);
+        }
+        libc::SIOCGIFINDEX => place.ifr_ifru.ifru_ifindex = found.index.cast_signed(),
+        libc::SIOCGIFMTU => place.ifr_ifru.ifru_mtu = found.mtu.cast_signed(),
+        libc::SIOCGIFHWADDR => place.ifr_ifru.ifru_hwaddr = hardware(found),
+        libc::SIOCGIFADDR => place.ifr_ifru.ifru_addr = v4(first()?.address),
+        libc::SIOCGIFNETMASK => place.ifr_ifru.ifru_netmask = v4(netmask(first()?)),
+        _ => {
+            let address = first()?;
+            let broadcast = broadcast(address).filter(|_| found.mac.is_some());
+            place.ifr_ifru.ifru_broadaddr = v4(broadcast.unwrap_or(Ipv4Addr::UNSPECIFIED.into()));
+        }
+    }
+    Ok(())
+}
+
+/// A `struct sockaddr_in` as the `struct sockaddr` of an ifreq; both have 16 bytes.
+fn v4(ip: IpAddr) -> sockaddr {
+    const { assert!(size_of::<sockaddr>() == size_of::<sockaddr_in>()) };
+    let mut data = [0; 14];
+    if let IpAddr::V4(v4) = ip {
+        let octets = v4.octets().map(u8::cast_signed);
+        data.iter_mut().skip(2).zip(octets).for_each(|(to, from)| *to = from);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "AF_INET is 2")]
+    sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
+}
+
+/// ARPHRD_ETHER with the hardware address, or ARPHRD_LOOPBACK.
+fn hardware(interface: &InterfaceStatus) -> sockaddr {
+    let mut data = [0; 14];
+    let bytes = interface.mac.iter().flat_map(|mac| mac.split(':'));
+    let bytes = bytes.filter_map(|byte| u8::from_str_radix(byte, 16).ok());
+    data.iter_mut().zip(bytes).for_each(|(to, from)| *to = from.cast_signed());
+    let kind = if interface.mac.is_some() { libc::ARPHRD_ETHER } else { libc::ARPHRD_LOOPBACK };
+    sockaddr { sa_family: kind, sa_data: data }
+}
+
+interpose! {
+    fn getifaddrs(place: *mut *mut ifaddrs) -> c_int {
+        instance::is_wanted() => list(place)
+    }
+    fn if_nametoindex(name: *const c_char) -> c_uint {
+        instance::is_wanted() => index_of(name)
+    }
+    fn if_indextoname(index: c_uint, place: *mut c_char) -> *mut c_char {
+        instance::is_wanted() => name_of(index, place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str, prefix: u8) -> AddressStatus {
+        AddressStatus { address: text.parse().unwrap(), prefix }
+    }
+
+    #[test]
+    fn masks_and_broadcast() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let four = address("10.219.7.2", 20);
+        assert_eq!(netmask(&four), ip("255.255.240.0"));
+        assert_eq!(broadcast(&four), Some(ip("10.219.15.255")));
+        let six = address("fd00::2", 64);
+        assert_eq!((netmask(&six), broadcast(&six)), (ip("ffff:ffff:ffff:ffff::"), None));
+        assert_eq!(netmask(&address("::1", 0)), ip("::"));
+    }
+
+    #[test]
+    fn names_and_hardware_addresses_in_c_form() {
+        assert_eq!(name_bytes("eth0")[..5], *b"eth0\0");
+        assert_eq!(name_bytes("a-name-that-is-too-long")[15], 0);
+        let interface = InterfaceStatus {
+            index: 1,
+            name: "eth0".to_owned(),
+            mac: Some("02:00:00:00:00:ff".to_owned()),
+            mtu: 1500,
+            addresses: vec![],
+        };
+        assert_eq!(hardware(&interface).sa_data[..6], [2, 0, 0, 0, 0, -1]);
+        let lo = InterfaceStatus { mac: None, ..interface };
+        assert_eq!(hardware(&lo).sa_family, libc::ARPHRD_LOOPBACK);
+        assert_ne!(flags(&lo) & libc::IFF_LOOPBACK, 0);
+    }
+}
