@@ -1,15 +1,11 @@
 //! The line to the supervisor: requests in, replies and events out.
 
-use abi::control::{
-    Ask, InetConfig, PoolStatus, Say, ServerEvent, ServerReply, ServerRequest, SocketStatus,
-};
-use inet::{Instant, SocketKind};
+use abi::control::{Ask, InetConfig, PoolStatus, Say, ServerEvent, ServerReply, ServerRequest};
+use inet::Instant;
 use shm::{Channel, Message, TryRecv};
 
 use crate::ServerError;
-use crate::engine::Owner;
 use crate::server::{RequestError, Server};
-use crate::socket::Socket;
 
 /// The supervisor's end of the server.
 pub(crate) struct Line {
