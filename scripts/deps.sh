@@ -9,7 +9,7 @@ what=${1:-test}
 tools="gcc:gcc"
 [ "$what" = build ] || tools="$tools python3:python3 ip:iproute2 curl:curl sha256sum:coreutils"
 [ "$what" != test ] || tools="$tools wget:wget nc:netcat-openbsd ping:iputils-ping tshark:tshark
-    ethtool:ethtool setpriv:util-linux nsenter:util-linux"
+    ethtool:ethtool iperf3:iperf3 setpriv:util-linux nsenter:util-linux"
 
 commands=
 packages=

@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::client::ClientParams;
-use crate::network::{InterfaceSettings, NetworkStatus};
+use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
 use crate::tcp::TcpStatus;
 
 /// Version of everything in this crate; both ends must agree.
@@ -88,20 +88,51 @@ pub enum ClientReply {
 }
 
 /// How the inet server is set up; the first message it gets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct InetConfig {
     /// The instance's name, for log lines.
     pub instance: String,
+    /// How its interfaces come by IPv6.
+    pub ipv6: Ipv6Mode,
     /// What TCP sockets start with.
     pub tcp: TcpDefaults,
 }
 
-/// What the TCP sockets of an instance start with, until a program changes its own.
+/// What the TCP sockets of an instance start with, until a program changes its own. What is not
+/// given is as the stack has it; names and values are those of Linux's `net.ipv4.tcp_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpDefaults {
     /// Congestion control algorithm.
     pub congestion: CongestionControl,
+    /// Explicit congestion notification: 0 off, 1 asked for and granted, 2 granted.
+    pub ecn: Option<u8>,
+    /// Selective acknowledgements.
+    pub sack: Option<bool>,
+    /// Duplicates are reported.
+    pub dsack: Option<bool>,
+    /// Timestamps.
+    pub timestamps: Option<bool>,
+    /// Windows above 64 KiB.
+    pub window_scaling: Option<bool>,
+    /// SYN cookies: 0 never, 1 when the queue of a listener is full, 2 always.
+    pub syncookies: Option<u8>,
+    /// Connection requests that a listener holds.
+    pub max_syn_backlog: Option<u32>,
+    /// A full accept queue resets.
+    pub abort_on_overflow: Option<bool>,
+    /// Retransmissions of a SYN.
+    pub syn_retries: Option<u8>,
+    /// Retransmissions of a SYN-ACK.
+    pub synack_retries: Option<u8>,
+    /// Retransmissions of data before the peer is given up.
+    pub retries2: Option<u8>,
+    /// The congestion window is made small after an idle time.
+    pub slow_start_after_idle: Option<bool>,
+    /// Spurious timeouts are found out (F-RTO).
+    pub frto: Option<bool>,
+    /// Fast Open, bits: 1 clients, 2 listeners that ask for it, 4 clients without a cookie.
+    pub fastopen: Option<u32>,
 }
 
 /// A congestion control algorithm; the names are those of TCP_CONGESTION.

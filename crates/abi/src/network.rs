@@ -89,6 +89,19 @@ pub struct RouteSettings {
     pub metric: u32,
 }
 
+/// How a stack comes by IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ipv6Mode {
+    /// A link-local address; more addresses and routes from routers' advertisements.
+    #[default]
+    Auto,
+    /// A link-local address, and what is given.
+    Static,
+    /// Not at all.
+    Off,
+}
+
 /// How an interface is set up.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct InterfaceSettings {
@@ -131,6 +144,12 @@ pub struct AddressStatus {
     pub address: IpAddr,
     /// Bits of its network's prefix.
     pub prefix: u8,
+    /// `tentative` (another host may have it), `preferred` or `deprecated`.
+    pub state: String,
+    /// `static`, `link-local`, `slaac`: who gave it.
+    pub origin: String,
+    /// Seconds for which it is still good, `None` for ever.
+    pub valid: Option<u64>,
 }
 
 /// A route.

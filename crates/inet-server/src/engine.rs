@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 
 use abi::Errno;
-use abi::control::{CongestionControl, TcpDefaults};
-use inet::tcp::CongestionKind;
+use abi::control::{CongestionControl, InetConfig, TcpDefaults};
+use abi::network::Ipv6Mode;
+use inet::tcp::{CongestionKind, EcnPolicy, TcpConfig};
 use inet::{Config, Error, Handle, Instant, SockOption, Stack};
 
 use crate::counters::Counters;
@@ -51,13 +52,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Without interfaces and sockets; `tcp` is what sockets start with.
-    pub(crate) fn new(secret: [u8; 16], tcp: TcpDefaults) -> Self {
+    /// Without interfaces and sockets.
+    pub(crate) fn new(secret: [u8; 16], settings: &InetConfig) -> Self {
         let mut config = Config::default();
-        config.tcp.congestion_control = match tcp.congestion {
-            CongestionControl::Cubic => CongestionKind::Cubic,
-            CongestionControl::Reno => CongestionKind::Reno,
-        };
+        set_defaults(&mut config.tcp, &settings.tcp);
+        // Links are made by the supervisor for this stack alone: there is nobody whose address ours
+        // could be.
+        config.v6.dad_transmits = 0;
+        config.v6.accept_ra = settings.ipv6 == Ipv6Mode::Auto;
         Self {
             stack: Stack::new(config, secret),
             nics: Nics::default(),
@@ -79,6 +81,38 @@ impl Engine {
         // A handle just made takes any size; should it not, its default stays.
         let _ = self.stack.set_option(self.now, handle, SockOption::RecvBuffer(bytes));
     }
+}
+
+/// Sets what connections start with, as far as it is given.
+fn set_defaults(config: &mut TcpConfig, given: &TcpDefaults) {
+    fn set<T>(place: &mut T, given: Option<T>) {
+        if let Some(given) = given {
+            *place = given;
+        }
+    }
+    config.congestion_control = match given.congestion {
+        CongestionControl::Cubic => CongestionKind::Cubic,
+        CongestionControl::Reno => CongestionKind::Reno,
+    };
+    let ecn = given.ecn.map(|ecn| match ecn {
+        0 => EcnPolicy::Off,
+        1 => EcnPolicy::On,
+        _ => EcnPolicy::Accept,
+    });
+    set(&mut config.ecn, ecn);
+    set(&mut config.sack, given.sack);
+    set(&mut config.dsack, given.dsack);
+    set(&mut config.timestamps, given.timestamps);
+    set(&mut config.window_scaling, given.window_scaling);
+    set(&mut config.syncookies, given.syncookies);
+    set(&mut config.max_syn_backlog, given.max_syn_backlog);
+    set(&mut config.abort_on_overflow, given.abort_on_overflow);
+    set(&mut config.syn_retries, given.syn_retries);
+    set(&mut config.synack_retries, given.synack_retries);
+    set(&mut config.retries, given.retries2);
+    set(&mut config.slow_start_after_idle, given.slow_start_after_idle);
+    set(&mut config.frto, given.frto);
+    set(&mut config.fastopen, given.fastopen);
 }
 
 /// The error number of an error of the core.

@@ -3,10 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use abi::network::{
-    AddressStatus, InterfaceSettings, InterfaceStatus, NetworkStatus, Prefixed, RouteSettings,
-    RouteStatus,
+    AddressStatus, InterfaceSettings, InterfaceStatus, Ipv6Mode, NetworkStatus, Prefixed,
+    RouteSettings, RouteStatus,
 };
-use inet::{Address, Cidr, InterfaceConfig, InterfaceId, Route};
+use inet::{
+    Address, AddressOrigin, AddressState, Cidr, Instant, InterfaceConfig, InterfaceId, Route,
+};
 
 use crate::engine::Engine;
 
@@ -31,11 +33,14 @@ impl Network {
         &mut self,
         engine: &mut Engine,
         settings: &InterfaceSettings,
-        mac: [u8; 6],
-        mtu: u16,
+        (mac, mtu): ([u8; 6], u16),
+        ipv6: Ipv6Mode,
     ) -> InterfaceId {
         let InterfaceSettings { name, addresses, routes } = settings;
         let id = engine.stack.add_interface(InterfaceConfig { mac, mtu });
+        if ipv6 != Ipv6Mode::Off {
+            engine.stack.start_ipv6(engine.now, id);
+        }
         for address in addresses {
             match engine.stack.add_address(id, Cidr::new(address.address, address.prefix)) {
                 Ok(()) => tracing::info!(interface = name, %address, "address added"),
@@ -60,10 +65,7 @@ impl Network {
     pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
         let ethernet = self.interfaces.iter().map(|interface| {
             let Interface { id, name, mac, mtu } = interface;
-            let address = |ours: &Address| {
-                let Cidr { address, prefix } = ours.cidr;
-                AddressStatus { address, prefix }
-            };
+            let address = |ours: &Address| address_status(engine.now, ours);
             InterfaceStatus {
                 index: id.scope_id(),
                 name: name.clone(),
@@ -89,9 +91,35 @@ impl Network {
     }
 }
 
+fn address_status(now: Instant, ours: &Address) -> AddressStatus {
+    AddressStatus {
+        address: ours.cidr.address,
+        prefix: ours.cidr.prefix,
+        state: match ours.state {
+            AddressState::Tentative => "tentative",
+            AddressState::Preferred => "preferred",
+            AddressState::Deprecated => "deprecated",
+        }
+        .to_owned(),
+        origin: match ours.origin {
+            AddressOrigin::Static => "static",
+            AddressOrigin::LinkLocal => "link-local",
+            AddressOrigin::Slaac => "slaac",
+        }
+        .to_owned(),
+        valid: ours.valid_until.map(|until| until.since(now).as_secs()),
+    }
+}
+
 /// The interface to the stack itself, which is always there.
 fn loopback() -> InterfaceStatus {
-    let address = |address: IpAddr, prefix| AddressStatus { address, prefix };
+    let address = |address: IpAddr, prefix| AddressStatus {
+        address,
+        prefix,
+        state: "preferred".to_owned(),
+        origin: "static".to_owned(),
+        valid: None,
+    };
     InterfaceStatus {
         index: InterfaceId::LOOPBACK.scope_id(),
         name: "lo".to_owned(),

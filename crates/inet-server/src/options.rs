@@ -105,11 +105,14 @@ enum Kept {
     Linger2,
     /// A name.
     Congestion,
+    /// A byte, or -1 for the stack's own.
+    Hops,
 }
 
 /// All options that the core keeps.
 fn kept(level: i32, name: i32) -> Option<Kept> {
-    use Kept::{Amount, Byte, Congestion, Count, Flag, Linger, Linger2, MaxSeg, Millis, Seconds};
+    use Kept::{Amount, Byte, Congestion, Count, Flag, Hops, Linger, Linger2};
+    use Kept::{MaxSeg, Millis, Seconds};
     use {OptionName as Name, SockOption as Make};
     Some(match (level, name) {
         (SOL_SOCKET, SO_REUSEADDR) => Flag(Name::ReuseAddr, Make::ReuseAddr),
@@ -120,6 +123,8 @@ fn kept(level: i32, name: i32) -> Option<Kept> {
         (SOL_SOCKET, SO_RCVLOWAT) => Amount(Name::RecvLowat, Make::RecvLowat),
         (IPPROTO_IP, IP_TOS) => Byte(Name::Tos, Make::Tos),
         (IPPROTO_IP, IP_TTL) => Byte(Name::Ttl, Make::Ttl),
+        (IPPROTO_IPV6, IPV6_UNICAST_HOPS) => Hops,
+        (IPPROTO_IPV6, IPV6_TCLASS) => Byte(Name::TrafficClass, Make::TrafficClass),
         (IPPROTO_IPV6, IPV6_V6ONLY) => Flag(Name::V6Only, Make::V6Only),
         (IPPROTO_TCP, TCP_NODELAY) => Flag(Name::NoDelay, Make::NoDelay),
         (IPPROTO_TCP, TCP_CORK) => Flag(Name::Cork, Make::Cork),
@@ -221,7 +226,8 @@ fn value_of(option: SockOption) -> Value {
         | SockOption::Tos(byte)
         | SockOption::TrafficClass(byte)
         | SockOption::UnicastHops(Some(byte)) => Value::int(byte.into()),
-        SockOption::UnicastHops(None) => Value::int(-1),
+        // As Linux: what is used.
+        SockOption::UnicastHops(None) => Value::int(inet::Config::default().v6.hop_limit.into()),
         SockOption::FastOpen(bytes)
         | SockOption::NotSentLowat(bytes)
         | SockOption::RecvLowat(bytes)
@@ -263,6 +269,7 @@ fn name_of(kept: Kept) -> OptionName {
         Kept::Linger => OptionName::Linger,
         Kept::Linger2 => OptionName::Linger2,
         Kept::Congestion => OptionName::Congestion,
+        Kept::Hops => OptionName::UnicastHops,
     }
 }
 
@@ -349,6 +356,10 @@ fn option_of(kept: Kept, key: OptionKey, given: Given<'_>) -> Result<SockOption,
             SockOption::MaxSeg(u16::try_from(bytes).map_err(|_| Errno::INVAL)?)
         }
         Kept::Congestion => SockOption::Congestion(congestion(given)?),
+        Kept::Hops => SockOption::UnicastHops(match given.int(level)? {
+            -1 => None,
+            hops => Some(u8::try_from(hops).map_err(|_| Errno::INVAL)?),
+        }),
         Kept::Linger => SockOption::Linger(linger(given)?),
         Kept::Linger2 => SockOption::Linger2(match given.int(level)? {
             ..0 => Duration::ZERO,
@@ -390,10 +401,12 @@ pub(crate) fn recv_buffer(key: OptionKey, given: Given<'_>) -> Result<Option<u32
     Ok(Some(given.int(key.level)?.cast_unsigned().min(MAX_BUFFER)))
 }
 
-/// A byte; -1 means the default of IP_TTL, and IP_TOS takes the low byte, as Linux does.
+/// A byte; -1 means the default of IP_TTL and IPV6_TCLASS, and IP_TOS takes the low byte, as Linux
+/// does.
 fn byte(key: OptionKey, int: i32) -> Result<u8, Errno> {
     match (key.level, key.name, int) {
         (IPPROTO_IP, IP_TTL, -1) => Ok(inet::Config::default().ttl),
+        (IPPROTO_IPV6, IPV6_TCLASS, -1) => Ok(0),
         (IPPROTO_IP, IP_TOS, tos) => Ok(tos.to_le_bytes()[0]),
         (_, _, other) => u8::try_from(other).map_err(|_| Errno::INVAL),
     }

@@ -93,7 +93,7 @@ impl Server {
     /// numbers.
     pub(crate) fn new(config: InetConfig, secret: [u8; 16]) -> io::Result<Self> {
         Ok(Self {
-            engine: Engine::new(secret, config.tcp),
+            engine: Engine::new(secret, &config),
             config,
             clients: Vec::new(),
             poller: Poller::new()?,
@@ -265,7 +265,7 @@ impl Server {
             return;
         }
         let Some(settings) = self.interfaces.get(port) else { return };
-        let id = self.network.attach(&mut self.engine, settings, mac, mtu);
+        let id = self.network.attach(&mut self.engine, settings, (mac, mtu), self.config.ipv6);
         self.engine.nics.set_interface(port, id);
     }
 

@@ -3,7 +3,7 @@
 use abi::control::SocketStatus;
 use abi::tcp::TcpStatus;
 use inet::tcp::TcpInfo;
-use inet::{SocketInfo, SocketKind};
+use inet::{OptionName, SockOption, SocketInfo, SocketKind};
 
 use crate::engine::{Engine, Owner};
 use crate::server::Server;
@@ -45,7 +45,11 @@ impl Server {
 
 fn inside(engine: &Engine, socket: &Socket) -> Option<TcpStatus> {
     let info = engine.stack.tcp_info(engine.now, socket.handle).ok()?;
-    Some(status(&info, String::new()))
+    let congestion = match engine.stack.option(socket.handle, OptionName::Congestion) {
+        Ok(SockOption::Congestion(kind)) => kind.name().to_owned(),
+        _ => String::new(),
+    };
+    Some(status(&info, congestion))
 }
 
 fn status(info: &TcpInfo, congestion: String) -> TcpStatus {

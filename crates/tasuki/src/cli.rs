@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use abi::network::Ipv6Mode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::cidr::Cidr;
@@ -136,6 +137,10 @@ pub(crate) struct InstanceOptions {
     /// [default: the first host of the family's first network]
     #[arg(long, value_name = "IP,...", value_delimiter = ',')]
     pub(crate) gateway: Vec<Router>,
+    /// IPv6: from routers' advertisements too (auto), as given and link-local only (static), or not
+    /// at all (off) [default: auto]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) ipv6: Option<Ipv6Choice>,
     /// Read the configuration from FILE (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -145,7 +150,26 @@ pub(crate) struct InstanceOptions {
 }
 
 /// The names of all of [`InstanceOptions`]: they mean nothing for an instance that runs already.
-const INSTANCE_OPTIONS: [&str; 6] = ["mode", "nic", "address", "gateway", "config", "fault"];
+const INSTANCE_OPTIONS: [&str; 7] =
+    ["mode", "nic", "address", "gateway", "ipv6", "config", "fault"];
+
+/// How the stack comes by IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Ipv6Choice {
+    Auto,
+    Static,
+    Off,
+}
+
+impl Ipv6Choice {
+    pub(crate) fn mode(self) -> Ipv6Mode {
+        match self {
+            Self::Auto => Ipv6Mode::Auto,
+            Self::Static => Ipv6Mode::Static,
+            Self::Off => Ipv6Mode::Off,
+        }
+    }
+}
 
 /// Start an instance that programs can share
 ///

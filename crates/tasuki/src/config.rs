@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use abi::client::ClientParams;
 use abi::control::{FaultConfig, TcpDefaults};
-use abi::network::Prefixed;
+use abi::network::{Ipv6Mode, Prefixed};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -51,6 +51,7 @@ impl Default for InstanceSection {
 pub(crate) struct InetSection {
     pub(crate) address: List<Cidr>,
     pub(crate) gateway: List<Router>,
+    pub(crate) ipv6: Ipv6Mode,
     pub(crate) routes: Vec<RouteSection>,
 }
 

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use abi::client::ClientParams;
 use abi::control::{FaultConfig, TcpDefaults};
-use abi::network::RouteSettings;
+use abi::network::{Ipv6Mode, RouteSettings};
 
 use crate::cidr::{self, Cidr};
-use crate::cli::InstanceOptions;
+use crate::cli::{InstanceOptions, Ipv6Choice};
 use crate::config::{Config, Device, Mode};
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
@@ -30,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) clients: usize,
     pub(crate) params: ClientParams,
     pub(crate) tcp: TcpDefaults,
+    pub(crate) ipv6: Ipv6Mode,
     addresses: Option<Addresses>,
 }
 
@@ -50,6 +51,12 @@ impl Settings {
         let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
         let in_file = |sentence: String| wrong(format!("{file}{sentence}"));
         let inet = config.inet;
+        let ipv6 = options.ipv6.map_or(inet.ipv6, Ipv6Choice::mode);
+        if ipv6 == Ipv6Mode::Off
+            && let Some(six) = options.address.iter().chain(&inet.address.0).find(|a| !a.is_ipv4())
+        {
+            return Err(wrong(format!("IPv6 is off, but the stack is to have the address {six}")));
+        }
         let or = |given: &[Cidr], file: Vec<Cidr>| match given {
             [] => file,
             given => given.to_vec(),
@@ -64,6 +71,11 @@ impl Settings {
             metric: route.metric,
         });
         let routes = routes.collect();
+        for (key, value) in [("ecn", config.tcp.ecn), ("syncookies", config.tcp.syncookies)] {
+            if let Some(value) = value.filter(|&value| value > 2) {
+                return Err(in_file(format!("tcp.{key} = {value} is not in 0 to 2")));
+            }
+        }
         Ok(Self {
             name,
             mode: options.mode.unwrap_or(config.instance.mode),
@@ -74,6 +86,7 @@ impl Settings {
             client_huge_pages: config.memory.client.huge_pages,
             strict: config.memory.strict,
             clients: config.instance.clients.narrow().into(),
+            ipv6,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
             addresses: addresses(stack, gateways, routes)

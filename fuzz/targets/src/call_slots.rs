@@ -179,8 +179,7 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut Fuzz, bad: &mut Program) -> Result<
 
 /// See the module.
 pub fn run(data: &[u8]) {
-    let config =
-        InetConfig { instance: "fuzz".to_owned(), tcp: abi::control::TcpDefaults::default() };
+    let config = InetConfig { instance: "fuzz".to_owned(), ..Default::default() };
     let server = Stepped::new(config, [5; 16]).expect("an epoll set");
     let mut fuzz = Fuzz { server, now: Instant::from_nanos(1_000_000_000), faulted: false };
     let mut bad = fuzz.admit(BAD);

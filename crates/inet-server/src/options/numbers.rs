@@ -29,7 +29,9 @@ pub(super) const IP_TOS: i32 = 1;
 pub(super) const IP_TTL: i32 = 2;
 pub(super) const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
 
+pub(super) const IPV6_UNICAST_HOPS: i32 = 16;
 pub(super) const IPV6_V6ONLY: i32 = 26;
+pub(super) const IPV6_TCLASS: i32 = 67;
 
 pub(super) const TCP_NODELAY: i32 = 1;
 pub(super) const TCP_MAXSEG: i32 = 2;

@@ -199,7 +199,8 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
     };
     let config = InetConfig {
         instance: "test".to_owned(),
-        tcp: TcpDefaults { congestion: CongestionControl::Reno },
+        ipv6: Ipv6Mode::Off,
+        tcp: TcpDefaults { congestion: CongestionControl::Reno, ..TcpDefaults::default() },
     };
     assert_eq!(ask(ServerRequest::ConfigureInet(config), &[]), ServerReply::Done);
     let layout = PARAMS.layout().unwrap();

@@ -22,7 +22,7 @@ use abi::client::{
 use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest, TcpDefaults};
 use abi::data::DataDescriptor;
 use abi::frame::{FillSlot, RxFrame, TxFrame};
-use abi::network::{InterfaceSettings, Prefixed};
+use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
 use abi::nic::{INET, LAYOUT, NIC, RING};
 use abi::option::{OptionKey, bytes_to_words, words_to_bytes};
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
@@ -271,7 +271,11 @@ impl Host {
     /// `strict`: the server loses access to the pages that it hands over.
     pub(super) fn new(last: u8, strict: bool) -> Self {
         let address = Ipv4Addr::new(10, 0, 0, last);
-        let config = InetConfig { instance: "test".to_owned(), tcp: TcpDefaults::default() };
+        let config = InetConfig {
+            instance: "test".to_owned(),
+            ipv6: Ipv6Mode::Off,
+            tcp: TcpDefaults::default(),
+        };
         let interface = InterfaceSettings {
             name: "eth0".to_owned(),
             addresses: vec![Prefixed { address: address.into(), prefix: 24 }],

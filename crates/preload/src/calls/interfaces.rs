@@ -261,7 +261,13 @@ mod tests {
     use super::*;
 
     fn address(text: &str, prefix: u8) -> AddressStatus {
-        AddressStatus { address: text.parse().unwrap(), prefix }
+        AddressStatus {
+            address: text.parse().unwrap(),
+            prefix,
+            state: "preferred".to_owned(),
+            origin: "static".to_owned(),
+            valid: None,
+        }
     }
 
     #[test]

@@ -71,7 +71,17 @@ fn interface_text(interface: &InterfaceStatus) -> String {
     for address in addresses {
         let (ip, prefix) = (address.address, address.prefix);
         let family = if ip.is_ipv4() { "inet" } else { "inet6" };
-        let _ = writeln!(text, "    {family} {ip}/{prefix} scope {}", scope(ip));
+        let _ = write!(text, "    {family} {ip}/{prefix} scope {}", scope(ip));
+        if address.origin != "static" {
+            let _ = write!(text, " {}", address.origin);
+        }
+        if address.state != "preferred" {
+            let _ = write!(text, " {}", address.state);
+        }
+        let _ = match address.valid {
+            Some(seconds) => writeln!(text, " valid {seconds}sec"),
+            None => writeln!(text),
+        };
     }
     text
 }
@@ -118,13 +128,25 @@ mod tests {
 
     #[test]
     fn interfaces_and_routes_as_ip_writes_them() {
-        let address = |text: &str, prefix| AddressStatus { address: text.parse().unwrap(), prefix };
+        let address = |text: &str, prefix| AddressStatus {
+            address: text.parse().unwrap(),
+            prefix,
+            state: "preferred".to_owned(),
+            origin: "static".to_owned(),
+            valid: None,
+        };
+        let slaac = AddressStatus {
+            state: "deprecated".to_owned(),
+            origin: "slaac".to_owned(),
+            valid: Some(60),
+            ..address("2001:db8::9", 64)
+        };
         let interface = InterfaceStatus {
             index: 1,
             name: "eth0".to_owned(),
             mac: Some("02:00:00:00:00:01".to_owned()),
             mtu: 1500,
-            addresses: vec![address("10.219.0.2", 24), address("fe80::1", 64)],
+            addresses: vec![address("10.219.0.2", 24), address("fe80::1", 64), slaac],
         };
         assert_eq!(
             interface_text(&interface),
@@ -133,6 +155,7 @@ mod tests {
     link/ether 02:00:00:00:00:01
     inet 10.219.0.2/24 scope global
     inet6 fe80::1/64 scope link
+    inet6 2001:db8::9/64 scope global slaac deprecated valid 60sec
 "
         );
         crate::command::tests::every_key_is_documented(&[interface]);

@@ -120,6 +120,7 @@ impl Instance {
         let inet = ServerRequest::ConfigureInet(InetConfig {
             instance: settings.name.to_string(),
             tcp: settings.tcp,
+            ipv6: settings.ipv6,
         });
         let interface = InterfaceSettings {
             name: INTERFACE.to_owned(),

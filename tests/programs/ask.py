@@ -1,0 +1,8 @@
+"""Connects to ADDRESS:PORT and prints what comes."""
+
+import socket
+import sys
+
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+    while piece := connection.recv(1 << 16):
+        sys.stdout.write(piece.decode())

@@ -1,0 +1,60 @@
+//! What programs see of their sockets and of the network: options, TCP_INFO, interfaces; and what
+//! the kernel at the other end negotiated with us.
+
+use tasuki_tests::{HOST, Mode, Running, World, eventually};
+
+const NET: &str = "options";
+
+#[test]
+fn options_and_interfaces_as_linux_has_them() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::Split, &[]);
+    let echo = world.spawn(&world.script("echo.py", &[HOST, "8000"]));
+    let _ = echo.line("ready");
+    let inspect = world.script("inspect_socket.py", &[HOST, "8000"]);
+    let said = Running::start(world.on_net(NET, &inspect)).finish().success();
+    for line in [
+        "interface 1 eth0",
+        "echoed 3000 AF_INET",
+        // Established; timestamps, SACK and window scaling.
+        "info 248 state 1 options 7",
+        "acked 3000 received 3000",
+        "short 9",
+        "unknown ENOPROTOOPT",
+        "wrong level ENOPROTOOPT",
+        "user timeout EINVAL",
+        "v6only 0",
+        "only ENETUNREACH",
+        "domain 10",
+    ] {
+        assert!(said.stdout.lines().any(|said| said == line), "{line} is not in: {said}");
+    }
+}
+
+#[test]
+fn both_ends_tell_the_same_of_a_connection() {
+    let Some(world) = World::new() else { return };
+    // The kernel asks for it; we agree (RFC 3168 6.1.1).
+    let _ = world.run(&["sysctl", "-qw", "net.ipv4.tcp_ecn=1"]).success();
+    world.up(NET, Mode::Split, &[]);
+    let witness =
+        Running::start(world.on_net(NET, &world.script("witness.py", &["0.0.0.0", "9000"])));
+    let _ = witness.line("ready");
+    let pour = world.spawn(&world.script("pour.py", &[tasuki_tests::STACK, "9000"]));
+    let _ = witness.line("got 1 MiB");
+    let theirs = world.run(&["ss", "-tinoH", "state", "established"]).success();
+    for word in [" ts ", " sack ", " ecn ", "wscale:"] {
+        assert!(theirs.stdout.contains(word), "{word} is not in the kernel's: {theirs}");
+    }
+    let mut ours = String::new();
+    eventually("a row of the connection", || {
+        let words = ["ss", "-tiH", "--net", NET];
+        let said = Running::start(world.tasuki(&words)).finish().success();
+        ours = said.stdout;
+        ours.contains("ESTAB")
+    });
+    for word in ["ts sack ecn", "wscale:", "rto:", "cwnd:", "bytes_received:", "rcv_wnd:"] {
+        assert!(ours.contains(word), "{word} is not in: {ours}");
+    }
+    drop((pour, witness));
+}
