@@ -48,8 +48,9 @@ fn the_example_shows_every_key_with_its_default() {
 }
 
 fn is_key(line: &str) -> bool {
-    line.split_once(" = ")
-        .is_some_and(|(key, _)| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+    line.split_once(" = ").is_some_and(|(key, _)| {
+        key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    })
 }
 
 #[test]
