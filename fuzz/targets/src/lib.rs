@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 pub mod call_slots;
+pub mod dhcp;
+pub mod fragments;
 pub mod frame_input;
 pub mod ipv6_link;
 mod memory;
@@ -21,6 +23,8 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target.
 pub const TARGETS: &[Target] = &[
     ("call_slots", call_slots::run),
+    ("dhcp", dhcp::run),
+    ("fragments", fragments::run),
     ("frame_input", frame_input::run),
     ("ipv6_link", ipv6_link::run),
     ("tcp_sequence", tcp_sequence::run),

@@ -1,0 +1,4 @@
+//! See `targets::fragments`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::fragments::run(data));
