@@ -204,7 +204,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             lost: sent.lost_out(),
             retrans: sent.retrans_out(),
             reordering: self.loss.reordering(),
-            reord_seen: u32::from(self.loss.reord_seen()),
+            reord_seen: self.loss.reord_seen(),
             dsack_dups: self.loss.dsack_dups() as u32,
             delivered: self.loss.delivered() as u32,
             last_data_sent: millis(self.sent_at),

@@ -207,6 +207,14 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.hold(now);
             return None;
         }
+        if self.loss.sent.is_empty() {
+            // The window may have decayed.
+            self.start_after_idle(now);
+            let most = self.burst_segments(self.window.cwnd) * mss;
+            if len > most {
+                return Some(Load::new(seq, stretch.cut(most), false));
+            }
+        }
         // The end of a super-segment that is no full one: only if it might leave on its own.
         let odd = len % mss;
         if len > mss
@@ -365,9 +373,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let limited = self.loss.sent.in_flight() >= self.window.cwnd;
         self.use_window(now, limited);
         let end = load.seq + load.stretch.len as u32 + u32::from(load.fin);
-        // Of a super-segment always, so that its receiver is not kept waiting (as Linux).
+        // Of a new super-segment always, so that its receiver is not kept waiting (as Linux).
         let last = self.durable.snd_max == end && self.send.unsent() == 0;
-        let psh = load.stretch.len > 0 && (last || load.stretch.len > self.load_mss());
+        let long = fresh && load.stretch.len > self.load_mss();
+        let psh = load.stretch.len > 0 && (last || long);
         let mut repr = SegmentRepr { fin: load.fin, psh, ..self.acknowledgement(now, load.seq) };
         self.ecn.mark(&mut repr, fresh && load.stretch.len > 0);
         repr
@@ -377,7 +386,6 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let Load { seq, stretch, fin, .. } = *load;
         let first = self.loss.sent.is_empty();
         if first {
-            self.start_after_idle(now);
             self.progress_at = now;
         }
         let mss = self.load_mss();

@@ -77,7 +77,7 @@ impl Recovery {
         if segments > self.reordering {
             self.reordering = segments.min(u32::from(env.config.max_reordering));
         }
-        self.reord_seen = true;
+        self.reord_seen = self.reord_seen.saturating_add(1);
         env.stats.reorderings += 1;
         if !empty {
             self.fack = now;
@@ -117,7 +117,7 @@ impl Recovery {
         self.sent.sacked_out = out - holes;
         self.reordering =
             self.reordering.max((out + gone).min(u32::from(env.config.max_reordering)));
-        self.reord_seen = true;
+        self.reord_seen = self.reord_seen.saturating_add(1);
         env.stats.reorderings += 1;
     }
 }

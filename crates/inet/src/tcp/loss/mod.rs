@@ -120,7 +120,7 @@ pub(super) struct Recovery {
     retrans_stamp: Option<u32>,
     /// Segments that may overtake each other, and whether that was ever seen.
     reordering: u32,
-    reord_seen: bool,
+    reord_seen: u32,
     rack: Rack,
     probe: Option<Probe>,
     /// F-RTO is at work.
@@ -154,7 +154,7 @@ impl Recovery {
             undo_retrans: None,
             retrans_stamp: None,
             reordering: u32::from(config.reordering),
-            reord_seen: false,
+            reord_seen: 0,
             rack: Rack::default(),
             probe: None,
             frto: false,
@@ -187,8 +187,8 @@ impl Recovery {
         self.delivered
     }
 
-    /// A reordering was seen (`tcpi_reord_seen`).
-    pub(super) fn reord_seen(&self) -> bool {
+    /// How often a reordering was seen (`tcpi_reord_seen`).
+    pub(super) fn reord_seen(&self) -> u32 {
         self.reord_seen
     }
 

@@ -89,7 +89,7 @@ fn segment_after(at: Instant, end: Seq, segment: &SentSegment) -> bool {
 impl Recovery {
     /// RFC 8985 6.2 step 4.
     fn reordering_window(&self, env: &Env<'_>) -> Duration {
-        if !self.reord_seen {
+        if self.reord_seen == 0 {
             let threshold = self.sent.sacked_out >= self.reordering && env.config.dup_thresh();
             if self.state >= CaState::Recovery || threshold {
                 return Duration::ZERO;

@@ -109,7 +109,7 @@ impl Recovery {
         if self.dsack_dups > self.total_retrans {
             return false;
         }
-        if self.reord_seen && !seen.dsack_of_probe {
+        if self.reord_seen > 0 && !seen.dsack_of_probe {
             self.rack.dsack_seen = true;
         }
         seen.dsack = true;
@@ -244,7 +244,7 @@ impl Recovery {
         if segments > self.reordering {
             self.reordering = segments.min(u32::from(env.config.max_reordering));
         }
-        self.reord_seen = true;
+        self.reord_seen = self.reord_seen.saturating_add(1);
         env.stats.reorderings += 1;
     }
 

@@ -2,6 +2,7 @@
 
 mod close;
 mod congestion;
+mod ecn;
 mod handshake;
 mod hostile;
 mod idle;
