@@ -19,7 +19,7 @@ use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::held::Held;
 use crate::net::Timer;
 use crate::stack::Stack;
-use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, Timestamps, reset_for};
+use crate::tcp::{Connection, EcnField, Endpoints, SegmentRepr, Seq, Timestamps, reset_for};
 use crate::time::Instant;
 use crate::wheel::TimerId;
 
@@ -60,7 +60,7 @@ const SACK: u8 = 1 << 1;
 const ACKED: u8 = 1 << 2;
 /// The SYN-ACK was sent again.
 const REPEATED: u8 = 1 << 3;
-/// The peer asks for ECN.
+/// The peer asks for ECN, in a SYN that nobody has marked (RFC 3168 6.1.1).
 const ECN: u8 = 1 << 4;
 
 impl Request {
@@ -77,7 +77,7 @@ impl Request {
             scale: syn.window_scale.unwrap_or(NO_SCALE),
             flags: flag(syn.timestamps.is_some(), STAMPED)
                 | flag(syn.sack_permitted, SACK)
-                | flag(syn.ece && syn.cwr, ECN),
+                | flag(syn.ece && syn.cwr && syn.ecn == EcnField::NotEct, ECN),
             timeouts: 0,
             timer: None,
             sent_at: now,

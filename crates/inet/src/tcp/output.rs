@@ -65,7 +65,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         if self.wishes.duplicates > 0 {
             self.wishes.duplicates -= 1;
-            let repr = self.acknowledgement(now, self.send_seq());
+            let repr = self.acknowledgement(now, self.send_seq(), 0);
             if self.durable.has(durable::SACK) {
                 // One tells all that fits into it.
                 self.wishes.duplicates = u16::from(self.recv.owes_report());
@@ -80,11 +80,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         if core::mem::take(&mut self.wishes.probe) {
             // As Linux: a byte that the peer has had, and so must answer (RFC 9293 3.8.4).
-            let repr = self.acknowledgement(now, self.durable.snd_una - 1);
+            let repr = self.acknowledgement(now, self.durable.snd_una - 1, 0);
             return Some(SegmentOut::new(repr, Pieces::none()));
         }
         if self.wishes.ack {
-            let repr = self.acknowledgement(now, self.send_seq());
+            let repr = self.acknowledgement(now, self.send_seq(), 0);
             return Some(SegmentOut::new(repr, Pieces::none()));
         }
         self.wishes.anything = false;
@@ -259,8 +259,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             let fin = self.fin_seq() == Some(seq + stretch.len as u32) && usable > stretch.len;
             return Some(Load { kind: Kind::NewProbe, ..Load::new(seq, stretch, fin) });
         }
-        let last = (self.loss.sent.packets_out() as usize).checked_sub(1)?;
-        let load = self.again(now, last, 1, Kind::Probe);
+        let last = self.loss.sent.last_missing();
+        let load = last.and_then(|last| self.again(now, last, 1, Kind::Probe));
         if load.is_none() {
             self.resume_retransmit(now);
         }
@@ -377,7 +377,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let last = self.durable.snd_max == end && self.send.unsent() == 0;
         let long = fresh && load.stretch.len > self.load_mss();
         let psh = load.stretch.len > 0 && (last || long);
-        let mut repr = SegmentRepr { fin: load.fin, psh, ..self.acknowledgement(now, load.seq) };
+        let mut repr = SegmentRepr {
+            fin: load.fin,
+            psh,
+            ..self.acknowledgement(now, load.seq, load.stretch.len)
+        };
         self.ecn.mark(&mut repr, fresh && load.stretch.len > 0);
         repr
     }
@@ -417,8 +421,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// A segment that acknowledges all received.
-    fn acknowledgement(&mut self, now: Instant, seq: Seq) -> SegmentRepr {
+    /// A segment that acknowledges all received, with `payload` bytes.
+    fn acknowledgement(&mut self, now: Instant, seq: Seq, payload: usize) -> SegmentRepr {
         self.wishes.ack = false;
         self.timers.clear(Timer::DelayedAck);
         let window = self.advertise();
@@ -427,7 +431,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let timestamps = stamped.then(|| self.timestamps(now, true));
         let mut repr = SegmentRepr { window, timestamps, ..self.bare(seq) };
         if self.durable.has(durable::SACK) {
-            let (sack, duplicate) = self.recv.report(self.most_blocks(), self.config.dsack);
+            // What is sent again may leave no room: the option comes out of the segment.
+            let room = self.send_mss().saturating_sub(payload).saturating_sub(4) / 8;
+            let most = self.most_blocks().min(room);
+            let (sack, duplicate) = self.recv.report(most, self.config.dsack);
             repr.sack = sack;
             self.stats.dsacks_out += u64::from(duplicate);
         }

@@ -3,8 +3,8 @@
 //! A piece in order goes straight to the ready queue. One out of order is kept in a bounded queue
 //! sorted by sequence number, whose pieces do not overlap: what is there already stays, a newcomer
 //! is trimmed to the first gap that it touches (a piece is one frame's and cannot be split), and
-//! the peer sends again what that loses. If the queue is full, the piece farthest ahead goes.
-//! Received bytes count against the buffer until the application has consumed them.
+//! the peer sends again what that loses. If the queue is full, newcomers are refused, because what
+//! was reported by SACK is a promise. Received bytes count against the buffer until the application has consumed them.
 
 use alloc::collections::VecDeque;
 
@@ -204,13 +204,9 @@ impl<R> Receiver<R> {
         if piece.range.is_empty() {
             return Arrival::Useless;
         }
+        // What was reported by SACK is never thrown away for a newcomer (RFC 2018 8).
         if self.early.len() >= self.early_limit {
-            if at == self.early.len() {
-                return Arrival::Useless;
-            }
-            if let Some(farthest) = self.early.pop_back() {
-                self.report.forget_from(farthest.seq);
-            }
+            return Arrival::Useless;
         }
         self.report.add(Block { start: seq, end: seq + piece.range.len() as u32 });
         self.early.insert(at, Early { seq, piece });

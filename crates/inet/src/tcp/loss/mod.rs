@@ -223,6 +223,10 @@ impl Recovery {
     /// `len` bytes from `start` on were sent for the first time, in segments of `mss` bytes; the
     /// last one with a FIN if `fin`.
     pub(super) fn on_sent(&mut self, now: Instant, start: Seq, len: u32, fin: bool, mss: u32) {
+        if self.repeat == Repeat::NewFirst {
+            // F-RTO has what it wanted: now the answer counts.
+            self.repeat = Repeat::Nothing;
+        }
         let (last, mss) = (start + len, mss.max(1));
         let end = last + u32::from(fin);
         let mut at = start;

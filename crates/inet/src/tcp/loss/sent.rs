@@ -160,6 +160,11 @@ impl SentQueue {
         self.segments.front()
     }
 
+    /// Place of the last segment that the peer has not reported.
+    pub(in crate::tcp) fn last_missing(&self) -> Option<usize> {
+        self.segments.iter().rposition(|segment| !segment.sacked())
+    }
+
     /// Place of the first segment that ends after `seq`.
     pub(in crate::tcp) fn find(&self, seq: Seq) -> usize {
         self.segments.partition_point(|segment| segment.end.at_or_before(seq))

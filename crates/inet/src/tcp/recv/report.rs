@@ -67,14 +67,6 @@ impl Report {
         self.blocks.retain(|Changed { block, .. }| block.start.after(next));
     }
 
-    /// All from `seq` on was thrown away.
-    pub(super) fn forget_from(&mut self, seq: Seq) {
-        self.blocks.retain_mut(|Changed { block, .. }| {
-            block.end = block.end.min(seq);
-            block.start.before(block.end)
-        });
-    }
-
     /// Whether there is a change that no ACK has told of.
     pub(super) fn owes(&self) -> bool {
         self.blocks.iter().any(|changed| !changed.told)
@@ -84,6 +76,9 @@ impl Report {
     /// the first block is one.
     pub(super) fn take(&mut self, most: usize, duplicates: bool) -> (SackBlocks, bool) {
         let mut option = SackBlocks::default();
+        if most == 0 {
+            return (option, false);
+        }
         let duplicate = self.duplicate.take().filter(|_| duplicates);
         if let Some(duplicate) = duplicate {
             option.push(duplicate);
