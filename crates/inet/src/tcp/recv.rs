@@ -4,7 +4,8 @@
 //! sorted by sequence number, whose pieces do not overlap: what is there already stays, a newcomer
 //! is trimmed to the first gap that it touches (a piece is one frame's and cannot be split), and
 //! the peer sends again what that loses. If the queue is full, newcomers are refused, because what
-//! was reported by SACK is a promise. Received bytes count against the buffer until the application has consumed them.
+//! was reported by SACK is a promise. Received bytes count against the buffer until the application
+//! has consumed them.
 
 use alloc::collections::VecDeque;
 

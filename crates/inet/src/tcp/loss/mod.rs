@@ -356,3 +356,6 @@ impl Recovery {
         self.sent.head().map(|head| (head.at + rto) - now)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -160,6 +160,11 @@ impl SentQueue {
         self.segments.front()
     }
 
+    #[cfg(test)]
+    pub(in crate::tcp) fn iter(&self) -> impl Iterator<Item = &SentSegment> {
+        self.segments.iter()
+    }
+
     /// Place of the last segment that the peer has not reported.
     pub(in crate::tcp) fn last_missing(&self) -> Option<usize> {
         self.segments.iter().rposition(|segment| !segment.sacked())

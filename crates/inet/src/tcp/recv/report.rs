@@ -110,3 +110,6 @@ impl Report {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests;
