@@ -6,7 +6,7 @@ use super::{CaState, Recovery, Repeat};
 #[derive(Debug, Clone, Copy)]
 pub(in crate::tcp) struct Kept {
     reordering: u32,
-    reord_seen: bool,
+    reord_seen: u32,
     delivered: u64,
     lost: u64,
     dsack_dups: u64,
