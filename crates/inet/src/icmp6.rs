@@ -236,7 +236,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 (Icmpv6Message::PktTooBig, _) => {
                     let mtu = bytes.get(4..).and_then(<[u8]>::first_chunk);
                     let mtu = mtu.map_or(0, |mtu| u32::from_be_bytes(*mtu));
-                    self.path_takes(now, u16::try_from(mtu).unwrap_or(u16::MAX), &quote)
+                    let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+                    // RFC 8201 4: no link of IPv6 takes less; who says so is not believed.
+                    mtu >= v6::LEAST_MTU && self.path_takes(now, mtu, &quote)
                 }
                 (_, Some((error, hard))) => self.deliver(now, error, hard, &quote),
                 (_, None) => false,

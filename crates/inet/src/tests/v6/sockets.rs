@@ -204,3 +204,50 @@ fn a_connection_to_ourselves() {
     b.take(&frame6(Ipv6Addr::LOCALHOST, B6, 17, 64, &[0; 8]));
     assert_eq!(b.counter("ip6.martians"), 2);
 }
+
+/// Both ways over a line that loses, doubles and swaps, until all is there.
+#[test]
+fn a_bad_line() {
+    for seed in 1..=12u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut below = move |bound: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % bound
+        };
+        let mut pair = pair6();
+        let listener = open(&mut pair.b, SocketKind::Stream, 2);
+        pair.b.stack.bind(listener, at6(ANY, 80)).unwrap();
+        pair.b.stack.listen(listener, 5).unwrap();
+        let client = open(&mut pair.a, SocketKind::Stream, 1);
+        pair.a.stack.connect(pair.a.now, client, at6(B6, 80)).unwrap();
+        pair.settle();
+        let (server, _) = pair.b.stack.accept(listener, 3).unwrap().expect("a connection");
+        let bytes: Vec<u8> = (0..60_000u32).map(|n| n.to_le_bytes()[0] ^ seed as u8).collect();
+        pair.a.send(client, &bytes);
+        pair.b.send(server, &bytes);
+        let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
+        for _ in 0..20_000 {
+            for to_b in [true, false] {
+                let mut frames = if to_b { pair.a.sent() } else { pair.b.sent() };
+                if frames.len() > 1 && below(4) == 0 {
+                    frames.swap(0, 1);
+                }
+                for frame in frames {
+                    let copies = [0, 2, 1, 1, 1, 1, 1, 1, 1, 1][below(10) as usize];
+                    let host = if to_b { &mut pair.b } else { &mut pair.a };
+                    (0..copies).for_each(|_| host.take(&frame));
+                }
+            }
+            at_a.extend(pair.a.received(client));
+            at_b.extend(pair.b.received(server));
+            if at_a.len() == bytes.len() && at_b.len() == bytes.len() {
+                break;
+            }
+            let later = pair.a.now + Duration::from_millis(5);
+            (pair.a.now, pair.b.now) = (later, later);
+        }
+        assert!(at_a == bytes && at_b == bytes, "seed {seed}: {} {}", at_a.len(), at_b.len());
+    }
+}
