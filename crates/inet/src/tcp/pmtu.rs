@@ -1,4 +1,4 @@
-//! What a connection does when its path takes smaller packets than was thought (RFC 1191, RFC 8201).
+//! What a connection does when its path takes smaller packets than was thought (RFC 1191, 8201).
 
 use super::connection::Connection;
 use super::durable;
