@@ -162,7 +162,8 @@ impl Scenario {
             delayed_ack: tcp.delayed_ack,
             time_wait: tcp.time_wait,
             fin_timeout: tcp.fin_timeout,
-            initial_window: u64::from(tcp.initial_window),
+            // RFC 6928 2, whatever the setting.
+            initial_window: 10,
             round_trip: self.links.iter().map(|link| link.delay).sum(),
             late: self.kernel == Some(side),
         }

@@ -119,6 +119,14 @@ impl Check {
             wait_over,
         };
         own.watch = StateWatch { state: standing.state, since: now, untold: None };
+        // Both FINs came through and all was read: what is left is TIME-WAIT, whoever has left.
+        let both = facts.fin_given && facts.fin_acked;
+        let read = peer_fin.is_some_and(|fin| standing.consumed as i64 == fin - 1);
+        let active = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING"].contains(&before);
+        let ended = own.reset || standing.failed || standing.aborted;
+        if state == CLOSED && active && both && read && !ended && !wait_over {
+            return Err(format!("{before} ended without TIME-WAIT"));
+        }
         if !reachable(before, state, &facts) {
             if state == CLOSED && before != "TIME-WAIT" {
                 own.watch.untold = Some(now);
