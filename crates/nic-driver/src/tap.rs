@@ -119,7 +119,14 @@ pub fn configure(name: &str, addresses: &[Prefixed], mtu: u16) -> Result<(), Tap
     }
     // The host's addresses on a device of ours are nobody else's, and who comes next should not
     // have to wait for the host to find that out. Without IPv6 in the kernel there is no such file.
-    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0");
+    let setting = |key: &str, value| {
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{key}"), value);
+    };
+    setting("accept_dad", "0");
+    if addresses.iter().any(|address| address.address.is_ipv6()) {
+        // Some machines start with IPv6 off on new devices; on this one it was asked for.
+        setting("disable_ipv6", "0");
+    }
     call(&mut request, libc::SIOCGIFFLAGS, "read the flags")?;
     request.set_flags(i32::from(request.flags()) | libc::IFF_UP | libc::IFF_RUNNING);
     call(&mut request, libc::SIOCSIFFLAGS, "set the flags")?;
