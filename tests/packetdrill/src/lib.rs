@@ -11,7 +11,7 @@
 //!   make test ──── script (parser, executor) ──────┘          waiting, sysctls ──▶ inet::Stack
 //! ```
 //!
-//! Time is a number that only its driver moves ([`Host::sleep`], [`Host::next_packet`]), so a
+//! Time is a number that only its driver moves ([`Host::sleep`], [`Host::step`]), so a
 //! script runs in no time and gives the same result each time.
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@
 //! address. The SYN-ACK is made of the record as often as it has to be sent, by the very code that
 //! makes a connection's, and the connection when the last ACK of the handshake comes. A listener
 //! has at most as many requests as its backlog allows; beyond that it answers with SYN cookies
-//! ([`cookies`](super::cookies)), which need no memory. Records, demultiplexing and timers take
+//! ([`cookies`]), which need no memory. Records, demultiplexing and timers take
 //! constant time; only the end of a listener looks at all requests.
 
 use core::time::Duration;
