@@ -111,6 +111,9 @@ pub struct InterfaceSettings {
     pub addresses: Vec<Prefixed>,
     /// Routes over it, default routes included; a router must be on the link by then.
     pub routes: Vec<RouteSettings>,
+    /// Whether it asks a DHCP server for an IPv4 address, routes and name servers.
+    #[serde(default)]
+    pub dhcp: bool,
 }
 
 /// The network of an instance as it is.
@@ -135,6 +138,9 @@ pub struct InterfaceStatus {
     pub mtu: u32,
     /// Its addresses.
     pub addresses: Vec<AddressStatus>,
+    /// Name servers that were learnt on it, the preferred ones first.
+    #[serde(default)]
+    pub name_servers: Vec<IpAddr>,
 }
 
 /// An address of an interface.
@@ -146,7 +152,7 @@ pub struct AddressStatus {
     pub prefix: u8,
     /// `tentative` (another host may have it), `preferred` or `deprecated`.
     pub state: String,
-    /// `static`, `link-local`, `slaac`: who gave it.
+    /// `static`, `link-local`, `slaac`, `dhcp`: who gave it.
     pub origin: String,
     /// Seconds for which it is still good, `None` for ever.
     pub valid: Option<u64>,

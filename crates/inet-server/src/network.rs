@@ -36,7 +36,7 @@ impl Network {
         (mac, mtu): ([u8; 6], u16),
         ipv6: Ipv6Mode,
     ) -> InterfaceId {
-        let InterfaceSettings { name, addresses, routes } = settings;
+        let InterfaceSettings { name, addresses, routes, dhcp } = settings;
         let id = engine.stack.add_interface(InterfaceConfig { mac, mtu });
         if ipv6 != Ipv6Mode::Off {
             engine.stack.start_ipv6(engine.now, id);
@@ -56,6 +56,9 @@ impl Network {
                 tracing::error!(interface = name, %to, ?via, %error, "route refused");
             }
         }
+        if *dhcp && let Err(error) = engine.stack.enable_dhcp(engine.now, id) {
+            tracing::error!(interface = name, %error, "DHCP refused");
+        }
         self.interfaces.push(Interface { id, name: name.clone(), mac, mtu });
         tracing::info!(interface = name, mtu, "interface attached");
         id
@@ -65,13 +68,27 @@ impl Network {
     pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
         let ethernet = self.interfaces.iter().map(|interface| {
             let Interface { id, name, mac, mtu } = interface;
-            let address = |ours: &Address| address_status(engine.now, ours);
+            let lease = engine.stack.dhcp_lease(*id);
+            let leased = lease.map(|lease| IpAddr::V4(lease.address));
+            let address = |ours: &Address| {
+                let mut status = address_status(engine.now, ours);
+                if leased == Some(status.address) {
+                    "dhcp".clone_into(&mut status.origin);
+                    let end = engine.stack.dhcp_lease_end(*id);
+                    status.valid = end.map(|end| end.since(engine.now).as_secs());
+                }
+                status
+            };
+            let servers = lease.into_iter().flat_map(|lease| &lease.dns);
+            let servers = servers.copied().map(IpAddr::V4);
+            let name_servers = servers.chain(engine.stack.dns_servers(engine.now, *id)).collect();
             InterfaceStatus {
                 index: id.scope_id(),
                 name: name.clone(),
                 mac: Some(mac.map(|byte| format!("{byte:02x}")).join(":")),
                 mtu: (*mtu).into(),
                 addresses: engine.stack.addresses(*id).map(address).collect(),
+                name_servers,
             }
         });
         let routes = engine.stack.routes().map(|route| RouteStatus {
@@ -129,5 +146,6 @@ fn loopback() -> InterfaceStatus {
             address(Ipv4Addr::LOCALHOST.into(), 8),
             address(Ipv6Addr::LOCALHOST.into(), 128),
         ],
+        name_servers: vec![],
     }
 }

@@ -141,6 +141,10 @@ pub(crate) struct InstanceOptions {
     /// at all (off) [default: auto]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) ipv6: Option<Ipv6Choice>,
+    /// Ask a DHCP server on the device's link for the IPv4 address, routes and name servers; the
+    /// host's end of the device then gets no IPv4 address
+    #[arg(long)]
+    pub(crate) dhcp: bool,
     /// Read the configuration from FILE (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -150,8 +154,8 @@ pub(crate) struct InstanceOptions {
 }
 
 /// The names of all of [`InstanceOptions`]: they mean nothing for an instance that runs already.
-const INSTANCE_OPTIONS: [&str; 7] =
-    ["mode", "nic", "address", "gateway", "ipv6", "config", "fault"];
+const INSTANCE_OPTIONS: [&str; 8] =
+    ["mode", "nic", "address", "gateway", "ipv6", "dhcp", "config", "fault"];
 
 /// How the stack comes by IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

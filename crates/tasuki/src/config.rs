@@ -52,6 +52,7 @@ pub(crate) struct InetSection {
     pub(crate) address: List<Cidr>,
     pub(crate) gateway: List<Router>,
     pub(crate) ipv6: Ipv6Mode,
+    pub(crate) dhcp: bool,
     pub(crate) routes: Vec<RouteSection>,
 }
 

@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) params: ClientParams,
     pub(crate) tcp: TcpDefaults,
     pub(crate) ipv6: Ipv6Mode,
+    pub(crate) dhcp: bool,
     addresses: Option<Addresses>,
 }
 
@@ -62,6 +63,13 @@ impl Settings {
             given => given.to_vec(),
         };
         let stack = or(&options.address, inet.address.0);
+        let dhcp = options.dhcp || inet.dhcp;
+        if dhcp && let Some(four) = stack.iter().find(|cidr| cidr.is_ipv4()) {
+            return Err(wrong(format!(
+                "the stack is to have the address {four}, and to get its IPv4 address by DHCP: \
+                 leave one out"
+            )));
+        }
         let gateways =
             if options.gateway.is_empty() { inet.gateway.0 } else { options.gateway.clone() };
         let gateways = gateways.into_iter().map(|router| router.0).collect();
@@ -87,6 +95,7 @@ impl Settings {
             strict: config.memory.strict,
             clients: config.instance.clients.narrow().into(),
             ipv6,
+            dhcp,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
             addresses: addresses(stack, gateways, routes)
@@ -102,6 +111,8 @@ impl Settings {
     pub(crate) fn addresses(&self, routes: &Routes) -> Result<Addresses, Failure> {
         match &self.addresses {
             Some(addresses) => routes.check(addresses).map(|()| addresses.clone()),
+            // A server will say.
+            None if self.dhcp => Ok(Addresses { stack: vec![], gateways: vec![], routes: vec![] }),
             None => routes.choose(),
         }
     }
@@ -246,6 +257,22 @@ mod tests {
         assert_eq!((found.mode, found.fault.loss, found.fault.duplicate), (Mode::Split, 0.0, 0.1));
         assert_eq!(found.device.unwrap().name(), "two");
         assert_eq!(found.addresses.unwrap().gateways, ["10.2.0.1".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn dhcp_leaves_the_ipv4_address_to_a_server() {
+        let with = |words: &str| {
+            let address = words.split_whitespace().map(|text| text.parse().unwrap()).collect();
+            settings(&InstanceOptions { dhcp: true, address, ..Default::default() })
+        };
+        let none = with("").unwrap().addresses(&Routes::read().unwrap()).unwrap();
+        assert_eq!((none.stack.len(), none.gateways.len()), (0, 0));
+        let six = with("fd00:219:99::2/64").unwrap().addresses(&Routes::read().unwrap()).unwrap();
+        assert_eq!((six.stack.len(), six.gateways.len()), (1, 1));
+        let failure = with("10.0.0.2/24").unwrap_err();
+        assert_eq!(failure.code, Code::Configuration);
+        assert!(failure.sentence.contains("10.0.0.2/24"), "{failure}");
+        assert!(!settings(&InstanceOptions::default()).unwrap().dhcp);
     }
 
     #[test]

@@ -280,6 +280,7 @@ impl Host {
             name: "eth0".to_owned(),
             addresses: vec![Prefixed { address: address.into(), prefix: 24 }],
             routes: Vec::new(),
+            dhcp: false,
         };
         let mut server = Server::new(config, [last; 16]).unwrap();
         let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();

@@ -142,6 +142,11 @@ impl Client {
         self.held.as_ref().filter(|held| held.used).map(|held| &*held.lease)
     }
 
+    /// When that ends; `None` without a lease, and for one that lasts for ever.
+    pub(crate) fn lease_end(&self) -> Option<Instant> {
+        self.held.as_ref().filter(|held| held.used).and_then(Held::end)
+    }
+
     /// The next thing to do.
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()

@@ -63,6 +63,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.addressing.entries.iter().find(|entry| entry.interface == interface)?.client.lease()
     }
 
+    /// When the address of the lease is given up unless the server gives more time; `None` without
+    /// a lease, and for one that lasts for ever.
+    pub fn dhcp_lease_end(&self, interface: InterfaceId) -> Option<Instant> {
+        let mut entries = self.addressing.entries.iter();
+        entries.find(|entry| entry.interface == interface)?.client.lease_end()
+    }
+
     /// How far DHCP is; `None` if it is not on.
     pub fn dhcp_state(&self, interface: InterfaceId) -> Option<DhcpState> {
         let mut entries = self.addressing.entries.iter();

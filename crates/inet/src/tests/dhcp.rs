@@ -96,6 +96,7 @@ fn an_address_is_got_looked_at_announced_and_used() {
     assert!(seen.iter().all(|packet| packet.is_request && packet.target == LEASED));
     let lease = b.stack.dhcp_lease(ID).unwrap();
     assert_eq!((lease.address, lease.server), (LEASED, SERVER));
+    assert!(b.stack.dhcp_lease_end(ID).is_some_and(|end| end > b.now));
     assert_eq!(b.stack.addresses(ID).count(), 1);
     assert_eq!(b.stack.name_servers().collect::<Vec<_>>(), [IpAddr::V4(Ipv4Addr::new(9, 9, 9, 9))]);
     // Used: the router is asked for on the way to elsewhere, and the MTU is the lease's.
@@ -123,7 +124,7 @@ fn an_address_is_got_looked_at_announced_and_used() {
     assert_eq!(b.stack.addresses(ID).count(), 1);
     b.pass(Duration::from_secs(1000));
     assert_eq!(b.stack.addresses(ID).count(), 0, "nobody has renewed it");
-    assert_eq!(b.stack.routes().count(), 0);
+    assert_eq!((b.stack.routes().count(), b.stack.dhcp_lease_end(ID)), (0, None));
 }
 
 #[test]

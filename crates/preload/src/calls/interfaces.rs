@@ -291,6 +291,7 @@ mod tests {
             mac: Some("02:00:00:00:00:ff".to_owned()),
             mtu: 1500,
             addresses: vec![],
+            name_servers: vec![],
         };
         assert_eq!(hardware(&interface).sa_data[..6], [2, 0, 0, 0, 0, -1]);
         let lo = InterfaceStatus { mac: None, ..interface };

@@ -58,7 +58,7 @@ fn wanted(args: &NetworkArgs, address: IpAddr) -> bool {
 // Writing to a string does not fail.
 
 fn interface_text(interface: &InterfaceStatus) -> String {
-    let InterfaceStatus { index, name, mac, mtu, addresses } = interface;
+    let InterfaceStatus { index, name, mac, mtu, addresses, name_servers } = interface;
     let flags = match mac {
         Some(_) => "BROADCAST,MULTICAST,UP,LOWER_UP",
         None => "LOOPBACK,UP,LOWER_UP",
@@ -82,6 +82,9 @@ fn interface_text(interface: &InterfaceStatus) -> String {
             Some(seconds) => writeln!(text, " valid {seconds}sec"),
             None => writeln!(text),
         };
+    }
+    for server in name_servers {
+        let _ = writeln!(text, "    nameserver {server}");
     }
     text
 }
@@ -147,6 +150,7 @@ mod tests {
             mac: Some("02:00:00:00:00:01".to_owned()),
             mtu: 1500,
             addresses: vec![address("10.219.0.2", 24), address("fe80::1", 64), slaac],
+            name_servers: vec![IpAddr::from([9, 9, 9, 9])],
         };
         assert_eq!(
             interface_text(&interface),
@@ -156,6 +160,7 @@ mod tests {
     inet 10.219.0.2/24 scope global
     inet6 fe80::1/64 scope link
     inet6 2001:db8::9/64 scope global slaac deprecated valid 60sec
+    nameserver 9.9.9.9
 "
         );
         crate::command::tests::every_key_is_documented(&[interface]);

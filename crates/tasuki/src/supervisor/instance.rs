@@ -126,6 +126,7 @@ impl Instance {
             name: INTERFACE.to_owned(),
             addresses: self.addresses.stack.iter().map(|cidr| cidr.prefixed()).collect(),
             routes: self.addresses.all_routes(),
+            dhcp: settings.dhcp,
         };
         let attach = ServerRequest::AddNic { nic: NIC, interface, strict: settings.strict };
         let (tap, frames) = (self.tap.as_fd(), self.frames.fd.as_fd());
