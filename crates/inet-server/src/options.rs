@@ -19,6 +19,7 @@ use crate::socket::{Socket, Stage};
 use crate::tx::LIMITS;
 
 mod info;
+mod multicast;
 mod numbers;
 
 use numbers::*;
@@ -185,6 +186,9 @@ pub(crate) fn get(
         let set = socket.hints.iter().find(|(hint, _)| *hint == key);
         return Ok(Value::int(set.map_or(0, |(_, value)| *value)));
     }
+    if let Some(value) = multicast::get(engine, socket, key)? {
+        return Ok(value);
+    }
     if (level, name) == (IPPROTO_TCP, TCP_INFO) {
         return Ok(info::encode(&engine.stack.tcp_info(engine.now, socket.handle)?));
     }
@@ -329,6 +333,9 @@ pub(crate) fn set(
             return Ok(());
         }
         _ => {}
+    }
+    if multicast::set(engine, socket, key, given)? {
+        return Ok(());
     }
     let option = option_of(kept(level, name).ok_or(Errno::NOPROTOOPT)?, key, given)?;
     if let SockOption::Cork(on) = option {

@@ -42,6 +42,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.net.interface(interface).into_iter().flat_map(|found| &found.addresses)
     }
 
+    /// All interfaces but the one to the stack itself.
+    pub fn interfaces(&self) -> impl Iterator<Item = InterfaceId> + use<T, R> {
+        (0..u16::try_from(self.net.interfaces.len()).unwrap_or(u16::MAX)).map(InterfaceId)
+    }
+
     /// Starts IPv6 on an interface: it gets its link-local address, asks for routers, and from then
     /// on follows what they advertise, as [`Config::v6`](crate::Config::v6) says. Without this,
     /// an interface has the IPv6 addresses and routes that it is given, and no others.

@@ -28,9 +28,21 @@ pub(super) const SO_COOKIE: i32 = 57;
 pub(super) const IP_TOS: i32 = 1;
 pub(super) const IP_TTL: i32 = 2;
 pub(super) const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
+pub(super) const IP_MULTICAST_IF: i32 = 32;
+pub(super) const IP_MULTICAST_TTL: i32 = 33;
+pub(super) const IP_MULTICAST_LOOP: i32 = 34;
+pub(super) const IP_ADD_MEMBERSHIP: i32 = 35;
+pub(super) const IP_DROP_MEMBERSHIP: i32 = 36;
+pub(super) const IP_MULTICAST_ALL: i32 = 49;
 
 pub(super) const IPV6_UNICAST_HOPS: i32 = 16;
+pub(super) const IPV6_MULTICAST_IF: i32 = 17;
+pub(super) const IPV6_MULTICAST_HOPS: i32 = 18;
+pub(super) const IPV6_MULTICAST_LOOP: i32 = 19;
+pub(super) const IPV6_JOIN_GROUP: i32 = 20;
+pub(super) const IPV6_LEAVE_GROUP: i32 = 21;
 pub(super) const IPV6_V6ONLY: i32 = 26;
+pub(super) const IPV6_MULTICAST_ALL: i32 = 29;
 pub(super) const IPV6_TCLASS: i32 = 67;
 
 pub(super) const TCP_NODELAY: i32 = 1;

@@ -1,0 +1,221 @@
+//! Multicast options of datagram sockets: where groups' datagrams go, and which groups are heard.
+//!
+//! An interface is named by its index, or over IPv4 by an address of the stack on it; 0 leaves it
+//! to the socket's IP_MULTICAST_IF and then to the routing table. Sources are not chosen here: the
+//! structures of the MCAST_ options are longer than a call has room for.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use abi::Errno;
+use abi::option::OptionKey;
+use inet::{Error, InterfaceId, OptionName, SockOption};
+
+use super::numbers::*;
+use super::{Given, Value, value_of};
+use crate::calls::Refusal;
+use crate::engine::Engine;
+use crate::socket::Socket;
+
+/// RFC 1112 6.1, RFC 3493 5.2: the default of the options that take -1.
+const ONE_HOP: u8 = 1;
+
+/// Whether a group is entered or left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Join,
+    Leave,
+}
+
+/// The options that the core keeps.
+fn kept(key: OptionKey) -> Option<OptionName> {
+    Some(match (key.level, key.name) {
+        (IPPROTO_IP, IP_MULTICAST_TTL) | (IPPROTO_IPV6, IPV6_MULTICAST_HOPS) => {
+            OptionName::MulticastTtl
+        }
+        (IPPROTO_IP, IP_MULTICAST_LOOP) | (IPPROTO_IPV6, IPV6_MULTICAST_LOOP) => {
+            OptionName::MulticastLoop
+        }
+        (IPPROTO_IP, IP_MULTICAST_ALL) | (IPPROTO_IPV6, IPV6_MULTICAST_ALL) => {
+            OptionName::MulticastAll
+        }
+        (IPPROTO_IP, IP_MULTICAST_IF) | (IPPROTO_IPV6, IPV6_MULTICAST_IF) => {
+            OptionName::MulticastIf
+        }
+        _ => return None,
+    })
+}
+
+/// getsockopt; `None` if it is no such option.
+pub(super) fn get(
+    engine: &mut Engine,
+    socket: &Socket,
+    key: OptionKey,
+) -> Result<Option<Value>, Refusal> {
+    let Some(name) = kept(key) else { return Ok(None) };
+    if (key.level, name) == (IPPROTO_IP, OptionName::MulticastIf) {
+        // As Linux: the address by which it was named, 0.0.0.0 for an index.
+        let set = socket.hints.iter().find(|(hint, _)| *hint == key);
+        return Ok(Some(Value::int(set.map_or(0, |(_, address)| *address))));
+    }
+    Ok(Some(value_of(engine.stack.option(socket.handle, name)?)))
+}
+
+/// setsockopt; false if it is no such option.
+pub(super) fn set(
+    engine: &mut Engine,
+    socket: &mut Socket,
+    key: OptionKey,
+    given: Given<'_>,
+) -> Result<bool, Refusal> {
+    match (key.level, key.name) {
+        (IPPROTO_IP, IP_ADD_MEMBERSHIP) => member_v4(engine, socket, given, Change::Join)?,
+        (IPPROTO_IP, IP_DROP_MEMBERSHIP) => member_v4(engine, socket, given, Change::Leave)?,
+        (IPPROTO_IPV6, IPV6_JOIN_GROUP) => member_v6(engine, socket, given, Change::Join)?,
+        (IPPROTO_IPV6, IPV6_LEAVE_GROUP) => member_v6(engine, socket, given, Change::Leave)?,
+        _ => {
+            let Some(name) = kept(key) else { return Ok(false) };
+            let option = option_of(engine, socket, (key, name), given)?;
+            engine.stack.set_option(engine.now, socket.handle, option)?;
+        }
+    }
+    Ok(true)
+}
+
+/// An option of the core out of a value in Linux's form.
+fn option_of(
+    engine: &Engine,
+    socket: &mut Socket,
+    (key, name): (OptionKey, OptionName),
+    given: Given<'_>,
+) -> Result<SockOption, Errno> {
+    let v6 = key.level == IPPROTO_IPV6;
+    // As Linux: a connection has neither hops nor an interface for groups.
+    if socket.is_stream() && matches!(name, OptionName::MulticastTtl | OptionName::MulticastIf) {
+        return Err(if v6 { Errno::NOPROTOOPT } else { Errno::INVAL });
+    }
+    Ok(match name {
+        OptionName::MulticastTtl => SockOption::MulticastTtl(match given.int(key.level)? {
+            -1 => ONE_HOP,
+            hops => u8::try_from(hops).map_err(|_| Errno::INVAL)?,
+        }),
+        OptionName::MulticastIf if v6 => {
+            let index = given.int(key.level)?.cast_unsigned();
+            SockOption::MulticastIf(by_index(engine, index).ok_or(Errno::NODEV)?)
+        }
+        OptionName::MulticastIf => {
+            // A struct in_addr, ip_mreq or ip_mreqn; the first is the address alone.
+            given.int(key.level)?;
+            let (address, index) = match given.len {
+                ..8 => (address_at(given, 0)?, 0),
+                _ => (address_at(given, 4)?, index_at(given, 8)),
+            };
+            let interface = named_v4(engine, address, index).ok_or(Errno::ADDRNOTAVAIL)?;
+            socket.hints.retain(|(hint, _)| *hint != key);
+            socket.hints.push((key, i32::from_ne_bytes(address.octets())));
+            SockOption::MulticastIf(interface)
+        }
+        // As Linux: IP_MULTICAST_LOOP alone takes any number.
+        _ => {
+            let on = match given.int(key.level)? {
+                0 => false,
+                1 => true,
+                _ if !v6 && name == OptionName::MulticastLoop => true,
+                _ => return Err(Errno::INVAL),
+            };
+            match name {
+                OptionName::MulticastLoop => SockOption::MulticastLoop(on),
+                _ => SockOption::MulticastAll(on),
+            }
+        }
+    })
+}
+
+/// With a `struct ip_mreq` or `ip_mreqn`.
+fn member_v4(
+    engine: &mut Engine,
+    socket: &Socket,
+    given: Given<'_>,
+    change: Change,
+) -> Result<(), Refusal> {
+    refuse_stream(socket)?;
+    let (group, address) = (address_at(given, 0)?, address_at(given, 4)?);
+    let interface = named_v4(engine, address, index_at(given, 8)).ok_or(Errno::NODEV)?;
+    member(engine, socket, group.into(), interface, change)
+}
+
+/// With a `struct ipv6_mreq`.
+fn member_v6(
+    engine: &mut Engine,
+    socket: &Socket,
+    given: Given<'_>,
+    change: Change,
+) -> Result<(), Refusal> {
+    /// Bytes of the structure.
+    const MREQ: u64 = 20;
+    if given.len < MREQ {
+        return Err(Errno::INVAL.into());
+    }
+    refuse_stream(socket)?;
+    let group: &[u8; 16] = given.bytes.first_chunk().ok_or(Errno::INVAL)?;
+    let interface = by_index(engine, index_at(given, 16)).ok_or(Errno::NODEV)?;
+    let group = Ipv6Addr::from(*group);
+    if !group.is_multicast() {
+        return Err(Errno::INVAL.into());
+    }
+    member(engine, socket, group.into(), interface, change)
+}
+
+/// As Linux: EPROTO on a connection.
+fn refuse_stream(socket: &Socket) -> Result<(), Errno> {
+    if socket.is_stream() { Err(Errno::PROTO) } else { Ok(()) }
+}
+
+fn member(
+    engine: &mut Engine,
+    socket: &Socket,
+    group: IpAddr,
+    interface: Option<InterfaceId>,
+    change: Change,
+) -> Result<(), Refusal> {
+    let now = engine.now;
+    match change {
+        Change::Join => match engine.stack.join_group(now, socket.handle, group, interface) {
+            // That is how joining says that there is no interface for it.
+            Err(Error::AddrNotAvailable) => Err(Errno::NODEV.into()),
+            done => Ok(done?),
+        },
+        Change::Leave => Ok(engine.stack.leave_group(now, socket.handle, group, interface)?),
+    }
+}
+
+/// The address at a place of the value.
+fn address_at(given: Given<'_>, at: usize) -> Result<Ipv4Addr, Errno> {
+    let bytes = given.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
+    bytes.copied().map(Ipv4Addr::from).ok_or(Errno::INVAL)
+}
+
+/// The index at a place of the value, 0 if it ends before.
+fn index_at(given: Given<'_>, at: usize) -> u32 {
+    let bytes = given.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
+    bytes.copied().map_or(0, u32::from_ne_bytes)
+}
+
+/// The interface with an index; `Some(None)` for 0, `None` if there is no such one.
+fn by_index(engine: &Engine, index: u32) -> Option<Option<InterfaceId>> {
+    if index == 0 {
+        return Some(None);
+    }
+    engine.stack.interfaces().find(|id| id.scope_id() == index).map(Some)
+}
+
+/// The interface with an index, or if that is 0 the one with an address; `Some(None)` if both are
+/// left out, `None` if there is no such one.
+fn named_v4(engine: &Engine, address: Ipv4Addr, index: u32) -> Option<Option<InterfaceId>> {
+    if index != 0 || address.is_unspecified() {
+        return by_index(engine, index);
+    }
+    let has = |id: &InterfaceId| {
+        engine.stack.addresses(*id).any(|one| one.cidr.address == IpAddr::V4(address))
+    };
+    engine.stack.interfaces().find(has).map(Some)
+}
