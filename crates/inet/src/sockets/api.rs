@@ -232,6 +232,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         option: SockOption,
     ) -> Result<(), Error> {
         let defaults = Arc::clone(&self.tcp);
+        if matches!(option, SockOption::FastOpenConnect(_)) && !self.permits_fast_clients() {
+            return Err(Error::Unsupported);
+        }
         let socket = self.open_socket(handle)?;
         let v6_only = matches!(option, SockOption::V6Only(_));
         if v6_only && (socket.family == Family::V4 || socket.local.is_some()) {

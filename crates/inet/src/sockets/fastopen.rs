@@ -159,7 +159,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ) -> Result<usize, Error> {
         let socket = self.open_socket(handle)?;
         let datagram = matches!(socket.body, Body::Datagram(_));
-        if datagram || self.tcp.fastopen & CLIENT == 0 {
+        if datagram || !self.permits_fast_clients() {
             return Err(Error::Unsupported);
         }
         self.connect_plainly(now, handle, address)?;
@@ -191,7 +191,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Whether `connect` is to be a fast one without being asked each time
     /// (TCP_FASTOPEN_CONNECT).
     pub(super) fn connects_fast(&self, options: &Options) -> bool {
-        options.fast_open_connect && self.tcp.fastopen & CLIENT != 0
+        options.fast_open_connect && self.permits_fast_clients()
+    }
+
+    /// Whether `TcpConfig::fastopen` lets clients open fast.
+    pub(super) fn permits_fast_clients(&self) -> bool {
+        self.tcp.fastopen & CLIENT != 0
     }
 
     /// How many bytes the SYN of a connection attempt takes that waits for them, if it does: to its

@@ -154,6 +154,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if syn_acked {
             let rtt = self.rtt.syn_acked(ack, now, self.echoed(now, segment));
             self.take_rtt(now, rtt);
+            self.loss.syn_delivered(now);
             self.timers.clear(Timer::Retransmit);
         } else {
             self.retries = 0;

@@ -74,6 +74,8 @@ pub(super) struct FastOpen {
     /// Most payload in it, bytes, and what there was.
     limit: u16,
     payload: u16,
+    /// Where the payload ends that the SYN-ACK has not acknowledged.
+    refused_to: Option<Seq>,
     /// The SYN waits for data.
     deferred: bool,
     /// The SYN's payload, ours or the peer's, was taken.
@@ -189,8 +191,27 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.snd_max = self.durable.snd_max.max(ack);
         fast.taken = data == u32::from(fast.payload);
         if !fast.taken {
+            fast.refused_to = Some(self.durable.iss + 1 + u32::from(fast.payload));
             fast.fail = if repeated { 3 } else { 2 };
         }
+    }
+
+    /// How much of the SYN's payload the SYN-ACK has not acknowledged and must be sent again from
+    /// `seq` on. As on Linux it goes alone, as it went before, and is no small segment to Nagle.
+    pub(super) fn refused_syn_data(&self, seq: Seq) -> Option<usize> {
+        let end = self.fast_open.as_ref()?.refused_to?;
+        seq.before(end).then(|| end.since(seq) as usize)
+    }
+
+    /// Where that ends.
+    pub(super) fn refused_end(&self) -> Option<Seq> {
+        self.fast_open.as_ref()?.refused_to
+    }
+
+    /// There was more to be sent than the SYN has taken.
+    pub(super) fn has_more_than_syn_data(&self) -> bool {
+        let fast = self.fast_open.as_ref();
+        fast.is_some_and(|fast| self.send.end() > u64::from(fast.payload))
     }
 
     /// Keeps what the SYN-ACK says of Fast Open.

@@ -129,6 +129,11 @@ impl Meter {
         }
     }
 
+    /// As Linux, the time without data counts from here on.
+    pub(super) fn established(&mut self, now: Instant) {
+        self.data_received_at = Some(now);
+    }
+
     fn enter(&mut self, now: Instant, limit: Limit) {
         if self.limit != limit {
             self.spent = self.spent(now);

@@ -120,6 +120,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.take_ack(now, segment, ack, 0, WindowNews::Updated);
         self.established(now);
         self.wish(|wishes| wishes.ack = true);
+        if self.has_more_than_syn_data() {
+            // Data answers the SYN-ACK at once: as on Linux it is a dialogue now, in which ACKs
+            // wait for data.
+            self.quick_acks = 0;
+        }
         let rest = SegmentRepr { seq: segment.seq + 1, syn: false, ..*segment };
         self.text(now, &rest, payload)
     }
@@ -185,6 +190,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.retries = 0;
         self.progress_at = now;
         self.heard_at = now;
+        self.meter.established(now);
         self.start_keep_alive(now);
         if self.durable.has(durable::WRITE_SHUT) {
             self.change(Event::Shut);

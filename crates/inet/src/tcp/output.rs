@@ -191,6 +191,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let usable = self.durable.send_edge().since(seq) as usize;
         let room = self.window.cwnd.saturating_sub(self.loss.sent.in_flight());
         let most = self.burst_segments(room) * mss;
+        let refused = self.refused_syn_data(seq);
+        let most = refused.map_or(most, |left| most.min(left));
         let stretch = self.send.at_next(most.min(usable));
         let len = stretch.len;
         let fin = fin_unsent && len == unsent && usable > len;
@@ -202,7 +204,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.use_window(now, true);
             return None;
         }
-        let full = len >= mss || stretch.pieces_full;
+        let full = len >= mss || stretch.pieces_full || refused == Some(len);
         if !full && !self.may_send_small(len, unsent) {
             self.hold(now);
             return None;
@@ -376,7 +378,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         // Of a new super-segment always, so that its receiver is not kept waiting (as Linux).
         let last = self.durable.snd_max == end && self.send.unsent() == 0;
         let long = fresh && load.stretch.len > self.load_mss();
-        let psh = load.stretch.len > 0 && (last || long);
+        let refused = fresh && self.refused_end() == Some(end);
+        let psh = load.stretch.len > 0 && (last || long || refused);
         let mut repr = SegmentRepr {
             fin: load.fin,
             psh,
@@ -393,10 +396,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.progress_at = now;
         }
         let mss = self.load_mss();
+        let again = self.refused_syn_data(seq).is_some();
         let len = stretch.len as u32;
         self.send.advance(&stretch);
         self.durable.snd_max = seq + len + u32::from(fin);
-        if stretch.len % mss != 0 || stretch.len == 0 {
+        if (stretch.len % mss != 0 || stretch.len == 0) && !again {
             self.small_end = self.durable.snd_max;
         }
         self.loss.on_sent(now, seq, len, fin, mss as u32);

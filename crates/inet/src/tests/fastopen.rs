@@ -247,3 +247,31 @@ fn cookies_are_those_of_linux() {
     assert!(answer.experimental);
     assert_eq!(answer.cookie(), [0x00, 0xab, 0xaa, 0xab, 0xe8, 0xe9, 0x54, 0xc2]);
 }
+
+/// What a client whose SYN brought data sends after a SYN-ACK that refuses all of it.
+#[test]
+fn refused_data_goes_again_alone_and_holds_nothing_back() {
+    let (mut pair, _) = with_cookie();
+    pair.b.stack.set_fast_open_keys([9; 16], None);
+    let (client, _) = open(&mut pair, 4, &[7; 3000]);
+    let syn = pair.a.sent();
+    pair.b.take(&syn[0]);
+    let answer = pair.b.sent();
+    pair.a.take(&answer[0]);
+    // Ethernet, IPv4 and TCP headers off.
+    let len = |frame: &Vec<u8>| frame.len() - 34 - 4 * usize::from(frame[46] >> 4);
+    let lens: Vec<usize> = pair.a.sent().iter().map(len).collect();
+    // What the SYN has brought, a full segment, and the rest, for which Nagle does not wait.
+    assert_eq!(lens, [1420, 1448, 132]);
+    assert_eq!(pair.a.stack.tcp_info(pair.a.now, client).unwrap().delivered, 1);
+}
+
+#[test]
+fn a_client_that_may_not_open_fast_cannot_ask_for_it() {
+    let mut config = Config::default();
+    config.tcp.fastopen = 0;
+    let mut pair = Pair::with(config, Config::default());
+    let client = stream(&mut pair.a, 1);
+    let set = pair.a.stack.set_option(pair.a.now, client, SockOption::FastOpenConnect(true));
+    assert_eq!(set, Err(Error::Unsupported));
+}

@@ -187,7 +187,11 @@ pub(crate) unsafe extern "C" fn sendto(
     let to = match address.is_null() {
         true => Ok(None),
         // SAFETY: sendto(2)'s contract.
-        false => unsafe { addresses::read(address, len) }.map(Some),
+        false => match unsafe { addresses::read(address, len) } {
+            // There is no dissolving of an association and Fast Open in one.
+            Err(libc::EAFNOSUPPORT) if flags & libc::MSG_FASTOPEN != 0 => Err(libc::EOPNOTSUPP),
+            read => read.map(Some),
+        },
     };
     let mut progress = Progress::default();
     result(bytes.and_then(|bytes| {

@@ -53,6 +53,7 @@ impl Host {
     /// socket's activity.
     fn readiness(&mut self, fd: i32) -> Option<(u32, u64)> {
         let writable = self.is_writable(fd);
+        let deferred = self.is_deferred(fd);
         let Some(Entry::Socket(socket)) = self.entries.get(fd) else {
             return self.entries.get(fd).map(|_| (0, 0));
         };
@@ -70,9 +71,19 @@ impl Host {
         set(stream && read_over && write_over || fresh, libc::EPOLLHUP as u32);
         set(stream && read_over, IN | libc::EPOLLRDHUP as u32);
         set(!socket.received.is_empty(), IN);
-        let under_way = stream && socket.connecting && !socket.connected && !socket.failed;
+        let unconnected = socket.connecting && !socket.connected && !socket.failed;
+        // Who writes to a connection that waits for data makes it go on.
+        let under_way = stream && unconnected && !deferred;
         set(!under_way && (writable || write_over), OUT);
         Some((mask, socket.activity))
+    }
+
+    /// Whether `fd` is a connection whose SYN waits for data.
+    fn is_deferred(&mut self, fd: i32) -> bool {
+        match self.handle(fd) {
+            Ok(handle) => self.stack().deferred_room(handle).is_some(),
+            Err(_) => false,
+        }
     }
 
     /// Until when to wait, from a timeout in milliseconds (negative: for ever).

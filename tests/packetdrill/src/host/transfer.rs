@@ -46,9 +46,14 @@ impl Host {
                 .and_then(|()| self.send_stream(fd, bytes, flags, progress)),
         };
         self.settle();
+        let under_way = |errno| [libc::EINPROGRESS, libc::EAGAIN].contains(&errno);
+        let connected = self.entries.socket(fd)?.connected;
         match outcome {
-            // What was taken before an error counts; the error is for the next call.
-            Err(Stop::Errno(_)) if progress.done > 0 => Ok(progress.done),
+            // What was taken before an error counts, but not if it was for a SYN that failed; the
+            // error is for the next call.
+            Err(Stop::Errno(errno)) if progress.done > 0 && (connected || under_way(errno)) => {
+                Ok(progress.done)
+            }
             other => other,
         }
     }
@@ -87,18 +92,26 @@ impl Host {
         progress: &mut Progress,
     ) -> Outcome<()> {
         let socket = self.entries.socket(fd)?;
-        let fresh = !socket.connected && !socket.connecting && !progress.begun;
-        if flags & libc::MSG_FASTOPEN == 0 || !fresh {
+        if flags & libc::MSG_FASTOPEN == 0 || socket.connected || progress.begun {
             return Ok(());
         }
+        let connecting = socket.connecting && !socket.failed;
         let nonblocking = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
         let handle = self.handle(fd)?;
+        if self.stack().deferred_room(handle).is_some() {
+            return Ok(());
+        }
+        if connecting {
+            return fail(libc::EALREADY);
+        }
         let Some(to) = to else { return fail(libc::EINVAL) };
         let now = self.now;
         let room = self.stack().connect_fast(now, handle, to).map_err(failed)?;
         let socket = self.entries.socket(fd)?;
         socket.connecting = true;
         progress.begun = true;
+        // Who waits leaves the rest to be sent as soon as the connection is there.
+        let room = if nonblocking { room } else { FIRST_WRITE };
         let part = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         if !part.is_empty() {
             socket.queued += part.len() as u64;
@@ -140,7 +153,11 @@ impl Host {
             if rest.is_empty() {
                 return Ok(progress.done);
             }
-            let room = memory.room().min(deferred.unwrap_or(usize::MAX));
+            let room = match deferred {
+                Some(room) if nonblocking => memory.room().min(room),
+                Some(_) => FIRST_WRITE,
+                None => memory.room(),
+            };
             // Who waits for room is woken only when there is much of it.
             if room == 0 || progress.waited && !memory.is_writable() {
                 self.entries.socket(fd)?.no_space = true;
@@ -217,6 +234,9 @@ impl Host {
         Ok(message)
     }
 }
+
+/// Bytes that a waiting writer leaves with a connection that is not there yet.
+const FIRST_WRITE: usize = 16_384;
 
 /// The type of TCP_INQ's control message.
 const TCP_CM_INQ: i32 = 36;

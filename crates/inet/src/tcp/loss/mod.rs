@@ -182,6 +182,12 @@ impl Recovery {
         self.reordering
     }
 
+    /// Our SYN has arrived: it counts as one, with the data that it brought.
+    pub(super) fn syn_delivered(&mut self, now: Instant) {
+        self.delivered += 1;
+        self.delivered_at = now;
+    }
+
     /// Segments delivered in total (`tcpi_delivered`).
     pub(super) fn delivered(&self) -> u64 {
         self.delivered
