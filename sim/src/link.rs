@@ -167,7 +167,9 @@ impl Link {
         if self.random.chance(config.corrupt) {
             let bits = frame.len() * 8;
             let bit = self.random.in_range(0..=bits as u64 - 1) as usize;
-            if bit / 8 < self.fragile_from {
+            // Without a checksum of its own above the link's, damage is loss.
+            let arp = self.fragile_from > 0 && frame.get(12..14) == Some(&[8, 6]);
+            if arp || bit / 8 < self.fragile_from {
                 return Fate::Lost;
             }
             frame[bit / 8] ^= 1 << (bit % 8);

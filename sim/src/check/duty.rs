@@ -16,9 +16,9 @@ const AT_ONCE: Duration = Duration::from_millis(10);
 const DELAYED: Duration = Duration::from_millis(200);
 /// Added to what is delayed: the timer's own grain.
 const GRAIN: Duration = Duration::from_millis(50);
-/// Silence after which a host may have to ask for its neighbour's address first, and how long that
-/// may take.
-const NEIGHBOUR: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// Silence after which a host may have to ask for its neighbour's address first; what it had to say
+/// is gone if nobody answers (RFC 1122 2.3.2.2).
+const NEIGHBOUR: Duration = Duration::from_secs(5);
 /// A window that nobody can use.
 const CLOSED: i64 = 512;
 /// How long a window may stay closed though all was read.
@@ -64,8 +64,10 @@ impl Duty {
         } else {
             (AT_ONCE, "a segment out of order, or a FIN, was not acknowledged at once")
         };
-        let asks = now - self.sent_at > NEIGHBOUR.0;
-        let due = now + wait + if asks { NEIGHBOUR.1 } else { Duration::ZERO };
+        if now - self.sent_at > NEIGHBOUR {
+            return;
+        }
+        let due = now + wait;
         if self.ack.is_none_or(|(before, _)| due < before) {
             self.ack = Some((due, why));
         }
