@@ -32,6 +32,7 @@ pub(crate) struct Secret {
     random: (u64, u64),
     links: (u64, u64),
     flows: (u64, u64),
+    ports: KeyedHash,
     drawn: u64,
 }
 
@@ -42,6 +43,7 @@ impl Secret {
             (half(0), half(1))
         };
         let (a, b) = derive(1);
+        let (c, d) = derive(18);
         Self {
             tables: KeyedHash(a, b),
             isn: derive(2),
@@ -50,6 +52,7 @@ impl Secret {
             cookies: derive(5),
             links: derive(16),
             flows: derive(17),
+            ports: KeyedHash(c, d),
             fast_open: derive(6),
             drawn: 0,
         }
@@ -79,6 +82,11 @@ impl Secret {
         hash.write_u64(of_ends(self.cookies, ends));
         input.into_iter().for_each(|number| hash.write_u64(number));
         hash.finish()
+    }
+
+    /// Where the search for a connection's own port starts (RFC 6056 3.3.4).
+    pub(crate) fn ports(&self) -> KeyedHash {
+        self.ports.clone()
     }
 
     /// For what links are told that nobody should foresee: delays and nonces.

@@ -106,7 +106,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             reassembly_timer: None,
             groups_timer: None,
             addressing: Addressing::default(),
-            ports: Ports::new(hash, config.ephemeral_ports.clone()),
+            ports: Ports::new(&secret, config.ephemeral_ports.clone()),
             held: HeldFrames::new(config.held_frames, config.joined_bytes),
             events: EventQueue::default(),
             ready: VecDeque::new(),

@@ -128,7 +128,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         remote: SocketAddr,
         path: &Path,
     ) -> Result<(SocketAddr, bool), Error> {
-        let offset = self.secret.below(self.ports.ephemeral());
+        let random = self.secret.below(u32::MAX);
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
         let kind = socket.kind();
         let taken = |local| {
@@ -151,7 +151,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         let local = |port| scoped(path.source, port, path.interface);
         let unique = |port| !taken(local(port));
-        let port = self.ports.free_for_connect(kind, local(0), offset, unique)?;
+        let port = self.ports.free_for_connect(kind, local(0), remote, random, unique)?;
         Ok((local(port), true))
     }
 

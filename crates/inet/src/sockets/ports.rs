@@ -7,8 +7,14 @@
 //! were chosen by `connect` may be shared between connections to different peers, not with a socket
 //! that was bound. The families are apart, but for a dual claim: one on all addresses of IPv6 that
 //! also means all of IPv4.
+//!
+//! Connections to one peer take their ports in turn (RFC 6056 3.3.4, with small random steps as
+//! Linux), from a start that others cannot foresee: a port comes back as late as can be, when the
+//! peer has forgotten the connection that had it. `bind` and datagrams take any port (3.3.1).
 
-use core::net::SocketAddr;
+use alloc::boxed::Box;
+use core::hash::BuildHasher;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 
 use hashbrown::HashMap;
@@ -16,7 +22,7 @@ use hashbrown::HashMap;
 use super::{SocketKind, faces};
 use crate::error::Error;
 use crate::ip::wildcard;
-use crate::secret::KeyedHash;
+use crate::secret::{KeyedHash, Secret};
 
 /// With whom a socket shares its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,16 +106,40 @@ fn any(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(wildcard(of.ip()), of.port())
 }
 
+/// How many peers' turns are counted apart; more share them by hash.
+const TURNS: usize = 256;
+
+/// Most ports from one turn to the next while all are free.
+const STEP: u32 = 8;
+
+/// How far the connections to each peer have come in the range of ports.
+#[derive(Debug)]
+struct Turns {
+    hash: KeyedHash,
+    steps: Box<[u32; TURNS]>,
+}
+
+impl Turns {
+    /// The start for a peer, and where its steps are counted.
+    fn of(&self, local: IpAddr, remote: SocketAddr) -> (u32, usize) {
+        let hash = self.hash.hash_one((local, remote));
+        #[expect(clippy::cast_possible_truncation, reason = "two parts of the hash")]
+        (hash as u32, (hash >> 32) as usize % TURNS)
+    }
+}
+
 /// All claims of one stack.
 #[derive(Debug)]
 pub(crate) struct Ports {
     holders: HashMap<(SocketKind, Place), Holders, KeyedHash>,
     range: RangeInclusive<u16>,
+    turns: Turns,
 }
 
 impl Ports {
-    pub(crate) fn new(hash: KeyedHash, range: RangeInclusive<u16>) -> Self {
-        Self { holders: HashMap::with_hasher(hash), range }
+    pub(crate) fn new(secret: &Secret, range: RangeInclusive<u16>) -> Self {
+        let turns = Turns { hash: secret.ports(), steps: Box::new([0; TURNS]) };
+        Self { holders: HashMap::with_hasher(secret.tables()), range, turns }
     }
 
     /// Number of ephemeral ports.
@@ -169,32 +199,45 @@ impl Ports {
             local.set_port(port);
             faces(local, dual).all(|face| self.at(kind, Place::port(face)).all == 0)
         };
-        self.search(offset, usable).ok_or(Error::AddrInUse)
+        self.search(offset, usable).map(|(_, port)| port).ok_or(Error::AddrInUse)
     }
 
-    /// A port for a `connect` from `local` that only other connecting sockets hold and with which
-    /// the connection is `unique`; the search starts at `offset`.
+    /// A port for a `connect` from `local` to `remote` that only other connecting sockets hold and
+    /// with which the connection is `unique`. `random` is the start for datagrams; connections take
+    /// ports in turn, and a step from it.
     pub(crate) fn free_for_connect(
-        &self,
+        &mut self,
         kind: SocketKind,
         mut local: SocketAddr,
-        offset: u32,
+        remote: SocketAddr,
+        random: u32,
         unique: impl Fn(u16) -> bool,
     ) -> Result<u16, Error> {
+        let (start, turn) = self.turns.of(local.ip(), remote);
+        let offset = match kind {
+            SocketKind::Stream => start.wrapping_add(self.turns.steps[turn]),
+            SocketKind::Datagram => random,
+        };
         let usable = |port| {
             local.set_port(port);
             let holders = self.at(kind, Place::port(local));
             holders.all == holders.by_connect && unique(port)
         };
-        self.search(offset, usable).ok_or(Error::AddrNotAvailable)
+        let (tried, port) = self.search(offset, usable).ok_or(Error::AddrNotAvailable)?;
+        if kind == SocketKind::Stream {
+            let steps = &mut self.turns.steps[turn];
+            *steps = steps.wrapping_add(tried.max(random % STEP) + 1);
+        }
+        Ok(port)
     }
 
-    fn search(&self, offset: u32, mut usable: impl FnMut(u16) -> bool) -> Option<u16> {
+    /// The first usable port from `offset` in the range on, and how many were not.
+    fn search(&self, offset: u32, mut usable: impl FnMut(u16) -> bool) -> Option<(u32, u16)> {
         let count = self.ephemeral();
         (0..count).find_map(|n| {
             let step = u16::try_from((offset % count + n) % count).ok()?;
             let port = self.range.start().checked_add(step)?;
-            usable(port).then_some(port)
+            usable(port).then_some((n, port))
         })
     }
 }
@@ -208,6 +251,7 @@ mod tests {
     const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
     const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
     const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
+    const PEER: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(OTHER), 80);
 
     fn claim(address: Ipv4Addr, port: u16, reuse: bool, listening: bool) -> Claim {
         let local = SocketAddr::new(address.into(), port);
@@ -216,7 +260,7 @@ mod tests {
     }
 
     fn ports() -> Ports {
-        Ports::new(Secret::new(&[7; 16]).tables(), 40_000..=40_003)
+        Ports::new(&Secret::new(&[7; 16]), 40_000..=40_003)
     }
 
     #[test]
@@ -312,7 +356,7 @@ mod tests {
         }
         assert_eq!(seen, [40_002, 40_003, 40_000, 40_001]);
         assert_eq!(ports.free(SocketKind::Stream, ours, false, 0), Err(Error::AddrInUse));
-        let shared = ports.free_for_connect(SocketKind::Stream, ours, 0, |_| true);
+        let shared = ports.free_for_connect(SocketKind::Stream, ours, PEER, 0, |_| true);
         assert_eq!(shared, Err(Error::AddrNotAvailable));
     }
 
@@ -322,11 +366,31 @@ mod tests {
         let ours = SocketAddr::new(OURS.into(), 0);
         let by_connect = Claim { by_connect: true, ..claim(OURS, 40_000, false, false) };
         ports.claim(&by_connect);
-        let port = ports.free_for_connect(SocketKind::Stream, ours, 0, |_| true);
-        assert_eq!(port, Ok(40_000));
-        let port = ports.free_for_connect(SocketKind::Stream, ours, 0, |port| port != 40_000);
-        assert_eq!(port, Ok(40_001));
+        let mut choose = |kind, unique: &dyn Fn(u16) -> bool| {
+            ports.free_for_connect(kind, ours, PEER, 0, unique)
+        };
+        assert_eq!(choose(SocketKind::Datagram, &|_| true), Ok(40_000));
+        assert_eq!(choose(SocketKind::Datagram, &|port| port != 40_000), Ok(40_001));
+        assert_eq!(choose(SocketKind::Stream, &|port| port == 40_000), Ok(40_000));
         let reuse = Reuse { address: true, port: false };
         assert!(!ports.may_bind(SocketKind::Stream, by_connect.local, false, reuse));
+    }
+
+    /// RFC 6056 3.3.4.
+    #[test]
+    fn connections_to_a_peer_take_ports_in_turn() {
+        let mut ports = Ports::new(&Secret::new(&[7; 16]), 32_768..=60_999);
+        let ours = SocketAddr::new(OURS.into(), 0);
+        let mut random = Secret::new(&[8; 16]);
+        let mut next = |peer: SocketAddr| {
+            let random = random.below(u32::MAX);
+            ports.free_for_connect(SocketKind::Stream, ours, peer, random, |_| true).expect("free")
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        for turn in 0..6_000 {
+            assert!(seen.insert(next(PEER)), "a port comes back after {turn} connections");
+        }
+        let gap = next(PEER).abs_diff(next(SocketAddr::new(OTHER.into(), 443)));
+        assert!(u32::from(gap) > STEP, "another peer's ports tell nothing of these");
     }
 }

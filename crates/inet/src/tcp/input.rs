@@ -25,6 +25,9 @@ const MIN_MSS: u16 = 48;
 /// What the timestamps option takes of a segment's payload.
 pub(super) const TIMESTAMPS_LEN: u16 = 12;
 
+/// When a SYN goes again whose answer belonged to an older connection; Linux's least timeout.
+const SYN_AGAIN: Duration = Duration::from_millis(2);
+
 /// Most duplicate ACKs that are owed at a time.
 const MAX_DUPLICATES: u16 = 64;
 
@@ -94,6 +97,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if let Some(ack) = segment.ack
             && (ack.at_or_before(self.durable.iss) || ack.after(self.syn_edge()))
         {
+            // As Linux: most likely the peer still has an older connection of these ends, which
+            // the reset takes away. The SYN goes again soon, once, rather than after a timeout.
+            if self.retries == 0 && !segment.rst {
+                self.timers.set(Timer::Retransmit, now + SYN_AGAIN);
+            }
             return reset(segment, 0);
         }
         if segment.rst {

@@ -162,6 +162,13 @@ fn an_ack_of_something_else_is_reset() {
         assert!(reset.rst && Some(reset.seq) == segment.ack);
         assert_eq!(rig.c.state(), State::SynSent);
     }
+    // The reset has ended it; the SYN need not wait for its timeout, but no ACK makes a third.
+    rig.pass(millis(2));
+    assert!(rig.sent().syn);
+    rig.take(&rig.seg(7, 100_000), b"");
+    rig.pass(millis(500));
+    rig.silent();
+
     let mut rig = Rig::accept(&plain(), &syn());
     rig.sent();
     assert!(matches!(rig.take(&rig.seg(1, 2), b""), Reply::Reset(_)));
