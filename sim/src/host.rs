@@ -193,10 +193,10 @@ impl Host for Bare {
         }
     }
 
-    fn abort(&mut self, _now: Instant) {
+    fn abort(&mut self, now: Instant) {
         self.left = true;
         if let Some(connection) = &mut self.connection {
-            self.resets.extend(connection.abort());
+            self.resets.extend(connection.abort(now));
         }
     }
 
@@ -385,7 +385,7 @@ impl Host for Whole {
 
     fn abort(&mut self, now: Instant) {
         if let Some(stream) = self.stream {
-            self.stack.abort(stream).expect("abort");
+            self.stack.abort(now, stream).expect("abort");
         }
         if let Some(listener) = self.listener {
             self.stack.close(now, listener).expect("close");

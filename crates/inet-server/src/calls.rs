@@ -194,7 +194,7 @@ impl Client {
     ) -> Result<SocketId, Refusal> {
         let id = self.occupy(engine, speaks, handle, serial);
         if !matches!(id, Ok(Some(_))) {
-            let _ = engine.stack.abort(handle);
+            let _ = engine.stack.abort(engine.now, handle);
         }
         Ok(id?.ok_or(Errno::MFILE)?)
     }
@@ -380,7 +380,7 @@ impl Client {
             let handle = socket.handle;
             if !orderly || self.close_socket(engine, index).is_err() {
                 // It may be closed already; then that was in order.
-                let _ = engine.stack.abort(handle);
+                let _ = engine.stack.abort(engine.now, handle);
             }
         }
     }

@@ -229,7 +229,7 @@ impl Fuzz {
             }
             _ => {
                 self.stream = None;
-                self.stack.abort(stream).expect("abort");
+                self.stack.abort(self.now, stream).expect("abort");
             }
         }
         Ok(())

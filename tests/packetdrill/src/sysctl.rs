@@ -9,6 +9,8 @@ use std::time::Duration;
 use inet::Config;
 use inet::tcp::{CongestionKind, EcnPolicy};
 
+use crate::host::MOST_SEGMENTS;
+
 /// Settings that change nothing here, each for its own reason: behaviour that the core always has,
 /// that concerns the kernel's other protocols, or that no script's outcome depends on.
 const WITHOUT_MEANING: &[&str] = &[
@@ -17,7 +19,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "tcp_pacing_ss_ratio",
     "tcp_pacing_ca_ratio",
     "tcp_ecn_option",
-    "tcp_min_tso_segs",
 ];
 
 /// Settings by their short name (`tcp_sack`), as text.
@@ -113,6 +114,8 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         "tcp_sack" => tcp.sack = on,
         "tcp_dsack" => tcp.dsack = on,
         "tcp_frto" => tcp.frto = on,
+        "tcp_min_tso_segs" => tcp.min_tso_segs = u16::from(count),
+        "tcp_tso_rtt_log" => tcp.tso_rtt_log = count,
         "tcp_reordering" => tcp.reordering = u16::from(count),
         "tcp_early_retrans" => tcp.early_retrans = count,
         "tcp_recovery" => tcp.recovery = count,
@@ -140,6 +143,8 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
             tcp.recv_buffer = default / 2;
             tcp.recv_buffer_max = most;
         }
+        // Not Linux's: the device cuts super-segments.
+        "device_tso" => tcp.gso_max_segs = if on { MOST_SEGMENTS } else { 1 },
         // What the host itself looks at.
         "tcp_wmem" | "tcp_notsent_lowat" => {}
         // Settings of parts of the core that are on whatever they say.

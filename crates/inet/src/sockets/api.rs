@@ -144,19 +144,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         chunk: T,
         to: Option<SocketAddr>,
     ) -> Result<(), SendError<T>> {
-        let outcome = match self.open_socket(handle) {
-            Err(error) => Err((error, chunk)),
-            Ok(socket) => match &mut socket.body {
-                Body::Datagram(_) => {
-                    let options = SendOptions { to, ..SendOptions::default() };
-                    self.send_datagram(handle, chunk, &options)
-                }
-                Body::Connection(stream) => stream.connection.send(now, chunk),
-                _ => Err((Error::NotConnected, chunk)),
-            },
-        };
-        self.mark_ready(handle);
-        outcome.map_err(|(error, chunk)| SendError { error, chunk })
+        self.send_with(now, handle, chunk, &SendOptions { to, ..SendOptions::default() })
     }
 
     /// The next received bytes, in order. They count against the receive buffer until
@@ -212,7 +200,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 Ok(())
             }
             Body::Listener(_) if how != How::Write => {
-                self.stop_listening(handle);
+                self.stop_listening(now, handle);
                 Ok(())
             }
             Body::Datagram(datagram) if datagram.peer.is_some() => Ok(()),

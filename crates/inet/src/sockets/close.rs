@@ -22,7 +22,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     pub fn close(&mut self, now: Instant, handle: Handle) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
         if socket.options.linger == Some(Duration::ZERO) {
-            return self.abort(handle);
+            return self.abort(now, handle);
         }
         socket.closing = true;
         socket.events.clear();
@@ -37,7 +37,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             // What is queued leaves first; nothing is received any more.
             Body::Datagram(datagram) if datagram.send.len() > 0 => self.unregister(handle),
-            _ => self.end(handle),
+            _ => {
+                self.stop_listening(now, handle);
+                self.end(handle);
+            }
         }
         Ok(())
     }
@@ -46,16 +49,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ///
     /// # Errors
     /// `BadHandle`.
-    pub fn abort(&mut self, handle: Handle) -> Result<(), Error> {
+    pub fn abort(&mut self, now: Instant, handle: Handle) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
         socket.closing = true;
         socket.events.clear();
         if let Body::Connection(stream) = &mut socket.body {
             let ends = stream.connection.endpoints();
-            if let Some(reset) = stream.connection.abort() {
+            if let Some(reset) = stream.connection.abort(now) {
                 self.resets.push_back((ends, reset));
             }
         }
+        self.stop_listening(now, handle);
         self.end(handle);
         Ok(())
     }
@@ -78,9 +82,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Frees all that a closed socket has but its place, which goes when its owner is told.
+    /// Frees all that a closed socket, not a listener, has but its place, which goes when its owner is told.
     pub(super) fn end(&mut self, handle: Handle) {
-        self.stop_listening(handle);
         self.unregister(handle);
         if let Some(socket) = self.sockets.get_mut(handle) {
             socket.body = Body::Gone;
@@ -98,10 +101,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Removes a connection that nobody has accepted, with a RST to its peer.
-    pub(super) fn reset_and_remove(&mut self, handle: Handle) {
+    pub(super) fn reset_and_remove(&mut self, now: Instant, handle: Handle) {
         if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
             let ends = stream.connection.endpoints();
-            if let Some(reset) = stream.connection.abort() {
+            if let Some(reset) = stream.connection.abort(now) {
                 self.resets.push_back((ends, reset));
             }
         }
@@ -145,8 +148,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             let Some(socket) = self.sockets.get_mut(handle) else { continue };
             let (closing, orphan) = (socket.closing, socket.orphan);
             if let Some(stream) = socket.connection() {
-                // This gives no RST in TIME-WAIT.
-                stream.connection.abort();
+                stream.connection.discard();
             }
             self.net.counters.tcp_time_wait_killed += 1;
             match (closing, orphan) {

@@ -247,7 +247,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Makes a listener an idle socket; connections not accepted are reset, requests forgotten.
-    pub(super) fn stop_listening(&mut self, handle: Handle) {
+    pub(super) fn stop_listening(&mut self, now: Instant, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let local = socket.local;
         let Body::Listener(listener) = &mut socket.body else { return };
@@ -260,7 +260,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         self.renew_claim(handle);
         for child in children {
-            self.reset_and_remove(child);
+            self.reset_and_remove(now, child);
         }
         if has_requests {
             let requests = self.requests.iter().filter(|(_, request)| request.listener == handle);

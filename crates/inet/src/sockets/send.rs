@@ -14,7 +14,7 @@ use smoltcp::wire::IpProtocol;
 use super::events::EventKind;
 use super::options::{MtuDiscover, Options};
 use super::table::Handle;
-use super::{Socket, admit};
+use super::{Body, Socket, admit};
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
 use crate::interface::InterfaceId;
@@ -24,6 +24,7 @@ use crate::link::ethernet::{self, Mac};
 use crate::link::neighbour::{Key, Parked, Pending};
 use crate::net::{Link, MAX_HEADERS, headers};
 use crate::stack::Stack;
+use crate::tcp::SendFlags;
 use crate::time::Instant;
 use crate::udp::message::{Load, Message, SendOptions};
 use crate::udp::wire;
@@ -46,8 +47,8 @@ struct Part {
 }
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Sends a datagram with what `options` say about it, see [`send`](Self::send); on streams only
-    /// the chunk matters.
+    /// Sends with what `options` say, see [`send`](Self::send); on streams only `more` and `eor`
+    /// matter.
     ///
     /// # Errors
     /// With the chunk given back: those of `send`; `Invalid` for a cut into too many datagrams or
@@ -59,11 +60,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         chunk: T,
         options: &SendOptions,
     ) -> Result<(), super::SendError<T>> {
-        let is_datagram = self.open_socket(handle).is_ok_and(|socket| socket.datagram().is_some());
-        if !is_datagram {
-            return self.send(now, handle, chunk, options.to);
-        }
-        let outcome = self.send_datagram(handle, chunk, options);
+        let flags = SendFlags { more: options.more, eor: options.eor };
+        let outcome = match self.open_socket(handle) {
+            Err(error) => Err((error, chunk)),
+            Ok(socket) => match &mut socket.body {
+                Body::Datagram(_) => self.send_datagram(handle, chunk, options),
+                Body::Connection(stream) => stream.connection.send_with(now, chunk, flags),
+                _ => Err((Error::NotConnected, chunk)),
+            },
+        };
         self.mark_ready(handle);
         outcome.map_err(|(error, chunk)| super::SendError { error, chunk })
     }

@@ -175,7 +175,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return;
         };
         let used = stream.connection.durable().snd_max;
-        stream.connection.abort();
+        stream.connection.discard();
         self.settle(now, handle);
         self.net.counters.tcp_time_wait_reused += 1;
         // A SYN makes a request, never a connection.

@@ -91,6 +91,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         len: usize,
         news: WindowNews,
     ) {
+        // As Linux: what waits for a writer's next bytes waits for the next ACK at most.
+        self.more = false;
         let prior_una = self.durable.snd_una;
         let advances = ack.after(prior_una);
         let old = ack.before(prior_una);

@@ -110,6 +110,11 @@ pub struct TcpConfig {
     pub ecn: EcnPolicy,
     /// Most segments that one `SegmentOut` stands for; 1 unless something below cuts them.
     pub gso_max_segs: u16,
+    /// Segments that one may stand for however slow the connection is.
+    pub min_tso_segs: u16,
+    /// Below a least round-trip time of 2 to the power of this many microseconds a `SegmentOut` may
+    /// be as long as a packet can; half as long for each as much more.
+    pub tso_rtt_log: u8,
     /// Added to the clock for the timestamps of this connection, so that they tell nothing about
     /// the machine (RFC 7323 5.4): a secret function of the endpoints.
     pub timestamp_offset: u32,
@@ -156,6 +161,8 @@ impl Default for TcpConfig {
             max_reordering: 300,
             ecn: EcnPolicy::Accept,
             gso_max_segs: 1,
+            min_tso_segs: 2,
+            tso_rtt_log: 9,
             timestamp_offset: 0,
         }
     }

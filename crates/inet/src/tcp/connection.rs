@@ -19,7 +19,7 @@ use super::loss::Recovery;
 use super::recv::Receiver;
 use super::rtt::RttEstimator;
 use super::segment::MAX_SCALE;
-use super::send::SendQueue;
+use super::send::{SendFlags, SendQueue};
 use super::state::Event;
 use super::timers::{Timer, Timers};
 use super::{SegmentRepr, Seq, State, TcpConfig};
@@ -104,7 +104,7 @@ pub struct Stats {
     pub out_of_order: u64,
     /// Segments received outside the window, or without anything new.
     pub unacceptable: u64,
-    /// Segments dropped for their timestamp, or for the lack of one (RFC 7323 3.2, 5.3).
+    /// Segments dropped for their timestamp (RFC 7323 5.3).
     pub old_timestamps: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenges: u64,
@@ -134,6 +134,8 @@ pub(super) struct Wishes {
     pub(super) probe: bool,
     /// Send what fits the window, however little (RFC 9293 3.8.6.2.1, the override timeout).
     pub(super) little: bool,
+    /// With PSH.
+    pub(super) push: bool,
     /// A last segment, after which the connection is over.
     pub(super) farewell: Option<Box<SegmentRepr>>,
 }
@@ -146,6 +148,8 @@ pub struct Connection<T, R> {
     /// These two are set more often than shared.
     pub(super) nodelay: bool,
     pub(super) cork: bool,
+    /// The last write said that more follows, and no ACK has come since.
+    pub(super) more: bool,
     pub(super) send: SendQueue<T>,
     pub(super) recv: Receiver<R>,
     pub(super) rtt: RttEstimator,
@@ -255,6 +259,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             durable,
             nodelay: config.nodelay,
             cork: config.cork,
+            more: false,
             send: SendQueue::new(),
             recv: Receiver::new(config.recv_buffer, config.out_of_order_limit),
             rtt: RttEstimator::new(&config),
@@ -298,13 +303,26 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.wishes.anything { Some(now) } else { self.timers.next() }
     }
 
+    /// Queues a chunk, the whole of a write: [`send_with`](Self::send_with) without flags.
+    ///
+    /// # Errors
+    /// Those of `send_with`.
+    pub fn send(&mut self, now: Instant, chunk: T) -> Result<(), (Error, T)> {
+        self.send_with(now, chunk, SendFlags::default())
+    }
+
     /// Queues a chunk. The caller bounds the queue ([`unacked_len`](Self::unacked_len)).
     ///
     /// # Errors
     /// The chunk and why: the write side is shut (`BrokenPipe`), there is no connection
     /// (`NotConnected`), or the connection's own [`error`](Self::error). Before the connection is
     /// established data is queued.
-    pub fn send(&mut self, now: Instant, chunk: T) -> Result<(), (Error, T)> {
+    pub fn send_with(
+        &mut self,
+        now: Instant,
+        chunk: T,
+        flags: SendFlags,
+    ) -> Result<(), (Error, T)> {
         if let Some(error) = self.error {
             return Err((error, chunk));
         }
@@ -315,7 +333,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return Err((Error::NotConnected, chunk));
         }
         self.stop_deferring();
-        self.send.push(chunk);
+        self.send.push(chunk, flags, u64::from(self.window_max / 2));
+        self.more = flags.more;
         self.writer_waits = false;
         self.note_limit(now);
         self.wish(|_| {});
@@ -358,7 +377,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// 2525 2.17): the RST to be sent, if any.
     pub fn close(&mut self, now: Instant) -> Option<SegmentRepr> {
         if self.recv.unconsumed() > 0 || self.state() == State::SynSent {
-            return self.abort();
+            return self.abort(now);
         }
         self.durable.set(durable::READ_SHUT | durable::ORPHAN);
         self.shutdown_write(now);
@@ -369,7 +388,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Ends the connection at once; gives the RST to be sent, if the peer knows of the connection.
-    pub fn abort(&mut self) -> Option<SegmentRepr> {
+    pub fn abort(&mut self, now: Instant) -> Option<SegmentRepr> {
         // RFC 9293 3.10.5.
         let told = match self.state() {
             State::SynReceived
@@ -381,10 +400,15 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
                 false
             }
         };
-        let reset = told.then(|| SegmentRepr { rst: true, ..self.bare(self.durable.snd_max) });
+        let reset = told.then(|| self.reset(now));
+        self.discard();
+        reset
+    }
+
+    /// Ends the connection at once, without a word to the peer.
+    pub fn discard(&mut self) {
         self.end(None);
         self.recv.clear();
-        reset
     }
 
     /// ICMP says that the peer cannot be reached: ends a connection that is being opened, else is

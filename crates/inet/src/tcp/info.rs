@@ -203,7 +203,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             rto: saturated(self.rtt.timeout().as_micros()),
             ato: saturated(self.config.delayed_ack.as_micros()),
             snd_mss: mss,
-            rcv_mss: saturated(self.recv.segment()),
+            rcv_mss: saturated(self.peer_segment()),
             unacked: sent.packets_out(),
             sacked: sent.sacked_out,
             lost: sent.lost_out(),

@@ -13,7 +13,7 @@ use super::ecn::{Ecn, Urge};
 use super::recv::Arrival;
 use super::state::Event;
 use super::timers::Timer;
-use super::{EcnField, EcnPolicy, SegmentRepr, Seq, State};
+use super::{EcnField, EcnPolicy, SegmentRepr, Seq, State, Timestamps};
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
 /// Payload of segments to a peer that does not say its MSS (RFC 9293 MUST-15).
@@ -282,14 +282,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// First check: sequence number, and timestamp before it (RFC 7323 5.3).
     fn check_acceptable(&mut self, now: Instant, segment: &SegmentRepr, len: usize) -> Check {
         if self.durable.has(durable::TIMESTAMPS) && !segment.rst && !segment.syn {
-            let Some(timestamps) = segment.timestamps else {
-                // RFC 7323 3.2.
-                self.stats.old_timestamps += 1;
-                return Check::Done(Reply::None);
-            };
             let recent = Seq::new(self.durable.ts_recent);
             let alive = now - self.recent_at < TIMESTAMP_LIFE;
-            if Seq::new(timestamps.value).before(recent) && alive {
+            // As Linux, one that has lost them on its way is taken (RFC 7323 3.2 would drop it):
+            // what that lacks is the protection against old numbers alone.
+            let old = |stamps: Timestamps| Seq::new(stamps.value).before(recent);
+            if segment.timestamps.is_some_and(old) && alive {
                 self.stats.old_timestamps += 1;
                 self.challenge(now, len > 0);
                 return Check::Done(Reply::None);
@@ -439,10 +437,16 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
+    /// The size of the peer's segments, as far as seen. Longer than what it was told to send is
+    /// what the device has joined.
+    pub(super) fn peer_segment(&self) -> usize {
+        self.recv.segment().min(usize::from(self.durable.rcv_mss))
+    }
+
     /// RFC 9293 3.8.6.3, RFC 5681 4.2: at least every second full segment is acknowledged at once.
     fn acknowledge_later(&mut self, now: Instant) {
         let owed = self.durable.rcv_nxt.since(self.acked_to) as usize;
-        if owed >= 2 * self.recv.segment() || self.quick_acks > 0 {
+        if owed >= 2 * self.peer_segment() || self.quick_acks > 0 {
             self.quick_acks = self.quick_acks.saturating_sub(1);
             self.wish(|wishes| wishes.ack = true);
         } else if !self.timers.is_set(Timer::DelayedAck) {

@@ -33,6 +33,7 @@
 //!   of RACK alone, never RFC 8985's 1 ms.
 
 mod ack;
+mod burst;
 mod config;
 mod congestion;
 mod connection;
@@ -66,7 +67,7 @@ pub use info::TcpInfo;
 pub use input::reset_for;
 pub use loss::{Block, SackBlocks};
 pub use segment::{MAX_HEADER, Parsed, SegmentError, SegmentRepr, Timestamps};
-pub use send::SegmentOut;
+pub use send::{SegmentOut, SendFlags};
 pub use seq::Seq;
 pub use state::State;
 

@@ -6,14 +6,11 @@
 
 use super::connection::{CORK_TIME, Connection};
 use super::durable;
-use super::loss::{CaState, Repeat, SackBlocks};
-use super::send::{Pieces, SegmentOut, Stretch};
+use super::loss::{CaState, Repeat, SackBlocks, SentSegment};
+use super::send::{Marks, Pieces, SegmentOut, Stretch};
 use super::timers::Timer;
 use super::{EcnPolicy, SegmentRepr, Seq, State, Timestamps};
 use crate::{Instant, RxBytes, TxBytes};
-
-/// Most payload of a super-segment: an IP packet's 64 KiB without the longest headers.
-const MAX_LOAD: usize = 65_535 - 120;
 
 /// Why data is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,11 +197,14 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.hold(now);
             return None;
         }
-        if room == 0 {
+        // A lone FIN has no bytes that the window could count (RFC 5681 2, cwnd).
+        if room == 0 && len > 0 {
             self.use_window(now, true);
             return None;
         }
-        let full = len >= mss || stretch.pieces_full || refused == Some(len);
+        // A record's end that is not the queue's is like a full segment: nothing could be added.
+        let record = stretch.marks.record && len < unsent;
+        let full = len >= mss || stretch.pieces_full || record || refused == Some(len);
         if !full && !self.may_send_small(len, unsent) {
             self.hold(now);
             return None;
@@ -221,22 +221,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let odd = len % mss;
         if len > mss
             && odd > 0
+            && !record
             && (stretch.pieces_full || !self.may_send_small(odd, unsent - len + odd))
         {
             return Some(Load::new(seq, stretch.cut(len - odd), false));
         }
         Some(Load::new(seq, stretch, fin))
-    }
-
-    /// Segments that one load may stand for, with room for `room` in the congestion window: not
-    /// more than half of it nor of the peer's window, so that ACKs keep coming (as Linux), and what
-    /// an IP packet can carry.
-    fn burst_segments(&self, room: u32) -> usize {
-        let window = self.window_max as usize / 2 / self.send_mss().max(1);
-        let most = usize::from(self.config.gso_max_segs).min(window).max(1);
-        let half = (self.window.cwnd / 2).max(1);
-        let room = room.min(half).max(1) as usize;
-        most.min(room).min(MAX_LOAD / self.send_mss().max(1)).max(1)
     }
 
     /// What is lost, as far as the congestion window permits: contiguous segments together.
@@ -289,6 +279,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         while count < most
             && let Some(next) = self.loss.sent.get(index + count)
             && next.wanted()
+            && !self.loss.sent.get(index + count - 1).is_some_and(|last| last.marks().record)
             && !next.end.after(edge)
             && next.end.since(first.start) as usize <= most * mss
         {
@@ -334,7 +325,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.durable.has(durable::WRITE_SHUT) {
             return true;
         }
-        if self.cork {
+        if self.cork || self.more {
             return false;
         }
         // Minshall's variant, as Linux: one small segment in flight is enough, full ones do not
@@ -350,7 +341,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return;
         }
         let open = self.durable.send_edge().after(self.durable.snd_max);
-        let time = if open && self.cork { CORK_TIME } else { self.rtt.backed_off(self.probes) };
+        let time = if open && (self.cork || self.more) {
+            CORK_TIME
+        } else {
+            self.rtt.backed_off(self.probes)
+        };
         if self.probes == 0 {
             self.progress_at = now;
         }
@@ -360,9 +355,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Counts `load` as sent and makes its header.
     fn loaded(&mut self, now: Instant, load: &Load) -> SegmentRepr {
         let fresh = matches!(load.kind, Kind::New | Kind::NewProbe);
+        let psh = load.stretch.len > 0 && self.pushes(load, fresh);
         self.meter.sent(load.stretch.len, !fresh);
         if fresh {
-            self.count_new(now, load);
+            self.count_new(now, load, psh);
         } else {
             self.count_again(now, load);
         }
@@ -374,22 +370,32 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         let limited = self.loss.sent.in_flight() >= self.window.cwnd;
         self.use_window(now, limited);
-        let end = load.seq + load.stretch.len as u32 + u32::from(load.fin);
-        // Of a new super-segment always, so that its receiver is not kept waiting (as Linux).
-        let last = self.durable.snd_max == end && self.send.unsent() == 0;
-        let long = fresh && load.stretch.len > self.load_mss();
-        let refused = fresh && self.refused_end() == Some(end);
-        let psh = load.stretch.len > 0 && (last || long || refused);
+        // A super-segment always, so that its receiver is not kept waiting (as Linux).
+        let long = load.stretch.len > self.load_mss();
         let mut repr = SegmentRepr {
             fin: load.fin,
-            psh,
+            psh: psh || long,
             ..self.acknowledgement(now, load.seq, load.stretch.len)
         };
         self.ecn.mark(&mut repr, fresh && load.stretch.len > 0);
         repr
     }
 
-    fn count_new(&mut self, now: Instant, load: &Load) {
+    /// Whether the end of `load` is pushed.
+    fn pushes(&mut self, load: &Load, fresh: bool) -> bool {
+        let marks = if fresh {
+            load.stretch.marks
+        } else {
+            let last = load.index + load.count.saturating_sub(1);
+            self.loss.sent.get(last).map(SentSegment::marks).unwrap_or_default()
+        };
+        let end = load.seq + load.stretch.len as u32 + u32::from(load.fin);
+        let refused = fresh && self.refused_end() == Some(end);
+        let urged = fresh && core::mem::take(&mut self.wishes.push);
+        marks.push || refused || urged
+    }
+
+    fn count_new(&mut self, now: Instant, load: &Load, push: bool) {
         let Load { seq, stretch, fin, .. } = *load;
         let first = self.loss.sent.is_empty();
         if first {
@@ -403,8 +409,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if (stretch.len % mss != 0 || stretch.len == 0) && !again {
             self.small_end = self.durable.snd_max;
         }
-        self.loss.on_sent(now, seq, len, fin, mss as u32);
-        self.wishes.little = false;
+        let marks = Marks { push, record: stretch.marks.record };
+        self.loss.on_sent(now, (seq, len, fin), mss as u32, marks);
+        (self.wishes.little, self.wishes.push) = (false, false);
         self.timers.clear(Timer::Persist);
         self.time_new_data(now, first);
     }
@@ -444,6 +451,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         self.ecn.mark(&mut repr, false);
         repr
+    }
+
+    /// A RST of this side's own, with the timestamps of every other segment (RFC 7323 3.2).
+    pub(super) fn reset(&self, now: Instant) -> SegmentRepr {
+        let stamped = self.durable.has(durable::TIMESTAMPS);
+        let timestamps = stamped.then(|| self.timestamps(now, true));
+        SegmentRepr { rst: true, timestamps, ..self.bare(self.durable.snd_max) }
     }
 
     /// A header with ports, numbers and nothing else.

@@ -5,11 +5,36 @@
 //! after the SYN), so nothing here wraps. Each chunk knows its own, so any place is found by binary
 //! search: making a segment and sending any one again cost about the same whatever the length of
 //! the queue. A chunk is dropped when its last byte is acknowledged.
+//!
+//! What the application says of a write is a mark at its end ([`SendFlags`]), kept with the chunk
+//! that ends there: where it pushes (RFC 9293 3.9.1.2), and where a record ends, which no segment
+//! contains in its midst. As on Linux, a push is forgotten when the next write continues the chunk
+//! before it has left: then that one's end is what counts.
 
 use alloc::collections::VecDeque;
 
 use super::SegmentRepr;
 use crate::{MAX_TX_PIECES, TxBytes, TxPiece};
+
+/// What the application says of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SendFlags {
+    /// More follows at once (MSG_MORE): the end is not pushed, and what is less than a full segment
+    /// waits, at most 200 ms, for the rest.
+    pub more: bool,
+    /// A record ends here (MSG_EOR): no segment has bytes of before and after its end, and neither
+    /// has one that is sent again.
+    pub eor: bool,
+}
+
+/// What is marked at a place in the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Marks {
+    /// PSH is due.
+    pub(super) push: bool,
+    /// A record ends.
+    pub(super) record: bool,
+}
 
 /// A stretch of the queue that fits into one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +47,14 @@ pub(super) struct Stretch {
     pub(super) len: usize,
     /// It is not longer because a segment takes no more pieces.
     pub(super) pieces_full: bool,
+    /// What is marked at its end.
+    pub(super) marks: Marks,
 }
 
 impl Stretch {
     /// Its first `len` bytes.
     pub(super) fn cut(self, len: usize) -> Self {
-        Self { len: self.len.min(len), ..self }
+        if len >= self.len { self } else { Self { len, marks: Marks::default(), ..self } }
     }
 }
 
@@ -36,6 +63,8 @@ struct Chunk<T> {
     /// Offset of its first byte.
     start: u64,
     bytes: T,
+    /// At its end.
+    marks: Marks,
 }
 
 #[derive(Debug)]
@@ -47,16 +76,18 @@ pub(super) struct SendQueue<T> {
     next: u64,
     /// Offset after the last byte queued.
     end: u64,
+    /// Offset of the last mark that pushes.
+    pushed: u64,
 }
 
 impl<T: TxBytes> SendQueue<T> {
     pub(super) fn new() -> Self {
-        Self { chunks: VecDeque::new(), acked: 0, next: 0, end: 0 }
+        Self { chunks: VecDeque::new(), acked: 0, next: 0, end: 0, pushed: 0 }
     }
 
     /// A queue of which all before `acked` has been acknowledged.
     pub(super) fn resumed(acked: u64) -> Self {
-        Self { chunks: VecDeque::new(), acked, next: acked, end: acked }
+        Self { chunks: VecDeque::new(), acked, next: acked, end: acked, pushed: acked }
     }
 
     /// Offset after the last byte queued.
@@ -74,18 +105,32 @@ impl<T: TxBytes> SendQueue<T> {
         (self.end - self.acked) as usize
     }
 
-    pub(super) fn push(&mut self, chunk: T) {
+    /// Queues `chunk`. Where more follows, its end is pushed all the same if that is more than
+    /// `unpushed` bytes after the last push (as Linux: half of the peer's window, so that its
+    /// reader is not kept waiting).
+    pub(super) fn push(&mut self, chunk: T, flags: SendFlags, unpushed: u64) {
         let len = chunk.len();
         if len == 0 {
             return;
         }
         let start = self.end;
         self.end += len as u64;
-        let left = match self.chunks.back_mut() {
-            Some(last) => last.bytes.append(chunk).err(),
+        let push = !flags.more || self.end - self.pushed > unpushed;
+        let marks = Marks { push, record: flags.eor };
+        if push {
+            self.pushed = self.end;
+        }
+        let left = match self.chunks.back_mut().filter(|last| !last.marks.record) {
+            Some(last) => match last.bytes.append(chunk) {
+                Ok(()) => {
+                    last.marks = marks;
+                    None
+                }
+                Err(chunk) => Some(chunk),
+            },
             None => Some(chunk),
         };
-        self.chunks.extend(left.map(|bytes| Chunk { start, bytes }));
+        self.chunks.extend(left.map(|bytes| Chunk { start, bytes, marks }));
     }
 
     /// All before `offset` is acknowledged.
@@ -109,7 +154,8 @@ impl<T: TxBytes> SendQueue<T> {
         let offset = offset.max(self.acked);
         let after = self.chunks.partition_point(|chunk| chunk.start <= offset);
         let index = after.saturating_sub(1);
-        let mut stretch = Stretch { offset, index, len: 0, pieces_full: false };
+        let marks = Marks::default();
+        let mut stretch = Stretch { offset, index, len: 0, pieces_full: false, marks };
         let mut pieces = 0;
         let mut at = offset;
         for chunk in self.chunks.range(index.min(self.chunks.len())..) {
@@ -117,7 +163,7 @@ impl<T: TxBytes> SendQueue<T> {
             if here == 0 {
                 continue;
             }
-            if stretch.len >= max {
+            if stretch.len >= max || stretch.marks.record {
                 break;
             }
             if pieces == MAX_TX_PIECES {
@@ -128,6 +174,7 @@ impl<T: TxBytes> SendQueue<T> {
             stretch.len += take;
             at += take as u64;
             pieces += 1;
+            stretch.marks = if take == here { chunk.marks } else { Marks::default() };
         }
         stretch
     }
@@ -141,7 +188,8 @@ impl<T: TxBytes> SendQueue<T> {
     pub(super) fn pieces(&self, stretch: &Stretch) -> Pieces<'_, T> {
         let mut pieces = Pieces::none();
         let (mut at, mut left) = (stretch.offset, stretch.len);
-        for Chunk { start, bytes } in self.chunks.range(stretch.index.min(self.chunks.len())..) {
+        for Chunk { start, bytes, .. } in self.chunks.range(stretch.index.min(self.chunks.len())..)
+        {
             if left == 0 {
                 break;
             }

@@ -4,12 +4,12 @@ use core::time::Duration;
 
 use alloc::boxed::Box;
 
+use super::State;
 use super::connection::Connection;
 use super::durable;
 use super::loss::TimerWish;
 use super::state::Event;
 use super::timers::Timer;
-use super::{SegmentRepr, State};
 use crate::{Error, Instant, RxBytes, TxBytes};
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
@@ -94,7 +94,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return self.give_up();
         }
         if self.durable.send_edge().after(self.durable.snd_max) {
-            return self.wish(|wishes| wishes.little = true);
+            // As Linux: who has waited for it is not to wait on.
+            return self.wish(|wishes| (wishes.little, wishes.push) = (true, true));
         }
         self.probes += 1;
         self.unanswered += 1;
@@ -119,7 +120,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         };
         if spent {
             // As Linux: should the peer live after all, it learns.
-            let reset = SegmentRepr { rst: true, ..self.bare(self.durable.snd_max) };
+            let reset = self.reset(now);
             self.give_up();
             return self.wish(|wishes| wishes.farewell = Some(Box::new(reset)));
         }

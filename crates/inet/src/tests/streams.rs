@@ -250,7 +250,7 @@ fn a_connection_reset_before_accept_is_accepted_and_fails() {
     let client = stream(&mut pair.a, 1);
     pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
     pair.settle();
-    pair.a.stack.abort(client).unwrap();
+    pair.a.stack.abort(pair.a.now, client).unwrap();
     pair.settle();
     assert_eq!(pair.a.events_of(1).last(), Some(&EventKind::Closed));
     let (child, _) = pair.b.stack.accept(server, 3).unwrap().unwrap();

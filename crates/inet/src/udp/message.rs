@@ -24,8 +24,10 @@ pub struct SendOptions {
     pub tos: Option<u8>,
     /// To be cut into datagrams of this many payload bytes (UDP_SEGMENT); 0 for the socket's.
     pub segment: u16,
-    /// More of the same datagram follows (MSG_MORE).
+    /// More of the same datagram follows; on a stream, more is written at once (MSG_MORE).
     pub more: bool,
+    /// On a stream: a record ends (MSG_EOR).
+    pub eor: bool,
 }
 
 /// How a received datagram came: what ancillary data is made of.

@@ -47,6 +47,14 @@ for word in "$@"; do
 done
 "#;
 
+/// `ethtool -K DEVICE tso off`: what the device does not cut, it is not given.
+const ETHTOOL: &str = r#"#!/bin/sh
+case "$*" in
+*"tso off"*) echo 0 > "$TASUKI_SETTINGS/proc/sys/net/core/device_tso" ;;
+*"tso on"*) echo 1 > "$TASUKI_SETTINGS/proc/sys/net/core/device_tso" ;;
+esac
+"#;
+
 const NOTHING: &str = "#!/bin/sh\nexit 0\n";
 
 /// The tree of one script.
@@ -72,7 +80,7 @@ impl Settings {
             fs::write(root.join("proc/sys/net/ipv4").join(name), format!("{value}\n"))?;
         }
         for (name, text) in
-            [("sysctl", SYSCTL), ("ip", NOTHING), ("tc", NOTHING), ("ethtool", NOTHING)]
+            [("sysctl", SYSCTL), ("ip", NOTHING), ("tc", NOTHING), ("ethtool", ETHTOOL)]
         {
             let file = commands.join(name);
             fs::File::create(&file)?.write_all(text.as_bytes())?;

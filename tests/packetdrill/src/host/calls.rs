@@ -162,7 +162,8 @@ impl Host {
         let (kind, family) = (old.kind, family(old.domain));
         let tag = u64::try_from(fd).unwrap_or_default();
         // A stale handle is a connection that is over already.
-        let _ = self.stack().abort(handle);
+        let now = self.now;
+        let _ = self.stack().abort(now, handle);
         let handle = self.stack().open_in(family, kind, tag).map_err(failed)?;
         let old = self.entries.socket(fd)?;
         let mut socket = Socket::new(kind, old.domain, old.nonblocking);

@@ -102,7 +102,7 @@ struct Running {
 }
 
 /// Segments that may leave as one.
-const MOST_SEGMENTS: u16 = 64;
+pub(crate) const MOST_SEGMENTS: u16 = 64;
 
 /// The secret of every host: a script is to give the same result each time.
 const SECRET: [u8; 16] = *b"packetdrill host";

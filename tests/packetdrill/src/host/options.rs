@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use inet::tcp::{CongestionKind, TcpInfo};
-use inet::{OptionName, SockOption};
+use inet::{MtuDiscover, OptionName, SockOption};
 
 use super::calls::{fail, failed};
 use super::{Host, Outcome, Stop, info};
@@ -157,6 +157,7 @@ fn option_name(level: i32, name: i32) -> Option<OptionName> {
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => OptionName::V6Only,
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => OptionName::TrafficClass,
         (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => OptionName::UnicastHops,
+        (SOL_IP, libc::IP_MTU_DISCOVER) => OptionName::MtuDiscover,
         (SOL_IP, libc::IP_TTL) => OptionName::Ttl,
         (SOL_IP, libc::IP_TOS) => OptionName::Tos,
         _ => return None,
@@ -212,6 +213,7 @@ fn option_of(level: i32, name: i32, value: i32) -> Outcome<SockOption> {
         OptionName::DeferAccept => SockOption::DeferAccept(seconds(value.max(0))),
         OptionName::Linger2 => SockOption::Linger2(seconds(value.max(0))),
         OptionName::Ttl => SockOption::Ttl(byte?),
+        OptionName::MtuDiscover => SockOption::MtuDiscover(mtu_discover(value)?),
         OptionName::Tos => SockOption::Tos(byte?),
         // -1 is the default.
         OptionName::TrafficClass if value == -1 => SockOption::TrafficClass(0),
@@ -220,6 +222,21 @@ fn option_of(level: i32, name: i32, value: i32) -> Outcome<SockOption> {
         OptionName::UnicastHops => SockOption::UnicastHops(Some(byte?)),
         _ => return fail(libc::EINVAL),
     })
+}
+
+/// A value of IP_MTU_DISCOVER.
+///
+/// # Errors
+/// EINVAL.
+fn mtu_discover(value: i32) -> Outcome<MtuDiscover> {
+    let all = [
+        MtuDiscover::Dont,
+        MtuDiscover::Want,
+        MtuDiscover::Do,
+        MtuDiscover::Probe,
+        MtuDiscover::Interface,
+    ];
+    all.into_iter().find(|how| *how as i32 == value).ok_or(Stop::Errno(libc::EINVAL))
 }
 
 /// An option's value as the bytes of an `int` or a `struct linger`.

@@ -47,8 +47,6 @@ pub(super) struct Socket {
     pub(super) tells_queue: bool,
     /// A writer has found no room: the next that there is wakes it.
     pub(super) no_space: bool,
-    /// The last bytes were sent with MSG_MORE.
-    pub(super) more: bool,
     pub(super) send_buffer: Option<i32>,
     pub(super) recv_buffer: Option<i32>,
     /// Counts what wakes those who wait.
@@ -76,7 +74,6 @@ impl Socket {
             acked: 0,
             tells_queue: false,
             no_space: false,
-            more: false,
             send_buffer: None,
             recv_buffer: None,
             activity: 0,

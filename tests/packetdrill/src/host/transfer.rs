@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use inet::{OptionName, SockOption, SocketKind};
+use inet::{SendOptions, SocketKind};
 
 use super::calls::{fail, failed};
 use super::table::Socket;
@@ -41,8 +41,7 @@ impl Host {
         let outcome = match self.entries.socket(fd)?.kind {
             SocketKind::Datagram => self.send_datagram(fd, bytes, to),
             SocketKind::Stream => self
-                .more_follows(fd, flags & libc::MSG_MORE != 0)
-                .and_then(|()| self.begin_fast(fd, bytes, to, flags, progress))
+                .begin_fast(fd, bytes, to, flags, progress)
                 .and_then(|()| self.send_stream(fd, bytes, flags, progress)),
         };
         self.settle();
@@ -56,18 +55,6 @@ impl Host {
             }
             other => other,
         }
-    }
-
-    /// MSG_MORE is a cork for this call's bytes: the next call without it pulls it.
-    fn more_follows(&mut self, fd: i32, more: bool) -> Outcome<()> {
-        let handle = self.handle(fd)?;
-        let before = std::mem::replace(&mut self.entries.socket(fd)?.more, more);
-        let corked = self.stack().option(handle, OptionName::Cork);
-        if before != more && (corked == Ok(SockOption::Cork(before))) {
-            let now = self.now;
-            self.stack().set_option(now, handle, SockOption::Cork(more)).map_err(failed)?;
-        }
-        Ok(())
     }
 
     fn send_datagram(&mut self, fd: i32, bytes: &[u8], to: Option<SocketAddr>) -> Outcome<usize> {
@@ -176,7 +163,13 @@ impl Host {
             let part = rest.get(..room).unwrap_or(rest).to_vec();
             let len = part.len();
             let now = self.now;
-            let taken = self.stack().send(now, handle, Chunk::new(part), None);
+            let last = len == rest.len();
+            let options = SendOptions {
+                more: !last || flags & libc::MSG_MORE != 0,
+                eor: last && flags & libc::MSG_EOR != 0,
+                ..SendOptions::default()
+            };
+            let taken = self.stack().send_with(now, handle, Chunk::new(part), &options);
             taken.map_err(|refused| failed(refused.error))?;
             self.entries.socket(fd)?.queued += len as u64;
             memory.take(len);

@@ -61,6 +61,9 @@ pub(in crate::tcp) struct AckOut {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) una_advanced: bool,
+    /// End of the highest segment that was sacked before this ACK, or SND.UNA: its own blocks do
+    /// not make what it acknowledges late.
+    pub(super) prior_fack: Seq,
     /// Segments left the queue.
     pub(super) data_acked: bool,
     pub(super) data_sacked: bool,
@@ -111,7 +114,11 @@ impl Recovery {
     /// second.
     pub(in crate::tcp) fn take_ack(&mut self, env: &mut Env<'_>, ack: &AckIn<'_>) -> Taken {
         let mut taken = Taken {
-            seen: Seen { una_advanced: ack.ack.after(ack.prior_una), ..Seen::default() },
+            seen: Seen {
+                una_advanced: ack.ack.after(ack.prior_una),
+                prior_fack: if self.sent.sacked_out == 0 { ack.prior_una } else { self.fack },
+                ..Seen::default()
+            },
             prior_delivered: self.delivered,
             prior_lost: self.lost,
             prior_in_flight: self.sent.in_flight(),
@@ -123,7 +130,7 @@ impl Recovery {
             self.tag(env, ack, &mut taken.seen);
         }
         if !taken.was_empty {
-            taken.times = self.clean(env, ack, &mut taken.seen);
+            taken.times = self.clean(env, &mut taken.seen);
         }
         taken
     }

@@ -2,18 +2,13 @@
 
 use super::ack::{RttTimes, Seen};
 use super::sent::SentSegment;
-use super::{AckIn, Env, Recovery};
+use super::{Env, Recovery};
 use crate::Instant;
 
 impl Recovery {
     /// Removes what is before SND.UNA. Gives the round-trip times.
-    pub(super) fn clean(
-        &mut self,
-        env: &mut Env<'_>,
-        ack: &AckIn<'_>,
-        seen: &mut Seen,
-    ) -> RttTimes {
-        let prior_fack = if self.sent.sacked_out == 0 { ack.prior_una } else { self.fack };
+    pub(super) fn clean(&mut self, env: &mut Env<'_>, seen: &mut Seen) -> RttTimes {
+        let prior_fack = seen.prior_fack;
         let (mut first, mut last, mut reord) = (None::<Instant>, None::<Instant>, None);
         let mut ambiguous = false;
         let mut gone = 0;

@@ -35,10 +35,11 @@ use core::time::Duration;
 pub(super) use ack::{AckIn, TimerWish};
 pub(super) use rack::Rack;
 pub use sack::{Block, SackBlocks};
-pub(super) use sent::{SentQueue, Snapshot};
+pub(super) use sent::{SentQueue, SentSegment, Snapshot};
 
 use super::congestion::{Congestion, Event, Prr, Window};
 use super::rtt::RttEstimator;
+use super::send::Marks;
 use super::{Seq, Stats, TcpConfig};
 use crate::Instant;
 pub(super) use kept::Kept;
@@ -227,8 +228,14 @@ impl Recovery {
     }
 
     /// `len` bytes from `start` on were sent for the first time, in segments of `mss` bytes; the
-    /// last one with a FIN if `fin`.
-    pub(super) fn on_sent(&mut self, now: Instant, start: Seq, len: u32, fin: bool, mss: u32) {
+    /// last one with `marks`, and with a FIN if `fin`.
+    pub(super) fn on_sent(
+        &mut self,
+        now: Instant,
+        (start, len, fin): (Seq, u32, bool),
+        mss: u32,
+        marks: Marks,
+    ) {
         if self.repeat == Repeat::NewFirst {
             // F-RTO has what it wanted: now the answer counts.
             self.repeat = Repeat::Nothing;
@@ -239,7 +246,8 @@ impl Recovery {
         while at.before(end) {
             let next = if last.since(at) <= mss { end } else { at + mss };
             let snapshot = self.snapshot(now);
-            self.sent.push(at, next, now, snapshot);
+            let marks = if next == end { marks } else { Marks::default() };
+            self.sent.push(at, next, now, snapshot, marks);
             self.count_for_reduction();
             at = next;
         }

@@ -17,6 +17,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::super::Seq;
+use super::super::send::Marks;
 use crate::Instant;
 
 /// Entries whose memory an empty queue keeps, so that a dialogue does not allocate at each turn.
@@ -35,6 +36,10 @@ const REPEATED: u8 = 1 << 2;
 const EVER_REPEATED: u8 = 1 << 3;
 /// An ACK does not tell which transmission it answers.
 const AMBIGUOUS: u8 = 1 << 4;
+/// Its last byte is pushed (RFC 9293 3.9.1.2), whenever it is sent.
+const PUSH: u8 = 1 << 5;
+/// A record ends with it: what is sent again ends there too.
+const RECORD: u8 = 1 << 6;
 
 /// What was known when a segment left, for the sample of the delivery rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,6 +90,11 @@ impl SentSegment {
     /// Karn's rule: its acknowledgement gives no round-trip time.
     pub(in crate::tcp) fn ambiguous(&self) -> bool {
         self.has(AMBIGUOUS)
+    }
+
+    /// What is marked at its end.
+    pub(in crate::tcp) fn marks(&self) -> Marks {
+        Marks { push: self.has(PUSH), record: self.has(RECORD) }
     }
 
     /// Lost, and not yet sent again.
@@ -175,10 +185,18 @@ impl SentQueue {
         self.segments.partition_point(|segment| segment.end.at_or_before(seq))
     }
 
-    /// A segment `start..end` is sent for the first time.
-    pub(in crate::tcp) fn push(&mut self, start: Seq, end: Seq, at: Instant, snapshot: Snapshot) {
+    /// A segment `start..end` with `marks` at its end is sent for the first time.
+    pub(in crate::tcp) fn push(
+        &mut self,
+        start: Seq,
+        end: Seq,
+        at: Instant,
+        snapshot: Snapshot,
+        marks: Marks,
+    ) {
         let number = self.first.wrapping_add(self.packets_out());
-        let new = SentSegment { start, end, at, snapshot, earlier: NONE, later: NONE, flags: 0 };
+        let flags = if marks.push { PUSH } else { 0 } | if marks.record { RECORD } else { 0 };
+        let new = SentSegment { start, end, at, snapshot, earlier: NONE, later: NONE, flags };
         self.segments.push_back(new);
         self.link(number);
     }
@@ -326,6 +344,7 @@ impl SentQueue {
         }
         let mut rest = *whole;
         whole.end = cut;
+        whole.flags &= !(PUSH | RECORD);
         rest.start = cut;
         self.segments.insert(index + 1, rest);
         self.recount(0, rest.flags);

@@ -69,7 +69,7 @@ impl Model {
 
     fn send(&mut self, segments: u32) {
         let (start, len) = (self.base + self.nxt, segments * MSS);
-        self.recovery.on_sent(self.now, start, len, false, MSS);
+        self.recovery.on_sent(self.now, (start, len, false), MSS, Marks::default());
         self.nxt += len;
     }
 

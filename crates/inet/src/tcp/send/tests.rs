@@ -20,7 +20,7 @@ impl Model {
     fn push(&mut self, len: usize, joins: bool) {
         let bytes: Vec<u8> = (0..len).map(|i| (self.stream.len() + i) as u8).collect();
         self.stream.extend(&bytes);
-        self.queue.push(Chunk { bytes, joins });
+        self.queue.push(Chunk { bytes, joins }, SendFlags::default(), 0);
     }
 
     fn bytes(&self, stretch: &Stretch) -> Vec<u8> {

@@ -206,7 +206,7 @@ fn abort_in_every_state() {
     for state in SYNCHRONIZED {
         let mut rig = in_state(state);
         let nxt = rig.c.durable().snd_max;
-        let reset = rig.c.abort();
+        let reset = rig.c.abort(rig.now);
         let told = !matches!(state, State::Closing | State::LastAck | State::TimeWait);
         assert_eq!(reset.is_some(), told, "{state:?}");
         if let Some(reset) = reset {
@@ -217,7 +217,7 @@ fn abort_in_every_state() {
     }
     let mut rig = Rig::connect(&plain());
     rig.sent();
-    assert_eq!(rig.c.abort(), None);
+    assert_eq!(rig.c.abort(rig.now), None);
 }
 
 #[test]

@@ -70,12 +70,13 @@ fn timestamps_wrap() {
 }
 
 #[test]
-fn segments_without_are_dropped_but_resets_are_not() {
+fn segments_without_are_taken_and_resets_too() {
     let mut rig = Rig::established(&stamped());
     rig.data(1, b"x");
-    assert_eq!(rig.c.readable_len(), 0);
-    rig.silent();
-    rig.take(&SegmentRepr { rst: true, ..rig.seg(1, 1) }, b"");
+    assert_eq!(rig.c.readable_len(), 1);
+    rig.now += millis(40);
+    assert!(rig.sent().timestamps.is_some());
+    rig.take(&SegmentRepr { rst: true, ..rig.seg(2, 1) }, b"");
     assert!(rig.c.is_done());
 }
 

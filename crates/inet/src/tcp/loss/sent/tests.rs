@@ -45,7 +45,7 @@ impl Model {
 
     fn push(&mut self, len: u32) {
         let (start, end, at) = (self.next, self.next + len, self.now());
-        self.queue.push(self.seq(start), self.seq(end), at, Snapshot::default());
+        self.queue.push(self.seq(start), self.seq(end), at, Snapshot::default(), Marks::default());
         let sent = self.clock;
         self.plain.push(Plain { start, end, sent, sacked: false, lost: false, repeated: false });
         self.next = end;
