@@ -7,7 +7,7 @@
 
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
-use inet::{Error, SockOption};
+use inet::{Error, SendOptions};
 
 use crate::client::Client;
 use crate::engine::{Engine, Owner, Release, errno};
@@ -205,12 +205,14 @@ pub(crate) fn submit(
         socket.tx.refuse(len, engine.stack.acked(handle));
         return;
     }
-    let more = stream && !socket.cork && descriptor.flags & DataDescriptor::MORE != 0;
-    if more && !socket.tx.more {
-        let _ = engine.stack.set_option(now, handle, SockOption::Cork(true));
-    }
-    let to = if stream { None } else { descriptor.peer };
-    match engine.stack.send(now, handle, chunk, to) {
+    let has = |flag| stream && descriptor.flags & flag != 0;
+    let options = SendOptions {
+        to: if stream { None } else { descriptor.peer },
+        more: has(DataDescriptor::MORE),
+        eor: has(DataDescriptor::RECORD),
+        ..SendOptions::default()
+    };
+    match engine.stack.send_with(now, handle, chunk, &options) {
         Ok(()) => {
             engine.counters.payload_tx += u64::from(len);
             socket.tx.accepted(len);
@@ -224,9 +226,4 @@ pub(crate) fn submit(
             }
         }
     }
-    // The cork goes only after the last piece is in, so that it leaves with the others.
-    if socket.tx.more && !more && !socket.cork {
-        let _ = engine.stack.set_option(now, handle, SockOption::Cork(false));
-    }
-    socket.tx.more = more;
 }

@@ -193,10 +193,6 @@ pub(crate) fn get(
         return Ok(info::encode(&engine.stack.tcp_info(engine.now, socket.handle)?));
     }
     let kept = kept(level, name).ok_or(Errno::NOPROTOOPT)?;
-    if matches!((level, name), (IPPROTO_TCP, TCP_CORK)) {
-        // MSG_MORE corks the core for a moment; that is not the program's cork.
-        return Ok(Value::int(socket.cork.into()));
-    }
     Ok(value_of(engine.stack.option(socket.handle, name_of(kept))?))
 }
 
@@ -338,10 +334,6 @@ pub(crate) fn set(
         return Ok(());
     }
     let option = option_of(kept(level, name).ok_or(Errno::NOPROTOOPT)?, key, given)?;
-    if let SockOption::Cork(on) = option {
-        socket.cork = on;
-        socket.tx.more = false;
-    }
     engine.stack.set_option(engine.now, socket.handle, option)?;
     Ok(())
 }

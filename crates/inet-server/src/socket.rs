@@ -89,8 +89,6 @@ pub(crate) struct Socket {
     /// To be put into the error word.
     pub(crate) error: Option<Errno>,
     pub(crate) waiting: Waiting,
-    /// TCP_CORK as the program set it; MSG_MORE corks besides.
-    pub(crate) cork: bool,
     /// Options that are kept without effect: each at most once.
     pub(crate) hints: Vec<(OptionKey, i32)>,
     /// SO_RCVBUF, once the program has set it, bytes.
@@ -142,7 +140,6 @@ impl Socket {
             news: false,
             error: None,
             waiting: Waiting::default(),
-            cork: false,
             hints: Vec::new(),
             asked_recv: None,
             extra_areas: 0,

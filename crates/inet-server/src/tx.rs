@@ -124,8 +124,6 @@ pub(crate) struct Tx {
     runs: VecDeque<u64>,
     /// The region offset after the last of them.
     runs_end: u64,
-    /// The last descriptor said that more follows.
-    pub(crate) more: bool,
     /// A bound stopped the taking of descriptors.
     pub(crate) blocked: bool,
     /// The queue was full when last looked at: the program may wait for a slot.
@@ -148,7 +146,6 @@ impl Tx {
             fenced: None,
             runs: VecDeque::new(),
             runs_end: 0,
-            more: false,
             blocked: false,
             was_full: false,
         }
@@ -187,7 +184,7 @@ impl Tx {
         pool: &PoolMap,
         memory: &Arc<ClientMemory>,
     ) -> Result<Chunk, ClientFault> {
-        let &DataDescriptor { area, offset, len, .. } = descriptor;
+        let &DataDescriptor { area, offset, len, flags, .. } = descriptor;
         let offset = match len {
             0 => 0,
             _ => pool
@@ -201,7 +198,9 @@ impl Tx {
                 Some(last) if start == self.runs_end => *last = self.taken,
                 _ => self.runs.push_back(self.taken),
             }
-            self.runs_end = start + u64::from(len);
+            // The core joins nothing to the end of a record.
+            let record = flags & DataDescriptor::RECORD != 0;
+            self.runs_end = if record { u64::MAX } else { start + u64::from(len) };
         }
         // A region is smaller than 4 GiB by its layout.
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);

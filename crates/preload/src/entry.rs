@@ -244,11 +244,11 @@ impl Endpoint for Entry {
     fn send(
         &self,
         bufs: &[IoSlice<'_>],
-        more: bool,
+        flags: SendFlags,
         to: Option<SocketAddr>,
         wait: Wait,
     ) -> Outcome<usize> {
-        self.socket.send(bufs, SendFlags { more }, to, wait)
+        self.socket.send(bufs, flags, to, wait)
     }
 
     fn recv(&self, bufs: &mut [IoSliceMut<'_>], peek: bool, wait: Wait) -> Outcome<Received> {

@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 use std::io::{IoSlice, IoSliceMut};
 
 use rustix::io::Errno;
-use sockets::{Received, SocketKind, Wait};
+use sockets::{Received, SendFlags, SocketKind, Wait};
 
 use crate::errno::Outcome;
 
@@ -22,7 +22,7 @@ pub(crate) trait Endpoint {
     fn send(
         &self,
         bufs: &[IoSlice<'_>],
-        more: bool,
+        flags: SendFlags,
         to: Option<SocketAddr>,
         wait: Wait,
     ) -> Outcome<usize>;
@@ -46,34 +46,34 @@ pub(crate) fn send(
     to: Option<SocketAddr>,
     wait: Wait,
 ) -> Sent {
-    let outcome = send_flags(flags).and_then(|more| match endpoint.kind() {
-        SocketKind::Datagram => endpoint.send(bufs, more, to, wait),
+    let outcome = send_flags(flags).and_then(|flags| match endpoint.kind() {
+        SocketKind::Datagram => endpoint.send(bufs, flags, to, wait),
         // A stream's peer is the connected one whatever the call says, as on Linux.
-        SocketKind::Stream => send_stream(endpoint, bufs, more, wait),
+        SocketKind::Stream => send_stream(endpoint, bufs, flags, wait),
     });
     let stream = endpoint.kind() == SocketKind::Stream;
     let sigpipe = stream && outcome == Err(Errno::PIPE) && flags & libc::MSG_NOSIGNAL == 0;
     Sent { outcome, sigpipe }
 }
 
-/// MSG_MORE out of `flags`; what changes the meaning of a send and is not there is refused.
-fn send_flags(flags: c_int) -> Outcome<bool> {
+/// MSG_MORE and MSG_EOR out of `flags`; what changes the meaning of a send and is not there is refused.
+fn send_flags(flags: c_int) -> Outcome<SendFlags> {
     if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    Ok(flags & libc::MSG_MORE != 0)
+    Ok(SendFlags { more: flags & libc::MSG_MORE != 0, eor: flags & libc::MSG_EOR != 0 })
 }
 
 fn send_stream(
     endpoint: &impl Endpoint,
     mut bufs: &mut [IoSlice<'_>],
-    more: bool,
+    flags: SendFlags,
     wait: Wait,
 ) -> Outcome<usize> {
     let total: usize = bufs.iter().map(|buf| buf.len()).sum();
     let mut sent = 0;
     loop {
-        match endpoint.send(bufs, more, None, wait) {
+        match endpoint.send(bufs, flags, None, wait) {
             Ok(0) => return Ok(sent),
             Ok(now) => sent += now,
             Err(errno) if sent == 0 => return Err(errno),
@@ -195,7 +195,7 @@ mod tests {
         fn send(
             &self,
             bufs: &[IoSlice<'_>],
-            _more: bool,
+            _flags: SendFlags,
             to: Option<SocketAddr>,
             wait: Wait,
         ) -> Outcome<usize> {

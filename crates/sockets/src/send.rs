@@ -36,6 +36,9 @@ const MAX_DATAGRAM: usize = 65_507;
 pub struct SendFlags {
     /// MSG_MORE: more follows at once, a small segment may wait for it. Streams only.
     pub more: bool,
+    /// MSG_EOR: a record ends with these bytes; the peer gets it in segments of its own. Streams
+    /// only.
+    pub eor: bool,
 }
 
 /// The sending pool of a client, and its promise to each socket.
@@ -338,7 +341,7 @@ impl Socket {
             if !self.may_send(sent == 0)? {
                 return Ok(None);
             }
-            sent += self.push_stream(from, flags.more)?;
+            sent += self.push_stream(from, flags)?;
             let enough = from.left == 0 || (wait == Wait::No && sent > 0);
             Ok(enough.then_some(()))
         };
@@ -369,10 +372,10 @@ impl Socket {
     }
 
     /// Publishes as much of `from` as there is room for now; returns how much.
-    fn push_stream(&self, from: &mut Gather<'_>, more: bool) -> Result<usize, Errno> {
+    fn push_stream(&self, from: &mut Gather<'_>, flags: SendFlags) -> Result<usize, Errno> {
         let mut side = lock(self.send_side());
         let side = side.as_mut().ok_or(Errno::BADF)?;
-        let pushed = self.fill_queue(side, from, more);
+        let pushed = self.fill_queue(side, from, flags);
         pushed.map_err(|Broken| Errno::IO)
     }
 
@@ -380,7 +383,7 @@ impl Socket {
         &self,
         side: &mut SendSide,
         from: &mut Gather<'_>,
-        more: bool,
+        said: SendFlags,
     ) -> Result<usize, Broken> {
         let pool = &self.client().tx;
         side.collect(self.words(), pool)?;
@@ -405,7 +408,9 @@ impl Socket {
             }
         }
         if let Some(last) = last {
-            let flags = if more { DataDescriptor::MORE } else { 0 };
+            let more = if said.more { DataDescriptor::MORE } else { 0 };
+            let record = said.eor && from.left == 0;
+            let flags = more | if record { DataDescriptor::RECORD } else { 0 };
             self.publish(side, &DataDescriptor { flags, ..last })?;
         }
         Ok(pushed)

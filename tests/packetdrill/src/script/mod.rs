@@ -123,6 +123,7 @@ struct Segment {
 
 const SYN: u16 = 2;
 const ACK: u16 = 16;
+const CWR: u16 = 0x80;
 const URG: u16 = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

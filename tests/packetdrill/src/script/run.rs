@@ -7,7 +7,7 @@ use std::time::Duration;
 use inet::Instant;
 
 use super::calls::Pending;
-use super::{ACK, SYN, code, wire};
+use super::{ACK, CWR, SYN, code, wire};
 use super::{Carries, Ecn, Event, Fault, Packet, Script, Segment, TcpOption, What, When};
 use crate::Host;
 use crate::host::Link;
@@ -358,7 +358,8 @@ impl Run {
                 return self.fault(self.differ(wanted, &whole, "other bytes"));
             }
             whole.len += next.len;
-            whole.flags |= next.flags;
+            // As packetdrill has it: the last one's flags, but CWR, which is the first one's.
+            whole.flags = whole.flags & CWR | next.flags & !CWR;
             at = time;
         }
         self.learn(wanted, &whole, &seen);
