@@ -56,7 +56,8 @@ pub(crate) fn send(
     Sent { outcome, sigpipe }
 }
 
-/// MSG_MORE and MSG_EOR out of `flags`; what changes the meaning of a send and is not there is refused.
+/// MSG_MORE and MSG_EOR out of `flags`; what changes the meaning of a send and is not there is
+/// refused.
 fn send_flags(flags: c_int) -> Outcome<SendFlags> {
     if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
         return Err(Errno::OPNOTSUPP);

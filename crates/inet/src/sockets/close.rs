@@ -82,7 +82,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Frees all that a closed socket, not a listener, has but its place, which goes when its owner is told.
+    /// Frees all that a closed socket, not a listener, has but its place, which goes when its owner
+    /// is told.
     pub(super) fn end(&mut self, handle: Handle) {
         self.unregister(handle);
         if let Some(socket) = self.sockets.get_mut(handle) {
