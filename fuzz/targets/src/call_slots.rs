@@ -17,7 +17,7 @@ use abi::frame::{FillSlot, RxFrame, TxFrame};
 use arbitrary::{Result, Unstructured};
 use inet::Instant;
 use inet_server::Stepped;
-use shm::{Backing, Consumer, Pool, Producer, Region};
+use shm::{Area, Backing, Consumer, Pool, Producer, Region};
 
 use crate::packet::OURS;
 
@@ -39,6 +39,8 @@ struct Program {
     requests: Producer,
     results: Consumer,
     pool: Pool,
+    /// What it has sent and not freed.
+    sent: Vec<Area>,
     _bell: OwnedFd,
 }
 
@@ -70,6 +72,7 @@ impl Fuzz {
             requests: requests.expect("a ring"),
             results: results.expect("a ring"),
             pool: Pool::create(&region, layout.tx_pool, CLIENT).expect("a pool"),
+            sent: Vec::new(),
             _bell: bell,
             layout,
             region,
@@ -121,7 +124,7 @@ fn call(u: &mut Unstructured<'_>, client: u16) -> Result<Slot> {
 }
 
 /// A descriptor that is nearly right: an area that exists, or once did.
-fn descriptor(u: &mut Unstructured<'_>, bad: &Program) -> Result<Slot> {
+fn descriptor(u: &mut Unstructured<'_>, bad: &mut Program) -> Result<Slot> {
     let Ok(area) = bad.pool.alloc(1) else { return u.arbitrary() };
     let (offset, len) = (u.int_in_range(0..=64)?, u.int_in_range(0..=4200)?);
     let peer = if u.arbitrary()? { Some((OURS, 80).into()) } else { None };
@@ -131,8 +134,7 @@ fn descriptor(u: &mut Unstructured<'_>, bad: &Program) -> Result<Slot> {
         slot[u.choose_index(8)?] ^= 1 << u.int_in_range(0..=63)?;
     }
     if !u.ratio(1, 8)? {
-        // It stays allocated, as a sender's does.
-        std::mem::forget(area);
+        bad.sent.push(area);
     }
     Ok(slot)
 }

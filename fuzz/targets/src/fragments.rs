@@ -4,13 +4,14 @@
 //! bytes (two), its length, and a byte that its payload consists of. Bit 0 of the flags makes it a
 //! fragment of IPv6, bit 1 the last one; bits 2 and 3 choose the datagram, bit 4 the source; the
 //! upper three let time pass. Whatever the fragments are: no panic, what is held is bounded, and
-//! nothing is left when the time of all of them is over.
+//! nothing is left when the time of all of them is over and the socket has been read.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
 use inet::{
-    Cidr, Config, Family, Instant, InterfaceConfig, InterfaceId, SocketKind, Stack, V6Config,
+    Cidr, Config, Family, Handle, Instant, InterfaceConfig, InterfaceId, SocketKind, Stack,
+    V6Config,
 };
 
 use crate::memory::{Chunk, Frame, Wire};
@@ -23,7 +24,7 @@ const ID: InterfaceId = InterfaceId(0);
 const HELD: u64 = 64;
 const UDP: u8 = 17;
 
-fn stack() -> Stack<Chunk, Frame> {
+fn stack() -> (Stack<Chunk, Frame>, Handle) {
     let v6 = V6Config { dad_transmits: 0, ..V6Config::default() };
     let config = Config { v6, held_frames: 64, joined_bytes: 200_000, ..Config::default() };
     let mut stack = Stack::new(config, [7; 16]);
@@ -32,7 +33,7 @@ fn stack() -> Stack<Chunk, Frame> {
     stack.add_address(ID, Cidr::new(OURS6, 64)).expect("free");
     let socket = stack.open_in(Family::V6, SocketKind::Datagram, 1).expect("room");
     stack.bind(socket, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 9)).expect("free");
-    stack
+    (stack, socket)
 }
 
 /// A fragment's frame: `at` in units of eight bytes.
@@ -68,7 +69,7 @@ fn counter(stack: &Stack<Chunk, Frame>, name: &str) -> u64 {
 
 /// Runs the target.
 pub fn run(data: &[u8]) {
-    let mut stack = stack();
+    let (mut stack, socket) = stack();
     let mut wire = Wire::default();
     let mut now = Instant::from_nanos(1_000_000_000);
     let (records, _) = data.as_chunks::<5>();
@@ -87,5 +88,6 @@ pub fn run(data: &[u8]) {
         wire.0.clear();
     }
     stack.poll(now + Duration::from_secs(61), &mut wire);
+    while stack.recv(socket).is_some() {}
     assert_eq!(counter(&stack, "memory.frames-held"), 0);
 }
