@@ -388,7 +388,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             // A FIN without a place in the window is taken nevertheless: it needs no room.
             if fin.at_or_after(d.rcv_nxt) && fin.at_or_before(d.rcv_adv) && self.recv.fin.is_none()
             {
-                self.recv.fin = Some(fin);
+                self.recv.take_fin(self.durable.rcv_nxt, fin);
             }
             self.wish(|wishes| wishes.ack = true);
         }

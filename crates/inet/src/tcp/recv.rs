@@ -214,6 +214,15 @@ impl<R> Receiver<R> {
         Arrival::Early
     }
 
+    /// The FIN is at `fin`; `next` is what comes next. One that came early is reported as the data
+    /// before it: it has a sequence number (RFC 9293 3.4), and what ends with it is else sent again.
+    pub(super) fn take_fin(&mut self, next: Seq, fin: Seq) {
+        self.fin = Some(fin);
+        if fin.after(next) {
+            self.report.add(Block { start: fin, end: fin + 1 });
+        }
+    }
+
     /// The SACK option of the next ACK, of at most `most` blocks; with `duplicates`, the first may
     /// be a duplicate, and whether it is.
     pub(super) fn report(&mut self, most: usize, duplicates: bool) -> (SackBlocks, bool) {

@@ -118,6 +118,26 @@ fn nothing_is_taken_after_the_fin() {
     assert_eq!(receiver.insert(&mut next, edge, Seq::new(15), piece(15, 20)), Arrival::Useless);
 }
 
+#[test]
+fn an_early_fin_is_reported_with_the_data_before_it() {
+    let mut receiver = Receiver::new(4096, 8);
+    let mut next = Seq::new(0);
+    let edge = Seq::new(1000);
+    receiver.insert(&mut next, edge, Seq::new(10), piece(10, 20));
+    receiver.take_fin(next, Seq::new(30));
+    let blocks = |receiver: &mut Receiver<Frame>| -> Vec<(u32, u32)> {
+        let (blocks, _) = receiver.report(4, true);
+        blocks.as_slice().iter().map(|block| (block.start.get(), block.end.get())).collect()
+    };
+    assert_eq!(blocks(&mut receiver), [(10, 31)]);
+    receiver.insert(&mut next, edge, Seq::new(0), piece(0, 10));
+    assert_eq!((next, blocks(&mut receiver)), (Seq::new(30), Vec::new()));
+    // In order there is nothing to report.
+    let mut receiver = Receiver::<Frame>::new(4096, 8);
+    receiver.take_fin(Seq::new(0), Seq::new(0));
+    assert_eq!(blocks(&mut receiver), []);
+}
+
 /// A frame whose holders can be counted.
 struct Counted(alloc::rc::Rc<[u8; 10]>);
 
