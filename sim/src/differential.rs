@@ -143,6 +143,8 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         listens: script != Script::Refused,
         gives_up: Duration::from_secs(9),
         kernel: None,
+        slaac: false,
+        dad_transmits: 0,
     };
     (script, subject, scenario)
 }

@@ -1,19 +1,23 @@
 //! The hosts: real code, at two depths.
 //!
 //! [`Bare`] is one TCP connection whose frames are segments; [`Whole`] is a stack with Ethernet,
-//! ARP, IPv4, a listener and sockets. The world treats both alike.
+//! ARP or NDP, IPv4 or IPv6, a listener and sockets. The world treats both alike.
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use core::time::Duration;
 
-use inet::tcp::{Connection, Endpoints, MAX_HEADER, Reply, SegmentRepr, Seq, TcpConfig, reset_for};
+use inet::tcp::{
+    Connection, Endpoints, MAX_HEADER, Reply, SegmentRepr, Seq, TcpConfig, TcpInfo, reset_for,
+};
 use inet::{
-    Cidr, Config, Egress, Error, EventKind, Handle, How, Instant, InterfaceConfig, InterfaceId,
-    RxPiece, SockOption, SocketKind, Stack, TxPiece,
+    AddressState, Cidr, Config, Egress, Error, EventKind, Family, Handle, How, Instant,
+    InterfaceConfig, InterfaceId, RxPiece, SockOption, SocketKind, Stack, TxPiece, V6Config,
 };
 
 use crate::bytes::{Chunk, Frame, Live};
+use crate::router;
+use crate::scenario::{Kind, Scenario};
 use crate::wire;
 
 /// What an application sees of its connection.
@@ -58,8 +62,14 @@ pub trait Host {
     fn abort(&mut self, now: Instant);
     /// Changes options in the middle of things.
     fn change(&mut self, now: Instant, nodelay: bool, cork: bool, recv_buffer: usize);
+    /// A router says that the path takes packets of `mtu` bytes only: to a host without IP.
+    fn too_big(&mut self, _mtu: u16) {}
     /// What the application sees.
     fn look(&mut self) -> Look;
+    /// What TCP_INFO tells, while there is a connection and an application that has it.
+    fn info(&self, _now: Instant) -> Option<TcpInfo> {
+        None
+    }
     /// Addresses and place of the TCP segment in a frame that this host sends, if it is one.
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)>;
     /// Waits until something happens to this host, at most for `time`; `false`, at once, if its
@@ -77,6 +87,15 @@ const OWN_PORT: u16 = 40_000;
 /// Addresses: of the active and of the passive side.
 pub const ADDRESSES: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))];
+
+/// The hosts' IPv6 network.
+const NETWORK: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0);
+
+/// A side's IPv6 address: the identifier is made of its hardware address (RFC 4291 appendix A), so
+/// that one that is made of a prefix is the same as one that is given.
+fn address6(side: usize) -> Ipv6Addr {
+    Ipv6Addr::from_bits(NETWORK.to_bits() | 0xff_fe00_0000 | side as u128)
+}
 
 /// A connection without a stack.
 #[derive(Debug)]
@@ -208,6 +227,16 @@ impl Host for Bare {
         }
     }
 
+    fn too_big(&mut self, mtu: u16) {
+        if let Some(connection) = &mut self.connection {
+            connection.handle_too_big(mtu);
+        }
+    }
+
+    fn info(&self, now: Instant) -> Option<TcpInfo> {
+        self.connection.as_ref().map(|connection| connection.info(now))
+    }
+
     fn look(&mut self) -> Look {
         let Some(connection) = &self.connection else {
             return Look { gone: self.left, ..Look::default() };
@@ -233,6 +262,8 @@ pub struct Whole {
     interface: InterfaceId,
     listener: Option<Handle>,
     stream: Option<Handle>,
+    /// Its own address and the peer's, until it connects.
+    dials: Option<(IpAddr, IpAddr)>,
     look: Look,
     left: bool,
     /// Frames that input caused at once.
@@ -264,49 +295,81 @@ impl Egress<Chunk> for Port<'_> {
 }
 
 impl Whole {
-    /// The active side (`side` 0, connecting at `now`) or the passive one, which listens if
-    /// `listens`. `mtu` is the link's.
+    /// The active side (`side` 0, connecting as soon as it has an address) or the passive one,
+    /// which listens if the scenario says so.
     ///
     /// # Panics
     /// If the stack refuses a socket: a bug.
     pub fn new(
         now: Instant,
         side: usize,
+        scenario: &Scenario,
         tcp: TcpConfig,
-        mtu: u16,
         secret: u64,
-        listens: bool,
     ) -> Self {
         let mut key = [7; 16];
         key[..8].copy_from_slice(&secret.to_le_bytes());
-        let mut stack = Stack::new(Config { tcp, ..Config::default() }, key);
+        let v6 = V6Config { dad_transmits: scenario.dad_transmits, ..V6Config::default() };
+        let mut stack = Stack::new(Config { tcp, v6, ..Config::default() }, key);
         let mac = [2, 0, 0, 0, 0, side as u8];
-        let interface = stack.add_interface(InterfaceConfig { mac, mtu });
-        stack.add_address(interface, Cidr::new(ADDRESSES[side], 24)).expect("a free address");
-        let tag = if side == 0 { STREAM } else { LISTENER };
-        let handle = stack.open(SocketKind::Stream, tag).expect("a socket");
-        let peer = SocketAddr::new(ADDRESSES[1], PORT);
-        if side == 0 {
-            match stack.connect(now, handle, peer) {
-                Ok(()) | Err(Error::InProgress) => {}
-                Err(error) => panic!("connect: {error}"),
-            }
+        let interface = stack.add_interface(InterfaceConfig { mac, mtu: scenario.mtu });
+        let is_v6 = scenario.kind == Kind::Ipv6;
+        let (family, address, any) = if is_v6 {
+            (Family::V6, Cidr::new(address6(side), 64), Ipv6Addr::UNSPECIFIED.into())
         } else {
-            stack.bind(handle, peer).expect("bind");
-            if listens {
+            (Family::V4, Cidr::new(ADDRESSES[side], 24), ADDRESSES[side])
+        };
+        if is_v6 {
+            stack.start_ipv6(now, interface);
+        }
+        if is_v6 && scenario.slaac {
+            let frame = Frame::new(router::advertisement(NETWORK), &Live::default());
+            let mut port = Port { out: &mut Vec::new(), room: usize::MAX };
+            stack.handle_frame(now, interface, frame, &mut port);
+        } else {
+            stack.add_address(interface, address).expect("a free address");
+        }
+        let tag = if side == 0 { STREAM } else { LISTENER };
+        let handle = stack.open_in(family, SocketKind::Stream, tag).expect("a socket");
+        let (mut listener, mut stream, mut dials) = (None, None, None);
+        if side == 0 {
+            let peer = if is_v6 { address6(1).into() } else { ADDRESSES[1] };
+            (stream, dials) = (Some(handle), Some((address.address, peer)));
+        } else {
+            stack.bind(handle, SocketAddr::new(any, PORT)).expect("bind");
+            if scenario.listens {
                 stack.listen(handle, 4).expect("listen");
             }
+            listener = Some(handle);
         }
-        let (listener, stream) =
-            if side == 0 { (None, Some(handle)) } else { (Some(handle), None) };
-        Self {
+        let mut whole = Self {
             stack,
             interface,
             listener,
             stream,
+            dials,
             look: Look::default(),
             left: false,
             early: Vec::new(),
+        };
+        whole.dial(now);
+        whole
+    }
+
+    /// Connects, once the address is usable.
+    fn dial(&mut self, now: Instant) {
+        let Some((own, peer)) = self.dials else { return };
+        let is_usable = |address: &inet::Address| {
+            address.cidr.address == own && address.state == AddressState::Preferred
+        };
+        if self.left || !self.stack.addresses(self.interface).any(is_usable) {
+            return;
+        }
+        self.dials = None;
+        let stream = self.stream.expect("the active side has a socket");
+        match self.stack.connect(now, stream, SocketAddr::new(peer, PORT)) {
+            Ok(()) | Err(Error::InProgress) => {}
+            Err(error) => panic!("connect: {error}"),
         }
     }
 
@@ -345,6 +408,9 @@ impl Host for Whole {
     fn poll(&mut self, now: Instant, room: usize, out: &mut Vec<Vec<u8>>) {
         out.append(&mut self.early);
         self.stack.poll(now, &mut Port { out, room });
+        if self.dials.is_some() {
+            self.dial(now);
+        }
         self.take_events();
     }
 
@@ -403,6 +469,10 @@ impl Host for Whole {
                 self.stack.set_option(now, stream, option).expect("set an option");
             }
         }
+    }
+
+    fn info(&self, now: Instant) -> Option<TcpInfo> {
+        self.stack.tcp_info(now, self.stream.filter(|_| !self.left)?).ok()
     }
 
     fn look(&mut self) -> Look {

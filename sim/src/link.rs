@@ -39,7 +39,8 @@ pub struct LinkConfig {
     pub queue: u64,
     /// When nothing comes through.
     pub blackouts: Vec<(Instant, Instant)>,
-    /// The largest frame that comes through, bytes, and when it changes to what.
+    /// The longest IP packet that comes through, bytes, and when it changes to what; the link does
+    /// not care, but the router in front of it ([`World`](crate::World)).
     pub limits: Vec<(Instant, usize)>,
 }
 
@@ -95,7 +96,7 @@ pub enum Fate {
     Carried,
     /// It will not.
     Lost,
-    /// It will not: it is longer than this.
+    /// It will not: its packet is longer than this.
     TooBig(usize),
     /// It will arrive twice.
     Doubled,
@@ -140,12 +141,13 @@ impl Link {
         }
     }
 
+    /// The longest IP packet that comes through now, bytes.
+    pub fn limit(&self, now: Instant) -> Option<usize> {
+        self.config.limits.iter().rfind(|(from, _)| *from <= now).map(|(_, limit)| *limit)
+    }
+
     /// Sends a frame.
     pub fn send(&mut self, now: Instant, mut frame: Vec<u8>) -> Fate {
-        let limit = self.config.limits.iter().rfind(|(from, _)| *from <= now);
-        if let Some((_, limit)) = limit.filter(|(_, limit)| frame.len() > *limit) {
-            return Fate::TooBig(*limit);
-        }
         let Some(departure) = self.depart(now, frame.len() as u64) else { return Fate::Lost };
         if self.burst_loses() {
             return Fate::Lost;

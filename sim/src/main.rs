@@ -10,10 +10,11 @@ use tasuki_sim::{Kind, Scenario, World};
 const USAGE: &str = "\
 Runs seeded worlds around the real protocol core.
 
-usage: tasuki-sim [--kind bare|whole] [--seed N] [--count N] [--verbose] [--pcap FILE]
+usage: tasuki-sim [--kind bare|whole|ipv6] [--seed N] [--count N] [--verbose] [--pcap FILE]
        tasuki-sim --golden
   --kind bare     two TCP connections without a stack
-  --kind whole    two stacks with Ethernet, ARP and IPv4 (default: both kinds)
+  --kind whole    two stacks with Ethernet, ARP and IPv4 (default: all)
+  --kind ipv6     the same with NDP and IPv6
   --seed N        the (first) world's seed (default 0)
   --count N       so many worlds, one after the other (default 1)
   --verbose       print the world and every segment

@@ -9,26 +9,45 @@ use crate::app::{AppPlan, Leaving, Reading};
 use crate::check::Rules;
 use crate::link::{Gilbert, LinkConfig};
 use crate::random::Random;
+use crate::router::ETHERNET;
 
 /// What the hosts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Connections without a stack.
     Bare,
-    /// Whole stacks.
+    /// Whole stacks that speak IPv4.
     Whole,
+    /// Whole stacks that speak IPv6.
+    Ipv6,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Bare, Self::Whole];
+    pub const ALL: [Self; 3] = [Self::Bare, Self::Whole, Self::Ipv6];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare",
             Self::Whole => "whole",
+            Self::Ipv6 => "ipv6",
         }
+    }
+
+    /// Length of an IP header, bytes.
+    pub const fn ip_header(self) -> usize {
+        if matches!(self, Self::Ipv6) { 40 } else { 20 }
+    }
+
+    /// What a frame has before its IP packet, bytes; negative if it has no IP header either.
+    pub const fn overhead(self) -> isize {
+        if matches!(self, Self::Bare) { -20 } else { ETHERNET as isize }
+    }
+
+    /// Every link takes packets of so many bytes (RFC 8200 5; for IPv4, what every host takes).
+    const fn least_mtu(self) -> u16 {
+        if matches!(self, Self::Ipv6) { 1280 } else { 576 }
     }
 }
 
@@ -59,13 +78,18 @@ pub struct Scenario {
     pub gives_up: Duration,
     /// The side that is the Linux kernel, if one is.
     pub kernel: Option<usize>,
+    /// IPv6 addresses are made of a router's prefix, not given.
+    pub slaac: bool,
+    /// Most probes for who has an IPv6 address already.
+    pub dad_transmits: u8,
 }
 
 impl Scenario {
     /// What `seed` means.
     pub fn draw(seed: u64, kind: Kind) -> Self {
         let mut random = Random::new(seed);
-        let mtu = [576, 1280, 1500, 1500, 9000][random.in_range(0..=4) as usize];
+        let mtu =
+            [576, 1280, 1500, 1500, 9000][random.in_range(0..=4) as usize].max(kind.least_mtu());
         let severity = random.in_range(0..=3);
         let delay = Duration::from_micros(random.magnitude(10..=150_000));
         let rate = if random.chance(0.3) { 0 } else { random.magnitude(200_000..=10_000_000_000) };
@@ -91,7 +115,18 @@ impl Scenario {
             listens: true,
             gives_up: NEVER_CAME,
             kernel: None,
+            slaac: false,
+            dad_transmits: 0,
         };
+        if random.chance(0.3) {
+            for link in &mut scenario.links {
+                link.limits = draw_limits(&mut random, kind.least_mtu(), mtu);
+            }
+        }
+        if kind == Kind::Ipv6 {
+            scenario.slaac = random.chance(0.5);
+            scenario.dad_transmits = random.in_range(0..=2) as u8;
+        }
         if abrupt || !scenario.is_clean() || random.chance(0.3) {
             // A peer that is gone without a word must be found out.
             let keep_alive = KeepAlive {
@@ -131,6 +166,8 @@ impl Scenario {
             listens: true,
             gives_up: NEVER_CAME,
             kernel: None,
+            slaac: false,
+            dad_transmits: 0,
         }
     }
 
@@ -147,7 +184,7 @@ impl Scenario {
     fn is_clean(&self) -> bool {
         let clean = |link: &LinkConfig| {
             let overflows = link.rate > 0 && link.queue < u64::MAX;
-            link.total_loss() == 0.0 && link.burst.0 == 0.0 && !overflows
+            link.total_loss() == 0.0 && link.burst.0 == 0.0 && link.limits.is_empty() && !overflows
         };
         !self.is_severe() && self.links.iter().all(clean)
     }
@@ -165,6 +202,7 @@ impl Scenario {
             // RFC 6928 2, whatever the setting.
             initial_window: 10,
             round_trip: self.links.iter().map(|link| link.delay).sum(),
+            ip_header: self.kind.ip_header(),
             late: self.kernel == Some(side),
         }
     }
@@ -194,9 +232,12 @@ impl Scenario {
         };
         let lost = 1.0 - self.links.iter().map(survives).product::<f64>();
         let timeouts = if lost > 0.0 { (ODDS.ln() / lost.ln()).ceil() } else { 1.0 };
+        // What is too long is lost once more, whatever else is.
+        let narrowings = self.links.iter().map(|link| link.limits.len()).sum::<usize>();
+        let timeouts = timeouts.min(30.0) as u32 + narrowings as u32;
         let first = travel + Duration::from_secs(1);
         let mut own = Duration::from_secs(5);
-        for number in 0..timeouts.min(30.0) as u32 {
+        for number in 0..timeouts {
             own += (first * (1 << number.min(10))).min(Duration::from_secs(120));
         }
         // After darkness the next timeout may be as far away as it was long.
@@ -257,6 +298,18 @@ fn draw_link(random: &mut Random, severity: u64, delay: Duration, rate: u64) -> 
         }
     }
     link
+}
+
+/// How long packets may be, from when on.
+fn draw_limits(random: &mut Random, least: u16, mtu: u16) -> Vec<(Instant, usize)> {
+    let mut at = Instant::ZERO;
+    let times = random.in_range(0..=3);
+    (0..times)
+        .map(|_| {
+            at += Duration::from_millis(random.magnitude(0..=20_000));
+            (at, random.in_range(least.into()..=mtu.into()) as usize)
+        })
+        .collect()
 }
 
 /// What these links carry in reasonable time.

@@ -126,7 +126,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn add(sum: &mut u64, bytes: &[u8]) {
+/// Adds 16-bit words to an RFC 1071 sum.
+pub(crate) fn add(sum: &mut u64, bytes: &[u8]) {
     for pair in bytes.chunks(2) {
         *sum += u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     }

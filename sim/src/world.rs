@@ -8,13 +8,14 @@ use inet::Instant;
 
 use crate::app::App;
 use crate::bytes::Frame;
-use crate::check::{Check, Standing};
+use crate::check::{Check, FlightInfo, Standing};
 use crate::host::{ADDRESSES, Bare, Counts, Host, Whole};
 use crate::kernel::Kernel;
 use crate::link::{Fate, Link};
 use crate::pace::Pace;
 use crate::random::Random;
 use crate::record::{Recorder, Way};
+use crate::router::{self, ETHERNET, TooBig};
 use crate::scenario::{Kind, Scenario};
 use crate::wire::{self, Segment};
 
@@ -74,6 +75,8 @@ pub struct World {
     verbose: bool,
     recorder: Option<(PathBuf, Recorder)>,
     pace: Pace,
+    /// What the router has to say to a host without IP.
+    complaints: Vec<TooBig>,
     last_progress: Instant,
     progress: [u64; 4],
     finished: Option<Instant>,
@@ -93,11 +96,19 @@ impl World {
             let plan = scenario.apps[side].clone();
             App::new(plan, [keys[side], keys[1 - side]], counts[side].clone(), random.fork())
         });
-        let fragile_from = if scenario.kind == Kind::Whole { 14 } else { 0 };
+        // An IPv6 header has no checksum.
+        let fragile_from = match scenario.kind {
+            Kind::Bare => 0,
+            Kind::Whole => ETHERNET,
+            Kind::Ipv6 => ETHERNET + scenario.kind.ip_header(),
+        };
         let links = [0, 1].map(|side: usize| {
             let mut config = scenario.links[side].clone();
             for (from, to) in &mut config.blackouts {
                 (*from, *to) = (now + from.since(Instant::ZERO), now + to.since(Instant::ZERO));
+            }
+            for (from, _) in &mut config.limits {
+                *from = now + from.since(Instant::ZERO);
             }
             Link::new(config, fragile_from, random.fork())
         });
@@ -113,6 +124,7 @@ impl World {
             verbose,
             recorder: None,
             pace: Pace::new(now),
+            complaints: Vec::new(),
             scenario,
             last_progress: now,
             progress: [0; 4],
@@ -200,17 +212,21 @@ impl World {
 
     fn deliver(&mut self, side: usize) -> bool {
         let batch = self.random.in_range(1..=self.scenario.batch);
+        let is_stack = self.scenario.kind != Kind::Bare;
         for taken in 0..batch {
             let Some(bytes) = self.links[1 - side].receive(self.now) else { return taken > 0 };
             self.note(side, Way::In, &bytes);
             let segment = match self.scenario.kind {
                 Kind::Bare => Some((ADDRESSES[1 - side], ADDRESSES[side], 0..bytes.len())),
-                Kind::Whole => wire::find(&bytes),
+                Kind::Whole | Kind::Ipv6 => wire::find(&bytes),
             };
             let segment =
                 segment.and_then(|(from, to, at)| Segment::decode(from, to, &bytes[at]).ok());
             let standing = self.standing(side);
             self.check.delivered(self.now, side, segment.as_ref(), standing);
+            if let Some(told) = router::read_too_big(&bytes).filter(|_| is_stack) {
+                self.check.told_too_big(self.now, side, told);
+            }
             let frame = Frame::new(bytes, &self.counts[side].frames);
             self.hosts[side].deliver(self.now, frame);
         }
@@ -234,6 +250,7 @@ impl World {
             failed: look.error.is_some() || app.error.is_some(),
             consumed: app.consumed(),
             crowded: self.counts[side].frames.count() > CROWD,
+            flight: None,
         }
     }
 
@@ -257,6 +274,11 @@ impl World {
         for frame in frames {
             self.send_frame(side, frame)?;
         }
+        // A host without IP hears of it when it has sent all.
+        for told in core::mem::take(&mut self.complaints) {
+            self.hosts[side].too_big(told.mtu as u16);
+            self.check.told_too_big(self.now, side, told);
+        }
         // No room: later.
         Ok(!full)
     }
@@ -268,7 +290,9 @@ impl World {
                 let bytes = &frame[range];
                 let segment = Segment::decode(from, to, bytes)?;
                 let payload = &bytes[bytes.len() - segment.len..];
-                let standing = self.standing(side);
+                let info = self.hosts[side].info(self.now);
+                let flight = info.map(|info| FlightInfo::from(&info));
+                let standing = Standing { flight, ..self.standing(side) };
                 let result = self.check.sent(self.now, side, &segment, payload, standing);
                 if result.is_err() {
                     self.print(side, &segment, None);
@@ -279,11 +303,32 @@ impl World {
             None => None,
         };
         self.pace.sent(self.now)?;
-        let fate = self.links[side].send(self.now, frame);
+        let limit = self.links[side].limit(self.now).filter(|limit| {
+            frame.len().cast_signed() - self.scenario.kind.overhead() > limit.cast_signed()
+        });
+        let fate = match limit {
+            Some(limit) => {
+                self.complain(side, limit, &frame, segment.as_ref());
+                Fate::TooBig(limit)
+            }
+            None => self.links[side].send(self.now, frame),
+        };
         if let Some(segment) = segment {
             self.print(side, &segment, Some(fate));
         }
         Ok(())
+    }
+
+    /// The router tells `side` that its packets may have `limit` bytes only; the message takes the
+    /// way of all that comes from the other side.
+    fn complain(&mut self, side: usize, limit: usize, frame: &[u8], segment: Option<&Segment>) {
+        if self.scenario.kind != Kind::Bare {
+            if let Some(message) = router::too_big(frame, limit) {
+                self.links[1 - side].send(self.now, message);
+            }
+        } else if let Some(segment) = segment {
+            self.complaints.push(TooBig { mtu: limit, seq: segment.seq });
+        }
     }
 
     fn print(&self, side: usize, segment: &Segment, fate: Option<Fate>) {
@@ -357,7 +402,12 @@ impl World {
         let patience =
             self.scenario.patience() + Duration::from_secs(if closing { 1600 } else { 0 });
         let opening = !self.apps[0].left && !self.apps[0].connected;
-        if quiet > patience.max(Duration::from_secs(if opening { 140 } else { 0 })) {
+        let least = match (self.nobody_comes(), opening) {
+            (true, _) => self.scenario.gives_up * 2,
+            (_, true) => Duration::from_secs(140),
+            _ => Duration::ZERO,
+        };
+        if quiet > patience.max(least) {
             return Err(format!("no progress for {quiet:?}: {progress:?}"));
         }
         Ok(())
@@ -441,9 +491,6 @@ fn make_host(scenario: &Scenario, now: Instant, side: usize, random: &mut Random
             Kernel::new(side, &tcp, scenario.mtu, scenario.listens)
                 .unwrap_or_else(|error| panic!("the kernel's side: {error}")),
         ),
-        Kind::Whole => {
-            let (mtu, secret, listens) = (scenario.mtu, random.any(), scenario.listens);
-            Box::new(Whole::new(now, side, tcp, mtu, secret, listens))
-        }
+        Kind::Whole | Kind::Ipv6 => Box::new(Whole::new(now, side, scenario, tcp, random.any())),
     }
 }

@@ -31,14 +31,19 @@ fn worlds_of_whole_stacks() {
     run_all(Kind::Whole);
 }
 
+#[test]
+fn worlds_of_ipv6() {
+    run_all(Kind::Ipv6);
+}
+
 fn stream(link: &LinkConfig, tcp: TcpConfig, bytes: u64) -> Report {
-    let mut reports = [Kind::Bare, Kind::Whole].map(|kind| {
+    let mut reports = [Kind::Bare, Kind::Whole, Kind::Ipv6].map(|kind| {
         let report = World::new(Scenario::stream(kind, link, tcp, bytes), false).run();
         report.unwrap_or_else(|error| panic!("{error}"))
     });
-    let [bare, whole] = &mut reports;
-    assert_eq!((bare.received, whole.received), ([0, bytes], [0, bytes]));
-    println!("{bare:?}\n{whole:?}");
+    let [bare, whole, ipv6] = &mut reports;
+    assert!([&bare, &whole, &ipv6].iter().all(|report| report.received == [0, bytes]));
+    println!("{bare:?}\n{whole:?}\n{ipv6:?}");
     // A stack asks for the neighbour's address first.
     if whole.time > bare.time { whole.clone() } else { bare.clone() }
 }

@@ -121,6 +121,9 @@ impl Check {
                 own.peer_clock = Some(value);
             }
         }
+        own.flight.told(placed, own.una, |seq| {
+            i64::from(seq.wrapping_sub(own.iss.unwrap_or(0)).cast_signed())
+        });
         let window = i64::from(placed.segment.window) << scale;
         // In a SYN without ACK the window counts from our first byte.
         let ack = placed.ack.unwrap_or(1);
@@ -137,9 +140,11 @@ impl Check {
         if fresh {
             own.told = own.una;
         }
+        own.flight.delivered(&own.sends, own.una);
+        let told = own.told;
+        own.sends.retain(|_, sending| sending.end > told);
         let una = own.una;
         own.sacked.forget_before(una);
-        own.sends.retain(|_, sending| sending.end > una);
         if fresh && permitted && placed.ack.is_some() {
             // With room for another block, these are all that the peer keeps: it may have dropped
             // others again (RFC 2018 8).

@@ -3,7 +3,8 @@
 //! The checkers stand on the link: they read segments with their own decoder
 //! ([`wire`](crate::wire)), know what was delivered intact to whom, and from that alone say what a
 //! host may and must do by the RFCs. Only the name of the state and what the application did come
-//! from the hosts themselves. One module per concern: [`numbers`] (what is sent), [`feedback`]
+//! from the hosts themselves. One module per concern: [`numbers`] (what is sent), [`flight`] (how much
+//! of it at a time), [`feedback`]
 //! (what is told to the peer: ACK, window, SACK, timestamps), [`timers`] (when something is sent
 //! again), [`duty`] (what must be answered, and how soon), [`states`] (RFC 9293 figure 5).
 //!
@@ -11,6 +12,7 @@
 
 mod duty;
 mod feedback;
+mod flight;
 mod numbers;
 mod states;
 #[cfg(test)]
@@ -23,8 +25,11 @@ use std::collections::{BTreeMap, HashSet};
 use inet::Instant;
 
 use crate::ranges::Ranges;
+use crate::router::TooBig;
 use crate::wire::Segment;
 use duty::Duty;
+use flight::Flight;
+pub use flight::FlightInfo;
 use states::StateWatch;
 use timers::Sending;
 
@@ -45,6 +50,8 @@ pub struct Rules {
     pub fin_timeout: Duration,
     /// Most segments sent before anything is acknowledged.
     pub initial_window: u64,
+    /// Length of the IP header in front of a segment, bytes.
+    pub ip_header: usize,
     /// Least time from a segment to its answer.
     pub round_trip: Duration,
     /// What the side sends is seen some time after it was sent, and what was given to it meanwhile
@@ -69,6 +76,8 @@ pub struct Standing {
     pub consumed: u64,
     /// The host could not keep another frame.
     pub crowded: bool,
+    /// What the connection tells of its congestion window, if it was asked.
+    pub flight: Option<FlightInfo>,
 }
 
 /// What is known of one side: of what it sent, and of what it was given.
@@ -106,6 +115,9 @@ struct Side {
     /// Something was acknowledged to it since it sent data.
     answered: bool,
     duty: Duty,
+    flight: Flight,
+    /// The longest packet that a router has said to come through, bytes.
+    path: Option<usize>,
     watch: StateWatch,
     began_anew: bool,
     segments: u64,
@@ -171,6 +183,7 @@ impl Check {
         self.check_feedback(side, &placed)?;
         self.check_numbers(side, &placed, payload)?;
         self.check_timing(now, side, &placed)?;
+        self.check_flight(now, side, &placed, standing.flight)?;
         self.sides[side].duty.answered(now, segment.ack.is_some());
         let own = &mut self.sides[side];
         own.end = own.end.max(placed.end);
@@ -199,6 +212,17 @@ impl Check {
             let acked = own.acked.unwrap_or(0);
             own.duty.given(now, (acked, &own.got), &placed, standing, delayed);
             own.got.add(placed.start, placed.end);
+        }
+    }
+
+    /// Notes that `side` is told by a router that a packet was too long. It counts if what is quoted
+    /// is on its way (RFC 5927 7.2).
+    pub fn told_too_big(&mut self, now: Instant, side: usize, told: TooBig) {
+        let own = &mut self.sides[side];
+        own.heard_at = Some(now);
+        own.flight.forgive(now);
+        if own.iss.is_some() && (own.una..own.end).contains(&own.place(told.seq)) {
+            own.path = Some(own.path.map_or(told.mtu, |before| before.min(told.mtu)));
         }
     }
 

@@ -35,6 +35,10 @@ impl Check {
                 let options = segment.options;
                 return Err(format!("{}+{options} bytes are more than the MSS", payload.len()));
             }
+            let packet = rules.ip_header + 20 + segment.options + payload.len();
+            if own.path.is_some_and(|path| packet > path) {
+                return Err(format!("a packet of {packet}, the path takes {:?}", own.path));
+            }
             let offset = (text - 1) as u64;
             if let Some(at) = first_difference(key, offset, payload) {
                 return Err(format!("wrong byte sent at {}", offset + at as u64));

@@ -12,6 +12,7 @@ const RULES: Rules = Rules {
     time_wait: Duration::from_secs(60),
     fin_timeout: Duration::from_secs(60),
     initial_window: 10,
+    ip_header: 20,
     round_trip: Duration::from_millis(10),
     late: false,
 };
@@ -24,18 +25,23 @@ const OPEN: Standing = Standing {
     failed: false,
     consumed: 0,
     crowded: false,
+    flight: None,
 };
 
 struct Talk {
     check: Check,
     now: Instant,
+    flight: Option<FlightInfo>,
 }
 
 impl Talk {
     /// Two sides that have opened: initial numbers 100 and 500, windows of 10,000 bytes.
     fn new() -> Self {
-        let mut talk =
-            Self { check: Check::new([7, 8], [RULES; 2]), now: Instant::from_nanos(1_000_000_000) };
+        let mut talk = Self {
+            check: Check::new([7, 8], [RULES; 2]),
+            now: Instant::from_nanos(1_000_000_000),
+            flight: None,
+        };
         let syn = Segment {
             seq: 100,
             syn: true,
@@ -74,7 +80,8 @@ impl Talk {
     fn send(&mut self, side: usize, segment: &Segment) -> Result<(), String> {
         let start = u64::from(segment.seq - [100, 500][side]).saturating_sub(1);
         let payload = stream_bytes([7, 8][side], start, segment.len);
-        self.check.sent(self.now, side, segment, &payload, OPEN)
+        let standing = Standing { flight: self.flight, ..OPEN };
+        self.check.sent(self.now, side, segment, &payload, standing)
     }
 
     fn give(&mut self, side: usize, segment: &Segment) {
@@ -295,4 +302,68 @@ fn states_follow_the_figure() {
     }
     let gone = Facts { gone: true, ..none };
     assert!(reachable("ESTAB", "UNCONN", &gone));
+}
+
+/// Side 0 with `sent` segments of 100 bytes on their way and a congestion window of 4, in the
+/// recovery state `ca_state`.
+fn in_flight(sent: u32, ca_state: u8) -> Talk {
+    let mut talk = Talk::new();
+    for number in 0..sent {
+        let data = talk.segment(0, 1 + number * 100, 100);
+        talk.send(0, &data).expect("data");
+        talk.now += Duration::from_millis(1);
+    }
+    talk.flight = Some(FlightInfo { cwnd: 4, ca_state, backoff: 0 });
+    talk
+}
+
+#[test]
+fn the_congestion_window_bounds_the_flight() {
+    // A probe may be beyond it.
+    let mut talk = in_flight(4, 0);
+    let probe = talk.segment(0, 401, 100);
+    talk.send(0, &probe).expect("a probe");
+    let next = talk.segment(0, 501, 100);
+    talk.fails(0, &next, "6 segments on their way");
+    // What is SACKed is not on its way; what was sent before it may be lost, but not if all is
+    // well.
+    for (ca_state, error) in [(0, Some("6 segments")), (3, None)] {
+        let mut talk = in_flight(6, ca_state);
+        let sack = Segment { sack: vec![(601, 701)], ..talk.segment(1, 1, 0) };
+        talk.give(1, &sack);
+        let next = talk.segment(0, 601, 100);
+        match error {
+            Some(error) => talk.fails(0, &next, error),
+            None => talk.send(0, &next).expect("the rest is lost"),
+        }
+    }
+    // After a timeout all may be lost, and what is sent then is on its way.
+    let mut talk = in_flight(8, 4);
+    talk.now += RULES.rto_min;
+    let mut again = |place| {
+        let data = talk.segment(0, place, 100);
+        talk.now += Duration::from_millis(1);
+        talk.send(0, &data)
+    };
+    for place in [1, 801, 901, 1001, 1101, 1201] {
+        again(place).expect("within the window");
+    }
+    let error = again(1301).expect_err("beyond it");
+    assert!(error.contains("6 segments on their way"), "{error}");
+}
+
+#[test]
+fn what_a_router_said_bounds_packets() {
+    let mut talk = Talk::new();
+    let data = talk.segment(0, 1, 900);
+    talk.send(0, &data).expect("data");
+    // About something that is not on its way.
+    talk.check.told_too_big(talk.now, 0, TooBig { mtu: 600, seq: 1001 });
+    let data = talk.segment(0, 901, 900);
+    talk.send(0, &data).expect("data");
+    talk.check.told_too_big(talk.now, 0, TooBig { mtu: 600, seq: 101 });
+    let data = talk.segment(0, 1801, 600 - 52);
+    talk.send(0, &data).expect("data");
+    let data = talk.segment(0, 2349, 600 - 51);
+    talk.fails(0, &data, "a packet of 601");
 }

@@ -24,7 +24,7 @@ pub(super) struct Sending {
     pub(super) end: i64,
     /// When its bytes left first, and last.
     first: Instant,
-    last: Instant,
+    pub(super) last: Instant,
     /// Repetitions by the timer in a row.
     expiries: u32,
 }
