@@ -80,10 +80,13 @@ pub enum Op {
     GetPeerName = 15,
     /// Nothing, answered at once: the measure of the mechanism itself.
     Null = 16,
+    /// `flush(socket)`: takes what is queued to be sent; fails with the pending error if that is
+    /// about a datagram that was not taken.
+    Flush = 17,
 }
 
 impl Op {
-    const ALL: [Op; 16] = [
+    const ALL: [Op; 17] = [
         Op::Socket,
         Op::Bind,
         Op::Listen,
@@ -100,6 +103,7 @@ impl Op {
         Op::GetSockName,
         Op::GetPeerName,
         Op::Null,
+        Op::Flush,
     ];
 
     fn from_number(number: u16) -> Option<Self> {

@@ -22,19 +22,19 @@ pub struct DataDescriptor {
     pub offset: u32,
     /// Number of bytes; 0 only for an empty datagram.
     pub len: u32,
-    /// [`DataDescriptor::MORE`], [`DataDescriptor::RECORD`], [`DataDescriptor::TRUNCATED`] or 0.
+    /// Of [`DataDescriptor::MORE`], [`DataDescriptor::RECORD`] and [`DataDescriptor::ANCILLARY`].
     pub flags: u16,
     /// The datagram's other end; `None` on a stream or towards the connected peer.
     pub peer: Option<SocketAddr>,
 }
 
 impl DataDescriptor {
-    /// More data follows at once (MSG_MORE): a small segment may wait.
+    /// More data follows at once (MSG_MORE): a small segment may wait, a datagram is not complete.
     pub const MORE: u16 = 1;
-    /// The datagram was longer than what the server could queue.
-    pub const TRUNCATED: u16 = 2;
     /// A record of a stream ends here (MSG_EOR): no segment has bytes of before and after.
     pub const RECORD: u16 = 4;
+    /// The next slot says more of this datagram ([`crate::ancillary`]). Both are published at once.
+    pub const ANCILLARY: u16 = 1 << 3;
 
     /// As a ring slot: area, extent, flags and peer.
     #[must_use]
@@ -59,7 +59,7 @@ impl DataDescriptor {
     /// [`BadSlot`] for unknown flags or a bad address.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         let flags = u16_at(slot[0], 0);
-        if flags & !(Self::MORE | Self::TRUNCATED | Self::RECORD) != 0 {
+        if flags & !(Self::MORE | Self::RECORD | Self::ANCILLARY) != 0 {
             return Err(BadSlot::new("data flags", flags.into()));
         }
         let peer = match slot[3] {

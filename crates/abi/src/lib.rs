@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ancillary;
 pub mod call;
 pub mod client;
 pub mod control;

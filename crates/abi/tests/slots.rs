@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tasuki_abi as abi;
 
+use abi::ancillary::{RecvAncillary, SendAncillary};
 use abi::call::{Call, CallResult, Op, ReturnPath, addr_from_words, addr_to_words};
 use abi::client::ClientParams;
 use abi::control::CaptureHeader;
@@ -33,7 +34,7 @@ fn path() -> impl Strategy<Value = ReturnPath> {
 proptest! {
     #[test]
     fn call_survives_the_ring(
-        number in 1u16..=16, priority: u8, nonblock: bool, path in path(), args: [u64; 6],
+        number in 1u16..=17, priority: u8, nonblock: bool, path in path(), args: [u64; 6],
     ) {
         let mut slot = [0; 8];
         slot[0] = u64::from(number);
@@ -56,11 +57,26 @@ proptest! {
 
     #[test]
     fn data_descriptor_survives_the_ring(
-        area in area(), offset: u32, len: u32, flags in 0u16..4,
+        area in area(), offset: u32, len: u32, more: bool, ancillary: bool,
         peer in proptest::option::of(address()),
     ) {
+        let bit = |on: bool, bit| if on { bit } else { 0 };
+        let flags = bit(more, DataDescriptor::MORE) | bit(ancillary, DataDescriptor::ANCILLARY);
         let descriptor = DataDescriptor { area, offset, len, flags, peer };
         prop_assert_eq!(DataDescriptor::decode(&descriptor.encode()), Ok(descriptor));
+    }
+
+    #[test]
+    fn ancillary_data_survives_the_ring(
+        source in proptest::option::of(any::<IpAddr>()), interface: u32, segment: u16,
+        ttl in proptest::option::of(any::<u8>()), tos in proptest::option::of(any::<u8>()),
+        asked: u16, to: IpAddr, port: u16, ours: std::net::Ipv4Addr, at: u64,
+    ) {
+        let send = SendAncillary { source, interface, ttl, tos, segment };
+        prop_assert_eq!(SendAncillary::decode(&send.encode()), Ok(send));
+        let (ttl, tos) = (ttl.unwrap_or(3), tos.unwrap_or(4));
+        let recv = RecvAncillary { asked, to, port, ours, interface, ttl, tos, segment, at };
+        prop_assert_eq!(RecvAncillary::decode(&recv.encode()), Ok(recv));
     }
 
     #[test]
@@ -87,6 +103,7 @@ proptest! {
         let _ = Call::decode(&slot);
         let _ = CallResult::decode(&slot);
         let _ = DataDescriptor::decode(&slot);
+        let _ = (SendAncillary::decode(&slot), RecvAncillary::decode(&slot));
         let _ = FillSlot::decode(&slot);
         if let Ok(frame) = TxFrame::decode(&slot) {
             prop_assert!(frame.pieces().len() <= MAX_PIECES);

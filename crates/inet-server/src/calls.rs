@@ -13,6 +13,7 @@
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 
+use abi::ancillary::SendAncillary;
 use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
 use abi::data::DataDescriptor;
 use abi::option::{OptionKey, SET_MOST, bytes_to_words, words_to_bytes};
@@ -25,6 +26,7 @@ use crate::engine::{Engine, Owner, errno};
 use crate::fault::ClientFault;
 use crate::options::{self, Given};
 use crate::socket::{Socket, Stage, Waiting};
+use crate::tx::Taken;
 
 /// Calls taken from one client in one scan.
 const CALLS_PER_SCAN: usize = 128;
@@ -138,6 +140,7 @@ impl Client {
     fn execute(&mut self, engine: &mut Engine, call: &Call) -> Answer {
         match call.op {
             Op::Null => DONE,
+            Op::Flush => self.flush_sends(engine, call),
             Op::Socket => self.socket(engine, call),
             Op::Bind => self.bind(engine, call),
             Op::Listen => self.listen(engine, call),
@@ -388,6 +391,10 @@ impl Client {
     fn send(&mut self, engine: &mut Engine, call: &Call) -> Answer {
         let [id, a, b, c, ..] = call.args;
         let descriptor = DataDescriptor::decode(&[a, b, c, 0, 0, 0, 0, 0])?;
+        if descriptor.flags & DataDescriptor::ANCILLARY != 0 {
+            let socket = SocketId::from_word(id).index;
+            return Err(ClientFault::Alone { socket }.into());
+        }
         let index = self.called(call)?.id.index;
         // What was queued before goes first.
         self.take_sends(engine, index, true)?;
@@ -407,9 +414,15 @@ impl Client {
             return Err(Errno::AGAIN.into());
         }
         let chunk = socket.tx.check(index, &descriptor, &self.tx_pool, &self.memory)?;
-        submit(engine, socket, &descriptor, chunk);
+        submit(engine, socket, Taken { descriptor, ancillary: SendAncillary::default(), chunk });
         self.settle(engine, index);
         DONE
+    }
+
+    fn flush_sends(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let index = self.called(call)?.id.index;
+        self.take_sends(engine, index, true)?;
+        self.called(call)?.take_refusal().map_or(DONE, |errno| Err(errno.into()))
     }
 
     fn recv(&mut self, engine: &mut Engine, call: &Call) -> Answer {

@@ -7,13 +7,14 @@
 
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
-use inet::{Error, SendOptions};
+use inet::SendOptions;
 
 use crate::client::Client;
-use crate::engine::{Engine, Owner, Release, errno};
+use crate::datagrams;
+use crate::engine::{Engine, Owner, Release};
 use crate::fault::ClientFault;
 use crate::socket::Socket;
-use crate::tx::{Chunk, Taken};
+use crate::tx::Taken;
 
 /// Sockets of one client looked at in one turn.
 const SOCKETS_PER_TURN: usize = 64;
@@ -90,8 +91,8 @@ impl Client {
         let mut some = false;
         for _ in 0..QUEUE {
             let taken = socket.tx.take(index, &self.tx_pool, &self.memory, bounded)?;
-            let Some(Taken { descriptor, chunk }) = taken else { break };
-            submit(engine, socket, &descriptor, chunk);
+            let Some(taken) = taken else { break };
+            submit(engine, socket, taken);
             some = true;
         }
         if some {
@@ -115,16 +116,7 @@ impl Client {
                 socket.left = Some(piece).filter(|piece| !piece.range.is_empty());
             }
         } else {
-            while let Some(received) = engine.stack.recv(socket.handle) {
-                let bytes = received.piece.bytes();
-                if socket.rx.write_datagram(&self.rx_pool, bytes, received.from) {
-                    copied += bytes.len();
-                } else {
-                    engine.counters.datagrams_dropped += 1;
-                }
-                // The bound of a datagram socket is ours, not the core's.
-                engine.stack.consumed(engine.now, socket.handle, bytes.len());
-            }
+            copied = datagrams::receive(engine, socket, &self.rx_pool);
         }
         engine.counters.copied_rx += copied as u64;
         self.places.touch(index);
@@ -184,46 +176,31 @@ impl Client {
 
 /// Gives one descriptor's bytes to the core. What the core refuses is dropped; streams tell the
 /// program by their flags, datagram sockets by the error word.
-pub(crate) fn submit(
-    engine: &mut Engine,
-    socket: &mut Socket,
-    descriptor: &DataDescriptor,
-    chunk: Chunk,
-) {
+pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: Taken) {
+    let Taken { descriptor, ancillary, chunk } = taken;
     let (now, handle, len) = (engine.now, socket.handle, descriptor.len);
     if socket.is_dead() {
         engine.counters.sends_dropped += 1;
         socket.tx.abandon();
         return;
     }
-    let stream = socket.is_stream();
-    if stream && len == 0 {
+    if !socket.is_stream() {
+        return datagrams::submit(engine, socket, (&descriptor, &ancillary), chunk);
+    }
+    if len == 0 {
         return;
     }
-    if !stream && socket.write_shut {
-        engine.counters.sends_dropped += 1;
-        socket.tx.refuse(len, engine.stack.acked(handle));
-        return;
-    }
-    let has = |flag| stream && descriptor.flags & flag != 0;
+    let has = |flag| descriptor.flags & flag != 0;
     let options = SendOptions {
-        to: if stream { None } else { descriptor.peer },
         more: has(DataDescriptor::MORE),
         eor: has(DataDescriptor::RECORD),
         ..SendOptions::default()
     };
-    match engine.stack.send_with(now, handle, chunk, &options) {
-        Ok(()) => {
-            engine.counters.payload_tx += u64::from(len);
-            socket.tx.accepted(len);
-        }
-        Err(refused) => {
-            engine.counters.sends_dropped += 1;
-            socket.tx.refuse(len, engine.stack.acked(handle));
-            // A full queue drops a datagram as a full interface would: without a word.
-            if !stream && refused.error != Error::NoBuffers {
-                socket.error = Some(errno(refused.error));
-            }
-        }
+    if engine.stack.send_with(now, handle, chunk, &options).is_ok() {
+        engine.counters.payload_tx += u64::from(len);
+        socket.tx.accepted(len);
+    } else {
+        engine.counters.sends_dropped += 1;
+        socket.tx.refuse(len, engine.stack.acked(handle));
     }
 }

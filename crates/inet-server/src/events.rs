@@ -64,6 +64,11 @@ impl Client {
         let Some(socket) = self.places.at(index) else { return Ok(()) };
         let mut readers = std::mem::take(&mut socket.waiting.recv);
         if !socket.is_stream() {
+            // As Linux: who is not connected hears nothing of what became of a datagram.
+            if socket.stage != Stage::Connected {
+                socket.waiting.recv = readers;
+                return Ok(());
+            }
             // An earlier datagram's fate, told once: to a waiting call, else by the error word.
             let reader = readers.pop_front();
             socket.waiting.recv = readers;

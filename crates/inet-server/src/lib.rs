@@ -20,6 +20,7 @@ mod calls;
 mod client;
 mod counters;
 mod data;
+mod datagrams;
 mod engine;
 mod events;
 mod fault;

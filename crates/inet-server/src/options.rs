@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::socket::{Socket, Stage};
 use crate::tx::LIMITS;
 
+mod ancillary;
 mod info;
 mod multicast;
 mod numbers;
@@ -108,12 +109,14 @@ enum Kept {
     Congestion,
     /// A byte, or -1 for the stack's own.
     Hops,
+    /// 16 bits.
+    Segment,
 }
 
 /// All options that the core keeps.
 fn kept(level: i32, name: i32) -> Option<Kept> {
     use Kept::{Amount, Byte, Congestion, Count, Flag, Hops, Linger, Linger2};
-    use Kept::{MaxSeg, Millis, Seconds};
+    use Kept::{MaxSeg, Millis, Seconds, Segment};
     use {OptionName as Name, SockOption as Make};
     Some(match (level, name) {
         (SOL_SOCKET, SO_REUSEADDR) => Flag(Name::ReuseAddr, Make::ReuseAddr),
@@ -127,6 +130,8 @@ fn kept(level: i32, name: i32) -> Option<Kept> {
         (IPPROTO_IPV6, IPV6_UNICAST_HOPS) => Hops,
         (IPPROTO_IPV6, IPV6_TCLASS) => Byte(Name::TrafficClass, Make::TrafficClass),
         (IPPROTO_IPV6, IPV6_V6ONLY) => Flag(Name::V6Only, Make::V6Only),
+        (IPPROTO_UDP, UDP_CORK) => Flag(Name::Cork, Make::Cork),
+        (IPPROTO_UDP, UDP_SEGMENT) => Segment,
         (IPPROTO_TCP, TCP_NODELAY) => Flag(Name::NoDelay, Make::NoDelay),
         (IPPROTO_TCP, TCP_CORK) => Flag(Name::Cork, Make::Cork),
         (IPPROTO_TCP, TCP_QUICKACK) => Flag(Name::QuickAck, Make::QuickAck),
@@ -185,6 +190,9 @@ pub(crate) fn get(
     if is_hint(level, name) {
         let set = socket.hints.iter().find(|(hint, _)| *hint == key);
         return Ok(Value::int(set.map_or(0, |(_, value)| *value)));
+    }
+    if let Some(value) = ancillary::get(socket, key) {
+        return Ok(value);
     }
     if let Some(value) = multicast::get(engine, socket, key)? {
         return Ok(value);
@@ -270,6 +278,7 @@ fn name_of(kept: Kept) -> OptionName {
         Kept::Linger2 => OptionName::Linger2,
         Kept::Congestion => OptionName::Congestion,
         Kept::Hops => OptionName::UnicastHops,
+        Kept::Segment => OptionName::UdpSegment,
     }
 }
 
@@ -330,6 +339,9 @@ pub(crate) fn set(
         }
         _ => {}
     }
+    if ancillary::set(socket, key, given)? {
+        return Ok(());
+    }
     if multicast::set(engine, socket, key, given)? {
         return Ok(());
     }
@@ -359,6 +371,10 @@ fn option_of(kept: Kept, key: OptionKey, given: Given<'_>) -> Result<SockOption,
             -1 => None,
             hops => Some(u8::try_from(hops).map_err(|_| Errno::INVAL)?),
         }),
+        Kept::Segment => {
+            let bytes = u16::try_from(given.int(level)?).map_err(|_| Errno::INVAL)?;
+            SockOption::UdpSegment(bytes)
+        }
         Kept::Linger => SockOption::Linger(linger(given)?),
         Kept::Linger2 => SockOption::Linger2(match given.int(level)? {
             ..0 => Duration::ZERO,

@@ -5,8 +5,8 @@
 //! back to its pool at once. Copied bytes lie densely, so a thousand tiny segments cost neither a
 //! thousand frames nor a thousand descriptors: descriptors are made when the words are published,
 //! one for each contiguous stretch, and while the queue is full the stretch just grows. Datagrams
-//! keep one descriptor each, and wait for room in the queue in a bounded list; what is over it is
-//! dropped.
+//! keep one descriptor each, with a second slot where the socket's options ask for more, and wait
+//! for room in the queue in a bounded list; what is over it is dropped.
 //!
 //! Areas come back by `rx_consumed`, which is checked: it never goes back and never passes what was
 //! published. A socket holds at most [`Rx::limit`] areas; a stream's receive buffer in the core is
@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use abi::ancillary::RecvAncillary;
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
 use shm::{Area, Consumer, Pool, Producer, PushError};
@@ -56,14 +57,14 @@ impl Filled {
 pub(crate) struct Rx {
     queue: Producer,
     areas: VecDeque<Filled>,
-    /// Most areas.
+    /// Most areas of `area_pages`.
     limit: usize,
     area_pages: u16,
     written: u64,
     published: u64,
     consumed: u64,
     /// Datagrams written and not published.
-    datagrams: VecDeque<DataDescriptor>,
+    datagrams: VecDeque<(DataDescriptor, Option<RecvAncillary>)>,
     /// Lengths of the datagrams written and not consumed.
     lengths: VecDeque<u32>,
     /// The core may have more, for which there was no room.
@@ -91,17 +92,29 @@ impl Rx {
     /// area is allocated before the piece is taken from the core, since it could not be put back.
     pub(crate) fn reserve(&mut self, pool: &Pool) -> bool {
         let room = self.areas.back().map_or(0, Filled::room);
-        self.stalled = room < MAX_PIECE && !self.open_area(pool);
+        self.stalled = room < MAX_PIECE && !self.open_area(pool, 1);
         !self.stalled
     }
 
-    fn open_area(&mut self, pool: &Pool) -> bool {
-        if self.areas.len() >= self.limit {
+    /// Opens an area of at least `least` bytes. One of another size than the usual is a multiple of
+    /// it, so that the pool stays whole. As on Linux, there is always room for one datagram: the
+    /// longest fits into what every socket is sure of.
+    fn open_area(&mut self, pool: &Pool, least: usize) -> bool {
+        let units = least.div_ceil(self.area_len()).max(1);
+        if !self.areas.is_empty() && self.units() + units > self.limit {
             return false;
         }
-        let Ok(area) = pool.alloc(self.area_pages) else { return false };
+        let pages = units.saturating_mul(self.area_pages.into());
+        let Ok(pages) = u16::try_from(pages) else { return false };
+        let Ok(area) = pool.alloc(pages) else { return false };
         self.areas.push_back(Filled { area, first: self.written, end: self.written, len: 0 });
         true
+    }
+
+    /// Memory held, in areas of the usual size.
+    fn units(&self) -> usize {
+        let bytes: usize = self.areas.iter().map(|filled| filled.area.len()).sum();
+        bytes / self.area_len()
     }
 
     /// Copies as much of a piece of a stream as [`Rx::reserve`] made room for; how much that was.
@@ -128,32 +141,39 @@ impl Rx {
         usize::try_from(self.written - before).unwrap_or(usize::MAX)
     }
 
-    /// Copies a datagram; false if there is no room for it.
-    pub(crate) fn write_datagram(
-        &mut self,
-        pool: &Pool,
-        bytes: &[u8],
-        peer: Option<SocketAddr>,
-    ) -> bool {
+    /// Makes room for a datagram of at most `len` bytes; false if there is none.
+    pub(crate) fn begin_datagram(&mut self, pool: &Pool, len: usize) -> bool {
         if self.written - self.consumed >= MAX_DATAGRAMS {
             return false;
         }
         let room = self.areas.back().map_or(0, Filled::room);
-        let kept = &bytes[..bytes.len().min(self.area_len())];
-        if (self.areas.is_empty() || room < kept.len()) && !self.open_area(pool) {
-            return false;
+        !self.areas.is_empty() && room >= len || self.open_area(pool, len)
+    }
+
+    /// Copies a part of the datagram for which room was made.
+    pub(crate) fn add_to_datagram(&mut self, bytes: &[u8]) {
+        if let Some(open) = self.areas.back_mut() {
+            open.fill(bytes);
         }
-        let Some(open) = self.areas.back_mut() else { return false };
-        let flags = if kept.len() < bytes.len() { DataDescriptor::TRUNCATED } else { 0 };
+    }
+
+    /// The last `len` bytes are a datagram.
+    pub(crate) fn end_datagram(
+        &mut self,
+        len: usize,
+        peer: Option<SocketAddr>,
+        ancillary: Option<RecvAncillary>,
+    ) {
+        let Some(open) = self.areas.back_mut() else { return };
         // Both fit: an area is at most 256 pages.
-        let (offset, len) = (as_u32(open.len), as_u32(kept.len()));
-        open.fill(kept);
+        let (offset, len) = (as_u32(open.len.saturating_sub(len)), as_u32(len));
         self.written += 1;
         open.end = self.written;
+        let flags = if ancillary.is_some() { DataDescriptor::ANCILLARY } else { 0 };
         let area = open.area.lend();
         self.lengths.push_back(len);
-        self.datagrams.push_back(DataDescriptor { area, offset, len, flags, peer });
-        true
+        let descriptor = DataDescriptor { area, offset, len, flags, peer };
+        self.datagrams.push_back((descriptor, ancillary));
     }
 
     /// Publishes what the queue has room for; returns the bytes that the new descriptors name.
@@ -162,14 +182,22 @@ impl Rx {
             return Ok(0);
         }
         let mut bytes = 0;
-        while let Some((descriptor, position)) = self.next_descriptor(stream) {
-            match self.queue.stage(&descriptor.encode()) {
-                Ok(()) => self.published = position,
-                Err(PushError::Full) => break,
-                Err(PushError::Fault(fault)) => {
-                    return Err(ClientFault::Ring { ring: "receiving", fault });
+        while let Some((descriptor, ancillary, position)) = self.next_descriptor(stream) {
+            let free = self.queue.free().map_err(ClientFault::ring("receiving"))?;
+            if free < 1 + u32::from(ancillary.is_some()) {
+                break;
+            }
+            for slot in [Some(descriptor.encode()), ancillary.map(|more| more.encode())] {
+                match slot.map_or(Ok(()), |slot| self.queue.stage(&slot)) {
+                    Ok(()) => {}
+                    Err(PushError::Fault(fault)) => {
+                        return Err(ClientFault::Ring { ring: "receiving", fault });
+                    }
+                    // There was room, and nobody else writes.
+                    Err(PushError::Full) => return Ok(bytes),
                 }
             }
+            self.published = position;
             bytes += u64::from(descriptor.len);
             if !stream {
                 self.datagrams.pop_front();
@@ -180,9 +208,13 @@ impl Rx {
     }
 
     /// The descriptor of what comes after `published`, and the position after it.
-    fn next_descriptor(&self, stream: bool) -> Option<(DataDescriptor, u64)> {
+    fn next_descriptor(
+        &self,
+        stream: bool,
+    ) -> Option<(DataDescriptor, Option<RecvAncillary>, u64)> {
         if !stream {
-            return self.datagrams.front().map(|&first| (first, self.published + 1));
+            let (first, ancillary) = self.datagrams.front().copied()?;
+            return Some((first, ancillary, self.published + 1));
         }
         let unpublished = |f: &&Filled| f.first <= self.published && self.published < f.end;
         let filled = self.areas.iter().rev().find(unpublished)?;
@@ -195,7 +227,7 @@ impl Rx {
             flags: 0,
             peer: None,
         };
-        Some((descriptor, filled.end))
+        Some((descriptor, None, filled.end))
     }
 
     /// The program says that it has consumed up to `alleged`. Returns how much that is more than

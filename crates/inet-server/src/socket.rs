@@ -88,7 +88,11 @@ pub(crate) struct Socket {
     pub(crate) news: bool,
     /// To be put into the error word.
     pub(crate) error: Option<Errno>,
+    /// The last error of it that is about a datagram which the core did not take.
+    pub(crate) refusal: Option<Errno>,
     pub(crate) waiting: Waiting,
+    /// What received datagrams are told with, [`abi::ancillary::asked`].
+    pub(crate) asked: u16,
     /// Options that are kept without effect: each at most once.
     pub(crate) hints: Vec<(OptionKey, i32)>,
     /// SO_RCVBUF, once the program has set it, bytes.
@@ -139,7 +143,9 @@ impl Socket {
             accept_ready: 0,
             news: false,
             error: None,
+            refusal: None,
             waiting: Waiting::default(),
+            asked: 0,
             hints: Vec::new(),
             asked_recv: None,
             extra_areas: 0,
@@ -193,6 +199,16 @@ impl Socket {
         let word = self.words.error.swap(0, Ordering::AcqRel);
         let shown = i32::try_from(word).ok().filter(|raw| (1..4096).contains(raw));
         self.error.take().or(shown.map(Errno::from_raw_os_error))
+    }
+
+    /// Takes the pending error if it is the core's word about a datagram that it did not take, and
+    /// not what came of one that was sent: that is for the next call.
+    pub(crate) fn take_refusal(&mut self) -> Option<Errno> {
+        let refusal = self.refusal.take()?;
+        let word = i32::try_from(self.words.error.load(Ordering::Acquire)).ok();
+        let pending = self.error.map(Errno::raw_os_error).or(word);
+        // Else the program has it already.
+        if pending == Some(refusal.raw_os_error()) { self.take_error() } else { None }
     }
 
     /// Brings the words up to date.

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use abi::ancillary::SendAncillary;
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
 use abi::frame::Piece;
@@ -94,6 +95,8 @@ impl TxBytes for Chunk {
 /// A descriptor taken from the queue.
 pub(crate) struct Taken {
     pub(crate) descriptor: DataDescriptor,
+    /// What is said about it besides; nothing on a stream.
+    pub(crate) ancillary: SendAncillary,
     pub(crate) chunk: Chunk,
 }
 
@@ -171,9 +174,18 @@ impl Tx {
         self.blocked = bounded && slot.is_some() && self.is_full();
         let Some(slot) = slot.filter(|_| !self.blocked) else { return Ok(None) };
         let descriptor = DataDescriptor::decode(&slot)?;
+        let mut ancillary = SendAncillary::default();
+        let has_more = descriptor.flags & DataDescriptor::ANCILLARY != 0;
+        if has_more {
+            let slot = self.queue.peek_at(1).map_err(ClientFault::ring("sending"))?;
+            ancillary = SendAncillary::decode(&slot.ok_or(ClientFault::Alone { socket })?)?;
+        }
         let chunk = self.check(socket, &descriptor, pool, memory)?;
         self.queue.advance();
-        Ok(Some(Taken { descriptor, chunk }))
+        if has_more {
+            self.queue.advance();
+        }
+        Ok(Some(Taken { descriptor, ancillary, chunk }))
     }
 
     /// Turns a descriptor into a chunk, and counts its bytes as taken.

@@ -10,7 +10,7 @@
 //!   it.
 //! * `calls` has the exported calls by theme, `poll`, `select` and `epoll` those that wait for
 //!   many descriptors. The rules of POSIX without C's pointers are in `transfer`,
-//!   `registrations`, `sockaddr` and `time`, and are tested there.
+//!   `registrations`, `sockaddr`, `cmsg` and `time`, and are tested there.
 //! * `fork` tells which process this is; `instance` is its membership in an instance.
 //!
 //! No panic crosses into the program (`errno::Return`). The calls that the runtime makes itself
@@ -20,6 +20,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "the exported calls are not exported from tests"))]
 
 mod calls;
+mod cmsg;
 mod entry;
 mod epoll;
 mod errno;

@@ -58,7 +58,7 @@ pub(crate) fn send(
 
 /// MSG_MORE and MSG_EOR out of `flags`; what changes the meaning of a send and is not there is
 /// refused.
-fn send_flags(flags: c_int) -> Outcome<SendFlags> {
+pub(crate) fn send_flags(flags: c_int) -> Outcome<SendFlags> {
     if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
         return Err(Errno::OPNOTSUPP);
     }
@@ -137,7 +137,7 @@ fn receive_stream(
 
 fn discard(endpoint: &impl Endpoint, total: usize, wanted: usize, wait: Wait) -> Outcome<Received> {
     let mut scratch = vec![0; total.min(1 << 16)];
-    let mut sum = Received { len: 0, full_len: 0, from: None };
+    let mut sum = Received::default();
     loop {
         let room = scratch.len().min(total - sum.len);
         // What is wanted was waited for; the rest is taken as far as it is there.
@@ -213,7 +213,7 @@ mod tests {
                 *byte = b'a' + u8::try_from(full_len).unwrap();
                 len += 1;
             }
-            Ok(Received { len, full_len, from: None })
+            Ok(Received { len, full_len, ..Received::default() })
         }
     }
 

@@ -19,6 +19,8 @@
 
 mod batch;
 mod client;
+mod confirmed;
+mod datagram;
 mod error;
 mod fork;
 mod instance;
@@ -30,6 +32,7 @@ mod status;
 mod thread;
 mod wait;
 
+pub use abi::ancillary::{RecvAncillary, SendAncillary, asked};
 pub use abi::{Errno, Family, How, SocketKind};
 pub use batch::{CallBatch, Ticket};
 pub use client::Client;

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use abi::ancillary::RecvAncillary;
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
 use abi::{Errno, SocketFlags, SocketKind};
@@ -46,6 +47,8 @@ pub struct Received {
     pub full_len: usize,
     /// Who sent the datagram. Streams: `None`.
     pub from: Option<SocketAddr>,
+    /// How it came, if an option of the socket asks for it ([`abi::ancillary::asked`]).
+    pub ancillary: Option<RecvAncillary>,
 }
 
 /// The receiving half of a socket; behind its receive lock.
@@ -121,6 +124,10 @@ impl RecvSide {
         peek: bool,
     ) -> Result<Option<Received>, Broken> {
         let Some(descriptor) = self.descriptor(0)? else { return Ok(None) };
+        let ancillary = match descriptor.flags & DataDescriptor::ANCILLARY {
+            0 => None,
+            _ => Some(RecvAncillary::decode(&self.queue.peek_at(1)?.ok_or(Broken)?)?),
+        };
         let full_len = descriptor.len as usize;
         let len = full_len.min(into.left);
         if len > 0 {
@@ -129,14 +136,14 @@ impl RecvSide {
             into.copy(client, at, len)?;
         }
         if !peek {
-            self.queue.advance();
+            for _ in 0..1 + u32::from(ancillary.is_some()) {
+                self.queue.advance();
+                self.quiet_slots += 1;
+            }
             self.consumed += 1;
-            self.quiet_slots += 1;
             self.quiet_bytes += u64::from(descriptor.len);
         }
-        // What the server had to cut is at least one byte longer than what it kept.
-        let cut = usize::from(descriptor.flags & DataDescriptor::TRUNCATED != 0);
-        Ok(Some(Received { len, full_len: full_len + cut, from: descriptor.peer }))
+        Ok(Some(Received { len, full_len, from: descriptor.peer, ancillary }))
     }
 
     /// Is what was taken without a bell so much that somebody may be waiting for it? `outstanding`
@@ -225,7 +232,7 @@ impl Socket {
         }
         let got = self.take(peek, |side| side.read_stream(self.client(), into, peek))?;
         if got > 0 {
-            return Ok(Some(Received { len: got, full_len: got, from: None }));
+            return Ok(Some(Received { len: got, full_len: got, ..Received::default() }));
         }
         if let Some(errno) = self.take_error() {
             return Err(errno);
@@ -248,6 +255,10 @@ impl Socket {
             return Err(errno);
         }
         let got = self.take(peek, |side| side.read_datagram(self.client(), into, peek))?;
+        if let Some(Received { from: Some(from), .. }) = got {
+            // Who sends to us can be answered.
+            lock(self.confirmed()).note(Some(from), usize::MAX);
+        }
         match got {
             None if flags.has(SocketFlags::READ_CLOSED) => Ok(Some(Received::default())),
             got => Ok(got),

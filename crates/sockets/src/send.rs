@@ -18,23 +18,22 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use abi::ancillary::SendAncillary;
 use abi::client::{CLIENT, ClientLayout, QUEUE, SocketWords};
 use abi::data::DataDescriptor;
-use abi::{Errno, Family, SocketFlags, SocketKind};
-use shm::{Area, AreaName, OutOfRange, Pool, Producer, PushError, Region};
+use abi::{Errno, SocketFlags, SocketKind};
+use shm::{Area, AreaName, OutOfRange, Pool, Producer, PushError, Region, Slot};
 
 use crate::client::lock;
 use crate::error::Broken;
 use crate::socket::Socket;
 use crate::wait::{Wait, until};
 
-/// Most payload of a UDP datagram over IPv4.
-const MAX_DATAGRAM: usize = 65_507;
-
 /// How to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendFlags {
-    /// MSG_MORE: more follows at once, a small segment may wait for it. Streams only.
+    /// MSG_MORE: more follows at once. A small segment may wait for it; a datagram is not complete
+    /// before.
     pub more: bool,
     /// MSG_EOR: a record ends with these bytes; the peer gets it in segments of its own. Streams
     /// only.
@@ -65,7 +64,7 @@ impl TxPool {
     }
 
     /// Bytes of an area.
-    fn area_len(&self) -> usize {
+    pub(crate) fn area_len(&self) -> usize {
         usize::from(self.area_pages) * shm::PAGE
     }
 
@@ -76,18 +75,33 @@ impl TxPool {
         others.saturating_mul(self.area_pages.into())
     }
 
-    fn can_give(&self, without: u32, held: u32) -> bool {
-        let need = self.reserve(without, held).saturating_add(self.area_pages.into());
+    fn can_give(&self, without: u32, held: u32, pages: u16) -> bool {
+        let need = self.reserve(without, held).saturating_add(pages.into());
         self.pool.free_pages() >= need
     }
 
-    /// An area for a socket that holds `held` of them.
-    fn take(&self, held: &mut u32) -> Option<Area> {
+    /// Pages of an area of at least `least` bytes. One of another size than the usual is a multiple
+    /// of it, so that the pool stays whole. As many as a pool can have if that is too much.
+    fn pages_for(&self, least: usize) -> u16 {
+        let areas = least.div_ceil(self.area_len()).max(1);
+        u16::try_from(areas.saturating_mul(self.area_pages.into())).unwrap_or(u16::MAX)
+    }
+
+    /// Can there be an area of `least` bytes when no other socket holds any?
+    pub(crate) fn could_hold(&self, least: usize, sockets: u16) -> bool {
+        let others = u32::from(sockets).saturating_sub(1).saturating_mul(self.area_pages.into());
+        u32::from(self.pages_for(least)).saturating_add(others) <= self.pool.pages()
+    }
+
+    /// An area of at least `least` bytes for a socket that holds `held` of them.
+    fn take(&self, held: &mut u32, least: usize) -> Option<Area> {
         let mut without = lock(&self.without);
-        if *held > 0 && !self.can_give(*without, *held) {
+        let pages = self.pages_for(least);
+        let promised = *held == 0 && pages == self.area_pages;
+        if !promised && !self.can_give(*without, *held, pages) {
             return None;
         }
-        let area = self.pool.alloc(self.area_pages).ok()?;
+        let area = self.pool.alloc(pages).ok()?;
         if *held == 0 {
             *without = without.saturating_sub(1);
         }
@@ -120,13 +134,13 @@ struct Lent {
 
 /// The sending half of a socket; behind its send lock.
 pub(crate) struct SendSide {
-    queue: Producer,
+    pub(crate) queue: Producer,
     open: Option<Open>,
     lent: VecDeque<Lent>,
     /// Areas held, open and lent.
     held: u32,
     /// Bytes ever published.
-    sent: u64,
+    pub(crate) sent: u64,
     /// Bytes released, as last believed.
     released: u64,
 }
@@ -152,7 +166,7 @@ impl SendSide {
     }
 
     /// Takes back what the server has released.
-    fn collect(&mut self, words: &SocketWords, pool: &TxPool) -> Result<(), Broken> {
+    pub(crate) fn collect(&mut self, words: &SocketWords, pool: &TxPool) -> Result<(), Broken> {
         let released = words.tx_released.load(Ordering::Acquire);
         if !(self.released..=self.sent).contains(&released) {
             return Err(Broken);
@@ -173,12 +187,12 @@ impl SendSide {
 
     /// Makes room for `least` bytes in the open area, in a new one if it must be. The room there
     /// is, or 0.
-    fn room(&mut self, pool: &TxPool, least: usize) -> usize {
+    pub(crate) fn room(&mut self, pool: &TxPool, least: usize) -> usize {
         let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
         if left >= least {
             return left;
         }
-        let Some(area) = pool.take(&mut self.held) else {
+        let Some(area) = pool.take(&mut self.held, least) else {
             return 0;
         };
         if let Some(full) = self.open.take() {
@@ -190,7 +204,11 @@ impl SendSide {
     }
 
     /// Copies `len` bytes into the open area, which has room for them.
-    fn fill(&mut self, from: &mut Gather<'_>, len: usize) -> Result<DataDescriptor, Broken> {
+    pub(crate) fn fill(
+        &mut self,
+        from: &mut Gather<'_>,
+        len: usize,
+    ) -> Result<DataDescriptor, Broken> {
         let open = self.open.as_mut().ok_or(Broken)?;
         let start = open.used;
         while open.used - start < len {
@@ -209,7 +227,8 @@ impl SendSide {
     }
 
     /// Could a send of `least` bytes in one piece go on, with enough room to be worth it? A third
-    /// of the limit must be free, as on Linux.
+    /// of the limit must be free, as on Linux. A socket of which nothing is under way has what it
+    /// was promised.
     fn is_roomy(
         &mut self,
         words: &SocketWords,
@@ -223,7 +242,10 @@ impl SendSide {
             return Ok(false);
         }
         let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
-        Ok(left >= least || pool.can_give(*lock(&pool.without), self.held))
+        let idle = unreleased == 0 && self.held > 0;
+        Ok(left >= least
+            || idle
+            || pool.can_give(*lock(&pool.without), self.held, pool.pages_for(least)))
     }
 
     /// Gives all memory back.
@@ -271,14 +293,14 @@ impl Grave {
 }
 
 /// What of a list of buffers is still to be sent.
-struct Gather<'a> {
+pub(crate) struct Gather<'a> {
     bufs: &'a [IoSlice<'a>],
     at: usize,
-    left: usize,
+    pub(crate) left: usize,
 }
 
 impl<'a> Gather<'a> {
-    fn new(bufs: &'a [IoSlice<'a>]) -> Self {
+    pub(crate) fn new(bufs: &'a [IoSlice<'a>]) -> Self {
         let left = bufs.iter().fold(0_usize, |sum, buf| sum.saturating_add(buf.len()));
         Self { bufs, at: 0, left }
     }
@@ -310,9 +332,8 @@ impl Socket {
     /// # Errors
     /// EAGAIN when there is no room and no time; EINTR; EPIPE when sending is shut down, the
     /// connection is over or there never was one (no SIGPIPE is raised); a pending error of the
-    /// socket, such as ECONNRESET, once; EDESTADDRREQ and EMSGSIZE (above 65,507 bytes or an area)
-    /// for datagrams; EBADF after close; ENETDOWN when the instance is gone; ENOTCONN in a forked
-    /// child.
+    /// socket, such as ECONNRESET, once; those of [`Socket::send_message`] for datagrams; EBADF
+    /// after close; ENETDOWN when the instance is gone; ENOTCONN in a forked child.
     pub fn send(
         &self,
         bufs: &[IoSlice<'_>],
@@ -324,8 +345,7 @@ impl Socket {
         match self.kind() {
             SocketKind::Stream => self.send_stream(&mut from, flags, wait),
             SocketKind::Datagram => {
-                let ripe = || self.may_go_on();
-                until(self, wait, || self.try_send_datagram(&mut from, to), ripe)
+                self.send_datagram(&mut from, flags, to, &SendAncillary::default(), wait)
             }
         }
     }
@@ -404,84 +424,45 @@ impl Socket {
             pushed += now;
             slots -= 1;
             if let Some(last) = last.replace(next) {
-                self.publish(side, &DataDescriptor { flags: DataDescriptor::MORE, ..last })?;
+                self.publish(side, &DataDescriptor { flags: DataDescriptor::MORE, ..last }, None)?;
             }
         }
         if let Some(last) = last {
             let more = if said.more { DataDescriptor::MORE } else { 0 };
             let record = said.eor && from.left == 0;
             let flags = more | if record { DataDescriptor::RECORD } else { 0 };
-            self.publish(side, &DataDescriptor { flags, ..last })?;
+            self.publish(side, &DataDescriptor { flags, ..last }, None)?;
         }
         Ok(pushed)
     }
 
-    fn publish(&self, side: &mut SendSide, descriptor: &DataDescriptor) -> Result<(), Broken> {
-        self.words().tx_bytes.store(side.sent, Ordering::Release);
-        match side.queue.push(&descriptor.encode()) {
-            Ok(()) => {
-                self.client().announce(self.index());
-                Ok(())
-            }
-            // Full: room was seen, and only the server could have taken it away.
-            Err(PushError::Full | PushError::Fault(_)) => Err(Broken),
-        }
-    }
-
-    fn try_send_datagram(
-        &self,
-        from: &mut Gather<'_>,
-        to: Option<SocketAddr>,
-    ) -> Result<Option<usize>, Errno> {
-        self.check()?;
-        let flags = self.flags();
-        if let Some(errno) = self.take_error() {
-            return Err(errno);
-        }
-        if flags.has(SocketFlags::WRITE_CLOSED) {
-            return Err(Errno::PIPE);
-        }
-        if to.is_none() && !flags.has(SocketFlags::CONNECTED) {
-            return Err(Errno::DESTADDRREQ);
-        }
-        if self.family() == Family::V4 && to.is_some_and(|to| to.is_ipv6()) {
-            return Err(Errno::AFNOSUPPORT);
-        }
-        if from.left > MAX_DATAGRAM.min(self.client().tx.area_len()) {
-            return Err(Errno::MSGSIZE);
-        }
-        let mut side = lock(self.send_side());
-        let side = side.as_mut().ok_or(Errno::BADF)?;
-        let pushed = self.push_datagram(side, from, to);
-        pushed.map_err(|Broken| Errno::IO)
-    }
-
-    fn push_datagram(
+    /// Publishes a descriptor, and the slot that comes with it.
+    pub(crate) fn publish(
         &self,
         side: &mut SendSide,
-        from: &mut Gather<'_>,
-        to: Option<SocketAddr>,
-    ) -> Result<Option<usize>, Broken> {
-        let pool = &self.client().tx;
-        side.collect(self.words(), pool)?;
-        let len = from.left;
-        let limit = self.words().tx_limit.load(Ordering::Relaxed);
-        // As on Linux, the last datagram may go over the limit. An empty one needs an area as well:
-        // its descriptor names one.
-        if side.unreleased() >= limit
-            || side.queue.free()? == 0
-            || side.room(pool, len.max(1)) < len.max(1)
-        {
-            return Ok(None);
+        descriptor: &DataDescriptor,
+        with: Option<&Slot>,
+    ) -> Result<(), Broken> {
+        self.words().tx_bytes.store(side.sent, Ordering::Release);
+        for slot in [Some(&descriptor.encode()), with].into_iter().flatten() {
+            match side.queue.stage(slot) {
+                Ok(()) => {}
+                // Full: room was seen, and only the server could have taken it away.
+                Err(PushError::Full | PushError::Fault(_)) => return Err(Broken),
+            }
         }
-        let descriptor = side.fill(from, len)?;
-        self.client().count_copied_tx(len);
-        self.publish(side, &DataDescriptor { peer: to, ..descriptor })?;
-        Ok(Some(len))
+        side.queue.publish();
+        self.client().announce(self.index());
+        Ok(())
+    }
+
+    /// Most bytes that may be unreleased.
+    pub(crate) fn tx_limit(&self) -> u64 {
+        self.words().tx_limit.load(Ordering::Relaxed)
     }
 
     /// Would a send that waits find room that is worth it, or a reason to end?
-    fn may_go_on(&self) -> bool {
+    pub(crate) fn may_go_on(&self) -> bool {
         let flags = self.flags();
         if flags.has(SocketFlags::WRITE_CLOSED)
             || self.words().error.load(Ordering::Acquire) != 0
@@ -501,7 +482,7 @@ impl Socket {
         let (client, words) = (self.client(), self.words());
         let least = match self.kind() {
             SocketKind::Stream => 1,
-            SocketKind::Datagram => client.tx.area_len(),
+            SocketKind::Datagram => client.tx.area_len().max(self.largest_datagram()),
         };
         let mut side = lock(self.send_side());
         side.as_mut().is_none_or(|side| side.is_roomy(words, &client.tx, least).unwrap_or(true))

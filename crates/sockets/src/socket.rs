@@ -16,6 +16,7 @@ use abi::{Errno, Family, How, SocketFlags, SocketId, SocketKind};
 
 use crate::batch::CallBatch;
 use crate::client::{Client, lock};
+use crate::confirmed::Confirmed;
 use crate::recv::{RecvSide, SELDOM};
 use crate::send::{Grave, SendSide};
 use crate::wait::{Wait, until};
@@ -24,6 +25,11 @@ use crate::wait::{Wait, until};
 const SOL_SOCKET: i32 = 1;
 const SO_ERROR: i32 = 4;
 const SO_RCVBUF: i32 = 8;
+/// What decides whether datagrams may be cut; its values 2 and 3 forbid it.
+const IPPROTO_IP: i32 = 0;
+const IP_MTU_DISCOVER: i32 = 10;
+const IPPROTO_IPV6: i32 = 41;
+const IPV6_MTU_DISCOVER: i32 = 23;
 
 struct Inner {
     client: Arc<Client>,
@@ -35,6 +41,10 @@ struct Inner {
     recv: Mutex<Option<RecvSide>>,
     /// The words may be another socket's by now.
     closed: AtomicBool,
+    /// Destinations of datagrams that the server has taken.
+    confirmed: Mutex<Confirmed>,
+    /// A datagram may not be cut on its way: how long one may be depends on the path.
+    whole: AtomicBool,
     /// Taken bytes below which the server is not woken ([`SELDOM`], less for a small SO_RCVBUF).
     seldom: AtomicU32,
 }
@@ -74,6 +84,8 @@ impl Socket {
                 send: Mutex::new(Some(SendSide::attach(region, layout.tx_queue(id.index))?)),
                 recv: Mutex::new(Some(RecvSide::attach(region, layout.rx_queue(id.index))?)),
                 closed: AtomicBool::new(false),
+                confirmed: Mutex::default(),
+                whole: AtomicBool::new(false),
                 seldom: AtomicU32::new(SELDOM),
             })
         })();
@@ -128,6 +140,20 @@ impl Socket {
         &self.0.recv
     }
 
+    pub(crate) fn confirmed(&self) -> &Mutex<Confirmed> {
+        &self.0.confirmed
+    }
+
+    /// May datagrams be cut on their way?
+    pub(crate) fn is_whole(&self) -> bool {
+        self.0.whole.load(Ordering::Relaxed)
+    }
+
+    /// Has the server take what is queued, and tell what it says of it.
+    pub(crate) fn flush(&self) -> Result<(), Errno> {
+        self.call(Op::Flush, 0, [0; 5]).map(drop)
+    }
+
     pub(crate) fn seldom(&self) -> u32 {
         self.0.seldom.load(Ordering::Relaxed)
     }
@@ -167,6 +193,7 @@ impl Socket {
     /// EADDRINUSE, EADDRNOTAVAIL, EINVAL (has one already), EAFNOSUPPORT (the other family's),
     /// EBADF after close, ENETDOWN, ENOTCONN in a forked child.
     pub fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
+        lock(&self.0.confirmed).clear();
         self.call_with_address(Op::Bind, 0, addr)
     }
 
@@ -189,6 +216,7 @@ impl Socket {
     /// EHOSTUNREACH, ENETUNREACH, ETIMEDOUT, EISCONN, EADDRNOTAVAIL (no port is free); otherwise as
     /// [`Socket::bind`].
     pub fn connect(&self, addr: SocketAddr, wait: Wait) -> Result<(), Errno> {
+        lock(&self.0.confirmed).clear();
         // Not the call that completes later: if a signal ended this wait, its result would reach
         // nobody, while the error word keeps it for SO_ERROR.
         let under_way = match self.call_with_address(Op::Connect, Call::NONBLOCK, addr) {
@@ -278,6 +306,14 @@ impl Socket {
         let [a, b, c] = bytes_to_words(value);
         let key = OptionKey { level, name }.to_word();
         self.call(Op::SetSockOpt, 0, [key, value.len() as u64, a, b, c])?;
+        // Any may decide about where datagrams can go.
+        lock(&self.0.confirmed).clear();
+        if matches!(
+            (level, name),
+            (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
+        ) {
+            self.0.whole.store(matches!(value, [2 | 3, ..]), Ordering::Relaxed);
+        }
         if (level, name) == (SOL_SOCKET, SO_RCVBUF)
             && let Some(&bytes) = value.first_chunk()
         {

@@ -6,6 +6,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use abi::ancillary::{RecvAncillary, SendAncillary, asked};
+use abi::call::Op;
 use abi::client::ClientParams;
 use abi::data::DataDescriptor;
 use common::{Fake, SOON, index_of, small};
@@ -52,11 +54,6 @@ fn datagrams_keep_their_bounds_and_addresses() {
     assert_eq!(&buf, b"third, a");
     let nothing = socket.as_socket().recv(&mut [], RecvFlags::default(), Wait::No);
     assert_eq!(nothing, Err(Errno::AGAIN), "the rest of a cut datagram is lost");
-
-    fake.core().deliver_datagram(index, b"kept", DataDescriptor::TRUNCATED, addr(9));
-    let bufs = &mut [IoSliceMut::new(&mut buf)];
-    let cut = socket.as_socket().recv(bufs, RecvFlags::default(), Wait::No).unwrap();
-    assert_eq!((cut.len, cut.full_len), (4, 5), "cut by the server");
 }
 
 #[test]
@@ -111,7 +108,6 @@ fn what_poll_calls_writable_takes_a_datagram_of_any_size() {
     fake.core().manner.releases = false;
     let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
     let index = index_of(&socket);
-    assert_eq!(send(&socket, &[0; 16_385], Some(addr(1))), Err(Errno::MSGSIZE), "above an area");
     let mut sent = 0_u64;
     let mut rounds = 0;
     loop {
@@ -134,13 +130,102 @@ fn what_poll_calls_writable_takes_a_datagram_of_any_size() {
 }
 
 #[test]
-fn large_areas_take_the_largest_datagram() {
-    let params =
-        ClientParams { area_pages: 32, sockets: 2, tx_pages: 96, rx_pages: 256, ..small() };
-    let (fake, client) = Fake::with_client(params);
+fn the_largest_datagram_has_room() {
+    // In one area, in several, and in a pool that has no room for it.
+    for (area_pages, sockets, tx_pages, fits) in
+        [(32, 2, 96, true), (4, 8, 64, true), (4, 8, 40, false)]
+    {
+        let params = ClientParams { area_pages, sockets, tx_pages, rx_pages: 512, ..small() };
+        let (fake, client) = Fake::with_client(params);
+        let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
+        for n in 1..=3 {
+            if !fits {
+                assert_eq!(send(&socket, &[7; 65_507], Some(addr(1))), Err(Errno::MSGSIZE));
+                assert_eq!(send(&socket, &[7; 16_384], Some(addr(1))), Ok(16_384));
+                break;
+            }
+            let flags = SendFlags::default();
+            let sent =
+                socket.send(&[IoSlice::new(&[7; 65_507])], flags, Some(addr(1)), Wait::Forever);
+            assert_eq!(sent, Ok(65_507));
+            assert_eq!(send(&socket, &[7; 65_508], Some(addr(1))), Err(Errno::MSGSIZE));
+            fake.eventually("it", |core| core.sock(0).datagrams.len() == n);
+            assert_eq!(fake.core().sock(0).datagrams[n - 1].0.len(), 65_507);
+        }
+    }
+}
+
+#[test]
+fn the_first_to_each_destination_waits_for_the_server() {
+    let (fake, client) = Fake::with_client(small());
     let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
-    assert_eq!(send(&socket, &[7; 65_507], Some(addr(1))), Ok(65_507));
-    assert_eq!(send(&socket, &[7; 65_508], Some(addr(1))), Err(Errno::MSGSIZE));
-    fake.eventually("it", |core| core.sock(0).datagrams.len() == 1);
-    assert_eq!(fake.core().sock(0).datagrams[0].0.len(), 65_507);
+    let flushes =
+        |fake: &Fake| fake.core().calls.iter().filter(|op| matches!(op, Op::Flush)).count();
+    fake.core().flush = Err(Errno::NETUNREACH);
+    assert_eq!(send(&socket, b"x", Some(addr(1))), Err(Errno::NETUNREACH));
+    fake.core().flush = Ok([0; 6]);
+    for n in 0..3 {
+        assert_eq!(send(&socket, &[1; 1500][..500 * n], Some(addr(1))), Ok(500 * n));
+    }
+    assert_eq!(flushes(&fake), 2);
+    // Who has sent something is known.
+    fake.core().deliver_datagram(index_of(&socket), b"hello", 0, addr(2));
+    let mut buf = [0; 9];
+    let bufs = &mut [IoSliceMut::new(&mut buf)];
+    let received = socket.recv(bufs, RecvFlags::default(), Wait::Forever);
+    assert_eq!(received.map(|received| received.from), Ok(Some(addr(2))));
+    assert_eq!(send(&socket, b"x", Some(addr(2))), Ok(1));
+    assert_eq!(flushes(&fake), 2);
+    // An option may change all of it.
+    socket.set_int(0, 10, 2).unwrap();
+    for (len, count) in [(9, 3), (8, 3), (10, 4), (10, 4)] {
+        assert_eq!(send(&socket, &[1; 10][..len], Some(addr(1))), Ok(len));
+        assert_eq!(flushes(&fake), count, "what may not be cut is known up to its length");
+    }
+}
+
+#[test]
+fn what_is_said_of_a_datagram_travels_with_it() {
+    let (fake, client) = Fake::with_client(small());
+    let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
+    let index = index_of(&socket);
+    let said = SendAncillary { ttl: Some(7), interface: 2, ..SendAncillary::default() };
+    let send = |said: &SendAncillary, wait| {
+        let flags = SendFlags { more: true, ..SendFlags::default() };
+        socket.send_message(&[IoSlice::new(b"x")], flags, Some(addr(1)), said, wait)
+    };
+    assert_eq!(send(&said, Wait::No), Ok(1));
+    assert_eq!(send(&SendAncillary::default(), Wait::No), Ok(1));
+    fake.eventually("both", |core| core.sock(index).datagrams.len() == 2);
+    let got: Vec<_> = fake.core().sock(index).descriptors.iter().map(|d| d.flags).collect();
+    assert_eq!(got, [DataDescriptor::MORE | DataDescriptor::ANCILLARY, DataDescriptor::MORE]);
+    assert_eq!(fake.core().sock(index).said, [said]);
+    let stream = client.socket(Family::V4, SocketKind::Stream).unwrap();
+    let refused = stream.send_message(&[], SendFlags::default(), None, &said, Wait::No);
+    assert_eq!(refused, Err(Errno::OPNOTSUPP));
+    // And the other way.
+    let how = RecvAncillary {
+        asked: asked::TTL,
+        to: addr(0).ip(),
+        port: 9,
+        ours: [10, 0, 0, 1].into(),
+        interface: 1,
+        ttl: 3,
+        tos: 4,
+        segment: 5,
+        at: 6,
+    };
+    fake.core().deliver_with(index, b"hello", addr(2), &how);
+    fake.core().deliver_datagram(index, b"next", 0, addr(3));
+    let mut buf = [0; 9];
+    for (from, ancillary) in [(addr(2), Some(how)), (addr(3), None)] {
+        for peek in [true, false] {
+            let bufs = &mut [IoSliceMut::new(&mut buf)];
+            let received = socket.recv(bufs, RecvFlags { peek }, Wait::Forever).unwrap();
+            assert_eq!((received.from, received.ancillary), (Some(from), ancillary));
+        }
+    }
+    let consumed =
+        fake.core().sock(index).words.rx_consumed.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(consumed, 2, "datagrams are counted, not slots");
 }

@@ -19,14 +19,22 @@ pub(super) const SO_REUSEPORT: i32 = 15;
 pub(super) const SO_RCVLOWAT: i32 = 18;
 pub(super) const SO_SNDLOWAT: i32 = 19;
 pub(super) const SO_ACCEPTCONN: i32 = 30;
+pub(super) const SO_TIMESTAMP: i32 = 29;
 pub(super) const SO_SNDBUFFORCE: i32 = 32;
 pub(super) const SO_RCVBUFFORCE: i32 = 33;
+pub(super) const SO_TIMESTAMPNS: i32 = 35;
 pub(super) const SO_PROTOCOL: i32 = 38;
 pub(super) const SO_DOMAIN: i32 = 39;
 pub(super) const SO_COOKIE: i32 = 57;
+pub(super) const SO_TIMESTAMP_NEW: i32 = 63;
+pub(super) const SO_TIMESTAMPNS_NEW: i32 = 64;
 
 pub(super) const IP_TOS: i32 = 1;
 pub(super) const IP_TTL: i32 = 2;
+pub(super) const IP_PKTINFO: i32 = 8;
+pub(super) const IP_RECVTTL: i32 = 12;
+pub(super) const IP_RECVTOS: i32 = 13;
+pub(super) const IP_RECVORIGDSTADDR: i32 = 20;
 pub(super) const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
 pub(super) const IP_MULTICAST_IF: i32 = 32;
 pub(super) const IP_MULTICAST_TTL: i32 = 33;
@@ -43,7 +51,16 @@ pub(super) const IPV6_JOIN_GROUP: i32 = 20;
 pub(super) const IPV6_LEAVE_GROUP: i32 = 21;
 pub(super) const IPV6_V6ONLY: i32 = 26;
 pub(super) const IPV6_MULTICAST_ALL: i32 = 29;
+pub(super) const IPV6_RECVPKTINFO: i32 = 49;
+pub(super) const IPV6_RECVHOPLIMIT: i32 = 51;
+pub(super) const IPV6_RECVTCLASS: i32 = 66;
 pub(super) const IPV6_TCLASS: i32 = 67;
+
+pub(super) const IPV6_RECVORIGDSTADDR: i32 = 74;
+
+pub(super) const UDP_CORK: i32 = 1;
+pub(super) const UDP_SEGMENT: i32 = 103;
+pub(super) const UDP_GRO: i32 = 104;
 
 pub(super) const TCP_NODELAY: i32 = 1;
 pub(super) const TCP_MAXSEG: i32 = 2;

@@ -91,6 +91,40 @@ fn a_stale_area() {
 }
 
 #[test]
+fn a_descriptor_without_the_slot_that_comes_with_it() {
+    let (mut world, mut bad, mut good) = host();
+    let mut sock = world.socket(&mut bad, SocketKind::Datagram);
+    let area = bad.tx_pool.alloc(4).unwrap();
+    let flags = DataDescriptor::ANCILLARY;
+    let d = DataDescriptor { area: area.lend(), offset: 0, len: 3, flags, peer: None };
+    sock.tx.push(&d.encode()).unwrap();
+    bad.mark_dirty(&sock);
+    dropped_alone(&mut world, &mut good, "without the slot");
+    // Nor has a call one.
+    let (mut world, mut bad, mut good) = host();
+    let sock = world.socket(&mut bad, SocketKind::Stream);
+    let [a, b, c, ..] = d.encode();
+    bad.call(Op::Send, &[sock.word(), a, b, c], 0);
+    dropped_alone(&mut world, &mut good, "without the slot");
+}
+
+#[test]
+fn ancillary_data_that_nobody_means() {
+    for more in [[4, 0, 0, 0, 0, 0, 0, 0], [0, 5, 0, 0, 0, 0, 0, 0], [0, 4, 0, 1 << 40, 0, 0, 0, 0]]
+    {
+        let (mut world, mut bad, mut good) = host();
+        let mut sock = world.socket(&mut bad, SocketKind::Datagram);
+        let area = bad.tx_pool.alloc(4).unwrap();
+        let flags = DataDescriptor::ANCILLARY;
+        let d = DataDescriptor { area: area.lend(), offset: 0, len: 3, flags, peer: None };
+        sock.tx.push(&d.encode()).unwrap();
+        sock.tx.push(&more).unwrap();
+        bad.mark_dirty(&sock);
+        dropped_alone(&mut world, &mut good, "a");
+    }
+}
+
+#[test]
 fn more_consumed_than_there_was() {
     let (mut world, mut bad, mut good) = host();
     let sock = world.socket(&mut bad, SocketKind::Stream);
@@ -247,7 +281,7 @@ fn nonsense() -> impl Strategy<Value = Nonsense> {
             .prop_map(|(ring, slot)| Nonsense::Slot { ring, slot }),
         8 => (1_u16..17, proptest::array::uniform6(small.clone()), any::<bool>())
             .prop_map(|(op, args, nonblock)| Nonsense::Wild { op, args, nonblock }),
-        4 => (any::<u8>(), 0_u32..20_000, 0_u32..20_000, 0_u16..3)
+        4 => (any::<u8>(), 0_u32..20_000, 0_u32..20_000, 0_u16..16)
             .prop_map(|(socket, offset, len, flags)| {
                 Nonsense::Descriptor { socket, offset, len, flags }
             }),

@@ -6,6 +6,7 @@
 
 mod calls;
 mod data;
+mod datagrams;
 mod hostile;
 mod life;
 

@@ -51,8 +51,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// matter.
     ///
     /// # Errors
-    /// With the chunk given back: those of `send`; `Invalid` for a cut into too many datagrams or
-    /// ones that do not fit the path; `AddrNotAvailable` for a source that is not ours.
+    /// With the chunk given back: those of `send`; `Invalid` for a cut into too many datagrams,
+    /// `MessageSize` into ones that do not fit the path; `AddrNotAvailable` for a source that is not ours.
     pub fn send_with(
         &mut self,
         now: Instant,
@@ -378,8 +378,11 @@ fn check_length(path: &Path, message: &Message, len: usize, how: MtuDiscover) ->
     if message.segment != 0 {
         let segment = usize::from(message.segment);
         // As Linux: what is cut in datagrams is not cut again.
-        let right = fits(segment) && len.div_ceil(segment) <= MOST_SEGMENTS;
-        return if right { Ok(()) } else { Err(Error::Invalid) };
+        if !fits(segment) {
+            return Err(Error::MessageSize);
+        }
+        let few = len.div_ceil(segment) <= MOST_SEGMENTS;
+        return if few { Ok(()) } else { Err(Error::Invalid) };
     }
     let whole = matches!(how, MtuDiscover::Do | MtuDiscover::Probe);
     let too_long = counted + wire::HEADER + len > usize::from(u16::MAX);

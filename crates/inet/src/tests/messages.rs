@@ -137,9 +137,9 @@ fn one_send_in_datagrams_of_one_length() {
     pair.a.send(client, &patterned(300));
     pair.settle();
     assert_eq!(pair.b.stack.recv_run(server, 65_507), Some((3, 700)));
-    for (len, segment) in [(3000, 1473), (200, 1)] {
+    for (len, segment, error) in [(3000, 1473, Error::MessageSize), (200, 1, Error::Invalid)] {
         let options = SendOptions { segment, ..SendOptions::default() };
-        assert_eq!(error_of(&mut pair.a, client, len, &options), Some(Error::Invalid));
+        assert_eq!(error_of(&mut pair.a, client, len, &options), Some(error));
     }
 }
 

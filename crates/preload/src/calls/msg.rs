@@ -1,8 +1,6 @@
 //! Messages: sendmsg, recvmsg, and many of them at a time.
 //!
-//! Control messages are not there. On a send, those that only ask for something harmless to leave
-//! out (type of service, time to live) are left out; others would change what is sent, so they
-//! are EINVAL. On a receive there never is one.
+//! What control messages say is in [`crate::cmsg`].
 
 #![allow(unsafe_code)]
 
@@ -12,12 +10,12 @@ use std::time::Instant;
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 use rustix::io::Errno;
-use sockets::Family;
+use sockets::{Family, SocketKind};
 
 use super::io::{all_readable, all_writable, destination, receive_bufs, result_len, send_bufs};
 use crate::entry::{is_socket, socket};
 use crate::errno::Outcome;
-use crate::{interpose, poll, sockaddr, time};
+use crate::{cmsg, interpose, poll, sockaddr, time, transfer};
 
 /// Most messages of one sendmmsg, as in Linux (UIO_MAXIOV).
 const MOST_MESSAGES: usize = 1024;
@@ -26,33 +24,33 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
     // SAFETY: the program says that it points to a message, or it is null.
     let msg = unsafe { msg.as_ref() }.ok_or(Errno::FAULT)?;
     // SAFETY: passed on from the program.
-    unsafe { check_control(msg) }?;
-    // SAFETY: passed on from the program.
     let to = unsafe { destination(fd, msg.msg_name.cast(), msg.msg_namelen) }?;
     // SAFETY: passed on from the program.
     let mut bufs = unsafe { all_readable(msg.msg_iov, msg.msg_iovlen) }?;
-    send_bufs(&*socket(fd)?, &mut bufs, flags, to)
+    let entry = socket(fd)?;
+    // SAFETY: passed on from the program.
+    let control = unsafe { control(msg) };
+    if control.is_empty() || entry.socket.kind() == SocketKind::Stream {
+        return send_bufs(&entry, &mut bufs, flags, to);
+    }
+    let said = cmsg::parse(control, entry.socket.family())?;
+    let how = transfer::send_flags(flags)?;
+    let wait = entry.send_wait(flags & libc::MSG_DONTWAIT != 0);
+    entry.socket.send_message(&bufs, how, to, &said, wait)
 }
 
-/// Are all control messages such as may be left out?
-unsafe fn check_control(msg: &msghdr) -> Outcome<()> {
-    if msg.msg_control.is_null() {
-        return Ok(());
+/// The bytes of a message's control buffer.
+///
+/// # Safety
+/// The buffer is null or has as many bytes as the message says, which nobody else touches.
+unsafe fn control<'a>(msg: &msghdr) -> &'a mut [u8] {
+    match (msg.msg_control.is_null(), isize::try_from(msg.msg_controllen)) {
+        // SAFETY: not null, no longer than a slice can be, and the caller says that it is there.
+        (false, Ok(_)) => unsafe {
+            core::slice::from_raw_parts_mut(msg.msg_control.cast(), msg.msg_controllen)
+        },
+        _ => &mut [],
     }
-    // SAFETY: the program says that its control buffer is readable; the macro stays within its
-    // length.
-    let mut at = unsafe { libc::CMSG_FIRSTHDR(msg) };
-    // SAFETY: null, or inside of the control buffer with room for a header.
-    while let Some(header) = unsafe { at.as_ref() } {
-        let harmless = header.cmsg_level == libc::IPPROTO_IP
-            && matches!(header.cmsg_type, libc::IP_TOS | libc::IP_TTL);
-        if !harmless || header.cmsg_len < size_of::<libc::cmsghdr>() {
-            return Err(Errno::INVAL);
-        }
-        // SAFETY: `at` is a header of this message, of at least a header's length.
-        at = unsafe { libc::CMSG_NXTHDR(msg, at) };
-    }
-    Ok(())
 }
 
 unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<usize> {
@@ -64,8 +62,15 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     let received = receive_bufs(&entry, &mut bufs, flags)?;
     // SAFETY: passed on from the program.
     unsafe { put_name(msg, received.from, entry.socket.family()) }?;
-    msg.msg_controllen = 0;
+    // SAFETY: passed on from the program.
+    let mut room = cmsg::Room::new(unsafe { control(msg) });
+    if let Some(how) = &received.ancillary {
+        room.tell(how, entry.socket.family());
+    }
+    let (used, cut) = (room.used, room.cut);
+    msg.msg_controllen = used;
     msg.msg_flags = if received.full_len > received.len { libc::MSG_TRUNC } else { 0 };
+    msg.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
     Ok(result_len(&received, flags))
 }
 
@@ -201,24 +206,5 @@ mod tests {
         assert_eq!(messages.map(|message| message.msg_len), [5, 6, 0]);
         assert_eq!(for_each(&mut messages, |_, _| Err(Errno::AGAIN)), Err(Errno::AGAIN));
         assert_eq!(for_each(&mut [], |_, _| Err(Errno::AGAIN)), Ok(0));
-    }
-
-    #[test]
-    fn control_messages_that_matter_are_refused() {
-        let check = |level: c_int, kind: c_int| {
-            // SAFETY: a cmsghdr is plain integers.
-            let mut header: libc::cmsghdr = unsafe { zeroed() };
-            (header.cmsg_level, header.cmsg_type) = (level, kind);
-            header.cmsg_len = size_of::<libc::cmsghdr>();
-            // SAFETY: a msghdr is integers and pointers that may be null.
-            let mut msg: msghdr = unsafe { zeroed() };
-            msg.msg_control = (&raw mut header).cast();
-            msg.msg_controllen = header.cmsg_len;
-            // SAFETY: the control buffer is the live header above.
-            unsafe { check_control(&msg) }
-        };
-        assert_eq!(check(libc::IPPROTO_IP, libc::IP_TOS), Ok(()));
-        assert_eq!(check(libc::IPPROTO_IP, libc::IP_PKTINFO), Err(Errno::INVAL));
-        assert_eq!(check(libc::SOL_SOCKET, libc::SCM_RIGHTS), Err(Errno::INVAL));
     }
 }

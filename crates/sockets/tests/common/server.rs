@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use abi::ancillary::{RecvAncillary, SendAncillary};
 use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
 use abi::client::{CLIENT, ClientLayout, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords};
 use abi::data::DataDescriptor;
@@ -46,6 +47,7 @@ pub(crate) struct Sock {
     pub(crate) got: Vec<u8>,
     pub(crate) datagrams: Vec<(Vec<u8>, Option<SocketAddr>)>,
     pub(crate) descriptors: Vec<DataDescriptor>,
+    pub(crate) said: Vec<SendAncillary>,
     version: u32,
 }
 
@@ -78,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) manner: Manner,
     pub(crate) held: Vec<Call>,
     pub(crate) backlog: u32,
+    /// What the server says of datagrams that it takes.
+    pub(crate) flush: Result<[u64; 6], Errno>,
     /// Operations in the order in which they came.
     pub(crate) calls: Vec<Op>,
     /// Turns that began because somebody rang.
@@ -126,6 +130,7 @@ impl Core {
             },
             held: Vec::new(),
             backlog: 0,
+            flush: Ok([0; 6]),
             calls: Vec::new(),
             wakes: 0,
             layout,
@@ -246,6 +251,7 @@ impl Core {
             got: Vec::new(),
             datagrams: Vec::new(),
             descriptors: Vec::new(),
+            said: Vec::new(),
             version: 0,
         });
         Ok(id)
@@ -261,6 +267,10 @@ impl Core {
         {
             taken += 1;
             let descriptor = DataDescriptor::decode(&slot).unwrap();
+            if descriptor.flags & DataDescriptor::ANCILLARY != 0 {
+                let slot = sock.tx.pop().unwrap().unwrap();
+                sock.said.push(SendAncillary::decode(&slot).unwrap());
+            }
             let mut bytes = vec![0; descriptor.len as usize];
             let DataDescriptor { area, offset, len, .. } = descriptor;
             let at = self.tx_pool.borrow(area, offset, len).unwrap();
@@ -322,11 +332,33 @@ impl Core {
         flags: u16,
         from: SocketAddr,
     ) {
+        self.deliver_slots(index, bytes, (flags, from), &[]);
+    }
+
+    /// A received datagram, with how it came.
+    pub(crate) fn deliver_with(
+        &mut self,
+        index: u16,
+        bytes: &[u8],
+        from: SocketAddr,
+        how: &RecvAncillary,
+    ) {
+        self.deliver_slots(index, bytes, (DataDescriptor::ANCILLARY, from), &[how.encode()]);
+    }
+
+    fn deliver_slots(
+        &mut self,
+        index: u16,
+        bytes: &[u8],
+        (flags, from): (u16, SocketAddr),
+        more: &[Slot],
+    ) {
         let (name, at, _) = self.rx_room(index, bytes.len().max(1)).unwrap();
         let sock = self.sock(index);
         sock.areas.back().unwrap().0.write(at, bytes).unwrap();
         let descriptor = descriptor(name, at, bytes.len(), flags, Some(from));
         sock.rx.push(&descriptor.encode()).unwrap();
+        more.iter().for_each(|slot| sock.rx.push(slot).unwrap());
         sock.used += bytes.len();
         sock.published += 1;
         sock.areas.back_mut().unwrap().1 = sock.published;
@@ -469,6 +501,7 @@ impl Core {
             Op::GetSockName => return Ok(address("10.219.0.2:4000")),
             Op::GetPeerName => return Ok(address("10.219.0.1:80")),
             Op::Bind | Op::SetSockOpt => {}
+            Op::Flush => return self.flush,
             other => panic!("{other:?} is none of the library's calls"),
         }
         Ok([0; 6])

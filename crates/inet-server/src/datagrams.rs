@@ -1,0 +1,156 @@
+//! Datagrams between a client's queues and the protocol core, with what is said beside their bytes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use abi::Errno;
+use abi::ancillary::{RecvAncillary, SendAncillary, asked};
+use abi::data::DataDescriptor;
+use inet::{Arrived, Error, InterfaceId, SendOptions};
+use rustix::time::{ClockId, clock_gettime};
+use shm::Pool;
+
+use crate::engine::{Engine, errno};
+use crate::socket::Socket;
+use crate::tx::Chunk;
+
+/// Most bytes of datagrams that are joined to one (UDP_GRO): what an IPv4 packet can carry.
+const MOST_JOINED: usize = 65_507;
+
+/// Gives the core one descriptor's bytes: a datagram, or a part of one.
+pub(crate) fn submit(
+    engine: &mut Engine,
+    socket: &mut Socket,
+    (descriptor, ancillary): (&DataDescriptor, &SendAncillary),
+    chunk: Chunk,
+) {
+    let (handle, len) = (socket.handle, descriptor.len);
+    if socket.write_shut {
+        engine.counters.sends_dropped += 1;
+        return socket.tx.refuse(len, engine.stack.acked(handle));
+    }
+    let done = match interface(engine, ancillary.interface) {
+        // As Linux.
+        None => Err(Errno::NODEV),
+        Some(interface) => {
+            let options = SendOptions {
+                to: descriptor.peer,
+                source: ancillary.source,
+                interface,
+                ttl: ancillary.ttl,
+                tos: ancillary.tos,
+                segment: ancillary.segment,
+                more: descriptor.flags & DataDescriptor::MORE != 0,
+                ..SendOptions::default()
+            };
+            let sent = engine.stack.send_with(engine.now, handle, chunk, &options);
+            sent.map_err(|refused| match refused.error {
+                // As Linux, if the source is the datagram's and not the socket's.
+                Error::AddrNotAvailable => match ancillary.source {
+                    Some(IpAddr::V4(_)) => Errno::NETUNREACH,
+                    Some(IpAddr::V6(_)) => Errno::INVAL,
+                    None => Errno::ADDRNOTAVAIL,
+                },
+                error => errno(error),
+            })
+        }
+    };
+    match done {
+        Ok(()) => {
+            engine.counters.payload_tx += u64::from(len);
+            socket.tx.accepted(len);
+        }
+        Err(errno) => {
+            engine.counters.sends_dropped += 1;
+            socket.tx.refuse(len, engine.stack.acked(handle));
+            // A full queue drops a datagram as a full interface would: without a word.
+            if errno != Errno::NOBUFS {
+                (socket.error, socket.refusal) = (Some(errno), Some(errno));
+            }
+        }
+    }
+}
+
+/// The interface with an index; `Some(None)` for 0, `None` if there is none.
+fn interface(engine: &Engine, index: u32) -> Option<Option<InterfaceId>> {
+    if index == 0 {
+        return Some(None);
+    }
+    let mut all = engine.stack.interfaces().chain([InterfaceId::LOOPBACK]);
+    all.find(|id| id.scope_id() == index).map(Some)
+}
+
+/// Copies what the core has received into the client's areas; how many bytes that were.
+pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> usize {
+    let handle = socket.handle;
+    let most = if socket.asked & asked::GRO != 0 { MOST_JOINED } else { 0 };
+    let mut copied = 0;
+    while let Some((number, segment)) = engine.stack.recv_run(handle, most) {
+        // A single one can be longer than what may be joined; it is its own segment then.
+        let number = if most == 0 { 1 } else { number };
+        let has_room = socket.rx.begin_datagram(pool, number * segment);
+        let (mut len, mut about) = (0, None);
+        for _ in 0..number {
+            let Some(received) = engine.stack.recv(handle) else { break };
+            let bytes = received.piece.bytes();
+            if has_room {
+                socket.rx.add_to_datagram(bytes);
+                len += bytes.len();
+            } else {
+                engine.counters.datagrams_dropped += 1;
+            }
+            about = received.arrived.map(|arrived| (received.from, arrived));
+            // The bound of a datagram socket is ours, not the core's.
+            engine.stack.consumed(engine.now, handle, bytes.len());
+        }
+        if let Some((from, arrived)) = about.filter(|_| has_room) {
+            let segment = if number > 1 { segment } else { 0 };
+            let ancillary =
+                (socket.asked != 0).then(|| ancillary(engine, socket, &arrived, segment));
+            socket.rx.end_datagram(len, from, ancillary);
+            copied += len;
+        }
+    }
+    copied
+}
+
+fn ancillary(engine: &Engine, socket: &Socket, arrived: &Arrived, segment: usize) -> RecvAncillary {
+    let Arrived { to, interface, ttl, tos, .. } = *arrived;
+    let ours = match to {
+        IpAddr::V4(to) => spec_dst(engine, interface, to),
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    };
+    let local = engine.stack.local_addr(socket.handle);
+    let wants_time = socket.asked & (asked::TIMESTAMP | asked::TIMESTAMPNS) != 0;
+    RecvAncillary {
+        asked: socket.asked,
+        to,
+        port: local.map_or(0, |local| local.port()),
+        ours,
+        interface: interface.scope_id(),
+        ttl,
+        tos,
+        segment: u16::try_from(segment).unwrap_or(0),
+        at: if wants_time { wall_clock() } else { 0 },
+    }
+}
+
+/// As Linux's `ipi_spec_dst`: the destination if it is ours, else our first address on the
+/// interface.
+fn spec_dst(engine: &Engine, interface: InterfaceId, to: Ipv4Addr) -> Ipv4Addr {
+    let mut first = None;
+    for address in engine.stack.addresses(interface) {
+        match address.cidr.address {
+            IpAddr::V4(ours) if ours == to => return to,
+            IpAddr::V4(ours) => first = first.or(Some(ours)),
+            IpAddr::V6(_) => {}
+        }
+    }
+    first.unwrap_or(to)
+}
+
+/// Nanoseconds since 1970.
+fn wall_clock() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.unsigned_abs())
+}
