@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test sim conformance bench scale fmt clippy loom doc tidy man clean install uninstall
+.PHONY: help deps build demo test sim conformance bench scale fmt clippy loom fuzz doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ clippy: ## Lint everything; a warning is an error
 
 loom: ## Check the models of ring and bell in all interleavings (bounded)
 	scripts/loom.sh
+
+FUZZ ?= 60
+fuzz: ## Run the fuzz targets, two at a time: [FUZZ=seconds for each] (nightly, cargo-fuzz)
+	scripts/fuzz.sh $(FUZZ)
 
 doc: ## Build the documentation; a warning is an error
 	scripts/doc.sh

@@ -35,6 +35,7 @@ stage "documentation" scripts/doc.sh
 stage "packetdrill plug-in" cargo build -p tasuki-packetdrill-plugin
 stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
 stage "models" scripts/loom.sh
+stage "fuzzing" scripts/fuzz.sh
 stage "release build" cargo build --release -p tasuki -p tasuki-preload
 stage "real processes" real_processes
 

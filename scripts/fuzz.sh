@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# fuzz.sh [SECONDS] [TARGET...]: runs the fuzz targets (default: all) for SECONDS (default 60) each, two at
+# a time, starting from the committed corpora, which stay as they are. Needs cargo-fuzz and a nightly
+# compiler; without them it says so and does nothing: the corpora are replayed by the unit tests anyway.
+# An input that fails is kept in target/fuzz/artifacts/, and the line that runs it alone is printed. What
+# runs found goes to target/fuzz/corpus/ and is where the next run starts from.
+set -eu
+cd "$(dirname "$0")/.."
+
+seconds=${1:-60}
+[ $# = 0 ] || shift
+if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
+    echo "fuzzing: NOT done (no cargo-fuzz or no nightly compiler); the units have replayed the corpora"
+    exit 0
+fi
+
+out=$(realpath -m "${CARGO_TARGET_DIR:-target}/fuzz")
+names=$*
+if [ -z "$names" ]; then
+    for file in fuzz/fuzz_targets/*.rs; do
+        names="$names $(basename "$file" .rs)"
+    done
+fi
+export out seconds
+(cd fuzz && CARGO_TARGET_DIR=$out cargo +nightly fuzz build)
+
+# run NAME: one target; one line of what came of it.
+run() {
+    name=$1
+    mkdir -p "$out/corpus/$name" "$out/artifacts/$name"
+    log=$out/$name.log
+    if "$out"/*/release/"$name" "-max_total_time=$seconds" -timeout=60 -rss_limit_mb=2048 \
+        -print_final_stats=1 "-artifact_prefix=$out/artifacts/$name/" \
+        "$out/corpus/$name" "fuzz/corpus/$name" >"$log" 2>&1; then
+        awk -v name="$name" -v seconds="$seconds" '
+            / cov: / { for (i = 1; i < NF; i++) if ($i == "ft:") features = $(i + 1) }
+            /number_of_executed_units/ { runs = $2 }
+            END { printf "fuzzing: %s: %d executions in %d s, %d features\n", name, runs, seconds, features }
+        ' "$log"
+    else
+        echo "fuzzing: $name: FAILED"
+        grep -v -e '^#' -e '^INFO' "$log" | head -40
+        grep -o "$out/artifacts.*" "$log" | sed "s|^|again: $(echo "$out"/*/release/"$name") |"
+        return 1
+    fi
+}
+export -f run
+
+echo "fuzzing: $seconds s of each of$names"
+# shellcheck disable=SC2086 # a list of words
+printf '%s\n' $names | xargs -P 2 -I{} bash -c 'run {}'
