@@ -6,16 +6,19 @@
 //! then          owner table, frame pages
 //! ```
 //!
-//! Pages: `fill` and `rx` and `tx` hold at most [`RING`] each, and the protocol core may hold the
-//! rest (out-of-order segments), so [`FRAMES`] = 4 x [`RING`] can never leave the driver without an
-//! empty page while the core keeps within its own bound of [`RING`].
+//! Pages: `fill` and `rx` and `tx` hold at most [`RING`] each, and the protocol core at most
+//! [`HELD`] (out-of-order segments, undelivered datagrams), so [`FRAMES`], their sum, can never
+//! leave the driver without an empty page. That is 28 MiB, of which pages that were never used cost
+//! nothing: the lowest free one is taken first, so only a burst of loss touches the upper ones.
 
 use shm::{Owner, PoolPlace};
 
 /// Slots of each ring.
 pub const RING: u32 = 1024;
+/// Pages that the protocol core may hold: `inet::Config::held_frames`.
+pub const HELD: u32 = 4 * RING;
 /// Frame pages.
-pub const FRAMES: u32 = 4 * RING;
+pub const FRAMES: u32 = 3 * RING + HELD;
 /// The inet server in the owner tables of every region.
 pub const INET: Owner = Owner(1);
 /// The NIC driver in a frame region's owner table.

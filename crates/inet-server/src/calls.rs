@@ -235,10 +235,6 @@ impl Client {
             return Ok(Outcome::Later);
         }
         let (index, handle, stream) = (socket.id.index, socket.handle, socket.is_stream());
-        if stream && socket.stage != Stage::Connected {
-            // The window scale that the SYN offers follows from it.
-            self.size_recv_buffer(engine, index);
-        }
         match engine.stack.connect(engine.now, handle, addr) {
             Ok(()) | Err(inet::Error::InProgress) => {}
             Err(error) => return Err(error.into()),

@@ -31,10 +31,8 @@ use crate::tx::{ClientMemory, Tx};
 const MAX_BACKLOG: usize = 4 * RESULTS as usize;
 /// Calls that a client may have waiting.
 pub(crate) const MAX_WAITING: usize = 1024;
-/// What a receive buffer is made up to where the pool has it, bytes: what the window scale that
-/// follows from the floor's 64 KiB, said in the first segment, can express later.
-const GOOD_BUFFER: u32 = 512 * 1024;
-/// The same for a datagram socket: Linux's default of SO_RCVBUF.
+/// Receive buffer of a datagram socket whose program has not asked for another: Linux's default of
+/// SO_RCVBUF, bytes.
 const GOOD_DATAGRAM_BUFFER: u32 = 212_992;
 /// Least SO_RCVBUF, bytes: one full segment.
 const MIN_BUFFER: u32 = 2048;
@@ -186,12 +184,7 @@ impl Client {
             rx: Rx::new(Producer::attach(region, rx_at, QUEUE)?, params.area_pages, limit as usize),
         });
         self.places.put(socket);
-        // All of its areas but the one being filled may hold unconsumed bytes.
-        let bytes = (limit - 1) as usize * self.area_len() as usize;
-        engine.set_recv_buffer(handle, bytes);
-        if kind == SocketKind::Datagram {
-            self.size_recv_buffer(engine, index);
-        }
+        self.size_recv_buffer(engine, index);
         Ok(Some(id))
     }
 
@@ -199,23 +192,43 @@ impl Client {
         u32::from(self.layout.params.area_pages) * 4096
     }
 
-    /// Makes a socket's receive buffer as large as its program asked for, or as is good for a
-    /// connection, as far as the pool has areas that nobody was promised. What a socket got so it
-    /// keeps until it is closed.
+    /// Makes a socket's receive buffer as large as its program asked for. One of a stream whose
+    /// program did not ask starts with the floor, and the core finds out what it needs:
+    /// [`grant_recv_buffer`](Self::grant_recv_buffer).
     pub(crate) fn size_recv_buffer(&mut self, engine: &mut Engine, index: u16) {
-        let (area, floor) = (self.area_len(), self.layout.params.rx_floor_areas());
         let Some(socket) = self.places.at(index) else { return };
-        let good = if socket.is_stream() { GOOD_BUFFER } else { GOOD_DATAGRAM_BUFFER };
-        let bytes = socket.asked_recv.unwrap_or(good).max(MIN_BUFFER);
-        let wanted = bytes.div_ceil(area) + 1;
+        let (stream, asked, handle) = (socket.is_stream(), socket.asked_recv, socket.handle);
+        let Some(bytes) = asked.or((!stream).then_some(GOOD_DATAGRAM_BUFFER)) else { return };
+        let bytes = bytes.max(MIN_BUFFER);
+        let got = self.promise_areas(index, bytes);
+        if stream {
+            engine.set_recv_buffer(handle, bytes.min(got) as usize);
+        }
+    }
+
+    /// Lets a stream's receive buffer grow to what the core finds good.
+    pub(crate) fn grant_recv_buffer(&mut self, engine: &mut Engine, index: u16) {
+        let Some(handle) = self.places.at(index).map(|socket| socket.handle) else { return };
+        let Some(wanted) = engine.stack.recv_buffer_wanted(handle) else { return };
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let got = self.promise_areas(index, wanted);
+        engine.stack.grant_recv_buffer(handle, wanted.min(got) as usize);
+    }
+
+    /// Promises a socket areas for `bytes` unconsumed bytes, as far as the pool has some that nobody
+    /// was promised; for how many bytes it has them now. What it gets so it keeps until it is
+    /// closed.
+    fn promise_areas(&mut self, index: u16, bytes: u32) -> u32 {
+        let (area, floor) = (self.area_len(), self.layout.params.rx_floor_areas());
+        let Some(socket) = self.places.at(index) else { return 0 };
+        // All of its areas but the one being filled may hold unconsumed bytes.
+        let wanted = bytes.div_ceil(area).saturating_add(1);
         let more = wanted.saturating_sub(floor + socket.extra_areas).min(self.shared_areas / 8);
         self.shared_areas -= more;
         socket.extra_areas += more;
         let limit = wanted.min(floor + socket.extra_areas);
         socket.rx.set_limit(limit as usize);
-        if socket.is_stream() {
-            engine.set_recv_buffer(socket.handle, bytes.min((limit - 1) * area) as usize);
-        }
+        (limit - 1) * area
     }
 
     /// Gives a closed socket's areas back to the pool.

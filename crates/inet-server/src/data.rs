@@ -70,7 +70,9 @@ impl Client {
         if socket.is_stream() {
             let bytes = usize::try_from(more).unwrap_or(usize::MAX);
             engine.stack.consumed(engine.now, socket.handle, bytes);
+            self.grant_recv_buffer(engine, index);
         }
+        let Some(socket) = self.places.at(index) else { return Ok(()) };
         if socket.rx.stalled {
             self.receive(engine, index);
         }

@@ -13,6 +13,9 @@ use crate::counters::Counters;
 use crate::nic::{Frame, Nics};
 use crate::tx::Chunk;
 
+/// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
+const FLOOR: usize = 65_536;
+
 /// Sent bytes that are released once the drivers have passed frame `fence`.
 pub(crate) struct Release {
     pub(crate) fence: u64,
@@ -56,6 +59,10 @@ impl Engine {
     pub(crate) fn new(secret: [u8; 16], settings: &InetConfig) -> Self {
         let mut config = Config::default();
         set_defaults(&mut config.tcp, &settings.tcp);
+        config.held_frames = abi::nic::HELD as usize;
+        // What each socket is sure of; more is granted out of its client's pool.
+        config.tcp.recv_buffer = FLOOR;
+        config.tcp.recv_buffer_granted = FLOOR;
         // Links are made by the supervisor for this stack alone: there is nobody whose address ours
         // could be.
         config.v6.dad_transmits = 0;

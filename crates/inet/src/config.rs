@@ -19,7 +19,8 @@ pub struct Config {
     pub fast_open_peers: usize,
     /// Most received frames that the core holds (out of order, or not yet fetched). Out-of-order
     /// segments and datagrams are refused from three quarters on, everything with payload at the
-    /// limit.
+    /// limit; of a connection's out-of-order segments a share is kept that depends on what is free.
+    /// The default takes one window of 4 MiB in full segments of Ethernet.
     pub held_frames: usize,
     /// Most bytes of packets that the core holds in memory of its own: joined of fragments, or sent
     /// to ourselves. Datagrams are refused from three quarters on.
@@ -135,7 +136,7 @@ impl Default for Config {
             requests: 16_384,
             path_mtus: 1024,
             fast_open_peers: 1024,
-            held_frames: 1024,
+            held_frames: 4096,
             joined_bytes: 16 << 20,
             loopback_frames: 256,
             loopback_bytes: 1 << 20,

@@ -10,6 +10,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bytes::{Frame, RxBytes, RxPiece};
 
+/// Times the free room that a connection's out-of-order frames may take: one alone gets 16/17.
+const FAIR: usize = 16;
+
 /// The count of one stack, and its bounds.
 #[derive(Debug)]
 pub(crate) struct HeldFrames {
@@ -61,11 +64,29 @@ impl HeldFrames {
     /// Whether `frame` may be kept. What can wait (out-of-order segments, datagrams) leaves the
     /// last quarter to what cannot.
     pub(crate) fn has_room<R>(&self, frame: &Frame<R>, can_wait: bool) -> bool {
+        self.room(frame, can_wait) > 0
+    }
+
+    /// Whether a connection that keeps `own` frames out of order may keep `frame`, too. How many it
+    /// may have follows from how many are free: one connection in trouble gets nearly all, several
+    /// get equal parts, and however many there are, one that has few finds room.
+    pub(crate) fn has_fair_room<R>(&self, frame: &Frame<R>, own: usize) -> bool {
+        let room = self.room(frame, true);
+        let own = match frame {
+            Frame::One(_) => own,
+            // Joined frames count in bytes, and are as long as they are.
+            Frame::Joined(bytes) => own.saturating_mul(bytes.len()),
+        };
+        room > 0 && own <= room.saturating_mul(FAIR)
+    }
+
+    fn room<R>(&self, frame: &Frame<R>, can_wait: bool) -> usize {
         let (held, limit) = match frame {
             Frame::One(_) => (self.count(), self.limit),
             Frame::Joined(_) => (self.bytes(), self.most_bytes),
         };
-        held < if can_wait { limit - limit / 4 } else { limit }
+        let limit = if can_wait { limit - limit / 4 } else { limit };
+        limit.saturating_sub(held)
     }
 }
 
@@ -78,4 +99,44 @@ impl<R: RxBytes> RxBytes for Held<R> {
 /// The piece goes to its owner and does not count any more.
 pub(crate) fn release<R>(piece: RxPiece<Held<R>>) -> RxPiece<Frame<R>> {
     RxPiece { frame: piece.frame.frame, range: piece.range }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    struct One;
+
+    impl RxBytes for One {
+        fn bytes(&self) -> &[u8] {
+            &[]
+        }
+    }
+
+    #[test]
+    fn one_connection_does_not_take_all() {
+        let held = HeldFrames::new(4096, 0);
+        let frame = || Frame::One(One);
+        let keep = |own: &mut Vec<Held<One>>| {
+            let room = held.has_fair_room(&frame(), own.len());
+            if room {
+                own.push(held.hold(frame()));
+            }
+            room
+        };
+        let (mut greedy, mut honest) = (Vec::new(), Vec::new());
+        while keep(&mut greedy) {}
+        // A window of 4 MiB in segments of 1,460 bytes.
+        assert!((2873..3000).contains(&greedy.len()), "{}", greedy.len());
+        while keep(&mut honest) {}
+        assert!(honest.len() > 100, "{}", honest.len());
+        assert!(!keep(&mut greedy));
+        // In order, there is always room.
+        assert!(held.has_room(&frame(), false));
+        drop(greedy);
+        while keep(&mut honest) {}
+        assert!(honest.len() > 2873);
+    }
 }

@@ -135,6 +135,7 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         "tcp_retries2" => tcp.retries = count,
         "tcp_orphan_retries" => tcp.orphan_retries = count,
         "tcp_fin_timeout" => tcp.fin_timeout = seconds,
+        "tcp_moderate_rcvbuf" => tcp.moderate_rcvbuf = on,
         "tcp_rmem" => {
             // Half of the memory is for payload (tcp_adv_win_scale 1).
             let mut sizes = value.split_whitespace().skip(1).map(number);

@@ -275,6 +275,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let mss = u16::try_from(stream.connection.send_mss()).unwrap_or(u16::MAX);
                 SockOption::MaxSeg(mss)
             }
+            (OptionName::RecvBuffer, Body::Connection(stream)) => {
+                SockOption::RecvBuffer(stream.connection.recv_buffer())
+            }
             (OptionName::QuickAck, Body::Connection(stream)) => {
                 SockOption::QuickAck(stream.connection.quick_ack())
             }
@@ -303,6 +306,26 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 ..TcpInfo::default()
             }),
             _ => Ok(TcpInfo { state: 7, ..TcpInfo::default() }),
+        }
+    }
+
+    /// The size that a stream's receive buffer should have by what its application reads, if its
+    /// owner has not [granted](Self::grant_recv_buffer) so much (see
+    /// [`TcpConfig::recv_buffer_granted`](crate::tcp::TcpConfig::recv_buffer_granted)), bytes.
+    pub fn recv_buffer_wanted(&self, handle: Handle) -> Option<usize> {
+        match self.sockets.get(handle).map(|socket| &socket.body) {
+            Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
+                stream.connection.recv_buffer_wanted()
+            }
+            _ => None,
+        }
+    }
+
+    /// Lets a stream's receive buffer grow by itself up to `bytes`.
+    pub fn grant_recv_buffer(&mut self, handle: Handle, bytes: usize) {
+        if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
+            stream.connection.grant_recv_buffer(bytes);
+            self.mark_ready(handle);
         }
     }
 

@@ -27,7 +27,8 @@ pub enum SockOption {
     KeepInterval(Duration),
     /// Unanswered probes before the connection is given up; at least 1.
     KeepCount(u8),
-    /// Most received payload bytes that wait for the application.
+    /// Most received payload bytes that wait for the application. A stream whose size was never set
+    /// has one that grows with what its application reads.
     RecvBuffer(usize),
     /// Most payload bytes that wait to be sent or acknowledged. Kept for its owner, who bounds what
     /// it sends; the core does not refuse more.
@@ -170,6 +171,8 @@ pub(crate) struct Options {
     pub(crate) keep_alive: bool,
     pub(crate) keep_alive_times: KeepAlive,
     pub(crate) recv_buffer: usize,
+    /// The receive buffer's size was set: it stays.
+    pub(crate) recv_locked: bool,
     pub(crate) send_buffer: usize,
     pub(crate) reuse_addr: bool,
     pub(crate) broadcast: bool,
@@ -219,6 +222,7 @@ impl Options {
             keep_alive: config.tcp.keep_alive.is_some(),
             keep_alive_times: config.tcp.keep_alive.unwrap_or_default(),
             recv_buffer,
+            recv_locked: false,
             send_buffer: SEND_BUFFER,
             reuse_addr: false,
             broadcast: false,
@@ -289,6 +293,7 @@ impl Options {
         let config = TcpConfig {
             mss,
             recv_buffer: self.recv_buffer,
+            moderate_rcvbuf: defaults.moderate_rcvbuf && !self.recv_locked,
             user_timeout: self.user_timeout(),
             keep_alive: self.probing(),
             window_clamp: self.window_clamp,
@@ -382,7 +387,9 @@ impl Options {
             SockOption::KeepIdle(time) => self.keep_alive_times.idle = time,
             SockOption::KeepInterval(time) => self.keep_alive_times.interval = time,
             SockOption::KeepCount(count) => self.keep_alive_times.probes = count,
-            SockOption::RecvBuffer(bytes) => self.recv_buffer = bytes,
+            SockOption::RecvBuffer(bytes) => {
+                (self.recv_buffer, self.recv_locked) = (bytes, true);
+            }
             SockOption::SendBuffer(bytes) => self.send_buffer = bytes,
             SockOption::ReuseAddr(on) => self.reuse_addr = on,
             SockOption::Broadcast(on) => self.broadcast = on,

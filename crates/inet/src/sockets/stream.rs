@@ -134,7 +134,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         let rcv_nxt = stream.connection.durable().rcv_nxt;
         let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
-        if !piece.range.is_empty() && !self.held.has_room(&piece.frame, ahead) {
+        let room = match ahead {
+            true => self.held.has_fair_room(&piece.frame, stream.connection.early_count()),
+            false => self.held.has_room(&piece.frame, false),
+        };
+        if !piece.range.is_empty() && !room {
             self.net.counters.held_dropped += 1;
             return;
         }

@@ -28,11 +28,18 @@ pub struct TcpConfig {
     /// Largest segment that this side can take, bytes of payload: MTU - 40 for IPv4. Also the bound
     /// of what is sent.
     pub mss: u16,
-    /// Most received bytes that wait for the application (see `Connection::consumed`).
+    /// Most received bytes that wait for the application (see `Connection::consumed`), at the start
+    /// of a connection: half of Linux's `tcp_rmem[1]`, which counts memory.
     pub recv_buffer: usize,
-    /// The most that `recv_buffer` may grow to, by tuning or by hand: the window's scale is chosen
-    /// for it (Linux's `tcp_rmem[2]`).
+    /// Linux's `tcp_rmem[2]`, bytes of memory: the window's scale is chosen for it, and by itself
+    /// the receive buffer grows to half of it.
     pub recv_buffer_max: usize,
+    /// How far the receive buffer grows by itself before its owner has to grant more
+    /// (`Connection::grant_recv_buffer`), bytes.
+    pub recv_buffer_granted: usize,
+    /// The receive buffer grows with what the application reads in a round trip. Setting its size
+    /// turns this off for a connection.
+    pub moderate_rcvbuf: bool,
     /// Most pieces kept that came out of order; their bytes are bounded by the window anyway. Below
     /// the window divided by the peer's segment size, loss costs repetitions that would not be
     /// needed.
@@ -124,8 +131,10 @@ impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             mss: 1460,
-            recv_buffer: 256 * 1024,
+            recv_buffer: 64 * 1024,
             recv_buffer_max: 6 * 1024 * 1024,
+            recv_buffer_granted: usize::MAX,
+            moderate_rcvbuf: true,
             out_of_order_limit: 4096,
             nodelay: false,
             cork: false,

@@ -22,6 +22,7 @@ use super::segment::MAX_SCALE;
 use super::send::{SendFlags, SendQueue};
 use super::state::Event;
 use super::timers::{Timer, Timers};
+use super::tuning::Tuner;
 use super::{SegmentRepr, Seq, State, TcpConfig};
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
@@ -152,6 +153,7 @@ pub struct Connection<T, R> {
     pub(super) more: bool,
     pub(super) send: SendQueue<T>,
     pub(super) recv: Receiver<R>,
+    pub(super) tuner: Tuner,
     pub(super) rtt: RttEstimator,
     pub(super) loss: Recovery,
     pub(super) ecn: Ecn,
@@ -255,13 +257,14 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if config.window_scaling {
             durable.rcv_scale = scale_for(config.recv_buffer.max(config.recv_buffer_max));
         }
-        Self {
+        let mut connection = Self {
             durable,
             nodelay: config.nodelay,
             cork: config.cork,
             more: false,
             send: SendQueue::new(),
             recv: Receiver::new(config.recv_buffer, config.out_of_order_limit),
+            tuner: Tuner::new(config.recv_buffer_granted),
             rtt: RttEstimator::new(&config),
             loss: Recovery::new(now, &config),
             ecn: Ecn::default(),
@@ -294,7 +297,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             recent_at: now,
             challenged_at: None,
             config,
-        }
+        };
+        connection.tuner.kept.threshold = connection.syn_window().into();
+        connection
     }
 
     /// When [`poll_segment`](Self::poll_segment) or [`handle_timer`](Self::handle_timer) is to be
@@ -348,8 +353,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// The application has taken `bytes` received bytes: the window may open.
-    pub fn consumed(&mut self, _now: Instant, bytes: usize) {
+    pub fn consumed(&mut self, now: Instant, bytes: usize) {
         self.recv.consumed(bytes);
+        self.tune_reading(now);
         self.offer_window();
     }
 
@@ -456,6 +462,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Received bytes that the application has not consumed (given out by `recv` or not).
     pub fn unconsumed_len(&self) -> usize {
         self.recv.unconsumed()
+    }
+
+    /// Received pieces that wait for what is missing before them.
+    pub fn early_count(&self) -> usize {
+        self.recv.early_count()
     }
 
     /// Whether the peer's FIN was received and `recv` has given out all before it.

@@ -19,6 +19,7 @@ use super::loss::Kept;
 use super::recv::Receiver;
 use super::send::SendQueue;
 use super::timers::Timer;
+use super::tuning::Tuned;
 use super::{Seq, State, TcpConfig};
 use crate::{Instant, RxBytes, TxBytes};
 
@@ -32,8 +33,9 @@ pub struct Dormant {
     kept: Kept,
     /// Round-trip time: smoothed, its variation, least; microseconds, 0 for none.
     rtt: [u32; 3],
-    recv_buffer: usize,
-    recv_segment: usize,
+    recv_buffer: u32,
+    recv_segment: u32,
+    tuned: Tuned,
     progress_at: Instant,
     sent_at: Instant,
     heard_at: Instant,
@@ -71,8 +73,10 @@ impl Dormant {
         let [smoothed, variation, least] = self.rtt.map(|time| Duration::from_micros(time.into()));
         connection.rtt.resume(now, smoothed, variation, least);
         connection.send = SendQueue::resumed(durable.acked);
-        connection.recv = Receiver::new(self.recv_buffer, self.config.out_of_order_limit);
-        connection.recv.resume(self.recv_segment, durable.finished());
+        let buffer = self.recv_buffer as usize;
+        connection.recv = Receiver::new(buffer, self.config.out_of_order_limit);
+        connection.recv.resume(self.recv_segment as usize, durable.finished());
+        connection.tuner.resume(now, self.tuned, durable.received, buffer);
         connection.progress_at = self.progress_at;
         connection.sent_at = self.sent_at;
         connection.heard_at = self.heard_at;
@@ -119,6 +123,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// [`take_stats`](Self::take_stats) should have been called.
     pub fn to_dormant(&self) -> Dormant {
         let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        let saturated = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
         let rtt = [self.rtt.smoothed(), Some(self.rtt.variation()), self.rtt.min()];
         Dormant {
             durable: self.durable,
@@ -127,8 +132,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             window: self.window.clone(),
             kept: self.loss.kept(),
             rtt: rtt.map(|time| time.map_or(0, |time| micros(time).max(1))),
-            recv_buffer: self.recv.buffer(),
-            recv_segment: self.recv.segment(),
+            recv_buffer: saturated(self.recv.buffer()),
+            recv_segment: saturated(self.recv.segment()),
+            tuned: self.tuner.kept,
             progress_at: self.progress_at,
             sent_at: self.sent_at,
             heard_at: self.heard_at,

@@ -199,6 +199,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.progress_at = now;
         self.heard_at = now;
         self.meter.established(now);
+        self.start_tuning(now);
         self.start_keep_alive(now);
         if self.durable.has(durable::WRITE_SHUT) {
             self.change(Event::Shut);
@@ -381,6 +382,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if let Some(piece) = payload {
             self.take_marks(segment);
             self.take_payload(now, segment.seq, piece);
+            self.tune_arrival(now, segment, len);
         }
         if segment.fin {
             let fin = segment.seq + len as u32;

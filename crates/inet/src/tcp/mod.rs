@@ -55,6 +55,7 @@ mod settings;
 mod state;
 mod timeout;
 mod timers;
+mod tuning;
 
 pub use config::{KeepAlive, TcpConfig};
 pub use congestion::CongestionKind;

@@ -6,6 +6,7 @@
 
 use super::connection::{CORK_TIME, Connection};
 use super::durable;
+use super::input::TIMESTAMPS_LEN;
 use super::loss::{CaState, Repeat, SackBlocks, SentSegment};
 use super::send::{Marks, Pieces, SegmentOut, Stretch};
 use super::timers::Timer;
@@ -513,9 +514,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         units as u16
     }
 
-    /// The window field of a SYN, which is never scaled (RFC 7323 2.2).
+    /// The window field of a SYN, which is never scaled (RFC 7323 2.2): whole segments, as Linux.
     pub(super) fn syn_window(&self) -> u16 {
-        self.recv.free().min(self.window_clamp()).min(0xffff) as u16
+        let room = self.recv.free().min(0xffff);
+        let options = if self.durable.has(durable::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
+        let mss = usize::from(self.durable.rcv_mss.saturating_sub(options)).max(1);
+        let whole = if room > mss { room - room % mss } else { room };
+        whole.min(self.window_clamp()) as u16
     }
 
     /// Wishes for an ACK if the application has made so much room that the peer should know at
@@ -536,12 +541,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     fn offerable(&self) -> usize {
         let scale = self.durable.rcv_scale;
         let room = self.capacity().saturating_sub(self.recv.unconsumed());
-        let room = room.min(self.window_clamp());
+        let threshold = self.tuner.kept.threshold as usize;
+        let room = room.min(self.window_clamp()).min(threshold);
         (room >> scale).min(0xffff) << scale
     }
 
     /// The application's bound of the window, bytes.
-    fn window_clamp(&self) -> usize {
+    pub(super) fn window_clamp(&self) -> usize {
         match self.config.window_clamp as usize {
             0 => usize::MAX,
             clamp => clamp,

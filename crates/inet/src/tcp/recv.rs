@@ -83,6 +83,21 @@ impl<R> Receiver<R> {
         self.unconsumed == 0 && self.ready.is_empty() && self.early.is_empty()
     }
 
+    /// Whether something has come early.
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Pieces that have come early.
+    pub(super) fn early_count(&self) -> usize {
+        self.early.len()
+    }
+
+    /// From `next` to the end of what has come early, bytes.
+    pub(super) fn early_span(&self, next: Seq) -> u32 {
+        self.early.back().map_or(0, |last| last.end().since(next))
+    }
+
     /// Takes up what was known before: the size of the peer's segments, and where its FIN was.
     pub(super) fn resume(&mut self, segment: usize, fin: Option<Seq>) {
         (self.segment, self.fin) = (segment, fin);

@@ -94,10 +94,15 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         Arc::make_mut(&mut self.config).user_timeout = timeout;
     }
 
-    /// Sets the size of the receive buffer, bytes; at least 2 KiB. A window that was offered is
-    /// never taken back.
+    /// Sets the size of the receive buffer, bytes; at least 2 KiB. It does not grow by itself any
+    /// more, and a window that was offered is never taken back.
     pub fn set_recv_buffer(&mut self, _now: Instant, bytes: usize) {
+        if self.config.moderate_rcvbuf {
+            Arc::make_mut(&mut self.config).moderate_rcvbuf = false;
+        }
         self.recv.set_buffer(bytes.max(2 << self.durable.rcv_scale));
+        let kept = &mut self.tuner.kept;
+        kept.threshold = kept.threshold.max(u32::try_from(bytes).unwrap_or(u32::MAX));
         self.offer_window();
     }
 }

@@ -9,6 +9,7 @@ mod idle;
 mod loss;
 mod timestamps;
 mod transfer;
+mod tuning;
 mod window;
 
 use alloc::vec::Vec;
