@@ -22,6 +22,7 @@ mod ancillary;
 mod info;
 mod multicast;
 mod numbers;
+mod paths;
 
 use numbers::*;
 
@@ -197,6 +198,9 @@ pub(crate) fn get(
     if let Some(value) = multicast::get(engine, socket, key)? {
         return Ok(value);
     }
+    if let Some(value) = paths::get(engine, socket, key)? {
+        return Ok(value);
+    }
     if (level, name) == (IPPROTO_TCP, TCP_INFO) {
         return Ok(info::encode(&engine.stack.tcp_info(engine.now, socket.handle)?));
     }
@@ -342,7 +346,7 @@ pub(crate) fn set(
     if ancillary::set(socket, key, given)? {
         return Ok(());
     }
-    if multicast::set(engine, socket, key, given)? {
+    if multicast::set(engine, socket, key, given)? || paths::set(engine, socket, key, given)? {
         return Ok(());
     }
     let option = option_of(kept(level, name).ok_or(Errno::NOPROTOOPT)?, key, given)?;

@@ -37,8 +37,12 @@ pub struct Config {
     pub neighbours: usize,
     /// Most packets that wait for one neighbour's address; the oldest gives way.
     pub neighbour_queue: usize,
-    /// Most connections in TIME-WAIT; the oldest ends early.
-    pub time_wait: usize,
+    /// Most closed connections in TIME-WAIT; with more, they end without it. Linux's default grows
+    /// with memory.
+    pub max_tw_buckets: usize,
+    /// Whether packets of IPv4 are dropped whose source is not reached by the interface they came
+    /// by: 0 never, 1 so (strict), 2 only if it is not reached at all (loose); RFC 3704 2.2, 2.4.
+    pub rp_filter: u8,
     /// Longest backlog of a listener; longer ones are cut to it.
     pub backlog: u16,
     /// Ports given to sockets that do not ask for one.
@@ -144,7 +148,8 @@ impl Default for Config {
             addresses: 32,
             neighbours: 1024,
             neighbour_queue: 16,
-            time_wait: 16_384,
+            max_tw_buckets: 32_768,
+            rp_filter: 0,
             backlog: 4096,
             ephemeral_ports: 32_768..=60_999,
             ttl: 64,

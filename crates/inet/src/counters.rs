@@ -40,6 +40,7 @@ counters! {
     ip_bad_options "ip.bad-options" "IPv4 packets with malformed options."
     ip_source_routes "ip.source-routes" "IPv4 packets with a source route."
     ip_martians "ip.martians" "IPv4 packets from an impossible source."
+    ip_reverse_path "ip.reverse-path" "IPv4 packets by another interface than their source's."
     ip_not_ours "ip.not-ours" "IPv4 packets to somebody else."
     ip_fragments "ip.fragments" "Fragments received."
     ip_fragments_bad "ip.bad-fragments" "Fragments that are empty, too long, or contradict others."
@@ -107,7 +108,7 @@ counters! {
     tcp_accepted "tcp.passive-opens" "Connections put into an accept queue."
     tcp_connects "tcp.active-opens" "Connection attempts."
     tcp_time_wait_reused "tcp.time-wait-reused" "TIME-WAIT connections replaced by a new one."
-    tcp_time_wait_killed "tcp.time-wait-killed" "TIME-WAIT connections ended early for room."
+    tcp_time_wait_overflow "tcp.time-wait-overflow" "Connections without TIME-WAIT for want of room."
     held_dropped "memory.frames-refused" "Payload dropped because the core held too many frames."
 }
 

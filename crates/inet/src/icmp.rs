@@ -1,8 +1,6 @@
 //! ICMP (RFC 792, RFC 1122 3.2.2): echoes answered, errors sent and believed.
 //!
-//! An error is believed only if the packet that it quotes is one that a socket could have sent: our
-//! source address, a known pair of ends, and for TCP a sequence number that is outstanding (RFC
-//! 5927 4). Errors are sent about well-formed packets to us alone, never about ICMP errors or
+//! What errors do is in `reports`, for both families. Errors are sent about well-formed packets to us alone, never about ICMP errors or
 //! groups (RFC 1122 3.2.2), and at a bounded rate (RFC 1812 4.3.2.8).
 
 use core::net::SocketAddr;
@@ -14,13 +12,10 @@ use smoltcp::wire::{
 
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
-use crate::interface::InterfaceId;
 use crate::ip::pmtu::plateau;
 use crate::ip::{self, Packet, v4};
-use crate::sockets::demux::Target;
-use crate::sockets::events::EventKind;
+use crate::reports::{Quote, Report};
 use crate::stack::{Arrival, Stack};
-use crate::tcp::{Endpoints, Seq};
 use crate::time::Instant;
 
 /// Length of the header of an error message, bytes.
@@ -65,27 +60,11 @@ enum Message<'a> {
         data: &'a [u8],
     },
     Error {
-        error: Error,
-        hard: bool,
-        quote: Quote,
-    },
-    /// A packet was too big for a link on its way, which takes `mtu` bytes.
-    TooBig {
-        mtu: u16,
+        report: Report,
         quote: Quote,
     },
     /// Of no interest here.
     Other,
-}
-
-/// What an error message tells of the packet that it is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Quote {
-    pub(crate) protocol: IpProtocol,
-    /// The packet's source is `local`.
-    pub(crate) ends: Endpoints,
-    /// The first sequence number if it was a TCP segment.
-    pub(crate) seq: Seq,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +94,7 @@ fn parse(bytes: &[u8]) -> Result<Message<'_>, Bad> {
                 0 => plateau(word(HEADER + 2)),
                 mtu => mtu,
             };
-            return Ok(Message::TooBig { mtu, quote });
+            return Ok(Message::Error { report: Report::TooBig(mtu), quote });
         }
         (Icmpv4Message::DstUnreachable, code) => match unreachable(code) {
             Some(meaning) => meaning,
@@ -125,7 +104,7 @@ fn parse(bytes: &[u8]) -> Result<Message<'_>, Bad> {
         _ => return Ok(Message::Other),
     };
     let quote = parse_quote(view.data()).ok_or(Bad::Malformed)?;
-    Ok(Message::Error { error, hard, quote })
+    Ok(Message::Error { report: Report::Unreachable { error, hard }, quote })
 }
 
 /// The meaning of the codes of "destination unreachable", and whether a datagram socket is told
@@ -150,13 +129,8 @@ fn parse_quote(bytes: &[u8]) -> Option<Quote> {
     if view.version() != 4 || usize::from(view.header_len()) != v4::HEADER {
         return None;
     }
-    let [a, b, c, d, e, f, g, h] = *rest.first_chunk::<8>()?;
-    let ends = Endpoints {
-        local: SocketAddr::new(view.src_addr().into(), u16::from_be_bytes([a, b])),
-        remote: SocketAddr::new(view.dst_addr().into(), u16::from_be_bytes([c, d])),
-    };
-    let seq = Seq::new(u32::from_be_bytes([e, f, g, h]));
-    Some(Quote { protocol: view.next_header(), ends, seq })
+    let (source, destination) = (view.src_addr().into(), view.dst_addr().into());
+    Quote::new(view.next_header(), SocketAddr::new, [source, destination], rest)
 }
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -180,13 +154,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                     self.send_echo_reply(now, packet, &reply, out);
                 }
             }
-            Ok(Message::Error { error, hard, quote }) => {
-                let believed = arrival == Arrival::ToUs && self.deliver(now, error, hard, &quote);
-                self.count_error(believed);
-            }
-            Ok(Message::TooBig { mtu, quote }) => {
-                let believed = arrival == Arrival::ToUs && self.path_takes(now, mtu, &quote);
-                self.count_error(believed);
+            Ok(Message::Error { report, quote }) => {
+                self.take_report(now, arrival, report, &quote);
             }
             Ok(Message::Other) => self.net.counters.icmp_stray += 1,
         }
@@ -222,80 +191,6 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    fn count_error(&mut self, believed: bool) {
-        let counters = &mut self.net.counters;
-        if believed {
-            counters.icmp_in += 1;
-        } else {
-            counters.icmp_stray += 1;
-        }
-    }
-
-    /// The path of the quoted segment takes packets of `mtu` bytes only; false if that is not
-    /// believed: the segment is not on its way (RFC 5927 7.2).
-    pub(crate) fn path_takes(&mut self, now: Instant, mtu: u16, quote: &Quote) -> bool {
-        if quote.protocol != IpProtocol::Tcp {
-            return false;
-        }
-        let Some(Target::Socket(handle)) = self.demux.target(&quote.ends) else { return false };
-        let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
-        else {
-            return false;
-        };
-        if !stream.connection.is_outstanding(quote.seq) {
-            return false;
-        }
-        let mtu = self.path_mtus.learn(now, quote.ends.remote.ip(), mtu);
-        stream.connection.handle_too_big(mtu);
-        self.mark_ready(handle);
-        true
-    }
-
-    /// Gives an error to the socket that sent the quoted packet; false if there is none.
-    pub(crate) fn deliver(
-        &mut self,
-        now: Instant,
-        error: Error,
-        hard: bool,
-        quote: &Quote,
-    ) -> bool {
-        match quote.protocol {
-            IpProtocol::Tcp => {
-                let handle = match self.demux.target(&quote.ends) {
-                    Some(Target::Socket(handle)) => handle,
-                    Some(Target::Request(place)) => {
-                        return self.request_unreachable(place, quote.seq);
-                    }
-                    None => return false,
-                };
-                let Some(stream) =
-                    self.sockets.get_mut(handle).and_then(|socket| socket.connection())
-                else {
-                    return false;
-                };
-                if !stream.connection.is_outstanding(quote.seq) {
-                    return false;
-                }
-                stream.connection.handle_unreachable(error);
-                self.settle(now, handle);
-                self.mark_ready(handle);
-                true
-            }
-            IpProtocol::Udp => {
-                let Some(handle) = self.demux.datagram(&quote.ends) else { return false };
-                let Some(socket) = self.sockets.get_mut(handle) else { return false };
-                // As Linux: only a connected socket is told, and only what is final.
-                let connected =
-                    socket.datagram().is_some_and(|d| d.peer == Some(quote.ends.remote));
-                if connected && hard {
-                    self.events.add(handle, socket, EventKind::Failed(error));
-                }
-                connected && hard
-            }
-            _ => false,
-        }
-    }
-
     /// Tells the sender of `packet`, which was sent to us in `frame`, what is wrong with it.
     pub(crate) fn complain(
         &mut self,
@@ -308,10 +203,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if packet.source.is_ipv6() {
             return self.complain6(now, packet, frame, complaint, out);
         }
-        // As Linux: what stays within the host is not limited.
-        let inside = packet.interface == InterfaceId::LOOPBACK;
-        if !inside && !self.net.icmp_limit.take(now) {
-            self.net.counters.icmp_limited += 1;
+        if !self.may_complain(now, packet) {
             return;
         }
         let original = frame.get(packet.whole.clone()).unwrap_or_default();
@@ -325,7 +217,6 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             view.data_mut().copy_from_slice(&original[..quoted]);
             view.fill_checksum();
         };
-        self.net.counters.icmp_out += 1;
         self.net.answer(now, &packet.from(0), &ip, fill, out);
     }
 }

@@ -1,7 +1,6 @@
 //! ICMPv6 (RFC 4443): echoes answered, errors sent and believed, Neighbour Discovery handed on.
 //!
-//! As with ICMP (`icmp`), an error is believed only if the packet that it quotes is one that a
-//! socket could have sent. Errors are sent at the rate that both share, about packets to us alone:
+//! What errors do is in `reports`. As with ICMP (`icmp`), they are sent at the rate that both share, about packets to us alone:
 //! never about errors and redirects, about packets from somebody who cannot be told, or about
 //! packets to groups, but for options that ask for it (2.4 (e)).
 
@@ -11,13 +10,13 @@ use smoltcp::wire::{Icmpv6DstUnreachable, Icmpv6Message, IpProtocol, Ipv6Packet,
 
 use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
 use crate::error::Error;
-use crate::icmp::{Complaint, Quote};
+use crate::icmp::Complaint;
 use crate::interface::InterfaceId;
 use crate::ip::v6::{self, Content, Problem, ProblemCode, Refused};
 use crate::ip::{self, Packet, groups};
 use crate::nd::wire;
+use crate::reports::{Quote, Report};
 use crate::stack::{Arrival, Origin, Stack};
-use crate::tcp::{Endpoints, Seq};
 use crate::time::Instant;
 
 /// Length of the header of an error message, bytes.
@@ -57,13 +56,9 @@ fn parse_quote(bytes: &[u8], interface: InterfaceId) -> Option<Quote> {
         }
         (protocol, rest) = (IpProtocol::from(next), after);
     }
-    let [a, b, c, d, e, f, g, h] = *rest.first_chunk::<8>()?;
-    let end = |ip: core::net::Ipv6Addr, port| ip::scoped(ip.into(), port, interface);
-    let ends = Endpoints {
-        local: end(view.src_addr(), u16::from_be_bytes([a, b])),
-        remote: end(view.dst_addr(), u16::from_be_bytes([c, d])),
-    };
-    Some(Quote { protocol, ends, seq: Seq::new(u32::from_be_bytes([e, f, g, h])) })
+    let end = |ip, port| ip::scoped(ip, port, interface);
+    let (source, destination) = (view.src_addr().into(), view.dst_addr().into());
+    Quote::new(protocol, end, [source, destination], rest)
 }
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -231,22 +226,20 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(quote) = bytes.get(HEADER..).and_then(|b| parse_quote(b, packet.interface)) else {
             return self.net.counters.icmp_malformed += 1;
         };
-        let believed = arrival == Arrival::ToUs
-            && match (kind, meaning(kind, code)) {
-                (Icmpv6Message::PktTooBig, _) => {
-                    let mtu = bytes.get(4..).and_then(<[u8]>::first_chunk);
-                    let mtu = mtu.map_or(0, |mtu| u32::from_be_bytes(*mtu));
-                    let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-                    // RFC 8201 4: no link of IPv6 takes less; who says so is not believed.
-                    mtu >= v6::LEAST_MTU && self.path_takes(now, mtu, &quote)
-                }
-                (_, Some((error, hard))) => self.deliver(now, error, hard, &quote),
-                (_, None) => false,
-            };
-        if believed {
-            self.net.counters.icmp_in += 1;
-        } else {
-            self.net.counters.icmp_stray += 1;
+        let report = match (kind, meaning(kind, code)) {
+            (Icmpv6Message::PktTooBig, _) => {
+                let mtu = bytes.get(4..).and_then(<[u8]>::first_chunk);
+                let mtu = mtu.map_or(0, |mtu| u32::from_be_bytes(*mtu));
+                // RFC 8201 4: no link of IPv6 takes less; who says so is not believed.
+                let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+                Some(Report::TooBig(mtu)).filter(|_| mtu >= v6::LEAST_MTU)
+            }
+            (_, Some((error, hard))) => Some(Report::Unreachable { error, hard }),
+            (_, None) => None,
+        };
+        match report {
+            Some(report) => self.take_report(now, arrival, report, &quote),
+            None => self.net.counters.icmp_stray += 1,
         }
     }
 
@@ -314,10 +307,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if packet.source.is_unspecified() || is_untold(packet, frame) {
             return;
         }
-        // As Linux: what stays within the host is not limited.
-        let inside = packet.interface == InterfaceId::LOOPBACK;
-        if !inside && !self.net.icmp_limit.take(now) {
-            self.net.counters.icmp_limited += 1;
+        if !self.may_complain(now, packet) {
             return;
         }
         let original = frame.get(packet.whole.clone()).unwrap_or_default();
@@ -336,7 +326,6 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             rest.copy_from_slice(&original[..quoted]);
             seal(&header, bytes);
         };
-        self.net.counters.icmp_out += 1;
         self.net.answer(now, &to, &header, fill, out);
     }
 }

@@ -42,6 +42,7 @@ mod link;
 mod loopback;
 mod nd;
 mod net;
+mod reports;
 mod secret;
 mod sockets;
 mod stack;

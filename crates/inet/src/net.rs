@@ -40,6 +40,8 @@ pub(crate) enum Timer {
     Neighbour(Key),
     /// A connection request's.
     Request(Handle),
+    /// TIME-WAIT of a closed connection ends.
+    TimeWait(Handle),
     /// The time of the fragments of some packet is over.
     Reassembly,
     /// What is to come on an interface's link (`nd`).

@@ -8,7 +8,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::wire::IpProtocol;
 
@@ -35,6 +35,7 @@ use crate::sockets::fastopen::FastOpens;
 use crate::sockets::ports::Ports;
 use crate::sockets::requests::Request;
 use crate::sockets::table::{Handle, Table};
+use crate::sockets::time_wait::Remains;
 use crate::sockets::{Body, Socket};
 use crate::tcp::{Endpoints, SegmentRepr, TcpConfig};
 use crate::time::Instant;
@@ -65,8 +66,8 @@ pub struct Stack<T, R> {
     ready: VecDeque<Handle>,
     /// RSTs owed by calls of the owner.
     pub(crate) resets: VecDeque<(Endpoints, SegmentRepr)>,
-    /// Connections that entered TIME-WAIT, oldest first; some may have left it.
-    pub(crate) time_wait: VecDeque<Handle>,
+    /// Closed connections in TIME-WAIT.
+    pub(crate) time_waits: Table<Remains>,
     pub(crate) tcp_stats: TcpTotals,
 }
 
@@ -111,7 +112,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             events: EventQueue::default(),
             ready: VecDeque::new(),
             resets: VecDeque::new(),
-            time_wait: VecDeque::new(),
+            time_waits: Table::new(config.max_tw_buckets),
             tcp_stats: TcpTotals::default(),
             tcp: Arc::new(config.tcp),
             secret,
@@ -267,6 +268,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             counters.ip_martians += 1;
             return None;
         }
+        if !origin.looped && !self.is_reverse_path(packet) {
+            self.net.counters.ip_reverse_path += 1;
+            return None;
+        }
+        let counters = &mut self.net.counters;
         match (to_us, to_all) {
             // RFC 1122 3.3.6: a unicast packet in a broadcast frame is discarded.
             (true, _) if !origin.to_group => Some(Arrival::ToUs),
@@ -275,6 +281,20 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 counters.ip_not_ours += 1;
                 None
             }
+        }
+    }
+
+    /// Whether the source of a packet is where the packet came from, as far as that is asked for
+    /// (RFC 3704 2.2, 2.4).
+    fn is_reverse_path(&self, packet: &Packet) -> bool {
+        // Who asks for an address has none.
+        if self.config.rp_filter == 0 || packet.source.is_unspecified() {
+            return true;
+        }
+        let source = SocketAddr::new(packet.source, 0);
+        match self.net.routes.find(&source, None, &self.net.interfaces) {
+            Ok(path) => self.config.rp_filter != 1 || path.interface == packet.interface,
+            Err(_) => false,
         }
     }
 
@@ -341,6 +361,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             match timer {
                 Timer::Socket(handle) => self.handle_socket_timer(now, handle),
                 Timer::Request(place) => self.handle_request_timer(now, place, out),
+                Timer::TimeWait(place) => self.time_wait_due(place),
                 Timer::Addressing => self.addressing_due(now, out),
                 Timer::Groups => self.groups_due(now, out),
                 Timer::Reassembly => self.reassembly_due(now, out),

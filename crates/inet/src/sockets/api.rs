@@ -39,7 +39,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
         };
         let options = Options::new(&self.config, recv_buffer);
-        self.add_socket(Socket::new(tag, family, options, body)).ok_or(Error::NoBuffers)
+        self.sockets.insert(Socket::new(tag, family, options, body)).ok_or(Error::NoBuffers)
     }
 
     /// Gives the socket an address; port 0 is any free one, the wildcard address all of ours: of
@@ -416,7 +416,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 peer: socket.family.show(peer.unwrap_or(unbound)),
             })
         });
-        sockets.chain(requests)
+        sockets.chain(requests).chain(self.time_waits.iter().map(|(_, remains)| remains.info()))
     }
 
     fn request_info(&self, request: &Request) -> Option<SocketInfo> {

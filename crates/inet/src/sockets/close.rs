@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::events::EventKind;
 use super::table::Handle;
-use super::{Body, Socket, faces};
+use super::{Body, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::stack::Stack;
@@ -110,55 +110,6 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
         }
         self.remove_socket(handle);
-    }
-
-    /// Puts a socket into the table; if that is full, a connection in TIME-WAIT gives way.
-    pub(super) fn add_socket(&mut self, socket: Socket<T, R>) -> Option<Handle> {
-        if self.sockets.is_full() {
-            self.end_time_wait();
-        }
-        self.sockets.insert(socket)
-    }
-
-    /// A connection has entered TIME-WAIT; if there are too many, the oldest ends.
-    pub(super) fn enter_time_wait(&mut self, handle: Handle) {
-        // Nearly all leave in the order of entering, so this keeps the queue to those that are in
-        // it.
-        while let Some(oldest) = self.time_wait.front()
-            && !self.is_in_time_wait(*oldest)
-        {
-            self.time_wait.pop_front();
-        }
-        self.time_wait.push_back(handle);
-        if self.time_wait.len() > self.config.time_wait {
-            self.end_time_wait();
-        }
-    }
-
-    fn is_in_time_wait(&self, handle: Handle) -> bool {
-        let body = self.sockets.get(handle).map(|socket| &socket.body);
-        matches!(body, Some(Body::Connection(s)) if s.connection.state() == State::TimeWait)
-    }
-
-    /// Ends the oldest connection in TIME-WAIT.
-    fn end_time_wait(&mut self) {
-        while let Some(handle) = self.time_wait.pop_front() {
-            if !self.is_in_time_wait(handle) {
-                continue;
-            }
-            let Some(socket) = self.sockets.get_mut(handle) else { continue };
-            let (closing, orphan) = (socket.closing, socket.orphan);
-            if let Some(stream) = socket.connection() {
-                stream.connection.discard();
-            }
-            self.net.counters.tcp_time_wait_killed += 1;
-            match (closing, orphan) {
-                (true, true) => self.remove_socket(handle),
-                (true, false) => self.end(handle),
-                (false, _) => self.leave_network(handle),
-            }
-            return;
-        }
     }
 
     /// Removes a socket from the table and everything that names it.

@@ -55,6 +55,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             _ => {}
         }
         let (kind, broadcast) = (socket.kind(), socket.options.broadcast);
+        let device = socket.options.device;
         if kind == SocketKind::Datagram && remote.ip().is_unspecified() && remote.port() == 0 {
             self.forget_peer(handle);
             return Ok(());
@@ -63,7 +64,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::AddrNotAvailable);
         }
         let remote = ip::to_self(remote);
-        let path = self.net.find(&remote)?;
+        let path = self.net.find_by(&remote, device)?;
         match (kind, path.hop) {
             (SocketKind::Stream, Hop::Group(_)) => Err(Error::NetUnreachable),
             (SocketKind::Datagram, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => {
@@ -72,7 +73,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             (SocketKind::Stream, Hop::Neighbour(_) | Hop::Local) => {
                 self.connect_stream(now, handle, remote, &path)
             }
-            (SocketKind::Datagram, _) => self.connect_datagram(handle, remote, &path),
+            (SocketKind::Datagram, _) => self.connect_datagram(now, handle, remote, &path),
         }
     }
 
@@ -83,10 +84,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         remote: SocketAddr,
         path: &Path,
     ) -> Result<(), Error> {
-        let (local, by_connect) = self.choose_local(handle, remote, path)?;
+        let (local, by_connect) = self.choose_local(now, handle, remote, path)?;
         self.take_address(handle, local, by_connect);
         let ends = Endpoints { local, remote };
-        let iss = self.secret.isn(now, &ends);
+        let reused = self.take_reusable(now, &ends);
+        let iss = reused.unwrap_or_else(|| self.secret.isn(now, &ends));
         let offset = self.secret.timestamp_offset(&ends);
         let defaults = Arc::clone(&self.tcp);
         let known = self.path_mtus.get(now, remote.ip());
@@ -105,11 +107,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     fn connect_datagram(
         &mut self,
+        now: Instant,
         handle: Handle,
         remote: SocketAddr,
         path: &Path,
     ) -> Result<(), Error> {
-        let (local, by_connect) = self.choose_local(handle, remote, path)?;
+        let (local, by_connect) = self.choose_local(now, handle, remote, path)?;
         self.forget_peer(handle);
         self.take_address(handle, local, by_connect);
         let dual = self.sockets.get(handle).is_some_and(Socket::is_dual);
@@ -124,6 +127,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// The local end of a connection to `remote` over `path`, and whether its port was chosen here.
     fn choose_local(
         &mut self,
+        now: Instant,
         handle: Handle,
         remote: SocketAddr,
         path: &Path,
@@ -134,7 +138,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let taken = |local| {
             let ends = Endpoints { local, remote };
             match kind {
-                SocketKind::Stream => self.demux.target(&ends).is_some(),
+                SocketKind::Stream => {
+                    self.demux.target(&ends).is_some() && self.reusable(now, &ends).is_none()
+                }
                 SocketKind::Datagram => self.demux.has_peer(&ends),
             }
         };

@@ -68,7 +68,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if arrival == Arrival::ToAll {
             return self.queue_for_all(&ends, RxPiece { frame, range }, arrived);
         }
-        let found = self.demux.datagram(&ends).filter(|handle| self.hears(*handle, &arrived));
+        let found = self.demux.datagram(&ends, |handle| self.hears(handle, &arrived));
         let Some(handle) = found else {
             self.net.counters.udp_no_port += 1;
             // RFC 1122 4.1.3.1.

@@ -33,6 +33,8 @@ pub(crate) enum Target {
     Socket(Handle),
     /// A connection request, by its place in the table of requests.
     Request(Handle),
+    /// A closed connection in TIME-WAIT, by its place in the table of those.
+    TimeWait(Handle),
 }
 
 /// The sockets at one address. There may be several datagram sockets with SO_REUSEADDR, of which
@@ -51,13 +53,23 @@ impl Sharers {
         self.handles.push(handle);
     }
 
-    /// Whose a packet between `ends` is: always the same one's, as long as the sharers are.
-    fn choose(&self, hash: &KeyedHash, ends: &Endpoints) -> Option<Handle> {
-        if !self.spread || self.handles.len() < 2 {
-            return self.handles.last().copied();
+    /// Whose a packet between `ends` is, of those that `takes` it: always the same one's, as long
+    /// as the sharers are.
+    fn choose(
+        &self,
+        hash: &KeyedHash,
+        ends: &Endpoints,
+        takes: impl Fn(Handle) -> bool,
+    ) -> Option<Handle> {
+        let start = match self.spread {
+            true => hash.hash_one(ends) % self.handles.len().max(1) as u64,
+            false => 0,
+        };
+        let (before, from) = self.handles.split_at_checked(usize::try_from(start).ok()?)?;
+        match self.spread {
+            true => from.iter().chain(before).copied().find(|handle| takes(*handle)),
+            false => self.handles.iter().copied().rfind(|handle| takes(*handle)),
         }
-        let place = hash.hash_one(ends) % self.handles.len() as u64;
-        self.handles.get(usize::try_from(place).unwrap_or_default()).copied()
     }
 }
 
@@ -98,6 +110,14 @@ impl Demux {
         self.connections.insert(ends, Target::Request(place));
     }
 
+    pub(crate) fn add_time_wait(&mut self, ends: Endpoints, place: Handle) {
+        self.connections.insert(ends, Target::TimeWait(place));
+    }
+
+    pub(crate) fn remove_time_wait(&mut self, ends: &Endpoints, place: Handle) {
+        self.remove_target(ends, Target::TimeWait(place));
+    }
+
     /// Removes the entry if it is `handle`'s.
     pub(crate) fn remove_connection(&mut self, ends: &Endpoints, handle: Handle) {
         self.remove_target(ends, Target::Socket(handle));
@@ -113,10 +133,14 @@ impl Demux {
         }
     }
 
-    /// The listener for a SYN from `ends.remote` to `ends.local`.
-    pub(crate) fn listener(&self, ends: &Endpoints) -> Option<Handle> {
+    /// The listener for a SYN from `ends.remote` to `ends.local`, of those that `takes` it.
+    pub(crate) fn listener(
+        &self,
+        ends: &Endpoints,
+        takes: impl Fn(Handle) -> bool,
+    ) -> Option<Handle> {
         let mut found = specific_then_any(ends.local).into_iter();
-        found.find_map(|key| self.listeners.get(&key)?.choose(&self.hash, ends))
+        found.find_map(|key| self.listeners.get(&key)?.choose(&self.hash, ends, &takes))
     }
 
     pub(crate) fn add_listener(&mut self, local: SocketAddr, handle: Handle, spread: bool) {
@@ -127,13 +151,17 @@ impl Demux {
         remove_sharer(&mut self.listeners, local, handle);
     }
 
-    /// The socket for a datagram from `ends.remote` to `ends.local`.
-    pub(crate) fn datagram(&self, ends: &Endpoints) -> Option<Handle> {
-        if let Some(handle) = self.peers.get(ends) {
+    /// The socket for a datagram from `ends.remote` to `ends.local`, of those that `takes` it.
+    pub(crate) fn datagram(
+        &self,
+        ends: &Endpoints,
+        takes: impl Fn(Handle) -> bool,
+    ) -> Option<Handle> {
+        if let Some(handle) = self.peers.get(ends).filter(|handle| takes(**handle)) {
             return Some(*handle);
         }
         let mut found = specific_then_any(ends.local).into_iter();
-        found.find_map(|key| self.bound.get(&key)?.choose(&self.hash, ends))
+        found.find_map(|key| self.bound.get(&key)?.choose(&self.hash, ends, &takes))
     }
 
     /// All sockets for a datagram from `ends.remote` to `ends.local`, which is everybody's.

@@ -195,7 +195,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let parent = self.sockets.get(listener)?;
         let (tag, family, options) = (parent.tag, parent.family, parent.options);
         let stream = Stream::new(connection, Some(listener));
-        let child = self.add_socket(Socket::new(tag, family, options, Body::Connection(stream)))?;
+        let child =
+            self.sockets.insert(Socket::new(tag, family, options, Body::Connection(stream)))?;
         let claim = Claim {
             kind: SocketKind::Stream,
             local: ends.local,

@@ -23,6 +23,7 @@ mod send;
 mod sleeper;
 pub(crate) mod stream;
 pub(crate) mod table;
+pub(crate) mod time_wait;
 
 use alloc::boxed::Box;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

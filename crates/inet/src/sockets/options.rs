@@ -115,8 +115,33 @@ pub enum MtuDiscover {
     Do,
     /// The same with the interface's MTU in place of the path's.
     Probe,
-    /// Like `Dont`, but with the interface's MTU.
+    /// Packets may be cut by routers; the interface's MTU counts, and what does not fit it is
+    /// refused.
     Interface,
+    /// The same, but what does not fit is cut by us.
+    Omit,
+}
+
+impl MtuDiscover {
+    /// What routers say of a path counts.
+    pub(crate) fn believes_routers(self) -> bool {
+        matches!(self, Self::Dont | Self::Want | Self::Do | Self::Probe)
+    }
+
+    /// Packets are as long as the path takes, not only the first link of it.
+    pub(crate) fn uses_path(self) -> bool {
+        matches!(self, Self::Dont | Self::Want | Self::Do)
+    }
+
+    /// Packets say that routers may not cut them.
+    pub(crate) fn sets_df(self) -> bool {
+        matches!(self, Self::Want | Self::Do | Self::Probe)
+    }
+
+    /// What does not fit is refused instead of being cut.
+    pub(crate) fn refuses(self) -> bool {
+        matches!(self, Self::Do | Self::Probe | Self::Interface)
+    }
 }
 
 /// Names an option.

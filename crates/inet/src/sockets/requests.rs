@@ -217,7 +217,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         options: &Options,
     ) -> Option<Connection<T, Held<R>>> {
         let known = self.path_mtus.get(now, ends.remote.ip());
-        let path = self.net.find(&ends.remote).ok()?.narrowed(known);
+        let path = self.net.find_by(&ends.remote, options.device).ok()?.narrowed(known);
         let config = options.tcp_config(&self.tcp, &path);
         let mut connection = Connection::accept(now, config, *ends, syn, iss);
         connection.set_timestamp_offset(self.secret.timestamp_offset(ends));

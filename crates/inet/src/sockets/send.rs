@@ -64,7 +64,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let outcome = match self.open_socket(handle) {
             Err(error) => Err((error, chunk)),
             Ok(socket) => match &mut socket.body {
-                Body::Datagram(_) => self.send_datagram(handle, chunk, options),
+                Body::Datagram(_) => self.send_datagram(now, handle, chunk, options),
                 Body::Connection(stream) => stream.connection.send_with(now, chunk, flags),
                 _ => Err((Error::NotConnected, chunk)),
             },
@@ -76,11 +76,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Queues a datagram, if it can be sent at all, or a part of one.
     pub(super) fn send_datagram(
         &mut self,
+        now: Instant,
         handle: Handle,
         chunk: T,
         options: &SendOptions,
     ) -> Result<(), (Error, T)> {
-        match self.check_datagram(handle, chunk.len(), options) {
+        match self.check_datagram(now, handle, chunk.len(), options) {
             Err(error) => Err((error, chunk)),
             Ok(message) => {
                 let Some(socket) = self.sockets.get_mut(handle) else {
@@ -102,6 +103,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Looks at whether `len` bytes can be sent; gives what they are to be sent with.
     fn check_datagram(
         &mut self,
+        now: Instant,
         handle: Handle,
         len: usize,
         said: &SendOptions,
@@ -143,13 +145,25 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             tos: said.tos,
             segment: if usize::from(segment) < so_far + len { segment } else { 0 },
         };
-        let path = self.net.find_by(&to, exit_for(&message, &options))?;
+        let path = self.datagram_path(now, &message, &options)?;
         if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
             return Err(Error::Denied);
         }
         check_length(&path, &message, so_far + len, options.mtu_discover)?;
         self.bind_to_any(handle)?;
         Ok(message)
+    }
+
+    /// The way of a message, as narrow as routers have said, if the socket listens to them.
+    fn datagram_path(
+        &mut self,
+        now: Instant,
+        message: &Message,
+        options: &Options,
+    ) -> Result<Path, Error> {
+        let path = self.net.find_by(&message.to, exit_for(message, options))?;
+        let known = self.path_mtus.get(now, message.to.ip());
+        Ok(path.narrowed(known.filter(|_| options.mtu_discover.uses_path())))
     }
 
     /// Ends the datagram of which more was to come: the socket is not corked any more.
@@ -194,7 +208,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let local = socket.local.unwrap_or(socket.family.unbound());
         let options = socket.options;
         let to = load.message.to;
-        let path = match self.net.find_by(&to, exit_for(&load.message, &options)) {
+        let path = match self.datagram_path(now, &load.message, &options) {
             Ok(path) => path,
             Err(error) => return self.datagram_done(handle, number, Some(error)),
         };
@@ -208,7 +222,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Link::Asking(key) => return self.wait_with_load(handle, key, number, load),
             Link::Full => return self.datagram_done(handle, number, Some(Error::NoBuffers)),
         };
-        if part.cut.is_some() && load.sent == 0 || !sets_df(options.mtu_discover) {
+        if part.cut.is_some() && load.sent == 0 || !options.mtu_discover.sets_df() {
             load.id = self.net.fragment_id(&mut self.secret, to.ip());
         }
         let (head, len) = self.write_part(&path, mac, local, &options, &load, &part);
@@ -275,7 +289,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 Some((at, more)) => {
                     start += ip::write_cut(packet, to.ip(), load.id, at, more);
                 }
-                None if !sets_df(options.mtu_discover) => {
+                None if !options.mtu_discover.sets_df() => {
                     ip::allow_fragments(packet, to.ip(), load.id);
                 }
                 None => {}
@@ -366,10 +380,6 @@ fn exit_for(message: &Message, options: &Options) -> Option<InterfaceId> {
     options.device.or(message.interface).or(group)
 }
 
-fn sets_df(how: MtuDiscover) -> bool {
-    !matches!(how, MtuDiscover::Dont | MtuDiscover::Interface)
-}
-
 /// Whether `len` bytes of payload can be sent over `path`, in one packet, in fragments, or cut.
 fn check_length(path: &Path, message: &Message, len: usize, how: MtuDiscover) -> Result<(), Error> {
     let header = ip::header_len(message.to.ip());
@@ -384,9 +394,8 @@ fn check_length(path: &Path, message: &Message, len: usize, how: MtuDiscover) ->
         let few = len.div_ceil(segment) <= MOST_SEGMENTS;
         return if few { Ok(()) } else { Err(Error::Invalid) };
     }
-    let whole = matches!(how, MtuDiscover::Do | MtuDiscover::Probe);
     let too_long = counted + wire::HEADER + len > usize::from(u16::MAX);
-    if too_long || whole && !fits(len) { Err(Error::MessageSize) } else { Ok(()) }
+    if too_long || how.refuses() && !fits(len) { Err(Error::MessageSize) } else { Ok(()) }
 }
 
 /// The next frame of `load` on `path`.

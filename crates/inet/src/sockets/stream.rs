@@ -15,6 +15,7 @@ use super::table::Handle;
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes, TxPiece};
 use crate::error::Error;
 use crate::held::Held;
+use crate::interface::InterfaceId;
 use crate::ip::route::Path;
 use crate::ip::{self, Packet};
 use crate::link::ethernet::Mac;
@@ -55,7 +56,6 @@ pub(crate) struct Told {
     pub(crate) acked: u64,
     pub(crate) eof: bool,
     pub(crate) failed: bool,
-    pub(crate) time_wait: bool,
     pub(crate) closed: bool,
 }
 
@@ -88,7 +88,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let ends =
             Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
         let payload = packet.payload.start + parsed.payload..packet.payload.end;
-        let target = self.demux.target(&ends);
+        let target = self.demux.target(&ends).filter(|target| match target {
+            Target::Socket(handle) => self.uses(*handle, packet.interface),
+            Target::Request(_) | Target::TimeWait(_) => true,
+        });
         let is_new = !matches!(target, Some(Target::Socket(_)));
         if is_new && !payload.is_empty() && !self.held.has_room(&frame, false) {
             self.net.counters.held_dropped += 1;
@@ -98,7 +101,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Some(handle)
         } else if let Some(Target::Request(place)) = target {
             self.handle_request_segment(now, place, segment, payload.len(), out)
-        } else if let Some(listener) = self.demux.listener(&ends) {
+        } else if let Some(Target::TimeWait(place)) = target {
+            let piece = RxPiece { frame, range: payload };
+            return self.handle_late_segment(now, place, segment, piece, out);
+        } else if let Some(listener) = self.listener_for(&ends, packet.interface) {
             let mut piece = Some(RxPiece { frame, range: payload });
             let child =
                 self.handle_listener_segment(now, listener, ends, segment, None, &mut piece, out);
@@ -160,6 +166,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.mark_ready(handle);
     }
 
+    /// Whether a socket takes what comes by `interface` (SO_BINDTODEVICE).
+    pub(super) fn uses(&self, handle: Handle, interface: InterfaceId) -> bool {
+        let device = self.sockets.get(handle).and_then(|socket| socket.options.device);
+        device.is_none_or(|device| device == interface)
+    }
+
+    /// The listener for a segment that came by `interface`.
+    fn listener_for(&self, ends: &Endpoints, interface: InterfaceId) -> Option<Handle> {
+        self.demux.listener(ends, |handle| self.uses(handle, interface))
+    }
+
     fn fast_open_news(&mut self, handle: Handle) -> Option<FastOpenNews> {
         self.sockets.get_mut(handle)?.connection()?.connection.take_fast_open_news()
     }
@@ -173,7 +190,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         segment: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(listener) = self.demux.listener(ends) else { return };
+        let Some(listener) = self.demux.listener(ends, |_| true) else { return };
         let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
         else {
             return;
@@ -218,7 +235,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.send_apart(now, ends, segment, ttl, tos, out);
     }
 
-    fn send_apart(
+    pub(super) fn send_apart(
         &mut self,
         now: Instant,
         ends: &Endpoints,
@@ -247,7 +264,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if stream.connection.poll_at(now).is_none_or(|at| at > now) {
             return self.rest(now, handle);
         }
-        let path = match self.net.find(&ends.remote) {
+        let path = match self.net.find_by(&ends.remote, options.device) {
             Ok(path) => path,
             Err(error) => return self.send_into_void(now, handle, error),
         };
@@ -298,6 +315,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let timer = socket.timer;
         let Some(stream) = socket.connection() else { return };
         self.tcp_stats.add(stream.connection.take_stats());
+        if stream.connection.state() == State::TimeWait {
+            self.put_down(handle);
+        }
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let Some(stream) = socket.connection() else { return };
         let at = stream.connection.poll_at(now);
         let idle = stream.connection.is_idle();
         let nap = idle.then(|| now + NAP);
@@ -367,13 +389,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 stream.connection.consumed(now, thrown);
             }
         }
-        let enters = stream.connection.state() == State::TimeWait && !stream.told.time_wait;
-        stream.told.time_wait |= enters;
-        let listener = stream.listener;
-        if enters {
-            self.enter_time_wait(handle);
-        }
-        match listener {
+        match stream.listener {
             _ if closing => self.settle_closing(handle),
             Some(listener) => self.settle_child(handle, listener),
             None => self.tell(handle),

@@ -75,6 +75,9 @@ pub struct TcpConfig {
     pub orphan_retries: u8,
     /// Length of TIME-WAIT.
     pub time_wait: Duration,
+    /// A connection that is opened may take the place of one in TIME-WAIT, if timestamps tell them
+    /// apart (RFC 6191): 0 never, 1 always, 2 within this machine.
+    pub tw_reuse: u8,
     /// Length of FIN-WAIT-2 after the application has closed.
     pub fin_timeout: Duration,
     /// Retransmission timeout while the round-trip time is unknown (RFC 6298 2.1).
@@ -150,6 +153,7 @@ impl Default for TcpConfig {
             retries: 15,
             orphan_retries: 8,
             time_wait: Duration::from_secs(60),
+            tw_reuse: 2,
             fin_timeout: Duration::from_secs(60),
             rto_initial: Duration::from_secs(1),
             rto_min: Duration::from_millis(200),

@@ -53,6 +53,7 @@ mod send;
 mod seq;
 mod settings;
 mod state;
+mod time_wait;
 mod timeout;
 mod timers;
 mod tuning;
@@ -71,6 +72,7 @@ pub use segment::{MAX_HEADER, Parsed, SegmentError, SegmentRepr, Timestamps};
 pub use send::{SegmentOut, SendFlags};
 pub use seq::Seq;
 pub use state::State;
+pub use time_wait::TimeWait;
 
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,9 @@ const LEAST_PAYLOAD: usize = 128;
 /// The estimate counts eighths of a microsecond.
 const EIGHTHS: u32 = 8;
 
+/// Longest sample, microseconds: more than a minute says nothing about a path.
+const LONGEST: u32 = 60_000_000;
+
 /// What is kept of a connection asleep.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tuned {
@@ -45,15 +48,16 @@ impl Tuned {
 
     /// A sample out of an echoed timestamp: smoothed as RFC 6298 2.3 does.
     fn smooth(&mut self, sample: u32) {
+        let sample = sample.min(LONGEST);
         self.rtt = match self.rtt {
-            0 => sample.saturating_mul(EIGHTHS),
+            0 => sample * EIGHTHS,
             rtt => rtt - rtt / EIGHTHS + sample,
         };
     }
 
     /// A sample that may be too long: the least counts.
     fn lower(&mut self, sample: u32) {
-        let sample = sample.saturating_mul(EIGHTHS);
+        let sample = sample.min(LONGEST) * EIGHTHS;
         self.rtt = if self.rtt == 0 { sample } else { self.rtt.min(sample) };
     }
 }
@@ -205,5 +209,5 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 }
 
 fn micros(time: Duration) -> u32 {
-    u32::try_from(time.as_micros()).unwrap_or(u32::MAX / EIGHTHS)
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }

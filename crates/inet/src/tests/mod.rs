@@ -14,6 +14,7 @@ mod pmtu;
 mod requests;
 mod sleep;
 mod streams;
+mod time_wait;
 mod udp;
 mod v6;
 

@@ -6,11 +6,11 @@ use crate::tcp::{SegmentRepr, Seq};
 /// A second and some ticks of the timer wheel.
 const SECOND: Duration = Duration::from_millis(1001);
 
-fn stream(host: &mut Host, tag: u64) -> Handle {
+pub(super) fn stream(host: &mut Host, tag: u64) -> Handle {
     host.stack.open(SocketKind::Stream, tag).unwrap()
 }
 
-fn listener(host: &mut Host, tag: u64, port: u16, backlog: u16) -> Handle {
+pub(super) fn listener(host: &mut Host, tag: u64, port: u16, backlog: u16) -> Handle {
     let socket = stream(host, tag);
     host.stack.bind(socket, at(Ipv4Addr::UNSPECIFIED, port)).unwrap();
     host.stack.listen(socket, backlog).unwrap();
@@ -374,7 +374,7 @@ fn listening_handle(host: &Host) -> Handle {
 }
 
 #[test]
-fn time_wait_gives_way_when_room_is_short() {
+fn time_wait_takes_no_sockets_place() {
     let config = Config { sockets: 3, ..Config::default() };
     let mut pair = Pair::with(Config::default(), config);
     let (client, server, old) = pair.connected();
@@ -386,18 +386,20 @@ fn time_wait_gives_way_when_room_is_short() {
     assert_eq!(pair.b.states(), ["LISTEN", "TIME-WAIT"]);
     let third = stream(&mut pair.b, 7);
     let fourth = stream(&mut pair.b, 8);
-    assert_eq!(pair.b.states(), ["LISTEN", "UNCONN", "UNCONN"]);
+    assert_eq!(pair.b.states(), ["LISTEN", "TIME-WAIT", "UNCONN", "UNCONN"]);
     assert_eq!(pair.b.stack.open(SocketKind::Stream, 9), Err(Error::NoBuffers));
     for handle in [old, third, fourth] {
         pair.b.stack.close(pair.b.now, handle).unwrap();
     }
     assert_eq!(pair.b.events().len(), 3);
-    assert_eq!(pair.b.counter("tcp.time-wait-killed"), 1);
+    assert_eq!(pair.b.states(), ["TIME-WAIT"]);
+    pair.pass(61 * SECOND);
+    assert!(pair.b.states().is_empty());
 }
 
 #[test]
 fn time_wait_connections_are_bounded() {
-    let config = Config { time_wait: 4, ..Config::default() };
+    let config = Config { max_tw_buckets: 4, ..Config::default() };
     let mut pair = Pair::with(Config::default(), config);
     let server = listener(&mut pair.b, 2, 80, 50);
     for _ in 0..10 {
@@ -412,7 +414,7 @@ fn time_wait_connections_are_bounded() {
     }
     pair.b.events();
     let waiting = pair.b.states().iter().filter(|state| **state == "TIME-WAIT").count();
-    assert_eq!((waiting, pair.b.counter("tcp.time-wait-killed")), (4, 6));
+    assert_eq!((waiting, pair.b.counter("tcp.time-wait-overflow")), (4, 6));
 }
 
 #[test]

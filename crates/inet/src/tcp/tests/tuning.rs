@@ -4,12 +4,7 @@ use super::*;
 
 /// Segments of 1,000 bytes, a buffer of 64 KiB that may grow to 1 MiB.
 fn tuned() -> TcpConfig {
-    TcpConfig {
-        window_scaling: true,
-        recv_buffer: 65_536,
-        recv_buffer_max: 2 << 20,
-        ..plain()
-    }
+    TcpConfig { window_scaling: true, recv_buffer: 65_536, recv_buffer_max: 2 << 20, ..plain() }
 }
 
 /// The edge of the window, from what is acknowledged on.
@@ -133,7 +128,7 @@ fn an_echo_gives_the_round_trip_time() {
 #[test]
 fn sleep_keeps_what_was_learnt() {
     let mut rig = Rig::established(&tuned());
-    rounds(&mut rig, 10, true);
+    rounds(&mut rig, 3, true);
     let (buffer, before) = (rig.c.recv_buffer(), rig.c.info(rig.now));
     rig.now += secs(3);
     assert!(rig.c.is_idle());
