@@ -380,7 +380,7 @@ impl Whole {
                 EventKind::Acceptable => self.accept(),
                 EventKind::Eof => self.look.eof = true,
                 EventKind::Failed(error) => self.look.error = Some(error),
-                EventKind::Readable | EventKind::Acked | EventKind::Closed => {}
+                EventKind::Readable | EventKind::Urgent | EventKind::Acked | EventKind::Closed => {}
             }
         }
         if let Some(stream) = self.stream.filter(|_| !self.left) {

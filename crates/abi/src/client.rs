@@ -220,6 +220,7 @@ impl ClientLayout {
             rx_bytes: region.word64(at + 16)?,
             tx_released: region.word64(at + 24)?,
             tx_limit: region.word64(at + 32)?,
+            urgent: region.word64(at + 40)?,
             waiters: region.word64(at + 64)?,
             tx_bytes: region.word64(at + 128)?,
             rx_consumed: region.word64(at + 136)?,
@@ -261,6 +262,10 @@ pub struct SocketWords {
     pub tx_released: Word64,
     /// Most bytes the program may have unreleased (SO_SNDBUF); server.
     pub tx_limit: Word64,
+    /// One more than the place of the newest urgent byte in the stream received, counted as in
+    /// `rx_consumed`; 0 while there was none; server. It may lie beyond `rx_bytes`, and is up to date
+    /// when the byte itself is counted there.
+    pub urgent: Word64,
     /// Bit `t`: ring the bell of thread slot `t` at the next change; set by programs, cleared by
     /// the server.
     pub waiters: Word64,

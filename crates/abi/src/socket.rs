@@ -150,6 +150,8 @@ impl SocketFlags {
     pub const HANGUP: u32 = 1 << 5;
     /// The socket's place is in use (set from `socket` or `accept` until the last of it is gone).
     pub const OPEN: u32 = 1 << 6;
+    /// Urgent bytes are received in their place (SO_OOBINLINE).
+    pub const URGENT_INLINE: u32 = 1 << 7;
 
     /// Are all bits of `bits` set?
     #[must_use]

@@ -291,6 +291,7 @@ impl Client {
         let index = self.places.next_free().ok_or(Errno::MFILE)?;
         let Some(socket) = self.places.at(listener) else { return Ok(None) };
         let (handle, limit, asked) = (socket.handle, socket.tx.limit, socket.asked_recv);
+        let (inline, limited) = (socket.urgent_inline, socket.tx.limited);
         let speaks = (socket.family, SocketKind::Stream);
         let serial = engine.next_serial();
         let owner = Owner { client: self.number, index, serial };
@@ -303,7 +304,10 @@ impl Client {
         if let Some(child) = self.places.at(id.index) {
             child.stage = Stage::Connected;
             child.tx.limit = limit;
+            child.tx.limited = limited;
             child.asked_recv = asked;
+            child.urgent_inline = inline;
+            child.urgent = engine.stack.urgent_mark(child.handle).map_or(0, |at| at + 1);
         }
         self.size_recv_buffer(engine, id.index);
         self.places.touch(id.index);

@@ -29,6 +29,11 @@ impl Client {
                 self.finish(engine, waiter, Ok([0; 6]))
             }
             EventKind::Acceptable => self.on_acceptable(engine, index),
+            EventKind::Urgent => {
+                socket.urgent = engine.stack.urgent_mark(socket.handle).map_or(0, |at| at + 1);
+                self.places.touch(index);
+                Ok(())
+            }
             EventKind::Readable => {
                 self.receive(engine, index);
                 self.wake_readers(engine, index)
@@ -40,6 +45,7 @@ impl Client {
             }
             EventKind::Acked => {
                 socket.tx.acked(engine.stack.acked(socket.handle));
+                socket.tx.tune(engine.stack.congestion_window(socket.handle));
                 self.settle(engine, index);
                 Ok(())
             }

@@ -304,6 +304,7 @@ fn own(engine: &mut Engine, socket: &mut Socket, name: i32) -> Result<Option<Val
         SO_SNDLOWAT => Value::int(1),
         SO_ACCEPTCONN => Value::int((socket.stage == Stage::Listening).into()),
         SO_SNDBUF => Value::count(2 * socket.tx.limit),
+        SO_OOBINLINE => Value::int(socket.urgent_inline.into()),
         SO_RCVBUF if !socket.is_stream() => Value::count(2 * socket.rx.capacity() as u64),
         SO_RCVBUF => match engine.stack.option(socket.handle, OptionName::RecvBuffer)? {
             SockOption::RecvBuffer(bytes) => Value::count(2 * bytes as u64),
@@ -329,6 +330,11 @@ pub(crate) fn set(
             // As Linux: a negative size is a huge one.
             let bytes = given.int(level)?.cast_unsigned();
             socket.tx.limit = u64::from(bytes).clamp(*LIMITS.start(), *LIMITS.end());
+            socket.tx.limited = true;
+            return Ok(());
+        }
+        (SOL_SOCKET, SO_OOBINLINE) => {
+            socket.urgent_inline = given.int(level)? != 0;
             return Ok(());
         }
         (

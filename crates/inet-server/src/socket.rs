@@ -50,6 +50,7 @@ struct Shown {
     rx_bytes: u64,
     tx_released: u64,
     tx_limit: u64,
+    urgent: u64,
 }
 
 /// What publishing did.
@@ -84,6 +85,10 @@ pub(crate) struct Socket {
     /// Closed by call; it lives on until its sent bytes are not needed any more.
     pub(crate) closed: bool,
     pub(crate) accept_ready: u32,
+    /// One more than the place of the newest urgent byte, 0 for none.
+    pub(crate) urgent: u64,
+    /// SO_OOBINLINE.
+    pub(crate) urgent_inline: bool,
     /// Something happened that counts as a change although no word shows it.
     pub(crate) news: bool,
     /// To be put into the error word.
@@ -141,6 +146,8 @@ impl Socket {
             write_shut: false,
             closed: false,
             accept_ready: 0,
+            urgent: 0,
+            urgent_inline: false,
             news: false,
             error: None,
             refusal: None,
@@ -173,6 +180,9 @@ impl Socket {
             Stage::Connected => SocketFlags::CONNECTED,
             Stage::Listening => SocketFlags::LISTENING,
         };
+        if self.urgent_inline {
+            flags |= SocketFlags::URGENT_INLINE;
+        }
         // The end of the stream comes after all that lies before it.
         let all_read = self.rx.is_published() && !self.rx.stalled;
         let read_over = (self.eof || self.read_shut || self.is_dead()) && all_read;
@@ -221,6 +231,7 @@ impl Socket {
             rx_bytes: self.rx.published(),
             tx_released: self.tx.released,
             tx_limit: self.tx.limit,
+            urgent: self.urgent,
         };
         let error = self.error.take();
         let news = std::mem::take(&mut self.news) | std::mem::take(&mut self.tx.was_full);
@@ -250,7 +261,9 @@ impl Socket {
     }
 
     fn show(&self) {
-        let Shown { flags, accept_ready, rx_bytes, tx_released, tx_limit } = self.shown;
+        let Shown { flags, accept_ready, rx_bytes, tx_released, tx_limit, urgent } = self.shown;
+        // Before the byte is counted: who sees that it is there sees that it is urgent.
+        self.words.urgent.store(urgent, Ordering::Release);
         self.words.rx_bytes.store(rx_bytes, Ordering::Release);
         self.words.tx_released.store(tx_released, Ordering::Release);
         self.words.tx_limit.store(tx_limit, Ordering::Release);

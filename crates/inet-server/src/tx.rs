@@ -29,7 +29,7 @@ use crate::fault::ClientFault;
 /// (SO_SNDBUF). A program that is woken when a third is free then has 170 KiB to fill: few
 /// wake-ups.
 pub(crate) const DEFAULT_LIMIT: u64 = 512 * 1024;
-/// SO_SNDBUF is kept within these, as Linux does.
+/// SO_SNDBUF is kept within these, as Linux does, and grows by itself to the upper one.
 pub(crate) const LIMITS: std::ops::RangeInclusive<u64> = 4096..=4 << 20;
 /// Most discontiguous pieces of memory in flight on one socket: what bounds the core's memory for
 /// a program that sends single bytes.
@@ -105,6 +105,8 @@ pub(crate) struct Tx {
     queue: Consumer,
     /// Most bytes in flight.
     pub(crate) limit: u64,
+    /// The program has set it.
+    pub(crate) limited: bool,
     /// Bytes taken from the queue.
     taken: u64,
     /// Bytes given to the core.
@@ -139,6 +141,7 @@ impl Tx {
         Self {
             queue,
             limit: DEFAULT_LIMIT,
+            limited: false,
             taken: 0,
             given: 0,
             base: 0,
@@ -151,6 +154,15 @@ impl Tx {
             runs_end: 0,
             blocked: false,
             was_full: false,
+        }
+    }
+
+    /// Lets the program have two congestion windows of `window` bytes unreleased, so that there is
+    /// always one to follow the one on its way, as Linux does; unless it has said how much.
+    pub(crate) fn tune(&mut self, window: usize) {
+        if !self.limited {
+            let wanted = (2 * window as u64).min(*LIMITS.end());
+            self.limit = self.limit.max(wanted);
         }
     }
 

@@ -13,6 +13,7 @@ pub(super) const SO_BROADCAST: i32 = 6;
 pub(super) const SO_SNDBUF: i32 = 7;
 pub(super) const SO_RCVBUF: i32 = 8;
 pub(super) const SO_KEEPALIVE: i32 = 9;
+pub(super) const SO_OOBINLINE: i32 = 10;
 pub(super) const SO_PRIORITY: i32 = 12;
 pub(super) const SO_LINGER: i32 = 13;
 pub(super) const SO_REUSEPORT: i32 = 15;

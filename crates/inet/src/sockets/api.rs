@@ -309,6 +309,36 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
+    /// A stream's congestion window, bytes: what a sender's buffer should hold at least once. 0 for a
+    /// stale handle and while the stream has nothing under way.
+    pub fn congestion_window(&self, handle: Handle) -> usize {
+        match self.sockets.get(handle).map(|socket| &socket.body) {
+            Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
+                stream.connection.congestion_window()
+            }
+            _ => 0,
+        }
+    }
+
+    /// The last byte that was queued on a stream is urgent (MSG_OOB).
+    pub fn mark_urgent(&mut self, now: Instant, handle: Handle) {
+        if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
+            stream.connection.mark_urgent(now);
+            self.mark_ready(handle);
+        }
+    }
+
+    /// The place of the newest byte of a stream that its peer has marked as urgent; the first byte
+    /// received is at 0. It may not have arrived yet, or been given out by `recv` already.
+    pub fn urgent_mark(&self, handle: Handle) -> Option<u64> {
+        match self.sockets.get(handle).map(|socket| &socket.body) {
+            Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
+                stream.connection.urgent_mark()
+            }
+            _ => None,
+        }
+    }
+
     /// The size that a stream's receive buffer should have by what its application reads, if its
     /// owner has not [granted](Self::grant_recv_buffer) so much (see
     /// [`TcpConfig::recv_buffer_granted`](crate::tcp::TcpConfig::recv_buffer_granted)), bytes.

@@ -25,6 +25,8 @@ pub enum EventKind {
     Connected,
     /// A listener has connections to accept.
     Acceptable,
+    /// The peer has marked a byte as urgent: `urgent_mark`.
+    Urgent,
     /// There is something to receive.
     Readable,
     /// The peer has ended its stream and `recv` has given out all of it.
@@ -46,9 +48,10 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    const KINDS: [EventKind; 5] = [
+    const KINDS: [EventKind; 6] = [
         EventKind::Connected,
         EventKind::Acceptable,
+        EventKind::Urgent,
         EventKind::Readable,
         EventKind::Eof,
         EventKind::Acked,

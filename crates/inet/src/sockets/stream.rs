@@ -12,18 +12,18 @@ use super::events::EventKind;
 use super::options::Options;
 use super::sleeper::Sleeper;
 use super::table::Handle;
-use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes, TxPiece};
+use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::error::Error;
 use crate::held::Held;
 use crate::interface::InterfaceId;
 use crate::ip::route::Path;
 use crate::ip::{self, Packet};
-use crate::link::ethernet::Mac;
+use crate::link::ethernet::{self, Mac};
 use crate::net::{Link, MAX_HEADERS, Net, Timer, headers};
 use crate::stack::Stack;
 use crate::tcp::{
-    Connection, EcnField, Endpoints, FastOpenNews, MAX_HEADER, Reply, SegmentError, SegmentRepr,
-    State, reset_for,
+    Connection, EcnField, Endpoints, FastOpenNews, MAX_HEADER, Reply, SegmentError, SegmentOut,
+    SegmentRepr, State, reset_for,
 };
 use crate::time::Instant;
 
@@ -159,6 +159,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Reply::Reset(reset) => self.send_reset(now, ends, &reset, out),
             Reply::Reuse => return self.reuse(now, handle, ends, segment, out),
         }
+        self.tell_urgent(handle);
         if let Some(news) = self.fast_open_news(handle) {
             self.learn_fast_open(ends, &news);
         }
@@ -175,6 +176,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// The listener for a segment that came by `interface`.
     fn listener_for(&self, ends: &Endpoints, interface: InterfaceId) -> Option<Handle> {
         self.demux.listener(ends, |handle| self.uses(handle, interface))
+    }
+
+    /// Tells the owner that a byte was marked as urgent; before the byte itself, so that it is not
+    /// taken for an ordinary one.
+    fn tell_urgent(&mut self, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let Body::Connection(stream) = &mut socket.body else { return };
+        // The owner of one that waits to be accepted asks when it is.
+        if stream.connection.take_urgent_news() && stream.listener.is_none() {
+            self.events.add(handle, socket, EventKind::Urgent);
+        }
     }
 
     fn fast_open_news(&mut self, handle: Handle) -> Option<FastOpenNews> {
@@ -289,6 +301,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             _ => 0,
         };
         let lane = Lane { path, to, ends, ttl, tos, flow };
+        let df = options.mtu_discover.sets_df();
         let (exit, mut more) = (lane.path.exit(), true);
         for _ in 0..QUANTUM {
             if !self.net.has_room(exit, out) {
@@ -298,7 +311,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 more = false;
                 break;
             };
-            lane.emit(&mut self.net, &segment.repr, segment.body(), segment.body_len(), out);
+            let id = match df {
+                true => None,
+                false => Some(self.net.fragment_id(&mut self.secret, ends.remote.ip())),
+            };
+            lane.emit(&mut self.net, &segment, id, out);
         }
         if more {
             self.mark_ready(handle);
@@ -468,14 +485,15 @@ struct Lane {
 }
 
 impl Lane {
+    /// Sends a segment; with `id`, routers may cut its packet.
     fn emit<T: TxBytes>(
         &self,
         net: &mut Net<T>,
-        segment: &SegmentRepr,
-        body: &[TxPiece<'_, T>],
-        body_len: usize,
+        out_of: &SegmentOut<'_, T>,
+        id: Option<u32>,
         out: &mut dyn Egress<T>,
     ) {
+        let (segment, body, body_len) = (&out_of.repr, out_of.body(), out_of.body_len());
         let mut head = [0; MAX_HEADERS + MAX_HEADER];
         let (source, destination) = (self.ends.local.ip(), self.ends.remote.ip());
         let headers = headers(destination);
@@ -491,6 +509,9 @@ impl Lane {
             payload_len: header + body_len,
         };
         net.write_headers(&self.path, self.to, &ip, &mut head);
+        if let (Some(id), Some(packet)) = (id, head.get_mut(ethernet::HEADER..)) {
+            ip::allow_fragments(packet, destination, id);
+        }
         net.counters.tcp_out += 1;
         net.emit(self.path.exit(), &head[..headers + header], body, out);
     }

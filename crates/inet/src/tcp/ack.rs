@@ -153,6 +153,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.snd_una = ack;
         self.durable.acked += u64::from(bytes);
         self.send.acked_to(self.durable.acked);
+        self.urgent_acked();
         if syn_acked {
             let rtt = self.rtt.syn_acked(ack, now, self.echoed(now, segment));
             self.take_rtt(now, rtt);

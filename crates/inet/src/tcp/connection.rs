@@ -23,6 +23,7 @@ use super::send::{SendFlags, SendQueue};
 use super::state::Event;
 use super::timers::{Timer, Timers};
 use super::tuning::Tuner;
+use super::urgent::Urgent;
 use super::{SegmentRepr, Seq, State, TcpConfig};
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
@@ -154,6 +155,7 @@ pub struct Connection<T, R> {
     pub(super) send: SendQueue<T>,
     pub(super) recv: Receiver<R>,
     pub(super) tuner: Tuner,
+    pub(super) urgent: Urgent,
     pub(super) rtt: RttEstimator,
     pub(super) loss: Recovery,
     pub(super) ecn: Ecn,
@@ -265,6 +267,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             send: SendQueue::new(),
             recv: Receiver::new(config.recv_buffer, config.out_of_order_limit),
             tuner: Tuner::new(config.recv_buffer_granted),
+            urgent: Urgent::default(),
             rtt: RttEstimator::new(&config),
             loss: Recovery::new(now, &config),
             ecn: Ecn::default(),

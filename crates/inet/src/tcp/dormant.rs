@@ -108,6 +108,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             && !waits
             && !troubled
             && self.fast_open.is_none()
+            && !self.awaits_urgent()
             && self.send.unacked() == 0
             && self.loss.is_idle()
             && self.recv.is_idle()

@@ -369,6 +369,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         payload: Option<RxPiece<R>>,
     ) -> Reply {
         let len = payload.as_ref().map_or(0, |piece| piece.range.len());
+        self.take_urgent(segment);
         if segment_len(segment, len) == 0 {
             return Reply::None;
         }

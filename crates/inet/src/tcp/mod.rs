@@ -26,7 +26,6 @@
 //! * Nagle's rule looks at small segments in flight only (Minshall's variant).
 //! * FIN-WAIT-2 ends after 60 s once the application has closed; data that nobody will read is
 //!   answered with a RST.
-//! * The urgent pointer is ignored.
 //! * Without SACK every partial ACK restarts the timer (RFC 6582 4, slow but steady), and a
 //!   recovery is held until more than its end is acknowledged (RFC 6582 6), as in Linux.
 //! * A tail loss probe needs SACK and is not sent in recovery; the least reordering window is that
@@ -57,6 +56,7 @@ mod time_wait;
 mod timeout;
 mod timers;
 mod tuning;
+mod urgent;
 
 pub use config::{KeepAlive, TcpConfig};
 pub use congestion::CongestionKind;

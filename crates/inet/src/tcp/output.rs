@@ -316,7 +316,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Whether `len` bytes, which are less than a full segment, may leave: RFC 9293 3.7.4 (Nagle)
     /// and 3.8.6.2.1 (silly window).
     fn may_send_small(&self, len: usize, unsent: usize) -> bool {
-        if self.wishes.little {
+        if self.wishes.little || self.is_urgent() {
             return true;
         }
         if len < unsent {
@@ -441,7 +441,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.acked_to = self.durable.rcv_nxt;
         let stamped = self.durable.has(durable::TIMESTAMPS);
         let timestamps = stamped.then(|| self.timestamps(now, true));
-        let mut repr = SegmentRepr { window, timestamps, ..self.bare(seq) };
+        let urgent = self.urgent_pointer(seq);
+        let mut repr = SegmentRepr { urgent, window, timestamps, ..self.bare(seq) };
         if self.durable.has(durable::SACK) {
             // What is sent again may leave no room: the option comes out of the segment.
             let room = self.send_mss().saturating_sub(payload).saturating_sub(4) / 8;

@@ -3,7 +3,7 @@
 //! [`SegmentRepr`] holds the legal values of a header. [`SegmentRepr::parse`] turns bytes into one
 //! and refuses what is cut short, badly summed or has an impossible option (MUST-7), and skips
 //! options that it does not know (MUST-6). [`SegmentRepr::emit`] writes a header whose checksum
-//! covers payload pieces that stay where they are. The urgent pointer is not kept.
+//! covers payload pieces that stay where they are.
 
 use core::net::IpAddr;
 
@@ -23,6 +23,7 @@ const SYN: u16 = 0x02;
 const RST: u16 = 0x04;
 const PSH: u16 = 0x08;
 const ACK: u16 = 0x10;
+const URG: u16 = 0x20;
 const ECE: u16 = 0x40;
 const CWR: u16 = 0x80;
 
@@ -86,6 +87,8 @@ pub struct SegmentRepr {
     pub rst: bool,
     /// PSH bit.
     pub psh: bool,
+    /// The urgent pointer, if the URG bit is set: how far after `seq` urgent data ends.
+    pub urgent: Option<u16>,
     /// Window as it is on the wire, not scaled.
     pub window: u16,
     /// Largest segment that the sender of this can take, bytes of payload.
@@ -141,6 +144,7 @@ impl SegmentRepr {
         let seq = Seq::new(u32::from(next()) << 16 | u32::from(next()));
         let ack = Seq::new(u32::from(next()) << 16 | u32::from(next()));
         let (control, window) = (next(), next());
+        let (_, urgent) = (next(), next());
         let mut repr = Self {
             src_port,
             dst_port,
@@ -150,6 +154,7 @@ impl SegmentRepr {
             fin: control & FIN != 0,
             rst: control & RST != 0,
             psh: control & PSH != 0,
+            urgent: (control & URG != 0).then_some(urgent),
             ece: control & ECE != 0,
             cwr: control & CWR != 0,
             window,
@@ -249,6 +254,7 @@ impl SegmentRepr {
             | bit(self.syn, SYN)
             | bit(self.rst, RST)
             | bit(self.psh, PSH)
+            | bit(self.urgent.is_some(), URG)
             | bit(self.ece, ECE)
             | bit(self.cwr, CWR)
             | bit(self.ack.is_some(), ACK);
@@ -258,7 +264,8 @@ impl SegmentRepr {
         out[8..12].copy_from_slice(&self.ack.map_or(0, Seq::get).to_be_bytes());
         out[12..14].copy_from_slice(&control.to_be_bytes());
         out[14..16].copy_from_slice(&self.window.to_be_bytes());
-        out[16..20].fill(0);
+        out[16..18].fill(0);
+        out[18..20].copy_from_slice(&self.urgent.unwrap_or(0).to_be_bytes());
         self.emit_options(&mut out[FIXED..]);
         let (body_sum, body_len) = sum_of(body);
         let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, len + body_len);

@@ -90,7 +90,8 @@ fn who_forbids_fragments_gets_none() {
         (MtuDiscover::Want, true, true),
         (MtuDiscover::Do, false, true),
         (MtuDiscover::Probe, false, true),
-        (MtuDiscover::Interface, true, false),
+        (MtuDiscover::Interface, false, false),
+        (MtuDiscover::Omit, true, false),
     ];
     for (how, long, df) in table {
         let (mut pair, client, _) = pair();

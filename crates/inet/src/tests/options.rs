@@ -196,3 +196,67 @@ fn the_congestion_control_algorithm_is_inherited_and_can_be_changed() {
     pair.b.stack.set_option(now, server, back).unwrap();
     assert_eq!((get(&pair, server), get(&pair, listener)), (cubic, Ok(reno)));
 }
+
+/// A datagram of `source` to B's port 700, without a checksum.
+fn udp_from(source: Ipv4Addr) -> Vec<u8> {
+    ip_frame_with(source, IP_B, 17, &[], &[0, 9, 2, 188, 0, 9, 0, 0, b'x'])
+}
+
+#[test]
+fn a_source_that_is_elsewhere_is_refused_if_asked() {
+    for (rp_filter, answered) in [(0, true), (1, false), (2, false)] {
+        let config = Config { rp_filter, ..Config::default() };
+        let mut b = Host::new(IP_B, MAC_B, config);
+        let socket = b.stack.open(SocketKind::Datagram, 4).unwrap();
+        b.stack.bind(socket, at(IP_B, 700)).unwrap();
+        // There is no way to 192.0.2.1; to A there is.
+        let elsewhere = udp_from(Ipv4Addr::new(192, 0, 2, 1));
+        b.take(&elsewhere);
+        assert_eq!(b.stack.recv(socket).is_some(), answered, "{rp_filter}");
+        assert_eq!(b.counter("ip.reverse-path"), u64::from(!answered));
+        b.take(&udp_from(IP_A));
+        assert!(b.stack.recv(socket).is_some());
+    }
+}
+
+#[test]
+fn strict_wants_the_very_interface() {
+    for (rp_filter, taken) in [(1, false), (2, true)] {
+        let mut b = Host::new(IP_B, MAC_B, Config { rp_filter, ..Config::default() });
+        let other = b.stack.add_interface(InterfaceConfig { mac: [2, 0, 0, 0, 1, 2], mtu: 1500 });
+        b.stack.add_address(other, Cidr::new(Ipv4Addr::new(10, 0, 9, 2), 24)).unwrap();
+        let socket = b.stack.open(SocketKind::Datagram, 4).unwrap();
+        b.stack.bind(socket, at(Ipv4Addr::UNSPECIFIED, 700)).unwrap();
+        // A's neighbour by the other interface.
+        b.take(&udp_from(Ipv4Addr::new(10, 0, 9, 1)));
+        assert_eq!(b.stack.recv(socket).is_some(), taken, "{rp_filter}");
+    }
+}
+
+#[test]
+fn a_listener_of_another_interface_is_not_there() {
+    let mut b = Host::b_knowing_a();
+    let other = b.stack.add_interface(InterfaceConfig { mac: [2, 0, 0, 0, 1, 2], mtu: 1500 });
+    b.stack.add_address(other, Cidr::new(Ipv4Addr::new(10, 0, 9, 2), 24)).unwrap();
+    let listener = super::streams::listener(&mut b, 2, 80, 5);
+    let mut pair = Pair { a: Host::new(IP_A, MAC_A, Config::default()), b };
+    let attempt = |pair: &mut Pair| {
+        let client = super::streams::stream(&mut pair.a, 1);
+        pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
+        pair.settle();
+        pair.a.events_of(1)
+    };
+    let device = |pair: &mut Pair, id| {
+        pair.b.stack.set_option(pair.b.now, listener, SockOption::BindToDevice(id)).unwrap();
+    };
+    device(&mut pair, Some(other));
+    assert_eq!(attempt(&mut pair), [EventKind::Failed(Error::Refused)]);
+    device(&mut pair, Some(InterfaceId(0)));
+    assert_eq!(attempt(&mut pair), [EventKind::Connected]);
+    // And a connect leaves by it, or not at all.
+    let client = super::streams::stream(&mut pair.b, 3);
+    let bound = SockOption::BindToDevice(Some(other));
+    pair.b.stack.set_option(pair.b.now, client, bound).unwrap();
+    let outcome = pair.b.stack.connect(pair.b.now, client, at(IP_A, 80));
+    assert_eq!(outcome, Err(Error::NetUnreachable));
+}

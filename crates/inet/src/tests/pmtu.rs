@@ -79,3 +79,87 @@ fn an_old_router_names_no_mtu() {
     let info = pair.b.stack.tcp_info(pair.b.now, server).unwrap();
     assert_eq!(info.snd_mss, 1492 - 52);
 }
+
+/// B's datagram socket, connected to A, which has just sent a datagram of `len` bytes; its frames.
+fn datagram(how: MtuDiscover, len: usize) -> (Host, Handle, Vec<Vec<u8>>) {
+    let mut b = Host::b_knowing_a();
+    let socket = b.stack.open(SocketKind::Datagram, 4).unwrap();
+    b.stack.set_option(b.now, socket, SockOption::MtuDiscover(how)).unwrap();
+    b.stack.bind(socket, at(IP_B, 700)).unwrap();
+    b.stack.connect(b.now, socket, at(IP_A, 7)).unwrap();
+    b.send(socket, &std::vec![1; len]);
+    let frames = b.sent();
+    (b, socket, frames)
+}
+
+#[test]
+fn datagrams_learn_the_path() {
+    // How, the error that the socket gets, the path's MTU afterwards, frames of the next datagram.
+    let told = Some(EventKind::Failed(Error::MessageSize));
+    let table = [
+        (MtuDiscover::Want, told, 1000, 2),
+        (MtuDiscover::Dont, None, 1000, 2),
+        (MtuDiscover::Do, told, 1000, 0),
+        (MtuDiscover::Probe, told, 1000, 1),
+        (MtuDiscover::Interface, None, 1500, 1),
+        (MtuDiscover::Omit, None, 1500, 1),
+    ];
+    for (how, event, mtu, frames) in table {
+        let (mut b, socket, sent) = datagram(how, 1400);
+        assert_eq!(sent.len(), 1);
+        b.events();
+        assert_eq!(b.stack.path_mtu(b.now, socket), Ok(1500));
+        b.take(&too_big(&sent[0], 1000));
+        assert_eq!(b.events_of(4).first().copied(), event, "{how:?}");
+        assert_eq!(b.stack.path_mtu(b.now, socket), Ok(mtu), "{how:?}");
+        let chunk = Chunk(std::vec![1; 1400]);
+        let refused = b.stack.send(b.now, socket, chunk, None).err().map(|e| e.error);
+        assert_eq!(refused, (frames == 0).then_some(Error::MessageSize), "{how:?}");
+        let next = b.sent();
+        assert_eq!(next.len(), frames, "{how:?}");
+        let longest = if frames == 2 { 1014 } else { 1514 };
+        assert!(next.iter().all(|frame| frame.len() <= longest), "{how:?}");
+    }
+}
+
+#[test]
+fn an_unconnected_socket_learns_and_is_not_told() {
+    let mut b = Host::b_knowing_a();
+    let socket = b.stack.open(SocketKind::Datagram, 4).unwrap();
+    b.stack.bind(socket, at(IP_B, 700)).unwrap();
+    let chunk = Chunk(std::vec![1; 1400]);
+    b.stack.send(b.now, socket, chunk.clone(), Some(at(IP_A, 7))).unwrap();
+    let sent = b.sent();
+    b.events();
+    b.take(&too_big(&sent[0], 1000));
+    assert!(b.events_of(4).is_empty());
+    assert_eq!(b.stack.path_mtu(b.now, socket), Err(Error::NotConnected));
+    b.stack.send(b.now, socket, chunk.clone(), Some(at(IP_A, 7))).unwrap();
+    assert_eq!(b.sent().len(), 2, "cut for the path");
+    // A port that nobody has here has sent nothing.
+    let mut forged = sent[0].clone();
+    forged[14 + 20] ^= 0x40;
+    b.take(&too_big(&forged, 600));
+    b.stack.send(b.now, socket, chunk, Some(at(IP_A, 7))).unwrap();
+    assert_eq!(b.sent().len(), 2);
+    assert_eq!(b.counter("icmp.errors-stray"), 1);
+}
+
+#[test]
+fn segments_may_be_cut_only_where_the_socket_says_so() {
+    for (how, smaller) in
+        [(MtuDiscover::Want, true), (MtuDiscover::Dont, false), (MtuDiscover::Interface, false)]
+    {
+        let mut pair = Pair::new();
+        let (_, server, _) = pair.connected();
+        pair.b.stack.set_option(pair.b.now, server, SockOption::MtuDiscover(how)).unwrap();
+        pair.settle();
+        pair.b.send(server, &[7; 14480]);
+        let sent = pair.b.sent();
+        let df = sent.iter().all(|frame| frame[14 + 6] & 0x40 != 0);
+        assert_eq!(df, how == MtuDiscover::Want, "{how:?}");
+        pair.b.take(&too_big(&sent[0], 1000));
+        let info = pair.b.stack.tcp_info(pair.b.now, server).unwrap();
+        assert_eq!(info.snd_mss < 1448, smaller, "{how:?}");
+    }
+}

@@ -386,7 +386,7 @@ fn time_wait_takes_no_sockets_place() {
     assert_eq!(pair.b.states(), ["LISTEN", "TIME-WAIT"]);
     let third = stream(&mut pair.b, 7);
     let fourth = stream(&mut pair.b, 8);
-    assert_eq!(pair.b.states(), ["LISTEN", "TIME-WAIT", "UNCONN", "UNCONN"]);
+    assert_eq!(pair.b.states(), ["LISTEN", "UNCONN", "UNCONN", "TIME-WAIT"]);
     assert_eq!(pair.b.stack.open(SocketKind::Stream, 9), Err(Error::NoBuffers));
     for handle in [old, third, fourth] {
         pair.b.stack.close(pair.b.now, handle).unwrap();

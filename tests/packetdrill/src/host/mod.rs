@@ -297,7 +297,7 @@ impl Socket {
                 self.error = Some(errno::of(error));
                 self.failed = true;
             }
-            EventKind::Closed => {}
+            EventKind::Urgent | EventKind::Closed => {}
         }
     }
 }

@@ -72,6 +72,7 @@ prop_compose! {
         SegmentRepr {
             src_port: ports.0, dst_port: ports.1, window, mss,
             seq: Seq::new(numbers.0), ack: numbers.1.map(Seq::new),
+            urgent: psh.then_some(window ^ 0x5a5a),
             syn, fin, rst, psh, window_scale: scale, sack_permitted,
             timestamps: stamps.map(|(value, echo)| Timestamps { value, echo }),
             sack, fast_open, ece, cwr, ecn: EcnField::NotEct,

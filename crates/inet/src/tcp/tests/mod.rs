@@ -10,6 +10,7 @@ mod loss;
 mod timestamps;
 mod transfer;
 mod tuning;
+mod urgent;
 mod window;
 
 use alloc::vec::Vec;
