@@ -78,6 +78,29 @@ impl Set {
     }
 }
 
+/// Bytes allocated for each of `count` connections that their owners have closed and that are in
+/// TIME-WAIT, with all that the tables have grown by.
+fn time_wait(count: usize) -> f64 {
+    let config = Config { sockets: count + 100, max_tw_buckets: count, ..Config::default() };
+    let mut pair = Pair::new(&config);
+    pair.ends[1].listen(1000);
+    pair.pass(Duration::from_secs(1));
+    let before = allocated();
+    for _ in 0..count {
+        let client = pair.connect(1000);
+        pair.rest();
+        let server = pair.ends[1].accepted.pop().expect("an accepted connection");
+        for (side, handle) in [(0, client), (1, server)] {
+            let now = pair.now;
+            pair.ends[side].stack.close(now, handle).expect("an open connection");
+            pair.rest();
+        }
+    }
+    let waiting = pair.ends[0].stack.sockets().filter(|socket| socket.state == "TIME-WAIT").count();
+    assert_eq!(waiting, count, "not all connections are in TIME-WAIT");
+    allocated().saturating_sub(before) as f64 / count.max(1) as f64
+}
+
 fn message() -> Bytes {
     Bytes(vec![7; PAYLOAD])
 }
@@ -97,6 +120,9 @@ pub(crate) fn run(connections: usize, rounds: usize, trips: usize) {
     println!("| idle connections, both ends in one process | {connections} |");
     println!("| opened in | {:.2} s |", took.as_secs_f64());
     println!("| bytes allocated for each connection and end | {bytes:.0} |");
+    let closed = connections.min(TO_ONE_PORT);
+    let bytes = time_wait(closed);
+    println!("| bytes allocated for each of {closed} connections in TIME-WAIT | {bytes:.0} |");
     // One round to warm up, not counted.
     let (mut alone, mut beside, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {

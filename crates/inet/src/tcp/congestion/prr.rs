@@ -4,7 +4,7 @@
 //! Counts are segments. While more is in flight than the threshold, the share `ssthresh / prior` of
 //! what is delivered is sent. Below it, what the network has delivered may be sent (conservation,
 //! PRR-CRB), and a segment more for each ACK that shows progress without a new loss (PRR-SSRB,
-//! chosen by the SafeACK rule of RFC 9937 6.2), but never beyond the threshold.
+//! chosen by the RFC's SafeACK rule), but never beyond the threshold.
 //!
 //! As in Linux, what the flight was is taken to be the window before the reduction (RecoverFS), and
 //! the same rule governs the reduction that an ECN echo asks for.
@@ -46,7 +46,7 @@ impl Prr {
     /// An ACK says that `delivered` more have arrived, after which `in_flight` are under way; it is
     /// `safe` if SND.UNA advances, nothing more is lost and it carries no ECN echo. The congestion
     /// window that follows: `in_flight` and what may be sent now. `None` if the ACK delivers
-    /// nothing: the window stays (RFC 9937 6.2).
+    /// nothing: the window stays.
     pub(in crate::tcp) fn on_ack(
         &mut self,
         ssthresh: u32,

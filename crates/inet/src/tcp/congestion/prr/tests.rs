@@ -31,7 +31,7 @@ impl Sender {
     }
 }
 
-/// RFC 9937 7, first example: 20 segments in flight, the first lost, the threshold is 10. Every
+/// RFC 9937, first example: 20 segments in flight, the first lost, the threshold is 10. Every
 /// second ACK sends one, until the flight is down.
 #[test]
 fn a_single_loss_halves_the_rate() {
@@ -107,7 +107,7 @@ fn nothing_overflows() {
 }
 
 proptest! {
-    /// The bounds of RFC 9937 9: never more than the share while above the threshold, never beyond
+    /// The bounds of RFC 9937: never more than the share while above the threshold, never beyond
     /// the threshold below it, never more than delivered plus a segment for each safe ACK.
     #[test]
     fn bounds(
