@@ -541,10 +541,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// The largest window that could be offered now, a multiple of the scale's unit.
     fn offerable(&self) -> usize {
         let scale = self.durable.rcv_scale;
-        let room = self.capacity().saturating_sub(self.recv.unconsumed());
-        let threshold = self.tuner.kept.threshold as usize;
-        let room = room.min(self.window_clamp()).min(threshold);
+        let room = self.capacity().saturating_sub(self.recv.unconsumed()).min(self.widest());
         (room >> scale).min(0xffff) << scale
+    }
+
+    /// Bound of the window that does not depend on what is in the buffer, bytes.
+    fn widest(&self) -> usize {
+        self.window_clamp().min(self.tuner.kept.threshold as usize)
     }
 
     /// The application's bound of the window, bytes.
@@ -566,6 +569,6 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// `segments` full segments or half of what can be offered.
     fn window_step(&self, segments: usize) -> usize {
         let mss = usize::from(self.durable.rcv_mss);
-        (segments * mss).min(self.capacity() / 2).max(1)
+        (segments * mss).min(self.capacity().min(self.widest()) / 2).max(1)
     }
 }

@@ -106,6 +106,27 @@ fn the_window_opens_with_what_arrives() {
 }
 
 #[test]
+fn a_window_of_less_than_a_segment_opens_again() {
+    // The scale's unit leaves less than a segment of it.
+    for clamp in [0, 1100] {
+        let small = TcpConfig { mss: 1000, recv_buffer: 2048, window_clamp: clamp, ..tuned() };
+        let mut rig = Rig::established(&TcpConfig { recv_buffer_max: 64 << 20, ..small });
+        assert!(rig.c.durable().rcv_scale >= 10);
+        for _ in 0..5 {
+            let len = window(&rig).min(MSS);
+            assert!(len > 0);
+            let seq = rig.c.durable().rcv_nxt.get() - IRS;
+            rig.data(seq, &[1; MSS][..len]);
+            rig.burst();
+            rig.read();
+            rig.c.consumed(rig.now, len);
+            rig.now += millis(50);
+            rig.burst();
+        }
+    }
+}
+
+#[test]
 fn an_echo_gives_the_round_trip_time() {
     let mut rig = Rig::established(&TcpConfig { timestamps: true, ..tuned() });
     let mut seq = 1;
