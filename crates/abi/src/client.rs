@@ -263,8 +263,8 @@ pub struct SocketWords {
     /// Most bytes the program may have unreleased (SO_SNDBUF); server.
     pub tx_limit: Word64,
     /// One more than the place of the newest urgent byte in the stream received, counted as in
-    /// `rx_consumed`; 0 while there was none; server. It may lie beyond `rx_bytes`, and is up to date
-    /// when the byte itself is counted there.
+    /// `rx_consumed`; 0 while there was none; server. It may lie beyond `rx_bytes`, and is up to
+    /// date when the byte itself is counted there.
     pub urgent: Word64,
     /// Bit `t`: ring the bell of thread slot `t` at the next change; set by programs, cleared by
     /// the server.

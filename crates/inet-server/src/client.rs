@@ -215,9 +215,9 @@ impl Client {
         engine.stack.grant_recv_buffer(handle, wanted.min(got) as usize);
     }
 
-    /// Promises a socket areas for `bytes` unconsumed bytes, as far as the pool has some that nobody
-    /// was promised; for how many bytes it has them now. What it gets so it keeps until it is
-    /// closed.
+    /// Promises a socket areas for `bytes` unconsumed bytes, as far as the pool has some that
+    /// nobody was promised; for how many bytes it has them now. What it gets so it keeps until it
+    /// is closed.
     fn promise_areas(&mut self, index: u16, bytes: u32) -> u32 {
         let (area, floor) = (self.area_len(), self.layout.params.rx_floor_areas());
         let Some(socket) = self.places.at(index) else { return 0 };

@@ -108,7 +108,7 @@ counters! {
     tcp_accepted "tcp.passive-opens" "Connections put into an accept queue."
     tcp_connects "tcp.active-opens" "Connection attempts."
     tcp_time_wait_reused "tcp.time-wait-reused" "TIME-WAIT connections replaced by a new one."
-    tcp_time_wait_overflow "tcp.time-wait-overflow" "Connections without TIME-WAIT for want of room."
+    tcp_time_wait_overflow "tcp.time-wait-overflow" "Connections that found no room for TIME-WAIT."
     held_dropped "memory.frames-refused" "Payload dropped because the core held too many frames."
 }
 

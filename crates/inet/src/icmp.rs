@@ -1,7 +1,8 @@
 //! ICMP (RFC 792, RFC 1122 3.2.2): echoes answered, errors sent and believed.
 //!
-//! What errors do is in `reports`, for both families. Errors are sent about well-formed packets to us alone, never about ICMP errors or
-//! groups (RFC 1122 3.2.2), and at a bounded rate (RFC 1812 4.3.2.8).
+//! What errors do is in `reports`, for both families. They are sent about well-formed packets to us
+//! alone, never about ICMP errors or groups (RFC 1122 3.2.2), and at a bounded rate (RFC 1812
+//! 4.3.2.8).
 
 use core::net::SocketAddr;
 

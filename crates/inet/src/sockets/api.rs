@@ -309,8 +309,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// A stream's congestion window, bytes: what a sender's buffer should hold at least once. 0 for a
-    /// stale handle and while the stream has nothing under way.
+    /// A stream's congestion window, bytes: what a sender's buffer should hold at least once. 0 for
+    /// a stale handle and while the stream has nothing under way.
     pub fn congestion_window(&self, handle: Handle) -> usize {
         match self.sockets.get(handle).map(|socket| &socket.body) {
             Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {

@@ -1,9 +1,9 @@
 //! Urgent data (RFC 9293 3.8.5), as RFC 6093 has settled it and Linux does it.
 //!
 //! The urgent pointer names the byte *after* the urgent one (RFC 6093 5, `tcp_stdurg` 0). Urgent
-//! bytes are ordinary bytes of the stream; that one is marked is all that is known here, and whether
-//! it is read in or out of band is the reader's business. Only the newest mark counts in either
-//! direction (RFC 9293 3.8.5: the pointer moves forward).
+//! bytes are ordinary bytes of the stream; that one is marked is all that is known here, and
+//! whether it is read in or out of band is the reader's business. Only the newest mark counts in
+//! either direction (RFC 9293 3.8.5: the pointer moves forward).
 
 use super::connection::Connection;
 use super::durable;
