@@ -1,8 +1,8 @@
 //! ICMPv6 (RFC 4443): echoes answered, errors sent and believed, Neighbour Discovery handed on.
 //!
-//! What errors do is in `reports`. They are sent at the rate that both families share, about packets
-//! to us alone: never about errors and redirects, about packets from somebody who cannot be told, or about
-//! packets to groups, but for options that ask for it (2.4 (e)).
+//! What errors do is in `reports`. They are sent at the rate that both families share, about
+//! packets to us alone: never about errors and redirects, about packets from somebody who cannot be
+//! told, or about packets to groups, but for options that ask for it (2.4 (e)).
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 
 use super::stream::Stream;
 use super::table::Handle;
+use super::time_wait::reusable;
 use super::{Body, Socket, SocketKind, admit, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
@@ -139,7 +140,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             let ends = Endpoints { local, remote };
             match kind {
                 SocketKind::Stream => {
-                    self.demux.target(&ends).is_some() && self.reusable(now, &ends).is_none()
+                    let free = || reusable(&self.demux, &self.time_waits, now, &ends).is_some();
+                    self.demux.target(&ends).is_some() && !free()
                 }
                 SocketKind::Datagram => self.demux.has_peer(&ends),
             }

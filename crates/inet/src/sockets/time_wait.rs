@@ -7,9 +7,9 @@
 
 use core::net::SocketAddr;
 
-use super::demux::Target;
+use super::demux::{Demux, Target};
 use super::ports::Claim;
-use super::table::Handle;
+use super::table::{Handle, Table};
 use super::{Body, Family, SocketInfo, SocketKind};
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::held::Held;
@@ -46,6 +46,20 @@ impl Remains {
             local: self.family.show(ends.local),
             peer: self.family.show(ends.remote),
         }
+    }
+}
+
+/// The first sequence number that a new connection between `ends` may have in place of one in
+/// TIME-WAIT, if it may take that (`tw_reuse`).
+pub(super) fn reusable(
+    demux: &Demux,
+    waiting: &Table<Remains>,
+    now: Instant,
+    ends: &Endpoints,
+) -> Option<Seq> {
+    match demux.target(ends)? {
+        Target::TimeWait(place) => waiting.get(place)?.wait.reused_by_connect(now),
+        _ => None,
     }
 }
 
@@ -148,18 +162,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.handle_listener_segment(now, listener, *ends, segment, Some(used), &mut None, out);
     }
 
-    /// The first sequence number that a new connection between `ends` may have in place of one in
-    /// TIME-WAIT, if it may take that (`tw_reuse`).
-    pub(super) fn reusable(&self, now: Instant, ends: &Endpoints) -> Option<Seq> {
-        match self.demux.target(ends)? {
-            Target::TimeWait(place) => self.time_waits.get(place)?.wait.reused_by_connect(now),
-            _ => None,
-        }
-    }
-
-    /// Takes that place: the first sequence number.
+    /// Takes the place of a connection in TIME-WAIT, if that may be: the first sequence number.
     pub(super) fn take_reusable(&mut self, now: Instant, ends: &Endpoints) -> Option<Seq> {
-        let iss = self.reusable(now, ends)?;
+        let iss = reusable(&self.demux, &self.time_waits, now, ends)?;
         if let Some(Target::TimeWait(place)) = self.demux.target(ends) {
             self.end_time_wait(place);
             self.net.counters.tcp_time_wait_reused += 1;
