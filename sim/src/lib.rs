@@ -4,8 +4,9 @@
 //! failure is repeated by its number (`cargo run -p tasuki-sim -- --seed N`). The hosts are bare
 //! TCP connections or whole stacks ([`host`]), the link loses, repeats, delays, reorders and
 //! damages what it carries ([`link`]), the applications write, read, pause, shut and abort as they
-//! like ([`app`]), and a router may tell that packets are too long ([`router`]). [`check`] looks at every segment on the wire, which [`wire`] decodes, and at
-//! what must happen between them; [`pace`] sees to it that nobody is busy with nothing.
+//! like ([`app`]), and a router may tell that packets are too long ([`router`]). [`check`] looks at
+//! every segment on the wire, which [`wire`] decodes, and at what must happen between them;
+//! [`pace`] sees to it that nobody is busy with nothing.
 //! [`scenario`] draws what kind of world a seed means, [`world`] runs it, and [`record`] keeps it
 //! for Wireshark.
 

@@ -3,8 +3,8 @@
 //! The checkers stand on the link: they read segments with their own decoder
 //! ([`wire`](crate::wire)), know what was delivered intact to whom, and from that alone say what a
 //! host may and must do by the RFCs. Only the name of the state and what the application did come
-//! from the hosts themselves. One module per concern: [`numbers`] (what is sent), [`flight`] (how much
-//! of it at a time), [`feedback`]
+//! from the hosts themselves. One module per concern: [`numbers`] (what is sent), [`flight`] (how
+//! much of it at a time), [`feedback`]
 //! (what is told to the peer: ACK, window, SACK, timestamps), [`timers`] (when something is sent
 //! again), [`duty`] (what must be answered, and how soon), [`states`] (RFC 9293 figure 5).
 //!
@@ -215,8 +215,8 @@ impl Check {
         }
     }
 
-    /// Notes that `side` is told by a router that a packet was too long. It counts if what is quoted
-    /// is on its way (RFC 5927 7.2).
+    /// Notes that `side` is told by a router that a packet was too long. It counts if what is
+    /// quoted is on its way (RFC 5927 7.2).
     pub fn told_too_big(&mut self, now: Instant, side: usize, told: TooBig) {
         let own = &mut self.sides[side];
         own.heard_at = Some(now);

@@ -52,7 +52,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ///
     /// # Errors
     /// With the chunk given back: those of `send`; `Invalid` for a cut into too many datagrams,
-    /// `MessageSize` into ones that do not fit the path; `AddrNotAvailable` for a source that is not ours.
+    /// `MessageSize` into ones that do not fit the path; `AddrNotAvailable` for a source that is
+    /// not ours.
     pub fn send_with(
         &mut self,
         now: Instant,

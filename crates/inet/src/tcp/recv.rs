@@ -230,7 +230,8 @@ impl<R> Receiver<R> {
     }
 
     /// The FIN is at `fin`; `next` is what comes next. One that came early is reported as the data
-    /// before it: it has a sequence number (RFC 9293 3.4), and what ends with it is else sent again.
+    /// before it: it has a sequence number (RFC 9293 3.4), and what ends with it would be sent
+    /// again.
     pub(super) fn take_fin(&mut self, next: Seq, fin: Seq) {
         self.fin = Some(fin);
         if fin.after(next) {
