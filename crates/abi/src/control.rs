@@ -127,6 +127,18 @@ pub struct TcpDefaults {
     pub synack_retries: Option<u8>,
     /// Retransmissions of data before the peer is given up.
     pub retries2: Option<u8>,
+    /// Timeouts for the same data after which the path is suspected of swallowing long packets.
+    pub retries1: Option<u8>,
+    /// Probing of the path's MTU: 0 off, 1 when long packets seem to be swallowed, 2 always.
+    pub mtu_probing: Option<u8>,
+    /// Segments that the search begins with, bytes of payload.
+    pub base_mss: Option<u16>,
+    /// Least segment that swallowed packets lead to, bytes of payload.
+    pub mtu_probe_floor: Option<u16>,
+    /// Fewer bytes than these are not searched for.
+    pub probe_threshold: Option<u16>,
+    /// When the search begins anew, seconds.
+    pub probe_interval: Option<u32>,
     /// The congestion window is made small after an idle time.
     pub slow_start_after_idle: Option<bool>,
     /// Spurious timeouts are found out (F-RTO).

@@ -2,6 +2,7 @@
 //! releases that wait for a driver.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use abi::Errno;
 use abi::control::{CongestionControl, InetConfig, TcpDefaults};
@@ -117,6 +118,13 @@ fn set_defaults(config: &mut TcpConfig, given: &TcpDefaults) {
     set(&mut config.syn_retries, given.syn_retries);
     set(&mut config.synack_retries, given.synack_retries);
     set(&mut config.retries, given.retries2);
+    set(&mut config.retries1, given.retries1);
+    set(&mut config.mtu_probing, given.mtu_probing);
+    set(&mut config.base_mss, given.base_mss);
+    set(&mut config.mtu_probe_floor, given.mtu_probe_floor);
+    set(&mut config.probe_threshold, given.probe_threshold);
+    let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+    set(&mut config.probe_interval, given.probe_interval.map(seconds));
     set(&mut config.slow_start_after_idle, given.slow_start_after_idle);
     set(&mut config.frto, given.frto);
     set(&mut config.fastopen, given.fastopen);

@@ -114,7 +114,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let mtu = self.path_mtus.learn(now, quote.ends.remote.ip(), mtu);
                 // As Linux: what routers may cut goes on as before.
                 if how != MtuDiscover::Dont {
-                    stream.connection.handle_too_big(mtu);
+                    stream.connection.handle_too_big(now, mtu);
                 }
             }
         }

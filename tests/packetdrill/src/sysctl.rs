@@ -103,6 +103,7 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
     let least = number(value.split_whitespace().next().unwrap_or_default()).unwrap_or(0);
     let on = least != 0;
     let count = u8::try_from(least).unwrap_or(u8::MAX);
+    let bytes = u16::try_from(least).unwrap_or(u16::MAX);
     let seconds = Duration::from_secs(least.unsigned_abs());
     match name {
         "tcp_slow_start_after_idle" => tcp.slow_start_after_idle = on,
@@ -136,6 +137,12 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         "tcp_orphan_retries" => tcp.orphan_retries = count,
         "tcp_fin_timeout" => tcp.fin_timeout = seconds,
         "tcp_moderate_rcvbuf" => tcp.moderate_rcvbuf = on,
+        "tcp_retries1" => tcp.retries1 = count,
+        "tcp_mtu_probing" => tcp.mtu_probing = count,
+        "tcp_base_mss" => tcp.base_mss = bytes,
+        "tcp_mtu_probe_floor" => tcp.mtu_probe_floor = bytes,
+        "tcp_probe_threshold" => tcp.probe_threshold = bytes,
+        "tcp_probe_interval" => tcp.probe_interval = seconds,
         "tcp_rmem" => {
             // Half of the memory is for payload (tcp_adv_win_scale 1).
             let mut sizes = value.split_whitespace().skip(1).map(number);

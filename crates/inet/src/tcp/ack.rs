@@ -117,6 +117,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.stats.duplicate_acks += 1;
         }
         let fin_acked = advances && self.advance(now, ack, segment);
+        if advances {
+            self.judge_mtu_probe();
+        }
         let (loss, mut env) = self.loss_env(now);
         let taken = loss.take_ack(&mut env, &said);
         let times = taken.times;
@@ -135,6 +138,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             }
         }
         self.owe_cwr();
+        if core::mem::take(&mut self.loss.mtu_probe_lost) {
+            self.mtu_probe_lost(now);
+        }
         if news == WindowNews::Reopened {
             self.loss.window_reopened();
         }

@@ -69,6 +69,18 @@ pub struct TcpConfig {
     /// Fast Open (RFC 7413), a sum of: 1 as a client; 2 as a server; 4 a client sends data without
     /// a cookie; 0x200 a server takes it without; 0x400 every listener takes it.
     pub fastopen: u32,
+    /// Probing of the path's MTU (RFC 4821): 0 never, 1 when a black hole is suspected, 2 always.
+    pub mtu_probing: u8,
+    /// Segments that a search for the path's MTU begins with, bytes of payload.
+    pub base_mss: u16,
+    /// Least segment that a black hole makes us send, bytes of payload.
+    pub mtu_probe_floor: u16,
+    /// The search ends when it is about fewer bytes than this.
+    pub probe_threshold: u16,
+    /// It begins anew after this long.
+    pub probe_interval: Duration,
+    /// Timeouts for the same data after which the path is suspected (RFC 9293 3.8.3, R1).
+    pub retries1: u8,
     /// Retransmissions of data, and unanswered window probes, before the peer is given up.
     pub retries: u8,
     /// The same after the application has closed.
@@ -150,6 +162,12 @@ impl Default for TcpConfig {
             syncookies: 1,
             abort_on_overflow: false,
             fastopen: 1,
+            mtu_probing: 0,
+            base_mss: 1024,
+            mtu_probe_floor: 48,
+            probe_threshold: 8,
+            probe_interval: Duration::from_secs(600),
+            retries1: 3,
             retries: 15,
             orphan_retries: 8,
             time_wait: Duration::from_secs(60),

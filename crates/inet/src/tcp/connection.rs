@@ -16,6 +16,7 @@ use super::ecn::Ecn;
 use super::fastopen::FastOpen;
 use super::info::Meter;
 use super::loss::Recovery;
+use super::mtu_probe::MtuProbing;
 use super::recv::Receiver;
 use super::rtt::RttEstimator;
 use super::segment::MAX_SCALE;
@@ -110,6 +111,14 @@ pub struct Stats {
     pub old_timestamps: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenges: u64,
+    /// Segments sent to find out how long packets the path takes (RFC 4821).
+    pub mtu_probes: u64,
+    /// How many of them arrived, and were lost.
+    pub mtu_probe_successes: u64,
+    /// See `mtu_probe_successes`.
+    pub mtu_probe_failures: u64,
+    /// Times that segments became shorter because long ones seemed to be swallowed.
+    pub black_holes: u64,
     /// Window probes sent.
     pub window_probes: u64,
     /// Keep-alive probes sent.
@@ -167,6 +176,7 @@ pub struct Connection<T, R> {
     pub(super) wishes: Wishes,
     pub(super) stats: Stats,
     pub(super) fast_open: Option<Box<FastOpen>>,
+    pub(super) mtu_probing: Option<Box<MtuProbing>>,
     pub(super) meter: Meter,
     /// The application has more to send than its buffer takes.
     pub(super) writer_waits: bool,
@@ -279,6 +289,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             wishes: Wishes::default(),
             stats: Stats::default(),
             fast_open: None,
+            mtu_probing: None,
             meter: Meter::default(),
             writer_waits: false,
             error: None,

@@ -7,6 +7,7 @@
 //! the congestion control beside its window (RFC 5681 4.1, RFC 2861), and the reordering that RACK
 //! has seen.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 
@@ -16,6 +17,7 @@ use super::durable::Durable;
 use super::ecn::Ecn;
 use super::info::Meter;
 use super::loss::Kept;
+use super::mtu_probe::MtuProbing;
 use super::recv::Receiver;
 use super::send::SendQueue;
 use super::timers::Timer;
@@ -29,6 +31,7 @@ pub struct Dormant {
     durable: Durable,
     config: Arc<TcpConfig>,
     meter: Meter,
+    mtu_probing: Option<Box<MtuProbing>>,
     window: Window,
     kept: Kept,
     /// Round-trip time: smoothed, its variation, least; microseconds, 0 for none.
@@ -67,6 +70,7 @@ impl Dormant {
             Connection::new(now, Arc::clone(&self.config), ends, durable.iss, state);
         connection.durable = durable;
         connection.meter = self.meter.clone();
+        connection.mtu_probing = self.mtu_probing.clone();
         connection.congestion = self.config.congestion_control.start(now, durable.snd_max);
         connection.window = self.window.clone();
         connection.loss.resume(&self.kept);
@@ -130,6 +134,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             durable: self.durable,
             config: Arc::clone(&self.config),
             meter: self.meter.clone(),
+            mtu_probing: self.mtu_probing.clone(),
             window: self.window.clone(),
             kept: self.loss.kept(),
             rtt: rtt.map(|time| time.map_or(0, |time| micros(time).max(1))),

@@ -201,6 +201,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.meter.established(now);
         self.start_tuning(now);
         self.start_keep_alive(now);
+        self.start_mtu_probing(now);
         if self.durable.has(durable::WRITE_SHUT) {
             self.change(Event::Shut);
         }

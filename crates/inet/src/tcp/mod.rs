@@ -43,6 +43,7 @@ mod fastopen;
 mod info;
 mod input;
 mod loss;
+mod mtu_probe;
 mod output;
 mod pmtu;
 mod recv;

@@ -8,6 +8,7 @@ use super::connection::{CORK_TIME, Connection};
 use super::durable;
 use super::input::TIMESTAMPS_LEN;
 use super::loss::{CaState, Repeat, SackBlocks, SentSegment};
+use super::mtu_probe::NextProbe;
 use super::send::{Marks, Pieces, SegmentOut, Stretch};
 use super::timers::Timer;
 use super::{EcnPolicy, SegmentRepr, Seq, State, Timestamps};
@@ -37,11 +38,22 @@ struct Load {
     count: usize,
     /// No earlier transmission of them can be acknowledged any more.
     clear: bool,
+    /// It asks how long packets the path takes.
+    mtu_probe: bool,
 }
 
 impl Load {
     fn new(seq: Seq, stretch: Stretch, fin: bool) -> Self {
-        Self { seq, stretch, fin, kind: Kind::New, index: 0, count: 0, clear: false }
+        Self {
+            seq,
+            stretch,
+            fin,
+            kind: Kind::New,
+            index: 0,
+            count: 0,
+            clear: false,
+            mtu_probe: false,
+        }
     }
 }
 
@@ -71,7 +83,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return Some(SegmentOut::new(repr, Pieces::none()));
         }
         if let Some(load) = self.next_load(now) {
-            let mss = self.load_mss();
+            let mss = if load.mtu_probe { load.stretch.len } else { self.load_mss() };
             let repr = self.loaded(now, &load);
             let out = SegmentOut::new(repr, self.send.pieces(&load.stretch));
             return Some(out.cut_to(mss as u16));
@@ -173,7 +185,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// SACK blocks that fit into a header beside timestamps.
-    fn most_blocks(&self) -> usize {
+    pub(super) fn most_blocks(&self) -> usize {
         if self.durable.has(durable::TIMESTAMPS) { 3 } else { SackBlocks::MOST }
     }
 
@@ -184,6 +196,16 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let fin_unsent = self.fin_seq().is_some_and(|fin| seq.at_or_before(fin));
         if unsent == 0 && !fin_unsent {
             return None;
+        }
+        match self.mtu_probe(now) {
+            NextProbe::Now(stretch) => {
+                return Some(Load { mtu_probe: true, ..Load::new(seq, stretch, false) });
+            }
+            NextProbe::Wait => {
+                self.use_window(now, true);
+                return None;
+            }
+            NextProbe::No => {}
         }
         let mss = self.load_mss();
         let usable = self.durable.send_edge().since(seq) as usize;
@@ -303,7 +325,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         let fin = fin.is_some_and(|fin| fin.before(end));
         let clear = self.rtt.is_clear(now - first.at);
-        Some(Load { seq: first.start, stretch, fin, kind, index, count, clear })
+        Some(Load { seq: first.start, stretch, fin, kind, index, count, clear, mtu_probe: false })
     }
 
     /// The place of `seq` in the stream.
@@ -372,7 +394,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let limited = self.loss.sent.in_flight() >= self.window.cwnd;
         self.use_window(now, limited);
         // A super-segment always, so that its receiver is not kept waiting (as Linux).
-        let long = load.stretch.len > self.load_mss();
+        let long = load.stretch.len > self.load_mss() && !load.mtu_probe;
         let mut repr = SegmentRepr {
             fin: load.fin,
             psh: psh || long,
@@ -402,7 +424,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if first {
             self.progress_at = now;
         }
-        let mss = self.load_mss();
+        let mss = if load.mtu_probe { stretch.len } else { self.load_mss() };
         let again = self.refused_syn_data(seq).is_some();
         let len = stretch.len as u32;
         self.send.advance(&stretch);
@@ -412,12 +434,16 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         let marks = Marks { push, record: stretch.marks.record };
         self.loss.on_sent(now, (seq, len, fin), mss as u32, marks);
+        if load.mtu_probe {
+            self.mtu_probe_sent(seq, seq + len);
+        }
         (self.wishes.little, self.wishes.push) = (false, false);
         self.timers.clear(Timer::Persist);
         self.time_new_data(now, first);
     }
 
     fn count_again(&mut self, now: Instant, load: &Load) {
+        self.forget_mtu_probe();
         let count = load.count as u64;
         self.stats.retransmits += count;
         if self.loss.state() != CaState::Loss && load.kind == Kind::Lost {

@@ -1,24 +1,22 @@
 //! What a connection does when its path takes smaller packets than was thought (RFC 1191, 8201).
 
 use super::connection::Connection;
-use super::durable;
-use super::input::TIMESTAMPS_LEN;
-use crate::{RxBytes, TxBytes};
-
-/// Length of a TCP header without options, bytes.
-const TCP_HEADER: u16 = 20;
+use crate::{Instant, RxBytes, TxBytes};
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// The path takes packets of `mtu` bytes only: what is longer and on its way is lost, which
     /// says nothing about congestion (RFC 1191 6.4), and leaves again in smaller segments.
-    pub fn handle_too_big(&mut self, mtu: u16) {
-        let ip = if self.endpoints().remote.is_ipv4() { 20 } else { 40 };
-        let stamps = if self.durable.has(durable::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
-        let mss = mtu.saturating_sub(ip + TCP_HEADER + stamps).max(1);
+    pub fn handle_too_big(&mut self, now: Instant, mtu: u16) {
+        let mss = mtu.saturating_sub(self.packet_overhead()).max(1);
+        self.bound_mtu_search(mtu);
         if mss < self.durable.snd_mss {
             self.durable.snd_mss = mss;
-            self.loss.path_takes(u32::from(mss));
+            self.forget_mtu_probe();
+            let (loss, mut env) = self.loss_env(now);
+            loss.path_takes(&mut env, u32::from(mss));
             self.wish(|_| {});
+        } else if self.mtu_probe_exceeds(mtu) {
+            self.mtu_probe_lost(now);
         }
     }
 }

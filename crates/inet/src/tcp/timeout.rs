@@ -55,6 +55,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if opening || self.is_half_open() {
             return self.wish(|wishes| wishes.syn = true);
         }
+        self.forget_mtu_probe();
+        if self.retries > self.config.retries1 {
+            self.suspect_black_hole(now);
+        }
         let (loss, mut env) = self.loss_env(now);
         loss.on_timeout(&mut env, again);
         self.owe_cwr();
@@ -81,6 +85,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let (loss, mut env) = self.loss_env(now);
         let wait = loss.on_reordering_timeout(&mut env);
         self.owe_cwr();
+        if core::mem::take(&mut self.loss.mtu_probe_lost) {
+            self.mtu_probe_lost(now);
+        }
         match wait {
             Some(wait) => self.timers.set(Timer::Reordering, now + wait),
             None => self.resume_retransmit(now),

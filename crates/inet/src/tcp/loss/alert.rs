@@ -142,8 +142,21 @@ impl Recovery {
             self.try_to_open(env, ack);
             return false;
         }
-        self.enter_recovery(env, ack.ece);
+        if !self.is_mtu_probe_lost(env) {
+            self.enter_recovery(env, ack.ece);
+        }
         true
+    }
+
+    /// Whether what was found lost is a probe of the path's MTU, and nothing before it: that is no
+    /// sign of congestion (RFC 4821 7.5).
+    pub(super) fn is_mtu_probe_lost(&mut self, env: &Env<'_>) -> bool {
+        let lost = self.state < CaState::Cwr && self.mtu_probe == Some(env.una);
+        if lost {
+            self.mtu_probe = None;
+            self.mtu_probe_lost = true;
+        }
+        lost
     }
 
     /// RFC 5682 (F-RTO), and the way out of a timeout's recovery.

@@ -143,6 +143,9 @@ pub(super) struct Recovery {
     /// The peer is to be told that the window was reduced, or not any more.
     cwr: Option<bool>,
     pub(super) repeat: Repeat,
+    /// Where a probe of the path's MTU under way begins, and whether its loss was found.
+    pub(super) mtu_probe: Option<Seq>,
+    pub(super) mtu_probe_lost: bool,
 }
 
 impl Recovery {
@@ -171,6 +174,8 @@ impl Recovery {
             total_retrans: 0,
             cwr: None,
             repeat: Repeat::Nothing,
+            mtu_probe: None,
+            mtu_probe_lost: false,
         }
     }
 
@@ -330,15 +335,30 @@ impl Recovery {
         }
     }
 
-    /// The path takes segments of `mss` bytes only: longer ones are lost.
-    pub(super) fn path_takes(&mut self, mss: u32) {
+    /// The path takes segments of `mss` bytes only: longer ones are lost, which is repaired without
+    /// a reduction of the window, as Linux does it: like after a timeout, but with the window as it
+    /// is.
+    pub(super) fn path_takes(&mut self, env: &mut Env<'_>, mss: u32) {
         let mut index = 0;
+        let mut any = false;
         while let Some(segment) = self.sent.get(index).copied() {
             if segment.end.since(segment.start) > mss && !segment.sacked() {
                 self.lost += u64::from(self.sent.mark_lost(index));
-                self.repeat = Repeat::Lost;
+                any = true;
             }
             index += 1;
+        }
+        if !any {
+            return;
+        }
+        self.repeat = Repeat::Lost;
+        if self.state != CaState::Loss {
+            self.high_seq = env.nxt;
+            env.window.ssthresh = env.window.current_ssthresh();
+            env.window.prior_ssthresh = 0;
+            self.undo_marker = None;
+            self.frto = false;
+            self.state = CaState::Loss;
         }
     }
 

@@ -137,7 +137,7 @@ impl Recovery {
         let in_flight = self.sent.in_flight();
         let wait = self.detect(env);
         if self.sent.in_flight() != in_flight {
-            if self.state != CaState::Recovery {
+            if self.state != CaState::Recovery && !self.is_mtu_probe_lost(env) {
                 self.enter_recovery(env, false);
                 self.reduce(env, 1, false);
             }

@@ -7,6 +7,8 @@ mod handshake;
 mod hostile;
 mod idle;
 mod loss;
+mod marks;
+mod mtu;
 mod timestamps;
 mod transfer;
 mod tuning;
