@@ -63,7 +63,7 @@ pub trait Host {
     /// Changes options in the middle of things.
     fn change(&mut self, now: Instant, nodelay: bool, cork: bool, recv_buffer: usize);
     /// A router says that the path takes packets of `mtu` bytes only: to a host without IP.
-    fn too_big(&mut self, _mtu: u16) {}
+    fn too_big(&mut self, _now: Instant, _mtu: u16) {}
     /// What the application sees.
     fn look(&mut self) -> Look;
     /// What TCP_INFO tells, while there is a connection and an application that has it.
@@ -227,9 +227,9 @@ impl Host for Bare {
         }
     }
 
-    fn too_big(&mut self, mtu: u16) {
+    fn too_big(&mut self, now: Instant, mtu: u16) {
         if let Some(connection) = &mut self.connection {
-            connection.handle_too_big(mtu);
+            connection.handle_too_big(now, mtu);
         }
     }
 

@@ -276,7 +276,7 @@ impl World {
         }
         // A host without IP hears of it when it has sent all.
         for told in core::mem::take(&mut self.complaints) {
-            self.hosts[side].too_big(told.mtu as u16);
+            self.hosts[side].too_big(self.now, told.mtu as u16);
             self.check.told_too_big(self.now, side, told);
         }
         // No room: later.
