@@ -35,6 +35,8 @@ impl DataDescriptor {
     pub const RECORD: u16 = 4;
     /// The next slot says more of this datagram ([`crate::ancillary`]). Both are published at once.
     pub const ANCILLARY: u16 = 1 << 3;
+    /// The last byte of a stream's bytes is urgent (MSG_OOB).
+    pub const URGENT: u16 = 1 << 4;
 
     /// As a ring slot: area, extent, flags and peer.
     #[must_use]
@@ -59,7 +61,7 @@ impl DataDescriptor {
     /// [`BadSlot`] for unknown flags or a bad address.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         let flags = u16_at(slot[0], 0);
-        if flags & !(Self::MORE | Self::RECORD | Self::ANCILLARY) != 0 {
+        if flags & !(Self::MORE | Self::RECORD | Self::ANCILLARY | Self::URGENT) != 0 {
             return Err(BadSlot::new("data flags", flags.into()));
         }
         let peer = match slot[3] {

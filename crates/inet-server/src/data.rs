@@ -201,6 +201,9 @@ pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: Taken) {
     if engine.stack.send_with(now, handle, chunk, &options).is_ok() {
         engine.counters.payload_tx += u64::from(len);
         socket.tx.accepted(len);
+        if has(DataDescriptor::URGENT) {
+            engine.stack.mark_urgent(now, handle);
+        }
     } else {
         engine.counters.sends_dropped += 1;
         socket.tx.refuse(len, engine.stack.acked(handle));

@@ -224,6 +224,8 @@ impl Socket {
     /// Brings the words up to date.
     pub(crate) fn publish(&mut self) -> Result<Published, ClientFault> {
         self.touched = false;
+        // Before the byte itself: who sees it sees that it is urgent.
+        self.words.urgent.store(self.urgent, Ordering::Release);
         let bytes = self.rx.publish(self.is_stream())?;
         let now = Shown {
             flags: self.flags(),
@@ -262,7 +264,6 @@ impl Socket {
 
     fn show(&self) {
         let Shown { flags, accept_ready, rx_bytes, tx_released, tx_limit, urgent } = self.shown;
-        // Before the byte is counted: who sees that it is there sees that it is urgent.
         self.words.urgent.store(urgent, Ordering::Release);
         self.words.rx_bytes.store(rx_bytes, Ordering::Release);
         self.words.tx_released.store(tx_released, Ordering::Release);

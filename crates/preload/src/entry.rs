@@ -251,6 +251,10 @@ impl Endpoint for Entry {
         self.socket.send(bufs, flags, to, wait)
     }
 
+    fn recv_urgent(&self, peek: bool) -> Outcome<Option<u8>> {
+        self.socket.recv_urgent(peek)
+    }
+
     fn recv(&self, bufs: &mut [IoSliceMut<'_>], peek: bool, wait: Wait) -> Outcome<Received> {
         self.socket.recv(bufs, RecvFlags { peek }, wait)
     }

@@ -26,6 +26,8 @@ pub(crate) trait Endpoint {
         to: Option<SocketAddr>,
         wait: Wait,
     ) -> Outcome<usize>;
+    /// Receives the urgent byte; `None` at the end.
+    fn recv_urgent(&self, peek: bool) -> Outcome<Option<u8>>;
     /// Receives what is there.
     fn recv(&self, bufs: &mut [IoSliceMut<'_>], peek: bool, wait: Wait) -> Outcome<Received>;
 }
@@ -47,6 +49,8 @@ pub(crate) fn send(
     wait: Wait,
 ) -> Sent {
     let outcome = send_flags(flags).and_then(|flags| match endpoint.kind() {
+        // As Linux.
+        SocketKind::Datagram if flags.urgent => Err(Errno::OPNOTSUPP),
         SocketKind::Datagram => endpoint.send(bufs, flags, to, wait),
         // A stream's peer is the connected one whatever the call says, as on Linux.
         SocketKind::Stream => send_stream(endpoint, bufs, flags, wait),
@@ -56,13 +60,13 @@ pub(crate) fn send(
     Sent { outcome, sigpipe }
 }
 
-/// MSG_MORE and MSG_EOR out of `flags`; what changes the meaning of a send and is not there is
-/// refused.
+/// What `flags` say; what changes the meaning of a send and is not there is refused.
 pub(crate) fn send_flags(flags: c_int) -> Outcome<SendFlags> {
-    if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+    if flags & libc::MSG_FASTOPEN != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    Ok(SendFlags { more: flags & libc::MSG_MORE != 0, eor: flags & libc::MSG_EOR != 0 })
+    let has = |flag| flags & flag != 0;
+    Ok(SendFlags { more: has(libc::MSG_MORE), eor: has(libc::MSG_EOR), urgent: has(libc::MSG_OOB) })
 }
 
 fn send_stream(
@@ -102,10 +106,10 @@ pub(crate) fn receive(
     if flags & libc::MSG_ERRQUEUE != 0 {
         return Err(Errno::AGAIN);
     }
-    if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::INVAL);
-    }
     let peek = flags & libc::MSG_PEEK != 0;
+    if flags & libc::MSG_OOB != 0 {
+        return receive_urgent(endpoint, bufs, flags, peek);
+    }
     if endpoint.kind() == SocketKind::Datagram || peek {
         return endpoint.recv(bufs, peek, wait);
     }
@@ -115,6 +119,25 @@ pub(crate) fn receive(
         return discard(endpoint, total, wanted, wait);
     }
     receive_stream(endpoint, bufs, wanted, wait)
+}
+
+/// The urgent byte, alone. As Linux: with MSG_TRUNC it is thrown away, without room it is lost.
+fn receive_urgent(
+    endpoint: &impl Endpoint,
+    bufs: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    peek: bool,
+) -> Outcome<Received> {
+    if endpoint.kind() == SocketKind::Datagram {
+        return Err(Errno::INVAL);
+    }
+    let Some(byte) = endpoint.recv_urgent(peek)? else { return Ok(Received::default()) };
+    let place = bufs.iter_mut().find_map(|buf| buf.first_mut());
+    let len = usize::from(place.is_some());
+    if let Some(place) = place.filter(|_| flags & libc::MSG_TRUNC == 0) {
+        *place = byte;
+    }
+    Ok(Received { len, full_len: 1, ..Received::default() })
 }
 
 /// Receives until at least `wanted` bytes have come, the stream ends, or nothing more comes.
@@ -215,6 +238,10 @@ mod tests {
             }
             Ok(Received { len, full_len, ..Received::default() })
         }
+
+        fn recv_urgent(&self, _peek: bool) -> Outcome<Option<u8>> {
+            self.step(Wait::No).map(|left| (left > 0).then_some(b'!'))
+        }
     }
 
     const STREAM: SocketKind = SocketKind::Stream;
@@ -256,11 +283,25 @@ mod tests {
     #[test]
     fn flags_that_are_refused() {
         let none = script(STREAM, &[]);
-        assert_eq!(send_words(&none, libc::MSG_OOB, Wait::No), Err(Errno::OPNOTSUPP));
+        let datagram = script(SocketKind::Datagram, &[]);
+        assert_eq!(send_words(&datagram, libc::MSG_OOB, Wait::No), Err(Errno::OPNOTSUPP));
         assert_eq!(send_words(&none, libc::MSG_FASTOPEN, Wait::No), Err(Errno::OPNOTSUPP));
         let received = |flags| receive(&none, &mut [], flags, Wait::No).map(|r| r.len);
         assert_eq!(received(libc::MSG_ERRQUEUE), Err(Errno::AGAIN));
-        assert_eq!(received(libc::MSG_OOB), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn an_urgent_byte_comes_alone() {
+        let oob = libc::MSG_OOB;
+        let one = script(STREAM, &[Ok(1)]);
+        assert_eq!(receive_ten(&one, oob, Wait::Forever), (Ok(1), b"!.........".to_vec()));
+        let thrown = script(STREAM, &[Ok(1)]);
+        let (outcome, bytes) = receive_ten(&thrown, oob | libc::MSG_TRUNC, Wait::Forever);
+        assert_eq!((outcome, bytes), (Ok(1), b"..........".to_vec()));
+        let ended = script(STREAM, &[Ok(0)]);
+        assert_eq!(receive_ten(&ended, oob, Wait::Forever).0, Ok(0));
+        let none = script(STREAM, &[Err(Errno::INVAL)]);
+        assert_eq!(receive_ten(&none, oob, Wait::Forever).0, Err(Errno::INVAL));
     }
 
     fn receive_ten(script: &Script, flags: c_int, wait: Wait) -> (Outcome<usize>, Vec<u8>) {

@@ -30,6 +30,7 @@ mod send;
 mod socket;
 mod status;
 mod thread;
+mod urgent;
 mod wait;
 
 pub use abi::ancillary::{RecvAncillary, SendAncillary, asked};

@@ -20,6 +20,7 @@ use shm::{Consumer, OutOfRange, Region};
 use crate::client::{Client, lock};
 use crate::error::Broken;
 use crate::socket::Socket;
+use crate::urgent::Ahead;
 use crate::wait::{Wait, until};
 
 /// Bytes taken that are always worth a bell.
@@ -82,38 +83,73 @@ impl RecvSide {
         Ok(self.queue.peek_at(n)?.map(|slot| DataDescriptor::decode(&slot)).transpose()?)
     }
 
-    /// Copies what is there of a stream into `into`; returns how much.
+    /// Copies what is there of a stream into `into`, up to an urgent byte, which is passed over if
+    /// it is the first; returns how much. `ahead` says what is known of marks at a place of the
+    /// stream, and is asked after the bytes there were seen.
     fn read_stream(
         &mut self,
         client: &Client,
         into: &mut Scatter<'_, '_>,
         peek: bool,
+        ahead: impl Fn(u64) -> Ahead,
     ) -> Result<usize, Broken> {
-        let (mut got, mut ahead) = (0, 0);
+        let (mut got, mut passed, mut number, mut taken) = (0, 0, 0, self.taken);
         while into.left > 0 {
-            let Some(descriptor) = self.descriptor(ahead)? else { break };
-            let skip = if ahead == 0 { self.taken } else { 0 };
-            let left = descriptor.len.checked_sub(skip).filter(|&left| left > 0).ok_or(Broken)?;
-            let now = left.min(u32::try_from(into.left).unwrap_or(u32::MAX));
-            let offset = descriptor.offset.checked_add(skip).ok_or(Broken)?;
-            let at = client.rx.borrow(descriptor.area, offset, now)?;
-            into.copy(client, at, now as usize)?;
-            got += now as usize;
-            if peek {
-                ahead += 1;
-            } else if now == left {
-                self.queue.advance();
-                self.taken = 0;
-                self.quiet_slots += 1;
+            let Some(descriptor) = self.descriptor(number)? else { break };
+            let left = descriptor.len.checked_sub(taken).filter(|&left| left > 0).ok_or(Broken)?;
+            let (most, pass) = match ahead(self.consumed + got + passed) {
+                Ahead::Nothing => (u32::MAX, false),
+                Ahead::Mark(0) | Ahead::Hidden if got > 0 => break,
+                Ahead::Mark(0) => (u32::MAX, false),
+                Ahead::Hidden => (1, true),
+                Ahead::Mark(bytes) => (u32::try_from(bytes).unwrap_or(u32::MAX), false),
+            };
+            let room = u32::try_from(into.left).unwrap_or(u32::MAX);
+            let now = left.min(most).min(room);
+            if pass {
+                passed += 1;
             } else {
-                self.taken = skip + now;
+                let offset = descriptor.offset.checked_add(taken).ok_or(Broken)?;
+                let at = client.rx.borrow(descriptor.area, offset, now)?;
+                into.copy(client, at, now as usize)?;
+                got += u64::from(now);
+            }
+            taken += now;
+            if taken == descriptor.len {
+                taken = 0;
+                if peek {
+                    number += 1;
+                } else {
+                    self.queue.advance();
+                    self.quiet_slots += 1;
+                }
             }
         }
         if !peek {
-            self.consumed += got as u64;
-            self.quiet_bytes += got as u64;
+            self.taken = taken;
+            self.consumed += got + passed;
+            self.quiet_bytes += got + passed;
         }
-        Ok(got)
+        // No more than the length of the buffers.
+        Ok(usize::try_from(got).unwrap_or(usize::MAX))
+    }
+
+    /// The byte of a stream after so many that were not taken, if it is there.
+    pub(crate) fn byte_after(&mut self, client: &Client, bytes: u64) -> Result<Option<u8>, Broken> {
+        let (mut left, mut taken, mut number) = (bytes, self.taken, 0);
+        while let Some(descriptor) = self.descriptor(number)? {
+            let here = descriptor.len.checked_sub(taken).ok_or(Broken)?;
+            if left < here.into() {
+                let skip = taken + u32::try_from(left)?;
+                let offset = descriptor.offset.checked_add(skip).ok_or(Broken)?;
+                let at = client.rx.borrow(descriptor.area, offset, 1)?;
+                let mut byte = [0];
+                client.region().read(at, &mut byte)?;
+                return Ok(Some(byte[0]));
+            }
+            (left, taken, number) = (left - u64::from(here), 0, number + 1);
+        }
+        Ok(None)
     }
 
     /// Copies the oldest datagram, or what of it has room.
@@ -230,7 +266,9 @@ impl Socket {
         if into.left == 0 {
             return Ok(Some(Received::default()));
         }
-        let got = self.take(peek, |side| side.read_stream(self.client(), into, peek))?;
+        let got = self.take(peek, |side| {
+            side.read_stream(self.client(), into, peek, |at| self.urgent_ahead(at))
+        })?;
         if got > 0 {
             return Ok(Some(Received { len: got, full_len: got, ..Received::default() }));
         }
@@ -310,8 +348,11 @@ impl Socket {
 
     /// Is there something in the receiving queue? From the words alone.
     pub(crate) fn has_data(&self) -> bool {
-        self.words().rx_bytes.load(Ordering::Acquire)
-            != self.words().rx_consumed.load(Ordering::Relaxed)
+        let published = self.words().rx_bytes.load(Ordering::Acquire);
+        let consumed = self.words().rx_consumed.load(Ordering::Relaxed);
+        // An urgent byte that a receive would pass over is nothing to be received.
+        let hidden = self.urgent_ahead(consumed) == Ahead::Hidden;
+        published.wrapping_sub(consumed) > u64::from(hidden)
     }
 
     /// Bytes that can be received now: FIONREAD. For datagrams, the length of the next. 0 after
@@ -326,7 +367,9 @@ impl Socket {
         match self.kind() {
             SocketKind::Stream => {
                 let published = self.words().rx_bytes.load(Ordering::Acquire);
-                usize::try_from(published.saturating_sub(side.consumed)).unwrap_or(usize::MAX)
+                let there = published.saturating_sub(side.consumed);
+                let there = self.until_urgent(side.consumed).map_or(there, |at| at.min(there));
+                usize::try_from(there).unwrap_or(usize::MAX)
             }
             SocketKind::Datagram => match side.descriptor(0) {
                 Ok(Some(descriptor)) => descriptor.len as usize,

@@ -38,6 +38,8 @@ pub struct SendFlags {
     /// MSG_EOR: a record ends with these bytes; the peer gets it in segments of its own. Streams
     /// only.
     pub eor: bool,
+    /// MSG_OOB: the last of these bytes is urgent. Streams only.
+    pub urgent: bool,
 }
 
 /// The sending pool of a client, and its promise to each socket.
@@ -430,7 +432,10 @@ impl Socket {
         if let Some(last) = last {
             let more = if said.more { DataDescriptor::MORE } else { 0 };
             let record = said.eor && from.left == 0;
-            let flags = more | if record { DataDescriptor::RECORD } else { 0 };
+            let urgent = said.urgent && from.left == 0;
+            let flags = more
+                | if record { DataDescriptor::RECORD } else { 0 }
+                | if urgent { DataDescriptor::URGENT } else { 0 };
             self.publish(side, &DataDescriptor { flags, ..last }, None)?;
         }
         Ok(pushed)

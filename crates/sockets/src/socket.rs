@@ -6,7 +6,7 @@
 //! into the place by then.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abi::call::{Call, Op, addr_from_words, addr_to_words};
@@ -47,6 +47,8 @@ struct Inner {
     whole: AtomicBool,
     /// Taken bytes below which the server is not woken ([`SELDOM`], less for a small SO_RCVBUF).
     seldom: AtomicU32,
+    /// The mark whose byte was received out of band, as `SocketWords::urgent` has it.
+    urgent_taken: AtomicU64,
 }
 
 /// A socket of a client. Clones are the same socket; it is closed explicitly or with its last
@@ -87,6 +89,7 @@ impl Socket {
                 confirmed: Mutex::default(),
                 whole: AtomicBool::new(false),
                 seldom: AtomicU32::new(SELDOM),
+                urgent_taken: AtomicU64::new(0),
             })
         })();
         made.map(|inner| Self(Arc::new(inner))).map_err(|_| client.fault())
@@ -138,6 +141,10 @@ impl Socket {
 
     pub(crate) fn recv_side(&self) -> &Mutex<Option<RecvSide>> {
         &self.0.recv
+    }
+
+    pub(crate) fn urgent_taken(&self) -> &AtomicU64 {
+        &self.0.urgent_taken
     }
 
     pub(crate) fn confirmed(&self) -> &Mutex<Confirmed> {

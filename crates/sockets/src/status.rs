@@ -10,6 +10,8 @@ use crate::socket::Socket;
 pub mod poll {
     /// Receiving (or accepting) does not block.
     pub const IN: u32 = 0x001;
+    /// There is an urgent byte.
+    pub const PRI: u32 = 0x002;
     /// Sending does not block.
     pub const OUT: u32 = 0x004;
     /// An error is pending.
@@ -70,7 +72,8 @@ impl Socket {
             return self.error_event();
         }
         let none = if flags.has(SocketFlags::CONNECTED) { 0 } else { poll::HUP };
-        self.common_events(flags) | none
+        let urgent = if self.has_urgent() { poll::PRI } else { 0 };
+        self.common_events(flags) | none | urgent
     }
 
     fn common_events(&self, flags: SocketFlags) -> u32 {

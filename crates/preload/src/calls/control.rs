@@ -46,8 +46,7 @@ unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outco
     let answer = match request {
         FIONREAD => Some(readable(fd)?),
         TIOCOUTQ => Some(count(socket(fd)?.socket.unsent_len())),
-        // There is no urgent data, so no mark.
-        SIOCATMARK => Some(0),
+        SIOCATMARK => Some(socket(fd)?.socket.is_at_mark().into()),
         _ => None,
     };
     if let Some(answer) = answer {

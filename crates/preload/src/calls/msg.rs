@@ -35,6 +35,10 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
     }
     let said = cmsg::parse(control, entry.socket.family())?;
     let how = transfer::send_flags(flags)?;
+    if how.urgent {
+        // As Linux.
+        return Err(Errno::OPNOTSUPP);
+    }
     let wait = entry.send_wait(flags & libc::MSG_DONTWAIT != 0);
     entry.socket.send_message(&bufs, how, to, &said, wait)
 }
@@ -71,6 +75,8 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     msg.msg_controllen = used;
     msg.msg_flags = if received.full_len > received.len { libc::MSG_TRUNC } else { 0 };
     msg.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
+    // As Linux: it was urgent.
+    msg.msg_flags |= flags & libc::MSG_OOB;
     Ok(result_len(&received, flags))
 }
 
