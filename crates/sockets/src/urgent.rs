@@ -72,9 +72,9 @@ impl Socket {
     ///
     /// # Errors
     /// EINVAL when there is none, when it was received already, or is to be received in its place
-    /// (SO_OOBINLINE); EAGAIN when its mark has come and the byte has not; EIO when the server named
-    /// bytes that do not exist; EBADF after close; ENETDOWN when the instance is gone; ENOTCONN in a
-    /// forked child.
+    /// (SO_OOBINLINE); EAGAIN when its mark has come and the byte has not; EIO when the server
+    /// named bytes that do not exist; EBADF after close; ENETDOWN when the instance is gone;
+    /// ENOTCONN in a forked child.
     pub fn recv_urgent(&self, peek: bool) -> Result<Option<u8>, Errno> {
         self.check()?;
         let flags = self.flags();
