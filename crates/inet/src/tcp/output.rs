@@ -302,7 +302,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         while count < most
             && let Some(next) = self.loss.sent.get(index + count)
             && next.wanted()
-            && !self.loss.sent.get(index + count - 1).is_some_and(|last| last.marks().record)
+            && !self.loss.sent.get(index + count - 1).is_some_and(SentSegment::ends_load)
             && !next.end.after(edge)
             && next.end.since(first.start) as usize <= most * mss
         {
@@ -432,7 +432,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if (stretch.len % mss != 0 || stretch.len == 0) && !again {
             self.small_end = self.durable.snd_max;
         }
-        let marks = Marks { push, record: stretch.marks.record };
+        let marks = Marks { push, record: stretch.marks.record, burst: true };
         self.loss.on_sent(now, (seq, len, fin), mss as u32, marks);
         if load.mtu_probe {
             self.mtu_probe_sent(seq, seq + len);

@@ -34,6 +34,8 @@ pub(super) struct Marks {
     pub(super) push: bool,
     /// A record ends.
     pub(super) record: bool,
+    /// What left in one go ends.
+    pub(super) burst: bool,
 }
 
 /// A stretch of the queue that fits into one segment.
@@ -116,7 +118,7 @@ impl<T: TxBytes> SendQueue<T> {
         let start = self.end;
         self.end += len as u64;
         let push = !flags.more || self.end - self.pushed > unpushed;
-        let marks = Marks { push, record: flags.eor };
+        let marks = Marks { push, record: flags.eor, burst: false };
         if push {
             self.pushed = self.end;
         }

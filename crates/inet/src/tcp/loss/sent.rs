@@ -40,6 +40,8 @@ const AMBIGUOUS: u8 = 1 << 4;
 const PUSH: u8 = 1 << 5;
 /// A record ends with it: what is sent again ends there too.
 const RECORD: u8 = 1 << 6;
+/// A super-segment ended with it: as on Linux, what is sent again is none across that place.
+const BURST: u8 = 1 << 7;
 
 /// What was known when a segment left, for the sample of the delivery rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,7 +96,12 @@ impl SentSegment {
 
     /// What is marked at its end.
     pub(in crate::tcp) fn marks(&self) -> Marks {
-        Marks { push: self.has(PUSH), record: self.has(RECORD) }
+        Marks { push: self.has(PUSH), record: self.has(RECORD), burst: self.has(BURST) }
+    }
+
+    /// What is sent again does not go on behind it.
+    pub(in crate::tcp) fn ends_load(&self) -> bool {
+        self.has(RECORD | BURST)
     }
 
     /// Lost, and not yet sent again.
@@ -195,7 +202,8 @@ impl SentQueue {
         marks: Marks,
     ) {
         let number = self.first.wrapping_add(self.packets_out());
-        let flags = if marks.push { PUSH } else { 0 } | if marks.record { RECORD } else { 0 };
+        let mark = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = mark(marks.push, PUSH) | mark(marks.record, RECORD) | mark(marks.burst, BURST);
         let new = SentSegment { start, end, at, snapshot, earlier: NONE, later: NONE, flags };
         self.segments.push_back(new);
         self.link(number);
@@ -344,7 +352,7 @@ impl SentQueue {
         }
         let mut rest = *whole;
         whole.end = cut;
-        whole.flags &= !(PUSH | RECORD);
+        whole.flags &= !(PUSH | RECORD | BURST);
         rest.start = cut;
         self.segments.insert(index + 1, rest);
         self.recount(0, rest.flags);
