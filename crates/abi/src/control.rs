@@ -46,6 +46,9 @@ pub enum ClientRequest {
     Capture {
         /// Bytes kept of each frame.
         snaplen: u32,
+        /// Name of the interface, the first one if it is left out.
+        #[serde(default)]
+        interface: Option<String>,
     },
     /// End the instance. Reply: [`ClientReply::Done`] when nothing is left of it.
     Down,

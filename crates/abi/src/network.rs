@@ -123,6 +123,22 @@ pub struct NetworkStatus {
     pub interfaces: Vec<InterfaceStatus>,
     /// The routing table, in the order in which it is searched.
     pub routes: Vec<RouteStatus>,
+    /// The neighbours, in order of interface and address.
+    #[serde(default)]
+    pub neighbours: Vec<NeighbourStatus>,
+}
+
+/// A neighbour: another host on a link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighbourStatus {
+    /// Its address.
+    pub address: IpAddr,
+    /// Name of the interface.
+    pub interface: String,
+    /// Its hardware address; `None` while it is being asked.
+    pub mac: Option<String>,
+    /// `INCOMPLETE`, `REACHABLE`, `STALE`, `DELAY` or `PROBE`.
+    pub state: String,
 }
 
 /// An interface.

@@ -201,9 +201,9 @@ impl Client {
         let Some(bytes) = asked.or((!stream).then_some(GOOD_DATAGRAM_BUFFER)) else { return };
         let bytes = bytes.max(MIN_BUFFER);
         let got = self.promise_areas(index, bytes);
-        if stream {
-            engine.set_recv_buffer(handle, bytes.min(got) as usize);
-        }
+        // Of datagrams the core only holds what came in one turn.
+        let core = if stream { bytes.min(got) } else { got };
+        engine.set_recv_buffer(handle, core as usize);
     }
 
     /// Lets a stream's receive buffer grow to what the core finds good.

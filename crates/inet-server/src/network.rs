@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use abi::network::{
-    AddressStatus, InterfaceSettings, InterfaceStatus, Ipv6Mode, NetworkStatus, Prefixed,
-    RouteSettings, RouteStatus,
+    AddressStatus, InterfaceSettings, InterfaceStatus, Ipv6Mode, NeighbourStatus, NetworkStatus,
+    Prefixed, RouteSettings, RouteStatus,
 };
 use inet::{
     Address, AddressOrigin, AddressState, Cidr, Instant, InterfaceConfig, InterfaceId, Route,
@@ -85,7 +85,7 @@ impl Network {
             InterfaceStatus {
                 index: id.scope_id(),
                 name: name.clone(),
-                mac: Some(mac.map(|byte| format!("{byte:02x}")).join(":")),
+                mac: Some(mac_text(*mac)),
                 mtu: (*mtu).into(),
                 addresses: engine.stack.addresses(*id).map(address).collect(),
                 name_servers,
@@ -99,13 +99,26 @@ impl Network {
             metric: route.metric,
         });
         let interfaces = ethernet.chain([loopback()]).collect();
-        NetworkStatus { interfaces, routes: routes.collect() }
+        let mut neighbours: Vec<_> = engine.stack.neighbours().collect();
+        neighbours.sort_by_key(|one| (one.interface.scope_id(), one.address));
+        let neighbours = neighbours.iter().map(|one| NeighbourStatus {
+            address: one.address,
+            interface: self.name(one.interface).to_owned(),
+            mac: one.mac.map(mac_text),
+            state: one.state.to_owned(),
+        });
+        let (routes, neighbours) = (routes.collect(), neighbours.collect());
+        NetworkStatus { interfaces, routes, neighbours }
     }
 
     fn name(&self, id: InterfaceId) -> &str {
         let found = self.interfaces.iter().find(|interface| interface.id == id);
         found.map_or("?", |interface| &interface.name)
     }
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 fn address_status(now: Instant, ours: &Address) -> AddressStatus {

@@ -54,6 +54,8 @@ pub(crate) struct Server {
     pub(crate) network: Network,
     /// How the interface of each port is to be set up.
     interfaces: Vec<InterfaceSettings>,
+    /// What the driver of each port said that is not attached yet: hardware address and MTU.
+    announced: Vec<Option<([u8; 6], u16)>>,
     leaving: Vec<Leaving>,
     /// What the supervisor is to be told.
     events: Vec<ServerEvent>,
@@ -99,6 +101,7 @@ impl Server {
             poller: Poller::new()?,
             network: Network::default(),
             interfaces: Vec::new(),
+            announced: Vec::new(),
             leaving: Vec::new(),
             events: Vec::new(),
             first: 0,
@@ -122,6 +125,7 @@ impl Server {
         self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
         self.engine.nics.add(number, &region, bell, driver)?;
         self.interfaces.push(interface);
+        self.announced.push(None);
         Ok(())
     }
 
@@ -264,9 +268,18 @@ impl Server {
         if self.engine.nics.interface(port).is_some() {
             return;
         }
-        let Some(settings) = self.interfaces.get(port) else { return };
-        let id = self.network.attach(&mut self.engine, settings, (mac, mtu), self.config.ipv6);
-        self.engine.nics.set_interface(port, id);
+        if let Some(announced) = self.announced.get_mut(port) {
+            *announced = Some((mac, mtu));
+        }
+        // In their order, whichever driver is the quickest: so the first one has the first index.
+        for (port, settings) in self.interfaces.iter().enumerate() {
+            if self.engine.nics.interface(port).is_some() {
+                continue;
+            }
+            let Some(link) = self.announced.get_mut(port).and_then(Option::take) else { return };
+            let id = self.network.attach(&mut self.engine, settings, link, self.config.ipv6);
+            self.engine.nics.set_interface(port, id);
+        }
     }
 
     /// Serves calls and queues of all clients, a bounded part of each.

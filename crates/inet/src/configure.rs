@@ -8,6 +8,7 @@ use crate::interface::{Address, AddressOrigin, InterfaceId};
 use crate::ip::cidr::Cidr;
 use crate::ip::is_link_scope;
 use crate::ip::route::Route;
+use crate::link::neighbour::NeighbourInfo;
 use crate::net::Net;
 use crate::stack::Stack;
 use crate::time::Instant;
@@ -45,6 +46,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// All interfaces but the one to the stack itself.
     pub fn interfaces(&self) -> impl Iterator<Item = InterfaceId> + use<T, R> {
         (0..u16::try_from(self.net.interfaces.len()).unwrap_or(u16::MAX)).map(InterfaceId)
+    }
+
+    /// The neighbours that are known or being asked for, in no order.
+    pub fn neighbours(&self) -> impl Iterator<Item = NeighbourInfo> {
+        self.net.neighbours.all()
     }
 
     /// Starts IPv6 on an interface: it gets its link-local address, asks for routers, and from then

@@ -62,6 +62,7 @@ pub use interface::{Address, AddressOrigin, AddressState, InterfaceConfig, Inter
 pub use ip::cidr::Cidr;
 pub use ip::groups::FilterMode;
 pub use ip::route::Route;
+pub use link::neighbour::NeighbourInfo;
 pub use sockets::events::{Event, EventKind};
 pub use sockets::options::{MtuDiscover, OptionName, SockOption};
 pub use sockets::table::Handle;

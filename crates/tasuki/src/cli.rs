@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Show the routing table of an instance, as `ip route` does
     #[command(after_help = ROUTE_EXAMPLES)]
     Route(NetworkArgs),
+    /// Show the neighbours of an instance, as `ip neigh` does
+    #[command(after_help = NEIGH_EXAMPLES)]
+    Neigh(NetworkArgs),
     Capture(CaptureArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
@@ -291,6 +294,11 @@ Examples:
   tasuki route
   tasuki route -6 --net web";
 
+const NEIGH_EXAMPLES: &str = "\
+Examples:
+  tasuki neigh
+  tasuki neigh -4 --net web --json | jq -r '.[] | select(.state == \"REACHABLE\").address'";
+
 #[derive(Debug, Args)]
 pub(crate) struct NetworkArgs {
     /// Only IPv4
@@ -302,7 +310,7 @@ pub(crate) struct NetworkArgs {
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
-    /// Print JSON: an array with one object per interface or route
+    /// Print JSON: an array with one object per interface, route or neighbour
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -316,6 +324,7 @@ pub(crate) struct NetworkArgs {
 #[command(after_help = "\
 Examples:
   tasuki capture -i web -w web.pcapng
+  tasuki capture -i web --interface eth1 -w web.pcapng
   tasuki capture -c 100 -w - | tshark -r -")]
 pub(crate) struct CaptureArgs {
     /// The file; `-` is standard output
@@ -324,6 +333,9 @@ pub(crate) struct CaptureArgs {
     /// The instance [default: the one that runs]
     #[arg(short = 'i', long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
+    /// Only frames of this interface, such as eth1 [default: eth0]
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) interface: Option<String>,
     /// Keep at most this many bytes of each frame; 0 means all
     #[arg(short, long, value_name = "BYTES", default_value_t = WHOLE_FRAMES)]
     #[arg(value_parser = snaplen)]
@@ -488,7 +500,7 @@ mod tests {
             visible().get_subcommands().map(|command| command.get_name().to_owned()).collect();
         assert_eq!(
             names,
-            ["run", "up", "down", "ps", "ss", "addr", "route", "capture", "completion"]
+            ["run", "up", "down", "ps", "ss", "addr", "route", "neigh", "capture", "completion"]
         );
     }
 }

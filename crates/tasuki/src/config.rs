@@ -28,6 +28,9 @@ pub(crate) struct Config {
     pub(crate) inet: InetSection,
     pub(crate) tcp: TcpDefaults,
     pub(crate) nic: NicSection,
+    /// More interfaces: the second, the third, …
+    #[serde(rename = "interface")]
+    pub(crate) interfaces: Vec<InterfaceSection>,
     pub(crate) memory: MemorySection,
 }
 
@@ -127,17 +130,34 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for ListVisitor<T> {
 }
 
 /// `[nic]`
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NicSection {
     pub(crate) device: Option<Device>,
-    pub(crate) mtu: Ranged<576, { abi::frame::MAX_MTU as u32 }>,
+    pub(crate) mtu: Mtu,
     pub(crate) fault: Fault,
 }
 
-impl Default for NicSection {
+/// One of `[[interface]]`: what `[inet]` and `[nic]` are for the first interface.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct InterfaceSection {
+    pub(crate) device: Option<Device>,
+    pub(crate) mtu: Mtu,
+    pub(crate) address: List<Cidr>,
+    pub(crate) gateway: List<Router>,
+    pub(crate) dhcp: bool,
+    pub(crate) routes: Vec<RouteSection>,
+    pub(crate) fault: Fault,
+}
+
+/// IP bytes per frame.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub(crate) struct Mtu(pub(crate) Ranged<576, { abi::frame::MAX_MTU as u32 }>);
+
+impl Default for Mtu {
     fn default() -> Self {
-        Self { device: None, mtu: Ranged(1500), fault: Fault::default() }
+        Self(Ranged(1500))
     }
 }
 

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Ss(ss) => command::ss::ss(&ss),
         Command::Addr(network) => command::network::addr(&network),
         Command::Route(network) => command::network::route(&network),
+        Command::Neigh(network) => command::network::neigh(&network),
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),

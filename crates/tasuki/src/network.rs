@@ -40,12 +40,12 @@ impl Addresses {
         })
     }
 
-    /// All routes of the stack but those to its own networks.
-    pub(crate) fn all_routes(&self) -> Vec<RouteSettings> {
+    /// All routes of the stack but those to its own networks; the default ones of this metric.
+    pub(crate) fn all_routes(&self, metric: u32) -> Vec<RouteSettings> {
         let default = |&via: &IpAddr| RouteSettings {
             to: if via.is_ipv4() { Prefixed::ALL_V4 } else { Prefixed::ALL_V6 },
             via: Some(via),
-            metric: 0,
+            metric,
         };
         self.gateways.iter().map(default).chain(self.routes.iter().copied()).collect()
     }

@@ -9,7 +9,7 @@ use abi::network::{Ipv6Mode, RouteSettings};
 
 use crate::cidr::{self, Cidr};
 use crate::cli::{InstanceOptions, Ipv6Choice};
-use crate::config::{Config, Device, Mode};
+use crate::config::{Config, Device, InterfaceSection, List, Mode};
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
 use crate::place::InstanceName;
@@ -19,9 +19,8 @@ use crate::place::InstanceName;
 pub(crate) struct Settings {
     pub(crate) name: InstanceName,
     pub(crate) mode: Mode,
-    pub(crate) device: Option<Device>,
-    pub(crate) mtu: u16,
-    pub(crate) fault: FaultConfig,
+    /// The interfaces, at least one.
+    pub(crate) links: Vec<Link>,
     /// For the frame region.
     pub(crate) huge_pages: bool,
     /// For the regions of clients.
@@ -31,9 +30,20 @@ pub(crate) struct Settings {
     pub(crate) params: ClientParams,
     pub(crate) tcp: TcpDefaults,
     pub(crate) ipv6: Ipv6Mode,
+}
+
+/// What one interface is to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    pub(crate) device: Option<Device>,
+    pub(crate) mtu: u16,
+    pub(crate) fault: FaultConfig,
     pub(crate) dhcp: bool,
     addresses: Option<Addresses>,
 }
+
+/// Most interfaces: each has a driver and a frame region of its own.
+const MOST_LINKS: usize = 16;
 
 impl Settings {
     /// For an instance of this name.
@@ -53,32 +63,37 @@ impl Settings {
         let in_file = |sentence: String| wrong(format!("{file}{sentence}"));
         let inet = config.inet;
         let ipv6 = options.ipv6.map_or(inet.ipv6, Ipv6Choice::mode);
+        let more = config.interfaces.iter().flat_map(|section| &section.address.0);
+        let mut all = options.address.iter().chain(&inet.address.0).chain(more);
         if ipv6 == Ipv6Mode::Off
-            && let Some(six) = options.address.iter().chain(&inet.address.0).find(|a| !a.is_ipv4())
+            && let Some(six) = all.find(|a| !a.is_ipv4())
         {
             return Err(wrong(format!("IPv6 is off, but the stack is to have the address {six}")));
+        }
+        if config.interfaces.len() >= MOST_LINKS {
+            return Err(in_file(format!("there can be at most {MOST_LINKS} interfaces")));
         }
         let or = |given: &[Cidr], file: Vec<Cidr>| match given {
             [] => file,
             given => given.to_vec(),
         };
         let stack = or(&options.address, inet.address.0);
-        let dhcp = options.dhcp || inet.dhcp;
-        if dhcp && let Some(four) = stack.iter().find(|cidr| cidr.is_ipv4()) {
-            return Err(wrong(format!(
-                "the stack is to have the address {four}, and to get its IPv4 address by DHCP: \
-                 leave one out"
-            )));
-        }
         let gateways =
             if options.gateway.is_empty() { inet.gateway.0 } else { options.gateway.clone() };
-        let gateways = gateways.into_iter().map(|router| router.0).collect();
-        let routes = inet.routes.iter().map(|route| RouteSettings {
-            to: route.to,
-            via: route.via.map(|router| router.0),
-            metric: route.metric,
-        });
-        let routes = routes.collect();
+        let first = InterfaceSection {
+            device: options.nic.clone().or(config.nic.device),
+            mtu: config.nic.mtu,
+            address: List(stack),
+            gateway: List(gateways),
+            dhcp: options.dhcp || inet.dhcp,
+            routes: inet.routes,
+            fault: options.fault.unwrap_or(config.nic.fault),
+        };
+        let first =
+            Link::new(first).map_err(|what| if given { wrong(what) } else { in_file(what) })?;
+        let more = config.interfaces.into_iter().map(Link::new);
+        let more = more.collect::<Result<Vec<_>, _>>().map_err(in_file)?;
+        let links = [vec![first], more].concat();
         for (key, value) in [("ecn", config.tcp.ecn), ("syncookies", config.tcp.syncookies)] {
             if let Some(value) = value.filter(|&value| value > 2) {
                 return Err(in_file(format!("tcp.{key} = {value} is not in 0 to 2")));
@@ -87,20 +102,35 @@ impl Settings {
         Ok(Self {
             name,
             mode: options.mode.unwrap_or(config.instance.mode),
-            device: options.nic.clone().or(config.nic.device),
-            mtu: config.nic.mtu.narrow(),
-            fault: options.fault.unwrap_or(config.nic.fault).0,
+            links,
             huge_pages: config.memory.huge_pages,
             client_huge_pages: config.memory.client.huge_pages,
             strict: config.memory.strict,
             clients: config.instance.clients.narrow().into(),
             ipv6,
-            dhcp,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
-            addresses: addresses(stack, gateways, routes)
-                .map_err(|what| if given { wrong(what) } else { in_file(what) })?,
         })
+    }
+}
+
+impl Link {
+    fn new(section: InterfaceSection) -> Result<Self, String> {
+        let InterfaceSection { device, mtu, address, gateway, dhcp, routes, fault } = section;
+        if dhcp && let Some(four) = address.0.iter().find(|cidr| cidr.is_ipv4()) {
+            return Err(format!(
+                "the stack is to have the address {four}, and to get its IPv4 address by DHCP: \
+                 leave one out"
+            ));
+        }
+        let gateways = gateway.0.into_iter().map(|router| router.0).collect();
+        let routes = routes.iter().map(|route| RouteSettings {
+            to: route.to,
+            via: route.via.map(|router| router.0),
+            metric: route.metric,
+        });
+        let addresses = addresses(address.0, gateways, routes.collect())?;
+        Ok(Self { device, mtu: mtu.0.narrow(), fault: fault.0, dhcp, addresses })
     }
 
     /// The addresses asked for, or free ones. Hold the lock of the directory until the device has
@@ -247,23 +277,26 @@ mod tests {
         let mut options =
             InstanceOptions { config: Some(file.path().to_owned()), ..Default::default() };
         let found = settings(&options).unwrap();
-        assert_eq!((found.mode, found.mtu, found.fault.loss), (Mode::Fused, 1400, 0.5));
-        assert_eq!(found.device.unwrap().name(), "one");
+        let link = found.links[0].clone();
+        assert_eq!((found.mode, link.mtu, link.fault.loss), (Mode::Fused, 1400, 0.5));
+        assert_eq!(link.device.unwrap().name(), "one");
         options.mode = Some(Mode::Split);
         options.nic = Some("tap:two".parse().unwrap());
         options.fault = Some("duplicate=0.1".parse().unwrap());
         options.address = vec!["10.2.0.2/24".parse().unwrap()];
         let found = settings(&options).unwrap();
-        assert_eq!((found.mode, found.fault.loss, found.fault.duplicate), (Mode::Split, 0.0, 0.1));
-        assert_eq!(found.device.unwrap().name(), "two");
-        assert_eq!(found.addresses.unwrap().gateways, ["10.2.0.1".parse::<IpAddr>().unwrap()]);
+        let link = found.links[0].clone();
+        assert_eq!((found.mode, link.fault.loss, link.fault.duplicate), (Mode::Split, 0.0, 0.1));
+        assert_eq!(link.device.unwrap().name(), "two");
+        assert_eq!(link.addresses.unwrap().gateways, ["10.2.0.1".parse::<IpAddr>().unwrap()]);
     }
 
     #[test]
     fn dhcp_leaves_the_ipv4_address_to_a_server() {
         let with = |words: &str| {
             let address = words.split_whitespace().map(|text| text.parse().unwrap()).collect();
-            settings(&InstanceOptions { dhcp: true, address, ..Default::default() })
+            let options = InstanceOptions { dhcp: true, address, ..Default::default() };
+            settings(&options).map(|settings| settings.links[0].clone())
         };
         let none = with("").unwrap().addresses(&Routes::read().unwrap()).unwrap();
         assert_eq!((none.stack.len(), none.gateways.len()), (0, 0));
@@ -272,7 +305,34 @@ mod tests {
         let failure = with("10.0.0.2/24").unwrap_err();
         assert_eq!(failure.code, Code::Configuration);
         assert!(failure.sentence.contains("10.0.0.2/24"), "{failure}");
-        assert!(!settings(&InstanceOptions::default()).unwrap().dhcp);
+        assert!(!settings(&InstanceOptions::default()).unwrap().links[0].dhcp);
+    }
+
+    #[test]
+    fn interfaces_come_in_the_order_of_the_file() {
+        let with = |text: &str| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+            let config = Some(file.path().to_owned());
+            settings(&InstanceOptions { config, ..Default::default() })
+        };
+        let found = with(
+            "[nic]\nmtu = 1400\n[[interface]]\naddress = \"10.9.0.2/24\"\n\
+             [[interface]]\ndhcp = true\nmtu = 1300\n",
+        );
+        let links = found.unwrap().links;
+        let seen: Vec<_> = links.iter().map(|link| (link.mtu, link.dhcp)).collect();
+        assert_eq!(seen, [(1400, false), (1500, false), (1300, true)]);
+        let gateways = &links[1].addresses.as_ref().unwrap().gateways;
+        assert_eq!(gateways[..], ["10.9.0.1".parse::<IpAddr>().unwrap()]);
+        for text in [
+            "[[interface]]\ngateway = \"10.9.0.1\"\n",
+            "[[interface]]\ndhcp = true\naddress = \"10.9.0.2/24\"\n",
+            "[inet]\nipv6 = \"off\"\n[[interface]]\naddress = \"fd00::2/64\"\n",
+            &"[[interface]]\n".repeat(16),
+        ] {
+            assert_eq!(with(text).unwrap_err().code, Code::Configuration, "{text}");
+        }
     }
 
     #[test]

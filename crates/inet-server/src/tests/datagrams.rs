@@ -148,6 +148,33 @@ fn parts_make_one() {
 }
 
 #[test]
+fn a_socket_keeps_to_its_interface() {
+    let mut world = World::new();
+    let (mut a, b, mut from, mut to) = sockets(&mut world);
+    let bind = |world: &mut World, a: &mut Program, sock: u64, name: &[u8]| {
+        world.set_option(a, sock, 1, 25, name)
+    };
+    let name = |world: &mut World, a: &mut Program, sock: u64| world.option(a, sock, 1, 25);
+    assert_eq!(name(&mut world, &mut a, from.word()), Ok(vec![]));
+    assert_eq!(bind(&mut world, &mut a, from.word(), b"eth9"), Err(Errno::NODEV));
+    bind(&mut world, &mut a, from.word(), b"lo\0").unwrap();
+    assert_eq!(name(&mut world, &mut a, from.word()), Ok(b"lo\0".to_vec()));
+    let plain = SendAncillary::default();
+    queue(&world, &a, &mut from, 3, &plain, false);
+    world.rest();
+    assert_eq!(take(&b, &mut to), None, "it did not leave by the link");
+    // By index, and for none.
+    assert_eq!(world.set_option(&mut a, from.word(), 1, 62, &int(9)), Err(Errno::NODEV));
+    world.set_option(&mut a, from.word(), 1, 62, &int(1)).unwrap();
+    assert_eq!(world.option(&mut a, from.word(), 1, 62), Ok(int(1)));
+    bind(&mut world, &mut a, from.word(), b"").unwrap();
+    assert_eq!(world.option(&mut a, from.word(), 1, 62), Ok(int(0)));
+    queue(&world, &a, &mut from, 4, &plain, false);
+    world.rest();
+    assert_eq!(take(&b, &mut to).map(|(bytes, _)| bytes.len()), Some(4));
+}
+
+#[test]
 fn what_cannot_be_sent_is_told_to_who_asks() {
     let mut world = World::new();
     let (mut a, _b, mut from, _to) = sockets(&mut world);

@@ -113,6 +113,20 @@ impl State {
     }
 }
 
+/// A neighbour as it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NeighbourInfo {
+    /// The link.
+    pub interface: InterfaceId,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its hardware address, once known.
+    pub mac: Option<[u8; 6]>,
+    /// The state's name as `ip neigh` writes it: `INCOMPLETE`, `REACHABLE`, `STALE`, `DELAY` or
+    /// `PROBE`.
+    pub state: &'static str,
+}
+
 #[derive(Debug)]
 struct Neighbour<T> {
     state: State,
@@ -177,6 +191,22 @@ pub(crate) struct Neighbours<T> {
 impl<T> Neighbours<T> {
     pub(crate) fn new(hash: KeyedHash, limit: usize, queue_limit: usize) -> Self {
         Self { map: HashMap::with_hasher(hash), limit: limit.max(1), queue_limit }
+    }
+
+    /// All neighbours, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = NeighbourInfo> {
+        self.map.iter().map(|(key, neighbour)| NeighbourInfo {
+            interface: key.interface,
+            address: key.address,
+            mac: neighbour.state.mac().map(|mac| mac.0),
+            state: match neighbour.state {
+                State::Incomplete { .. } => "INCOMPLETE",
+                State::Reachable { .. } => "REACHABLE",
+                State::Stale { .. } => "STALE",
+                State::Delay { .. } => "DELAY",
+                State::Probe { .. } => "PROBE",
+            },
+        })
     }
 
     /// Looks for a neighbour that something is sent to. `progress`: what was sent before has

@@ -11,6 +11,20 @@ fn is_request_for(frame: &[u8], target: Ipv4Addr, to: Mac) -> bool {
 }
 
 #[test]
+fn neighbours_are_told() {
+    let mut b = Host::b_knowing_a();
+    let known: Vec<_> = b.stack.neighbours().collect();
+    assert_eq!((known.len(), known[0].address, known[0].interface), (1, IP_A.into(), ID));
+    assert!(known[0].mac.is_some() && known[0].state == "STALE", "{known:?}");
+    let socket = b.stack.open(SocketKind::Datagram, 1).unwrap();
+    let nobody = Ipv4Addr::new(10, 0, 0, 77);
+    b.stack.send(b.now, socket, Chunk(b"x".to_vec()), Some(at(nobody, 9))).unwrap();
+    b.poll();
+    let asked = b.stack.neighbours().find(|one| one.address == nobody).unwrap();
+    assert_eq!((asked.mac, asked.state), (None, "INCOMPLETE"));
+}
+
+#[test]
 fn a_request_for_us_is_answered_and_its_sender_learnt() {
     let mut b = Host::b();
     b.take(&arp_frame(MAC_A, IP_A, IP_B, true));

@@ -45,7 +45,8 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<u8, Failure> {
     let out = open(&args.write)?;
     let mut signals = Signals::catch()?;
     let snaplen = args.snaplen;
-    let socket = match operator.ask(&ClientRequest::Capture { snaplen })? {
+    let interface = args.interface.clone();
+    let socket = match operator.ask(&ClientRequest::Capture { snaplen, interface })? {
         (ClientReply::Capture, fds) => <[OwnedFd; 1]>::try_from(fds),
         (other, _) => return Err(operator.unexpected(&other)),
     };
@@ -56,7 +57,8 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<u8, Failure> {
     // Its head is there before the first frame.
     file.flush().map_err(|error| file_failed(args, &error))?;
     let named = operator.name();
-    eprintln!("capturing on {named}, Ethernet, at most {snaplen} bytes of each frame");
+    let on = args.interface.as_ref().map_or_else(String::new, |name| format!(" {name}"));
+    eprintln!("capturing on {named}{on}, Ethernet, at most {snaplen} bytes of each frame");
     let done = copy(&socket, &operator, &mut signals, &mut file, args.count);
     let done = done.and_then(|()| file.flush());
     eprintln!("{} packets captured\n{} packets missed", file.taken, file.missed);

@@ -1,10 +1,11 @@
-//! `tasuki addr` and `tasuki route`: the stack's side of the network, as `ip` writes it.
+//! `tasuki addr`, `tasuki route` and `tasuki neigh`: the stack's side of the network, as `ip`
+//! writes it.
 
 use std::fmt::Write;
 use std::net::IpAddr;
 
 use abi::control::{ClientReply, ClientRequest};
-use abi::network::{InterfaceStatus, NetworkStatus, RouteStatus};
+use abi::network::{InterfaceStatus, NeighbourStatus, NetworkStatus, RouteStatus};
 
 use super::{print, print_json};
 use crate::cli::NetworkArgs;
@@ -51,8 +52,29 @@ pub(crate) fn route(args: &NetworkArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// Shows the neighbours.
+///
+/// # Errors
+/// When the instance does not run.
+pub(crate) fn neigh(args: &NetworkArgs) -> Result<u8, Failure> {
+    let mut neighbours = ask(args)?.neighbours;
+    neighbours.retain(|one| wanted(args, one.address));
+    if args.json {
+        print_json(&neighbours)?;
+    } else {
+        print(&neighbours.iter().map(neighbour_text).collect::<String>())?;
+    }
+    Ok(0)
+}
+
 fn wanted(args: &NetworkArgs, address: IpAddr) -> bool {
     args.ipv4 == args.ipv6 || args.ipv4 == address.is_ipv4()
+}
+
+fn neighbour_text(neighbour: &NeighbourStatus) -> String {
+    let NeighbourStatus { address, interface, mac, state } = neighbour;
+    let mac = mac.as_ref().map_or_else(String::new, |mac| format!("lladdr {mac} "));
+    format!("{address} dev {interface} {mac}{state}\n")
 }
 
 // Writing to a string does not fail.
@@ -164,6 +186,17 @@ mod tests {
 "
         );
         crate::command::tests::every_key_is_documented(&[interface]);
+        let mut neighbour = NeighbourStatus {
+            address: IpAddr::from([10, 0, 0, 1]),
+            interface: "eth0".to_owned(),
+            mac: Some("02:00:00:00:00:02".to_owned()),
+            state: "STALE".to_owned(),
+        };
+        let text = neighbour_text(&neighbour);
+        assert_eq!(text, "10.0.0.1 dev eth0 lladdr 02:00:00:00:00:02 STALE\n");
+        (neighbour.mac, neighbour.state) = (None, "INCOMPLETE".to_owned());
+        assert_eq!(neighbour_text(&neighbour), "10.0.0.1 dev eth0 INCOMPLETE\n");
+        crate::command::tests::every_key_is_documented(&[neighbour]);
         let route = |to: &str, via: &str, metric| RouteStatus {
             to: to.parse().unwrap(),
             via: via.parse().ok(),

@@ -14,7 +14,7 @@ fn nothing_is_the_default() {
     let config = Config::parse("").unwrap();
     assert_eq!(config, Config::default());
     assert_eq!(config.memory.client.params(), Ok(ClientParams::default()));
-    assert_eq!(config.nic.mtu.0, 1500);
+    assert_eq!(config.nic.mtu.0.0, 1500);
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn the_example_shows_every_key_with_its_default() {
     let enabled: String = EXAMPLE
         .lines()
         .map(|line| match line.strip_prefix("# ") {
-            Some(rest) if is_key(rest) => format!("{rest}\n"),
+            Some(rest) if is_key(rest) || rest == "[[interface]]" => format!("{rest}\n"),
             _ => format!("{line}\n"),
         })
         .collect();
@@ -34,9 +34,12 @@ fn the_example_shows_every_key_with_its_default() {
     assert!(config.nic.device.is_some());
     assert!(config.memory.client.tx_pages.is_some() && config.memory.client.rx_pages.is_some());
     assert_eq!(config.memory.client.params(), Ok(ClientParams::default()));
+    assert_eq!(config.interfaces.len(), 1);
     // Nothing is missing: an unknown key makes serde list the known ones, each must be in the
     // example.
-    for section in ["instance", "inet", "tcp", "nic", "nic.fault", "memory", "memory.client"] {
+    for section in
+        ["instance", "inet", "tcp", "nic", "nic.fault", "[interface]", "memory", "memory.client"]
+    {
         let error = toml::from_str::<Config>(&format!("[{section}]\nx-x = 1\n")).unwrap_err();
         for key in error.message().split('`').skip(3).step_by(2) {
             let there = enabled.lines().any(|line| {

@@ -69,7 +69,8 @@ pub(super) fn next(stage: Stage, happening: Happening, connected: bool) -> (Stag
     match (stage, happening) {
         (Mapping, Mapped(Ok(()))) if connected => (Adding, Step::AddToInet),
         (Mapping, Mapped(Ok(()))) => (Unmapping, Step::Unmap),
-        (Mapping, Mapped(Err(()))) => (Unmapping, Step::Forget),
+        // Of several drivers, some may have mapped it.
+        (Mapping, Mapped(Err(()))) => (Unmapping, Step::Unmap),
         (Adding, Added(Ok(()))) if connected => (Live, Step::Welcome),
         (Adding, Added(Ok(()))) => (Removing, Step::Remove),
         (Adding, Added(Err(()))) => (Unmapping, Step::Unmap),
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn refused_by_a_server() {
-        assert_eq!(live(&[Mapped(Err(()))]), [Step::Forget]);
+        assert_eq!(live(&[Mapped(Err(())), Unmapped]), [Step::Unmap, Step::Forget]);
         let steps = live(&[Mapped(Ok(())), Added(Err(())), Unmapped]);
         assert_eq!(steps, [Step::AddToInet, Step::Unmap, Step::Forget]);
     }

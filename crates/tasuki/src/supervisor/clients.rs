@@ -15,6 +15,9 @@ pub(super) struct Client {
     /// Its line, while it lives.
     pub(super) connection: Option<ConnectionId>,
     pub(super) stage: Stage,
+    /// Drivers that have not answered yet, and whether one has refused.
+    pub(super) awaited: usize,
+    pub(super) refused: bool,
     pub(super) memory: Memory,
     /// The inet server's bell for this client.
     pub(super) bell: OwnedFd,
@@ -55,6 +58,18 @@ impl Clients {
         self.all.get_mut(&number)
     }
 
+    /// A driver has answered what all were asked about a client: what they say together, after the
+    /// last one.
+    pub(super) fn answered(&mut self, number: u16, done: Result<(), ()>) -> Option<Result<(), ()>> {
+        let client = self.all.get_mut(&number)?;
+        client.refused |= done.is_err();
+        client.awaited = client.awaited.saturating_sub(1);
+        if client.awaited > 0 {
+            return None;
+        }
+        Some(if std::mem::take(&mut client.refused) { Err(()) } else { Ok(()) })
+    }
+
     pub(super) fn remove(&mut self, number: u16) -> Option<Client> {
         self.all.remove(&number)
     }
@@ -83,11 +98,25 @@ mod tests {
             pid: 1,
             connection: None,
             stage: Stage::Live,
+            awaited: 0,
+            refused: false,
             memory: Memory::create("t", 4096, false).unwrap(),
             bell: super::super::instance::bell().unwrap(),
             threads: 0,
             orderly: false,
         }
+    }
+
+    #[test]
+    fn all_drivers_answer_as_one() {
+        let mut clients = Clients::new();
+        clients.insert(1, Client { awaited: 3, ..client() });
+        assert_eq!(clients.answered(1, Ok(())), None);
+        assert_eq!(clients.answered(1, Err(())), None);
+        assert_eq!(clients.answered(1, Ok(())), Some(Err(())));
+        clients.get_mut(1).unwrap().awaited = 1;
+        assert_eq!(clients.answered(1, Ok(())), Some(Ok(())));
+        assert_eq!(clients.answered(2, Ok(())), None);
     }
 
     #[test]

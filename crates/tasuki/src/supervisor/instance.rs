@@ -1,6 +1,6 @@
-//! What an instance is made of, but for its processes: socket, device, frame region, bells.
+//! What an instance is made of, but for its processes: socket, devices, frame regions, bells.
 //!
-//! Everything here disappears when it is dropped: the socket's file is removed, and the TAP device
+//! Everything here disappears when it is dropped: the socket's file is removed, and a TAP device
 //! goes with its last descriptor.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,12 +18,10 @@ use crate::config::Device;
 use crate::exit::Failure;
 use crate::network::{Addresses, Routes, first_free_device};
 use crate::place::{InstanceName, Place, SocketFile};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
-/// The number of the one interface.
-const NIC: u16 = 0;
-/// What programs on the stack see it as.
-const INTERFACE: &str = "eth0";
+/// By how much the default routes of one interface come after those of the one before.
+const METRIC_STEP: u32 = 100;
 
 /// Memory that processes share, and how it is backed.
 #[derive(Debug)]
@@ -59,26 +57,27 @@ pub(super) fn bell() -> Result<OwnedFd, Failure> {
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(super) settings: Settings,
+    pub(super) socket: SocketFile,
+    /// Its interfaces, at least one; eth0, eth1, … to the programs.
+    pub(super) links: Vec<Link>,
+}
+
+/// An interface, without its driver.
+#[derive(Debug)]
+pub(super) struct Link {
     pub(super) addresses: Addresses,
     pub(super) device: Device,
-    pub(super) socket: SocketFile,
     pub(super) frames: Memory,
     tap: OwnedFd,
     inet_bell: OwnedFd,
     nic_bell: OwnedFd,
 }
 
-impl Instance {
-    /// Makes socket, device, region and bells.
-    ///
-    /// # Errors
-    /// What is in use, missing or not permitted; nothing is left behind then.
-    pub(crate) fn make(settings: Settings) -> Result<Self, Failure> {
-        let place = Place::make()?;
-        let lock = place.lock()?;
-        let socket = place.bind(&settings.name)?;
-        let addresses = settings.addresses(&Routes::read()?)?;
-        let (device, tap) = match &settings.device {
+impl Link {
+    /// Makes device, region and bells. Hold the lock of the directory.
+    fn make(wanted: &settings::Link, huge_pages: bool) -> Result<Self, Failure> {
+        let addresses = wanted.addresses(&Routes::read()?)?;
+        let (device, tap) = match &wanted.device {
             Some(device) => (device.clone(), tap::open(device.name())?),
             None => {
                 let open = |name: &str| tap::open(name).map_err(Failure::from);
@@ -87,16 +86,36 @@ impl Instance {
             }
         };
         let host: Vec<Prefixed> = addresses.host().collect();
-        tap::configure(device.name(), &host, settings.mtu)?;
-        drop(lock);
-        let frames = Memory::create("tasuki-frames", LAYOUT.len, settings.huge_pages)?;
+        tap::configure(device.name(), &host, wanted.mtu)?;
+        let frames = Memory::create("tasuki-frames", LAYOUT.len, huge_pages)?;
         let (inet_bell, nic_bell) = (bell()?, bell()?);
-        Ok(Self { settings, addresses, device, socket, frames, tap, inet_bell, nic_bell })
+        Ok(Self { addresses, device, frames, tap, inet_bell, nic_bell })
+    }
+}
+
+impl Instance {
+    /// Makes socket, devices, regions and bells.
+    ///
+    /// # Errors
+    /// What is in use, missing or not permitted; nothing is left behind then.
+    pub(crate) fn make(settings: Settings) -> Result<Self, Failure> {
+        let place = Place::make()?;
+        let lock = place.lock()?;
+        let socket = place.bind(&settings.name)?;
+        let make = |wanted| Link::make(wanted, settings.huge_pages);
+        let links = settings.links.iter().map(make).collect::<Result<_, _>>()?;
+        drop(lock);
+        Ok(Self { settings, socket, links })
     }
 
     /// Where programs and operators connect.
     pub(crate) fn socket_path(&self) -> &Path {
         self.socket.path()
+    }
+
+    /// The number of the interface that programs see under a name.
+    pub(super) fn link_named(&self, name: &str) -> Option<u16> {
+        (0..).zip(&self.links).map(|(number, _)| number).find(|n| interface_name(*n) == name)
     }
 
     /// Tells the servers what they are; the number of replies to wait for. The requests do not wait
@@ -110,38 +129,48 @@ impl Instance {
         purpose: impl Fn() -> P,
     ) -> Result<u32, Failure> {
         let settings = &self.settings;
-        let nic = ServerRequest::ConfigureNic(NicConfig {
-            device: self.device.to_string(),
-            mac: hardware_address(&settings.name, std::process::id()),
-            mtu: settings.mtu,
-            fault: settings.fault,
-            strict: settings.strict,
-        });
         let inet = ServerRequest::ConfigureInet(InetConfig {
             instance: settings.name.to_string(),
             tcp: settings.tcp,
             ipv6: settings.ipv6,
         });
-        let interface = InterfaceSettings {
-            name: INTERFACE.to_owned(),
-            addresses: self.addresses.stack.iter().map(|cidr| cidr.prefixed()).collect(),
-            routes: self.addresses.all_routes(),
-            dhcp: settings.dhcp,
-        };
-        let attach = ServerRequest::AddNic { nic: NIC, interface, strict: settings.strict };
-        let (tap, frames) = (self.tap.as_fd(), self.frames.fd.as_fd());
-        let (inet_bell, nic_bell) = (self.inet_bell.as_fd(), self.nic_bell.as_fd());
-        servers.ask(Line::Nic, nic, &[tap, frames, nic_bell, inet_bell], purpose())?;
         servers.ask(Line::Inet, inet, &[], purpose())?;
-        servers.ask(Line::Inet, attach, &[frames, inet_bell, nic_bell], purpose())?;
-        Ok(3)
+        let mut asked = 1;
+        for ((number, link), wanted) in (0_u16..).zip(&self.links).zip(&settings.links) {
+            let nic = ServerRequest::ConfigureNic(NicConfig {
+                device: link.device.to_string(),
+                mac: hardware_address(&settings.name, std::process::id(), number),
+                mtu: wanted.mtu,
+                fault: wanted.fault,
+                strict: settings.strict,
+            });
+            let interface = InterfaceSettings {
+                name: interface_name(number),
+                addresses: link.addresses.stack.iter().map(|cidr| cidr.prefixed()).collect(),
+                routes: link.addresses.all_routes(u32::from(number) * METRIC_STEP),
+                dhcp: wanted.dhcp,
+            };
+            let attach = ServerRequest::AddNic { nic: number, interface, strict: settings.strict };
+            let (tap, frames) = (link.tap.as_fd(), link.frames.fd.as_fd());
+            let (inet_bell, nic_bell) = (link.inet_bell.as_fd(), link.nic_bell.as_fd());
+            let line = Line::Nic(number);
+            servers.ask(line, nic, &[tap, frames, nic_bell, inet_bell], purpose())?;
+            servers.ask(Line::Inet, attach, &[frames, inet_bell, nic_bell], purpose())?;
+            asked += 2;
+        }
+        Ok(asked)
     }
 }
 
-/// A locally administered unicast address, another one for each instance.
-fn hardware_address(name: &InstanceName, pid: u32) -> [u8; 6] {
+/// What programs on the stack see an interface as; the inet server counts them in the same way.
+fn interface_name(number: u16) -> String {
+    format!("eth{number}")
+}
+
+/// A locally administered unicast address, another one for each interface of each instance.
+fn hardware_address(name: &InstanceName, pid: u32, number: u16) -> [u8; 6] {
     let mut hasher = DefaultHasher::new();
-    (name.as_str(), pid).hash(&mut hasher);
+    (name.as_str(), pid, number).hash(&mut hasher);
     let [_, _, a, b, c, d, e, _] = hasher.finish().to_be_bytes();
     [0x02, a, b, c, d, e]
 }
@@ -152,10 +181,11 @@ mod tests {
 
     #[test]
     fn hardware_addresses_are_local_and_differ() {
-        let address = |name: &str, pid| hardware_address(&name.parse().unwrap(), pid);
-        assert_eq!(address("a", 1)[0], 0x02);
-        assert_ne!(address("a", 1), address("a", 2));
-        assert_ne!(address("a", 1), address("b", 1));
+        let address = |name: &str, pid, n| hardware_address(&name.parse().unwrap(), pid, n);
+        assert_eq!(address("a", 1, 0)[0], 0x02);
+        assert_ne!(address("a", 1, 0), address("a", 2, 0));
+        assert_ne!(address("a", 1, 0), address("b", 1, 0));
+        assert_ne!(address("a", 1, 0), address("a", 1, 1));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Draining gives data that was closed in order up to [`DRAIN_PATIENCE`] to arrive. Stopping ends
-//! the program if there is one, then the inet server, then the driver: so resets still get out. A
+//! the program if there is one, then the inet server, then the drivers: so resets still get out. A
 //! server that ends by itself ends the instance; this is where a restart will take its place.
 
 mod admission;
@@ -89,9 +89,9 @@ enum Purpose {
 
 /// What `tasuki ps` has got so far.
 struct Gather {
-    left: u8,
+    left: usize,
     pools: Vec<PoolStatus>,
-    counters: Vec<(String, u64)>,
+    counters: BTreeMap<String, u64>,
 }
 
 /// What the instance is doing, see the picture above.
@@ -153,7 +153,7 @@ impl Supervisor {
     /// # Errors
     /// When the system refuses; nothing is left behind then.
     pub(crate) fn start(instance: Instance, signals: Signals, duty: Duty) -> Result<Self, Failure> {
-        let mut servers = Servers::start(instance.settings.mode)?;
+        let mut servers = Servers::start(instance.settings.mode, instance.links.len())?;
         let left = instance.configure(&mut servers, || Purpose::Configured)?;
         let until = Instant::now() + START_PATIENCE;
         Ok(Self {
@@ -294,7 +294,7 @@ impl Supervisor {
             match self.servers.hear(line) {
                 Ok(Heard::Nothing) => return Ok(()),
                 Ok(Heard::Reply(purpose, reply)) => self.answered(purpose, reply)?,
-                Ok(Heard::Event(event)) => self.happened(event)?,
+                Ok(Heard::Event(event)) => self.happened(line, event)?,
                 // It was asked to end.
                 Err(_) if self.stopping() => return Ok(()),
                 Err(failure) => return Err(failure),
@@ -302,7 +302,7 @@ impl Supervisor {
         }
     }
 
-    fn happened(&mut self, event: ServerEvent) -> Result<(), Failure> {
+    fn happened(&mut self, line: Line, event: ServerEvent) -> Result<(), Failure> {
         match event {
             ServerEvent::ClientReleased { client } => self.advance(client, Happening::Released),
             ServerEvent::ClientFault { client, reason } => {
@@ -315,7 +315,13 @@ impl Supervisor {
                 self.advance(client, Happening::Faulted)
             }
             ServerEvent::DeviceLost { reason } => {
-                let device = self.instance.device.name();
+                let link = match line {
+                    Line::Nic(number) => self.instance.links.get(usize::from(number)),
+                    Line::Inet => {
+                        self.instance.links.first().filter(|_| self.instance.links.len() == 1)
+                    }
+                };
+                let device = link.map_or("", |link| link.device.name());
                 let sentence = format!("the network device {device} is lost: {reason}");
                 Err(Failure::new(Code::Internal, sentence))
             }
@@ -333,14 +339,20 @@ impl Supervisor {
             Purpose::Configured => return self.configured(refusal),
             Purpose::Mapped(client) => {
                 self.turned_away(client, refusal)?;
-                self.advance(client, Happening::Mapped(done))?;
+                if let Some(done) = self.clients.answered(client, done) {
+                    self.advance(client, Happening::Mapped(done))?;
+                }
             }
             Purpose::Added(client) => {
                 self.turned_away(client, refusal)?;
                 self.advance(client, Happening::Added(done))?;
             }
             Purpose::Removed(client) => self.advance(client, Happening::Removed(done))?,
-            Purpose::Unmapped(client) => self.advance(client, Happening::Unmapped)?,
+            Purpose::Unmapped(client) => {
+                if self.clients.answered(client, done).is_some() {
+                    self.advance(client, Happening::Unmapped)?;
+                }
+            }
             Purpose::Thread { connection, thread, bell } => {
                 self.give_thread(connection, thread, &bell, refusal)?;
             }
@@ -399,12 +411,14 @@ impl Supervisor {
                 &[],
                 Purpose::Removed(number),
             ),
-            Step::Unmap => self.servers.ask(
-                Line::Nic,
-                ServerRequest::UnmapClient { client: number },
-                &[],
-                Purpose::Unmapped(number),
-            ),
+            Step::Unmap => {
+                let mut drivers = self.servers.drivers();
+                client.awaited = drivers.size_hint().0;
+                drivers.try_for_each(|line| {
+                    let request = ServerRequest::UnmapClient { client: number };
+                    self.servers.ask(line, request, &[], Purpose::Unmapped(number))
+                })
+            }
             Step::Forget => {
                 self.clients.remove(number);
                 Ok(())
@@ -511,7 +525,7 @@ impl Supervisor {
         }
         inet = inet || self.end_server(Line::Inet);
         if self.servers.has_ended(Line::Inet) {
-            nic = nic || self.end_server(Line::Nic);
+            nic = nic || self.servers.drivers().all(|line| self.end_server(line));
         }
         self.phase = Phase::StoppingServers { until, inet, nic };
     }

@@ -1,5 +1,6 @@
 //! What clients and operators ask of the supervisor, and what they get.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use abi::control::{
@@ -65,7 +66,9 @@ impl Supervisor {
             ClientRequest::Network => {
                 self.ask(Line::Inet, ServerRequest::Network, Purpose::Network(id))
             }
-            ClientRequest::Capture { snaplen } => self.ask_capture(id, snaplen),
+            ClientRequest::Capture { snaplen, interface } => {
+                self.ask_capture(id, snaplen, interface.as_deref())
+            }
             ClientRequest::Down => {
                 self.ending.push(id);
                 self.stop(None);
@@ -171,13 +174,19 @@ impl Supervisor {
         let memory = memory.map_err(|failure| Refusal::Client(failure.sentence))?;
         let bell = bell().map_err(|failure| Refusal::Client(failure.sentence))?;
         connection.client = Some(number);
-        let request = ServerRequest::AddClient { client: number, params };
-        self.servers.ask(Line::Nic, request, &[memory.fd.as_fd()], Purpose::Mapped(number))?;
+        let mut awaited = 0;
+        for line in self.servers.drivers() {
+            let request = ServerRequest::AddClient { client: number, params };
+            self.servers.ask(line, request, &[memory.fd.as_fd()], Purpose::Mapped(number))?;
+            awaited += 1;
+        }
         let client = Client {
             program: printable(program),
             pid,
             connection: Some(id),
             stage: Stage::Mapping,
+            awaited,
+            refused: false,
             memory,
             bell,
             threads: 0,
@@ -254,9 +263,10 @@ impl Supervisor {
     }
 
     fn ask_counters(&mut self, id: ConnectionId) -> Result<(), Refusal> {
-        let gather = Gather { left: 2, pools: Vec::new(), counters: Vec::new() };
+        let lines: Vec<Line> = [Line::Inet].into_iter().chain(self.servers.drivers()).collect();
+        let gather = Gather { left: lines.len(), pools: Vec::new(), counters: BTreeMap::new() };
         self.gathers.insert(id, gather);
-        for line in [Line::Inet, Line::Nic] {
+        for line in lines {
             self.ask(line, ServerRequest::Counters, Purpose::Counters(id))?;
         }
         Ok(())
@@ -267,7 +277,10 @@ impl Supervisor {
         let Some(gather) = self.gathers.get_mut(&id) else { return Ok(()) };
         match reply {
             ServerReply::Counters { counters, pools } => {
-                gather.counters.extend(counters);
+                // Of several drivers, what all have done.
+                for (name, count) in counters {
+                    *gather.counters.entry(name).or_default() += count;
+                }
                 gather.pools.extend(pools);
             }
             other => tracing::warn!(?other, "a server does not tell its counters"),
@@ -276,12 +289,11 @@ impl Supervisor {
         if gather.left > 0 {
             return Ok(());
         }
-        let Some(Gather { pools, mut counters, .. }) = self.gathers.remove(&id) else {
+        let Some(Gather { pools, counters, .. }) = self.gathers.remove(&id) else {
             return Ok(());
         };
-        counters.sort();
-        let stack = &self.instance.addresses.stack;
-        let addresses: Vec<String> = stack.iter().map(ToString::to_string).collect();
+        let stack = self.instance.links.iter().flat_map(|link| &link.addresses.stack);
+        let addresses: Vec<String> = stack.map(ToString::to_string).collect();
         let status = InstanceStatus {
             instance: self.instance.settings.name.to_string(),
             mode: self.instance.settings.mode.to_string(),
@@ -289,7 +301,7 @@ impl Supervisor {
             addresses,
             processes: self.processes(),
             pools,
-            counters,
+            counters: counters.into_iter().collect(),
         };
         self.reply(id, &ClientReply::Processes(status), &[])
     }
@@ -303,10 +315,13 @@ impl Supervisor {
             memory: memory.to_owned(),
         };
         let mut all = vec![server("supervisor", std::process::id(), "tasuki", "-")];
-        let frames = &self.instance.frames.backing;
+        let mut links = self.instance.links.iter();
+        let first = self.instance.links.first().map_or("", |link| link.frames.backing.as_str());
         for (role, pid) in self.servers.processes() {
-            let device = self.instance.device.name();
-            let name = if role == "inet" { "tasuki-inet" } else { device };
+            let link = if role == "inet" { None } else { links.next() };
+            let (name, frames) = link.map_or(("tasuki-inet", first), |link| {
+                (link.device.name(), link.frames.backing.as_str())
+            });
             all.push(server(role, pid, name, frames));
         }
         for (number, client) in self.clients.iter().filter(|(_, c)| c.connection.is_some()) {
@@ -343,8 +358,20 @@ impl Supervisor {
         self.reply(id, &reply, &[])
     }
 
-    fn ask_capture(&mut self, id: ConnectionId, snaplen: u32) -> Result<(), Refusal> {
+    fn ask_capture(
+        &mut self,
+        id: ConnectionId,
+        snaplen: u32,
+        interface: Option<&str>,
+    ) -> Result<(), Refusal> {
         self.may_ask()?;
+        let number = match interface {
+            None => 0,
+            Some(name) => self.instance.link_named(name).ok_or_else(|| {
+                let name = printable(name);
+                Refusal::Client(format!("there is no interface {name}: see `tasuki addr`"))
+            })?,
+        };
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (driver, socket) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)
             .map_err(|errno| Refusal::Client(format!("cannot make a socket pair: {errno}")))?;
@@ -353,7 +380,7 @@ impl Supervisor {
             .or_else(|_| sockopt::set_socket_send_buffer_size(&driver, CAPTURE_BUFFER));
         let purpose = Purpose::Capture { connection: id, socket };
         let request = ServerRequest::Capture { snaplen };
-        Ok(self.servers.ask(Line::Nic, request, &[driver.as_fd()], purpose)?)
+        Ok(self.servers.ask(Line::Nic(number), request, &[driver.as_fd()], purpose)?)
     }
 
     pub(super) fn give_capture(

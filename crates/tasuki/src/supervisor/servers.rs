@@ -29,13 +29,13 @@ const OBITUARY_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 }
 /// socket: we never wait for a server, which may be waiting for us to read its replies.
 const WINDOW: usize = 32;
 
-/// One of the two lines; in fused mode both end in the same process.
+/// One of the lines; in fused mode the first driver's ends in the inet server's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
     /// To the inet server.
     Inet,
-    /// To the NIC driver.
-    Nic,
+    /// To the NIC driver of that interface.
+    Nic(u16),
 }
 
 /// What came over a line.
@@ -91,30 +91,34 @@ impl Wire {
 /// are killed.
 pub(super) struct Servers<P> {
     inet: Wire,
-    nic: Wire,
+    /// By interface.
+    nics: Vec<Wire>,
+    /// The inet server, then the drivers in order; in fused mode the first two are one.
     processes: Vec<Process>,
     next_id: u64,
     asked: BTreeMap<u64, P>,
 }
 
 impl<P> Servers<P> {
-    /// Starts the processes of a mode.
+    /// Starts the processes of a mode, with so many drivers (at least one).
     ///
     /// # Errors
     /// When the system has no process or descriptor left.
-    pub(super) fn start(mode: Mode) -> Result<Self, Failure> {
+    pub(super) fn start(mode: Mode, drivers: usize) -> Result<Self, Failure> {
         let pair = || Channel::pair().map_err(|error| Failure::system("make a socket pair", error));
         let (inet, inet_end) = pair()?;
-        let (nic, nic_end) = pair()?;
-        let [inet, nic] = [inet, nic].map(Wire::new);
+        let pairs = (0..drivers).map(|_| pair()).collect::<Result<Vec<_>, _>>()?;
+        let (nics, ends): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let (inet, nics) = (Wire::new(inet), nics.into_iter().map(Wire::new).collect());
         let processes = Vec::new();
-        let mut servers = Self { inet, nic, processes, next_id: 1, asked: BTreeMap::new() };
+        let mut servers = Self { inet, nics, processes, next_id: 1, asked: BTreeMap::new() };
+        let mut ends = ends.iter();
         match mode {
-            Mode::Split => {
-                servers.spawn("inet", "inet", &inet_end, None)?;
-                servers.spawn("nic", "nic", &nic_end, None)?;
-            }
-            Mode::Fused => servers.spawn("inet+nic", "fused", &inet_end, Some(&nic_end))?,
+            Mode::Split => servers.spawn("inet", "inet", &inet_end, None)?,
+            Mode::Fused => servers.spawn("inet+nic", "fused", &inet_end, ends.next())?,
+        }
+        for end in ends {
+            servers.spawn("nic", "nic", end, None)?;
         }
         Ok(servers)
     }
@@ -179,6 +183,11 @@ impl<P> Servers<P> {
         self.wire(line).send(&body, fds).map_err(|error| self.broken(line, &error))
     }
 
+    /// The lines to all drivers.
+    pub(super) fn drivers(&self) -> impl Iterator<Item = Line> + use<P> {
+        (0..u16::try_from(self.nics.len()).unwrap_or(u16::MAX)).map(Line::Nic)
+    }
+
     /// The next thing that came over a line; never waits.
     ///
     /// # Errors
@@ -210,10 +219,7 @@ impl<P> Servers<P> {
     /// news.
     fn broken(&mut self, line: Line, what: &dyn fmt::Display) -> Failure {
         self.wire(line).broken = true;
-        let index = match line {
-            Line::Inet => 0,
-            Line::Nic => self.processes.len() - 1,
-        };
+        let index = self.process_of(line);
         if let Some(process) = self.processes.get(index) {
             let mut death = [PollFd::new(&process.pidfd, PollFlags::IN)];
             // If this fails, the sentence below is the less telling one.
@@ -225,17 +231,32 @@ impl<P> Servers<P> {
         Failure::new(Code::Internal, sentence)
     }
 
+    /// Lines are named by their number only here, in [`Servers::drivers`] and where interfaces are
+    /// counted off, so there is one.
     fn wire(&mut self, line: Line) -> &mut Wire {
         match line {
             Line::Inet => &mut self.inet,
-            Line::Nic => &mut self.nic,
+            Line::Nic(number) => &mut self.nics[usize::from(number)],
+        }
+    }
+
+    /// Place of the process behind a line.
+    fn process_of(&self, line: Line) -> usize {
+        match line {
+            Line::Inet => 0,
+            // One more than the drivers, or in fused mode as many.
+            Line::Nic(number) => {
+                usize::from(number) + self.processes.len().saturating_sub(self.nics.len())
+            }
         }
     }
 
     /// The lines in use and their descriptors, for poll.
     pub(super) fn lines(&self) -> impl Iterator<Item = (Line, BorrowedFd<'_>)> {
-        [(Line::Inet, &self.inet), (Line::Nic, &self.nic)]
+        let nics = self.drivers().zip(&self.nics);
+        [(Line::Inet, &self.inet)]
             .into_iter()
+            .chain(nics)
             .filter(|(_, wire)| !wire.broken)
             .map(|(line, wire)| (line, wire.channel.as_fd()))
     }
@@ -248,10 +269,7 @@ impl<P> Servers<P> {
 
     /// Has the process behind a line ended?
     pub(super) fn has_ended(&self, line: Line) -> bool {
-        let process = match line {
-            Line::Inet => self.processes.first(),
-            Line::Nic => self.processes.last(),
-        };
+        let process = self.processes.get(self.process_of(line));
         process.is_none_or(|process| process.status.is_some())
     }
 
@@ -298,7 +316,7 @@ impl Line {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Inet => "inet server",
-            Self::Nic => "NIC driver",
+            Self::Nic(_) => "NIC driver",
         }
     }
 }
