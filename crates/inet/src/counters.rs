@@ -104,6 +104,9 @@ counters! {
     tcp_requests_expired "tcp.requests-expired" "Connection requests whose handshake did not end."
     tcp_fast_accepted "tcp.fast-opens" "Connections accepted with the data in their SYN."
     tcp_fast_refused "tcp.fast-open-bad-cookies" "Requests with a wrong Fast Open cookie."
+    tcp_fast_other_keys "tcp.fast-open-other-keys" "Fast opens by a cookie of the former key."
+    tcp_fast_asked "tcp.fast-open-cookies-asked" "Requests that ask for a Fast Open cookie."
+    tcp_fast_black_holes "tcp.fast-open-black-holes" "Pauses of Fast Open as a client."
     tcp_fast_overflows "tcp.fast-open-overflows" "Fast opens beyond a listener's bound."
     tcp_accepted "tcp.passive-opens" "Connections put into an accept queue."
     tcp_connects "tcp.active-opens" "Connection attempts."
@@ -159,4 +162,6 @@ totals! {
     window_probes "tcp.window-probes"
     keep_alive_probes "tcp.keep-alive-probes"
     resets "tcp.resets-believed"
+    fast_connects "tcp.fast-connects"
+    fast_connect_fails "tcp.fast-connect-fails"
 }

@@ -64,6 +64,7 @@ pub use ip::groups::FilterMode;
 pub use ip::route::Route;
 pub use link::neighbour::NeighbourInfo;
 pub use sockets::events::{Event, EventKind};
+pub use sockets::fastopen::FastOpenKeys;
 pub use sockets::options::{MtuDiscover, OptionName, SockOption};
 pub use sockets::table::Handle;
 pub use sockets::{Family, How, Received, SendError, SocketInfo, SocketKind};

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use inet::Config;
 use inet::tcp::{CongestionKind, EcnPolicy};
+use inet::{Config, FastOpenKeys};
 
 use crate::host::MOST_SEGMENTS;
 
@@ -65,9 +65,9 @@ impl Sysctls {
     }
 
     /// The one or two keys of `tcp_fastopen_key`, if it is set and well-formed.
-    pub fn fast_open_keys(&self) -> Option<([u8; 16], Option<[u8; 16]>)> {
+    pub fn fast_open_keys(&self) -> Option<FastOpenKeys> {
         let mut keys = self.get("tcp_fastopen_key")?.split(',').map(fast_open_key);
-        Some((keys.next()??, keys.next().flatten()))
+        Some(FastOpenKeys { current: keys.next()??, other: keys.next().flatten() })
     }
 
     /// The settings that this stack does not have.
@@ -157,6 +157,7 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         "tcp_wmem" | "tcp_notsent_lowat" => {}
         // Settings of parts of the core that are on whatever they say.
         "tcp_fastopen_key" => {}
+        "tcp_fastopen_blackhole_timeout_sec" => tcp.fastopen_blackhole_timeout = seconds,
         "tcp_fastopen" => tcp.fastopen = u32::try_from(least).unwrap_or(0),
         "tcp_syncookies" => tcp.syncookies = count,
         "tcp_max_syn_backlog" => tcp.max_syn_backlog = u32::try_from(least).unwrap_or(0),

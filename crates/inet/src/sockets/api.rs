@@ -228,6 +228,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if v6_only && (socket.family == Family::V4 || socket.local.is_some()) {
             return Err(Error::Invalid);
         }
+        if let SockOption::FastOpenKeys(keys) = option {
+            self.fast.set_own_keys(handle, keys);
+            return Ok(());
+        }
         if !socket.options.set(&defaults, option) {
             return Err(Error::Invalid);
         }
@@ -286,7 +290,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let hops = socket.options.unicast_hops.unwrap_or(self.net.v6.hop_limit);
                 SockOption::UnicastHops(Some(hops))
             }
-            _ => socket.options.get(&self.tcp, name),
+            _ => socket.options.get(&self.tcp, self.fast.keys(handle), name),
         })
     }
 

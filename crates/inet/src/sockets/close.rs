@@ -8,7 +8,7 @@ use super::{Body, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::stack::Stack;
-use crate::tcp::State;
+use crate::tcp::{State, Stats};
 use crate::time::Instant;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -115,6 +115,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Removes a socket from the table and everything that names it.
     pub(super) fn remove_socket(&mut self, handle: Handle) {
         self.unregister(handle);
+        self.fast.forget_socket(handle);
         self.sockets.remove(handle);
     }
 
@@ -130,10 +131,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.net.neighbours.stop_waiting(key, handle);
         }
         let dual = socket.is_dual();
+        let mut stats = Stats::default();
         match &mut socket.body {
             Body::Connection(stream) => {
                 self.demux.remove_connection(&stream.connection.endpoints(), handle);
-                self.tcp_stats.add(stream.connection.take_stats());
+                stats = stream.connection.take_stats();
             }
             Body::Datagram(_) => {
                 if let Some(local) = socket.local {
@@ -145,5 +147,6 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if let Some(claim) = socket.claim.take() {
             self.ports.release(&claim);
         }
+        self.count(stats);
     }
 }

@@ -34,7 +34,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.connect_plainly(now, handle, address)?;
         let options = self.open_socket(handle)?.options;
         if self.connects_fast(&options) {
-            self.make_fast(handle, true);
+            self.make_fast(now, handle, true);
         }
         Ok(())
     }
@@ -50,6 +50,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match &socket.body {
             Body::Listener(_) => return Err(Error::AlreadyConnected),
             Body::Connection(stream) if stream.told.connected => {
+                return Err(Error::AlreadyConnected);
+            }
+            // As Linux: it looks connected until it is written to.
+            Body::Connection(stream) if stream.connection.deferred_room().is_some() => {
                 return Err(Error::AlreadyConnected);
             }
             Body::Connection(_) => return Err(Error::Already),

@@ -2,13 +2,16 @@
 //! out and those that peers have given us.
 //!
 //! A cookie of ours is a keyed hash of the two addresses, so that nothing has to be remembered; the
-//! key can be set, for servers that share an address. Peers' cookies are kept with their segment
-//! size in a bounded table, oldest out. A listener bounds how many fast connections it has whose
-//! peer has not yet proved that its address is its own.
+//! key can be set, for all listeners or one, for servers that share an address. Peers' cookies are
+//! kept with their segment size in a bounded table, oldest out. A listener bounds how many fast
+//! connections it has whose peer has not yet proved that its address is its own.
+//!
+//! Where boxes on the way swallow such connections, none is begun for a while ([`Pause`]).
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use hashbrown::HashMap;
 use siphasher::sip::SipHasher24;
@@ -21,7 +24,7 @@ use crate::bytes::{Frame, RxBytes, RxPiece, TxBytes};
 use crate::error::Error;
 use crate::secret::KeyedHash;
 use crate::stack::Stack;
-use crate::tcp::{Endpoints, FastOpenNews, FastOpenOption, SegmentRepr, Seq};
+use crate::tcp::{Endpoints, FastOpenNews, FastOpenOption, SegmentRepr, Seq, Stats};
 use crate::time::Instant;
 
 /// Bits of `TcpConfig::fastopen`.
@@ -46,11 +49,89 @@ struct Peer {
     older_form: u8,
 }
 
+/// The keys of cookies: the one in use, and another one that is still good (TCP_FASTOPEN_KEY). Of
+/// the four numbers of Linux's `net.ipv4.tcp_fastopen_key` these are the bytes, little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FastOpenKeys {
+    /// Makes cookies.
+    pub current: [u8; 16],
+    /// Its cookies are taken too; who brings one gets a new one.
+    pub other: Option<[u8; 16]>,
+}
+
+/// Whose cookie a SYN has brought.
+enum Cookie {
+    Current,
+    Other,
+    Bad,
+}
+
+impl FastOpenKeys {
+    /// The cookie for the peer of `ends` by `key`: as Linux makes it, so that servers of both kinds
+    /// can share an address.
+    fn cookie(key: &[u8; 16], ends: &Endpoints) -> [u8; 8] {
+        let mut hash = SipHasher24::new_with_key(key);
+        for ip in [ends.remote.ip(), ends.local.ip()] {
+            match ip {
+                IpAddr::V4(ip) => hash.write(&ip.octets()),
+                IpAddr::V6(ip) => hash.write(&ip.octets()),
+            }
+        }
+        hash.finish().to_le_bytes()
+    }
+
+    fn check(&self, ends: &Endpoints, cookie: &[u8]) -> Cookie {
+        if Self::cookie(&self.current, ends) == *cookie {
+            return Cookie::Current;
+        }
+        match self.other {
+            Some(other) if Self::cookie(&other, ends) == *cookie => Cookie::Other,
+            _ => Cookie::Bad,
+        }
+    }
+
+    /// The option that gives the peer of `ends` its cookie.
+    fn grant(&self, ends: &Endpoints, experimental: bool) -> Option<FastOpenOption> {
+        FastOpenOption::new(experimental, &Self::cookie(&self.current, ends))
+    }
+}
+
+/// While connections that were opened fast are swallowed on their way, none is (RFC 7413 4.1.3.1):
+/// for `TcpConfig::fastopen_blackhole_timeout`, and twice as long each time it happens again, up to
+/// 64 times as long. Data received over one that was begun afterwards ends the doubling. As Linux.
+#[derive(Debug)]
+struct Pause {
+    /// How often it happened since one worked.
+    times: u32,
+    /// When it happened last.
+    at: Instant,
+}
+
+impl Pause {
+    /// How often the time doubles at most.
+    const DOUBLINGS: u32 = 6;
+
+    fn begin(&mut self, now: Instant) {
+        self.times = self.times.saturating_add(1);
+        self.at = now;
+    }
+
+    fn holds(&self, now: Instant, timeout: Duration) -> bool {
+        let Some(doublings) = self.times.checked_sub(1) else { return false };
+        let time = timeout.saturating_mul(1 << doublings.min(Self::DOUBLINGS));
+        now - self.at < time
+    }
+}
+
 /// The cookies of one stack.
 #[derive(Debug)]
 pub(crate) struct FastOpens {
-    /// The key in use, and another one that is still good.
-    keys: [Option<[u8; 16]>; 2],
+    keys: FastOpenKeys,
+    /// Keys of sockets that have their own.
+    own_keys: HashMap<Handle, FastOpenKeys, KeyedHash>,
+    pause: Pause,
+    /// The present, when something happened to a connection last.
+    pub(super) clock: Instant,
     peers: HashMap<IpAddr, Peer, KeyedHash>,
     /// Whom there is something known of, oldest first.
     order: VecDeque<IpAddr>,
@@ -59,42 +140,41 @@ pub(crate) struct FastOpens {
 
 impl FastOpens {
     pub(crate) fn new(key: [u8; 16], hash: KeyedHash, limit: usize) -> Self {
-        let peers = HashMap::with_hasher(hash);
-        Self { keys: [Some(key), None], peers, order: VecDeque::new(), limit }
-    }
-
-    /// The cookie for the peer of `ends` by `key`: as Linux makes it, so that servers of both kinds
-    /// can share an address.
-    fn cookie(key: &[u8; 16], ends: &Endpoints) -> [u8; 8] {
-        let mut bytes = Vec::with_capacity(32);
-        for ip in [ends.remote.ip(), ends.local.ip()] {
-            match ip {
-                IpAddr::V4(ip) => bytes.extend_from_slice(&ip.octets()),
-                IpAddr::V6(ip) => bytes.extend_from_slice(&ip.octets()),
-            }
+        Self {
+            keys: FastOpenKeys { current: key, other: None },
+            own_keys: HashMap::with_hasher(hash.clone()),
+            pause: Pause { times: 0, at: Instant::ZERO },
+            clock: Instant::ZERO,
+            peers: HashMap::with_hasher(hash),
+            order: VecDeque::new(),
+            limit,
         }
-        SipHasher24::new_with_key(key).hash(&bytes).to_le_bytes()
     }
 
-    fn is_good(&self, ends: &Endpoints, cookie: &[u8]) -> bool {
-        self.keys.iter().flatten().any(|key| Self::cookie(key, ends) == *cookie)
+    /// The keys of a listener's cookies: its own, or those of all.
+    pub(super) fn keys(&self, listener: Handle) -> FastOpenKeys {
+        self.own_keys.get(&listener).copied().unwrap_or(self.keys)
     }
 
-    /// The option that gives the peer of `ends` its cookie.
-    fn grant(&self, ends: &Endpoints, experimental: bool) -> Option<FastOpenOption> {
-        let key = self.keys.iter().flatten().next()?;
-        FastOpenOption::new(experimental, &Self::cookie(key, ends))
+    /// Gives a socket keys of its own.
+    pub(super) fn set_own_keys(&mut self, handle: Handle, keys: FastOpenKeys) {
+        self.own_keys.insert(handle, keys);
     }
 
-    /// The option for a SYN to `peer`, and its segment size if its cookie is known.
+    /// A socket is gone.
+    pub(super) fn forget_socket(&mut self, handle: Handle) {
+        if !self.own_keys.is_empty() {
+            self.own_keys.remove(&handle);
+        }
+    }
+
+    /// The option for a SYN to `peer`, and its segment size if that is known.
     fn ask(&self, peer: IpAddr) -> (FastOpenOption, Option<u16>) {
         let Some(known) = self.peers.get(&peer) else {
             return (FastOpenOption::request(false), None);
         };
-        match known.cookie {
-            Some(cookie) => (cookie, Some(known.mss).filter(|mss| *mss != 0)),
-            None => (FastOpenOption::request(known.older_form == 1), None),
-        }
+        let ask = || FastOpenOption::request(known.older_form == 1);
+        (known.cookie.unwrap_or_else(ask), Some(known.mss).filter(|mss| *mss != 0))
     }
 
     /// Keeps what a SYN-ACK has said.
@@ -109,9 +189,14 @@ impl FastOpens {
         }
         let peer = self.peers.entry(address).or_default();
         peer.mss = news.mss.unwrap_or(peer.mss);
-        match news.answer.filter(|answer| !answer.cookie().is_empty()) {
+        // One that was not asked for is none (RFC 7413 4.1.3).
+        let answer = news.answer.filter(|answer| !answer.cookie().is_empty());
+        match answer.filter(|_| news.asked.is_some()) {
             Some(cookie) => peer.cookie = Some(cookie),
-            None if news.had_data || news.repeated || peer.cookie.is_some() => {}
+            None if news.asked.is_none()
+                || news.had_data
+                || news.repeated
+                || peer.cookie.is_some() => {}
             None => {
                 let older = news.asked.is_some_and(|asked| asked.experimental);
                 peer.older_form = peer.older_form.max(if older { 2 } else { 1 });
@@ -131,11 +216,10 @@ pub(super) enum Fast {
 }
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Sets the keys of Fast Open cookies: the one in use, and one that is still accepted. As Linux
-    /// (TCP_FASTOPEN_KEY), whose `net.ipv4.tcp_fastopen_key` writes a key as four numbers whose
-    /// bytes are little-endian here.
-    pub fn set_fast_open_keys(&mut self, key: [u8; 16], other: Option<[u8; 16]>) {
-        self.fast.keys = [Some(key), other];
+    /// Sets the keys of Fast Open cookies of all listeners that have none of their own
+    /// ([`SockOption::FastOpenKeys`](crate::SockOption)).
+    pub fn set_fast_open_keys(&mut self, keys: FastOpenKeys) {
+        self.fast.keys = keys;
     }
 
     /// Forgets what peers have said of Fast Open.
@@ -163,12 +247,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::Unsupported);
         }
         self.connect_plainly(now, handle, address)?;
-        Ok(usize::from(self.make_fast(handle, false)))
+        Ok(usize::from(self.make_fast(now, handle, false)))
     }
 
-    /// Makes the connection attempt that was just begun a fast one; `defer`: if there is a cookie,
-    /// the SYN waits for data. How much data the SYN takes.
-    pub(super) fn make_fast(&mut self, handle: Handle, defer: bool) -> u16 {
+    /// Makes the connection attempt that was just begun a fast one, unless that is not done for
+    /// now; `defer`: if there is a cookie, the SYN waits for data. How much data the SYN takes.
+    pub(super) fn make_fast(&mut self, now: Instant, handle: Handle, defer: bool) -> u16 {
+        if self.fast.pause.holds(now, self.tcp.fastopen_blackhole_timeout) {
+            return 0;
+        }
+        let trial = self.fast.pause.times > 0;
         let Some(socket) = self.sockets.get_mut(handle) else { return 0 };
         let bare = self.tcp.fastopen & CLIENT_WITHOUT_COOKIE != 0;
         let without_cookie = bare || socket.options.fast_open_no_cookie;
@@ -185,7 +273,22 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             (Some(option), room)
         };
         stream.connection.connect_fast(option, room, defer && room > 0);
+        if trial {
+            stream.connection.watch_fast_open();
+        }
         room
+    }
+
+    /// Counts what has happened on a connection, and draws the conclusions for others.
+    pub(super) fn count(&mut self, stats: Stats) {
+        self.tcp_stats.add(stats);
+        if stats.fast_open_works > 0 {
+            self.fast.pause.times = 0;
+        }
+        if stats.fast_open_black_holes > 0 && !self.tcp.fastopen_blackhole_timeout.is_zero() {
+            self.fast.pause.begin(self.fast.clock);
+            self.net.counters.tcp_fast_black_holes += 1;
+        }
     }
 
     /// Whether `connect` is to be a fast one without being asked each time
@@ -208,6 +311,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
+    /// The owner of a connection attempt that waits for data has none: its SYN leaves without.
+    pub fn stop_deferring(&mut self, handle: Handle) {
+        if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
+            stream.connection.stop_deferring();
+            self.mark_ready(handle);
+        }
+    }
+
     /// Keeps what a connection has learnt of its peer.
     pub(super) fn learn_fast_open(&mut self, ends: &Endpoints, news: &FastOpenNews) {
         self.fast.learn(ends.remote.ip(), news);
@@ -223,6 +334,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         payload: &mut Option<RxPiece<Frame<R>>>,
     ) -> Fast {
         let bits = self.tcp.fastopen;
+        let asks = syn.fast_open.is_some_and(|said| said.cookie().is_empty());
+        self.net.counters.tcp_fast_asked += u64::from(asks);
         let data = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
         let concerned = data || syn.fast_open.is_some();
         if bits & SERVER == 0 || !concerned || !self.has_room_for_fast(handle) {
@@ -231,16 +344,29 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(options) = self.sockets.get(handle).map(|socket| socket.options) else {
             return Fast::No;
         };
+        let mut renewal = None;
         if bits & SERVER_WITHOUT_COOKIE == 0 && !options.fast_open_no_cookie {
             let Some(said) = syn.fast_open else { return Fast::No };
-            if said.cookie().is_empty() || !self.fast.is_good(ends, said.cookie()) {
-                self.net.counters.tcp_fast_refused += u64::from(!said.cookie().is_empty());
-                return self.fast.grant(ends, said.experimental).map_or(Fast::No, Fast::Grant);
+            let keys = self.fast.keys(handle);
+            let grant = keys.grant(ends, said.experimental);
+            match keys.check(ends, said.cookie()) {
+                Cookie::Current => {}
+                Cookie::Other => {
+                    self.net.counters.tcp_fast_other_keys += 1;
+                    renewal = grant;
+                }
+                Cookie::Bad => {
+                    self.net.counters.tcp_fast_refused += u64::from(!asks);
+                    return grant.map_or(Fast::No, Fast::Grant);
+                }
             }
         }
-        match self.add_fast_child(now, handle, ends, syn, payload, &options) {
+        match self.add_fast_child(now, handle, ends, syn, payload, &options, renewal) {
             Some(()) => Fast::Child,
-            None => Fast::No,
+            None => {
+                self.net.counters.tcp_fast_refused += 1;
+                Fast::No
+            }
         }
     }
 
@@ -270,6 +396,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         room
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a SYN, its payload, and its answer")]
     fn add_fast_child(
         &mut self,
         now: Instant,
@@ -278,13 +405,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         syn: &SegmentRepr,
         payload: &mut Option<RxPiece<Frame<R>>>,
         options: &Options,
+        renewal: Option<FastOpenOption>,
     ) -> Option<()> {
         let iss: Seq = self.secret.isn(now, ends);
         let mut connection = self.passive(now, ends, syn, iss, options)?;
         let payload = payload
             .take()
             .map(|piece| RxPiece { frame: self.held.hold(piece.frame), range: piece.range });
-        connection.accept_fast(now, payload, syn.fin);
+        connection.accept_fast(now, payload, syn.fin, renewal);
         let child = self.adopt(handle, *ends, connection)?;
         if let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection()) {
             stream.told.connected = true;

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use super::fastopen::FastOpenKeys;
 use super::ports::Reuse;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
@@ -80,6 +81,8 @@ pub enum SockOption {
     FastOpenConnect(bool),
     /// Data goes, and is taken, with a SYN without any cookie.
     FastOpenNoCookie(bool),
+    /// The keys of a listener's Fast Open cookies; without, those of the stack.
+    FastOpenKeys(FastOpenKeys),
     /// Length of FIN-WAIT-2 after `close`; zero ends the connection at once.
     Linger2(Duration),
     /// The congestion control algorithm.
@@ -176,6 +179,7 @@ pub enum OptionName {
     FastOpen,
     FastOpenConnect,
     FastOpenNoCookie,
+    FastOpenKeys,
     Linger2,
     Congestion,
     MtuDiscover,
@@ -343,7 +347,13 @@ impl Options {
         }
     }
 
-    pub(crate) fn get(&self, defaults: &TcpConfig, name: OptionName) -> SockOption {
+    /// `keys` are those of the socket's Fast Open cookies.
+    pub(crate) fn get(
+        &self,
+        defaults: &TcpConfig,
+        keys: FastOpenKeys,
+        name: OptionName,
+    ) -> SockOption {
         match name {
             OptionName::NoDelay => SockOption::NoDelay(self.nodelay),
             OptionName::Cork => SockOption::Cork(self.cork),
@@ -377,6 +387,7 @@ impl Options {
             OptionName::DeferAccept => {
                 SockOption::DeferAccept(time_of_timeouts(defaults, self.defer_accept))
             }
+            OptionName::FastOpenKeys => SockOption::FastOpenKeys(keys),
             OptionName::Linger2 => SockOption::Linger2(self.linger2),
             OptionName::Congestion => SockOption::Congestion(self.congestion),
             OptionName::MtuDiscover => SockOption::MtuDiscover(self.mtu_discover),
@@ -440,6 +451,8 @@ impl Options {
             SockOption::DeferAccept(time) => {
                 self.defer_accept = timeouts_in(defaults, time);
             }
+            // Kept by the stack: few sockets have them.
+            SockOption::FastOpenKeys(_) => {}
             SockOption::Linger2(time) => self.linger2 = time,
             SockOption::Congestion(kind) => self.congestion = kind,
             SockOption::MtuDiscover(how) => self.mtu_discover = how,

@@ -331,8 +331,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let timer = socket.timer;
         let Some(stream) = socket.connection() else { return };
-        self.tcp_stats.add(stream.connection.take_stats());
-        if stream.connection.state() == State::TimeWait {
+        let stats = stream.connection.take_stats();
+        let over = stream.connection.state() == State::TimeWait;
+        self.count(stats);
+        if over {
             self.put_down(handle);
         }
         let Some(socket) = self.sockets.get_mut(handle) else { return };
@@ -380,11 +382,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             stream.connection.handle_timer(now);
             let quiet = now - stream.connection.quiet_since() >= NAP;
             if quiet && stream.listener.is_none() && stream.connection.is_idle() {
-                self.tcp_stats.add(stream.connection.take_stats());
+                let stats = stream.connection.take_stats();
                 let at = stream.connection.poll_at(now);
                 stream.connection.sleep();
                 socket.timer = at.map(|at| self.net.wheel.arm(at, Timer::Socket(handle)));
-                return;
+                return self.count(stats);
             }
             self.settle(now, handle);
             self.mark_ready(handle);
@@ -394,6 +396,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Looks at a connection after something happened to it: its owner is told, its states that
     /// concern the stack are acted upon.
     pub(crate) fn settle(&mut self, now: Instant, handle: Handle) {
+        self.fast.clock = now;
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let closing = socket.closing;
         let Some(stream) = socket.connection() else { return };

@@ -39,6 +39,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.set_window(segment);
             self.take_ack(now, segment, ack, len, WindowNews::Updated);
             self.established(now);
+            self.lose_syn_data(now);
             return Check::Pass;
         }
         // RFC 5961 5.2.

@@ -69,6 +69,10 @@ pub struct TcpConfig {
     /// Fast Open (RFC 7413), a sum of: 1 as a client; 2 as a server; 4 a client sends data without
     /// a cookie; 0x200 a server takes it without; 0x400 every listener takes it.
     pub fastopen: u32,
+    /// How long no connection is opened fast after one was swallowed on its way (RFC 7413
+    /// 4.1.3.1), the first time; zero: that is not looked for. Linux:
+    /// tcp_fastopen_blackhole_timeout_sec.
+    pub fastopen_blackhole_timeout: Duration,
     /// Probing of the path's MTU (RFC 4821): 0 never, 1 when a black hole is suspected, 2 always.
     pub mtu_probing: u8,
     /// Segments that a search for the path's MTU begins with, bytes of payload.
@@ -162,6 +166,7 @@ impl Default for TcpConfig {
             syncookies: 1,
             abort_on_overflow: false,
             fastopen: 1,
+            fastopen_blackhole_timeout: Duration::ZERO,
             mtu_probing: 0,
             base_mss: 1024,
             mtu_probe_floor: 48,

@@ -125,6 +125,15 @@ pub struct Stats {
     pub keep_alive_probes: u64,
     /// RST received and believed.
     pub resets: u64,
+    /// Attempts whose data in the SYN was taken, and those where it was not or which timed out.
+    pub fast_connects: u64,
+    /// See `fast_connects`.
+    pub fast_connect_fails: u64,
+    /// Attempts with Fast Open that look as if they had been swallowed on their way (RFC 7413
+    /// 4.1.3.1), and those watched that were not.
+    pub fast_open_black_holes: u64,
+    /// See `fast_open_black_holes`.
+    pub fast_open_works: u64,
 }
 
 /// What is to be sent when the caller polls, beside queued data.
@@ -557,6 +566,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Ends the connection: nothing more is sent, what was received stays.
     pub(super) fn end(&mut self, error: Option<Error>) {
+        self.judge_fast_open();
         self.durable.state = self.state().after(Event::Gone) as u8;
         self.error = self.error.or(error);
         self.timers.clear_all();

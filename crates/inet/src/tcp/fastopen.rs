@@ -1,8 +1,8 @@
 //! Fast Open (RFC 7413): data in the SYN, as far as one connection is concerned.
 //!
 //! A client's data travels in the SYN beside the send queue's own account: for the queue it is not
-//! sent. If the SYN-ACK acknowledges it, it is done with; if not, it is simply the next thing to be
-//! sent. A SYN that is sent again is a plain one.
+//! sent. If the SYN-ACK acknowledges it, it is done with; if not, it counts as sent and lost, which
+//! says nothing about congestion, and leaves again at once. A SYN that is sent again is plain.
 //!
 //! A server's connection is given the data before the handshake is over, and is ESTABLISHED at once
 //! for all that the application can do with it. Until its SYN is acknowledged it is *half open*:
@@ -12,7 +12,7 @@
 use alloc::boxed::Box;
 
 use super::connection::Connection;
-use super::send::{Pieces, SegmentOut};
+use super::send::{Marks, Pieces, SegmentOut};
 use super::state::Event;
 use super::timers::Timer;
 use super::{SegmentRepr, Seq, State};
@@ -74,7 +74,7 @@ pub(super) struct FastOpen {
     /// Most payload in it, bytes, and what there was.
     limit: u16,
     payload: u16,
-    /// Where the payload ends that the SYN-ACK has not acknowledged.
+    /// Where the payload ends that the SYN-ACK has not acknowledged, until it is held to be lost.
     refused_to: Option<Seq>,
     /// The SYN waits for data.
     deferred: bool,
@@ -82,6 +82,8 @@ pub(super) struct FastOpen {
     taken: bool,
     /// A server's connection whose SYN may be unacknowledged.
     early: bool,
+    /// Whether data arrives is of interest: there was reason for doubt.
+    watched: bool,
     news: Option<FastOpenNews>,
     /// As `TcpInfo::fastopen_client_fail`.
     fail: u8,
@@ -102,15 +104,25 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Takes the payload, and FIN, of the SYN that made this connection, before it is answered: the
     /// application may read, write and close from now on.
-    pub fn accept_fast(&mut self, now: Instant, payload: Option<RxPiece<R>>, fin: bool) {
+    /// `renewal` is a cookie for the SYN-ACK.
+    pub fn accept_fast(
+        &mut self,
+        now: Instant,
+        payload: Option<RxPiece<R>>,
+        fin: bool,
+        renewal: Option<FastOpenOption>,
+    ) {
         let taken = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
-        self.fast_open = Some(Box::new(FastOpen { early: true, taken, ..FastOpen::default() }));
+        let fast = FastOpen { early: true, taken, option: renewal, ..FastOpen::default() };
+        self.fast_open = Some(Box::new(fast));
         self.change(Event::AckOfSyn);
         self.established(now);
         let seq = self.durable.rcv_nxt;
         // What the SYN brings was sent without knowing our window.
         let len = payload.as_ref().map_or(0, |piece| piece.range.len());
         self.durable.rcv_adv = self.durable.rcv_adv.max(seq + len as u32);
+        // The window of a SYN, which acknowledges nothing, counts from our first byte of data.
+        self.durable.snd_wnd += 1;
         let rest = SegmentRepr { seq, fin, ..SegmentRepr::default() };
         let payload = payload.filter(|piece| !piece.range.is_empty());
         self.text(now, &rest, payload);
@@ -143,12 +155,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.fast_open.as_ref().map_or(0, |fast| fast.fail)
     }
 
-    /// There is data: a SYN that waited for it may leave.
-    pub(super) fn stop_deferring(&mut self) {
+    /// There is data, or will be none: a SYN that waited for it may leave.
+    pub fn stop_deferring(&mut self) {
         if let Some(fast) = &mut self.fast_open
             && core::mem::take(&mut fast.deferred)
         {
-            self.wishes.syn = true;
+            self.wish(|wishes| wishes.syn = true);
         }
     }
 
@@ -162,10 +174,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.wishes.ack = false;
             self.timers.clear(Timer::DelayedAck);
         }
-        let Some(fast) = self.fast_open.as_mut().filter(|_| first && repr.ack.is_none()) else {
+        let Some(fast) = self.fast_open.as_mut().filter(|_| first) else {
             return SegmentOut::new(repr, Pieces::none());
         };
         repr.fast_open = fast.option;
+        if repr.ack.is_some() {
+            return SegmentOut::new(repr, Pieces::none());
+        }
         let stretch = self.send.at_next(usize::from(fast.limit));
         fast.payload = u16::try_from(stretch.len).unwrap_or(u16::MAX);
         if stretch.len > 0 {
@@ -183,29 +198,46 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// `ack` acknowledges our SYN, and perhaps its payload, which counts as sent by that.
     pub(super) fn take_syn_data(&mut self, ack: Seq) {
         let data = ack.since(self.durable.iss + 1);
-        let repeated = self.retries > 0;
+        let repeated = self.meter.total_retrans > 0;
         let Some(fast) = &mut self.fast_open else { return };
         if fast.payload == 0 {
             return;
         }
         self.durable.snd_max = self.durable.snd_max.max(ack);
         fast.taken = data == u32::from(fast.payload);
-        if !fast.taken {
+        if fast.taken {
+            self.stats.fast_connects += 1;
+        } else {
+            self.stats.fast_connect_fails += 1;
             fast.refused_to = Some(self.durable.iss + 1 + u32::from(fast.payload));
             fast.fail = if repeated { 3 } else { 2 };
         }
     }
 
-    /// How much of the SYN's payload the SYN-ACK has not acknowledged and must be sent again from
-    /// `seq` on. As on Linux it goes alone, as it went before, and is no small segment to Nagle.
-    pub(super) fn refused_syn_data(&self, seq: Seq) -> Option<usize> {
-        let end = self.fast_open.as_ref()?.refused_to?;
-        seq.before(end).then(|| end.since(seq) as usize)
+    /// What of the SYN's payload was not acknowledged is lost, and leaves again at once (RFC 7413
+    /// 4.2.1): the handshake is over.
+    pub(super) fn lose_syn_data(&mut self, now: Instant) {
+        let start = self.durable.snd_una;
+        let refused = self.fast_open.as_mut().and_then(|fast| fast.refused_to.take());
+        let Some(end) = refused.filter(|end| start.before(*end)) else { return };
+        let stretch = self.send.at_next(end.since(start) as usize);
+        let (len, mss) = (stretch.len as u32, u32::from(self.durable.snd_mss));
+        self.send.advance(&stretch);
+        self.durable.snd_max = self.durable.snd_max.max(start + len);
+        // The SYN's data was a write of its own.
+        let marks = Marks { push: true, record: stretch.marks.record };
+        self.loss.on_sent(now, (start, len, false), mss, marks);
+        let (loss, mut env) = self.loss_env(now);
+        loss.lose_all(&mut env);
     }
 
-    /// Where that ends.
-    pub(super) fn refused_end(&self) -> Option<Seq> {
-        self.fast_open.as_ref()?.refused_to
+    /// Whether `echo`, of a SYN-ACK, is a timestamp that a SYN of this attempt can have carried; as
+    /// Linux. One that echoes none is believed (RFC 7323 3.2).
+    pub(super) fn is_syn_echo(&self, now: Instant, echo: u32) -> bool {
+        let first = Seq::new(self.timestamp(self.progress_at));
+        let echo = Seq::new(echo);
+        echo.get() == 0
+            || echo.at_or_after(first) && echo.at_or_before(Seq::new(self.timestamp(now)))
     }
 
     /// There was more to be sent than the SYN has taken.
@@ -214,9 +246,57 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         fast.is_some_and(|fast| self.send.end() > u64::from(fast.payload))
     }
 
+    /// Whether Fast Open works is in doubt: this connection is to show.
+    pub fn watch_fast_open(&mut self) {
+        if let Some(fast) = &mut self.fast_open {
+            fast.watched = true;
+        }
+    }
+
+    /// Whether this is a client's connection whose SYN had something of Fast Open.
+    fn asked_fast_open(&self) -> bool {
+        let fast = self.fast_open.as_ref();
+        fast.is_some_and(|fast| !fast.early && (fast.option.is_some() || fast.payload > 0))
+    }
+
+    /// A retransmission timer has expired, `retries` times before without an answer; the last time
+    /// if `over`. As Linux the third in a row, or an earlier last one, is taken for the work of a
+    /// box that swallows what follows data in a SYN (RFC 7413 4.1.3.1).
+    pub(super) fn suspect_black_hole(&mut self, over: bool) {
+        if self.asked_fast_open() && (self.retries == 2 || self.retries < 2 && over) {
+            self.stats.fast_open_black_holes += 1;
+            self.stats.fast_connect_fails += 1;
+        }
+    }
+
+    /// The connection ends: a FIN that came without the data before it is the work of such a box
+    /// too. Data that came over a watched one shows that there is none; as Linux not within this
+    /// host.
+    pub(super) fn judge_fast_open(&mut self) {
+        if !self.asked_fast_open() {
+            return;
+        }
+        if self.meter.data_segs_in == 0 {
+            let lone_fin = self.recv.fin.is_some_and(|fin| fin.after(self.durable.rcv_nxt));
+            if lone_fin && !self.recv.has_early() {
+                self.stats.fast_open_black_holes += 1;
+            }
+        } else {
+            let ends = self.endpoints();
+            let watched = self.fast_open.as_ref().is_some_and(|fast| fast.watched);
+            let inside = ends.local.ip() == ends.remote.ip() || ends.remote.ip().is_loopback();
+            self.stats.fast_open_works += u64::from(watched && !inside);
+        }
+    }
+
+    /// Whether our SYN took data with it.
+    pub(super) fn syn_has_data(&self) -> bool {
+        self.fast_open.as_ref().is_some_and(|fast| fast.payload > 0)
+    }
+
     /// Keeps what the SYN-ACK says of Fast Open.
     pub(super) fn learn_fast_open(&mut self, syn_ack: &SegmentRepr) {
-        let repeated = self.retries > 0;
+        let repeated = self.meter.total_retrans > 0;
         if let Some(fast) = &mut self.fast_open {
             fast.news = Some(FastOpenNews {
                 asked: fast.option,

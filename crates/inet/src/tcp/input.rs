@@ -13,7 +13,7 @@ use super::ecn::{Ecn, Urge};
 use super::recv::Arrival;
 use super::state::Event;
 use super::timers::Timer;
-use super::{EcnField, EcnPolicy, SegmentRepr, Seq, State, Timestamps};
+use super::{Block, EcnField, EcnPolicy, SegmentRepr, Seq, State, Timestamps};
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
 /// Payload of segments to a peer that does not say its MSS (RFC 9293 MUST-15).
@@ -104,6 +104,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             }
             return reset(segment, 0);
         }
+        if segment.ack.is_some()
+            && self.config.timestamps
+            && segment.timestamps.is_some_and(|stamps| !self.is_syn_echo(now, stamps.echo))
+        {
+            self.stats.old_timestamps += 1;
+            return reset(segment, 0);
+        }
         if segment.rst {
             // Only one that acknowledges our SYN is true (RFC 5961 3.2).
             if segment.ack.is_some() {
@@ -127,6 +134,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.change(Event::SynAck);
         self.take_ack(now, segment, ack, 0, WindowNews::Updated);
         self.established(now);
+        self.lose_syn_data(now);
         self.wish(|wishes| wishes.ack = true);
         if self.has_more_than_syn_data() {
             // Data answers the SYN-ACK at once: as on Linux it is a dialogue now, in which ACKs
@@ -270,9 +278,15 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if !answering || !repeated {
             return Check::Pass;
         }
-        if segment.ack.is_none() {
+        let Some(ack) = segment.ack else {
             self.wish(|wishes| wishes.syn = true);
             return Check::Done(Reply::None);
+        };
+        if ack.after(self.durable.snd_una) && ack.at_or_before(self.syn_edge()) {
+            // As Linux: the SYN has come twice, which is answered as any duplicate.
+            let (start, end) = (segment.seq, segment.seq + 1);
+            self.recv.add_duplicate(Block { start, end });
+            self.wish(|wishes| wishes.ack = true);
         }
         segment.syn = false;
         segment.seq += 1;
@@ -471,6 +485,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     pub(super) fn start_time_wait(&mut self, now: Instant) {
+        self.judge_fast_open();
         self.timers.clear_all();
         self.timers.set(Timer::Wait, now + self.config.time_wait);
     }

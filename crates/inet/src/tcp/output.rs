@@ -211,8 +211,6 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let usable = self.durable.send_edge().since(seq) as usize;
         let room = self.window.cwnd.saturating_sub(self.loss.sent.in_flight());
         let most = self.burst_segments(room) * mss;
-        let refused = self.refused_syn_data(seq);
-        let most = refused.map_or(most, |left| most.min(left));
         let stretch = self.send.at_next(most.min(usable));
         let len = stretch.len;
         let fin = fin_unsent && len == unsent && usable > len;
@@ -227,7 +225,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         // A record's end that is not the queue's is like a full segment: nothing could be added.
         let record = stretch.marks.record && len < unsent;
-        let full = len >= mss || stretch.pieces_full || record || refused == Some(len);
+        let full = len >= mss || stretch.pieces_full || record;
         if !full && !self.may_send_small(len, unsent) {
             self.hold(now);
             return None;
@@ -412,10 +410,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             let last = load.index + load.count.saturating_sub(1);
             self.loss.sent.get(last).map(SentSegment::marks).unwrap_or_default()
         };
-        let end = load.seq + load.stretch.len as u32 + u32::from(load.fin);
-        let refused = fresh && self.refused_end() == Some(end);
         let urged = fresh && core::mem::take(&mut self.wishes.push);
-        marks.push || refused || urged
+        marks.push || urged
     }
 
     fn count_new(&mut self, now: Instant, load: &Load, push: bool) {
@@ -425,11 +421,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.progress_at = now;
         }
         let mss = if load.mtu_probe { stretch.len } else { self.load_mss() };
-        let again = self.refused_syn_data(seq).is_some();
         let len = stretch.len as u32;
         self.send.advance(&stretch);
         self.durable.snd_max = seq + len + u32::from(fin);
-        if (stretch.len % mss != 0 || stretch.len == 0) && !again {
+        if stretch.len % mss != 0 || stretch.len == 0 {
             self.small_end = self.durable.snd_max;
         }
         let marks = Marks { push, record: stretch.marks.record, burst: true };
@@ -557,9 +552,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if !self.state().receives() {
             return;
         }
+        // As Linux: the window of a SYN cannot say more than 64 KiB, and who has sent nothing else
+        // will say so with what it sends next.
+        let only_syn = self.meter.segs_out <= 1;
         let left = self.durable.window_left() as usize;
         let wanted = self.offerable();
-        if wanted >= left + self.window_step(2) && wanted >= 2 * left {
+        if !only_syn && wanted >= left + self.window_step(2) && wanted >= 2 * left {
             self.wish(|wishes| wishes.ack = true);
         }
     }

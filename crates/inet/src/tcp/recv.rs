@@ -79,6 +79,11 @@ impl<R> Receiver<R> {
     }
 
     /// Whether nothing waits, for the application or for what is missing.
+    /// Whether anything was kept that came early.
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.unconsumed == 0 && self.ready.is_empty() && self.early.is_empty()
     }
@@ -137,6 +142,11 @@ impl<R> Receiver<R> {
 
     pub(super) fn consumed(&mut self, bytes: usize) {
         self.unconsumed = self.unconsumed.saturating_sub(bytes);
+    }
+
+    /// `block` was received again, and the next ACK says so (RFC 2883).
+    pub(super) fn add_duplicate(&mut self, block: Block) {
+        self.report.add_duplicate(block);
     }
 
     /// Takes a segment's payload that starts at `seq`. Bytes before `next`, from `edge` on, and

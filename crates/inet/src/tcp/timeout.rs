@@ -41,7 +41,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         // answers (RFC 9293 3.8.6.1).
         let opening = self.state().opening();
         let probing = !opening && self.durable.snd_wnd == 0 && self.heard_lately(now);
-        if (self.retries >= limit && !probing) || self.is_user_timeout(now) {
+        let over = (self.retries >= limit && !probing) || self.is_user_timeout(now);
+        self.suspect_black_hole(over);
+        if over {
             return self.give_up();
         }
         self.stats.timeouts += 1;

@@ -1,6 +1,7 @@
 //! Fast Open between two stacks, and by the frame.
 
 use super::*;
+use crate::FastOpenKeys;
 use crate::tcp::FastOpenOption;
 
 /// A client that may open fast, and a server with a listener that takes it.
@@ -77,7 +78,7 @@ fn a_second_connection_brings_its_data_with_the_syn() {
 fn data_that_the_server_does_not_take_comes_again() {
     let (mut pair, listener) = with_cookie();
     // Another key: the cookie is not good any more, and a new one comes.
-    pair.b.stack.set_fast_open_keys([9; 16], None);
+    pair.b.stack.set_fast_open_keys(FastOpenKeys { current: [9; 16], other: None });
     let (client, room) = open(&mut pair, 4, b"data");
     assert_eq!(room, 1420);
     pair.settle();
@@ -223,7 +224,7 @@ fn cookies_are_those_of_linux() {
     let mut config = Config::default();
     config.tcp.fastopen = 0x403;
     let mut b = Host::new(server, MAC_B, config);
-    b.stack.set_fast_open_keys(key, None);
+    b.stack.set_fast_open_keys(FastOpenKeys { current: key, other: None });
     let id = InterfaceId(0);
     b.stack.add_address(id, Cidr::new(Ipv4Addr::new(10, 248, 0, 9), 24)).unwrap();
     b.take(&arp_frame(MAC_A, client, Ipv4Addr::new(10, 248, 0, 9), true));
@@ -252,7 +253,7 @@ fn cookies_are_those_of_linux() {
 #[test]
 fn refused_data_goes_again_alone_and_holds_nothing_back() {
     let (mut pair, _) = with_cookie();
-    pair.b.stack.set_fast_open_keys([9; 16], None);
+    pair.b.stack.set_fast_open_keys(FastOpenKeys { current: [9; 16], other: None });
     let (client, _) = open(&mut pair, 4, &[7; 3000]);
     let syn = pair.a.sent();
     pair.b.take(&syn[0]);

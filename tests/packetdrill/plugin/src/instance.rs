@@ -4,7 +4,9 @@
 //! packets, and sleeps: only it moves the clock. The other one makes the calls that may wait. While
 //! it waits, the main thread stops after every step of the host and lets it look whether its call
 //! can return now; if it can, the main thread waits until packetdrill has read the clock, which it
-//! does right after such a call, so that the time of the return is exact.
+//! does right after such a call, so that the time of the return is exact. What the call has given,
+//! a descriptor for one, packetdrill learns only when its main thread leaves its lock to the other
+//! one, which it does while it sleeps: the first sleep after such a return takes real time too.
 //!
 //! packetdrill spins on the clock up to the moment of an event, since it thinks that sleeping is
 //! inexact: it sleeps 20 microseconds less. So a sleep takes 20 microseconds more here, and a clock
@@ -21,6 +23,8 @@ use packetdrill::host::{Outcome, Packet, Stop};
 const SPUN: Duration = Duration::from_micros(20);
 /// Readings of the clock in a row after which it moves on by itself.
 const PATIENCE: u32 = 8;
+/// Real time in which packetdrill looks at the outcome of a call that has waited.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// One script's host.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub(crate) struct State {
     waiter: Waiter,
     /// Readings of the clock since anything else happened.
     readings: u32,
+    /// A call that waited has returned, and packetdrill may not have looked at its outcome.
+    returned: bool,
 }
 
 /// The thread whose call waits.
@@ -65,7 +71,7 @@ pub(crate) fn replace(instance: Option<Arc<Instance>>) {
 impl Instance {
     /// An instance whose main thread is the caller.
     pub(crate) fn new(host: Host) -> Self {
-        let state = State { host, waiter: Waiter::None, readings: 0 };
+        let state = State { host, waiter: Waiter::None, readings: 0, returned: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), main: thread::current().id() }
     }
 
@@ -149,6 +155,11 @@ impl Instance {
     /// Moves the clock.
     pub(crate) fn sleep(&self, time: Duration) {
         let mut state = self.lock();
+        if std::mem::take(&mut state.returned) {
+            drop(state);
+            thread::sleep(LOOK);
+            state = self.lock();
+        }
         state.readings = 0;
         let until = state.host.now() + time + SPUN;
         loop {
@@ -165,6 +176,7 @@ impl Instance {
         let mut state = self.lock();
         if state.waiter == Waiter::Returns(thread::current().id()) {
             state.waiter = Waiter::None;
+            state.returned = true;
             self.changed.notify_all();
         } else {
             state.readings += 1;

@@ -32,7 +32,8 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("tcp_wmem", "4096 16384 4194304"),
 ];
 
-/// Writes each `name=value` to the tree, whatever the options say; a name alone is shown.
+/// Writes each `name=value` to the tree, whatever the options say; a name alone is shown. One that
+/// newer kernels do not have any more, as scripts expect, fails.
 const SYSCTL: &str = r#"#!/bin/sh
 for word in "$@"; do
     case $word in
@@ -40,6 +41,7 @@ for word in "$@"; do
     esac
     path=$(printf %s "${word%%=*}" | tr . /)
     case $word in
+    *tcp_fastopen_cookies*) exit 255 ;;
     *=*) printf '%s\n' "${word#*=}" > "$TASUKI_SETTINGS/proc/sys/$path" || exit 255 ;;
     *) printf '%s = ' "$(printf %s "${word%%=*}" | tr / .)"
        cat "$TASUKI_SETTINGS/proc/sys/$path" || exit 255 ;;
@@ -53,6 +55,14 @@ case "$*" in
 *"tso off"*) echo 0 > "$TASUKI_SETTINGS/proc/sys/net/core/device_tso" ;;
 *"tso on"*) echo 1 > "$TASUKI_SETTINGS/proc/sys/net/core/device_tso" ;;
 esac
+"#;
+
+/// `ip tcp_metrics flush`, of whatever, is told the host; the rest does nothing.
+const IP: &str = r#"#!/bin/sh
+case $* in
+*tcp_metrics*flush*) : > "$TASUKI_SETTINGS/flush" ;;
+esac
+exit 0
 "#;
 
 const NOTHING: &str = "#!/bin/sh\nexit 0\n";
@@ -79,8 +89,7 @@ impl Settings {
         for (name, value) in DEFAULTS {
             fs::write(root.join("proc/sys/net/ipv4").join(name), format!("{value}\n"))?;
         }
-        for (name, text) in
-            [("sysctl", SYSCTL), ("ip", NOTHING), ("tc", NOTHING), ("ethtool", ETHTOOL)]
+        for (name, text) in [("sysctl", SYSCTL), ("ip", IP), ("tc", NOTHING), ("ethtool", ETHTOOL)]
         {
             let file = commands.join(name);
             fs::File::create(&file)?.write_all(text.as_bytes())?;
@@ -92,6 +101,8 @@ impl Settings {
         let mut settings = Self { root, path, known: BTreeMap::new() };
         // What is there from the start is the host's own default already.
         settings.known = settings.read();
+        // But for what the host makes up: a script may ask for just this key.
+        settings.known.remove("tcp_fastopen_key");
         Ok(settings)
     }
 
@@ -119,7 +130,10 @@ impl Settings {
         let command = command
             .replace("/proc/sys/", &format!("{root}/proc/sys/"))
             .replace("/sys/module/", &format!("{root}/sys/module/"));
-        let status = Command::new("/bin/sh")
+        // Some are written for bash.
+        let bash = Path::new("/bin/bash");
+        let shell = if bash.exists() { bash } else { Path::new("/bin/sh") };
+        let status = Command::new(shell)
             .args(["-c", &command])
             .env("PATH", &self.path)
             .env("TASUKI_SETTINGS", &self.root)
@@ -130,6 +144,9 @@ impl Settings {
                 host.set_sysctl(&name, &value);
                 self.known.insert(name, value);
             }
+        }
+        if fs::remove_file(self.root.join("flush")).is_ok() {
+            host.forget_peers();
         }
         status.map_or(-1, |status| status.into_raw())
     }

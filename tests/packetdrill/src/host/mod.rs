@@ -147,6 +147,13 @@ impl Host {
         }
     }
 
+    /// Forgets what connections have learnt of their peers (`ip tcp_metrics flush all`).
+    pub fn forget_peers(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.stack.forget_fast_open_peers();
+        }
+    }
+
     /// The settings.
     pub fn sysctls(&self) -> &Sysctls {
         &self.sysctls
@@ -304,7 +311,7 @@ impl Socket {
 
 /// Gives the stack the keys of Fast Open that are set.
 fn set_keys(stack: &mut Stack<Chunk, Frame>, sysctls: &Sysctls) {
-    if let Some((key, other)) = sysctls.fast_open_keys() {
-        stack.set_fast_open_keys(key, other);
+    if let Some(keys) = sysctls.fast_open_keys() {
+        stack.set_fast_open_keys(keys);
     }
 }

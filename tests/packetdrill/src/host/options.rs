@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use inet::tcp::{CongestionKind, TcpInfo};
-use inet::{MtuDiscover, OptionName, SockOption};
+use inet::{FastOpenKeys, MtuDiscover, OptionName, SockOption};
 
 use super::calls::{fail, failed};
 use super::{Host, Outcome, Stop, info};
@@ -14,6 +14,7 @@ const SO_MEMINFO: i32 = 55;
 const TCP_CC_INFO: i32 = 26;
 const TCP_NOTSENT_LOWAT: i32 = 25;
 const TCP_INQ: i32 = 36;
+const TCP_FASTOPEN_KEY: i32 = 33;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 
 /// Bytes of the name of a congestion control algorithm, the zeros after it included.
@@ -84,8 +85,12 @@ impl Host {
     /// EBADF, ENOTSOCK, ENOPROTOOPT, EINVAL.
     pub fn setsockopt(&mut self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
         let handle = self.handle(fd)?;
-        if (level, name) == (SOL_TCP, libc::TCP_CONGESTION) {
-            let option = SockOption::Congestion(congestion(value)?);
+        let long = match (level, name) {
+            (SOL_TCP, libc::TCP_CONGESTION) => Some(SockOption::Congestion(congestion(value)?)),
+            (SOL_TCP, TCP_FASTOPEN_KEY) => Some(SockOption::FastOpenKeys(fast_open_keys(value)?)),
+            _ => None,
+        };
+        if let Some(option) = long {
             let now = self.now;
             return self.stack().set_option(now, handle, option).map_err(failed);
         }
@@ -149,6 +154,7 @@ fn option_name(level: i32, name: i32) -> Option<OptionName> {
         (SOL_TCP, libc::TCP_LINGER2) => OptionName::Linger2,
         (SOL_TCP, libc::TCP_FASTOPEN) => OptionName::FastOpen,
         (SOL_TCP, libc::TCP_FASTOPEN_CONNECT) => OptionName::FastOpenConnect,
+        (SOL_TCP, TCP_FASTOPEN_KEY) => OptionName::FastOpenKeys,
         (SOL_TCP, TCP_FASTOPEN_NO_COOKIE) => OptionName::FastOpenNoCookie,
         (SOL_TCP, libc::TCP_DEFER_ACCEPT) => OptionName::DeferAccept,
         (SOL_TCP, libc::TCP_CONGESTION) => OptionName::Congestion,
@@ -175,6 +181,19 @@ fn congestion(value: &[u8]) -> Outcome<CongestionKind> {
     };
     let kind = str::from_utf8(name).ok().and_then(CongestionKind::from_name);
     kind.ok_or(Stop::Errno(libc::ENOENT))
+}
+
+/// One key of 16 bytes, or two.
+///
+/// # Errors
+/// EINVAL.
+fn fast_open_keys(value: &[u8]) -> Outcome<FastOpenKeys> {
+    let (current, rest) = value.split_first_chunk().ok_or(Stop::Errno(libc::EINVAL))?;
+    let other = rest.try_into().ok();
+    match rest.is_empty() || other.is_some() {
+        true => Ok(FastOpenKeys { current: *current, other }),
+        false => fail(libc::EINVAL),
+    }
 }
 
 /// The option that an `int` sets.
@@ -284,6 +303,9 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::RecvLowat(bytes)
         | SockOption::WindowClamp(bytes) => bytes.to_ne_bytes().to_vec(),
         SockOption::UserTimeout(time) => int(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+        SockOption::FastOpenKeys(keys) => {
+            keys.current.into_iter().chain(keys.other.into_iter().flatten()).collect()
+        }
         SockOption::Congestion(kind) => {
             let mut name = kind.name().as_bytes().to_vec();
             name.resize(CONGESTION_NAME, 0);

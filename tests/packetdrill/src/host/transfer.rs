@@ -137,6 +137,11 @@ impl Host {
                 };
             }
             let rest = bytes.get(progress.done..).unwrap_or_default();
+            if rest.is_empty() && deferred.is_some() {
+                // Nothing that the SYN could take: it is an ordinary attempt now.
+                self.stack().stop_deferring(handle);
+                return if nonblocking { fail(libc::EINPROGRESS) } else { Err(Stop::Wait(None)) };
+            }
             if rest.is_empty() {
                 return Ok(progress.done);
             }

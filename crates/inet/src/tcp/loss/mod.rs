@@ -335,31 +335,39 @@ impl Recovery {
         }
     }
 
-    /// The path takes segments of `mss` bytes only: longer ones are lost, which is repaired without
-    /// a reduction of the window, as Linux does it: like after a timeout, but with the window as it
-    /// is.
+    /// The path takes segments of `mss` bytes only: longer ones are lost.
     pub(super) fn path_takes(&mut self, env: &mut Env<'_>, mss: u32) {
-        let mut index = 0;
+        self.lose(env, |segment| segment.end.since(segment.start) > mss);
+    }
+
+    /// All that is under way is lost.
+    pub(super) fn lose_all(&mut self, env: &mut Env<'_>) {
+        self.lose(env, |_| true);
+    }
+
+    /// What `is_lost` says of segments not reported is lost and leaves again, without blame on
+    /// congestion: as Linux the state is that after a timeout, with the window as it is.
+    fn lose(&mut self, env: &mut Env<'_>, is_lost: impl Fn(&sent::SentSegment) -> bool) {
         let mut any = false;
-        while let Some(segment) = self.sent.get(index).copied() {
-            if segment.end.since(segment.start) > mss && !segment.sacked() {
-                self.lost += u64::from(self.sent.mark_lost(index));
+        for index in 0..self.sent.packets_out() as usize {
+            let hit = self.sent.get(index).is_some_and(|sent| !sent.sacked() && is_lost(sent));
+            if hit {
                 any = true;
+                self.lost += u64::from(self.sent.mark_lost(index));
             }
-            index += 1;
         }
         if !any {
             return;
         }
-        self.repeat = Repeat::Lost;
         if self.state != CaState::Loss {
-            self.high_seq = env.nxt;
             env.window.ssthresh = env.window.current_ssthresh();
             env.window.prior_ssthresh = 0;
             self.undo_marker = None;
             self.frto = false;
+            self.high_seq = env.nxt;
             self.state = CaState::Loss;
         }
+        self.repeat = Repeat::Lost;
     }
 
     /// The peer's window was closed and is open again: if what is in flight was sent as a probe of

@@ -75,7 +75,9 @@ fn simultaneous_open() {
     // The peer's SYN-ACK: its SYN is old, its ACK is new.
     rig.take(&SegmentRepr { syn: true, ..rig.seg(0, 1) }, b"");
     assert_eq!(rig.c.state(), State::Established);
-    rig.silent();
+    // As Linux: the SYN has come twice.
+    let ack = rig.sent();
+    assert_eq!((ack.syn, rig.rel(&ack), rig.acked(&ack)), (false, 1, 1));
     // If our SYN-ACK was lost, the peer repeats its own and is told where we are.
     rig.take(&SegmentRepr { syn: true, ..rig.seg(0, 1) }, b"");
     let ack = rig.sent();
