@@ -52,7 +52,9 @@ pub enum Op {
     /// `listen(socket, backlog)`.
     Listen = 3,
     /// `connect(socket, address 3 words)`; completes when connected or failed, at once with
-    /// EINPROGRESS under [`Call::NONBLOCK`].
+    /// EINPROGRESS under [`Call::NONBLOCK`]. -> how many bytes the SYN would take, if it waits for
+    /// data (Fast Open), and then at once; under [`Call::FAST`] it does if it can. Once more under
+    /// [`Call::FAST`]: what is queued is all that the SYN gets.
     Connect = 4,
     /// `accept(socket)` -> socket id, peer address 3 words; completes when there is a connection,
     /// at once with EAGAIN under [`Call::NONBLOCK`].
@@ -118,7 +120,7 @@ pub struct Call {
     pub op: Op,
     /// 0 is ordinary; higher goes first among the calls of one scan.
     pub priority: u8,
-    /// [`Call::NONBLOCK`] or 0.
+    /// [`Call::NONBLOCK`], [`Call::FAST`], both or 0.
     pub flags: u8,
     /// Where the result goes.
     pub path: ReturnPath,
@@ -129,6 +131,8 @@ pub struct Call {
 impl Call {
     /// Complete at once, with EAGAIN or EINPROGRESS where the call would wait.
     pub const NONBLOCK: u8 = 1;
+    /// Connect by Fast Open (MSG_FASTOPEN).
+    pub const FAST: u8 = 2;
 
     /// As a ring slot.
     #[must_use]
@@ -147,7 +151,7 @@ impl Call {
         let number = u16_at(slot[0], 0);
         let op = Op::from_number(number).ok_or(BadSlot::new("operation", number.into()))?;
         let [priority, flags] = u16_at(slot[0], 1).to_le_bytes();
-        if flags & !Self::NONBLOCK != 0 {
+        if flags & !(Self::NONBLOCK | Self::FAST) != 0 {
             return Err(BadSlot::new("call flags", flags.into()));
         }
         let args = [slot[2], slot[3], slot[4], slot[5], slot[6], slot[7]];

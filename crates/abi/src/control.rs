@@ -12,6 +12,7 @@ use core::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::client::ClientParams;
+use crate::fastopen::FastopenKeys;
 use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
 use crate::tcp::TcpStatus;
 
@@ -148,6 +149,10 @@ pub struct TcpDefaults {
     pub frto: Option<bool>,
     /// Fast Open, bits: 1 clients, 2 listeners that ask for it, 4 clients without a cookie.
     pub fastopen: Option<u32>,
+    /// The key of Fast Open cookies, and perhaps the former one; made up at the start if not given.
+    pub fastopen_key: Option<FastopenKeys>,
+    /// How long no connection is opened fast after one was swallowed on its way, seconds.
+    pub fastopen_blackhole_timeout_sec: Option<u32>,
 }
 
 /// A congestion control algorithm; the names are those of TCP_CONGESTION.

@@ -17,6 +17,7 @@ pub mod call;
 pub mod client;
 pub mod control;
 pub mod data;
+pub mod fastopen;
 pub mod frame;
 pub mod network;
 pub mod nic;

@@ -224,7 +224,11 @@ impl Client {
         if !nonblock {
             self.may_wait()?;
         }
+        let fast = call.flags & Call::FAST != 0;
         let socket = self.called(call)?;
+        if fast && socket.opens_fast {
+            return self.go_on_fast(engine, call);
+        }
         let addr = named_address(call, socket.family)?;
         if socket.stage == Stage::Connecting {
             // A second call waits for the first one's outcome, as after a signal.
@@ -235,16 +239,28 @@ impl Client {
             return Ok(Outcome::Later);
         }
         let (index, handle, stream) = (socket.id.index, socket.handle, socket.is_stream());
-        match engine.stack.connect(engine.now, handle, addr) {
+        let begun = match fast {
+            true => engine.stack.connect_deferred(engine.now, handle, addr).map(drop),
+            false => engine.stack.connect(engine.now, handle, addr),
+        };
+        match begun {
             Ok(()) | Err(inet::Error::InProgress) => {}
             Err(error) => return Err(error.into()),
         }
+        let room = engine.stack.deferred_room(handle);
         let socket = self.called(call)?;
         if stream {
             // After a failed attempt this is a new connection.
             socket.tx.restart();
             socket.eof = false;
             socket.left = None;
+            socket.opens_fast = room.is_some();
+        }
+        if let Some(room) = room {
+            // As Linux: it looks connected until it is written to.
+            socket.stage = Stage::Connected;
+            self.places.touch(index);
+            return value(room as u64);
         }
         socket.stage = match stream {
             true => Stage::Connecting,
@@ -260,6 +276,19 @@ impl Client {
             (true, true) => Err(Errno::INPROGRESS.into()),
             (true, false) => Ok(Outcome::Later),
         }
+    }
+
+    /// What is queued is all that a SYN that waits for data gets: from now on it is an attempt as
+    /// any other.
+    fn go_on_fast(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let index = self.called(call)?.id.index;
+        self.take_sends(engine, index, true)?;
+        let socket = self.called(call)?;
+        engine.stack.stop_deferring(socket.handle);
+        socket.opens_fast = false;
+        socket.stage = Stage::Connecting;
+        self.places.touch(index);
+        Err(Errno::INPROGRESS.into())
     }
 
     fn accept(&mut self, engine: &mut Engine, call: &Call) -> Answer {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use abi::Errno;
 use abi::control::{CongestionControl, InetConfig, TcpDefaults};
+use abi::fastopen::FastopenKeys;
 use abi::network::Ipv6Mode;
 use inet::tcp::{CongestionKind, EcnPolicy, TcpConfig};
 use inet::{Config, Error, Handle, Instant, SockOption, Stack};
@@ -68,8 +69,13 @@ impl Engine {
         // could be.
         config.v6.dad_transmits = 0;
         config.v6.accept_ra = settings.ipv6 == Ipv6Mode::Auto;
+        let mut stack = Stack::new(config, secret);
+        if let Some(keys) = settings.tcp.fastopen_key {
+            let FastopenKeys { current, other } = keys;
+            stack.set_fast_open_keys(inet::FastOpenKeys { current, other });
+        }
         Self {
-            stack: Stack::new(config, secret),
+            stack,
             nics: Nics::default(),
             counters: Counters::default(),
             now: Instant::ZERO,
@@ -128,6 +134,8 @@ fn set_defaults(config: &mut TcpConfig, given: &TcpDefaults) {
     set(&mut config.slow_start_after_idle, given.slow_start_after_idle);
     set(&mut config.frto, given.frto);
     set(&mut config.fastopen, given.fastopen);
+    let pause = given.fastopen_blackhole_timeout_sec.map(|s| Duration::from_secs(s.into()));
+    set(&mut config.fastopen_blackhole_timeout, pause);
 }
 
 /// The error number of an error of the core.

@@ -24,6 +24,7 @@ impl Client {
         match kind {
             EventKind::Connected => {
                 socket.stage = Stage::Connected;
+                socket.opens_fast = false;
                 let waiter = socket.waiting.connect.take();
                 self.places.touch(index);
                 self.finish(engine, waiter, Ok([0; 6]))
@@ -85,6 +86,7 @@ impl Client {
             return self.finish(engine, reader, Err(errno));
         }
         socket.stage = Stage::Dead;
+        socket.opens_fast = false;
         socket.tx.abandon();
         let connect = socket.waiting.connect.take();
         if connect.is_none() && readers.is_empty() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use abi::option::{GET_MOST, OptionKey};
 use abi::{Errno, Family, SocketKind};
 use inet::tcp::CongestionKind;
-use inet::{OptionName, SockOption};
+use inet::{FastOpenKeys, OptionName, SockOption};
 
 use crate::calls::Refusal;
 use crate::engine::Engine;
@@ -112,11 +112,13 @@ enum Kept {
     Hops,
     /// 16 bits.
     Segment,
+    /// Sixteen bytes.
+    FastOpenKey,
 }
 
 /// All options that the core keeps.
 fn kept(level: i32, name: i32) -> Option<Kept> {
-    use Kept::{Amount, Byte, Congestion, Count, Flag, Hops, Linger, Linger2};
+    use Kept::{Amount, Byte, Congestion, Count, FastOpenKey, Flag, Hops, Linger, Linger2};
     use Kept::{MaxSeg, Millis, Seconds, Segment};
     use {OptionName as Name, SockOption as Make};
     Some(match (level, name) {
@@ -142,6 +144,8 @@ fn kept(level: i32, name: i32) -> Option<Kept> {
         (IPPROTO_TCP, TCP_SYNCNT) => Byte(Name::SynCount, Make::SynCount),
         (IPPROTO_TCP, TCP_LINGER2) => Linger2,
         (IPPROTO_TCP, TCP_FASTOPEN) => Amount(Name::FastOpen, Make::FastOpen),
+        (IPPROTO_TCP, TCP_FASTOPEN_CONNECT) => Flag(Name::FastOpenConnect, Make::FastOpenConnect),
+        (IPPROTO_TCP, TCP_FASTOPEN_KEY) => FastOpenKey,
         (IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE) => {
             Flag(Name::FastOpenNoCookie, Make::FastOpenNoCookie)
         }
@@ -263,6 +267,10 @@ fn value_of(option: SockOption) -> Value {
             }
             Value::new(&name)
         }
+        SockOption::FastOpenKeys(keys) => {
+            let other = keys.other.into_iter().flatten();
+            Value::new(&keys.current.into_iter().chain(other).collect::<Vec<u8>>())
+        }
         SockOption::Linger2(Duration::ZERO) => Value::int(-1),
         SockOption::Linger2(time) => Value::count(time.as_secs()),
         SockOption::RecvBuffer(bytes) | SockOption::SendBuffer(bytes) => Value::count(bytes as u64),
@@ -283,6 +291,7 @@ fn name_of(kept: Kept) -> OptionName {
         Kept::Congestion => OptionName::Congestion,
         Kept::Hops => OptionName::UnicastHops,
         Kept::Segment => OptionName::UdpSegment,
+        Kept::FastOpenKey => OptionName::FastOpenKeys,
     }
 }
 
@@ -385,6 +394,7 @@ fn option_of(kept: Kept, key: OptionKey, given: Given<'_>) -> Result<SockOption,
             let bytes = u16::try_from(given.int(level)?).map_err(|_| Errno::INVAL)?;
             SockOption::UdpSegment(bytes)
         }
+        Kept::FastOpenKey => SockOption::FastOpenKeys(fast_open_key(given)?),
         Kept::Linger => SockOption::Linger(linger(given)?),
         Kept::Linger2 => SockOption::Linger2(match given.int(level)? {
             ..0 => Duration::ZERO,
@@ -404,6 +414,14 @@ fn congestion(given: Given<'_>) -> Result<CongestionKind, Errno> {
     let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
     let name = str::from_utf8(&name).map_err(|_| Errno::NOENT)?;
     CongestionKind::from_name(name).ok_or(Errno::NOENT)
+}
+
+/// A key of Fast Open cookies; two at once, as on Linux, do not fit into a call.
+fn fast_open_key(given: Given<'_>) -> Result<FastOpenKeys, Errno> {
+    match given.bytes.first_chunk() {
+        Some(key) if given.len == 16 => Ok(FastOpenKeys { current: *key, other: None }),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 /// A `struct linger`.

@@ -78,6 +78,8 @@ pub(crate) struct Socket {
     /// A piece of the stream that has been copied in part.
     pub(crate) left: Option<RxPiece<inet::Frame<Frame>>>,
     pub(crate) stage: Stage,
+    /// It looks connected to the program, whose first bytes the SYN waits for, or has taken.
+    pub(crate) opens_fast: bool,
     /// The peer's FIN has come, and everything before it has been copied.
     pub(crate) eof: bool,
     pub(crate) read_shut: bool,
@@ -141,6 +143,7 @@ impl Socket {
             rx,
             left: None,
             stage: Stage::Idle,
+            opens_fast: false,
             eof: false,
             read_shut: false,
             write_shut: false,

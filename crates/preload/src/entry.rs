@@ -255,6 +255,10 @@ impl Endpoint for Entry {
         self.socket.recv_urgent(peek)
     }
 
+    fn connect_fast(&self, to: SocketAddr, wait: Wait) -> Outcome<()> {
+        self.socket.connect_fast(to, wait)
+    }
+
     fn recv(&self, bufs: &mut [IoSliceMut<'_>], peek: bool, wait: Wait) -> Outcome<Received> {
         self.socket.recv(bufs, RecvFlags { peek }, wait)
     }

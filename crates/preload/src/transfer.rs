@@ -28,6 +28,8 @@ pub(crate) trait Endpoint {
     ) -> Outcome<usize>;
     /// Receives the urgent byte; `None` at the end.
     fn recv_urgent(&self, peek: bool) -> Outcome<Option<u8>>;
+    /// Connects a stream whose SYN takes the first bytes of the next send.
+    fn connect_fast(&self, to: SocketAddr, wait: Wait) -> Outcome<()>;
     /// Receives what is there.
     fn recv(&self, bufs: &mut [IoSliceMut<'_>], peek: bool, wait: Wait) -> Outcome<Received>;
 }
@@ -48,25 +50,27 @@ pub(crate) fn send(
     to: Option<SocketAddr>,
     wait: Wait,
 ) -> Sent {
-    let outcome = send_flags(flags).and_then(|flags| match endpoint.kind() {
+    let how = send_flags(flags);
+    let connected = || match flags & libc::MSG_FASTOPEN {
+        0 => Ok(()),
+        _ => endpoint.connect_fast(to.ok_or(Errno::INVAL)?, wait),
+    };
+    let outcome = match endpoint.kind() {
         // As Linux.
-        SocketKind::Datagram if flags.urgent => Err(Errno::OPNOTSUPP),
-        SocketKind::Datagram => endpoint.send(bufs, flags, to, wait),
+        SocketKind::Datagram if how.urgent => Err(Errno::OPNOTSUPP),
+        SocketKind::Datagram => endpoint.send(bufs, how, to, wait),
         // A stream's peer is the connected one whatever the call says, as on Linux.
-        SocketKind::Stream => send_stream(endpoint, bufs, flags, wait),
-    });
+        SocketKind::Stream => connected().and_then(|()| send_stream(endpoint, bufs, how, wait)),
+    };
     let stream = endpoint.kind() == SocketKind::Stream;
     let sigpipe = stream && outcome == Err(Errno::PIPE) && flags & libc::MSG_NOSIGNAL == 0;
     Sent { outcome, sigpipe }
 }
 
-/// What `flags` say; what changes the meaning of a send and is not there is refused.
-pub(crate) fn send_flags(flags: c_int) -> Outcome<SendFlags> {
-    if flags & libc::MSG_FASTOPEN != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
+/// What `flags` say.
+pub(crate) fn send_flags(flags: c_int) -> SendFlags {
     let has = |flag| flags & flag != 0;
-    Ok(SendFlags { more: has(libc::MSG_MORE), eor: has(libc::MSG_EOR), urgent: has(libc::MSG_OOB) })
+    SendFlags { more: has(libc::MSG_MORE), eor: has(libc::MSG_EOR), urgent: has(libc::MSG_OOB) }
 }
 
 fn send_stream(
@@ -181,6 +185,7 @@ fn discard(endpoint: &impl Endpoint, total: usize, wanted: usize, wait: Wait) ->
 
 #[cfg(test)]
 mod tests {
+    use core::net::{Ipv4Addr, SocketAddrV4};
     use std::cell::RefCell;
     use std::collections::VecDeque;
     use std::time::Instant;
@@ -229,6 +234,11 @@ mod tests {
             Ok(count)
         }
 
+        fn connect_fast(&self, to: SocketAddr, wait: Wait) -> Outcome<()> {
+            assert_eq!(to, PEER);
+            self.step(wait).map(drop)
+        }
+
         fn recv(&self, bufs: &mut [IoSliceMut<'_>], _peek: bool, wait: Wait) -> Outcome<Received> {
             let full_len = self.step(wait)?;
             let mut len = 0;
@@ -245,6 +255,19 @@ mod tests {
     }
 
     const STREAM: SocketKind = SocketKind::Stream;
+    const PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80));
+
+    #[test]
+    fn fastopen_connects_and_sends() {
+        let sent = |script: &Script, to| {
+            send(script, &mut [IoSlice::new(b"hello")], libc::MSG_FASTOPEN, to, Wait::No).outcome
+        };
+        let known = script(STREAM, &[Ok(0), Ok(5)]);
+        assert_eq!(sent(&known, Some(PEER)), Ok(5));
+        let unknown = script(STREAM, &[Err(Errno::INPROGRESS)]);
+        assert_eq!(sent(&unknown, Some(PEER)), Err(Errno::INPROGRESS));
+        assert_eq!(sent(&script(STREAM, &[]), None), Err(Errno::INVAL), "to whom?");
+    }
 
     fn send_words(script: &Script, flags: c_int, wait: Wait) -> Outcome<usize> {
         let mut bufs = [IoSlice::new(b"hello "), IoSlice::new(b""), IoSlice::new(b"world")];
@@ -285,7 +308,6 @@ mod tests {
         let none = script(STREAM, &[]);
         let datagram = script(SocketKind::Datagram, &[]);
         assert_eq!(send_words(&datagram, libc::MSG_OOB, Wait::No), Err(Errno::OPNOTSUPP));
-        assert_eq!(send_words(&none, libc::MSG_FASTOPEN, Wait::No), Err(Errno::OPNOTSUPP));
         let received = |flags| receive(&none, &mut [], flags, Wait::No).map(|r| r.len);
         assert_eq!(received(libc::MSG_ERRQUEUE), Err(Errno::AGAIN));
     }

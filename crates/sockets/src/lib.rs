@@ -22,6 +22,7 @@ mod client;
 mod confirmed;
 mod datagram;
 mod error;
+mod fastopen;
 mod fork;
 mod instance;
 pub mod net;

@@ -307,6 +307,15 @@ impl<'a> Gather<'a> {
         Self { bufs, at: 0, left }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Not more than the first `most` of them.
+    pub(crate) fn limit(&mut self, most: usize) {
+        self.left = self.left.min(most);
+    }
+
     /// The next bytes, at most `most`, not empty while something is left.
     fn next(&mut self, most: usize) -> &'a [u8] {
         while let Some((first, rest)) = self.bufs.split_first() {
@@ -345,14 +354,17 @@ impl Socket {
     ) -> Result<usize, Errno> {
         let mut from = Gather::new(bufs);
         match self.kind() {
-            SocketKind::Stream => self.send_stream(&mut from, flags, wait),
+            SocketKind::Stream => match self.take_syn_room() {
+                Some(room) => self.send_first(&mut from, flags, wait, room),
+                None => self.send_stream(&mut from, flags, wait),
+            },
             SocketKind::Datagram => {
                 self.send_datagram(&mut from, flags, to, &SendAncillary::default(), wait)
             }
         }
     }
 
-    fn send_stream(
+    pub(crate) fn send_stream(
         &self,
         from: &mut Gather<'_>,
         flags: SendFlags,
@@ -394,7 +406,11 @@ impl Socket {
     }
 
     /// Publishes as much of `from` as there is room for now; returns how much.
-    fn push_stream(&self, from: &mut Gather<'_>, flags: SendFlags) -> Result<usize, Errno> {
+    pub(crate) fn push_stream(
+        &self,
+        from: &mut Gather<'_>,
+        flags: SendFlags,
+    ) -> Result<usize, Errno> {
         let mut side = lock(self.send_side());
         let side = side.as_mut().ok_or(Errno::BADF)?;
         let pushed = self.fill_queue(side, from, flags);

@@ -49,6 +49,8 @@ struct Inner {
     seldom: AtomicU32,
     /// The mark whose byte was received out of band, as `SocketWords::urgent` has it.
     urgent_taken: AtomicU64,
+    /// How many bytes the SYN takes, while it waits for them; else 0.
+    syn_room: AtomicU32,
 }
 
 /// A socket of a client. Clones are the same socket; it is closed explicitly or with its last
@@ -90,6 +92,7 @@ impl Socket {
                 whole: AtomicBool::new(false),
                 seldom: AtomicU32::new(SELDOM),
                 urgent_taken: AtomicU64::new(0),
+                syn_room: AtomicU32::new(0),
             })
         })();
         made.map(|inner| Self(Arc::new(inner))).map_err(|_| client.fault())
@@ -147,6 +150,10 @@ impl Socket {
         &self.0.urgent_taken
     }
 
+    pub(crate) fn syn_room(&self) -> &AtomicU32 {
+        &self.0.syn_room
+    }
+
     pub(crate) fn confirmed(&self) -> &Mutex<Confirmed> {
         &self.0.confirmed
     }
@@ -186,12 +193,17 @@ impl Socket {
         CallBatch::call(self.client(), op, flags, [self.0.id.to_word(), a, b, c, d, e])
     }
 
-    fn call_with_address(&self, op: Op, flags: u8, addr: SocketAddr) -> Result<(), Errno> {
+    pub(crate) fn call_with_address(
+        &self,
+        op: Op,
+        flags: u8,
+        addr: SocketAddr,
+    ) -> Result<[u64; 6], Errno> {
         if self.family() == Family::V4 && addr.is_ipv6() {
             return Err(Errno::AFNOSUPPORT);
         }
         let [a, b, c] = addr_to_words(addr);
-        self.call(op, flags, [a, b, c, 0, 0]).map(drop)
+        self.call(op, flags, [a, b, c, 0, 0])
     }
 
     /// Gives the socket a local address; port 0 lets the stack choose.
@@ -201,7 +213,7 @@ impl Socket {
     /// EBADF after close, ENETDOWN, ENOTCONN in a forked child.
     pub fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
         lock(&self.0.confirmed).clear();
-        self.call_with_address(Op::Bind, 0, addr)
+        self.call_with_address(Op::Bind, 0, addr).map(drop)
     }
 
     /// Makes the socket a listener with room for `backlog` connections that are not yet accepted.
@@ -228,7 +240,11 @@ impl Socket {
         // nobody, while the error word keeps it for SO_ERROR.
         let under_way = match self.call_with_address(Op::Connect, Call::NONBLOCK, addr) {
             Err(errno @ (Errno::INPROGRESS | Errno::ALREADY)) if wait != Wait::No => errno,
-            other => return other,
+            Ok([room, ..]) => {
+                self.wait_for_data(room);
+                return Ok(());
+            }
+            Err(errno) => return Err(errno),
         };
         let attempt = || self.connected();
         match until(self, wait, attempt, || !matches!(self.connecting(), Ok(true))) {
@@ -237,13 +253,13 @@ impl Socket {
         }
     }
 
-    fn connecting(&self) -> Result<bool, Errno> {
+    pub(crate) fn connecting(&self) -> Result<bool, Errno> {
         self.check()?;
         Ok(self.flags().has(SocketFlags::CONNECTING))
     }
 
     /// How a connection attempt came out; `None` while it goes on.
-    fn connected(&self) -> Result<Option<()>, Errno> {
+    pub(crate) fn connected(&self) -> Result<Option<()>, Errno> {
         if self.connecting()? {
             return Ok(None);
         }

@@ -84,6 +84,8 @@ pub(super) const TCP_QUICKACK: i32 = 12;
 pub(super) const TCP_CONGESTION: i32 = 13;
 pub(super) const TCP_USER_TIMEOUT: i32 = 18;
 pub(super) const TCP_FASTOPEN: i32 = 23;
+pub(super) const TCP_FASTOPEN_CONNECT: i32 = 30;
+pub(super) const TCP_FASTOPEN_KEY: i32 = 33;
 pub(super) const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 pub(super) const TCP_NOTSENT_LOWAT: i32 = 25;
 

@@ -241,13 +241,37 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         handle: Handle,
         address: SocketAddr,
     ) -> Result<usize, Error> {
+        self.begin_fast(now, handle, address, false)
+    }
+
+    /// The same, but the SYN waits for data if the peer's cookie is known
+    /// ([`deferred_room`](Self::deferred_room)), as after `connect` with `FastOpenConnect`.
+    ///
+    /// # Errors
+    /// Those of [`connect_fast`](Self::connect_fast).
+    pub fn connect_deferred(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<usize, Error> {
+        self.begin_fast(now, handle, address, true)
+    }
+
+    fn begin_fast(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+        defer: bool,
+    ) -> Result<usize, Error> {
         let socket = self.open_socket(handle)?;
         let datagram = matches!(socket.body, Body::Datagram(_));
         if datagram || !self.permits_fast_clients() {
             return Err(Error::Unsupported);
         }
         self.connect_plainly(now, handle, address)?;
-        Ok(usize::from(self.make_fast(now, handle, false)))
+        Ok(usize::from(self.make_fast(now, handle, defer)))
     }
 
     /// Makes the connection attempt that was just begun a fast one, unless that is not done for

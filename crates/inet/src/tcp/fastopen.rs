@@ -225,7 +225,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.send.advance(&stretch);
         self.durable.snd_max = self.durable.snd_max.max(start + len);
         // The SYN's data was a write of its own.
-        let marks = Marks { push: true, record: stretch.marks.record };
+        let marks = Marks { push: true, burst: true, ..stretch.marks };
         self.loss.on_sent(now, (start, len, false), mss, marks);
         let (loss, mut env) = self.loss_env(now);
         loss.lose_all(&mut env);
@@ -262,7 +262,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// A retransmission timer has expired, `retries` times before without an answer; the last time
     /// if `over`. As Linux the third in a row, or an earlier last one, is taken for the work of a
     /// box that swallows what follows data in a SYN (RFC 7413 4.1.3.1).
-    pub(super) fn suspect_black_hole(&mut self, over: bool) {
+    pub(super) fn suspect_swallowed(&mut self, over: bool) {
         if self.asked_fast_open() && (self.retries == 2 || self.retries < 2 && over) {
             self.stats.fast_open_black_holes += 1;
             self.stats.fast_connect_fails += 1;

@@ -79,11 +79,6 @@ impl<R> Receiver<R> {
     }
 
     /// Whether nothing waits, for the application or for what is missing.
-    /// Whether anything was kept that came early.
-    pub(super) fn has_early(&self) -> bool {
-        !self.early.is_empty()
-    }
-
     pub(super) fn is_idle(&self) -> bool {
         self.unconsumed == 0 && self.ready.is_empty() && self.early.is_empty()
     }

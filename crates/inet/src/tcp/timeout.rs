@@ -42,7 +42,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let opening = self.state().opening();
         let probing = !opening && self.durable.snd_wnd == 0 && self.heard_lately(now);
         let over = (self.retries >= limit && !probing) || self.is_user_timeout(now);
-        self.suspect_black_hole(over);
+        self.suspect_swallowed(over);
         if over {
             return self.give_up();
         }

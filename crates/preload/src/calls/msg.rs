@@ -34,7 +34,7 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
         return send_bufs(&entry, &mut bufs, flags, to);
     }
     let said = cmsg::parse(control, entry.socket.family())?;
-    let how = transfer::send_flags(flags)?;
+    let how = transfer::send_flags(flags);
     if how.urgent {
         // As Linux.
         return Err(Errno::OPNOTSUPP);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use inet::{SendOptions, SocketKind};
+use inet::{Handle, SendOptions, SocketKind};
 
 use super::calls::{fail, failed};
 use super::table::Socket;
@@ -137,13 +137,9 @@ impl Host {
                 };
             }
             let rest = bytes.get(progress.done..).unwrap_or_default();
-            if rest.is_empty() && deferred.is_some() {
-                // Nothing that the SYN could take: it is an ordinary attempt now.
-                self.stack().stop_deferring(handle);
-                return if nonblocking { fail(libc::EINPROGRESS) } else { Err(Stop::Wait(None)) };
-            }
             if rest.is_empty() {
-                return Ok(progress.done);
+                let done = Ok(progress.done);
+                return deferred.map_or(done, |_| self.connect_without_data(handle, nonblocking));
             }
             let room = match deferred {
                 Some(room) if nonblocking => memory.room().min(room),
@@ -165,9 +161,8 @@ impl Host {
                 };
             }
             progress.waited = false;
-            let part = rest.get(..room).unwrap_or(rest).to_vec();
+            let (part, now) = (rest.get(..room).unwrap_or(rest).to_vec(), self.now);
             let len = part.len();
-            let now = self.now;
             let last = len == rest.len();
             let options = SendOptions {
                 more: !last || flags & libc::MSG_MORE != 0,
@@ -183,6 +178,12 @@ impl Host {
                 return Ok(progress.done);
             }
         }
+    }
+
+    /// There is nothing that the SYN could take: it is an ordinary attempt now.
+    fn connect_without_data(&mut self, handle: Handle, nonblocking: bool) -> Outcome<usize> {
+        self.stack().stop_deferring(handle);
+        if nonblocking { fail(libc::EINPROGRESS) } else { Err(Stop::Wait(None)) }
     }
 
     /// recv(2), recvfrom(2), read(2), recvmsg(2): at most `most` bytes.
