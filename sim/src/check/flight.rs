@@ -1,5 +1,6 @@
 //! How much is on its way: never more than the congestion window that the sender itself tells of
-//! (`tcpi_snd_cwnd`), and one probe (RFC 8985 7.3).
+//! (`tcpi_snd_cwnd`), but for a probe (RFC 8985 7.3), which leaves after a silence, and a lone FIN,
+//! which has no bytes.
 //!
 //! What the sender holds to be lost is not on its way, and an observer does not know it. But it can
 //! hold to be lost only what was sent before something that it knows to have arrived (RFC 8985 6.2,
@@ -35,9 +36,6 @@ impl From<&TcpInfo> for FlightInfo {
 
 const OPEN: u8 = 0;
 const LOSS: u8 = 4;
-/// Probes of a lost tail, which no window holds back.
-const PROBES: i64 = 1;
-
 /// What is known of one side's flight.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
@@ -49,6 +47,8 @@ pub(super) struct Flight {
     forgiven: Option<Instant>,
     /// ACKs that acknowledge nothing, since all was well.
     duplicates: i64,
+    /// When it last sent something of the stream.
+    sent_at: Option<Instant>,
     before: Option<FlightInfo>,
 }
 
@@ -100,9 +100,9 @@ impl Check {
         placed: &Placed<'_>,
         info: Option<FlightInfo>,
     ) -> Result<(), String> {
-        let late = self.rules[side].late;
+        let rules = self.rules[side];
         let own = &mut self.sides[side];
-        let Some(info) = info.filter(|_| !late) else { return Ok(()) };
+        let Some(info) = info.filter(|_| !rules.late) else { return Ok(()) };
         let flight = &mut own.flight;
         let before = flight.before.replace(info);
         let timeout = info.ca_state == LOSS
@@ -115,8 +115,15 @@ impl Check {
         if all_is_well {
             flight.duplicates = 0;
         }
-        let window = i64::from(info.cwnd) + PROBES;
-        if placed.end == placed.start || placed.segment.syn || own.sends.len() as i64 <= window {
+        if placed.end == placed.start || placed.segment.syn {
+            return Ok(());
+        }
+        let silent = flight.sent_at.replace(now).is_none_or(|at| now - at >= rules.round_trip);
+        let head = own.sends.values().next();
+        let overdue = head.is_some_and(|head| now - head.first >= rules.rto_min);
+        let window = i64::from(info.cwnd);
+        let may_be_probe = silent || overdue;
+        if may_be_probe || placed.segment.len == 0 || own.sends.len() as i64 <= window {
             return Ok(());
         }
         let under_way = flight.count(&own.sends, own.una, all_is_well);

@@ -23,7 +23,7 @@ const TOGETHER: Duration = Duration::from_millis(1);
 pub(super) struct Sending {
     pub(super) end: i64,
     /// When its bytes left first, and last.
-    first: Instant,
+    pub(super) first: Instant,
     pub(super) last: Instant,
     /// Repetitions by the timer in a row.
     expiries: u32,
