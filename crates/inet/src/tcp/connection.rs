@@ -528,16 +528,6 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     pub fn send_mss(&self) -> usize {
         usize::from(self.durable.snd_mss)
     }
-
-    /// Smoothed round-trip time, if measured.
-    pub fn rtt(&self) -> Option<Duration> {
-        self.rtt.smoothed()
-    }
-
-    /// Congestion window, bytes.
-    pub fn congestion_window(&self) -> usize {
-        (self.window.cwnd as usize).saturating_mul(self.send_mss())
-    }
 }
 
 /// The shift for windows up to `buffer` bytes, as Linux chooses it: the buffer counts memory, of

@@ -175,6 +175,16 @@ fn number(state: State) -> u8 {
 }
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
+    /// Smoothed round-trip time, if measured.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// Congestion window, bytes.
+    pub fn congestion_window(&self) -> usize {
+        (self.window.cwnd as usize).saturating_mul(self.send_mss())
+    }
+
     /// All that TCP_INFO tells.
     pub fn info(&self, now: Instant) -> TcpInfo {
         let (d, meter) = (&self.durable, &self.meter);
