@@ -160,12 +160,12 @@ unsafe fn send_to(
     (addr, addr_len): (*const sockaddr, socklen_t),
 ) -> Outcome<usize> {
     // SAFETY: passed on from the program.
-    let to = unsafe { destination(fd, addr, addr_len) }?;
+    let to = unsafe { destination(fd, addr, addr_len, flags) }?;
     // SAFETY: passed on from the program.
     unsafe { send_one(fd, buf, len, flags, to) }
 }
 
-/// Where a datagram goes; a stream takes no notice of it, as on Linux.
+/// Where a datagram goes, or a stream by MSG_FASTOPEN; else a stream takes no notice, as on Linux.
 ///
 /// # Safety
 /// `addr` is null or points to `len` readable bytes.
@@ -173,9 +173,13 @@ pub(super) unsafe fn destination(
     fd: c_int,
     addr: *const sockaddr,
     len: socklen_t,
+    flags: c_int,
 ) -> Outcome<Option<SocketAddr>> {
     let entry = socket(fd)?;
-    if addr.is_null() || entry.socket.kind() == sockets::SocketKind::Stream {
+    // As Linux: where a stream leads is said once.
+    let connects = flags & libc::MSG_FASTOPEN != 0;
+    let stream = entry.socket.kind() == sockets::SocketKind::Stream;
+    if addr.is_null() || stream && !connects {
         return Ok(None);
     }
     // SAFETY: passed on from the caller.

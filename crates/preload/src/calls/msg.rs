@@ -24,7 +24,7 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
     // SAFETY: the program says that it points to a message, or it is null.
     let msg = unsafe { msg.as_ref() }.ok_or(Errno::FAULT)?;
     // SAFETY: passed on from the program.
-    let to = unsafe { destination(fd, msg.msg_name.cast(), msg.msg_namelen) }?;
+    let to = unsafe { destination(fd, msg.msg_name.cast(), msg.msg_namelen, flags) }?;
     // SAFETY: passed on from the program.
     let mut bufs = unsafe { all_readable(msg.msg_iov, msg.msg_iovlen) }?;
     let entry = socket(fd)?;
