@@ -98,6 +98,8 @@ pub struct InetConfig {
     pub instance: String,
     /// How its interfaces come by IPv6.
     pub ipv6: Ipv6Mode,
+    /// Check of where packets of IPv4 come from: 0 off, 1 strict, 2 loose (`rp_filter`).
+    pub rp_filter: u8,
     /// What TCP sockets start with.
     pub tcp: TcpDefaults,
 }
@@ -147,6 +149,13 @@ pub struct TcpDefaults {
     pub slow_start_after_idle: Option<bool>,
     /// Spurious timeouts are found out (F-RTO).
     pub frto: Option<bool>,
+    /// Receive buffers grow with what is read.
+    pub moderate_rcvbuf: Option<bool>,
+    /// A new connection may take the place of one in TIME-WAIT: 0 never, 1 always, 2 within the
+    /// instance.
+    pub tw_reuse: Option<u8>,
+    /// Connections in TIME-WAIT that are kept.
+    pub max_tw_buckets: Option<u32>,
     /// Fast Open, bits: 1 clients, 2 listeners that ask for it, 4 clients without a cookie.
     pub fastopen: Option<u32>,
     /// The key of Fast Open cookies, and perhaps the former one; made up at the start if not given.

@@ -61,6 +61,10 @@ impl Engine {
     pub(crate) fn new(secret: [u8; 16], settings: &InetConfig) -> Self {
         let mut config = Config::default();
         set_defaults(&mut config.tcp, &settings.tcp);
+        if let Some(most) = settings.tcp.max_tw_buckets {
+            config.max_tw_buckets = most as usize;
+        }
+        config.rp_filter = settings.rp_filter;
         config.held_frames = abi::nic::HELD as usize;
         // What each socket is sure of; more is granted out of its client's pool.
         config.tcp.recv_buffer = FLOOR;
@@ -133,6 +137,8 @@ fn set_defaults(config: &mut TcpConfig, given: &TcpDefaults) {
     set(&mut config.probe_interval, given.probe_interval.map(seconds));
     set(&mut config.slow_start_after_idle, given.slow_start_after_idle);
     set(&mut config.frto, given.frto);
+    set(&mut config.moderate_rcvbuf, given.moderate_rcvbuf);
+    set(&mut config.tw_reuse, given.tw_reuse);
     set(&mut config.fastopen, given.fastopen);
     let pause = given.fastopen_blackhole_timeout_sec.map(|s| Duration::from_secs(s.into()));
     set(&mut config.fastopen_blackhole_timeout, pause);

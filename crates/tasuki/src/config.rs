@@ -55,6 +55,7 @@ pub(crate) struct InetSection {
     pub(crate) address: List<Cidr>,
     pub(crate) gateway: List<Router>,
     pub(crate) ipv6: Ipv6Mode,
+    pub(crate) rp_filter: u8,
     pub(crate) dhcp: bool,
     pub(crate) routes: Vec<RouteSection>,
 }

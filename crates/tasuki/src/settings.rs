@@ -30,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) params: ClientParams,
     pub(crate) tcp: TcpDefaults,
     pub(crate) ipv6: Ipv6Mode,
+    pub(crate) rp_filter: u8,
 }
 
 /// What one interface is to be.
@@ -94,9 +95,16 @@ impl Settings {
         let more = config.interfaces.into_iter().map(Link::new);
         let more = more.collect::<Result<Vec<_>, _>>().map_err(in_file)?;
         let links = [vec![first], more].concat();
-        for (key, value) in [("ecn", config.tcp.ecn), ("syncookies", config.tcp.syncookies)] {
+        let tcp = &config.tcp;
+        for (key, value) in [
+            ("inet.rp_filter", Some(inet.rp_filter)),
+            ("tcp.ecn", tcp.ecn),
+            ("tcp.mtu_probing", tcp.mtu_probing),
+            ("tcp.syncookies", tcp.syncookies),
+            ("tcp.tw_reuse", tcp.tw_reuse),
+        ] {
             if let Some(value) = value.filter(|&value| value > 2) {
-                return Err(in_file(format!("tcp.{key} = {value} is not in 0 to 2")));
+                return Err(in_file(format!("{key} = {value} is not in 0 to 2")));
             }
         }
         Ok(Self {
@@ -108,6 +116,7 @@ impl Settings {
             strict: config.memory.strict,
             clients: config.instance.clients.narrow().into(),
             ipv6,
+            rp_filter: inet.rp_filter,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
         })

@@ -200,6 +200,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
     let config = InetConfig {
         instance: "test".to_owned(),
         ipv6: Ipv6Mode::Off,
+        rp_filter: 0,
         tcp: TcpDefaults { congestion: CongestionControl::Reno, ..TcpDefaults::default() },
     };
     assert_eq!(ask(ServerRequest::ConfigureInet(config), &[]), ServerReply::Done);

@@ -275,6 +275,7 @@ impl Host {
         let config = InetConfig {
             instance: "test".to_owned(),
             ipv6: Ipv6Mode::Off,
+            rp_filter: 0,
             tcp: TcpDefaults::default(),
         };
         let interface = InterfaceSettings {

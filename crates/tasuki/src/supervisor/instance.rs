@@ -133,6 +133,7 @@ impl Instance {
             instance: settings.name.to_string(),
             tcp: settings.tcp,
             ipv6: settings.ipv6,
+            rp_filter: settings.rp_filter,
         });
         servers.ask(Line::Inet, inet, &[], purpose())?;
         let mut asked = 1;
