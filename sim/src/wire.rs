@@ -185,6 +185,23 @@ pub fn find(frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
     }
 }
 
+/// Whether an Ethernet frame asks all on the link for a neighbour's address: an ARP request (RFC
+/// 826) or a neighbour solicitation (RFC 4861 4.3), other than one whose sender has no address yet
+/// (RFC 5227 2.1.1, RFC 4862 5.4.2) or one that proves a neighbour already known, which goes to it
+/// alone (RFC 1122 2.3.2.1, RFC 4861 7.3.3).
+pub fn is_question(frame: &[u8]) -> bool {
+    if frame.first().is_none_or(|first| first & 1 == 0) {
+        return false;
+    }
+    let has = |at: usize, bytes: &[u8]| frame.get(at..at + bytes.len()) == Some(bytes);
+    let is_named = |at: Range<usize>| {
+        frame.get(at).is_some_and(|address| address.iter().any(|byte| *byte != 0))
+    };
+    let arp = has(12, &[0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1]) && is_named(28..32);
+    let solicits = has(12, &[0x86, 0xdd]) && has(20, &[58]) && has(54, &[135]) && is_named(22..38);
+    arp || solicits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,5 +222,28 @@ mod tests {
         assert_eq!(segment.sack, [(20, 30)]);
         bytes[30] ^= 1;
         assert_eq!(Segment::decode(from, to, &bytes), Err("a wrong checksum"));
+    }
+
+    #[test]
+    fn questions_are_told_from_other_frames() {
+        let frame = |to: u8, rest: &[&[u8]]| [&[to; 6][..], &[2; 6], &rest.concat()].concat();
+        let arp = |to: u8, operation: u8, sender: &[u8]| {
+            let head = [0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, operation];
+            frame(to, &[&head, &[2; 6], sender, &[0; 6], &[10, 0, 0, 2]])
+        };
+        let icmp = |to: u8, kind: u8, sender: u8| {
+            let head = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 58, 255];
+            frame(to, &[&head, &[sender; 16], &[0xff; 16], &[kind, 0, 0, 0], &[0; 20]])
+        };
+        let own = [10, 0, 0, 1];
+        assert!(is_question(&arp(0xff, 1, &own)));
+        assert!(!is_question(&arp(2, 1, &own)), "it proves a known one");
+        assert!(!is_question(&arp(0xff, 2, &own)), "an announcement");
+        assert!(!is_question(&arp(0xff, 1, &[0; 4])), "a probe");
+        assert!(is_question(&icmp(0x33, 135, 0xfe)));
+        assert!(!is_question(&icmp(2, 135, 0xfe)), "it proves a known one");
+        assert!(!is_question(&icmp(0x33, 136, 0xfe)), "an advertisement");
+        assert!(!is_question(&icmp(0x33, 135, 0)), "for duplicates");
+        assert!(!is_question(&[0xff; 13]));
     }
 }

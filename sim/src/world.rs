@@ -300,7 +300,12 @@ impl World {
                 result?;
                 Some(segment)
             }
-            None => None,
+            None => {
+                if wire::is_question(&frame) {
+                    self.check.asked(self.now, side);
+                }
+                None
+            }
         };
         self.pace.sent(self.now)?;
         let limit = self.links[side].limit(self.now).filter(|limit| {

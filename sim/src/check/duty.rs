@@ -16,9 +16,9 @@ const AT_ONCE: Duration = Duration::from_millis(10);
 const DELAYED: Duration = Duration::from_millis(200);
 /// Added to what is delayed: the timer's own grain.
 const GRAIN: Duration = Duration::from_millis(50);
-/// Silence after which a host may have to ask for its neighbour's address first; what it had to say
-/// is gone if nobody answers (RFC 1122 2.3.2.2).
-const NEIGHBOUR: Duration = Duration::from_secs(5);
+/// How long a host that asked for its neighbour's address waits for the answer before it asks once
+/// more or gives up (RFC 4861 10, RETRANS_TIMER; so does ARP), with the timer's own grain.
+const ASKING: Duration = Duration::from_millis(1050);
 /// A window that nobody can use.
 const CLOSED: i64 = 512;
 /// How long a window may stay closed though all was read.
@@ -32,8 +32,8 @@ fn is_synchronized(state: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Duty {
     ack: Option<(Instant, &'static str)>,
-    /// When the side last sent something.
-    sent_at: Instant,
+    /// When the side last asked for its neighbour's address, if it has sent no segment since.
+    asked_at: Option<Instant>,
     /// Since when its window is closed for no reason.
     closed_since: Option<Instant>,
 }
@@ -64,7 +64,8 @@ impl Duty {
         } else {
             (AT_ONCE, "a segment out of order, or a FIN, was not acknowledged at once")
         };
-        if now - self.sent_at > NEIGHBOUR {
+        // Its answer waits with what else it has to say.
+        if self.asked_at.is_some_and(|asked| now - asked < ASKING) {
             return;
         }
         let due = now + wait;
@@ -73,9 +74,16 @@ impl Duty {
         }
     }
 
-    /// The side sends something.
-    pub(super) fn answered(&mut self, now: Instant, has_ack: bool) {
-        self.sent_at = now;
+    /// The side asks for its neighbour's address: what it had to say waits for the answer, and is
+    /// gone if nobody answers (RFC 1122 2.3.2.2, RFC 4861 7.2.2).
+    pub(super) fn asked(&mut self, now: Instant) {
+        self.asked_at = Some(now);
+        self.ack = None;
+    }
+
+    /// The side sends a segment.
+    pub(super) fn answered(&mut self, has_ack: bool) {
+        self.asked_at = None;
         if has_ack {
             self.ack = None;
         }

@@ -184,10 +184,15 @@ impl Check {
         self.check_numbers(side, &placed, payload)?;
         self.check_timing(now, side, &placed)?;
         self.check_flight(now, side, &placed, standing.flight)?;
-        self.sides[side].duty.answered(now, segment.ack.is_some());
+        self.sides[side].duty.answered(segment.ack.is_some());
         let own = &mut self.sides[side];
         own.end = own.end.max(placed.end);
         Ok(())
+    }
+
+    /// Notes that `side` asks all on its link for its neighbour's address.
+    pub fn asked(&mut self, now: Instant, side: usize) {
+        self.sides[side].duty.asked(now);
     }
 
     /// Notes that a frame has reached `side`: a segment, or something else.

@@ -266,6 +266,45 @@ fn duties_are_done_in_time() {
 }
 
 #[test]
+fn who_asks_for_the_neighbour_answers_later() {
+    let overdue = |talk: &mut Talk, wait: u64| {
+        talk.now += Duration::from_millis(wait);
+        talk.check.observe(talk.now, 1, OPEN).is_err()
+    };
+    let early = |talk: &mut Talk| {
+        let data = talk.segment(0, 101, 100);
+        talk.give(0, &data);
+    };
+    // A long silence alone is no excuse.
+    let mut talk = Talk::new();
+    talk.now += Duration::from_secs(100);
+    early(&mut talk);
+    assert!(overdue(&mut talk, 11));
+    // The answer that waits for the neighbour may be lost.
+    let mut talk = Talk::new();
+    early(&mut talk);
+    talk.check.asked(talk.now, 1);
+    assert!(!overdue(&mut talk, 11));
+    // So may what is to be answered meanwhile, but not what comes after.
+    talk.now += Duration::from_millis(900);
+    early(&mut talk);
+    assert!(!overdue(&mut talk, 200));
+    early(&mut talk);
+    assert!(overdue(&mut talk, 11));
+    // Who sends has been told, and who asked is the other.
+    let mut talk = Talk::new();
+    talk.check.asked(talk.now, 1);
+    let data = talk.segment(1, 1, 100);
+    talk.send(1, &data).expect("data");
+    early(&mut talk);
+    assert!(overdue(&mut talk, 11));
+    let mut talk = Talk::new();
+    talk.check.asked(talk.now, 0);
+    early(&mut talk);
+    assert!(overdue(&mut talk, 11));
+}
+
+#[test]
 fn an_open_connection_is_not_reset() {
     let reset = |standing| {
         let mut talk = Talk::new();
