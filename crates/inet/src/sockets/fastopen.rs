@@ -453,3 +453,24 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_end() {
+        let timeout = Duration::from_secs(3600);
+        let mut pause = Pause { times: 0, at: Instant::ZERO };
+        let mut now = Instant::ZERO + Duration::from_secs(1);
+        assert!(!pause.holds(now, timeout), "before anything happened");
+        for hours in [1, 2, 4, 8, 16, 32, 64, 64] {
+            pause.begin(now);
+            let end = now + timeout * hours;
+            assert!(pause.holds(end - Duration::from_nanos(1), timeout), "{hours} hours");
+            assert!(!pause.holds(end, timeout), "{hours} hours");
+            now = end;
+        }
+        assert!(!pause.holds(now, Duration::ZERO), "off");
+    }
+}
