@@ -355,15 +355,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.end(error);
     }
 
-    /// RFC 7323 4.3.
+    /// RFC 7323 4.3. That it is not older than the last one, unless that is too old to compare with,
+    /// the first check has seen to.
     fn take_timestamp(&mut self, now: Instant, segment: &SegmentRepr) {
         let Some(timestamps) = segment.timestamps else { return };
-        if !self.durable.has(durable::TIMESTAMPS) || segment.seq.after(self.acked_to) {
-            return;
-        }
-        let newer = Seq::new(timestamps.value).at_or_after(Seq::new(self.durable.ts_recent));
-        // Not newer and yet here: the last one is too old to compare with.
-        if newer || now - self.recent_at >= TIMESTAMP_LIFE {
+        if self.durable.has(durable::TIMESTAMPS) && segment.seq.at_or_before(self.acked_to) {
             self.durable.ts_recent = timestamps.value;
             self.recent_at = now;
         }
