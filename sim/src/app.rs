@@ -6,6 +6,7 @@ use core::time::Duration;
 use inet::{Error, Instant};
 
 use crate::bytes::{Chunk, first_difference, stream_bytes};
+use crate::check::Mark;
 use crate::host::{Counts, Host};
 use crate::random::Random;
 
@@ -50,6 +51,8 @@ pub struct AppPlan {
     pub leaving: Leaving,
     /// Probability that it changes NODELAY, CORK and the receive buffer before a write.
     pub fiddle: f64,
+    /// Probability that a record ends with a write, and that its last byte is urgent.
+    pub marks: (f64, f64),
 }
 
 /// An application at one end.
@@ -81,6 +84,8 @@ pub struct App {
     /// Why its connection failed.
     pub error: Option<Error>,
     acked: u64,
+    /// What it said of its writes, with their ends, until [`take_marks`](Self::take_marks).
+    marks: Vec<(u64, Mark)>,
 }
 
 impl fmt::Debug for App {
@@ -121,6 +126,7 @@ impl App {
             eof: false,
             error: None,
             acked: 0,
+            marks: Vec::new(),
         }
     }
 
@@ -193,6 +199,18 @@ impl App {
         self.plan.bytes
     }
 
+    /// What it has said of its writes since the last call: where they end, and the mark.
+    pub fn take_marks(&mut self) -> Vec<(u64, Mark)> {
+        core::mem::take(&mut self.marks)
+    }
+
+    /// What is said of a write.
+    fn draw_mark(&mut self) -> Mark {
+        let (record, urgent) = self.plan.marks;
+        let mut chance = |odds: f64| odds > 0.0 && self.random.chance(odds);
+        Mark { record: chance(record), urgent: chance(urgent) }
+    }
+
     fn write(&mut self, now: Instant, host: &mut dyn Host) -> Result<bool, String> {
         let mut active = false;
         while self.sent < self.plan.bytes
@@ -210,13 +228,15 @@ impl App {
                 self.address += 1 << 20;
             }
             let chunk = Chunk::new(bytes, self.address, &self.counts.chunks);
-            match host.send(now, chunk) {
+            let mark = self.draw_mark();
+            match host.send(now, chunk, mark) {
                 Ok(()) => self.sent += len,
                 // It fails now; the next look tells.
                 Err(_) if host.look().error.is_some() => return Ok(true),
                 Err(error) => return Err(format!("send: {error}")),
             }
             self.address += len;
+            self.marks.extend((mark != Mark::default()).then_some((self.sent, mark)));
             active = true;
             if self.plan.think > Duration::ZERO {
                 self.write_at = now + self.plan.think.mul_f64(self.random.fraction());

@@ -129,6 +129,7 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         reading: Reading::Greedy,
         leaving: leaving[side],
         fiddle: 0.0,
+        marks: (0.0, 0.0),
     });
     let scenario = Scenario {
         seed,

@@ -8,14 +8,17 @@ use core::ops::Range;
 use core::time::Duration;
 
 use inet::tcp::{
-    Connection, Endpoints, MAX_HEADER, Reply, SegmentRepr, Seq, TcpConfig, TcpInfo, reset_for,
+    Connection, Endpoints, MAX_HEADER, Reply, SegmentRepr, SendFlags, Seq, TcpConfig, TcpInfo,
+    reset_for,
 };
 use inet::{
     AddressState, Cidr, Config, Egress, Error, EventKind, Family, Handle, How, Instant,
-    InterfaceConfig, InterfaceId, RxPiece, SockOption, SocketKind, Stack, TxPiece, V6Config,
+    InterfaceConfig, InterfaceId, RxPiece, SendOptions, SockOption, SocketKind, Stack, TxPiece,
+    V6Config,
 };
 
 use crate::bytes::{Chunk, Frame, Live};
+use crate::check::Mark;
 use crate::router;
 use crate::scenario::{Kind, Scenario};
 use crate::wire;
@@ -45,15 +48,19 @@ pub trait Host {
     fn poll(&mut self, now: Instant, room: usize, out: &mut Vec<Vec<u8>>);
     /// When to poll next.
     fn poll_at(&self, now: Instant) -> Option<Instant>;
-    /// Queues a chunk.
+    /// Queues a chunk, with what is said of its end.
     ///
     /// # Errors
     /// Why it was not taken.
-    fn send(&mut self, now: Instant, chunk: Chunk) -> Result<(), Error>;
+    fn send(&mut self, now: Instant, chunk: Chunk, mark: Mark) -> Result<(), Error>;
     /// Gives received bytes.
     fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>>;
     /// Gives room back.
     fn consumed(&mut self, now: Instant, bytes: usize);
+    /// Where the newest byte is that the peer has marked as urgent, if it is told.
+    fn urgent_mark(&self) -> Option<u64> {
+        None
+    }
     /// Ends the own stream.
     fn shutdown(&mut self, now: Instant);
     /// Leaves.
@@ -181,11 +188,14 @@ impl Host for Bare {
         if connection.is_done() && self.left { Some(now) } else { connection.poll_at(now) }
     }
 
-    fn send(&mut self, now: Instant, chunk: Chunk) -> Result<(), Error> {
-        match &mut self.connection {
-            Some(connection) => connection.send(now, chunk).map_err(|(error, _)| error),
-            None => Err(Error::NotConnected),
+    fn send(&mut self, now: Instant, chunk: Chunk, mark: Mark) -> Result<(), Error> {
+        let connection = self.connection.as_mut().ok_or(Error::NotConnected)?;
+        let flags = SendFlags { eor: mark.record, more: false };
+        connection.send_with(now, chunk, flags).map_err(|(error, _)| error)?;
+        if mark.urgent {
+            connection.mark_urgent(now);
         }
+        Ok(())
     }
 
     fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>> {
@@ -225,6 +235,10 @@ impl Host for Bare {
             connection.set_cork(now, cork);
             connection.set_recv_buffer(now, recv_buffer);
         }
+    }
+
+    fn urgent_mark(&self) -> Option<u64> {
+        self.connection.as_ref()?.urgent_mark()
     }
 
     fn too_big(&mut self, now: Instant, mtu: u16) {
@@ -418,9 +432,14 @@ impl Host for Whole {
         if self.early.is_empty() { self.stack.poll_at() } else { Some(now) }
     }
 
-    fn send(&mut self, now: Instant, chunk: Chunk) -> Result<(), Error> {
+    fn send(&mut self, now: Instant, chunk: Chunk, mark: Mark) -> Result<(), Error> {
         let stream = self.stream.ok_or(Error::NotConnected)?;
-        self.stack.send(now, stream, chunk, None).map_err(|refused| refused.error)
+        let options = SendOptions { eor: mark.record, ..SendOptions::default() };
+        self.stack.send_with(now, stream, chunk, &options).map_err(|refused| refused.error)?;
+        if mark.urgent {
+            self.stack.mark_urgent(now, stream);
+        }
+        Ok(())
     }
 
     fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>> {
@@ -469,6 +488,10 @@ impl Host for Whole {
                 self.stack.set_option(now, stream, option).expect("set an option");
             }
         }
+    }
+
+    fn urgent_mark(&self) -> Option<u64> {
+        self.stack.urgent_mark(self.stream?)
     }
 
     fn info(&self, now: Instant) -> Option<TcpInfo> {

@@ -21,6 +21,7 @@ use rustix::net::{
 };
 
 use crate::bytes::{Chunk, Frame, Live};
+use crate::check::Mark;
 use crate::host::{ADDRESSES, Host, Look, PORT};
 use crate::wire;
 
@@ -210,7 +211,8 @@ impl Host for Kernel {
         (!gone).then_some(now + HEARTBEAT)
     }
 
-    fn send(&mut self, _now: Instant, chunk: Chunk) -> Result<(), Error> {
+    /// Without marks: no script of the comparison has any.
+    fn send(&mut self, _now: Instant, chunk: Chunk, _mark: Mark) -> Result<(), Error> {
         if let Some(error) = self.look.error {
             return Err(error);
         }

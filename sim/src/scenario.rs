@@ -127,6 +127,9 @@ impl Scenario {
             scenario.slaac = random.chance(0.5);
             scenario.dad_transmits = random.in_range(0..=2) as u8;
         }
+        for app in &mut scenario.apps {
+            app.marks = draw_marks(&mut random);
+        }
         if abrupt || !scenario.is_clean() || random.chance(0.3) {
             // A peer that is gone without a word must be found out.
             let keep_alive = KeepAlive {
@@ -152,6 +155,7 @@ impl Scenario {
             reading: Reading::Greedy,
             leaving: Leaving::Orderly,
             fiddle: 0.0,
+            marks: (0.0, 0.0),
         };
         Self {
             seed: 1,
@@ -344,6 +348,12 @@ fn draw_tcp(random: &mut Random, mtu: u16) -> TcpConfig {
     }
 }
 
+/// How often an application ends records and marks bytes as urgent.
+fn draw_marks(random: &mut Random) -> (f64, f64) {
+    let mut maybe = |p: f64| if random.chance(p) { random.fraction() } else { 0.0 };
+    (maybe(0.2), maybe(0.2))
+}
+
 fn draw_app(random: &mut Random, most: u64, abrupt: bool, peer_buffer: usize) -> AppPlan {
     let mut bytes = match random.in_range(0..=5) {
         0 => 0,
@@ -381,5 +391,6 @@ fn draw_app(random: &mut Random, most: u64, abrupt: bool, peer_buffer: usize) ->
         reading,
         leaving,
         fiddle: if random.chance(0.3) { 0.1 } else { 0.0 },
+        marks: (0.0, 0.0),
     }
 }

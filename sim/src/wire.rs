@@ -27,6 +27,8 @@ pub struct Segment {
     pub rst: bool,
     /// PSH bit.
     pub psh: bool,
+    /// The urgent pointer, if the URG bit is set.
+    pub urgent: Option<u16>,
     /// The window field as it stands.
     pub window: u16,
     /// Maximum segment size option.
@@ -74,6 +76,7 @@ impl Segment {
             fin: bit(0x01),
             rst: bit(0x04),
             psh: bit(0x08),
+            urgent: bit(0x20).then(|| u16::from_be_bytes([bytes[18], bytes[19]])),
             window: u16::from_be_bytes([bytes[14], bytes[15]]),
             options: head - FIXED,
             len: bytes.len() - head,
@@ -210,14 +213,14 @@ mod tests {
     fn options_are_read() {
         let from: IpAddr = [10, 0, 0, 1].into();
         let to: IpAddr = [10, 0, 0, 2].into();
-        let mut bytes = vec![0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 7, 0xb0, 0x12, 1, 0, 0, 0, 0, 0];
+        let mut bytes = vec![0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 7, 0xb0, 0x32, 1, 0, 0, 0, 0, 3];
         bytes.extend([2, 4, 5, 180, 4, 2, 1, 3, 3, 7, 1, 1, 5, 10, 0, 0, 0, 20, 0, 0, 0, 30, 0, 0]);
         bytes.extend(b"text");
         let sum = !pseudo_sum(from, to, &bytes);
         bytes[16..18].copy_from_slice(&sum.to_be_bytes());
         let segment = Segment::decode(from, to, &bytes).expect("a segment");
         assert_eq!((segment.seq, segment.ack, segment.len, segment.span()), (9, Some(7), 4, 5));
-        assert_eq!((segment.mss, segment.scale), (Some(1460), Some(7)));
+        assert_eq!((segment.mss, segment.scale, segment.urgent), (Some(1460), Some(7), Some(3)));
         assert!(segment.syn && segment.sack_permitted && !segment.fin);
         assert_eq!(segment.sack, [(20, 30)]);
         bytes[30] ^= 1;

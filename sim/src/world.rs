@@ -200,7 +200,7 @@ impl World {
             let mut active = false;
             for side in 0..2 {
                 active |= self.deliver(side);
-                active |= self.apps[side].step(self.now, &mut *self.hosts[side])?;
+                active |= self.act(side)?;
                 active |= self.send(side)?;
             }
             if !active {
@@ -208,6 +208,21 @@ impl World {
             }
         }
         Err("busy with nothing".into())
+    }
+
+    /// The application of `side` does what it wants to do.
+    fn act(&mut self, side: usize) -> Result<bool, String> {
+        let (app, host) = (&mut self.apps[side], &mut *self.hosts[side]);
+        let was_left = app.left;
+        let mark = host.urgent_mark();
+        let active = app.step(self.now, host)?;
+        for (end, mark) in app.take_marks() {
+            self.check.marked(side, end, mark);
+        }
+        if !was_left {
+            self.check.told_urgent(side, mark, app.received)?;
+        }
+        Ok(active)
     }
 
     fn deliver(&mut self, side: usize) -> bool {

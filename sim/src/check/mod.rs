@@ -6,13 +6,15 @@
 //! from the hosts themselves. One module per concern: [`numbers`] (what is sent), [`flight`] (how
 //! much of it at a time), [`feedback`]
 //! (what is told to the peer: ACK, window, SACK, timestamps), [`timers`] (when something is sent
-//! again), [`duty`] (what must be answered, and how soon), [`states`] (RFC 9293 figure 5).
+//! again), [`duty`] (what must be answered, and how soon), [`marks`] (ends of records, urgent data),
+//! [`states`] (RFC 9293 figure 5).
 //!
 //! Places are offsets from the initial sequence number: the SYN is at 0, the first byte at 1.
 
 mod duty;
 mod feedback;
 mod flight;
+mod marks;
 mod numbers;
 mod states;
 #[cfg(test)]
@@ -30,6 +32,8 @@ use crate::wire::Segment;
 use duty::Duty;
 use flight::Flight;
 pub use flight::FlightInfo;
+pub use marks::Mark;
+use marks::Marks;
 use states::StateWatch;
 use timers::Sending;
 
@@ -119,6 +123,7 @@ struct Side {
     /// The longest packet that a router has said to come through, bytes.
     path: Option<usize>,
     watch: StateWatch,
+    marks: Marks,
     began_anew: bool,
     segments: u64,
     /// Segments with payload or FIN whose numbers had been sent before.
@@ -182,6 +187,7 @@ impl Check {
         let placed = self.placed(side, segment);
         self.check_feedback(side, &placed)?;
         self.check_numbers(side, &placed, payload)?;
+        self.check_marks(side, &placed)?;
         self.check_timing(now, side, &placed)?;
         self.check_flight(now, side, &placed, standing.flight)?;
         self.sides[side].duty.answered(segment.ack.is_some());

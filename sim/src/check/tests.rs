@@ -399,3 +399,70 @@ fn what_a_router_said_bounds_packets() {
     let data = talk.segment(0, 2349, 600 - 51);
     talk.fails(0, &data, "a packet of 601");
 }
+
+#[test]
+fn no_segment_crosses_the_end_of_a_record() {
+    let with = |place: u32, len: usize| {
+        let mut talk = Talk::new();
+        talk.check.marked(0, 100, Mark { record: true, urgent: false });
+        let before = talk.segment(0, 1, 100);
+        talk.send(0, &before).expect("up to the end");
+        let data = talk.segment(0, place, len);
+        talk.now += RULES.rto_min;
+        talk.send(0, &data)
+    };
+    assert_eq!(with(101, 100), Ok(()));
+    for (place, len) in [(1, 101), (100, 2)] {
+        let error = with(place, len).expect_err("across");
+        assert!(error.contains("end of a record at 101"), "{error}");
+    }
+}
+
+#[test]
+fn the_urgent_pointer_is_the_newest_mark() {
+    let urgent = Mark { record: false, urgent: true };
+    let with = |marks: &[u64], pointer: Option<u16>, acked: bool| {
+        let mut talk = Talk::new();
+        for end in marks {
+            talk.check.marked(0, *end, urgent);
+        }
+        if acked {
+            let ack = Segment { ack: Some(100 + 151), ..talk.segment(1, 1, 0) };
+            talk.check.sides[0].una = 151;
+            talk.give(1, &ack);
+        }
+        let data = Segment { urgent: pointer, ..talk.segment(0, 1, 100) };
+        talk.send(0, &data)
+    };
+    assert_eq!(with(&[], None, false), Ok(()));
+    assert_eq!(with(&[50, 150], Some(150), false), Ok(()));
+    assert_eq!(with(&[70_000], Some(u16::MAX), false), Ok(()));
+    assert_eq!(with(&[70_000], None, false), Ok(()));
+    assert_eq!(with(&[150], None, true), Ok(()));
+    for (marks, pointer) in [
+        (&[][..], Some(5)),
+        (&[50, 150], Some(50)),
+        (&[150], Some(149)),
+        (&[150], Some(u16::MAX)),
+        (&[150], None),
+    ] {
+        assert!(with(marks, pointer, false).is_err(), "{marks:?} {pointer:?}");
+    }
+}
+
+#[test]
+fn who_reads_past_an_urgent_byte_has_been_told() {
+    let mut talk = Talk::new();
+    talk.check.marked(0, 50, Mark { record: false, urgent: true });
+    assert_eq!(talk.check.told_urgent(1, None, 49), Ok(()));
+    assert!(talk.check.told_urgent(1, Some(48), 49).is_err(), "no such byte");
+    assert!(talk.check.told_urgent(1, None, 50).is_err());
+    assert_eq!(talk.check.told_urgent(1, Some(49), 10), Ok(()));
+    assert_eq!(talk.check.told_urgent(1, None, 50), Ok(()), "told before");
+    // One that is too far away to be named.
+    talk.check.marked(0, 70_000, Mark { record: false, urgent: true });
+    assert!(talk.check.told_urgent(1, Some(65_534), 50).is_err(), "nobody said so");
+    let far = Segment { urgent: Some(u16::MAX), ..talk.segment(0, 1, 100) };
+    talk.send(0, &far).expect("data");
+    assert_eq!(talk.check.told_urgent(1, Some(65_534), 50), Ok(()));
+}

@@ -1,0 +1,108 @@
+//! What an application marks in its stream: no segment has bytes of both sides of a record's end
+//! (MSG_EOR), and the urgent pointer is where it must be, and nowhere else (RFC 9293 3.8.5, with
+//! the meaning that RFC 6093 5 tells of: it names the byte after the urgent one).
+
+use std::collections::BTreeSet;
+
+use super::{Check, Placed, Side};
+
+/// What an application says of the end of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark {
+    /// A record ends (MSG_EOR).
+    pub record: bool,
+    /// Its last byte is urgent (MSG_OOB).
+    pub urgent: bool,
+}
+
+/// The marks of one side: places of the bytes after the marked ones.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    records: BTreeSet<i64>,
+    urgent: BTreeSet<i64>,
+    /// What its urgent pointer named for want of 16 bits more: the mark is farther away.
+    named: BTreeSet<i64>,
+    /// The newest of the peer's that its application has been told of.
+    seen: Option<i64>,
+}
+
+impl Check {
+    /// Notes that `side` has written up to `end` bytes and said `mark` of the last one.
+    pub fn marked(&mut self, side: usize, end: u64, mark: Mark) {
+        let marks = &mut self.sides[side].marks;
+        let place = end as i64 + 1;
+        if mark.record {
+            marks.records.insert(place);
+        }
+        if mark.urgent {
+            marks.urgent.insert(place);
+        }
+    }
+
+    /// Looks at a segment's marks.
+    pub(super) fn check_marks(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+        let own = &mut self.sides[side];
+        let &Placed { segment, start, text, .. } = placed;
+        let after = text + segment.len as i64;
+        if let Some(end) = own.marks.records.range(text + 1..).next().filter(|end| **end < after) {
+            return Err(format!("{text}..{after} across the end of a record at {end}"));
+        }
+        match segment.urgent {
+            Some(pointer) => own.check_pointer(start, pointer),
+            None if segment.len > 0 => own.check_silence(start),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at where the application of `side` is told that the peer's newest urgent byte is, when
+    /// it has read `received` bytes.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn told_urgent(
+        &mut self,
+        side: usize,
+        byte: Option<u64>,
+        received: u64,
+    ) -> Result<(), String> {
+        let place = byte.map(|byte| byte as i64 + 2);
+        let Marks { urgent, named, .. } = &self.sides[1 - side].marks;
+        let is_mark = |place: &i64| urgent.contains(place) || named.contains(place);
+        if let Some(place) = place.filter(|place| !is_mark(place)) {
+            return Err(format!("told of an urgent byte before {place}, which is none"));
+        }
+        let seen = self.sides[side].marks.seen.max(place);
+        let passed = urgent.range(..=received as i64 + 1).next_back().copied();
+        if passed > seen {
+            return Err(format!("read past the urgent byte before {passed:?}, told of {seen:?}"));
+        }
+        self.sides[side].marks.seen = seen;
+        Ok(())
+    }
+}
+
+impl Side {
+    /// The pointer says the newest mark, or that it is farther away than can be said.
+    fn check_pointer(&mut self, start: i64, pointer: u16) -> Result<(), String> {
+        let newest = self.marks.urgent.last().copied();
+        let said = start + i64::from(pointer);
+        let is_far = pointer == u16::MAX && newest.is_some_and(|newest| newest > said);
+        if is_far {
+            self.marks.named.insert(said);
+        } else if newest != Some(said) {
+            return Err(format!("an urgent pointer to {said}, the newest mark is {newest:?}"));
+        }
+        Ok(())
+    }
+
+    /// Data before a mark that is not acknowledged has the pointer, if it can say so much.
+    fn check_silence(&self, start: i64) -> Result<(), String> {
+        let newest = self.marks.urgent.last().copied();
+        match newest.filter(|newest| *newest > self.una && *newest > start) {
+            Some(newest) if newest - start <= i64::from(u16::MAX) => {
+                Err(format!("no urgent pointer at {start}, the newest mark is {newest}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
