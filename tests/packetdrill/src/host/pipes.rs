@@ -42,7 +42,12 @@ impl Host {
             (Some(Entry::Socket(_)), Some(Entry::PipeWriter(pipe))) => {
                 let pipe = *pipe;
                 let room = CAPACITY.saturating_sub(self.entries.pipes[pipe].bytes.len());
-                let message = self.recv(from, most.min(room), dont_wait, progress)?;
+                let before_mark = self.before_mark(from)?;
+                if before_mark == 0 {
+                    return Ok(0);
+                }
+                let most = most.min(room).min(before_mark);
+                let message = self.recv(from, most, dont_wait, progress)?;
                 self.entries.pipes[pipe].bytes.extend(&message.bytes);
                 Ok(message.bytes.len())
             }
@@ -61,6 +66,15 @@ impl Host {
             (None, _) | (_, None) => fail(libc::EBADF),
             _ => fail(libc::EINVAL),
         }
+    }
+
+    /// How many bytes may be spliced before an urgent one that was not read yet: as on Linux, splice
+    /// stops there.
+    fn before_mark(&mut self, fd: i32) -> Outcome<usize> {
+        let read = self.entries.socket(fd)?.read;
+        let handle = self.handle(fd)?;
+        let mark = self.stack().urgent_mark(handle).and_then(|mark| mark.checked_sub(read));
+        Ok(mark.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)))
     }
 
     /// write(2) to a pipe or a socket.

@@ -45,6 +45,8 @@ pub(super) struct Socket {
     pub(super) acked: u64,
     /// recvmsg(2) tells how much more there is (TCP_INQ).
     pub(super) tells_queue: bool,
+    /// Bytes given to the application so far.
+    pub(super) read: u64,
     /// A writer has found no room: the next that there is wakes it.
     pub(super) no_space: bool,
     pub(super) send_buffer: Option<i32>,
@@ -73,6 +75,7 @@ impl Socket {
             queued: 0,
             acked: 0,
             tells_queue: false,
+            read: 0,
             no_space: false,
             send_buffer: None,
             recv_buffer: None,

@@ -204,6 +204,7 @@ impl Host {
         };
         let message = outcome?;
         if flags & libc::MSG_PEEK == 0 && message.length > 0 {
+            self.entries.socket(fd)?.read += message.length as u64;
             let handle = self.handle(fd)?;
             let now = self.now;
             self.stack().consumed(now, handle, message.length);
