@@ -4,10 +4,9 @@
 //! ([`wire`](crate::wire)), know what was delivered intact to whom, and from that alone say what a
 //! host may and must do by the RFCs. Only the name of the state and what the application did come
 //! from the hosts themselves. One module per concern: [`numbers`] (what is sent), [`flight`] (how
-//! much of it at a time), [`feedback`]
-//! (what is told to the peer: ACK, window, SACK, timestamps), [`timers`] (when something is sent
-//! again), [`duty`] (what must be answered, and how soon), [`marks`] (ends of records, urgent data),
-//! [`states`] (RFC 9293 figure 5).
+//! much of it at a time), [`feedback`] (what is told to the peer: ACK, window, SACK, timestamps),
+//! [`timers`] (when something is sent again), [`duty`] (what must be answered, and how soon),
+//! [`marks`] (ends of records, urgent data), [`states`] (RFC 9293 figure 5).
 //!
 //! Places are offsets from the initial sequence number: the SYN is at 0, the first byte at 1.
 

@@ -355,8 +355,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.end(error);
     }
 
-    /// RFC 7323 4.3. That it is not older than the last one, unless that is too old to compare with,
-    /// the first check has seen to.
+    /// RFC 7323 4.3. The first check has seen to it that it is not older than the last one, unless
+    /// that is too old to compare with.
     fn take_timestamp(&mut self, now: Instant, segment: &SegmentRepr) {
         let Some(timestamps) = segment.timestamps else { return };
         if self.durable.has(durable::TIMESTAMPS) && segment.seq.at_or_before(self.acked_to) {

@@ -68,8 +68,8 @@ impl Host {
         }
     }
 
-    /// How many bytes may be spliced before an urgent one that was not read yet: as on Linux, splice
-    /// stops there.
+    /// How many bytes may be spliced before an urgent one that was not read yet: it stops there,
+    /// as on Linux.
     fn before_mark(&mut self, fd: i32) -> Outcome<usize> {
         let read = self.entries.socket(fd)?.read;
         let handle = self.handle(fd)?;
