@@ -125,6 +125,8 @@ impl World {
             command.args(["--user", "--preserve-credentials"]);
         }
         command.arg(format!("--wd={}", self.directory.path().display())).arg("--");
+        // A shell starts background jobs deaf to these, and so would be what tests end by them.
+        command.args(["env", "--default-signal=INT,QUIT"]);
         command.args(words.iter().map(AsRef::as_ref));
         command.stdin(Stdio::null()).env_remove("XDG_RUNTIME_DIR").env_remove("LD_PRELOAD");
         command

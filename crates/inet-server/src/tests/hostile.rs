@@ -90,13 +90,19 @@ fn a_stale_area() {
     dropped_alone(&mut world, &mut good, "bad area");
 }
 
+/// A datagram that says that another slot follows, and its area, which has to live.
+fn with_ancillary(bad: &mut Program) -> (shm::Area, DataDescriptor) {
+    let area = bad.tx_pool.alloc(4).unwrap();
+    let flags = DataDescriptor::ANCILLARY;
+    let d = DataDescriptor { area: area.lend(), offset: 0, len: 3, flags, peer: None };
+    (area, d)
+}
+
 #[test]
 fn a_descriptor_without_the_slot_that_comes_with_it() {
     let (mut world, mut bad, mut good) = host();
     let mut sock = world.socket(&mut bad, SocketKind::Datagram);
-    let area = bad.tx_pool.alloc(4).unwrap();
-    let flags = DataDescriptor::ANCILLARY;
-    let d = DataDescriptor { area: area.lend(), offset: 0, len: 3, flags, peer: None };
+    let (_area, d) = with_ancillary(&mut bad);
     sock.tx.push(&d.encode()).unwrap();
     bad.mark_dirty(&sock);
     dropped_alone(&mut world, &mut good, "without the slot");
@@ -114,9 +120,7 @@ fn ancillary_data_that_nobody_means() {
     {
         let (mut world, mut bad, mut good) = host();
         let mut sock = world.socket(&mut bad, SocketKind::Datagram);
-        let area = bad.tx_pool.alloc(4).unwrap();
-        let flags = DataDescriptor::ANCILLARY;
-        let d = DataDescriptor { area: area.lend(), offset: 0, len: 3, flags, peer: None };
+        let (_area, d) = with_ancillary(&mut bad);
         sock.tx.push(&d.encode()).unwrap();
         sock.tx.push(&more).unwrap();
         bad.mark_dirty(&sock);
