@@ -11,13 +11,14 @@ use shm::{AreaName, Slot};
 use crate::BadSlot;
 use crate::bits::{pack16, pack32, u16_at, u32_at};
 use crate::call::{Call, Op, ReturnPath};
+use crate::offload::{RxOffload, TxOffload};
 
 /// Pages of one frame area. 4 KiB hold any frame of an MTU up to [`MAX_MTU`].
 pub const FRAME_PAGES: u16 = 1;
 /// Largest MTU a frame page allows (14 bytes of Ethernet header and some head room stay free).
 pub const MAX_MTU: u16 = 4000;
 /// Most payload pieces of one transmitted frame.
-pub const MAX_PIECES: usize = 6;
+pub const MAX_PIECES: usize = 5;
 
 /// An empty page for the driver to receive into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct RxFrame {
     pub offset: u32,
     /// Length without frame check sequence.
     pub len: u32,
+    /// What the device knows of it.
+    pub offload: RxOffload,
 }
 
 impl RxFrame {
@@ -61,7 +64,7 @@ impl RxFrame {
             pack32(self.area.page, self.area.generation),
             pack32(self.offset, self.len),
             u64::from(self.area.pages),
-            0,
+            self.offload.encode(),
             0,
             0,
         ];
@@ -70,9 +73,11 @@ impl RxFrame {
     }
 
     /// Out of an `ethinput` call's arguments; the pool judges area and extent.
-    #[must_use]
-    pub fn from_call(call: &Call) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`BadSlot`] for an offload that means nothing.
+    pub fn from_call(call: &Call) -> Result<Self, BadSlot> {
+        Ok(Self {
             area: AreaName {
                 page: u32_at(call.args[0], 0),
                 pages: u16_at(call.args[2], 0),
@@ -80,7 +85,8 @@ impl RxFrame {
             },
             offset: u32_at(call.args[1], 0),
             len: u32_at(call.args[1], 1),
-        }
+            offload: RxOffload::decode(call.args[3])?,
+        })
     }
 }
 
@@ -108,6 +114,8 @@ pub struct TxFrame {
     pub count: u8,
     /// The rest of the frame.
     pub pieces: [Piece; MAX_PIECES],
+    /// What is left to the device.
+    pub offload: TxOffload,
 }
 
 impl TxFrame {
@@ -123,7 +131,8 @@ impl TxFrame {
         let mut slot = [0; 8];
         slot[0] = pack32(self.area.page, self.area.generation);
         slot[1] = pack16(self.offset, self.len, self.area.pages, u16::from(self.count));
-        for (word, piece) in slot[2..].iter_mut().zip(self.pieces()) {
+        slot[2] = self.offload.encode();
+        for (word, piece) in slot[3..].iter_mut().zip(self.pieces()) {
             *word = pack16(piece.client, piece.len, 0, 0) | u64::from(piece.offset) << 32;
         }
         slot
@@ -132,14 +141,14 @@ impl TxFrame {
     /// Out of a ring slot; pools and regions judge names and extents.
     ///
     /// # Errors
-    /// [`BadSlot`] for more than [`MAX_PIECES`] pieces.
+    /// [`BadSlot`] for more than [`MAX_PIECES`] pieces or an offload that means nothing.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         let count = u16_at(slot[1], 3);
         if usize::from(count) > MAX_PIECES {
             return Err(BadSlot::new("piece count", count.into()));
         }
         let mut pieces = [Piece::default(); MAX_PIECES];
-        for (piece, &word) in pieces.iter_mut().zip(&slot[2..2 + usize::from(count)]) {
+        for (piece, &word) in pieces.iter_mut().zip(&slot[3..3 + usize::from(count)]) {
             *piece =
                 Piece { client: u16_at(word, 0), len: u16_at(word, 1), offset: u32_at(word, 1) };
         }
@@ -153,6 +162,7 @@ impl TxFrame {
             len: u16_at(slot[1], 1),
             count: count.to_le_bytes()[0],
             pieces,
+            offload: TxOffload::decode(slot[2])?,
         })
     }
 }

@@ -21,6 +21,7 @@ pub mod fastopen;
 pub mod frame;
 pub mod network;
 pub mod nic;
+pub mod offload;
 pub mod option;
 mod socket;
 pub mod tcp;

@@ -11,6 +11,7 @@ use abi::client::ClientParams;
 use abi::control::CaptureHeader;
 use abi::data::DataDescriptor;
 use abi::frame::{FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
+use abi::offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
 use abi::{Errno, SocketId};
 use proptest::prelude::*;
 use shm::AreaName;
@@ -29,6 +30,22 @@ fn address() -> impl Strategy<Value = SocketAddr> {
 
 fn path() -> impl Strategy<Value = ReturnPath> {
     any::<(u16, u16, u32)>().prop_map(|(client, ring, tag)| ReturnPath { client, ring, tag })
+}
+
+fn segments() -> impl Strategy<Value = Option<Segments>> {
+    let kind = prop_oneof![Just(SegmentKind::Tcp4), Just(SegmentKind::Tcp6)];
+    proptest::option::of((kind, 1u16..).prop_map(|(kind, size)| Segments { kind, size }))
+}
+
+fn tx_offload() -> impl Strategy<Value = TxOffload> {
+    (segments(), any::<(u8, u8)>(), any::<bool>()).prop_map(|(segments, (start, offset), sum)| {
+        let sum = sum || segments.is_some();
+        TxOffload { checksum: sum.then_some(Checksum { start, offset }), segments }
+    })
+}
+
+fn rx_offload() -> impl Strategy<Value = RxOffload> {
+    (segments(), any::<bool>()).prop_map(|(segments, verified)| RxOffload { verified, segments })
 }
 
 proptest! {
@@ -82,15 +99,17 @@ proptest! {
     #[test]
     fn frames_survive_the_ring(
         area in area(), offset: u32, len: u32,
+        (sent, got) in (tx_offload(), rx_offload()),
         pieces in proptest::collection::vec(any::<(u16, u16, u32)>(), 0..=MAX_PIECES),
     ) {
         prop_assert_eq!(FillSlot::decode(&FillSlot(area).encode()), FillSlot(area));
-        let rx = RxFrame { area, offset, len };
+        let rx = RxFrame { area, offset, len, offload: got };
         let call = Call::decode(&rx.encode()).expect("an ethinput call");
         prop_assert_eq!(call.op, Op::EthInput);
-        prop_assert_eq!(RxFrame::from_call(&call), rx);
+        prop_assert_eq!(RxFrame::from_call(&call), Ok(rx));
         let none = [Piece::default(); MAX_PIECES];
-        let mut tx = TxFrame { area, offset: 2, len: 54, count: 0, pieces: none };
+        let mut tx =
+            TxFrame { area, offset: 2, len: 54, count: 0, pieces: none, offload: sent };
         for (client, len, offset) in pieces {
             tx.pieces[usize::from(tx.count)] = Piece { client, len, offset };
             tx.count += 1;
@@ -105,6 +124,7 @@ proptest! {
         let _ = DataDescriptor::decode(&slot);
         let _ = (SendAncillary::decode(&slot), RecvAncillary::decode(&slot));
         let _ = FillSlot::decode(&slot);
+        let _ = (Features::decode(slot[0]), RxOffload::decode(slot[0]));
         if let Ok(frame) = TxFrame::decode(&slot) {
             prop_assert!(frame.pieces().len() <= MAX_PIECES);
         }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use abi::call::{Call, Op};
 use abi::frame::{FRAME_PAGES, FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
+use abi::offload::TxOffload;
 use inet::{Egress, InterfaceId, RxBytes, TxPiece};
 use shm::{
     Area, AreaName, Consumer, OutOfRange, Pool, Producer, Region, RingFault, Ringer, Sleep, Sleeper,
@@ -281,7 +282,8 @@ impl Port {
         let call = Call::decode(slot).map_err(|_| BadInput::Slot)?;
         match call.op {
             Op::EthInput => {
-                let RxFrame { area, offset, len } = RxFrame::from_call(&call);
+                let RxFrame { area, offset, len, offload: _ } =
+                    RxFrame::from_call(&call).map_err(|_| BadInput::Slot)?;
                 let area = self.pool.take(area).map_err(|_| BadInput::Frame)?;
                 let start = offset as usize;
                 let end = start.saturating_add(len as usize);
@@ -364,7 +366,8 @@ impl Port {
         }
         let len = u16::try_from(head.len()).ok()?;
         let area = area.hand_over(NIC);
-        let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces };
+        let offload = TxOffload::NONE;
+        let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces, offload };
         self.tx.stage(&frame.encode()).ok()?;
         self.sent.push_back(Sent { area, number });
         Some(())

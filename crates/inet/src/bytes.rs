@@ -96,7 +96,7 @@ impl<T> Clone for TxPiece<'_, T> {
 }
 
 /// Most pieces that one frame's payload consists of.
-pub const MAX_TX_PIECES: usize = 6;
+pub const MAX_TX_PIECES: usize = 5;
 
 /// Where frames leave.
 pub trait Egress<T> {

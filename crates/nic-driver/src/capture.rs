@@ -14,10 +14,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use abi::control::CaptureHeader;
+use abi::offload::{Features, TxOffload};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::device::{Device, Part, Pending, frame_len};
+use crate::device::{Device, Part, Pending, Received, frame_len};
 
 /// A device whose frames are shown to readers.
 #[derive(Debug)]
@@ -81,9 +82,13 @@ impl<D: Device> CaptureDevice<D> {
 }
 
 impl<D: Device> Device for CaptureDevice<D> {
-    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         let received = self.inner.receive(into)?;
-        if let Some(len) = received
+        if let Some(Received { len, .. }) = received
             && !self.readers.is_empty()
         {
             self.show(&[Part::local(into.get(..len).unwrap_or(into))], false);
@@ -91,12 +96,16 @@ impl<D: Device> Device for CaptureDevice<D> {
         Ok(received)
     }
 
-    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
-        let taken = self.inner.transmit(frame)?;
+    fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
+        let taken = self.inner.transmit(frame, offload)?;
         if taken && !self.readers.is_empty() {
             self.show(frame, true);
         }
         Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 
     fn poll_fd(&self) -> BorrowedFd<'_> {

@@ -3,7 +3,8 @@
 //! A back end ([`crate::tap`]) moves frames between the kernel and memory. Wrappers
 //! ([`crate::fault`], [`crate::capture`]) are devices around devices, so every back end has them.
 //! No method waits: a device with nothing to give or no room says so, and [`Device::poll_fd`] tells
-//! when to come back.
+//! when to come back. What a device does beyond carrying frames ([`abi::offload`]) it tells once,
+//! by [`Device::features`], and of each frame.
 //!
 //! A frame to send is a list of [`Part`]s. Parts in a client's region are never seen as a Rust
 //! slice, since that client may write to them at any time: they are copied out with
@@ -12,6 +13,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use abi::offload::{Features, RxOffload, TxOffload};
 use shm::{OutOfRange, Region};
 
 /// Bytes of an Ethernet header; a frame is never shorter.
@@ -104,20 +106,51 @@ pub struct Pending {
     pub transmit: bool,
 }
 
+/// A frame that was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Its length, bytes. More than there was room for: the rest is lost.
+    pub len: usize,
+    /// What the device knows of it.
+    pub offload: RxOffload,
+}
+
+impl Received {
+    /// A frame as it was on the wire.
+    #[must_use]
+    pub fn plain(len: usize) -> Self {
+        Self { len, offload: RxOffload::NONE }
+    }
+}
+
 /// An Ethernet device.
 pub trait Device {
-    /// Receives one frame into `into` and tells its length; `None` when there is none now.
+    /// What the device does for frames; always the same.
+    fn features(&self) -> Features {
+        Features::NONE
+    }
+
+    /// Receives one frame into `into`; `None` when there is none now.
     ///
     /// # Errors
     /// The system's, when the device failed ([`is_lost`] tells if for good).
-    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>>;
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>>;
 
-    /// Sends one frame. `false`: no room now, nothing was done; offer it again when `poll_fd` is
-    /// writable.
+    /// Sends one frame, of which `offload` is left to the device. When this returns its memory is
+    /// needed no more, though the frame itself may wait for [`Device::flush`]. `false`: no room
+    /// now, nothing was done; offer it again when `poll_fd` is writable.
     ///
     /// # Errors
     /// The system's: the frame was refused or the device failed ([`is_lost`] tells if for good).
-    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool>;
+    fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool>;
+
+    /// Lets go of the frames that `transmit` took: the end of a batch.
+    ///
+    /// # Errors
+    /// The system's ([`is_lost`] tells if the device failed for good).
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Readable when there may be a frame, writable when there may be room.
     fn poll_fd(&self) -> BorrowedFd<'_>;
@@ -132,12 +165,20 @@ pub trait Device {
 }
 
 impl<D: Device + ?Sized> Device for Box<D> {
-    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn features(&self) -> Features {
+        (**self).features()
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         (**self).receive(into)
     }
 
-    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
-        (**self).transmit(frame)
+    fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
+        (**self).transmit(frame, offload)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (**self).flush()
     }
 
     fn poll_fd(&self) -> BorrowedFd<'_> {

@@ -4,6 +4,9 @@
 //! draws the same number of them whatever happens to it, so the fate of the n-th frame of a
 //! direction depends on the seed and n alone. A failing run is repeated with its seed.
 //!
+//! Faults are those of a wire, so with them the device does nothing for frames: each has its
+//! checksums and fits the MTU.
+//!
 //! A frame that is **reordered** is held back until 1 to 3 later frames of its direction have
 //! passed it. If none follows it stays: to the ends it is lost until one of them repeats something.
 
@@ -12,10 +15,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use abi::control::FaultConfig;
+use abi::offload::{Features, TxOffload};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::device::{Device, Part, Pending};
+use crate::device::{Device, Part, Pending, Received};
 
 /// Most frames that one direction holds back at a time; one more is let through in order.
 const HELD_MOST: usize = 16;
@@ -41,10 +45,10 @@ impl<D: Device> FaultDevice<D> {
     }
 
     /// Sends what waits; `true` when nothing waits any more.
-    fn flush(&mut self) -> io::Result<bool> {
+    fn drain(&mut self) -> io::Result<bool> {
         while let Some(frame) = self.tx.ready.pop_front() {
             // A frame that the device refuses is gone, like one it took.
-            if !self.inner.transmit(&[Part::local(&frame)])? {
+            if !self.inner.transmit(&[Part::local(&frame)], TxOffload::NONE)? {
                 self.tx.ready.push_front(frame);
                 return Ok(false);
             }
@@ -54,28 +58,32 @@ impl<D: Device> FaultDevice<D> {
 }
 
 impl<D: Device> Device for FaultDevice<D> {
-    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn features(&self) -> Features {
+        if self.none { self.inner.features() } else { Features::NONE }
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         if self.none {
             return self.inner.receive(into);
         }
-        self.flush()?;
+        self.drain()?;
         loop {
             if let Some(frame) = self.rx.ready.pop_front() {
                 let len = frame.len().min(into.len());
                 into[..len].copy_from_slice(&frame[..len]);
-                return Ok(Some(len));
+                return Ok(Some(Received::plain(len)));
             }
-            let Some(len) = self.inner.receive(into)? else { return Ok(None) };
-            let frame = into.get(..len).unwrap_or(into).to_vec();
+            let Some(received) = self.inner.receive(into)? else { return Ok(None) };
+            let frame = into.get(..received.len).unwrap_or(into).to_vec();
             self.rx.pass(frame);
         }
     }
 
-    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
+    fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
         if self.none {
-            return self.inner.transmit(frame);
+            return self.inner.transmit(frame, offload);
         }
-        if !self.flush()? && self.tx.ready.len() >= OUTBOX_MOST {
+        if !self.drain()? && self.tx.ready.len() >= OUTBOX_MOST {
             return Ok(false);
         }
         self.scratch.clear();
@@ -83,8 +91,12 @@ impl<D: Device> Device for FaultDevice<D> {
             part.append_to(&mut self.scratch, usize::MAX);
         }
         self.tx.pass(self.scratch.clone());
-        self.flush()?;
+        self.drain()?;
         Ok(true)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 
     fn poll_fd(&self) -> BorrowedFd<'_> {

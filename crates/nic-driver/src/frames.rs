@@ -23,7 +23,7 @@ use abi::nic::{INET, LAYOUT, NIC, RING};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
 use crate::DriverError;
-use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, is_lost};
+use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, Received, is_lost};
 
 /// Most frames of one direction in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
@@ -96,7 +96,7 @@ impl<D: Device> Frames<D> {
         };
         let mac = mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
         let path = ReturnPath { client: 0, ring: 0, tag: 0 };
-        let args = [mac, mtu.into(), 0, 0, 0, 0];
+        let args = [mac, mtu.into(), frames.device.features().encode(), 0, 0, 0];
         let call = Call { op: Op::IfAttach, priority: 0, flags: 0, path, args };
         frames.rx.push(&call.encode()).map_err(|error| match error {
             PushError::Fault(fault) => DriverError::Ring { ring: "rx", fault },
@@ -126,6 +126,9 @@ impl<D: Device> Frames<D> {
             }
             progress = true;
         }
+        if progress {
+            self.flush()?;
+        }
         for _ in 0..BATCH {
             if !self.receive_one()? {
                 break;
@@ -133,6 +136,13 @@ impl<D: Device> Frames<D> {
             progress = true;
         }
         Ok(progress)
+    }
+
+    fn flush(&mut self) -> Result<(), DriverError> {
+        self.device.flush().or_else(|error| {
+            self.counters.tx_device_errors += 1;
+            DriverError::check_lost(error)
+        })
     }
 
     /// Asks the device for its error when it reports one while there is no page to read into.
@@ -177,8 +187,8 @@ impl<D: Device> Frames<D> {
             return Ok(false);
         }
         let Some(mut area) = self.empty_page()? else { return Ok(false) };
-        let len = match self.device.receive(area.bytes_mut()) {
-            Ok(Some(len)) => len.min(area.len()),
+        let Received { len, offload } = match self.device.receive(area.bytes_mut()) {
+            Ok(Some(received)) => received,
             Ok(None) => {
                 self.spare = Some(area);
                 return Ok(false);
@@ -189,6 +199,7 @@ impl<D: Device> Frames<D> {
                 return DriverError::check_lost(error).map(|()| false);
             }
         };
+        let len = len.min(area.len());
         if len < ETHERNET_HEADER {
             self.counters.rx_runts += 1;
             self.spare = Some(area);
@@ -198,7 +209,8 @@ impl<D: Device> Frames<D> {
         self.counters.rx_bytes += len as u64;
         let area = area.hand_over(INET);
         // `len` fits: it is at most a page.
-        let frame = RxFrame { area, offset: 0, len: u32::try_from(len).unwrap_or(u32::MAX) };
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let frame = RxFrame { area, offset: 0, len, offload };
         match self.rx.push(&frame.encode()) {
             // Full cannot be: there was room above and only we fill it.
             Ok(()) | Err(PushError::Full) => Ok(true),
@@ -245,7 +257,7 @@ impl<D: Device> Frames<D> {
         let taken = match gather(&self.clients, &area, &frame, self.longest, &mut parts) {
             Ok(len) => {
                 let parts = &parts[..=frame.pieces().len()];
-                match self.device.transmit(parts) {
+                match self.device.transmit(parts, frame.offload) {
                     Ok(true) => {
                         self.counters.tx_packets += 1;
                         self.counters.tx_bytes += len as u64;

@@ -15,11 +15,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use abi::network::Prefixed;
+use abi::offload::TxOffload;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::device::{Device, MAX_PARTS, Part};
+use crate::device::{Device, MAX_PARTS, Part, Received};
 
 /// Where TAP devices come from.
 const CLONE_DEVICE: &str = "/dev/net/tun";
@@ -241,10 +242,10 @@ impl Tap {
 }
 
 impl Device for Tap {
-    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         loop {
             match rustix::io::read(&self.fd, &mut *into) {
-                Ok(len) => return Ok(Some(len)),
+                Ok(len) => return Ok(Some(Received::plain(len))),
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -252,7 +253,7 @@ impl Device for Tap {
         }
     }
 
-    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
+    fn transmit(&mut self, frame: &[Part<'_>], _offload: TxOffload) -> io::Result<bool> {
         loop {
             match write_parts(self.fd.as_fd(), frame) {
                 Ok(()) => return Ok(true),

@@ -6,7 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use crate::device::{Device, Part};
+use abi::offload::TxOffload;
+
+use crate::device::{Device, Part, Received};
 
 /// What the test sees of a [`Fake`].
 #[derive(Debug, Default)]
@@ -38,18 +40,18 @@ impl Fake {
 }
 
 impl Device for Fake {
-    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         let mut wire = self.wire.borrow_mut();
         if let Some(errno) = wire.error.take() {
             return Err(io::Error::from_raw_os_error(errno));
         }
         Ok(wire.incoming.pop_front().map(|frame| {
             into[..frame.len()].copy_from_slice(&frame);
-            frame.len()
+            Received::plain(frame.len())
         }))
     }
 
-    fn transmit(&mut self, frame: &[Part<'_>]) -> io::Result<bool> {
+    fn transmit(&mut self, frame: &[Part<'_>], _offload: TxOffload) -> io::Result<bool> {
         let mut wire = self.wire.borrow_mut();
         if let Some(errno) = wire.error.take() {
             return Err(io::Error::from_raw_os_error(errno));

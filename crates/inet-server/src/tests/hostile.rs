@@ -246,8 +246,8 @@ fn a_driver_that_talks_nonsense_is_counted() {
         world.a.driver.rx.push(&slot).unwrap();
     }
     world.rest();
-    assert_eq!(world.a.counter("drop.nic-bad-slots"), 4);
-    assert_eq!(world.a.counter("drop.nic-bad-frames"), 2);
+    assert_eq!(world.a.counter("drop.nic-bad-slots"), 5);
+    assert_eq!(world.a.counter("drop.nic-bad-frames"), 1);
     assert_eq!(world.a.free("frames"), before);
     world.call(&mut good, Op::Null, &[], 0).unwrap();
     // Indices that cannot be end the interface, not the server.

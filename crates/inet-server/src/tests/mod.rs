@@ -25,6 +25,7 @@ use abi::data::DataDescriptor;
 use abi::frame::{FillSlot, RxFrame, TxFrame};
 use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
 use abi::nic::{INET, LAYOUT, NIC, RING};
+use abi::offload::RxOffload;
 use abi::option::{OptionKey, bytes_to_words, words_to_bytes};
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Instant;
@@ -111,7 +112,7 @@ impl Driver {
         area.bytes_mut()[..frame.len()].copy_from_slice(frame);
         let area = area.hand_over(INET);
         let len = u32::try_from(frame.len()).unwrap();
-        self.rx.push(&RxFrame { area, offset: 0, len }.encode()).unwrap();
+        self.rx.push(&RxFrame { area, offset: 0, len, offload: RxOffload::NONE }.encode()).unwrap();
         true
     }
 }

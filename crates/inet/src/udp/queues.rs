@@ -258,7 +258,7 @@ mod tests {
         // The sum does not depend on how it is cut.
         let whole = [1, 2, 3, 9, 9, 9, 9];
         assert_eq!(taken.sum(1..8), smoltcp::wire::checksum::data(&whole));
-        for n in 0..4 {
+        for n in 2..5 {
             taken.append(Chunk([n].into())).unwrap();
         }
         assert!(taken.append(Chunk([1].into())).is_err(), "more pieces than a frame has");

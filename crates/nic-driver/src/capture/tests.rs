@@ -32,10 +32,10 @@ fn both_directions_are_shown_with_the_first_bytes() {
     device.add_reader(ours, 100);
     wire.borrow_mut().incoming.push_back(frame(1, 1500));
     let mut page = [0; 4096];
-    assert_eq!(device.receive(&mut page).unwrap(), Some(1500));
+    assert_eq!(device.receive(&mut page).unwrap(), Some(Received::plain(1500)));
     assert_eq!(device.receive(&mut page).unwrap(), None);
     let (head, body) = (frame(2, 54), frame(3, 10));
-    assert!(device.transmit(&[Part::local(&head), Part::local(&body)]).unwrap());
+    assert!(device.transmit(&[Part::local(&head), Part::local(&body)], TxOffload::NONE).unwrap());
 
     let (header, bytes) = next(&reader).unwrap();
     assert_eq!((header.len, header.sent, header.missed), (1500, false, 0));
@@ -54,7 +54,7 @@ fn what_the_device_does_not_take_is_not_shown() {
     let (ours, reader) = pair();
     device.add_reader(ours, u32::MAX);
     wire.borrow_mut().room = 0;
-    assert!(!device.transmit(&[Part::local(&frame(1, 60))]).unwrap());
+    assert!(!device.transmit(&[Part::local(&frame(1, 60))], TxOffload::NONE).unwrap());
     assert!(next(&reader).is_none());
 }
 
@@ -65,14 +65,14 @@ fn a_slow_reader_learns_how_many_it_missed() {
     let (ours, reader) = pair();
     device.add_reader(ours, u32::MAX);
     for _ in 0..10_000 {
-        device.transmit(&[Part::local(&frame(1, 1500))]).unwrap();
+        device.transmit(&[Part::local(&frame(1, 1500))], TxOffload::NONE).unwrap();
     }
     let mut got = 0;
     while let Some((header, _)) = next(&reader) {
         assert_eq!(header.missed, 0);
         got += 1;
     }
-    device.transmit(&[Part::local(&frame(2, 60))]).unwrap();
+    device.transmit(&[Part::local(&frame(2, 60))], TxOffload::NONE).unwrap();
     let (header, _) = next(&reader).unwrap();
     assert_eq!(header.missed, 10_000 - got);
     assert!(got > 0 && header.missed > 0);
@@ -89,7 +89,7 @@ fn a_capture_ends_with_its_reader_and_others_go_on() {
     device.add_reader(ours, 64);
     device.add_reader(other, 64);
     drop(reader);
-    device.transmit(&[Part::local(&frame(1, 60))]).unwrap();
+    device.transmit(&[Part::local(&frame(1, 60))], TxOffload::NONE).unwrap();
     assert_eq!(device.readers.len(), 1);
     assert!(next(&other_reader).is_some());
 }

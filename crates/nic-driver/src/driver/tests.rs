@@ -6,6 +6,7 @@ use abi::client::ClientParams;
 use abi::control::{CaptureHeader, FaultConfig};
 use abi::frame::{FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
 use abi::nic::{INET, NIC, RING};
+use abi::offload::TxOffload;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, socketpair};
 use shm::{Backing, Consumer, Pool, Producer};
 
@@ -114,8 +115,14 @@ impl World {
     fn send(&mut self, pieces: &[Piece]) {
         let area = self.pool.alloc(1).unwrap().hand_over(NIC);
         let count = u8::try_from(pieces.len()).unwrap();
-        let mut frame =
-            TxFrame { area, offset: 0, len: 60, count, pieces: [Piece::default(); MAX_PIECES] };
+        let mut frame = TxFrame {
+            area,
+            offset: 0,
+            len: 60,
+            count,
+            pieces: [Piece::default(); MAX_PIECES],
+            offload: TxOffload::NONE,
+        };
         frame.pieces[..pieces.len()].copy_from_slice(pieces);
         self.tx.push(&frame.encode()).unwrap();
     }
@@ -169,7 +176,8 @@ fn the_inet_server_is_rung_only_while_it_sleeps() {
     let mut frames = 0;
     while let Some(slot) = world.rx.pop().unwrap() {
         let call = Call::decode(&slot).unwrap();
-        frames += u32::from(call.op == Op::EthInput && RxFrame::from_call(&call).len == 60);
+        frames +=
+            u32::from(call.op == Op::EthInput && RxFrame::from_call(&call).unwrap().len == 60);
     }
     assert_eq!(frames, 2);
 }

@@ -20,7 +20,7 @@ fn sent(config: FaultConfig, count: u32) -> Vec<u32> {
     let (fake, wire) = Fake::new();
     let mut device = FaultDevice::new(fake, config);
     for n in 0..count {
-        assert!(device.transmit(&[Part::local(&frame(n))]).unwrap());
+        assert!(device.transmit(&[Part::local(&frame(n))], TxOffload::NONE).unwrap());
     }
     let wire = wire.borrow();
     wire.sent.iter().map(|frame| number(frame)).collect()
@@ -33,7 +33,7 @@ fn received(config: FaultConfig, count: u32) -> Vec<u32> {
     let mut device = FaultDevice::new(fake, config);
     let mut page = [0; 4096];
     let mut numbers = Vec::new();
-    while let Some(len) = device.receive(&mut page).unwrap() {
+    while let Some(Received { len, .. }) = device.receive(&mut page).unwrap() {
         assert_eq!(len, 60);
         numbers.push(number(&page));
     }
@@ -73,7 +73,7 @@ fn directions_do_not_disturb_each_other() {
     let mut between = Vec::new();
     while device.receive(&mut page).unwrap().is_some() {
         between.push(number(&page));
-        device.transmit(&[Part::local(&frame(9))]).unwrap();
+        device.transmit(&[Part::local(&frame(9))], TxOffload::NONE).unwrap();
     }
     assert_eq!(between, alone);
 }
@@ -116,7 +116,9 @@ fn corruption_flips_one_bit() {
     let mut device = FaultDevice::new(fake, config);
     let clean = frame(0);
     for _ in 0..1000 {
-        device.transmit(&[Part::local(&clean[..20]), Part::local(&clean[20..])]).unwrap();
+        device
+            .transmit(&[Part::local(&clean[..20]), Part::local(&clean[20..])], TxOffload::NONE)
+            .unwrap();
     }
     for spoiled in &wire.borrow().sent {
         let bits: u32 = spoiled.iter().zip(&clean).map(|(a, b)| (a ^ b).count_ones()).sum();
@@ -131,10 +133,10 @@ fn what_the_device_has_no_room_for_waits() {
     let config = FaultConfig { duplicate: 1.0, seed: 8, ..FaultConfig::default() };
     let mut device = FaultDevice::new(fake, config);
     wire.borrow_mut().room = 1;
-    assert!(device.transmit(&[Part::local(&frame(1))]).unwrap());
+    assert!(device.transmit(&[Part::local(&frame(1))], TxOffload::NONE).unwrap());
     assert!(device.pending().transmit);
     let mut taken = 1;
-    while device.transmit(&[Part::local(&frame(1 + taken))]).unwrap() {
+    while device.transmit(&[Part::local(&frame(1 + taken))], TxOffload::NONE).unwrap() {
         taken += 1;
     }
     assert_eq!(taken, 33, "64 frames wait: 1 of the first, 2 of each of 32 more, rounded up");

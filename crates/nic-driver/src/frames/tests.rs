@@ -3,6 +3,7 @@ use std::rc::Rc;
 
 use abi::frame::{FRAME_PAGES, MAX_PIECES, Piece};
 use abi::nic::FRAMES;
+use abi::offload::TxOffload;
 use proptest::prelude::*;
 use shm::{AreaName, Backing, Pool, Slot};
 
@@ -39,6 +40,7 @@ impl Inet {
             len,
             count: u8::try_from(pieces.len()).unwrap(),
             pieces: [Piece::default(); MAX_PIECES],
+            offload: TxOffload::NONE,
         };
         frame.pieces[..pieces.len()].copy_from_slice(pieces);
         self.tx.push(&frame.encode()).unwrap();
@@ -52,7 +54,7 @@ impl Inet {
     fn received(&mut self) -> Option<Vec<u8>> {
         let call = self.call()?;
         assert_eq!(call.op, Op::EthInput);
-        let frame = RxFrame::from_call(&call);
+        let frame = RxFrame::from_call(&call).unwrap();
         let area = self.pool.take(frame.area).expect("the page was handed over");
         let start = frame.offset as usize;
         Some(area.bytes()[start..start + frame.len as usize].to_vec())

@@ -54,15 +54,15 @@ fn a_configured_device_is_up_and_carries_frames() {
     assert_eq!(flags & 1, 1, "IFF_UP");
     let before: u64 = of("statistics/rx_packets").trim().parse().unwrap();
     let (head, body) = ([0xff; 14], [0; 46]);
-    assert!(tap.transmit(&[Part::local(&head), Part::local(&body)]).unwrap());
+    assert!(tap.transmit(&[Part::local(&head), Part::local(&body)], TxOffload::NONE).unwrap());
     let after: u64 = of("statistics/rx_packets").trim().parse().unwrap();
     assert_eq!(after, before + 1);
     // Too short for an Ethernet header: the kernel refuses it, the device is not lost.
-    let error = tap.transmit(&[Part::local(&[0; 4])]).unwrap_err();
+    let error = tap.transmit(&[Part::local(&[0; 4])], TxOffload::NONE).unwrap_err();
     assert!(!crate::device::is_lost(&error), "{error}");
     // The host announces itself on the new device; frames come out whole.
     let mut page = [0; 4096];
-    while let Some(len) = tap.receive(&mut page).unwrap() {
+    while let Some(Received { len, .. }) = tap.receive(&mut page).unwrap() {
         assert!(len >= 14);
     }
 }

@@ -1,0 +1,179 @@
+//! What a device does for the frames of its interface, beyond carrying them.
+//!
+//! The words are virtio's (virtio 1.3, 5.1.6), since every back end that can do something speaks
+//! its header: a frame to send may leave its checksum to the device, and may be a *super-segment*,
+//! up to 64 KiB of one TCP stream under one set of headers, that the device or its far end cuts
+//! into segments. A received frame may say the same of itself. Nothing of this may be said of a
+//! frame unless the interface's [`Features`] have it.
+
+use crate::BadSlot;
+use crate::bits::{pack16, u16_at};
+
+/// Longest frame of an interface with [`Features::TSO4`], [`Features::TSO6`] or [`Features::GRO`],
+/// bytes: an IP packet of the greatest length behind Ethernet header and VLAN tag.
+pub const MAX_SUPER_FRAME: usize = 65_535 + 14 + 4;
+
+/// What a device can do: an argument of `ifattach`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features(u32);
+
+impl Features {
+    /// Frames as they are on the wire, nothing else.
+    pub const NONE: Self = Self(0);
+    /// Completes the checksum of a frame to send ([`Checksum`]).
+    pub const TX_CHECKSUM: Self = Self(1);
+    /// Cuts super-segments of TCP over IPv4 to send.
+    pub const TSO4: Self = Self(1 << 1);
+    /// Cuts super-segments of TCP over IPv6 to send.
+    pub const TSO6: Self = Self(1 << 2);
+    /// Vouches for the checksums of received frames ([`RxOffload::verified`]).
+    pub const RX_CHECKSUM: Self = Self(1 << 3);
+    /// Received frames may be super-segments, longer than the MTU.
+    pub const GRO: Self = Self(1 << 4);
+
+    const ALL: u32 = (1 << 5) - 1;
+
+    /// Both together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Is all of `other` in it?
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// As an argument of a call.
+    #[must_use]
+    pub fn encode(self) -> u64 {
+        self.0.into()
+    }
+
+    /// Out of an argument of a call.
+    ///
+    /// # Errors
+    /// [`BadSlot`] for a bit that means nothing.
+    pub fn decode(word: u64) -> Result<Self, BadSlot> {
+        let known = u32::try_from(word).ok().filter(|bits| bits & !Self::ALL == 0);
+        known.map(Self).ok_or(BadSlot::new("device features", word))
+    }
+}
+
+/// A checksum that is left to the device: the one's complement sum (RFC 1071) of everything from
+/// `start` on goes to `start + offset`, where the sum of the pseudo-header is already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checksum {
+    /// First byte to be summed, from the frame's start; at most 255.
+    pub start: u8,
+    /// Where the checksum is, from `start`.
+    pub offset: u8,
+}
+
+/// Which headers a super-segment has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// TCP over IPv4.
+    Tcp4,
+    /// TCP over IPv6.
+    Tcp6,
+}
+
+/// A super-segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segments {
+    /// Its headers.
+    pub kind: SegmentKind,
+    /// Payload bytes of each segment but the last; at least 1.
+    pub size: u16,
+}
+
+/// What is left to the device of a frame to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TxOffload {
+    /// The checksum; there is one for every super-segment.
+    pub checksum: Option<Checksum>,
+    /// How the frame is to be cut.
+    pub segments: Option<Segments>,
+}
+
+impl TxOffload {
+    /// Nothing: the frame is ready for the wire.
+    pub const NONE: Self = Self { checksum: None, segments: None };
+
+    /// As a word of a slot.
+    #[must_use]
+    pub fn encode(self) -> u64 {
+        let (kind, size) = encode_segments(self.segments);
+        let sum = self.checksum.map_or(0, |sum| u16::from_le_bytes([sum.start, sum.offset]));
+        pack16(kind | u16::from(self.checksum.is_some()) << 8, size, sum, 0)
+    }
+
+    /// Out of a word of a slot.
+    ///
+    /// # Errors
+    /// [`BadSlot`] for what means nothing, and for a super-segment without checksum.
+    pub fn decode(word: u64) -> Result<Self, BadSlot> {
+        let bad = BadSlot::new("transmit offload", word);
+        let [kind, sum] = u16_at(word, 0).to_le_bytes();
+        let segments = decode_segments(kind, u16_at(word, 1)).ok_or(bad)?;
+        let [start, offset] = u16_at(word, 2).to_le_bytes();
+        let checksum = match sum {
+            0 if segments.is_none() => None,
+            1 => Some(Checksum { start, offset }),
+            _ => return Err(bad),
+        };
+        Ok(Self { checksum, segments })
+    }
+}
+
+/// What a device knows of a received frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RxOffload {
+    /// The checksums of TCP and UDP are right, whatever is in their place.
+    pub verified: bool,
+    /// The frame is a super-segment, made of segments of that size.
+    pub segments: Option<Segments>,
+}
+
+impl RxOffload {
+    /// Nothing: the frame is as it was on the wire.
+    pub const NONE: Self = Self { verified: false, segments: None };
+
+    /// As an argument of a call.
+    #[must_use]
+    pub fn encode(self) -> u64 {
+        let (kind, size) = encode_segments(self.segments);
+        pack16(kind | u16::from(self.verified) << 8, size, 0, 0)
+    }
+
+    /// Out of an argument of a call.
+    ///
+    /// # Errors
+    /// [`BadSlot`] for what means nothing.
+    pub fn decode(word: u64) -> Result<Self, BadSlot> {
+        let bad = BadSlot::new("receive offload", word);
+        let [kind, verified @ 0..=1] = u16_at(word, 0).to_le_bytes() else { return Err(bad) };
+        let segments = decode_segments(kind, u16_at(word, 1)).ok_or(bad)?;
+        Ok(Self { verified: verified == 1, segments })
+    }
+}
+
+fn encode_segments(segments: Option<Segments>) -> (u16, u16) {
+    match segments {
+        None => (0, 0),
+        Some(Segments { kind: SegmentKind::Tcp4, size }) => (1, size),
+        Some(Segments { kind: SegmentKind::Tcp6, size }) => (2, size),
+    }
+}
+
+/// `None` for what means nothing.
+fn decode_segments(kind: u8, size: u16) -> Option<Option<Segments>> {
+    match (kind, size) {
+        (0, 0) => Some(None),
+        (1, 1..) => Some(Some(Segments { kind: SegmentKind::Tcp4, size })),
+        (2, 1..) => Some(Some(Segments { kind: SegmentKind::Tcp6, size })),
+        _ => None,
+    }
+}
