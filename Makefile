@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test sim conformance bench scale fmt clippy loom fuzz doc tidy man clean install uninstall
+.PHONY: help deps build demo test sim conformance bench bench-peers scale fmt clippy loom fuzz doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ conformance: ## Run packetdrill's scripts against the core: [SCRIPTS=folder] [PA
 bench: build ## Measure throughput, round trips and CPU time beside the kernel's TCP (root)
 	@scripts/deps.sh demo
 	$(CARGO) run --release -p tasuki-benches -- compare
+
+PEERS ?= $(TARGET)/peers
+bench-peers: build ## Measure smoltcp, lwIP and gVisor's netstack beside Tasuki and the kernel (root)
+	@scripts/deps.sh demo
+	scripts/bench-peers.sh $(PEERS) $(TARGET)/release/tasuki
 
 scale: ## Measure the core with 100,000 idle connections and under 1,000,000 SYNs
 	$(CARGO) run --release -p tasuki-benches --bin tasuki-scale -- idle

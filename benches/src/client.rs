@@ -1,13 +1,15 @@
-//! The measured end. It uses nothing but `std::net`, so that it is the same program on both stacks.
+//! The measured end. It uses nothing but `std::net`, so that it is the same program on the kernel's
+//! stack and on Tasuki; a peer stack that is a library brings its own [`Connect`].
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ClientArgs;
 use crate::protocol::{Order, Test};
+use crate::smoltcp_peer::Smoltcp;
 
 /// One line of a client's output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,30 +26,63 @@ pub(crate) struct Sample {
     pub p99_us: Option<f64>,
 }
 
+/// A stack that connections can be made on; they block and send without delay (no Nagle).
+pub(crate) trait Connect {
+    /// A connection; dropping it closes it.
+    type Stream: Read + Write;
+
+    /// Makes one.
+    fn connect(&mut self, to: SocketAddr) -> io::Result<Self::Stream>;
+}
+
+/// Whatever `std::net` is on.
+struct Std;
+
+impl Connect for Std {
+    type Stream = TcpStream;
+
+    fn connect(&mut self, to: SocketAddr) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(to)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
 /// Measure each size and print a line for it.
 pub(crate) fn run(args: &ClientArgs) -> anyhow::Result<()> {
+    match &args.smoltcp {
+        Some(tap) => measure(args, &mut Smoltcp::open(tap)?),
+        None => measure(args, &mut Std),
+    }
+}
+
+fn measure(args: &ClientArgs, stack: &mut impl Connect) -> anyhow::Result<()> {
     for &size in &args.size {
         let sample = match args.test {
-            Test::Send | Test::Receive => stream(args, size)?,
-            Test::Rtt => round_trips(args, size)?,
-            Test::Connect => connections(args, size)?,
+            Test::Send | Test::Receive => stream(args, stack, size)?,
+            Test::Rtt => round_trips(args, stack, size)?,
+            Test::Connect => connections(args, stack, size)?,
         };
         println!("{}", serde_json::to_string(&sample)?);
     }
     Ok(())
 }
 
-fn start(args: &ClientArgs, size: u32, total: u64) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect(args.connect)?;
-    stream.set_nodelay(true)?;
+fn start<C: Connect>(
+    args: &ClientArgs,
+    stack: &mut C,
+    size: u32,
+    total: u64,
+) -> io::Result<C::Stream> {
+    let mut stream = stack.connect(args.connect)?;
     Order { test: args.test, size, total }.write(&mut stream)?;
     Ok(stream)
 }
 
-fn stream(args: &ClientArgs, size: u32) -> io::Result<Sample> {
+fn stream(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
     // Small writes are slow everywhere: a quarter of the bytes is measurement enough.
     let total = if size < 4096 { args.bytes / 4 } else { args.bytes };
-    let mut stream = start(args, size, total)?;
+    let mut stream = start(args, stack, size, total)?;
     let mut buffer = vec![0xa5; size as usize];
     let began = Instant::now();
     let mut left = total;
@@ -71,9 +106,9 @@ fn stream(args: &ClientArgs, size: u32) -> io::Result<Sample> {
     Ok(Sample { test: args.test, size, rate, median_us: None, p99_us: None })
 }
 
-fn round_trips(args: &ClientArgs, size: u32) -> io::Result<Sample> {
+fn round_trips(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
     let warm_up = args.count / 10;
-    let mut stream = start(args, size, u64::from(args.count + warm_up))?;
+    let mut stream = start(args, stack, size, u64::from(args.count + warm_up))?;
     let request = vec![0xa5; size as usize];
     let mut times = Vec::with_capacity(args.count as usize);
     for round in 0..args.count + warm_up {
@@ -87,12 +122,12 @@ fn round_trips(args: &ClientArgs, size: u32) -> io::Result<Sample> {
     Ok(summary(args.test, size, times))
 }
 
-fn connections(args: &ClientArgs, size: u32) -> io::Result<Sample> {
+fn connections(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
     let request = vec![0xa5; size as usize];
     let mut times = Vec::with_capacity(args.count as usize);
     for _ in 0..args.count {
         let began = Instant::now();
-        let mut stream = start(args, size, 1)?;
+        let mut stream = start(args, stack, size, 1)?;
         stream.write_all(&request)?;
         stream.read_exact(&mut [0; 4])?;
         drop(stream);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CompareArgs;
 use crate::client::Sample;
-use crate::hosts::{Host, Setup};
+use crate::hosts::{Host, Programs, Setup};
 use crate::report;
 
 /// A sample and where it was taken.
@@ -54,11 +54,11 @@ const PLANS: [Plan; 6] = [
 /// Run everything and print it.
 pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     let setups: &[Setup] = if args.only.is_empty() { &Setup::ALL } else { &args.only };
-    let tasuki = args.tasuki.to_str().context("the path of tasuki is not UTF-8")?;
+    let programs = Programs { tasuki: args.tasuki.clone(), peers: args.peers.clone() };
     let mut rows = Vec::new();
     for round in 0..args.rounds {
         for &setup in setups {
-            let host = Host::new(setup, tasuki, !args.unpinned)?;
+            let host = Host::new(setup, &programs, !args.unpinned)?;
             for plan in &PLANS {
                 eprintln!(
                     "round {} of {}: {} {}",

@@ -1,9 +1,10 @@
 //! The set-ups: two namespaces with a veth pair for the kernel, one namespace with a TAP for
-//! Tasuki.
+//! Tasuki and for each peer.
 //!
 //! Every name carries the process id, and everything is removed on drop, also after a failure.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -33,10 +34,16 @@ pub(crate) enum Setup {
     Split,
     /// Tasuki, inet server and driver in one process.
     Fused,
+    /// smoltcp, in the client's process.
+    Smoltcp,
+    /// lwIP as Debian packages it, in the client's process.
+    Lwip,
+    /// gVisor's netstack, in the client's process.
+    Gvisor,
 }
 
 impl Setup {
-    /// All, in table order; the first is what ratios refer to.
+    /// The kernel's and ours, in table order; the first is what ratios refer to.
     pub(crate) const ALL: [Setup; 4] = [Self::LinuxOff, Self::LinuxOn, Self::Split, Self::Fused];
 
     /// Its column's head.
@@ -46,6 +53,9 @@ impl Setup {
             Self::LinuxOn => "Linux, offloads on",
             Self::Split => "Tasuki split",
             Self::Fused => "Tasuki fused",
+            Self::Smoltcp => "smoltcp",
+            Self::Lwip => "lwIP",
+            Self::Gvisor => "gVisor netstack",
         }
     }
 }
@@ -56,8 +66,17 @@ pub(crate) struct Host {
     /// Namespace of the client, then of the server if that is another.
     namespaces: Vec<String>,
     server: Child,
-    tasuki: String,
+    programs: Programs,
     pinned: bool,
+}
+
+/// What is measured beside this very program.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    /// The `tasuki` command.
+    pub(crate) tasuki: PathBuf,
+    /// The folder of the peers' clients.
+    pub(crate) peers: PathBuf,
 }
 
 /// Starts `taskset` for one side: the client's on processor 0, the server's on processor 1.
@@ -71,10 +90,12 @@ fn on_cpu(cpu: &str, pinned: bool) -> Command {
 }
 
 const PORT: u16 = 5202;
+/// The device of a peer's stack, in a namespace of its own.
+const PEER_TAP: &str = "tap0";
 
 impl Host {
     /// Make the namespaces and start the server.
-    pub(crate) fn new(setup: Setup, tasuki: &str, pinned: bool) -> Result<Self> {
+    pub(crate) fn new(setup: Setup, programs: &Programs, pinned: bool) -> Result<Self> {
         let tag = format!("tb{}{}", std::process::id(), setup as u8);
         let mut names = vec![format!("{tag}a")];
         if matches!(setup, Setup::LinuxOff | Setup::LinuxOn) {
@@ -99,9 +120,12 @@ impl Host {
                 }
             }
         }
+        if matches!(setup, Setup::Smoltcp | Setup::Lwip | Setup::Gvisor) {
+            make_tap(&names[0])?;
+        }
         let server_at = names.last().context("a namespace")?.clone();
         let server = start_server(&server_at, pinned)?;
-        Ok(Self { setup, namespaces: names, server, tasuki: tasuki.to_owned(), pinned })
+        Ok(Self { setup, namespaces: names, server, programs: programs.clone(), pinned })
     }
 
     /// A command that runs this program's `client` on the set-up's stack.
@@ -109,16 +133,28 @@ impl Host {
         let me = std::env::current_exe()?;
         let mut command = on_cpu("0", self.pinned);
         command.args(["ip", "netns", "exec", &self.namespaces[0]]);
-        let server = match self.setup {
-            Setup::LinuxOff | Setup::LinuxOn => "10.218.0.1",
+        let mut server = "10.218.1.1";
+        match self.setup {
+            Setup::LinuxOff | Setup::LinuxOn => {
+                server = "10.218.0.1";
+                command.arg(me).arg("client");
+            }
             Setup::Split | Setup::Fused => {
                 let mode = if self.setup == Setup::Split { "split" } else { "fused" };
-                command.args([&self.tasuki, "run", "--mode", mode]);
+                command.arg(&self.programs.tasuki).args(["run", "--mode", mode]);
                 command.args(["--address", "10.218.1.2/24", "--gateway", "10.218.1.1", "--"]);
-                "10.218.1.1"
+                command.arg(me).arg("client");
             }
-        };
-        command.arg(me).args(["client", "--connect", &format!("{server}:{PORT}")]).args(arguments);
+            Setup::Smoltcp => {
+                command.arg(me).args(["client", "--smoltcp", PEER_TAP]);
+            }
+            Setup::Lwip | Setup::Gvisor => {
+                let name = if self.setup == Setup::Lwip { "lwip" } else { "gvisor" };
+                let peer = self.programs.peers.join(format!("tasuki-peer-{name}"));
+                command.arg(peer).args(["--tap", PEER_TAP]);
+            }
+        }
+        command.args(["--connect", &format!("{server}:{PORT}")]).args(arguments);
         Ok(command)
     }
 }
@@ -132,6 +168,15 @@ impl Drop for Host {
             let _ = sh(&format!("ip netns del {name}"));
         }
     }
+}
+
+/// The TAP device that a peer takes up, as Tasuki makes its own: host's address, queue length.
+fn make_tap(namespace: &str) -> Result<()> {
+    let ip = format!("ip -n {namespace}");
+    sh(&format!(
+        "{ip} tuntap add dev {PEER_TAP} mode tap && {ip} addr add 10.218.1.1/24 dev {PEER_TAP} && \
+         {ip} link set {PEER_TAP} txqueuelen 16384 up"
+    ))
 }
 
 fn start_server(namespace: &str, pinned: bool) -> Result<Child> {

@@ -16,6 +16,7 @@ mod hosts;
 mod protocol;
 mod report;
 mod serve;
+mod smoltcp_peer;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -62,6 +63,9 @@ pub(crate) struct ClientArgs {
     /// Round trips (rtt).
     #[arg(long, default_value_t = 2000)]
     count: u32,
+    /// Use smoltcp, in this process, over this TAP device.
+    #[arg(long, value_name = "TAP")]
+    smoltcp: Option<String>,
 }
 
 /// What `compare` runs.
@@ -70,6 +74,9 @@ pub(crate) struct CompareArgs {
     /// The `tasuki` command.
     #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
     tasuki: PathBuf,
+    /// The folder of the peers' clients, for the set-ups lwip and gvisor.
+    #[arg(long, default_value = "target/peers")]
+    peers: PathBuf,
     /// Rounds; medians are over them.
     #[arg(long, default_value_t = 5)]
     rounds: u32,
@@ -80,7 +87,7 @@ pub(crate) struct CompareArgs {
     /// all of Tasuki, the first, and the server the second.
     #[arg(long)]
     unpinned: bool,
-    /// Only these set-ups.
+    /// Only these set-ups; ratios are to the first. Without it: the kernel's and Tasuki's.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<hosts::Setup>,
     /// All samples as JSON instead of tables.

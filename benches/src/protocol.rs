@@ -45,7 +45,7 @@ impl Order {
     ///
     /// # Errors
     /// The stream's.
-    pub(crate) fn write(&self, stream: &mut TcpStream) -> io::Result<()> {
+    pub(crate) fn write(&self, stream: &mut impl Write) -> io::Result<()> {
         let mut bytes = [0; 16];
         bytes[0] = self.test as u8;
         bytes[4..8].copy_from_slice(&self.size.to_le_bytes());
