@@ -80,6 +80,17 @@ impl<'a> Part<'a> {
         }
     }
 
+    /// Copies all of it to the offset `at` of a region.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when there is no room for it there.
+    pub(crate) fn copy_to(&self, into: &Region, at: usize) -> Result<(), OutOfRange> {
+        match self.0 {
+            Place::Local(bytes) => into.write(at, bytes),
+            Place::Shared { region, offset, len } => region.copy_to(offset, len, into, at),
+        }
+    }
+
     /// First byte's address, for the kernel. The bytes stay mapped for `'a`.
     pub(crate) fn address(&self) -> *const u8 {
         match self.0 {
@@ -152,8 +163,24 @@ pub trait Device {
         Ok(())
     }
 
-    /// Readable when there may be a frame, writable when there may be room.
+    /// Readable when there may be a frame, writable (or, if [`Device::room_is_readable`], also
+    /// readable) when there may be room.
     fn poll_fd(&self) -> BorrowedFd<'_>;
+
+    /// Does `poll_fd` become readable, rather than writable, when there is room again?
+    fn room_is_readable(&self) -> bool {
+        false
+    }
+
+    /// This thread is about to wait for `poll_fd`, for frames too if `receive`. `false`: there is
+    /// something to do already.
+    fn prepare_sleep(&mut self, _receive: bool) -> bool {
+        true
+    }
+
+    /// The wait is over, or [`Device::prepare_sleep`] was not followed by one. `ready`: `poll_fd`
+    /// had something.
+    fn awake(&mut self, _ready: bool) {}
 
     /// What waits inside the device, beyond what `poll_fd` tells.
     fn pending(&self) -> Pending {
@@ -185,6 +212,18 @@ impl<D: Device + ?Sized> Device for Box<D> {
         (**self).poll_fd()
     }
 
+    fn room_is_readable(&self) -> bool {
+        (**self).room_is_readable()
+    }
+
+    fn prepare_sleep(&mut self, receive: bool) -> bool {
+        (**self).prepare_sleep(receive)
+    }
+
+    fn awake(&mut self, ready: bool) {
+        (**self).awake(ready);
+    }
+
     fn pending(&self) -> Pending {
         (**self).pending()
     }
@@ -197,8 +236,11 @@ impl<D: Device + ?Sized> Device for Box<D> {
 /// Does this error mean that the device is gone, rather than that it is down or dislikes a frame?
 #[must_use]
 pub fn is_lost(error: &io::Error) -> bool {
-    matches!(
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    let stream = matches!(error.kind(), InvalidData | UnexpectedEof);
+    let system = matches!(
         error.raw_os_error(),
         Some(libc::EBADFD | libc::EBADF | libc::ENODEV | libc::ENXIO | libc::ENOTCONN)
-    )
+    );
+    stream || system
 }

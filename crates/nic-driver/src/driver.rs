@@ -66,6 +66,8 @@ pub struct Driver {
     _bell: OwnedFd,
     /// What the device is in the set for.
     interest: EventFlags,
+    /// The device woke us.
+    ready: bool,
     /// The device reported an error while nothing could be read from it.
     suspect: bool,
     /// Steps until the line is looked at.
@@ -135,6 +137,7 @@ impl Driver {
             set,
             _bell: bell,
             interest,
+            ready: false,
             suspect: false,
             line_in: 0,
             bells_rung: 0,
@@ -186,18 +189,28 @@ impl Driver {
     pub fn prepare_sleep(&mut self) -> bool {
         self.sleeper.announce(Sleep::Fd);
         // An error here comes again, and is told, at the next step.
-        let sleep = matches!(self.frames.has_work(), Ok(false)) && self.update_interest().is_ok();
+        let sleep = matches!(self.frames.has_work(), Ok(false))
+            && self
+                .update_interest()
+                .is_ok_and(|receive| self.frames.device.prepare_sleep(receive));
         if !sleep {
-            self.sleeper.awake();
+            self.slept();
         }
         sleep
     }
 
+    /// The sleep is over, or does not begin.
+    fn slept(&mut self) {
+        self.sleeper.awake();
+        let ready = std::mem::take(&mut self.ready);
+        self.frames.device.awake(ready);
+    }
+
     /// After a sleep that [`Driver::prepare_sleep`] allowed.
     pub fn awake(&mut self) {
-        self.sleeper.awake();
         // Without waiting this does not fail; if it did, the line would be looked at later.
         let _ = self.collect(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        self.slept();
     }
 
     /// What to wait for (readable) while asleep.
@@ -209,7 +222,7 @@ impl Driver {
     /// Sleeps in this thread; [`Driver::prepare_sleep`] said that it may.
     fn sleep(&mut self) -> Result<(), DriverError> {
         let slept = self.collect(None);
-        self.sleeper.awake();
+        self.slept();
         slept
     }
 
@@ -227,6 +240,7 @@ impl Driver {
                 LINE => self.line_in = 0,
                 DEVICE => {
                     let flags = event.flags;
+                    self.ready = true;
                     let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
                     self.suspect |= failed && !self.interest.contains(EventFlags::IN);
                 }
@@ -236,17 +250,20 @@ impl Driver {
         Ok(())
     }
 
-    fn update_interest(&mut self) -> Result<(), DriverError> {
+    /// True when frames can be received.
+    fn update_interest(&mut self) -> Result<bool, DriverError> {
         let mut interest = EventFlags::empty();
-        interest.set(EventFlags::IN, self.frames.can_receive()?);
-        interest.set(EventFlags::OUT, self.frames.wants_room());
+        let (receive, room) = (self.frames.can_receive()?, self.frames.wants_room());
+        let readable = self.frames.device.room_is_readable();
+        interest.set(EventFlags::IN, receive || readable);
+        interest.set(EventFlags::OUT, room && !readable);
         if interest != self.interest {
             let device = self.frames.device.poll_fd();
             epoll::modify(&self.set, device, EventData::new_u64(DEVICE), interest)
                 .map_err(epoll_failed)?;
             self.interest = interest;
         }
-        Ok(())
+        Ok(receive)
     }
 
     fn ring(&mut self) {

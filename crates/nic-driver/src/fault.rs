@@ -103,6 +103,18 @@ impl<D: Device> Device for FaultDevice<D> {
         self.inner.poll_fd()
     }
 
+    fn room_is_readable(&self) -> bool {
+        self.inner.room_is_readable()
+    }
+
+    fn prepare_sleep(&mut self, receive: bool) -> bool {
+        self.inner.prepare_sleep(receive)
+    }
+
+    fn awake(&mut self, ready: bool) {
+        self.inner.awake(ready);
+    }
+
     fn pending(&self) -> Pending {
         let inner = self.inner.pending();
         Pending {

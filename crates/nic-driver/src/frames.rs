@@ -126,7 +126,7 @@ impl<D: Device> Frames<D> {
             }
             progress = true;
         }
-        if progress {
+        if progress || self.device.pending().transmit {
             self.flush()?;
         }
         for _ in 0..BATCH {

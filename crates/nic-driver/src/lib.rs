@@ -10,7 +10,8 @@
 //! its pages are known from the owner table. It sees frames only, never a connection. Payload to be
 //! sent is read in place, out of the clients' regions, which are mapped read-only here.
 //!
-//! * [`device`]: what a device is. [`tap`]: the TAP back end. [`fault`], [`capture`]: wrappers.
+//! * [`device`]: what a device is. [`tap`], [`passt`], [`pcap`], [`wire`]: back ends. [`fault`],
+//!   [`capture`]: wrappers.
 //! * `frames`: the data path over the rings. [`Driver`]: the supervisor's line, sleeping and
 //!   waking.
 
@@ -19,9 +20,12 @@ pub mod device;
 mod driver;
 pub mod fault;
 mod frames;
+pub mod passt;
+pub mod pcap;
 pub mod tap;
 #[cfg(test)]
 mod testing;
+pub mod wire;
 
 pub use capture::CaptureDevice;
 pub use driver::{Driver, run};

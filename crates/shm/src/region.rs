@@ -324,6 +324,29 @@ impl Region {
         Ok(())
     }
 
+    /// Copies bytes of this region to the offset `at` of another one. Peers may be writing them, as
+    /// with [`Region::read`].
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when the other region is mapped read-only; nothing is copied then.
+    pub fn copy_to(
+        &self,
+        offset: usize,
+        len: usize,
+        into: &Region,
+        at: usize,
+    ) -> Result<(), OutOfRange> {
+        let from = self.inside(offset, len)?;
+        if ptr::eq(self, into) {
+            return Err(OutOfRange { offset: at, len, region: 0 });
+        }
+        let into = into.writable(at, len)?;
+        // SAFETY: both are valid for that many bytes while their regions live, `into` is mapped
+        // writable, and two mappings do not overlap.
+        unsafe { copy(from.as_ptr(), into.as_ptr(), len) };
+        Ok(())
+    }
+
     /// The one's complement sum (RFC 1071) of bytes in the region, folded to 16 bits and not
     /// inverted; bytes are taken in network order as if the first stood on an even offset.
     ///

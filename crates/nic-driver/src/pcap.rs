@@ -1,0 +1,223 @@
+//! The pcap back end: a capture file is what arrives, and what is sent goes to another.
+//!
+//! Frames come in the file's order, at their distances in time or as fast as the stack takes them;
+//! after the last one the link is idle. The file was made for another stack, so a unicast
+//! destination is replaced by this interface's hardware address. Frames that the capturing machine
+//! itself had sent (pcapng says so) and frames of which only a part was captured are passed over.
+//!
+//! Time is a timer descriptor, set to when the next frame is due: between frames nothing wakes up.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use abi::offload::TxOffload;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::device::{Device, Part, Pending, Received, frame_len};
+
+mod file;
+
+pub use file::{PcapError, Reader, Record};
+
+/// When frames of a file are due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// From the driver's start to the first frame: programs need time to open their sockets.
+    pub delay: Duration,
+    /// One after the other as fast as the stack takes them, whatever the file says.
+    pub fast: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { delay: Duration::from_secs(1), fast: false }
+    }
+}
+
+/// Looks through a whole file; the number of its frames.
+///
+/// # Errors
+/// See [`PcapError`].
+pub fn check(file: &File) -> Result<u64, PcapError> {
+    let mut reader = Reader::new(BufReader::new(file))?;
+    let (mut frame, mut count) = (Vec::new(), 0);
+    while reader.next(&mut frame)?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// A link on which a file is replayed.
+#[derive(Debug)]
+pub struct Pcap {
+    timer: OwnedFd,
+    input: Reader<BufReader<File>>,
+    output: Option<BufWriter<File>>,
+    mac: [u8; 6],
+    pace: Pace,
+    begun: Instant,
+    /// When the file's first frame was captured.
+    first: Option<Duration>,
+    /// The frame in `frame` is due then; nothing at the file's end.
+    due: Option<Instant>,
+    /// The timer stands at `due`.
+    armed: bool,
+    frame: Vec<u8>,
+    /// Scratch: a record of the output.
+    record: Vec<u8>,
+    skipped: u64,
+}
+
+impl Pcap {
+    /// Replays `input` from where it stands, for the interface with this hardware address; writes
+    /// a pcap file to `output`, if there is one.
+    ///
+    /// # Errors
+    /// What is wrong with the file as [`io::ErrorKind::InvalidData`]; the system's.
+    pub fn new(input: File, output: Option<File>, mac: [u8; 6], pace: Pace) -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let output = match output {
+            Some(file) => {
+                let mut output = BufWriter::new(file);
+                output.write_all(&file_head())?;
+                output.flush()?;
+                Some(output)
+            }
+            None => None,
+        };
+        let mut device = Self {
+            timer: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            input: Reader::new(BufReader::new(input)).map_err(invalid)?,
+            output,
+            mac,
+            pace,
+            begun: Instant::now(),
+            first: None,
+            due: None,
+            armed: false,
+            frame: Vec::new(),
+            record: Vec::new(),
+            skipped: 0,
+        };
+        device.advance()?;
+        Ok(device)
+    }
+
+    /// Looks up the next frame to be received.
+    fn advance(&mut self) -> io::Result<()> {
+        let before = self.due.take().unwrap_or(self.begun + self.pace.delay);
+        self.armed = false;
+        let record = loop {
+            match self.input.next(&mut self.frame).map_err(invalid)? {
+                Some(record) if record.sent || record.cut => self.skipped += 1,
+                record => break record,
+            }
+        };
+        let Some(record) = record else {
+            // Nothing more: the timer stops.
+            return self.set_timer(Duration::ZERO);
+        };
+        let offset = record.time.map(|time| time.saturating_sub(*self.first.get_or_insert(time)));
+        let due = match offset {
+            Some(offset) if !self.pace.fast => self.begun.checked_add(self.pace.delay + offset),
+            _ => None,
+        };
+        // Time in files may go backwards; here it does not.
+        self.due = Some(due.map_or(before, |due| due.max(before)));
+        if self.frame.first().is_some_and(|first| first & 1 == 0) && self.frame.len() >= 6 {
+            self.frame[..6].copy_from_slice(&self.mac);
+        }
+        Ok(())
+    }
+
+    /// Wakes up after this time; zero is never.
+    fn set_timer(&self, after: Duration) -> io::Result<()> {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = Timespec {
+            tv_sec: after.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: after.subsec_nanos().into(),
+        };
+        let timer = Itimerspec { it_interval: zero, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer)?;
+        Ok(())
+    }
+}
+
+fn invalid(error: PcapError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// The head of a pcap file with nanoseconds, of whole Ethernet frames.
+fn file_head() -> [u8; 24] {
+    let mut head = [0; 24];
+    head[..4].copy_from_slice(&0xa1b2_3c4d_u32.to_ne_bytes());
+    head[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+    head[6..8].copy_from_slice(&4_u16.to_ne_bytes());
+    head[16..20].copy_from_slice(&262_144_u32.to_ne_bytes());
+    head[20..].copy_from_slice(&1_u32.to_ne_bytes());
+    head
+}
+
+impl Device for Pcap {
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let Some(due) = self.due else { return Ok(None) };
+        let left = due.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            if !self.armed {
+                self.set_timer(left)?;
+                self.armed = true;
+            }
+            return Ok(None);
+        }
+        let len = self.frame.len().min(into.len());
+        into[..len].copy_from_slice(&self.frame[..len]);
+        let received = Received::plain(self.frame.len());
+        self.advance()?;
+        Ok(Some(received))
+    }
+
+    fn transmit(&mut self, frame: &[Part<'_>], _offload: TxOffload) -> io::Result<bool> {
+        let Some(output) = &mut self.output else { return Ok(true) };
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let len = u32::try_from(frame_len(frame)).unwrap_or(u32::MAX);
+        // The format's seconds have 32 bits.
+        let seconds = at.as_secs() as u32;
+        self.record.clear();
+        for word in [seconds, at.subsec_nanos(), len, len] {
+            self.record.extend_from_slice(&word.to_ne_bytes());
+        }
+        for part in frame {
+            part.append_to(&mut self.record, usize::MAX);
+        }
+        output.write_all(&self.record)?;
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.output {
+            Some(output) => output.flush(),
+            None => Ok(()),
+        }
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+
+    fn pending(&self) -> Pending {
+        let due = self.due.is_some_and(|due| due <= Instant::now());
+        Pending { receive: due, transmit: false }
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("pcap.skipped", self.skipped);
+    }
+}
+
+#[cfg(test)]
+mod tests;

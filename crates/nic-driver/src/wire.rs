@@ -1,0 +1,393 @@
+//! The wire back end: a link between two instances of one machine, through shared memory.
+//!
+//! Both ends name the same path. The first listens there, the second connects (`meet`), they greet
+//! each other, and from then on frames go through a region ([`link`]) and the connection carries
+//! nothing but bytes that wake. No end needs a right but that to use the path; who may connect is
+//! what the socket's mode says.
+//!
+//! ```text
+//! Waiting ──meet──▶ Listening ──accept──▶ Greeting ──hello──▶ Up ──other end gone──▶ Listening
+//!    └──────meet────────────────────────────▲  (connecting end)  └────────meet──────▶ …
+//! ```
+//!
+//! While there is no link, there is no carrier: frames to send are dropped and counted. When the
+//! other end goes, the listening end listens on, and the connecting one looks again: it connects to
+//! who is there then, or listens itself. So either may be started anew.
+//!
+//! The other end may belong to another user and is not believed. Whatever it breaks ends this link
+//! and nothing else, and it is not heard again for [`PENALTY`].
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abi::offload::{Features, TxOffload};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use serde::{Deserialize, Serialize};
+use shm::{Channel, Region, TryRecv};
+
+use crate::device::{Device, Part, Received};
+
+mod link;
+mod meet;
+
+use self::link::{End, Link};
+use self::meet::{Listener, Met};
+
+/// Version of what two ends agree on.
+const VERSION: u32 = 1;
+/// How long a greeting may take.
+const GREETING: Duration = Duration::from_secs(5);
+/// How long an end that broke the rules, or could not be met, is left alone.
+const PENALTY: Duration = Duration::from_secs(1);
+/// Bytes of a greeting at most.
+const HELLO_MOST: usize = 256;
+/// A correct end never has so many unread bytes that wake: two for each sleep.
+const WAKES_MOST: usize = 64;
+
+/// What each end says of itself; the listening end's comes with the region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Hello {
+    wire: u32,
+    mtu: u16,
+    features: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Until the timer says.
+    Waiting,
+    /// For the other end.
+    Listening,
+    /// The other end is there; the listening end has a region for it.
+    Greeting { line: Channel, region: Option<Arc<Region>> },
+    /// Frames go.
+    Up { line: OwnedFd, link: Box<Link> },
+}
+
+/// One end of a wire.
+#[derive(Debug)]
+pub struct Wire {
+    path: PathBuf,
+    hello: Hello,
+    features: Features,
+    /// What this end waits for; its own descriptor is what the driver waits for.
+    set: OwnedFd,
+    timer: OwnedFd,
+    state: State,
+    /// Kept while there is another end: who comes meanwhile is next.
+    listener: Option<Listener>,
+    /// What was wrong last: told once.
+    told: String,
+    ups: u64,
+    no_carrier: u64,
+    peer_faults: u64,
+}
+
+impl Wire {
+    /// An end at this path, for frames of so many bytes behind the Ethernet header; `features` are
+    /// those of both ends or there is no link.
+    ///
+    /// # Errors
+    /// The system's, when there are no descriptors left. What keeps the ends from meeting is told
+    /// in the log, and it is tried again.
+    pub fn new(path: PathBuf, mtu: u16, features: Features) -> io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        epoll::add(&set, &timer, EventData::new_u64(0), EventFlags::IN)?;
+        let mut wire = Self {
+            path,
+            hello: Hello { wire: VERSION, mtu, features: features.encode() },
+            features,
+            set,
+            timer,
+            state: State::Waiting,
+            listener: None,
+            told: String::new(),
+            ups: 0,
+            no_carrier: 0,
+            peer_faults: 0,
+        };
+        wire.look();
+        Ok(wire)
+    }
+
+    /// Is there another end?
+    #[must_use]
+    pub fn carrier(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    /// Looks for the other end, or listens for it.
+    fn look(&mut self) {
+        if let Err(error) = self.try_look() {
+            self.wait(&format!("cannot meet the other end: {error}"));
+        }
+    }
+
+    fn try_look(&mut self) -> io::Result<()> {
+        if let Some(listener) = &self.listener {
+            epoll::add(&self.set, &listener.socket, EventData::new_u64(0), EventFlags::IN)?;
+            self.state = State::Listening;
+            return Ok(());
+        }
+        match meet::meet(&self.path)? {
+            Met::Nobody(listener) => {
+                self.listener = Some(listener);
+                self.try_look()
+            }
+            Met::Other(socket) => self.greet(socket, None),
+        }
+    }
+
+    /// Begins to greet the other end.
+    fn greet(&mut self, socket: OwnedFd, region: Option<Arc<Region>>) -> io::Result<()> {
+        epoll::add(&self.set, &socket, EventData::new_u64(0), EventFlags::IN)?;
+        self.set_timer(GREETING)?;
+        let line = Channel::from_fd(socket).limited(HELLO_MOST, 1);
+        self.state = State::Greeting { line, region };
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        let socket: OwnedFd = match listener.socket.accept() {
+            Ok((stream, _)) => stream.into(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // One at a time: who comes now waits in the socket's queue.
+        epoll::delete(&self.set, &listener.socket)?;
+        let (region, fd) = link::create().map_err(io::Error::other)?;
+        self.greet(socket, Some(region))?;
+        let State::Greeting { line, .. } = &mut self.state else { return Ok(()) };
+        let hello = serde_json::to_vec(&self.hello)?;
+        line.post(&hello, &[fd.as_fd()]).map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// Hears the other end's greeting.
+    fn hear(&mut self) -> Result<(), String> {
+        let State::Greeting { line, region } = &mut self.state else { return Ok(()) };
+        let message = match line.try_recv() {
+            Ok(TryRecv::Message(message)) => message,
+            Ok(TryRecv::Empty) if self.timer_fired() => {
+                return Err(format!("it did not greet within {GREETING:?}"));
+            }
+            Ok(TryRecv::Empty) => return Ok(()),
+            Ok(TryRecv::Ended) => return Err("it ended while greeting".to_owned()),
+            Err(error) => return Err(error.to_string()),
+        };
+        let hello: Hello =
+            serde_json::from_slice(&message.body).map_err(|error| format!("greeting: {error}"))?;
+        let (region, end) = match (region.take(), message.fds.first()) {
+            (Some(region), None) => (region, End::Listening),
+            (None, Some(fd)) => {
+                (link::map(fd).map_err(|error| error.to_string())?, End::Connecting)
+            }
+            _ => return Err("its greeting has the wrong descriptors".to_owned()),
+        };
+        if end == End::Connecting {
+            let ours = serde_json::to_vec(&self.hello).map_err(|error| error.to_string())?;
+            line.post(&ours, &[]).map_err(|error| error.to_string())?;
+        }
+        if hello != self.hello {
+            return Err(format!(
+                "it has another version, MTU or offloads ({hello:?}, ours {:?}): give both ends \
+                 the same",
+                self.hello
+            ));
+        }
+        self.go_up(&region, end).map_err(|error| error.to_string())
+    }
+
+    fn go_up(&mut self, region: &Arc<Region>, end: End) -> io::Result<()> {
+        self.set_timer(Duration::ZERO)?;
+        let State::Greeting { line, .. } = std::mem::replace(&mut self.state, State::Waiting)
+        else {
+            return Ok(());
+        };
+        // Bytes that wake may have come behind the greeting and be lost with the channel; the
+        // rings are looked at before the next sleep.
+        let line = OwnedFd::from(line);
+        let doorbell = (line.try_clone()?, line.try_clone()?);
+        let link = Link::new(region, end, self.features, doorbell).map_err(io::Error::other)?;
+        let path = self.path.display();
+        tracing::info!(%path, ?end, "the wire has another end");
+        self.state = State::Up { line, link: Box::new(link) };
+        self.told.clear();
+        self.ups += 1;
+        Ok(())
+    }
+
+    /// `poll_fd` had something.
+    fn ready(&mut self) {
+        match &self.state {
+            State::Waiting => {
+                if self.timer_fired() {
+                    self.look();
+                }
+            }
+            State::Listening => {
+                if let Err(error) = self.accept() {
+                    self.wait(&format!("cannot greet the other end: {error}"));
+                }
+            }
+            State::Greeting { .. } => {
+                if let Err(what) = self.hear() {
+                    self.fault(&what);
+                }
+            }
+            State::Up { line, .. } => {
+                let mut bytes = [0; WAKES_MOST];
+                match rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT) {
+                    Ok((0, _)) => self.gone(),
+                    Ok((count, _)) if count == WAKES_MOST => {
+                        self.fault("it wakes us without end");
+                    }
+                    Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(_) => self.gone(),
+                }
+            }
+        }
+    }
+
+    /// The other end has ended.
+    fn gone(&mut self) {
+        let path = self.path.display();
+        tracing::info!(%path, "the other end of the wire is gone");
+        self.state = State::Waiting;
+        self.look();
+    }
+
+    /// The other end broke the rules.
+    fn fault(&mut self, what: &str) {
+        self.peer_faults += 1;
+        self.wait(&format!("the other end of the wire was dropped: {what}"));
+    }
+
+    /// Tries again later.
+    fn wait(&mut self, why: &str) {
+        if self.told != why {
+            why.clone_into(&mut self.told);
+            let path = self.path.display();
+            tracing::warn!(%path, "{why}");
+        }
+        if let (State::Listening, Some(listener)) = (&self.state, &self.listener) {
+            // It was added; if that failed, it is not there to be deleted.
+            let _ = epoll::delete(&self.set, &listener.socket);
+        }
+        self.state = State::Waiting;
+        // Fails only for times that do not exist.
+        let _ = self.set_timer(PENALTY);
+    }
+
+    /// Wakes up after this time; zero is never.
+    fn set_timer(&self, after: Duration) -> io::Result<()> {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = Timespec {
+            tv_sec: after.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: after.subsec_nanos().into(),
+        };
+        let timer = Itimerspec { it_interval: zero, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer)?;
+        Ok(())
+    }
+
+    fn timer_fired(&self) -> bool {
+        rustix::io::read(&self.timer, &mut [0_u8; 8]).is_ok()
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // Its file goes before the other end hears of our end, and looks for it.
+        self.listener = None;
+    }
+}
+
+impl Device for Wire {
+    fn features(&self) -> Features {
+        self.features
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let State::Up { link, .. } = &mut self.state else { return Ok(None) };
+        match link.receive(into) {
+            Ok(received) => Ok(received),
+            Err(fault) => {
+                self.fault(&fault.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
+        let State::Up { link, .. } = &mut self.state else {
+            self.no_carrier += 1;
+            return Ok(true);
+        };
+        match link.transmit(frame, offload) {
+            Ok(taken) => Ok(taken),
+            Err(fault) => {
+                self.fault(&fault.to_string());
+                self.no_carrier += 1;
+                Ok(true)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let State::Up { link, .. } = &mut self.state {
+            link.flush();
+        }
+        Ok(())
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+
+    fn room_is_readable(&self) -> bool {
+        true
+    }
+
+    fn prepare_sleep(&mut self, receive: bool) -> bool {
+        let State::Up { link, .. } = &mut self.state else { return true };
+        match link.prepare_sleep(receive) {
+            Ok(sleep) => sleep,
+            Err(fault) => {
+                self.fault(&fault.to_string());
+                false
+            }
+        }
+    }
+
+    fn awake(&mut self, ready: bool) {
+        if let State::Up { link, .. } = &self.state {
+            link.awake();
+        }
+        if ready {
+            self.ready();
+        }
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("wire.carrier", self.carrier().into());
+        each("wire.ups", self.ups);
+        each("wire.no-carrier", self.no_carrier);
+        each("wire.peer-faults", self.peer_faults);
+    }
+}
+
+#[cfg(test)]
+mod tests;
