@@ -85,10 +85,16 @@ pub enum Op {
     /// `flush(socket)`: takes what is queued to be sent; fails with the pending error if that is
     /// about a datagram that was not taken.
     Flush = 17,
+    /// `cancel(socket, tag | ring << 32)`: ends the waiting call of this client with this tag in
+    /// that result ring that is about that socket. Its result, ECANCELED, is posted before this
+    /// one's. ENOENT: no such call waits, so its result is posted already, or there is none.
+    /// EBADF: the socket is closed, and so its calls are over.
+    Cancel = 18,
 }
 
 impl Op {
-    const ALL: [Op; 17] = [
+    /// All, in the order of their numbers.
+    const ALL: [Op; 18] = [
         Op::Socket,
         Op::Bind,
         Op::Listen,
@@ -106,10 +112,11 @@ impl Op {
         Op::GetPeerName,
         Op::Null,
         Op::Flush,
+        Op::Cancel,
     ];
 
     fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.into_iter().find(|op| *op as u16 == number)
+        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
 

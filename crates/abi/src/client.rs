@@ -28,9 +28,9 @@ use shm::{OutOfRange, Owner, PoolPlace, Region, Word32, Word64};
 /// The client in its own region's owner tables ([`crate::nic::INET`] is the other owner there).
 pub const CLIENT: Owner = Owner(3);
 /// Slots of a thread's request ring.
-pub const REQUESTS: u32 = 64;
+pub const REQUESTS: u32 = 256;
 /// Slots of a thread's result ring: larger, since others may post results too (P3).
-pub const RESULTS: u32 = 256;
+pub const RESULTS: u32 = 1024;
 /// Slots of each of a socket's two queues.
 pub const QUEUE: u32 = 64;
 

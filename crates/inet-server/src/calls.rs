@@ -29,7 +29,7 @@ use crate::socket::{Socket, Stage, Waiting};
 use crate::tx::Taken;
 
 /// Calls taken from one client in one scan.
-const CALLS_PER_SCAN: usize = 128;
+const CALLS_PER_SCAN: usize = 256;
 
 /// What a call comes to at once.
 pub(crate) enum Outcome {
@@ -71,9 +71,9 @@ impl From<BadSlot> for Refusal {
     }
 }
 
-type Answer = Result<Outcome, Refusal>;
+pub(crate) type Answer = Result<Outcome, Refusal>;
 
-const DONE: Answer = Ok(Outcome::Done([0; 6]));
+pub(crate) const DONE: Answer = Ok(Outcome::Done([0; 6]));
 
 fn value(value: u64) -> Answer {
     Ok(Outcome::Done([value, 0, 0, 0, 0, 0]))
@@ -141,6 +141,7 @@ impl Client {
         match call.op {
             Op::Null => DONE,
             Op::Flush => self.flush_sends(engine, call),
+            Op::Cancel => self.cancel(engine, call),
             Op::Socket => self.socket(engine, call),
             Op::Bind => self.bind(engine, call),
             Op::Listen => self.listen(engine, call),
@@ -160,7 +161,7 @@ impl Client {
     }
 
     /// The socket that a call is about.
-    fn called(&mut self, call: &Call) -> Result<&mut Socket, Errno> {
+    pub(crate) fn called(&mut self, call: &Call) -> Result<&mut Socket, Errno> {
         self.places.named(SocketId::from_word(call.args[0])).ok_or(Errno::BADF)
     }
 

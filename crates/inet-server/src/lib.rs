@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod cancel;
 mod client;
 mod counters;
 mod data;

@@ -218,6 +218,11 @@ impl Client {
         &self.layout
     }
 
+    /// Another handle; `None` when it is being dropped.
+    pub(crate) fn shared(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
+    }
+
     pub(crate) fn weak(&self) -> &Weak<Self> {
         &self.me
     }

@@ -122,6 +122,10 @@ impl Socket {
         self.flags().has(SocketFlags::LISTENING)
     }
 
+    pub(crate) fn id(&self) -> SocketId {
+        self.0.id
+    }
+
     pub(crate) fn index(&self) -> u16 {
         self.0.id.index
     }
@@ -212,7 +216,7 @@ impl Socket {
     /// EADDRINUSE, EADDRNOTAVAIL, EINVAL (has one already), EAFNOSUPPORT (the other family's),
     /// EBADF after close, ENETDOWN, ENOTCONN in a forked child.
     pub fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
-        lock(&self.0.confirmed).clear();
+        self.forget_confirmed();
         self.call_with_address(Op::Bind, 0, addr).map(drop)
     }
 
@@ -235,7 +239,7 @@ impl Socket {
     /// EHOSTUNREACH, ENETUNREACH, ETIMEDOUT, EISCONN, EADDRNOTAVAIL (no port is free); otherwise as
     /// [`Socket::bind`].
     pub fn connect(&self, addr: SocketAddr, wait: Wait) -> Result<(), Errno> {
-        lock(&self.0.confirmed).clear();
+        self.forget_confirmed();
         // Not the call that completes later: if a signal ended this wait, its result would reach
         // nobody, while the error word keeps it for SO_ERROR.
         let under_way = match self.call_with_address(Op::Connect, Call::NONBLOCK, addr) {
@@ -297,7 +301,7 @@ impl Socket {
         until(self, wait, attempt, ready)
     }
 
-    fn accepted(&self, values: [u64; 6]) -> Result<(Socket, SocketAddr), Errno> {
+    pub(crate) fn accepted(&self, values: [u64; 6]) -> Result<(Socket, SocketAddr), Errno> {
         let [id, a, b, c, ..] = values;
         let socket = Socket::admit(self.client(), id, self.family(), SocketKind::Stream)?;
         // Options of the listener hold for its connections.
@@ -320,6 +324,11 @@ impl Socket {
         self.0.close();
     }
 
+    /// All of [`Socket::close`] but the call; false if there is none to be made.
+    pub(crate) fn begin_close(&self) -> bool {
+        self.0.begin_close()
+    }
+
     /// Sets an option by Linux's numbers from the bytes of its value, such as those of an `int`.
     ///
     /// # Errors
@@ -329,8 +338,14 @@ impl Socket {
         let [a, b, c] = bytes_to_words(value);
         let key = OptionKey { level, name }.to_word();
         self.call(Op::SetSockOpt, 0, [key, value.len() as u64, a, b, c])?;
+        self.note_option(level, name, value);
+        Ok(())
+    }
+
+    /// Remembers what of an option concerns this side.
+    pub(crate) fn note_option(&self, level: i32, name: i32, value: &[u8]) {
         // Any may decide about where datagrams can go.
-        lock(&self.0.confirmed).clear();
+        self.forget_confirmed();
         if matches!(
             (level, name),
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
@@ -343,7 +358,11 @@ impl Socket {
             let quarter = u32::from_ne_bytes(bytes) / 4;
             self.0.seldom.store(quarter.clamp(1, SELDOM), Ordering::Relaxed);
         }
-        Ok(())
+    }
+
+    /// What was confirmed of destinations may be true no longer.
+    pub(crate) fn forget_confirmed(&self) {
+        lock(&self.0.confirmed).clear();
     }
 
     /// The bytes of an option's value, as far as `into` has room; how long the value is. SO_ERROR
@@ -434,12 +453,21 @@ impl Socket {
 
 impl Inner {
     fn close(&self) {
+        if self.begin_close() {
+            // Waited for, since a bind to the same port may follow in another thread.
+            let id = self.id.to_word();
+            let _ = CallBatch::call(&self.client, Op::Close, 0, [id, 0, 0, 0, 0, 0]);
+            self.client.reap();
+        }
+    }
+
+    fn begin_close(&self) -> bool {
         if self.client.check_thoroughly().is_err() {
-            return;
+            return false;
         }
         self.closed.store(true, Ordering::Release);
         let Some(side) = lock(&self.send).take() else {
-            return;
+            return false;
         };
         if let Some(recv) = lock(&self.recv).take() {
             // Linux resets a connection that is closed over unread bytes; the server must know of
@@ -450,10 +478,7 @@ impl Inner {
         if side.holds_memory() {
             self.client.bury(Grave::new(self.id.index, self.words.clone(), side));
         }
-        // Waited for, since a bind to the same port may follow in another thread.
-        let id = self.id.to_word();
-        let _ = CallBatch::call(&self.client, Op::Close, 0, [id, 0, 0, 0, 0, 0]);
-        self.client.reap();
+        true
     }
 }
 

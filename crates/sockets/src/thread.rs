@@ -26,8 +26,8 @@ use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
 use shm::{Sleep, Sleeper, Word32};
 
-use crate::batch::Rings;
 use crate::client::{Client, lock};
+use crate::rings::Rings;
 use crate::wait::{Wait, timespec};
 
 /// The longest sleep without a look at the line to the instance.

@@ -7,10 +7,10 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use abi::call::{Call, Op};
-use abi::client::ClientParams;
+use abi::client::{ClientParams, RESULTS};
 use abi::{Family, SocketKind};
 use common::{Fake, SOON, connected, index_of, small};
-use tasuki_sockets::{CallBatch, Errno, RecvFlags, Wait};
+use tasuki_sockets::{CallBatch, Errno, RecvFlags, Reply, Request, Wait};
 
 #[test]
 fn calls_travel_in_batches() {
@@ -36,9 +36,10 @@ fn calls_travel_in_batches() {
 fn more_calls_than_the_rings_hold() {
     let (_fake, client) = Fake::with_client(small());
     let mut batch = CallBatch::new(&client).unwrap();
-    // Results are not fetched meanwhile: 256 may be outstanding.
-    let tickets: Vec<_> =
-        (0..256).map(|n| batch.register(Op::Null, 0, [n, 0, 0, 0, 0, 0]).unwrap()).collect();
+    // Results are not fetched meanwhile: as many may be outstanding as the result ring holds.
+    let tickets: Vec<_> = (0..u64::from(RESULTS))
+        .map(|n| batch.register(Op::Null, 0, [n, 0, 0, 0, 0, 0]).unwrap())
+        .collect();
     assert_eq!(batch.register(Op::Null, 0, [0; 6]), Err(Errno::NOBUFS));
     for (n, ticket) in tickets.into_iter().enumerate() {
         assert_eq!(batch.wait(ticket, Wait::Forever).unwrap()[0], n as u64);
@@ -89,6 +90,127 @@ fn abandoned_calls_are_made_and_what_they_make_is_closed() {
     assert!(fake.core().socks[1].is_some());
     drop(batch);
     fake.eventually("the close", |core| core.socks[1].is_none());
+}
+
+#[test]
+fn results_come_with_the_callers_word_in_the_order_of_their_coming() {
+    let (fake, client) = Fake::with_client(small());
+    fake.core().manner.holds = Some(Op::Socket);
+    let mut batch = CallBatch::new(&client).unwrap();
+    let (kind, family) = (SocketKind::Datagram, Family::V6);
+    let made = batch.submit(Request::socket(family, kind).user_data(7)).unwrap();
+    for word in 1..=3 {
+        batch.submit(Request::null().user_data(word)).unwrap();
+    }
+    assert_eq!(batch.counts(), (0, 4));
+    assert_eq!(batch.wait_for(3, Wait::Forever), Ok(3));
+    let words: Vec<u64> = std::iter::from_fn(|| batch.fetch()).map(|over| over.user_data).collect();
+    assert_eq!(words, [1, 2, 3]);
+    let soon = Wait::Until(Instant::now() + Duration::from_millis(10));
+    assert_eq!(batch.wait_for(1, soon), Ok(0), "the time is over");
+    fake.core().answer_held();
+    // No more than are due are waited for.
+    assert_eq!(batch.wait_for(100, Wait::Forever), Ok(1));
+    let over = batch.fetch().unwrap();
+    assert_eq!((over.ticket, over.user_data), (made, 7));
+    let Ok(Reply::Socket(socket)) = over.result else { panic!("{:?}", over.result) };
+    assert_eq!((socket.kind(), socket.family()), (kind, family));
+    assert_eq!(batch.counts(), (0, 0));
+    assert_eq!(batch.wait_for(1, Wait::Forever), Ok(0), "nothing is due");
+}
+
+#[test]
+fn two_batches_of_a_thread_do_not_mix() {
+    let (_fake, client) = Fake::with_client(small());
+    let mut one = CallBatch::new(&client).unwrap();
+    let mut two = CallBatch::new(&client).unwrap();
+    for word in 0..10 {
+        one.submit(Request::null().user_data(word)).unwrap();
+        two.submit(Request::null().user_data(100 + word)).unwrap();
+    }
+    let first = one.register(Op::Null, 0, [5; 6]).unwrap();
+    assert_eq!(two.wait(first, Wait::No), Err(Errno::INVAL));
+    assert_eq!(two.wait_for(10, Wait::Forever), Ok(10));
+    assert_eq!(one.wait_for(11, Wait::Forever), Ok(11));
+    // Out of the middle of the list, then the rest.
+    assert_eq!(one.wait(first, Wait::No).unwrap()[0], 5);
+    for word in 0..10 {
+        assert_eq!(one.fetch().map(|over| over.user_data), Some(word));
+        assert_eq!(two.fetch().map(|over| over.user_data), Some(100 + word));
+    }
+    assert!(one.fetch().is_none() && two.fetch().is_none());
+}
+
+#[test]
+fn a_call_that_waits_is_cancelled_and_one_that_is_over_is_not() {
+    let (fake, client) = Fake::with_client(small());
+    let listener = client.socket(Family::V4, SocketKind::Stream).unwrap();
+    listener.listen(5).unwrap();
+    fake.core().manner.holds = Some(Op::Accept);
+    let mut batch = CallBatch::new(&client).unwrap();
+    let waits = batch.submit(Request::accept(&listener)).unwrap();
+    batch.flush();
+    fake.eventually("the call", |core| core.held.len() == 1);
+    batch.cancel(waits).unwrap();
+    assert_eq!(batch.wait_for(1, Wait::Forever), Ok(1));
+    assert_eq!(batch.cancel(waits), Err(Errno::NOENT), "its result has come");
+    assert!(matches!(batch.fetch().unwrap().result, Err(Errno::CANCELED)));
+    assert_eq!(batch.cancel(waits), Err(Errno::NOENT));
+    // A cancellation that comes too late changes nothing.
+    let done = batch.submit(Request::null()).unwrap();
+    batch.flush();
+    fake.eventually("the call", |core| core.calls.last() == Some(&Op::Null));
+    batch.cancel(done).unwrap();
+    assert_eq!(batch.wait_for(1, Wait::Forever), Ok(1));
+    assert!(matches!(batch.fetch().unwrap().result, Ok(Reply::Done)));
+}
+
+#[test]
+fn a_batch_that_is_dropped_cancels_what_waits_and_keeps_no_socket_open() {
+    let (fake, client) = Fake::with_client(small());
+    let listener = client.socket(Family::V4, SocketKind::Stream).unwrap();
+    listener.listen(5).unwrap();
+    fake.core().manner.holds = Some(Op::Accept);
+    let mut batch = CallBatch::new(&client).unwrap();
+    for _ in 0..100 {
+        batch.submit(Request::accept(&listener)).unwrap();
+    }
+    batch.flush();
+    fake.eventually("the calls", |core| core.held.len() == 100);
+    // The calls hold the last handle.
+    drop(listener);
+    assert!(fake.core().socks[0].is_some());
+    drop(batch);
+    fake.eventually("the cancellations", |core| core.held.is_empty());
+    fake.eventually("the close", |core| core.socks[0].is_none());
+    // Their places are free again once their results are seen.
+    let mut batch = CallBatch::new(&client).unwrap();
+    for _ in 0..RESULTS {
+        batch.submit(Request::null()).unwrap();
+    }
+    assert_eq!(batch.wait_for(RESULTS, Wait::Forever), Ok(RESULTS));
+}
+
+#[test]
+fn closing_and_options_travel_in_batches() {
+    let (fake, client) = Fake::with_client(small());
+    let (socket, index) = connected(&client);
+    let mut batch = CallBatch::new(&client).unwrap();
+    batch.submit(Request::option(&socket, 6, 11, 60)).unwrap();
+    batch.submit(Request::set_option(&socket, 6, 1, &1_i32.to_ne_bytes())).unwrap();
+    batch.submit(Request::local_addr(&socket)).unwrap();
+    batch.submit(Request::close(&socket).unwrap()).unwrap();
+    assert!(Request::close(&socket).is_none());
+    assert_eq!(socket.local_addr(), Err(Errno::BADF));
+    assert_eq!(batch.wait_for(4, Wait::Forever), Ok(4));
+    let mut next = || batch.fetch().unwrap().result;
+    let Ok(Reply::Option { len: 100, part }) = next() else { panic!("an option") };
+    assert!(part.iter().copied().eq(60..100));
+    assert!(matches!(next(), Ok(Reply::Done)));
+    let Ok(Reply::Address(addr)) = next() else { panic!("an address") };
+    assert_eq!(addr, "10.219.0.2:4000".parse().unwrap());
+    assert!(matches!(next(), Ok(Reply::Done)));
+    assert!(fake.core().socks[usize::from(index)].is_none());
 }
 
 #[test]

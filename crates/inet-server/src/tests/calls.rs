@@ -392,6 +392,81 @@ fn results_wait_for_room_in_their_ring() {
     assert!(world.a.events.is_empty());
 }
 
+/// The arguments that cancel the call `tag` of the first thread.
+fn named(sock: u64, tag: u32) -> [u64; 2] {
+    [sock, tag.into()]
+}
+
+#[test]
+fn calls_that_wait_are_cancelled() {
+    let (mut world, mut a, mut b) = pair();
+    let listener = world.listener(&mut b, 80);
+    let [first, second] = [0; 2].map(|_| b.call(Op::Accept, &[listener.word()], 0));
+    world.rest();
+    world.call(&mut b, Op::Cancel, &named(listener.word(), first), 0).unwrap();
+    assert_eq!(b.result(first), Some(Err(Errno::CANCELED)));
+    let again = world.call(&mut b, Op::Cancel, &named(listener.word(), first), 0);
+    assert_eq!(again, Err(Errno::NOENT));
+    // The other still waits, and gets the connection.
+    let sock = world.socket(&mut a, SocketKind::Stream);
+    let to = SocketAddr::from((world.b.address, 80));
+    let connect = a.call(Op::Connect, &with(&sock, to), 0);
+    let mut accepted = None;
+    world.run(|_| {
+        accepted = b.result(second);
+        accepted.is_some()
+    });
+    assert!(accepted.unwrap().is_ok());
+    world.run(|_| sock.has(SocketFlags::CONNECTED));
+    assert_eq!(a.result(connect), Some(Ok([0; 6])));
+    let late = world.call(&mut a, Op::Cancel, &named(sock.word(), connect), 0);
+    assert_eq!(late, Err(Errno::NOENT), "it had completed");
+    // Receiving.
+    let recv = a.call(Op::Recv, &[sock.word()], 0);
+    world.rest();
+    world.call(&mut a, Op::Cancel, &named(sock.word(), recv), 0).unwrap();
+    assert_eq!(a.result(recv), Some(Err(Errno::CANCELED)));
+}
+
+#[test]
+fn a_cancelled_attempt_goes_on_in_the_background() {
+    let (mut world, mut a, mut b) = pair();
+    let _listener = world.listener(&mut b, 80);
+    let sock = world.socket(&mut a, SocketKind::Stream);
+    let to = SocketAddr::from((world.b.address, 80));
+    let connect = a.call(Op::Connect, &with(&sock, to), 0);
+    // Both in one scan: the cancellation comes after its call.
+    let cancel = a.call(Op::Cancel, &named(sock.word(), connect), 0);
+    world.step();
+    assert_eq!(a.result(cancel), Some(Ok([0; 6])));
+    assert_eq!(a.result(connect), Some(Err(Errno::CANCELED)));
+    world.run(|_| sock.has(SocketFlags::CONNECTED));
+}
+
+#[test]
+fn cancellations_name_a_call_of_ones_own() {
+    let (mut world, mut a, mut b) = pair();
+    let listener = world.listener(&mut b, 80);
+    let waits = b.call(Op::Accept, &[listener.word()], 0);
+    world.rest();
+    for (what, errno) in [
+        (named(listener.word(), waits + 1), Errno::NOENT),
+        ([listener.word(), u64::from(waits) | 1 << 32], Errno::NOENT),
+        ([listener.word(), u64::MAX], Errno::NOENT),
+        (named(listener.word() + 1, waits), Errno::BADF),
+        (named(u64::MAX, waits), Errno::BADF),
+    ] {
+        assert_eq!(world.call(&mut b, Op::Cancel, &what, 0), Err(errno), "{what:?}");
+    }
+    let others = world.call(&mut a, Op::Cancel, &named(listener.word(), waits), 0);
+    assert_eq!(others, Err(Errno::BADF));
+    assert_eq!(b.result(waits), None);
+    world.call(&mut b, Op::Close, &[listener.word()], 0).unwrap();
+    assert_eq!(b.result(waits), Some(Err(Errno::BADF)));
+    let closed = world.call(&mut b, Op::Cancel, &named(listener.word(), waits), 0);
+    assert_eq!(closed, Err(Errno::BADF));
+}
+
 #[test]
 fn a_listener_that_is_shut_down_listens_no_more() {
     let (mut world, mut a, mut b) = pair();

@@ -206,6 +206,43 @@ fn waiting_calls_are_bounded() {
 }
 
 #[test]
+fn floods_of_cancellations_hurt_nobody() {
+    let (mut world, mut bad, mut good) = host();
+    let listener = world.listener(&mut bad, 80);
+    let mut waiting = 0;
+    for round in 0..40_u32 {
+        for n in 0..REQUESTS / 2 {
+            let wait = bad.call(Op::Accept, &[listener.word()], 0);
+            waiting += 1;
+            // Half of them twice, others never made, or of a ring that is not there.
+            let odd = u64::from(wait) | u64::from(n) << 32;
+            let named = if round % 2 == 0 { u64::from(wait) } else { odd };
+            let path = ReturnPath { client: 1, ring: 0, tag: u32::MAX - n };
+            let args = [listener.word(), named, u64::MAX, 0, 0, 0];
+            let (op, flags) = (Op::Cancel, Call::NONBLOCK);
+            let call = Call { op, priority: n.to_le_bytes()[0], flags, path, args };
+            bad.requests.push(&call.encode()).unwrap();
+        }
+        world.step();
+        world.step();
+        while let Some(slot) = bad.results.pop().unwrap() {
+            let over = CallResult::decode(&slot).unwrap();
+            waiting -= u32::from(over.outcome == Err(Errno::CANCELED));
+            waiting -= u32::from(over.outcome == Err(Errno::NOBUFS));
+        }
+        world.call(&mut good, Op::Null, &[], 0).unwrap();
+    }
+    assert!(waiting as usize <= crate::client::MAX_WAITING);
+    assert!(world.a.events.is_empty());
+    // Those that are left are ended by the close, and counted down.
+    world.call(&mut bad, Op::Close, &[listener.word()], 0).unwrap();
+    let listener = world.listener(&mut bad, 81);
+    let wait = bad.call(Op::Accept, &[listener.word()], 0);
+    world.rest();
+    assert_eq!(bad.result(wait), None);
+}
+
+#[test]
 fn a_busy_client_does_not_hold_up_another() {
     let mut world = World::new();
     let mut busy = world.a.admit(1, PARAMS);

@@ -472,6 +472,9 @@ impl Core {
                 (_, kind) => value(self.occupy(kind.unwrap(), OPEN)?.to_word()),
             };
         }
+        if call.op == Op::Cancel {
+            return self.cancel(args[1]);
+        }
         let id = SocketId::from_word(args[0]);
         let index = id.index;
         if self.socks.get(usize::from(index)).and_then(Option::as_ref).is_none_or(|s| s.id != id) {
@@ -504,6 +507,14 @@ impl Core {
             Op::Flush => return self.flush,
             other => panic!("{other:?} is none of the library's calls"),
         }
+        Ok([0; 6])
+    }
+
+    fn cancel(&mut self, named: u64) -> Result<[u64; 6], Errno> {
+        let is_it = |held: &Call| u64::from(held.path.tag) == named & 0xffff_ffff;
+        let at = self.held.iter().position(is_it).ok_or(Errno::NOENT)?;
+        let held = self.held.remove(at);
+        self.post(&held, Err(Errno::CANCELED));
         Ok([0; 6])
     }
 

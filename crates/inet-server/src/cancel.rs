@@ -1,0 +1,45 @@
+//! Cancellation: a waiting call is taken off its socket and ends with ECANCELED.
+//!
+//! A call either waits on its socket or its result is posted, so there is no third answer such as
+//! "too late to say": whoever cancels learns which it was. What the call had begun goes on: a
+//! connection attempt is ended by closing its socket.
+
+use abi::Errno;
+use abi::call::{Call, ReturnPath};
+
+use crate::calls::{Answer, DONE};
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::socket::Waiting;
+
+impl Client {
+    /// `Op::Cancel`.
+    pub(crate) fn cancel(&mut self, engine: &mut Engine, call: &Call) -> Answer {
+        let [a, b, c, d, r, s, ..] = call.args[1].to_le_bytes();
+        let (tag, ring) = (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([r, s]));
+        // Only ever compared with return paths of this client that were checked when they came.
+        let path = ReturnPath { client: self.number, ring, tag };
+        if !self.called(call)?.waiting.remove(path) {
+            return Err(Errno::NOENT.into());
+        }
+        self.finish(engine, Some(path), Err(Errno::CANCELED))?;
+        DONE
+    }
+}
+
+impl Waiting {
+    /// Takes out the call with this return path; false if it is not here.
+    fn remove(&mut self, path: ReturnPath) -> bool {
+        if self.connect == Some(path) {
+            self.connect = None;
+            return true;
+        }
+        for queue in [&mut self.accept, &mut self.recv] {
+            if let Some(at) = queue.iter().position(|&waits| waits == path) {
+                queue.remove(at);
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,421 @@
+//! The two rings of a thread slot, and the calls whose results are due or not yet fetched.
+//!
+//! Each call has a place in a table as large as the result ring, so the server always finds room
+//! for its result. The call's tag is that place and a serial number of it: a result finds its call
+//! by index, and a result of an earlier call of the place is seen to be wrong. A result that has
+//! come is linked into a list of its batch, oldest first. Every step takes the same time however
+//! many calls are out.
+//!
+//! Places hold sockets, and the last handle of a socket closes it, which takes the lock that these
+//! rings are behind: so a place's socket is always handed out, never dropped here.
+
+use std::sync::Arc;
+
+use abi::Errno;
+use abi::call::{Call, CallResult, Op, ReturnPath};
+use abi::client::{ClientLayout, REQUESTS, RESULTS};
+use shm::{Consumer, OutOfRange, Producer, PushError, Region};
+
+use crate::error::Broken;
+use crate::socket::Socket;
+
+/// What a call came to: its six values, or why not.
+pub(crate) type Outcome = Result<[u64; 6], Errno>;
+
+/// The low bits of a tag: the call's place.
+const PLACE_BITS: u32 = RESULTS.trailing_zeros();
+/// No place.
+const NONE: u16 = u16::MAX;
+/// Most batches on one slot.
+const MAX_BATCHES: usize = 1 << 15;
+const _: () = assert!(RESULTS.is_power_of_two() && RESULTS < NONE as u32);
+
+/// What a batch says of a call that it registers.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) op: Op,
+    pub(crate) flags: u8,
+    pub(crate) priority: u8,
+    pub(crate) args: [u64; 6],
+    /// The caller's own word.
+    pub(crate) user_data: u64,
+    /// The socket that the call is about, kept open meanwhile.
+    pub(crate) about: Option<Socket>,
+}
+
+impl Order {
+    pub(crate) fn new(op: Op, flags: u8, args: [u64; 6]) -> Self {
+        Self { op, flags, priority: 0, args, user_data: 0, about: None }
+    }
+
+    /// Can the server keep it waiting?
+    fn may_wait(&self) -> bool {
+        matches!(self.op, Op::Connect | Op::Accept | Op::Recv) && self.flags & Call::NONBLOCK == 0
+    }
+}
+
+/// A call that is over, as its batch gets it.
+#[derive(Debug)]
+pub(crate) struct Over {
+    pub(crate) tag: u32,
+    pub(crate) op: Op,
+    /// Its first two arguments.
+    pub(crate) args: [u64; 2],
+    pub(crate) user_data: u64,
+    pub(crate) about: Option<Socket>,
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    /// Its result is due. True: the server may keep it waiting.
+    Due(bool),
+    /// The same, and nobody will ask for it.
+    Abandoned,
+    Done(Outcome),
+}
+
+#[derive(Debug)]
+struct Place {
+    tag: u32,
+    op: Op,
+    priority: u8,
+    batch: u16,
+    state: State,
+    /// The first arguments: mostly the socket's name, and what it should be.
+    args: [u64; 2],
+    user_data: u64,
+    about: Option<Socket>,
+    /// Neighbours among the batch's results, or the next free place.
+    next: u16,
+    prev: u16,
+}
+
+/// The calls of one batch.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    first: u16,
+    last: u16,
+    /// Results that have come.
+    ready: u32,
+    /// Calls without a result.
+    due: u32,
+}
+
+const EMPTY: Batch = Batch { first: NONE, last: NONE, ready: 0, due: 0 };
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    client: u16,
+    ring: u16,
+    requests: Producer,
+    results: Consumer,
+    places: Vec<Place>,
+    /// The first free place.
+    free: u16,
+    in_use: u32,
+    /// Results that have come and were not fetched.
+    unfetched: u32,
+    batches: Vec<Batch>,
+    free_batches: Vec<u16>,
+}
+
+impl Rings {
+    pub(crate) fn attach(
+        client: u16,
+        region: &Arc<Region>,
+        layout: &ClientLayout,
+        thread: u16,
+    ) -> Result<Self, OutOfRange> {
+        Ok(Self {
+            client,
+            ring: thread,
+            requests: Producer::attach(region, layout.request_ring(thread), REQUESTS)?,
+            results: Consumer::attach(region, layout.result_ring(thread), RESULTS)?,
+            places: Vec::new(),
+            free: NONE,
+            in_use: 0,
+            unfetched: 0,
+            batches: Vec::new(),
+            free_batches: Vec::new(),
+        })
+    }
+
+    /// A number for a new batch; `None` when there are too many.
+    pub(crate) fn open_batch(&mut self) -> Option<u16> {
+        if let Some(free) = self.free_batches.pop() {
+            return Some(free);
+        }
+        let number = u16::try_from(self.batches.len()).ok()?;
+        if self.batches.len() >= MAX_BATCHES {
+            return None;
+        }
+        self.batches.push(EMPTY);
+        Some(number)
+    }
+
+    /// Ends a batch: what the server may keep waiting is cancelled, results that come later are
+    /// thrown away, sockets that they name are closed. Returns what results still hold, to be
+    /// dropped outside of the lock; after that [`Rings::publish`] and ring.
+    pub(crate) fn close_batch(&mut self, batch: u16) -> Vec<Socket> {
+        let mut held = Vec::new();
+        while let Some(over) = self.fetch(batch) {
+            held.extend(over.about);
+            self.close_orphan(over.op, over.outcome);
+        }
+        if self.batch(batch).is_some_and(|batch| batch.due > 0) {
+            for at in 0..self.places.len() {
+                let Some(place) = self.places.get_mut(at) else { break };
+                let State::Due(waits) = place.state else { continue };
+                if place.batch != batch {
+                    continue;
+                }
+                place.state = State::Abandoned;
+                held.extend(place.about.take());
+                let tag = place.tag;
+                if waits {
+                    self.cancel_unheard(tag);
+                }
+            }
+        }
+        if let Some(ended) = self.batches.get_mut(usize::from(batch)) {
+            *ended = EMPTY;
+            self.free_batches.push(batch);
+        }
+        held
+    }
+
+    fn batch(&mut self, batch: u16) -> Option<&mut Batch> {
+        self.batches.get_mut(usize::from(batch))
+    }
+
+    fn place(&mut self, at: u16) -> Option<&mut Place> {
+        self.places.get_mut(usize::from(at))
+    }
+
+    /// The place of a tag whose call is not forgotten.
+    fn place_of(&mut self, tag: u32) -> Option<&mut Place> {
+        let at = place_in(tag);
+        self.place(at).filter(|place| place.tag == tag && place.state != State::Free)
+    }
+
+    /// Stages a call for a batch, or for nobody; `Ok(None)` when there is no room now. The order
+    /// stays whole then.
+    pub(crate) fn stage(
+        &mut self,
+        batch: Option<u16>,
+        order: &mut Order,
+    ) -> Result<Option<u32>, Broken> {
+        let Some((at, tag)) = self.next_place() else { return Ok(None) };
+        let path = ReturnPath { client: self.client, ring: self.ring, tag };
+        let Order { op, flags, priority, args, .. } = *order;
+        match self.requests.stage(&Call { op, priority, flags, path, args }.encode()) {
+            Ok(()) => {}
+            Err(PushError::Full) => return Ok(None),
+            Err(PushError::Fault(_)) => return Err(Broken),
+        }
+        let place = Place {
+            tag,
+            op,
+            priority,
+            batch: batch.unwrap_or(NONE),
+            state: batch.map_or(State::Abandoned, |_| State::Due(order.may_wait())),
+            args: [args[0], args[1]],
+            user_data: order.user_data,
+            about: order.about.take(),
+            next: NONE,
+            prev: NONE,
+        };
+        match self.places.get_mut(usize::from(at)) {
+            Some(free) => {
+                self.free = free.next;
+                *free = place;
+            }
+            None => self.places.push(place),
+        }
+        self.in_use += 1;
+        if let Some(batch) = batch.and_then(|batch| self.batch(batch)) {
+            batch.due += 1;
+        }
+        Ok(Some(tag))
+    }
+
+    /// The place for the next call and its tag there.
+    fn next_place(&mut self) -> Option<(u16, u32)> {
+        let at = self.free;
+        if let Some(place) = self.place(at) {
+            return Some((at, place.tag.wrapping_add(1 << PLACE_BITS)));
+        }
+        let at = u16::try_from(self.places.len()).ok()?;
+        (u32::from(at) < RESULTS).then_some((at, at.into()))
+    }
+
+    fn release(&mut self, at: u16) {
+        let free = self.free;
+        if let Some(place) = self.place(at) {
+            place.state = State::Free;
+            place.next = free;
+            self.free = at;
+            self.in_use -= 1;
+        }
+    }
+
+    /// Makes what was staged visible to the server; ring it afterwards. False: there was nothing.
+    pub(crate) fn publish(&mut self) -> bool {
+        let staged = self.requests.staged() > 0;
+        self.requests.publish();
+        staged
+    }
+
+    /// Are all places taken by results that have come and were not fetched?
+    pub(crate) fn is_choked(&self) -> bool {
+        self.unfetched >= RESULTS
+    }
+
+    /// Can a call be staged now?
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.in_use < RESULTS && self.requests.free().is_ok_and(|free| free > 0)
+    }
+
+    /// Sorts arrived results to their batches. True if calls were made (and must be rung for).
+    pub(crate) fn drain(&mut self) -> Result<bool, Broken> {
+        let mut made = false;
+        while let Some(slot) = self.results.pop()? {
+            let result = CallResult::decode(&slot)?;
+            let ReturnPath { client, ring, tag } = result.path;
+            if client != self.client || ring != self.ring {
+                return Err(Broken);
+            }
+            let place = self.place_of(tag).ok_or(Broken)?;
+            let (batch, op) = (place.batch, place.op);
+            match place.state {
+                State::Due(_) => {
+                    place.state = State::Done(result.outcome);
+                    self.link(batch, place_in(tag));
+                }
+                State::Abandoned => {
+                    self.release(place_in(tag));
+                    made |= self.close_orphan(op, result.outcome);
+                }
+                State::Done(_) | State::Free => return Err(Broken),
+            }
+        }
+        if made {
+            self.requests.publish();
+        }
+        Ok(made)
+    }
+
+    /// Puts a result at the end of its batch's list.
+    fn link(&mut self, number: u16, at: u16) {
+        self.unfetched += 1;
+        let Some(batch) = self.batch(number) else { return };
+        batch.due = batch.due.saturating_sub(1);
+        batch.ready += 1;
+        let last = std::mem::replace(&mut batch.last, at);
+        if last == NONE {
+            batch.first = at;
+        }
+        if let Some(place) = self.place(last) {
+            place.next = at;
+        }
+        if let Some(place) = self.place(at) {
+            (place.prev, place.next) = (last, NONE);
+        }
+    }
+
+    /// Takes a result out of its batch's list.
+    fn unlink(&mut self, number: u16, prev: u16, next: u16) {
+        self.unfetched -= 1;
+        if let Some(place) = self.place(prev) {
+            place.next = next;
+        }
+        if let Some(place) = self.place(next) {
+            place.prev = prev;
+        }
+        let Some(batch) = self.batch(number) else { return };
+        batch.ready -= 1;
+        if prev == NONE {
+            batch.first = next;
+        }
+        if next == NONE {
+            batch.last = prev;
+        }
+    }
+
+    /// How many results of a batch have come and were not fetched; how many are due.
+    pub(crate) fn counts(&mut self, batch: u16) -> (u32, u32) {
+        self.batch(batch).map_or((0, 0), |batch| (batch.ready, batch.due))
+    }
+
+    /// The oldest result of a batch.
+    pub(crate) fn fetch(&mut self, batch: u16) -> Option<Over> {
+        let first = self.batch(batch)?.first;
+        let tag = self.place(first)?.tag;
+        self.take(batch, tag)
+    }
+
+    /// The result of a call, if it has come.
+    pub(crate) fn take(&mut self, batch: u16, tag: u32) -> Option<Over> {
+        let place = self.place_of(tag).filter(|place| place.batch == batch)?;
+        let State::Done(outcome) = place.state else { return None };
+        let (op, args, user_data) = (place.op, place.args, place.user_data);
+        let about = place.about.take();
+        let (prev, next) = (place.prev, place.next);
+        self.unlink(batch, prev, next);
+        self.release(place_in(tag));
+        Some(Over { tag, op, args, user_data, about, outcome })
+    }
+
+    /// Is it a call of this batch that was not fetched?
+    pub(crate) fn knows(&mut self, batch: u16, tag: u32) -> bool {
+        self.place_of(tag).is_some_and(|place| place.batch == batch)
+    }
+
+    /// Has the call's result come?
+    pub(crate) fn is_done(&mut self, tag: u32) -> bool {
+        self.place_of(tag).is_some_and(|place| matches!(place.state, State::Done(_)))
+    }
+
+    /// The order that cancels a call, if its result is due. Its own call's priority, so that none
+    /// of both overtakes the other.
+    pub(crate) fn cancellation(&mut self, batch: u16, tag: u32) -> Option<Order> {
+        let place = self.place_of(tag).filter(|place| place.batch == batch)?;
+        matches!(place.state, State::Due(_)).then_some(())?;
+        let ([socket, _], priority) = (place.args, place.priority);
+        Some(self.order_to_cancel(tag, socket, priority))
+    }
+
+    fn order_to_cancel(&self, tag: u32, socket: u64, priority: u8) -> Order {
+        let named = u64::from(tag) | u64::from(self.ring) << 32;
+        Order { priority, ..Order::new(Op::Cancel, 0, [socket, named, 0, 0, 0, 0]) }
+    }
+
+    /// Cancels a call of which nobody wants to hear. Without room it waits on: harmless but for an
+    /// accept, whose connection is then closed.
+    fn cancel_unheard(&mut self, tag: u32) {
+        let Some(place) = self.place_of(tag) else { return };
+        let ([socket, _], priority) = (place.args, place.priority);
+        let mut order = self.order_to_cancel(tag, socket, priority);
+        // A fault shows again to whoever uses the slot next.
+        let _ = self.stage(None, &mut order);
+    }
+
+    /// Stages the close of a socket that a call of nobody's has made. True if there was one.
+    pub(crate) fn close_orphan(&mut self, op: Op, outcome: Outcome) -> bool {
+        let (Op::Socket | Op::Accept, Ok([id, ..])) = (op, outcome) else {
+            return false;
+        };
+        let mut order = Order::new(Op::Close, 0, [id, 0, 0, 0, 0, 0]);
+        // Without room the socket stays until the process ends; a fault shows again.
+        matches!(self.stage(None, &mut order), Ok(Some(_)))
+    }
+}
+
+/// The place that a tag names.
+fn place_in(tag: u32) -> u16 {
+    // Fewer bits than a place has: see `PLACE_BITS`.
+    u16::try_from(tag & (RESULTS - 1)).unwrap_or(NONE)
+}
