@@ -192,8 +192,8 @@ pub struct FaultConfig {
     pub seed: u64,
 }
 
-/// How a NIC driver is set up; the first message it gets. fds: device, frame region, driver's bell,
-/// inet server's bell.
+/// How a NIC driver is set up; the first message it gets. fds: frame region, driver's bell,
+/// inet server's bell, then those of the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicConfig {
     /// Device as given by `--nic`, such as `tap:tasuki0`.

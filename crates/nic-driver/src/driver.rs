@@ -24,14 +24,17 @@ use rustix::io::Errno;
 use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, TryRecv};
 
 use crate::DriverError;
+use crate::backend::{self, exactly};
 use crate::capture::CaptureDevice;
 use crate::device::Device;
 use crate::fault::FaultDevice;
 use crate::frames::Frames;
-use crate::tap::Tap;
 
 /// Steps without sleep after which the supervisor's line is looked at.
 const LINE_EVERY: u32 = 256;
+
+/// Descriptors of [`NicConfig`] before those of the device.
+const RINGS_FDS: usize = 3;
 
 const LINE: u64 = 0;
 const BELL: u64 = 1;
@@ -83,17 +86,17 @@ impl Driver {
     /// # Errors
     /// See [`DriverError`]; where possible the supervisor is told as well.
     pub fn from_channel(line: Channel) -> Result<Self, DriverError> {
-        Self::with_device(line, open_device)
+        Self::with_device(line, backend::open)
     }
 
     /// As [`Driver::from_channel`], with a device made by `open` out of configuration and
-    /// descriptor.
+    /// descriptors.
     ///
     /// # Errors
     /// See [`DriverError`].
     pub fn with_device(
         mut line: Channel,
-        open: impl FnOnce(&NicConfig, OwnedFd) -> Result<Box<dyn Device>, DriverError>,
+        open: impl FnOnce(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>,
     ) -> Result<Self, DriverError> {
         let Some(message) = line.recv()? else {
             return Err(DriverError::BadMessage("it ended before the configuration".to_owned()));
@@ -312,14 +315,14 @@ impl Driver {
     ) -> Result<ServerReply, DriverError> {
         match request {
             ServerRequest::AddClient { client, params } => {
-                let [region] = take_fds(fds)?;
+                let [region] = exactly(fds)?;
                 let layout = params.layout().map_err(|e| DriverError::BadMessage(e.to_string()))?;
                 let region = Region::map(region.as_fd(), layout.len, Access::ReadOnly)?;
                 self.frames.add_client(client, region);
             }
             ServerRequest::UnmapClient { client } => self.frames.remove_client(client),
             ServerRequest::Capture { snaplen } => {
-                let [socket] = take_fds(fds)?;
+                let [socket] = exactly(fds)?;
                 self.frames.device.add_reader(socket, snaplen);
             }
             ServerRequest::Counters => {
@@ -354,10 +357,11 @@ struct Ends {
 impl Ends {
     fn new(
         config: &NicConfig,
-        fds: Vec<OwnedFd>,
-        open: impl FnOnce(&NicConfig, OwnedFd) -> Result<Box<dyn Device>, DriverError>,
+        mut fds: Vec<OwnedFd>,
+        open: impl FnOnce(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>,
     ) -> Result<Self, DriverError> {
-        let [device, region, bell, inet_bell] = take_fds(fds)?;
+        let device = fds.split_off(fds.len().min(RINGS_FDS));
+        let [region, bell, inet_bell] = exactly(fds)?;
         let region: Arc<Region> = if config.strict {
             Region::map_strict(region.as_fd(), LAYOUT.len)?
         } else {
@@ -373,20 +377,6 @@ impl Ends {
     }
 }
 
-/// The back ends by the first word of `--nic`.
-fn open_device(config: &NicConfig, fd: OwnedFd) -> Result<Box<dyn Device>, DriverError> {
-    match config.device.split_once(':') {
-        Some(("tap", _)) => Ok(Box::new(Tap::new(fd).map_err(|error| DriverError::System {
-            doing: "use the TAP device's descriptor",
-            error,
-        })?)),
-        _ => {
-            let device = &config.device;
-            Err(DriverError::BadMessage(format!("there is no driver for the device {device:?}")))
-        }
-    }
-}
-
 fn epoll_failed(errno: Errno) -> DriverError {
     DriverError::System { doing: "wait for events", error: errno.into() }
 }
@@ -399,13 +389,6 @@ fn parse(message: Message) -> Result<(Ask, Vec<OwnedFd>), DriverError> {
 
 fn encode(say: &Say) -> Vec<u8> {
     serde_json::to_vec(say).expect("these types have only string keys and finite numbers")
-}
-
-fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], DriverError> {
-    let count = fds.len();
-    fds.try_into().map_err(|_| {
-        DriverError::BadMessage(format!("{count} descriptors came with it, {N} are needed"))
-    })
 }
 
 #[cfg(test)]

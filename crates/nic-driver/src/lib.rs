@@ -10,11 +10,12 @@
 //! its pages are known from the owner table. It sees frames only, never a connection. Payload to be
 //! sent is read in place, out of the clients' regions, which are mapped read-only here.
 //!
-//! * [`device`]: what a device is. [`tap`], [`passt`], [`pcap`], [`wire`]: back ends. [`fault`],
-//!   [`capture`]: wrappers.
+//! * [`device`]: what a device is. [`backend`]: the table of back ends: [`tap`], [`passt`],
+//!   [`pcap`], [`wire`]. [`fault`], [`capture`]: wrappers.
 //! * `frames`: the data path over the rings. [`Driver`]: the supervisor's line, sleeping and
 //!   waking.
 
+pub mod backend;
 pub mod capture;
 pub mod device;
 mod driver;

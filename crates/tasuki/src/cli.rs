@@ -7,7 +7,8 @@ use abi::network::Ipv6Mode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::cidr::Cidr;
-use crate::config::{Device, Fault, Mode, Router};
+use crate::config::{Fault, Mode, Router};
+use crate::device::Device;
 use crate::exit;
 use crate::place::InstanceName;
 
@@ -130,7 +131,7 @@ pub(crate) struct InstanceOptions {
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
     /// Network device, made by Tasuki [default: tap:tasuki0, tap:tasuki1, ...]
-    #[arg(long, value_name = "tap:NAME")]
+    #[arg(long, value_name = "KIND:NAME")]
     pub(crate) nic: Option<Device>,
     /// The stack's addresses with prefix lengths, IPv4 and IPv6 [default: 10.219.N.2/24, first N
     /// not in use]

@@ -18,6 +18,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::cidr::Cidr;
+use crate::device::Device;
 use crate::exit::{Code, Failure};
 
 /// A whole file. Everything may be left out.
@@ -284,59 +285,6 @@ impl fmt::Display for Mode {
             Self::Split => "split",
             Self::Fused => "fused",
         })
-    }
-}
-
-/// A network device, as `--nic` and `nic.device` name it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) enum Device {
-    /// A TAP device of this name, made by Tasuki.
-    Tap(String),
-}
-
-impl Device {
-    /// The host's name of the device.
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Tap(name) => name,
-        }
-    }
-}
-
-impl FromStr for Device {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("tap", name)) => {
-                let fits = (1..16).contains(&name.len())
-                    && !name.contains(|c: char| c.is_whitespace() || c.is_control())
-                    && !name.contains(['/', ':', '%'])
-                    && name != "."
-                    && name != "..";
-                let device = fits.then(|| Self::Tap(name.to_owned()));
-                device.ok_or_else(|| {
-                    format!("`{name}` cannot be a device name: 1 to 15 bytes, no space, / : or %")
-                })
-            }
-            Some((kind, _)) => Err(format!("device kind `{kind}` is not known; known: tap")),
-            None => Err(format!("`{text}` lacks the kind of device, as in tap:{text}")),
-        }
-    }
-}
-
-impl TryFrom<String> for Device {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tap:{}", self.name())
     }
 }
 

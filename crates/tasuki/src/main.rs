@@ -11,6 +11,7 @@ mod cidr;
 mod cli;
 mod command;
 mod config;
+mod device;
 mod exit;
 mod limits;
 mod network;

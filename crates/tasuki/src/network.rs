@@ -164,23 +164,36 @@ impl Routes {
     /// [`Code::InUse`]
     pub(crate) fn check(&self, addresses: &Addresses) -> Result<(), Failure> {
         let Addresses { stack, gateways, .. } = addresses;
-        let taken = |what: String| Err(Failure::new(Code::InUse, what));
-        let mut all = stack.iter().map(|cidr| cidr.address()).chain(gateways.iter().copied());
-        if let Some(address) = all.find(|address| self.is_local(*address)) {
-            return taken(format!(
-                "{address} is in use: this host has it already; choose others with --address \
-                 and --gateway"
-            ));
-        }
+        self.check_free(stack.iter().map(|cidr| cidr.address()).chain(gateways.iter().copied()))?;
         if let Some(network) = stack.iter().find(|network| self.has_network(**network)) {
-            return taken(format!(
+            let what = format!(
                 "the network {}/{} is in use: this host has a route to it already; choose \
                  another with --address",
                 network.network(),
                 network.prefix()
-            ));
+            );
+            return Err(Failure::new(Code::InUse, what));
         }
         Ok(())
+    }
+
+    /// Can a stack beside the host, in a network that may be the host's too, take these addresses?
+    ///
+    /// # Errors
+    /// [`Code::InUse`]
+    pub(crate) fn check_guest(&self, addresses: &Addresses) -> Result<(), Failure> {
+        self.check_free(addresses.stack.iter().map(|cidr| cidr.address()))
+    }
+
+    fn check_free(&self, mut addresses: impl Iterator<Item = IpAddr>) -> Result<(), Failure> {
+        let Some(address) = addresses.find(|address| self.is_local(*address)) else {
+            return Ok(());
+        };
+        let what = format!(
+            "{address} is in use: this host has it already; choose others with --address and \
+             --gateway"
+        );
+        Err(Failure::new(Code::InUse, what))
     }
 }
 
@@ -286,6 +299,9 @@ fe80000000000000e829aefffe9ff4c1 04 40 20 80     eth0
             ("2001:db8::1/48", "2001:db8::2", "2001:db8::1 is in use"),
             ("2001:db8::7/64", "2001:db8::8", "network 2001:db8::/64 is in use"),
         ] {
+            let guest = Routes::parse(TRIE, SIX).check_guest(&addresses(stack, gateway));
+            let local = what.starts_with(&stack[..stack.find('/').unwrap()]);
+            assert_eq!(guest.is_err(), local, "{stack}");
             let failure = check(stack, gateway).unwrap_err();
             assert_eq!(failure.code, Code::InUse);
             assert!(failure.sentence.contains(what), "{failure}");

@@ -9,7 +9,8 @@ use abi::network::{Ipv6Mode, RouteSettings};
 
 use crate::cidr::{self, Cidr};
 use crate::cli::{InstanceOptions, Ipv6Choice};
-use crate::config::{Config, Device, InterfaceSection, List, Mode};
+use crate::config::{Config, InterfaceSection, List, Mode};
+use crate::device::Device;
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
 use crate::place::InstanceName;
@@ -139,6 +140,15 @@ impl Link {
             metric: route.metric,
         });
         let addresses = addresses(address.0, gateways, routes.collect())?;
+        if let Some(device) = device.as_ref().filter(|device| !device.host_end())
+            && addresses.is_none()
+            && !dhcp
+        {
+            return Err(format!(
+                "on {device} the stack needs an address of that network: give --address \
+                 (inet.address), or --dhcp"
+            ));
+        }
         Ok(Self { device, mtu: mtu.0.narrow(), fault: fault.0, dhcp, addresses })
     }
 
@@ -149,6 +159,9 @@ impl Link {
     /// [`Code::InUse`]
     pub(crate) fn addresses(&self, routes: &Routes) -> Result<Addresses, Failure> {
         match &self.addresses {
+            Some(addresses) if self.device.as_ref().is_some_and(|device| !device.host_end()) => {
+                routes.check_guest(addresses).map(|()| addresses.clone())
+            }
             Some(addresses) => routes.check(addresses).map(|()| addresses.clone()),
             // A server will say.
             None if self.dhcp => Ok(Addresses { stack: vec![], gateways: vec![], routes: vec![] }),

@@ -8,15 +8,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use abi::control::{InetConfig, NicConfig, ServerRequest};
-use abi::network::{InterfaceSettings, Prefixed};
+use abi::network::InterfaceSettings;
 use abi::nic::LAYOUT;
-use nic_driver::tap;
 use shm::{Backing, Region};
 
+use super::backend::{self, Opened};
 use super::servers::{Line, Servers};
-use crate::config::Device;
 use crate::exit::Failure;
-use crate::network::{Addresses, Routes, first_free_device};
+use crate::network::{Addresses, Routes};
 use crate::place::{InstanceName, Place, SocketFile};
 use crate::settings::{self, Settings};
 
@@ -66,9 +65,8 @@ pub(crate) struct Instance {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) addresses: Addresses,
-    pub(super) device: Device,
+    pub(super) device: Opened,
     pub(super) frames: Memory,
-    tap: OwnedFd,
     inet_bell: OwnedFd,
     nic_bell: OwnedFd,
 }
@@ -77,19 +75,10 @@ impl Link {
     /// Makes device, region and bells. Hold the lock of the directory.
     fn make(wanted: &settings::Link, huge_pages: bool) -> Result<Self, Failure> {
         let addresses = wanted.addresses(&Routes::read()?)?;
-        let (device, tap) = match &wanted.device {
-            Some(device) => (device.clone(), tap::open(device.name())?),
-            None => {
-                let open = |name: &str| tap::open(name).map_err(Failure::from);
-                let (name, tap) = first_free_device(tap::exists, open)?;
-                (Device::Tap(name), tap)
-            }
-        };
-        let host: Vec<Prefixed> = addresses.host().collect();
-        tap::configure(device.name(), &host, wanted.mtu)?;
+        let device = backend::open(wanted, &addresses)?;
         let frames = Memory::create("tasuki-frames", LAYOUT.len, huge_pages)?;
         let (inet_bell, nic_bell) = (bell()?, bell()?);
-        Ok(Self { addresses, device, frames, tap, inet_bell, nic_bell })
+        Ok(Self { addresses, device, frames, inet_bell, nic_bell })
     }
 }
 
@@ -139,7 +128,7 @@ impl Instance {
         let mut asked = 1;
         for ((number, link), wanted) in (0_u16..).zip(&self.links).zip(&settings.links) {
             let nic = ServerRequest::ConfigureNic(NicConfig {
-                device: link.device.to_string(),
+                device: link.device.device.to_string(),
                 mac: hardware_address(&settings.name, std::process::id(), number),
                 mtu: wanted.mtu,
                 fault: wanted.fault,
@@ -152,10 +141,12 @@ impl Instance {
                 dhcp: wanted.dhcp,
             };
             let attach = ServerRequest::AddNic { nic: number, interface, strict: settings.strict };
-            let (tap, frames) = (link.tap.as_fd(), link.frames.fd.as_fd());
+            let frames = link.frames.fd.as_fd();
             let (inet_bell, nic_bell) = (link.inet_bell.as_fd(), link.nic_bell.as_fd());
             let line = Line::Nic(number);
-            servers.ask(line, nic, &[tap, frames, nic_bell, inet_bell], purpose())?;
+            let mut fds = vec![frames, nic_bell, inet_bell];
+            fds.extend(link.device.fds.iter().map(AsFd::as_fd));
+            servers.ask(line, nic, &fds, purpose())?;
             servers.ask(Line::Inet, attach, &[frames, inet_bell, nic_bell], purpose())?;
             asked += 2;
         }

@@ -15,6 +15,7 @@
 //! server that ends by itself ends the instance; this is where a restart will take its place.
 
 mod admission;
+mod backend;
 mod child;
 mod clients;
 mod connections;
@@ -321,7 +322,7 @@ impl Supervisor {
                         self.instance.links.first().filter(|_| self.instance.links.len() == 1)
                     }
                 };
-                let device = link.map_or("", |link| link.device.name());
+                let device = link.map_or("", |link| link.device.device.name());
                 let sentence = format!("the network device {device} is lost: {reason}");
                 Err(Failure::new(Code::Internal, sentence))
             }

@@ -320,7 +320,7 @@ impl Supervisor {
         for (role, pid) in self.servers.processes() {
             let link = if role == "inet" { None } else { links.next() };
             let (name, frames) = link.map_or(("tasuki-inet", first), |link| {
-                (link.device.name(), link.frames.backing.as_str())
+                (link.device.device.name(), link.frames.backing.as_str())
             });
             all.push(server(role, pid, name, frames));
         }

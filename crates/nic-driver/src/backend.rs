@@ -1,0 +1,43 @@
+//! The table of back ends: which device a driver drives, by the first word of `--nic`.
+//!
+//! What needs rights the supervisor did; descriptors come from it, in the order of each back end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use abi::control::NicConfig;
+
+use crate::DriverError;
+use crate::device::Device;
+use crate::tap::Tap;
+
+/// The device that `config` names, out of its descriptors.
+///
+/// # Errors
+/// [`DriverError::BadMessage`] when there is no such back end or it needs other descriptors,
+/// [`DriverError::System`] when the system refuses what it needs.
+pub fn open(config: &NicConfig, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> {
+    match config.device.split_once(':') {
+        Some(("tap", _)) => {
+            let [fd] = exactly(fds)?;
+            let tap = Tap::new(fd).map_err(system("use the TAP device's descriptor"))?;
+            Ok(Box::new(tap))
+        }
+        _ => {
+            let device = &config.device;
+            Err(DriverError::BadMessage(format!("there is no driver for the device {device:?}")))
+        }
+    }
+}
+
+fn system(doing: &'static str) -> impl FnOnce(io::Error) -> DriverError {
+    move |error| DriverError::System { doing, error }
+}
+
+/// The descriptors that came, if they are as many as are needed.
+pub(crate) fn exactly<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], DriverError> {
+    let count = fds.len();
+    fds.try_into().map_err(|_| {
+        DriverError::BadMessage(format!("{count} descriptors came with it, {N} are needed"))
+    })
+}

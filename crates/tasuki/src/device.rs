@@ -1,0 +1,139 @@
+//! Network devices as `--nic` and `nic.device` name them: `KIND:TARGET`.
+//!
+//! [`KINDS`] is the table of back ends on this side: what a target is, and whose the other end of
+//! the link is. [`crate::supervisor`] has the one that opens them, and `nic_driver::backend` the
+//! one that drives them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// A back end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A TAP device, made by Tasuki.
+    Tap,
+}
+
+/// What is to be known of a kind.
+struct Row {
+    kind: Kind,
+    /// The word before the colon.
+    word: &'static str,
+    /// The other end of the link is this host's: it gets the gateways' addresses, and free
+    /// addresses are chosen where none are given. Otherwise the stack is a guest in somebody's
+    /// network and must be told its address, or ask by DHCP.
+    host_end: bool,
+    /// What is wrong with a target, if something is.
+    check: fn(&str) -> Result<(), String>,
+}
+
+/// Every kind.
+const KINDS: &[Row] =
+    &[Row { kind: Kind::Tap, word: "tap", host_end: true, check: check_interface }];
+
+impl Kind {
+    fn row(self) -> &'static Row {
+        // There is one for each.
+        KINDS.iter().find(|row| row.kind == self).unwrap_or(&KINDS[0])
+    }
+}
+
+/// A network device.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Device {
+    kind: Kind,
+    target: String,
+}
+
+impl Device {
+    /// A TAP device of this name, which the kernel took already.
+    pub(crate) fn tap(name: String) -> Self {
+        Self { kind: Kind::Tap, target: name }
+    }
+
+    /// Which back end.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Is this host at the other end of the link, rather than somebody's network?
+    pub(crate) fn host_end(&self) -> bool {
+        self.kind.row().host_end
+    }
+
+    /// What is behind the colon: for most kinds, the host's name of an interface.
+    pub(crate) fn name(&self) -> &str {
+        &self.target
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((word, target)) = text.split_once(':') else {
+            return Err(format!("`{text}` lacks the kind of device, as in tap:{text}"));
+        };
+        let Some(row) = KINDS.iter().find(|row| row.word == word) else {
+            let known: Vec<_> = KINDS.iter().map(|row| row.word).collect();
+            let known = known.join(", ");
+            return Err(format!("device kind `{word}` is not known; known: {known}"));
+        };
+        (row.check)(target)?;
+        Ok(Self { kind: row.kind, target: target.to_owned() })
+    }
+}
+
+impl TryFrom<String> for Device {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.row().word, self.target)
+    }
+}
+
+/// Can it be the name of one of the host's interfaces?
+fn check_interface(name: &str) -> Result<(), String> {
+    let fits = (1..16).contains(&name.len())
+        && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+        && !name.contains(['/', ':', '%'])
+        && name != "."
+        && name != "..";
+    if fits {
+        return Ok(());
+    }
+    Err(format!("`{name}` cannot be a device name: 1 to 15 bytes, no space, / : or %"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_a_kind_and_a_target() {
+        let device: Device = "tap:tasuki0".parse().unwrap();
+        assert_eq!((device.kind(), device.name()), (Kind::Tap, "tasuki0"));
+        for Row { word, .. } in KINDS {
+            let text = format!("{word}:x");
+            assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
+        }
+        for (text, said) in [
+            ("tap", "as in tap:tap"),
+            ("eth:x", "device kind `eth` is not known; known: tap"),
+            ("tap:", "cannot be a device name"),
+            ("tap:a b", "cannot be a device name"),
+            ("tap:sixteen-chars-xx", "cannot be a device name"),
+        ] {
+            assert!(text.parse::<Device>().unwrap_err().contains(said), "{text}");
+        }
+    }
+}
