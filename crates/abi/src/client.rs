@@ -203,6 +203,8 @@ impl ClientLayout {
             dirty: dirty.collect::<Result<_, _>>()?,
             copied_tx: region.word64(COPIED)?,
             copied_rx: region.word64(COPIED + 8)?,
+            bells: region.word64(COPIED + 16)?,
+            sleeps: region.word64(COPIED + 24)?,
         })
     }
 
@@ -241,6 +243,10 @@ pub struct HeadWords {
     pub copied_tx: Word64,
     /// Payload bytes that the program's side copied out of its rx pool; for statistics only.
     pub copied_rx: Word64,
+    /// System calls by which the program woke the server; for statistics only.
+    pub bells: Word64,
+    /// Times that a thread of the program slept until the server had news; for statistics only.
+    pub sleeps: Word64,
 }
 
 /// A socket's state words. Each has one writer, but for `error` (the program takes it by swapping

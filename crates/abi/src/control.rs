@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::ClientParams;
 use crate::fastopen::FastopenKeys;
 use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
+use crate::stats::Histogram;
 use crate::tcp::TcpStatus;
 
 /// Version of everything in this crate; both ends must agree.
@@ -300,6 +301,8 @@ pub enum ServerReply {
         counters: Vec<(String, u64)>,
         /// Memory pools.
         pools: Vec<PoolStatus>,
+        /// Sizes of batches.
+        histograms: Vec<Histogram>,
     },
     /// Refused.
     Error {
@@ -392,6 +395,9 @@ pub struct InstanceStatus {
     /// Counters of inet server and drivers, `layer.what` each, in order of name; an object in JSON.
     #[serde(with = "as_object")]
     pub counters: Vec<(String, u64)>,
+    /// Sizes of batches, in order of name.
+    #[serde(default)]
+    pub histograms: Vec<Histogram>,
 }
 
 /// Pairs as a JSON object, so that `jq '.counters["tcp.retransmits"]'` does what it says.

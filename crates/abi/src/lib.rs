@@ -24,6 +24,7 @@ pub mod nic;
 pub mod offload;
 pub mod option;
 mod socket;
+pub mod stats;
 pub mod tcp;
 
 pub use rustix::io::Errno;

@@ -93,6 +93,7 @@ impl Client {
     ) -> Result<bool, ClientFault> {
         scan.clear();
         self.take_calls(scan)?;
+        engine.batches.calls.add(scan.len());
         if scan.iter().any(|call| call.priority != 0) {
             scan.sort_by_key(|call| Reverse(call.priority));
         }

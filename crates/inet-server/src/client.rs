@@ -336,12 +336,16 @@ impl Client {
             || calls.fold(false, |any, some| any | some)
     }
 
-    /// Adds what the program says that it has copied to `counters`.
-    pub(crate) fn add_copied(&self, counters: &mut Counters) {
+    /// Adds what the program says that it has done to `counters`.
+    pub(crate) fn add_told(&self, counters: &mut Counters) {
         use std::sync::atomic::Ordering;
         let (tx, rx) = (&self.head.copied_tx, &self.head.copied_rx);
         counters.program_tx = counters.program_tx.saturating_add(tx.load(Ordering::Relaxed));
         counters.program_rx = counters.program_rx.saturating_add(rx.load(Ordering::Relaxed));
+        let (bells, sleeps) = (&self.head.bells, &self.head.sleeps);
+        let relaxed = Ordering::Relaxed;
+        counters.program_bells = counters.program_bells.saturating_add(bells.load(relaxed));
+        counters.program_sleeps = counters.program_sleeps.saturating_add(sleeps.load(relaxed));
     }
 
     /// Pages and free pages of the receiving pool.

@@ -1,16 +1,23 @@
 //! What the server itself counts; the protocol core counts the rest. Programs count their own
-//! copies in their regions; those numbers are theirs to tell, and used for nothing but reports.
+//! copies, bells and sleeps in their regions; those numbers are theirs to tell, and used for nothing
+//! but reports.
+
+use abi::stats::{Histogram, Sizes};
 
 inet::counters! {
     turns "server.turns" "Turns of the event loop."
     sleeps "server.sleeps" "Times that the server slept."
+    idle_wakes "server.idle-wake-ups" "Times that it was woken and found nothing to do."
     bells "server.bells-rung" "System calls made to wake a program or a driver."
+    driver_bells "server.bells-to-drivers" "Those of them that woke a driver."
     calls "calls.executed" "Calls taken from programs' request rings."
     results "calls.results" "Results posted to programs' result rings."
     results_late "calls.results-backlogged" "Results that found their ring full."
     copied_rx "copy.rx-bytes" "Received payload copied from a frame to a client's area."
     program_tx "copy.program-tx-bytes" "Payload that programs say they copied into areas to send."
     program_rx "copy.program-rx-bytes" "Payload that programs say they copied out of areas."
+    program_bells "program.bells-rung" "System calls by which programs woke the server."
+    program_sleeps "program.sleeps" "Times that a thread of a program slept until there was news."
     payload_tx "payload.tx-bytes" "Payload taken from programs' sending queues."
     payload_rx "payload.rx-bytes" "Payload delivered to programs' receiving queues."
     datagrams_dropped "drop.datagrams" "Received datagrams for which their socket had no room."
@@ -23,4 +30,29 @@ inet::counters! {
     nic_bad_frames "drop.nic-bad-frames" "Frames whose page or extent the pool refused."
     nic_lost_pages "nic.lost-pages" "Pages that a driver did not hand back after sending."
     nic_dropped "drop.frames-without-room" "Frames not sent: no room, or no driver."
+}
+
+/// How much is done at once: what the cost of a turn is shared by.
+#[derive(Debug, Default)]
+pub(crate) struct Batches {
+    /// Frames taken from drivers in one turn.
+    pub(crate) frames_in: Sizes,
+    /// Frames given to drivers in one turn.
+    pub(crate) frames_out: Sizes,
+    /// Calls taken from a client in one turn.
+    pub(crate) calls: Sizes,
+    /// Descriptors taken from a socket's sending queue at once.
+    pub(crate) sends: Sizes,
+}
+
+impl Batches {
+    /// Each under its name.
+    pub(crate) fn told(&self) -> Vec<Histogram> {
+        vec![
+            self.calls.told("calls.per-scan"),
+            self.frames_in.told("server.frames-in-per-turn"),
+            self.frames_out.told("server.frames-out-per-turn"),
+            self.sends.told("server.sends-per-look"),
+        ]
+    }
 }

@@ -90,14 +90,15 @@ impl Client {
     ) -> Result<(), ClientFault> {
         let Some(socket) = self.places.at(index) else { return Ok(()) };
         socket.tx.look()?;
-        let mut some = false;
+        let mut some = 0;
         for _ in 0..QUEUE {
             let taken = socket.tx.take(index, &self.tx_pool, &self.memory, bounded)?;
             let Some(taken) = taken else { break };
             submit(engine, socket, taken);
-            some = true;
+            some += 1;
         }
-        if some {
+        engine.batches.sends.add(some);
+        if some > 0 {
             self.settle(engine, index);
         }
         Ok(())

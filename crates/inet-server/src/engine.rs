@@ -11,7 +11,7 @@ use abi::network::Ipv6Mode;
 use inet::tcp::{CongestionKind, EcnPolicy, TcpConfig};
 use inet::{Config, Error, Handle, Instant, SockOption, Stack};
 
-use crate::counters::Counters;
+use crate::counters::{Batches, Counters};
 use crate::nic::{Frame, Nics};
 use crate::tx::Chunk;
 
@@ -50,6 +50,7 @@ pub(crate) struct Engine {
     pub(crate) stack: Stack<Chunk, Frame>,
     pub(crate) nics: Nics,
     pub(crate) counters: Counters,
+    pub(crate) batches: Batches,
     pub(crate) now: Instant,
     /// Oldest first; each socket is in it at most once.
     pub(crate) releases: VecDeque<Release>,
@@ -82,6 +83,7 @@ impl Engine {
             stack,
             nics: Nics::default(),
             counters: Counters::default(),
+            batches: Batches::default(),
             now: Instant::ZERO,
             releases: VecDeque::new(),
             serial: 0,

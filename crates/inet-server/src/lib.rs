@@ -98,7 +98,9 @@ pub trait Companion {
     /// there is work after all.
     fn prepare_sleep(&mut self) -> bool;
     /// The thread is awake again.
-    fn awake(&mut self);
+    ///
+    /// `called`: one of [`Companion::poll_fds`] was readable.
+    fn awake(&mut self, called: bool);
     /// What wakes it when it is readable. Asked for once, at the start.
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>>;
 }
@@ -135,7 +137,7 @@ impl Loop<'_> {
         for fd in self.companion.iter().flat_map(|companion| companion.poll_fds()) {
             self.server.poller.add_companion(fd).map_err(&watch)?;
         }
-        let mut idle = 0;
+        let (mut idle, mut woken) = (0, false);
         loop {
             let now = clock();
             if now >= self.line_due {
@@ -147,9 +149,11 @@ impl Loop<'_> {
             let mut progress = self.server.turn(now);
             self.line.report(self.server.take_events())?;
             progress |= self.step_companion()?;
+            let idle_wake = std::mem::take(&mut woken) && !progress;
+            self.server.engine.counters.idle_wakes += u64::from(idle_wake);
             idle = if progress { 0 } else { idle + 1 };
             if idle > SPIN {
-                self.sleep()?;
+                woken = self.sleep()?;
                 idle = 0;
             }
         }
@@ -162,27 +166,29 @@ impl Loop<'_> {
         }
     }
 
-    /// Sleeps until somebody rings or a timer is due.
-    fn sleep(&mut self) -> Result<(), ServerError> {
+    /// Sleeps until somebody rings or a timer is due. Did somebody ring?
+    fn sleep(&mut self) -> Result<bool, ServerError> {
         self.server.announce();
         if self.server.has_work() {
             self.server.awake();
-            return Ok(());
+            return Ok(false);
         }
+        let mut rung = false;
         let ready = self.companion.as_mut().is_none_or(|companion| companion.prepare_sleep());
         if ready {
             self.server.engine.counters.sleeps += 1;
             let timeout = self.server.deadline(clock());
-            let line = self.server.poller.wait(timeout).map_err(system("epoll_wait"))?;
-            if line {
+            let woke = self.server.poller.wait(timeout).map_err(system("epoll_wait"))?;
+            if woke.line {
                 self.line_due = Instant::ZERO;
             }
+            rung = woke.bell || woke.companion;
             if let Some(companion) = &mut self.companion {
-                companion.awake();
+                companion.awake(woke.companion);
             }
         }
         self.server.awake();
-        Ok(())
+        Ok(rung)
     }
 
     /// After the last request: a driver in this thread still has to send what says goodbye.

@@ -216,7 +216,9 @@ impl Nics {
     /// Makes all descriptors visible and rings the drivers that sleep.
     pub(crate) fn flush(&mut self) {
         for port in self.ports.iter_mut().filter(|port| !port.dead) {
-            self.counters.bells += u64::from(port.flush());
+            let rung = u64::from(port.flush());
+            self.counters.bells += rung;
+            self.counters.driver_bells += rung;
         }
     }
 
@@ -388,7 +390,9 @@ impl Egress<Chunk> for Nics {
             matches!(port.tx.free(), Ok(1..)).then_some(())?;
             port.send(self.emitted, head, body)?;
             if port.tx.staged() >= TX_BATCH {
-                self.counters.bells += u64::from(port.flush());
+                let rung = u64::from(port.flush());
+                self.counters.bells += rung;
+                self.counters.driver_bells += rung;
             }
             Some(())
         });

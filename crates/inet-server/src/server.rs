@@ -187,7 +187,7 @@ impl Server {
         let place = self.clients.get_mut(usize::from(number));
         let Some(mut client) = place.and_then(Option::take) else { return };
         client.leave(&mut self.engine, orderly);
-        client.add_copied(&mut self.engine.counters);
+        client.add_told(&mut self.engine.counters);
         self.poller.remove(client.bell());
         let memory = Arc::clone(&client.memory);
         self.leaving.push(Leaving { number, memory, fence: None, told });
@@ -221,7 +221,9 @@ impl Server {
         self.release();
         self.flush();
         self.let_go();
-        progress |= self.engine.nics.emitted() != sent_before;
+        let sent = self.engine.nics.emitted() - sent_before;
+        self.engine.batches.frames_out.add(usize::try_from(sent).unwrap_or(usize::MAX));
+        progress |= sent > 0;
         if !progress {
             self.engine.nics.restock(true);
             self.engine.nics.flush();
@@ -238,13 +240,14 @@ impl Server {
     }
 
     fn receive_frames(&mut self) -> bool {
-        let mut progress = false;
+        let (mut progress, mut frames) = (false, 0);
         for port in 0..self.engine.nics.len() {
             for _ in 0..FRAMES_PER_TURN {
                 let Some(input) = self.engine.nics.input(port) else { break };
                 progress = true;
                 match input {
                     Input::Frame(frame) => {
+                        frames += 1;
                         let Engine { stack, nics, now, .. } = &mut self.engine;
                         // Before `ifattach` a frame has no interface to arrive at.
                         if let Some(id) = nics.interface(port) {
@@ -255,6 +258,7 @@ impl Server {
                 }
             }
         }
+        self.engine.batches.frames_in.add(frames);
         for (number, reason) in mem::take(&mut self.engine.nics.lost) {
             tracing::error!(nic = number, reason, "interface lost");
             self.events.push(ServerEvent::DeviceLost { reason });

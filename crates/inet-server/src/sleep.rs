@@ -18,6 +18,17 @@ const LINE: u64 = 2;
 /// Most descriptors reported by one wait; more are reported by the next.
 const EVENTS: usize = 16;
 
+/// What ended a sleep; none of them if the time was over.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Woken {
+    /// A program or a driver rang.
+    pub(crate) bell: bool,
+    /// A companion's descriptor is readable.
+    pub(crate) companion: bool,
+    /// The supervisor has something to say, or is gone.
+    pub(crate) line: bool,
+}
+
 /// The epoll set.
 pub(crate) struct Poller {
     set: OwnedFd,
@@ -57,14 +68,17 @@ impl Poller {
         let _ = epoll::delete(&self.set, fd);
     }
 
-    /// Waits at most `timeout`, or for ever. Is it the supervisor's line that woke us?
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+    /// Waits at most `timeout`, or for ever.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Woken> {
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
         self.events.clear();
         let room = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.set, room, timeout.as_ref()) {
-            Ok(_) => Ok(self.events.iter().any(|event| event.data.u64() == LINE)),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+            Ok(_) => {
+                let any = |what| self.events.iter().any(|event| event.data.u64() == what);
+                Ok(Woken { bell: any(BELL), companion: any(OTHER), line: any(LINE) })
+            }
+            Err(rustix::io::Errno::INTR) => Ok(Woken::default()),
             Err(errno) => Err(errno.into()),
         }
     }

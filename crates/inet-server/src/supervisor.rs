@@ -133,7 +133,7 @@ impl Server {
         let engine = &self.engine;
         let nics = engine.nics.counters.iter();
         let mut counters = engine.counters.clone();
-        self.clients.iter().flatten().for_each(|client| client.add_copied(&mut counters));
+        self.clients.iter().flatten().for_each(|client| client.add_told(&mut counters));
         let own = counters.iter().zip(nics).map(|((name, a), (_, b))| (name, a + b));
         let all = own.chain(engine.stack.counters());
         let counters = all.map(|(name, value)| (name.to_owned(), value)).collect();
@@ -152,6 +152,7 @@ impl Server {
                 backing: client.backing(),
             }
         });
-        ServerReply::Counters { counters, pools: frames.chain(clients).collect() }
+        let pools = frames.chain(clients).collect();
+        ServerReply::Counters { counters, pools, histograms: engine.batches.told() }
     }
 }

@@ -137,6 +137,7 @@ macro_rules! totals {
 totals! {
     retransmits "tcp.retransmits"
     fast_retransmits "tcp.fast-retransmits"
+    timeout_retransmits "tcp.timeout-retransmits"
     timeouts "tcp.timeouts"
     spurious_timeouts "tcp.spurious-timeouts"
     fast_recoveries "tcp.fast-recoveries"

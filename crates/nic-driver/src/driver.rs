@@ -77,6 +77,9 @@ pub struct Driver {
     line_in: u32,
     bells_rung: u64,
     wake_ups: u64,
+    idle_wake_ups: u64,
+    /// It was woken and has not worked since.
+    woken: bool,
     ended: bool,
 }
 
@@ -145,6 +148,8 @@ impl Driver {
             line_in: 0,
             bells_rung: 0,
             wake_ups: 0,
+            idle_wake_ups: 0,
+            woken: false,
             ended: false,
         })
     }
@@ -176,6 +181,8 @@ impl Driver {
         if moved {
             self.ring();
         }
+        let idle_wake_up = std::mem::take(&mut self.woken) && !(progress || moved);
+        self.idle_wake_ups += u64::from(idle_wake_up);
         Ok(progress || moved)
     }
 
@@ -209,10 +216,13 @@ impl Driver {
         self.frames.device.awake(ready);
     }
 
-    /// After a sleep that [`Driver::prepare_sleep`] allowed.
-    pub fn awake(&mut self) {
-        // Without waiting this does not fail; if it did, the line would be looked at later.
-        let _ = self.collect(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    /// After a sleep that [`Driver::prepare_sleep`] allowed. `called`: [`Driver::poll_fds`] became
+    /// readable.
+    pub fn awake(&mut self, called: bool) {
+        if called {
+            // Without waiting this does not fail; if it did, the line would be looked at later.
+            let _ = self.collect(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        }
         self.slept();
     }
 
@@ -238,6 +248,7 @@ impl Driver {
             Err(errno) => return Err(epoll_failed(errno)),
         };
         self.wake_ups += 1;
+        self.woken = true;
         for event in &events[..count] {
             match event.data.u64() {
                 LINE => self.line_in = 0,
@@ -329,9 +340,11 @@ impl Driver {
                 let mut counters = vec![
                     ("nic.bells-rung".to_owned(), self.bells_rung),
                     ("nic.wake-ups".to_owned(), self.wake_ups),
+                    ("nic.idle-wake-ups".to_owned(), self.idle_wake_ups),
                 ];
                 self.frames.counters(&mut |name, value| counters.push((name.to_owned(), value)));
-                return Ok(ServerReply::Counters { counters, pools: Vec::new() });
+                let histograms = self.frames.histograms();
+                return Ok(ServerReply::Counters { counters, pools: Vec::new(), histograms });
             }
             ServerRequest::Shutdown => self.ended = true,
             other => {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use abi::call::{Call, Op, ReturnPath};
 use abi::frame::{FillSlot, RxFrame, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
+use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
 use crate::DriverError;
@@ -71,6 +72,9 @@ pub(crate) struct Frames<D> {
     waiting: Option<(Area, TxFrame)>,
     longest: usize,
     counters: Counters,
+    /// Frames in one step, each way.
+    rx_per_step: Sizes,
+    tx_per_step: Sizes,
 }
 
 impl<D: Device> Frames<D> {
@@ -93,6 +97,8 @@ impl<D: Device> Frames<D> {
             // One VLAN tag may come on top of the MTU.
             longest: usize::from(mtu) + ETHERNET_HEADER + 4,
             counters: Counters::default(),
+            rx_per_step: Sizes::default(),
+            tx_per_step: Sizes::default(),
         };
         let mac = mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
         let path = ReturnPath { client: 0, ring: 0, tag: 0 };
@@ -119,23 +125,19 @@ impl<D: Device> Frames<D> {
     /// may wait for what they bring: frames, room in the `tx` ring, or memory that nobody reads any
     /// more.
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
-        let mut progress = false;
-        for _ in 0..BATCH {
-            if self.transmit_one()? != Sent::Done {
-                break;
-            }
-            progress = true;
+        let (mut sent, mut received) = (0, 0);
+        while sent < BATCH && self.transmit_one()? == Sent::Done {
+            sent += 1;
         }
-        if progress || self.device.pending().transmit {
+        if sent > 0 || self.device.pending().transmit {
             self.flush()?;
         }
-        for _ in 0..BATCH {
-            if !self.receive_one()? {
-                break;
-            }
-            progress = true;
+        while received < BATCH && self.receive_one()? {
+            received += 1;
         }
-        Ok(progress)
+        self.tx_per_step.add(sent);
+        self.rx_per_step.add(received);
+        Ok(sent + received > 0)
     }
 
     fn flush(&mut self) -> Result<(), DriverError> {
@@ -311,6 +313,13 @@ impl<D: Device> Frames<D> {
             each(name, value);
         }
         self.device.counters(each);
+    }
+}
+
+impl<D> Frames<D> {
+    /// How many frames steps moved.
+    pub(crate) fn histograms(&self) -> Vec<Histogram> {
+        vec![self.rx_per_step.told("nic.rx-per-step"), self.tx_per_step.told("nic.tx-per-step")]
     }
 }
 

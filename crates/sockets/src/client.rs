@@ -331,7 +331,14 @@ impl Client {
 
     /// Tells the server that there are calls for it.
     pub(crate) fn ring(&self) {
-        self.server.ring();
+        if self.server.ring() {
+            self.head.bells.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts that a thread sleeps.
+    pub(crate) fn count_sleep(&self) {
+        self.head.sleeps.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts payload bytes copied out of the rx pool.
@@ -356,7 +363,7 @@ impl Client {
     /// Tells the server that a socket has news.
     pub(crate) fn announce(&self, socket: u16) {
         self.mark_dirty(socket);
-        self.server.ring();
+        self.ring();
     }
 
     pub(crate) fn bury(&self, grave: Grave) {

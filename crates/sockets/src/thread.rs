@@ -95,7 +95,7 @@ impl ThreadSlot {
     ) -> Result<(), Errno> {
         client.check_thoroughly()?;
         let role = self.take_role(Sleep::Futex);
-        let slept = if look_again() { Ok(()) } else { self.sleep_in(&role, wait) };
+        let slept = if look_again() { Ok(()) } else { self.sleep_in(client, &role, wait) };
         self.leave_role(&role);
         match slept {
             Ok(()) => Ok(()),
@@ -104,7 +104,8 @@ impl ThreadSlot {
         }
     }
 
-    fn sleep_in(&self, role: &Role, wait: Wait) -> Result<(), Errno> {
+    fn sleep_in(&self, client: &Client, role: &Role, wait: Wait) -> Result<(), Errno> {
+        client.count_sleep();
         let (word, expected): (&AtomicU32, u32) = match role {
             // What the announcement wrote; 0 if the bell has rung since.
             Role::Leader => match self.word.load(Ordering::SeqCst) {
@@ -132,8 +133,12 @@ impl ThreadSlot {
     ) -> Result<(), Errno> {
         let line = client.watched_line().ok_or_else(|| client.fault())?;
         let role = self.take_role(Sleep::Fd);
+        let ready = look_again();
+        if !ready {
+            client.count_sleep();
+        }
         let (deadline, own) = match role {
-            _ if look_again() => (Some(Instant::now()), None),
+            _ if ready => (Some(Instant::now()), None),
             Role::Leader => (deadline, Some(PollFd::new(&self.fd, PollFlags::IN))),
             Role::Follower(_) => (Some(slice_end(deadline, SHARED_POLL)), None),
         };

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use abi::network::Ipv6Mode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Down(DownArgs),
     Ps(PsArgs),
     Ss(SsArgs),
+    Stats(StatsArgs),
     /// Show interfaces and addresses of an instance, as `ip addr` does
     #[command(after_help = ADDR_EXAMPLES)]
     Addr(NetworkArgs),
@@ -285,6 +287,51 @@ pub(crate) struct SsArgs {
     pub(crate) json: bool,
 }
 
+/// Show what an instance counts, layer by layer
+///
+/// Programs, calls, inet server, IP, UDP, TCP, driver and device: packets, bytes, copies, bells,
+/// wake-ups, drops and retransmissions by cause, and how large batches were. Counters that are 0 are
+/// left out. They count from the start of the instance and are never reset: with -i, the
+/// differences are shown.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki stats                   everything since the start
+  tasuki stats web 'tcp.*'       what TCP counts in instance web
+  tasuki stats -v '*drop*'       with the meaning of each counter
+  tasuki stats -i 1 'nic.*'      what the driver does in each second
+  tasuki stats --prometheus > /var/lib/node_exporter/tasuki.prom")]
+pub(crate) struct StatsArgs {
+    /// The instance [default: the one that runs], and patterns of counters with * and ?
+    #[arg(value_name = "NAME] [PATTERN")]
+    pub(crate) words: Vec<String>,
+    /// Show what happened in each interval of so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) interval: Option<Duration>,
+    /// End after so many intervals
+    #[arg(short, long, value_name = "INTERVALS", requires = "interval")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Also what is 0
+    #[arg(short, long)]
+    pub(crate) zeros: bool,
+    /// Say what each counter counts
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Print JSON: an object in a line, for each interval
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the text format that Prometheus reads
+    #[arg(long, conflicts_with_all = ["json", "interval"])]
+    pub(crate) prometheus: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.01..=1e6).contains(seconds));
+    let wrong = || "it is a number of seconds, at least 0.01".to_owned();
+    Ok(Duration::from_secs_f64(seconds.ok_or_else(wrong)?))
+}
+
 const ADDR_EXAMPLES: &str = "\
 Examples:
   tasuki addr
@@ -460,6 +507,9 @@ mod tests {
             "tasuki capture -w x -s 1",
             "tasuki capture -w x -c 0",
             "tasuki ss -la",
+            "tasuki stats -i 0",
+            "tasuki stats -c 3",
+            "tasuki stats --json --prometheus",
             "tasuki completion csh",
         ];
         for line in table {
@@ -501,7 +551,19 @@ mod tests {
             visible().get_subcommands().map(|command| command.get_name().to_owned()).collect();
         assert_eq!(
             names,
-            ["run", "up", "down", "ps", "ss", "addr", "route", "neigh", "capture", "completion"]
+            [
+                "run",
+                "up",
+                "down",
+                "ps",
+                "ss",
+                "stats",
+                "addr",
+                "route",
+                "neigh",
+                "capture",
+                "completion"
+            ]
         );
     }
 }

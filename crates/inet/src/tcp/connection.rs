@@ -75,6 +75,8 @@ pub struct Stats {
     pub retransmits: u64,
     /// Segments sent again in fast recovery.
     pub fast_retransmits: u64,
+    /// Segments sent again after a timeout.
+    pub timeout_retransmits: u64,
     /// Expired retransmission timers.
     pub timeouts: u64,
     /// Timeouts that were needless (RFC 5682).

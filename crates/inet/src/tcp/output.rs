@@ -441,8 +441,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.forget_mtu_probe();
         let count = load.count as u64;
         self.stats.retransmits += count;
-        if self.loss.state() != CaState::Loss && load.kind == Kind::Lost {
-            self.stats.fast_retransmits += count;
+        if load.kind == Kind::Lost {
+            let loss = self.loss.state() == CaState::Loss;
+            let stats = &mut self.stats;
+            *(if loss { &mut stats.timeout_retransmits } else { &mut stats.fast_retransmits }) +=
+                count;
         }
         let stamp = self.timestamp(now);
         for index in load.index..load.index + load.count {

@@ -98,7 +98,7 @@ impl World {
     fn request(&mut self, request: ServerRequest, fds: &[BorrowedFd<'_>]) -> ServerReply {
         ask(&mut self.line, 9, request, fds);
         assert!(self.would_wake());
-        self.driver.awake();
+        self.driver.awake(true);
         self.run_until_idle();
         match say(&mut self.line) {
             Say::Reply { id: 9, reply } => reply,
@@ -145,7 +145,7 @@ fn it_sleeps_only_when_there_is_nothing_to_do_and_a_bell_wakes_it() {
     world.send(&[]);
     assert!(world.nic.ring());
     assert!(world.would_wake());
-    world.driver.awake();
+    world.driver.awake(true);
     assert!(!world.nic.ring());
     // A frame that comes between the last step and the announcement is seen.
     world.run_until_idle();
@@ -235,7 +235,7 @@ fn counters_capture_and_shutdown_are_answered() {
     let mut packet = [0; 100];
     let (len, _) = rustix::net::recv(&reader, &mut packet, RecvFlags::empty()).unwrap();
     assert_eq!(len, CaptureHeader::LEN + 20);
-    let ServerReply::Counters { counters, pools } = world.request(ServerRequest::Counters, &[])
+    let ServerReply::Counters { counters, pools, .. } = world.request(ServerRequest::Counters, &[])
     else {
         panic!("not counters");
     };
@@ -251,7 +251,7 @@ fn it_ends_when_the_supervisor_does() {
     let world = World::new();
     let World { line, mut driver, .. } = world;
     drop(line);
-    driver.awake();
+    driver.awake(true);
     driver.step().unwrap();
     assert!(driver.ended());
 }

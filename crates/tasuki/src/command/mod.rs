@@ -9,6 +9,7 @@ pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod ss;
+pub(crate) mod stats;
 pub(crate) mod up;
 
 use std::io::{self, Write};

@@ -66,8 +66,8 @@ impl Companion for Inside {
         self.0.prepare_sleep()
     }
 
-    fn awake(&mut self) {
-        self.0.awake();
+    fn awake(&mut self, called: bool) {
+        self.0.awake(called);
     }
 
     fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {

@@ -30,6 +30,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use abi::control::{ClientReply, PoolStatus, ServerEvent, ServerReply, ServerRequest};
+use abi::stats::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -89,10 +90,12 @@ enum Purpose {
 }
 
 /// What `tasuki ps` has got so far.
+#[derive(Default)]
 struct Gather {
     left: usize,
     pools: Vec<PoolStatus>,
     counters: BTreeMap<String, u64>,
+    histograms: BTreeMap<String, Histogram>,
 }
 
 /// What the instance is doing, see the picture above.

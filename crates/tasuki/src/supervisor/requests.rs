@@ -1,6 +1,6 @@
 //! What clients and operators ask of the supervisor, and what they get.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::fd::{AsFd, OwnedFd};
 
 use abi::control::{
@@ -264,8 +264,7 @@ impl Supervisor {
 
     fn ask_counters(&mut self, id: ConnectionId) -> Result<(), Refusal> {
         let lines: Vec<Line> = [Line::Inet].into_iter().chain(self.servers.drivers()).collect();
-        let gather = Gather { left: lines.len(), pools: Vec::new(), counters: BTreeMap::new() };
-        self.gathers.insert(id, gather);
+        self.gathers.insert(id, Gather { left: lines.len(), ..Gather::default() });
         for line in lines {
             self.ask(line, ServerRequest::Counters, Purpose::Counters(id))?;
         }
@@ -276,12 +275,18 @@ impl Supervisor {
     pub(super) fn gathered(&mut self, id: ConnectionId, reply: ServerReply) -> Result<(), Failure> {
         let Some(gather) = self.gathers.get_mut(&id) else { return Ok(()) };
         match reply {
-            ServerReply::Counters { counters, pools } => {
+            ServerReply::Counters { counters, pools, histograms } => {
                 // Of several drivers, what all have done.
                 for (name, count) in counters {
                     *gather.counters.entry(name).or_default() += count;
                 }
                 gather.pools.extend(pools);
+                for histogram in histograms {
+                    match gather.histograms.entry(histogram.name.clone()) {
+                        Entry::Vacant(place) => drop(place.insert(histogram)),
+                        Entry::Occupied(mut place) => place.get_mut().merge(&histogram),
+                    }
+                }
             }
             other => tracing::warn!(?other, "a server does not tell its counters"),
         }
@@ -289,7 +294,7 @@ impl Supervisor {
         if gather.left > 0 {
             return Ok(());
         }
-        let Some(Gather { pools, counters, .. }) = self.gathers.remove(&id) else {
+        let Some(Gather { pools, counters, histograms, .. }) = self.gathers.remove(&id) else {
             return Ok(());
         };
         let stack = self.instance.links.iter().flat_map(|link| &link.addresses.stack);
@@ -302,6 +307,7 @@ impl Supervisor {
             processes: self.processes(),
             pools,
             counters: counters.into_iter().collect(),
+            histograms: histograms.into_values().collect(),
         };
         self.reply(id, &ClientReply::Processes(status), &[])
     }

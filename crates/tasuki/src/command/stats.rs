@@ -1,0 +1,253 @@
+//! `tasuki stats`: what an instance counts, by layer.
+//!
+//! Names, layers and meanings are those of docs/counters.md, which is part of this binary: the page
+//! is the one list of counters, and what it explains is what is shown. Counters are never reset;
+//! what happened in an interval is the difference of two answers.
+
+mod prometheus;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use abi::control::InstanceStatus;
+use abi::stats::Histogram;
+
+use super::ps::status;
+use super::{print, table};
+use crate::cli::StatsArgs;
+use crate::exit::{Code, Failure};
+use crate::operator::Operator;
+use crate::place::InstanceName;
+
+/// The page that says what counters there are.
+const PAGE: &str = include_str!("../../../../docs/counters.md");
+
+/// Shows the counters, once or every interval.
+///
+/// # Errors
+/// When the instance does not run or ends meanwhile, or a pattern fits no counter.
+pub(crate) fn stats(args: &StatsArgs) -> Result<u8, Failure> {
+    let (name, patterns) = words(&args.words)?;
+    let mut operator = Operator::connect_or_guess(name.as_ref())?;
+    let mut before = ask(&mut operator, &patterns)?;
+    let Some(interval) = args.interval else {
+        show(args, &before, None)?;
+        return Ok(0);
+    };
+    let mut due = Instant::now();
+    let mut left = args.count;
+    while left != Some(0) {
+        due += interval;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let now = ask(&mut operator, &patterns)?;
+        show(args, &now.since(&before), Some(interval))?;
+        before = now;
+        left = left.map(|left| left - 1);
+    }
+    Ok(0)
+}
+
+/// The instance's name, if the first word is one, and the patterns: names of counters have a dot,
+/// names of instances have none.
+fn words(words: &[String]) -> Result<(Option<InstanceName>, Vec<Pattern>), Failure> {
+    let is_pattern = |word: &String| word.contains(['.', '*', '?']);
+    let (name, rest) = match words.split_first() {
+        Some((first, rest)) if !is_pattern(first) => (Some(first), rest),
+        _ => (None, words),
+    };
+    let usage = |sentence| Failure::new(Code::Usage, sentence);
+    let name = name.map(|name| name.parse().map_err(|error| usage(format!("{name}: {error}"))));
+    if let Some(word) = rest.iter().find(|word| !is_pattern(word)) {
+        return Err(usage(format!(
+            "{word} is no pattern of counters: it has no dot and no wildcard, as in tcp.* or *{word}*"
+        )));
+    }
+    Ok((name.transpose()?, rest.iter().map(|word| Pattern(word.clone())).collect()))
+}
+
+/// A name of counters in which `*` is any text and `?` any character.
+struct Pattern(String);
+
+impl Pattern {
+    fn fits(&self, name: &str) -> bool {
+        // The last `*` may take one more character each time that the rest does not fit.
+        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
+        let (mut p, mut n, mut star) = (0, 0, None);
+        while n < name.len() {
+            match pattern.get(p) {
+                Some(b'*') => {
+                    star = Some((p, n));
+                    p += 1;
+                }
+                Some(&byte) if byte == b'?' || byte == name[n] => (p, n) = (p + 1, n + 1),
+                _ => {
+                    let Some((at, taken)) = star else { return false };
+                    (p, n) = (at + 1, taken + 1);
+                    star = Some((at, taken + 1));
+                }
+            }
+        }
+        pattern[p..].iter().all(|&byte| byte == b'*')
+    }
+}
+
+/// What was asked for of an instance's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sample {
+    instance: String,
+    counters: BTreeMap<String, u64>,
+    histograms: Vec<Histogram>,
+    /// Name, pages and free pages.
+    pools: Vec<(String, u32, u32)>,
+}
+
+fn ask(operator: &mut Operator, patterns: &[Pattern]) -> Result<Sample, Failure> {
+    let InstanceStatus { instance, pools, counters, histograms, .. } = status(operator)?;
+    let wanted = |name: &str| patterns.is_empty() || patterns.iter().any(|p| p.fits(name));
+    let pools = if patterns.is_empty() { pools } else { Vec::new() };
+    let sample = Sample {
+        instance,
+        counters: counters.into_iter().filter(|(name, _)| wanted(name)).collect(),
+        histograms: histograms.into_iter().filter(|histogram| wanted(&histogram.name)).collect(),
+        pools: pools.into_iter().map(|pool| (pool.name, pool.pages, pool.free)).collect(),
+    };
+    if sample.counters.is_empty() && sample.histograms.is_empty() {
+        let sentence = "no counter is called so; `tasuki stats -z` shows the names of all";
+        return Err(Failure::new(Code::Usage, sentence));
+    }
+    Ok(sample)
+}
+
+/// Counters that say how much there is now rather than what happened.
+fn is_gauge(name: &str) -> bool {
+    name.starts_with("memory.") && name != "memory.frames-refused"
+}
+
+impl Sample {
+    /// What happened after `before`.
+    fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        for (name, value) in since.counters.iter_mut().filter(|(name, _)| !is_gauge(name)) {
+            // A driver that was started anew counts from 0.
+            *value = value.saturating_sub(before.counters.get(name).copied().unwrap_or(0));
+        }
+        for histogram in &mut since.histograms {
+            let earlier = before.histograms.iter().find(|one| one.name == histogram.name);
+            let Some(earlier) = earlier else { continue };
+            histogram.sum = histogram.sum.saturating_sub(earlier.sum);
+            for (now, then) in histogram.buckets.iter_mut().zip(&earlier.buckets) {
+                *now = now.saturating_sub(*then);
+            }
+        }
+        since
+    }
+}
+
+fn show(args: &StatsArgs, sample: &Sample, interval: Option<Duration>) -> Result<(), Failure> {
+    if args.prometheus {
+        print(&prometheus::exposition(sample))
+    } else if args.json {
+        print(&(json(sample).to_string() + "\n"))
+    } else {
+        print(&text(sample, args, interval))
+    }
+}
+
+/// One line, so that a reader can take the answers of intervals apart.
+fn json(sample: &Sample) -> serde_json::Value {
+    serde_json::json!({
+        "instance": sample.instance,
+        "counters": sample.counters,
+        "histograms": sample.histograms,
+    })
+}
+
+/// A layer of the page, and its counters in its order: name and meaning.
+struct Layer {
+    title: &'static str,
+    rows: Vec<(&'static str, &'static str)>,
+}
+
+/// The page's tables.
+fn layers() -> Vec<Layer> {
+    let mut layers: Vec<Layer> = Vec::new();
+    for line in PAGE.lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            layers.push(Layer { title, rows: Vec::new() });
+        }
+        let cells = line.strip_prefix("| `").and_then(|row| row.split_once("` | "));
+        if let (Some((name, meaning)), Some(layer)) = (cells, layers.last_mut()) {
+            layer.rows.push((name, meaning.trim_end_matches(" |")));
+        }
+    }
+    layers
+}
+
+/// What a counter counts; empty for one that the page does not have.
+fn meaning(name: &str) -> &'static str {
+    let all = layers();
+    let mut rows = all.iter().flat_map(|layer| &layer.rows);
+    rows.find(|(known, _)| *known == name).map_or("", |(_, meaning)| *meaning)
+}
+
+/// Counters under their layers' titles, without those that are 0 unless asked for.
+fn text(sample: &Sample, args: &StatsArgs, interval: Option<Duration>) -> String {
+    let mut text = match interval {
+        None => format!("{}: since its start\n", sample.instance),
+        Some(interval) => format!("{}: in {} s\n", sample.instance, interval.as_secs_f64()),
+    };
+    for layer in layers() {
+        let mut rows = Vec::new();
+        for (name, meaning) in layer.rows {
+            let histogram = sample.histograms.iter().find(|one| one.name == name);
+            let value = match (sample.counters.get(name), histogram) {
+                (Some(&value), _) if value > 0 || args.zeros => value.to_string(),
+                (_, Some(histogram)) if histogram.count() > 0 || args.zeros => sizes(histogram),
+                _ => continue,
+            };
+            let mut row = vec![format!("  {name}")];
+            // Numbers stand under each other, and beside them what becomes of them in a second.
+            row.push(value);
+            if let (Some(interval), Some(&value)) = (interval, sample.counters.get(name)) {
+                let rate = (!is_gauge(name)).then(|| value as f64 / interval.as_secs_f64());
+                row.push(rate.map_or(String::new(), |rate| format!("{rate:.1}/s")));
+            }
+            if args.verbose {
+                row.push(meaning.to_owned());
+            }
+            rows.push(row);
+        }
+        if !rows.is_empty() {
+            let right =
+                [false, sample.counters.contains_key(rows[0][0].trim()), interval.is_some()];
+            // Writing to a string does not fail.
+            let _ = write!(text, "{}\n{}", layer.title, table(&rows, &right));
+        }
+    }
+    text
+}
+
+/// A histogram in a line: how many, their mean, and how many of each size.
+fn sizes(histogram: &Histogram) -> String {
+    let count = histogram.count();
+    let mean = histogram.sum as f64 / count.max(1) as f64;
+    let mut text = format!("{count}, mean {mean:.1}");
+    let mut least = 1;
+    for (index, &batches) in histogram.buckets.iter().enumerate() {
+        let most = Histogram::most(index);
+        if batches > 0 {
+            let range = match most {
+                Some(most) if most == least => most.to_string(),
+                Some(most) => format!("{least}-{most}"),
+                None => format!("{least}-"),
+            };
+            let _ = write!(text, "  {range}:{batches}");
+        }
+        least = most.map_or(least, |most| most + 1);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! The text exposition format, version 0.0.4, as Prometheus and its kin read it.
+//!
+//! `tcp.retransmits` is `tasuki_tcp_retransmits_total{stack="NAME"}`. Sizes of batches are
+//! histograms; what there is now (pools, memory) is a gauge.
+
+use std::fmt::{Display, Write as _};
+
+use abi::stats::Histogram;
+
+use super::{Sample, is_gauge, meaning};
+
+/// Everything in a sample, each metric with its help and type.
+pub(super) fn exposition(sample: &Sample) -> String {
+    let mut page = Page { text: String::new(), stack: label(&sample.instance) };
+    for (name, &value) in &sample.counters {
+        let gauge = is_gauge(name);
+        let metric = metric(name, if gauge { "" } else { "_total" });
+        page.head(&metric, if gauge { "gauge" } else { "counter" }, meaning(name));
+        page.value(&metric, "", value);
+    }
+    for histogram in &sample.histograms {
+        let metric = metric(&histogram.name, "");
+        page.head(&metric, "histogram", meaning(&histogram.name));
+        page.histogram(&metric, histogram);
+    }
+    for (suffix, help) in
+        [("", "Pages of 4 KiB in a memory pool."), ("_free", "Those that nobody owns.")]
+    {
+        let metric = metric("pool.pages", suffix);
+        if !sample.pools.is_empty() {
+            page.head(&metric, "gauge", help);
+        }
+        for (name, pages, free) in &sample.pools {
+            let more = format!(",pool=\"{}\"", label(name));
+            page.value(&metric, &more, if suffix.is_empty() { pages } else { free });
+        }
+    }
+    page.text
+}
+
+fn metric(name: &str, suffix: &str) -> String {
+    format!("tasuki_{}{suffix}", name.replace(['.', '-'], "_"))
+}
+
+/// A label's value: backslash, quote and line feed are escaped.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+struct Page {
+    text: String,
+    stack: String,
+}
+
+impl Page {
+    fn head(&mut self, metric: &str, kind: &str, help: &str) {
+        let help = help.replace('\\', "\\\\");
+        // Writing to a string does not fail.
+        let _ = writeln!(self.text, "# HELP {metric} {help}\n# TYPE {metric} {kind}");
+    }
+
+    fn value(&mut self, metric: &str, more: &str, value: impl Display) {
+        let _ = writeln!(self.text, "{metric}{{stack=\"{}\"{more}}} {value}", self.stack);
+    }
+
+    fn histogram(&mut self, metric: &str, histogram: &Histogram) {
+        let mut upto = 0;
+        for (index, &batches) in histogram.buckets.iter().enumerate() {
+            upto += batches;
+            let most = Histogram::most(index).map_or("+Inf".to_owned(), |most| most.to_string());
+            self.value(&format!("{metric}_bucket"), &format!(",le=\"{most}\""), upto);
+        }
+        self.value(&format!("{metric}_sum"), "", histogram.sum);
+        self.value(&format!("{metric}_count"), "", upto);
+    }
+}

@@ -1,0 +1,83 @@
+//! `tasuki stats`: that its page and the counters are the same list, and that it tells what a
+//! transfer did.
+
+use std::collections::BTreeSet;
+
+use tasuki_tests::{HOST, Mode, Running, World};
+
+const NET: &str = "stats";
+
+/// Names in the tables of docs/counters.md.
+fn page() -> BTreeSet<String> {
+    include_str!("../../docs/counters.md")
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
+        .collect()
+}
+
+#[test]
+fn the_page_lists_every_counter_and_no_other() {
+    for mode in [Mode::Split, Mode::Fused] {
+        let Some(world) = World::new() else { return };
+        // Only a driver that makes faults counts them.
+        world.up(NET, mode, &["--fault", "loss=0.0001,seed=1"]);
+        let status = world.ps(NET);
+        let counters = status.counters.into_iter().map(|(name, _)| name);
+        let names = counters.chain(status.histograms.into_iter().map(|h| h.name)).collect();
+        let page = page();
+        let missing: Vec<&String> = page.symmetric_difference(&names).collect();
+        assert!(missing.is_empty(), "not both in docs/counters.md and in the program: {missing:?}");
+        world.down(NET);
+    }
+}
+
+#[test]
+fn stats_tell_what_a_transfer_did() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::Split, &[]);
+    let stats = |words: &[&str]| {
+        let words: Vec<&str> = ["stats"].iter().chain(words).copied().collect();
+        Running::start(world.tasuki(&words)).finish()
+    };
+    std::fs::write(world.path("file"), vec![7; 1 << 20]).unwrap();
+    let server = world.http_server();
+    let url = format!("http://{HOST}:8000/file");
+    let fetch = Running::start(world.on_net(NET, &["curl", "-sS", "-o", "got", &url]));
+    let _ = fetch.finish().success();
+    drop(server);
+
+    let said = stats(&[NET]).success().stdout;
+    for title in ["Programs", "Calls and sockets", "Link", "TCP", "NIC driver and device"] {
+        assert!(said.lines().any(|line| line == title), "{title}: {said}");
+    }
+    let json = stats(&["--json", NET]).success().stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let count = |name: &str| json["counters"][name].as_u64().unwrap_or_else(|| panic!("{name}"));
+    assert!(count("copy.program-rx-bytes") >= 1 << 20, "{json}");
+    assert_eq!(count("copy.program-rx-bytes"), count("payload.rx-bytes"), "{json}");
+    assert!(count("program.sleeps") > 0 && count("program.bells-rung") > 0, "{json}");
+    let histograms = json["histograms"].as_array().unwrap();
+    for histogram in histograms {
+        // Every layer has had something to do.
+        assert!(histogram["sum"].as_u64() > Some(0), "{histogram}");
+    }
+    let received = histograms.iter().find(|h| h["name"] == "nic.rx-per-step").unwrap();
+    assert_eq!(received["sum"].as_u64(), Some(count("nic.rx-packets") + count("nic.rx-runts")));
+
+    let said = stats(&[NET, "tcp.*", "-z"]).success().stdout;
+    assert!(said.contains("tcp.retransmits") && !said.contains("nic."), "{said}");
+    // Nothing is fetched meanwhile.
+    let said = stats(&[NET, "-i", "0.05", "-c", "2", "payload.*"]).success().stdout;
+    assert_eq!(said.matches("in 0.05 s").count(), 2, "{said}");
+    assert!(!said.contains("payload"), "{said}");
+    let said = stats(&[NET, "--prometheus"]).success().stdout;
+    assert!(said.contains("# TYPE tasuki_payload_rx_bytes_total counter\n"), "{said}");
+    assert!(said.contains(&format!("tasuki_link_frames_in_total{{stack=\"{NET}\"}} ")), "{said}");
+    assert!(said.contains("tasuki_nic_rx_per_step_bucket{stack="), "{said}");
+
+    let refused = stats(&[NET, "nothing.*"]).code(2);
+    assert!(refused.stderr.contains("no counter"), "{refused}");
+    let _ = stats(&["elsewhere"]).code(122);
+    world.down(NET);
+    world.assert_nothing_left();
+}
