@@ -100,7 +100,9 @@ fn the_table_is_by_layer() {
 #[test]
 fn the_exposition_can_be_parsed() {
     let page = prometheus::exposition(&sample(7, &[1, 5, 5000]));
-    let mut families: Vec<(String, String, Vec<(String, f64)>)> = Vec::new();
+    /// Name, type, and samples without the name in front.
+    type Family = (String, String, Vec<(String, f64)>);
+    let mut families: Vec<Family> = Vec::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
         if let Some(help) = line.strip_prefix("# HELP ") {
