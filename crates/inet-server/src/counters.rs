@@ -1,6 +1,6 @@
 //! What the server itself counts; the protocol core counts the rest. Programs count their own
-//! copies, bells and sleeps in their regions; those numbers are theirs to tell, and used for nothing
-//! but reports.
+//! copies, bells and sleeps in their regions; those numbers are theirs to tell, and used for
+//! nothing but reports.
 
 use abi::stats::{Histogram, Sizes};
 

@@ -290,8 +290,8 @@ pub(crate) struct SsArgs {
 /// Show what an instance counts, layer by layer
 ///
 /// Programs, calls, inet server, IP, UDP, TCP, driver and device: packets, bytes, copies, bells,
-/// wake-ups, drops and retransmissions by cause, and how large batches were. Counters that are 0 are
-/// left out. They count from the start of the instance and are never reset: with -i, the
+/// wake-ups, drops and retransmissions by cause, and how large batches were. Counters that are 0
+/// are left out. They count from the start of the instance and are never reset: with -i, the
 /// differences are shown.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -441,11 +441,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.forget_mtu_probe();
         let count = load.count as u64;
         self.stats.retransmits += count;
-        if load.kind == Kind::Lost {
-            let loss = self.loss.state() == CaState::Loss;
-            let stats = &mut self.stats;
-            *(if loss { &mut stats.timeout_retransmits } else { &mut stats.fast_retransmits }) +=
-                count;
+        let lost = if load.kind == Kind::Lost { count } else { 0 };
+        match self.loss.state() {
+            CaState::Loss => self.stats.timeout_retransmits += lost,
+            _ => self.stats.fast_retransmits += lost,
         }
         let stamp = self.timestamp(now);
         for index in load.index..load.index + load.count {

@@ -60,7 +60,7 @@ fn words(words: &[String]) -> Result<(Option<InstanceName>, Vec<Pattern>), Failu
     let name = name.map(|name| name.parse().map_err(|error| usage(format!("{name}: {error}"))));
     if let Some(word) = rest.iter().find(|word| !is_pattern(word)) {
         return Err(usage(format!(
-            "{word} is no pattern of counters: it has no dot and no wildcard, as in tcp.* or *{word}*"
+            "{word} is no pattern of counters: it has no dot and no wildcard; say *{word}*"
         )));
     }
     Ok((name.transpose()?, rest.iter().map(|word| Pattern(word.clone())).collect()))

@@ -99,9 +99,9 @@ fn the_table_is_by_layer() {
 /// well formed, and histograms are cumulative and end with +Inf.
 #[test]
 fn the_exposition_can_be_parsed() {
-    let page = prometheus::exposition(&sample(7, &[1, 5, 5000]));
     /// Name, type, and samples without the name in front.
     type Family = (String, String, Vec<(String, f64)>);
+    let page = prometheus::exposition(&sample(7, &[1, 5, 5000]));
     let mut families: Vec<Family> = Vec::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
