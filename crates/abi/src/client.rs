@@ -226,6 +226,7 @@ impl ClientLayout {
             waiters: region.word64(at + 64)?,
             tx_bytes: region.word64(at + 128)?,
             rx_consumed: region.word64(at + 136)?,
+            tx_awaited: region.word64(at + 144)?,
         })
     }
 }
@@ -280,4 +281,7 @@ pub struct SocketWords {
     /// Bytes ever taken from the receiving queue, in queue order; program. Datagrams: number of
     /// datagrams.
     pub rx_consumed: Word64,
+    /// The waiters are rung when `tx_released` reaches this, too, and not only when there is room
+    /// worth waking for; program. 0 for none.
+    pub tx_awaited: Word64,
 }

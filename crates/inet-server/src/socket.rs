@@ -130,6 +130,7 @@ impl Socket {
         words.waiters.store(0, Ordering::Relaxed);
         words.tx_bytes.store(0, Ordering::Relaxed);
         words.rx_consumed.store(0, Ordering::Relaxed);
+        words.tx_awaited.store(0, Ordering::Relaxed);
         let socket = Self {
             id,
             serial,
@@ -243,8 +244,12 @@ impl Socket {
         if now == self.shown && error.is_none() && !news {
             return Ok(Published::default());
         }
-        // A program that waits for room only is left asleep until there is enough to go on with.
+        // A program that waits for room only is left asleep until there is enough to go on with, or
+        // the bytes it waits for are over.
+        let awaited = self.words.tx_awaited.load(Ordering::SeqCst);
+        let reached = self.shown.tx_released < awaited && awaited <= now.tx_released;
         let only_room = error.is_none()
+            && !reached
             && !news
             && Shown { tx_released: self.shown.tx_released, ..now } == self.shown;
         self.shown = now;

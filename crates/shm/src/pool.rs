@@ -382,6 +382,12 @@ impl Pool {
         lock(&self.allocator).free()
     }
 
+    /// Is the area one of this pool, had through this attachment?
+    #[must_use]
+    pub fn made(&self, area: &Area) -> bool {
+        area.is_of(&self.map.0)
+    }
+
     /// Number of pages of the pool.
     #[must_use]
     pub fn pages(&self) -> u32 {

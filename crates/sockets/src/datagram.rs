@@ -21,6 +21,15 @@ const MOST_V4: usize = 65_507;
 /// Most over IPv6, whose own header does not count.
 const MOST_V6: usize = 65_527;
 
+/// A datagram, but for its bytes.
+pub(crate) struct Addressed<'a> {
+    pub(crate) len: usize,
+    /// It is not complete yet.
+    pub(crate) more: bool,
+    pub(crate) to: Option<SocketAddr>,
+    pub(crate) ancillary: &'a SendAncillary,
+}
+
 impl Socket {
     /// Sends one datagram, the bytes of `bufs` one after the other, to `to` or the connected peer,
     /// as `ancillary` says; a part of one with `flags.more` or UDP_CORK.
@@ -59,15 +68,34 @@ impl Socket {
         ancillary: &SendAncillary,
         wait: Wait,
     ) -> Result<usize, Errno> {
-        let attempt = || self.try_send_datagram(from, flags, to, ancillary);
-        let sent = until(self, wait, attempt, || self.may_go_on())?;
-        let known = lock(self.confirmed()).knows(to, sent, ancillary);
+        let datagram = Addressed { len: from.left, more: flags.more, to, ancillary };
+        let push = |side: &mut SendSide| self.push_datagram(side, from, &datagram);
+        self.send_addressed(&datagram, wait, || self.may_go_on(), push)
+    }
+
+    /// Sends a datagram that `push` publishes when there is room; `ripe` as in [`until`].
+    pub(crate) fn send_addressed<T>(
+        &self,
+        datagram: &Addressed<'_>,
+        wait: Wait,
+        ripe: impl Fn() -> bool,
+        mut push: impl FnMut(&mut SendSide) -> Result<Option<T>, Broken>,
+    ) -> Result<T, Errno> {
+        let &Addressed { len, more, to, ancillary } = datagram;
+        let attempt = || {
+            self.may_send_datagram(len, to)?;
+            let mut side = lock(self.send_side());
+            let side = side.as_mut().ok_or(Errno::BADF)?;
+            push(side).map_err(|Broken| Errno::IO)
+        };
+        let sent = until(self, wait, attempt, ripe)?;
+        let known = lock(self.confirmed()).knows(to, len, ancillary);
         // A part is judged with the whole.
-        if !known && !flags.more {
+        if !known && !more {
             self.flush()?;
             let whole = self.is_whole() || ancillary.segment != 0;
             let mut confirmed = lock(self.confirmed());
-            confirmed.note(to, if whole { sent } else { usize::MAX });
+            confirmed.note(to, if whole { len } else { usize::MAX });
             if *ancillary != SendAncillary::default() {
                 confirmed.note_manner(ancillary);
             }
@@ -82,13 +110,7 @@ impl Socket {
         if client.tx.could_hold(MOST_V6, sockets) { MOST_V6 } else { client.tx.area_len() }
     }
 
-    fn try_send_datagram(
-        &self,
-        from: &mut Gather<'_>,
-        flags: SendFlags,
-        to: Option<SocketAddr>,
-        ancillary: &SendAncillary,
-    ) -> Result<Option<usize>, Errno> {
+    fn may_send_datagram(&self, len: usize, to: Option<SocketAddr>) -> Result<(), Errno> {
         self.check()?;
         let state = self.flags();
         if let Some(errno) = self.take_error() {
@@ -106,26 +128,21 @@ impl Socket {
         let six = to.is_none() || to.is_some_and(|to| is_v6(to.ip()));
         let most = if self.family() == Family::V6 && six { MOST_V6 } else { MOST_V4 };
         let sockets = self.client().layout().params.sockets;
-        if from.left > most || !self.client().tx.could_hold(from.left, sockets) {
+        if len > most || !self.client().tx.could_hold(len, sockets) {
             return Err(Errno::MSGSIZE);
         }
-        let mut side = lock(self.send_side());
-        let side = side.as_mut().ok_or(Errno::BADF)?;
-        let pushed = self.push_datagram(side, from, flags, to, ancillary);
-        pushed.map_err(|Broken| Errno::IO)
+        Ok(())
     }
 
     fn push_datagram(
         &self,
         side: &mut SendSide,
         from: &mut Gather<'_>,
-        flags: SendFlags,
-        to: Option<SocketAddr>,
-        ancillary: &SendAncillary,
+        datagram: &Addressed<'_>,
     ) -> Result<Option<usize>, Broken> {
+        let &Addressed { len, more, to, ancillary } = datagram;
         let pool = &self.client().tx;
         side.collect(self.words(), pool)?;
-        let len = from.left;
         let said = (*ancillary != SendAncillary::default()).then(|| ancillary.encode());
         // As on Linux, the last datagram may go over the limit. An empty one needs an area as well:
         // its descriptor names one.
@@ -140,7 +157,7 @@ impl Socket {
         self.client().count_copied_tx(len);
         let bit = |on: bool, bit| if on { bit } else { 0 };
         let flags =
-            bit(flags.more, DataDescriptor::MORE) | bit(said.is_some(), DataDescriptor::ANCILLARY);
+            bit(more, DataDescriptor::MORE) | bit(said.is_some(), DataDescriptor::ANCILLARY);
         self.publish(side, &DataDescriptor { peer: to, flags, ..descriptor }, said.as_ref())?;
         Ok(Some(len))
     }

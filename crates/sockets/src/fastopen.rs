@@ -65,6 +65,13 @@ impl Socket {
         usize::try_from(room).ok().filter(|room| *room != 0)
     }
 
+    /// What is queued is all that the SYN gets; waits for the attempt's outcome.
+    pub(crate) fn open_with_queued(&self, wait: Wait) -> Result<(), Errno> {
+        // It may have come out already; what became of it the words tell.
+        let _ = self.call_with_address(Op::Connect, BEGIN, abi::data::ANY);
+        if wait == Wait::No { Err(Errno::INPROGRESS) } else { self.see_out(wait) }
+    }
+
     /// Sends the first bytes of an attempt that waits for them; `room`: what its SYN takes.
     pub(crate) fn send_first(
         &self,
@@ -77,10 +84,7 @@ impl Socket {
             from.limit(room);
         }
         let sent = self.push_stream(from, flags)?;
-        // It may have come out already; what became of it the words tell.
-        let _ = self.call_with_address(Op::Connect, BEGIN, abi::data::ANY);
-        let outcome = if wait == Wait::No { Err(Errno::INPROGRESS) } else { self.see_out(wait) };
-        match outcome {
+        match self.open_with_queued(wait) {
             Err(Errno::INPROGRESS) if sent > 0 => Ok(sent),
             Err(errno) => Err(errno),
             Ok(()) if from.is_empty() => Ok(sent),

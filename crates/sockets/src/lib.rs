@@ -9,7 +9,8 @@
 //!
 //! Control operations are packaged calls ([`CallBatch`]). Data needs none: a send copies bytes once
 //! into an area of the sending pool and publishes a descriptor; a receive copies them once out of
-//! the receiving pool. A system call is made only to wake a server that sleeps, or to sleep.
+//! the receiving pool. A program that fills areas itself ([`Client::alloc`],
+//! [`Socket::send_slices`]) saves the first copy. A system call is made only to wake a server that sleeps, or to sleep.
 //!
 //! This code lives inside other people's programs: it prints nothing, raises no signal (sending on
 //! a closed socket is an error number, never SIGPIPE), panics on nothing that a server writes,
@@ -25,6 +26,7 @@ mod error;
 mod fastopen;
 mod fork;
 mod instance;
+mod native;
 pub mod net;
 mod recv;
 mod request;
@@ -43,6 +45,7 @@ pub use client::Client;
 pub use error::ConnectError;
 pub use fork::{fork_watched, forked};
 pub use instance::{ENV, instance};
+pub use native::{MOST_AREA, MOST_SLICES, TxArea, TxSlice};
 pub use net::{TcpListener, TcpStream, UdpSocket};
 pub use recv::{Received, RecvFlags};
 pub use request::{Completion, Reply, Request, Ticket};

@@ -22,10 +22,11 @@ use abi::ancillary::SendAncillary;
 use abi::client::{CLIENT, ClientLayout, QUEUE, SocketWords};
 use abi::data::DataDescriptor;
 use abi::{Errno, SocketFlags, SocketKind};
-use shm::{Area, AreaName, OutOfRange, Pool, Producer, PushError, Region, Slot};
+use shm::{Area, AreaName, OutOfRange, Pool, Producer, Region, Slot};
 
 use crate::client::lock;
 use crate::error::Broken;
+use crate::native::TxSlice;
 use crate::socket::Socket;
 use crate::wait::{Wait, until};
 
@@ -40,6 +41,16 @@ pub struct SendFlags {
     pub eor: bool,
     /// MSG_OOB: the last of these bytes is urgent. Streams only.
     pub urgent: bool,
+}
+
+impl SendFlags {
+    /// As a descriptor says it.
+    pub(crate) fn to_bits(self) -> u16 {
+        let bit = |on: bool, bit| if on { bit } else { 0 };
+        bit(self.more, DataDescriptor::MORE)
+            | bit(self.eor, DataDescriptor::RECORD)
+            | bit(self.urgent, DataDescriptor::URGENT)
+    }
 }
 
 /// The sending pool of a client, and its promise to each socket.
@@ -95,6 +106,27 @@ impl TxPool {
         u32::from(self.pages_for(least)).saturating_add(others) <= self.pool.pages()
     }
 
+    /// An area of at least `bytes` bytes for the program itself, if what every socket was promised
+    /// stays free.
+    pub(crate) fn alloc(&self, bytes: usize) -> Option<Area> {
+        let without = lock(&self.without);
+        let pages = self.pages_for(bytes);
+        // As for a socket that has had what it was promised.
+        if !self.can_give(*without, 1, pages) {
+            return None;
+        }
+        self.pool.alloc(pages).ok()
+    }
+
+    /// Is the area one of this pool?
+    pub(crate) fn made(&self, area: &Area) -> bool {
+        self.pool.made(area)
+    }
+
+    pub(crate) fn free_pages(&self) -> u32 {
+        self.pool.free_pages()
+    }
+
     /// An area of at least `least` bytes for a socket that holds `held` of them.
     fn take(&self, held: &mut u32, least: usize) -> Option<Area> {
         let mut without = lock(&self.without);
@@ -128,10 +160,18 @@ struct Open {
     used: usize,
 }
 
-/// A full area, until the bytes before stream position `end` are released.
+/// Memory that was sent, until the bytes before stream position `end` are released.
 struct Lent {
-    area: Area,
+    memory: Memory,
     end: u64,
+}
+
+/// Whose memory it is.
+enum Memory {
+    /// A full area of the socket's.
+    Filled(Area),
+    /// The program's.
+    Slice(TxSlice),
 }
 
 /// The sending half of a socket; behind its send lock.
@@ -145,6 +185,9 @@ pub(crate) struct SendSide {
     pub(crate) sent: u64,
     /// Bytes released, as last believed.
     released: u64,
+    /// Slices ever sent, and how many of them are released.
+    slices_sent: u64,
+    slices_done: u64,
 }
 
 impl SendSide {
@@ -156,6 +199,8 @@ impl SendSide {
             held: 0,
             sent: 0,
             released: 0,
+            slices_sent: 0,
+            slices_done: 0,
         })
     }
 
@@ -164,7 +209,7 @@ impl SendSide {
     }
 
     pub(crate) fn holds_memory(&self) -> bool {
-        self.held > 0
+        !self.lent.is_empty() || self.open.is_some()
     }
 
     /// Takes back what the server has released.
@@ -176,7 +221,7 @@ impl SendSide {
         self.released = released;
         while self.lent.front().is_some_and(|lent| lent.end <= released) {
             if let Some(lent) = self.lent.pop_front() {
-                pool.put_back(&mut self.held, lent.area);
+                self.give_back(pool, lent.memory);
             }
         }
         if released == self.sent
@@ -185,6 +230,48 @@ impl SendSide {
             open.used = 0;
         }
         Ok(())
+    }
+
+    fn give_back(&mut self, pool: &TxPool, memory: Memory) {
+        match memory {
+            Memory::Filled(area) => pool.put_back(&mut self.held, area),
+            Memory::Slice(slice) => {
+                drop(slice);
+                self.slices_done += 1;
+            }
+        }
+    }
+
+    /// Is there room for so many slices, when `limit` bytes may be unreleased?
+    pub(crate) fn takes(&mut self, slices: usize, limit: u64) -> Result<bool, Broken> {
+        Ok(self.queue.free()? as usize >= slices && self.unreleased() < limit)
+    }
+
+    /// Keeps a slice whose descriptor comes next.
+    pub(crate) fn lend(&mut self, slice: TxSlice) {
+        self.sent += slice.len() as u64;
+        self.slices_sent += 1;
+        self.lent.push_back(Lent { memory: Memory::Slice(slice), end: self.sent });
+    }
+
+    /// Slices ever sent.
+    pub(crate) fn slices_sent(&self) -> u64 {
+        self.slices_sent
+    }
+
+    /// How many of them are released.
+    pub(crate) fn slices_done(&self) -> u64 {
+        self.slices_done
+    }
+
+    /// The position after a slice, 0 if it is released; `None` if there was none of that number.
+    pub(crate) fn end_of_slice(&self, number: u64) -> Option<u64> {
+        if number < self.slices_done {
+            return Some(0);
+        }
+        let index = usize::try_from(number - self.slices_done).ok()?;
+        let slices = self.lent.iter().filter(|lent| matches!(lent.memory, Memory::Slice(_)));
+        slices.map(|lent| lent.end).nth(index)
     }
 
     /// Makes room for `least` bytes in the open area, in a new one if it must be. The room there
@@ -198,11 +285,17 @@ impl SendSide {
             return 0;
         };
         if let Some(full) = self.open.take() {
-            self.lent.push_back(Lent { area: full.area, end: self.sent });
+            self.lent.push_back(Lent { memory: Memory::Filled(full.area), end: self.sent });
         }
         let (name, len) = (area.lend(), area.len());
         self.open = Some(Open { area, name, used: 0 });
         len
+    }
+
+    /// Puts a slot into the queue, in which there is room.
+    pub(crate) fn stage(&mut self, slot: &Slot) -> Result<(), Broken> {
+        // Full: room was seen, and only the server could have taken it away.
+        self.queue.stage(slot).map_err(|_| Broken)
     }
 
     /// Copies `len` bytes into the open area, which has room for them.
@@ -252,9 +345,9 @@ impl SendSide {
 
     /// Gives all memory back.
     fn empty(&mut self, pool: &TxPool) {
-        let open = self.open.take().map(|open| open.area);
-        for area in self.lent.drain(..).map(|lent| lent.area).chain(open) {
-            pool.put_back(&mut self.held, area);
+        let open = self.open.take().map(|open| Memory::Filled(open.area));
+        for memory in self.lent.drain(..).map(|lent| lent.memory).chain(open).collect::<Vec<_>>() {
+            self.give_back(pool, memory);
         }
     }
 }
@@ -387,7 +480,7 @@ impl Socket {
     }
 
     /// May a stream send? False: not yet. A pending error is taken only if this call can report it.
-    fn may_send(&self, report: bool) -> Result<bool, Errno> {
+    pub(crate) fn may_send(&self, report: bool) -> Result<bool, Errno> {
         self.check()?;
         let flags = self.flags();
         if self.words().error.load(Ordering::Acquire) != 0 {
@@ -446,12 +539,9 @@ impl Socket {
             }
         }
         if let Some(last) = last {
-            let more = if said.more { DataDescriptor::MORE } else { 0 };
-            let record = said.eor && from.left == 0;
-            let urgent = said.urgent && from.left == 0;
-            let flags = more
-                | if record { DataDescriptor::RECORD } else { 0 }
-                | if urgent { DataDescriptor::URGENT } else { 0 };
+            let all = from.left == 0;
+            let flags =
+                SendFlags { eor: said.eor && all, urgent: said.urgent && all, ..said }.to_bits();
             self.publish(side, &DataDescriptor { flags, ..last }, None)?;
         }
         Ok(pushed)
@@ -464,17 +554,18 @@ impl Socket {
         descriptor: &DataDescriptor,
         with: Option<&Slot>,
     ) -> Result<(), Broken> {
-        self.words().tx_bytes.store(side.sent, Ordering::Release);
         for slot in [Some(&descriptor.encode()), with].into_iter().flatten() {
-            match side.queue.stage(slot) {
-                Ok(()) => {}
-                // Full: room was seen, and only the server could have taken it away.
-                Err(PushError::Full | PushError::Fault(_)) => return Err(Broken),
-            }
+            side.stage(slot)?;
         }
+        self.publish_staged(side);
+        Ok(())
+    }
+
+    /// Lets the server see what was staged.
+    pub(crate) fn publish_staged(&self, side: &mut SendSide) {
+        self.words().tx_bytes.store(side.sent, Ordering::Release);
         side.queue.publish();
         self.client().announce(self.index());
-        Ok(())
     }
 
     /// Most bytes that may be unreleased.

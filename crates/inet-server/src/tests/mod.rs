@@ -9,6 +9,7 @@ mod data;
 mod datagrams;
 mod hostile;
 mod life;
+mod native;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};

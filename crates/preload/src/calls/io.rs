@@ -240,7 +240,7 @@ unsafe fn write_vectors(fd: c_int, iov: *const iovec, count: c_int) -> Outcome<u
     send_bufs(&*socket(fd)?, &mut bufs, 0, None)
 }
 
-/// sendfile(2) to a Tasuki socket: through a buffer, so that a file's bytes are copied twice.
+/// sendfile(2) to a Tasuki socket: to a stream without a copy in this process.
 unsafe fn send_file(out: c_int, input: c_int, offset: *mut off_t, count: usize) -> Outcome<usize> {
     if input < 0 {
         return Err(Errno::BADF);
@@ -268,25 +268,37 @@ unsafe fn send_file(out: c_int, input: c_int, offset: *mut off_t, count: usize) 
 }
 
 fn send_from(entry: &Entry, file: BorrowedFd<'_>, begin: u64, count: usize) -> Outcome<usize> {
+    if entry.socket.kind() == sockets::SocketKind::Datagram {
+        return send_datagrams_from(entry, file, begin, count);
+    }
+    let sent = entry.socket.send_file(file, begin, count, entry.send_wait(false));
+    if sent == Err(Errno::PIPE) {
+        signals::raise_sigpipe();
+    }
+    sent
+}
+
+/// The bytes of a file in datagrams of [`FILE_CHUNK`].
+fn send_datagrams_from(
+    entry: &Entry,
+    file: BorrowedFd<'_>,
+    begin: u64,
+    count: usize,
+) -> Outcome<usize> {
     let mut chunk = vec![0; count.min(FILE_CHUNK)];
     let mut sent = 0;
     while sent < count {
         let room = chunk.len().min(count - sent);
-        let read = rustix::io::pread(file, &mut chunk[..room], begin + sent as u64);
-        let now = read.and_then(|read| match read {
-            0 => Ok((0, 0)),
-            read => {
-                let bufs = &mut [IoSlice::new(&chunk[..read])];
-                send_bufs(entry, bufs, 0, None).map(|sent| (read, sent))
-            }
-        });
-        match now {
-            Ok((read, done)) => {
-                sent += done;
-                if read == 0 || done < read {
-                    break;
+        let now =
+            rustix::io::pread(file, &mut chunk[..room], begin + sent as u64).and_then(|read| {
+                match read {
+                    0 => Ok(0),
+                    read => send_bufs(entry, &mut [IoSlice::new(&chunk[..read])], 0, None),
                 }
-            }
+            });
+        match now {
+            Ok(0) => break,
+            Ok(now) => sent += now,
             Err(errno) if sent == 0 => return Err(errno),
             Err(_) => break,
         }

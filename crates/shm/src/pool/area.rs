@@ -30,6 +30,10 @@ impl Area {
         Self { shared: Arc::clone(shared), name, ours: true }
     }
 
+    pub(super) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
     /// Length in bytes, whole pages.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an area has at least one page")]
@@ -72,10 +76,12 @@ impl Area {
         }
     }
 
-    /// Its bytes in place. Only for regions all of whose mappers are servers that keep to the owner
-    /// table (frame regions): a program that writes into its own region at any time would change
-    /// them under the reference. Elsewhere use [`Area::read`]. While the reference lives, nothing
-    /// may be written to these bytes by [`Area::write`] or [`crate::Region::write`] either.
+    /// Its bytes in place. Only where every other process that can write to the region is a server
+    /// that keeps to the owner table: in frame regions, and in a program for its own region. A
+    /// server uses [`Area::read`] instead for areas of a program's region, since the program may
+    /// write there at any time and would change them under the reference. While the reference
+    /// lives, nothing may be written to these bytes by [`Area::write`] or
+    /// [`crate::Region::write`] either.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let Ok(at) = self.shared.region.inside(self.region_offset(), self.len()) else {

@@ -273,8 +273,10 @@ impl Core {
             }
             let mut bytes = vec![0; descriptor.len as usize];
             let DataDescriptor { area, offset, len, .. } = descriptor;
-            let at = self.tx_pool.borrow(area, offset, len).unwrap();
-            self.region.read(at, &mut bytes).unwrap();
+            if len > 0 {
+                let at = self.tx_pool.borrow(area, offset, len).unwrap();
+                self.region.read(at, &mut bytes).unwrap();
+            }
             sock.taken += u64::from(len);
             sock.descriptors.push(descriptor);
             match sock.kind {

@@ -1,0 +1,91 @@
+//! A program that uses the native API: areas in, areas out. First argument: what it does.
+//!
+//! `send ADDRESS LENGTH FILE`: the file over a stream in areas of LENGTH bytes, read into them by
+//! the kernel, each area used again when it is back. `churn ADDRESS COUNT`: COUNT slices of 64
+//! bytes. Both end by "lost 0" if every page is back.
+
+use std::collections::VecDeque;
+use std::env::args;
+use std::fs::File;
+use std::net::Shutdown;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use sockets::{Client, SendFlags, Socket, TcpStream, TxArea, TxSlice, Wait};
+
+/// Areas on their way at a time.
+const FLIGHT: usize = 3;
+/// Slices of one send.
+const PACK: usize = 16;
+
+fn argument(number: usize) -> String {
+    args().nth(number).expect("an argument")
+}
+
+fn connect(client: &Arc<Client>) -> TcpStream {
+    TcpStream::connect_via(client, argument(2)).expect("a connection")
+}
+
+fn send(socket: &Socket, slices: &[TxSlice]) -> u64 {
+    let flags = SendFlags::default();
+    socket.send_slices(slices, flags, None, Wait::Forever).expect("it is sent").end - 1
+}
+
+/// The areas in flight, oldest first, each with its number.
+struct Flight(VecDeque<(u64, TxSlice)>);
+
+impl Flight {
+    /// The oldest area, when it is back.
+    fn land(&mut self, socket: &Socket) -> Option<TxArea> {
+        let (number, slice) = self.0.pop_front()?;
+        socket.wait_slice(number, Wait::Forever).expect("it is acknowledged");
+        Some(slice.reclaim().expect("nobody else has it"))
+    }
+}
+
+fn send_file(stream: &TcpStream, client: &Client) {
+    let (socket, length) = (stream.as_socket(), argument(3).parse().expect("a number"));
+    let file = File::open(argument(4)).expect("the file");
+    let (mut flight, mut at) = (Flight(VecDeque::new()), 0);
+    loop {
+        let mut area = if flight.0.len() < FLIGHT {
+            client.alloc(length).expect("an area")
+        } else {
+            flight.land(socket).expect("several are in flight")
+        };
+        let read = file.read_at(&mut area, at).expect("the file can be read");
+        if read == 0 {
+            break;
+        }
+        at += read as u64;
+        let slice = area.freeze().slice(..read).expect("so much was read");
+        flight.0.push_back((send(socket, std::slice::from_ref(&slice)), slice));
+    }
+    while flight.land(socket).is_some() {}
+}
+
+fn churn(stream: &TcpStream, client: &Client) {
+    let (socket, mut left) = (stream.as_socket(), argument(3).parse::<usize>().expect("a number"));
+    let mut last = 0;
+    while left > 0 {
+        let pack = (0..left.min(PACK)).map(|_| client.alloc(64).expect("an area").freeze());
+        let pack: Vec<TxSlice> = pack.collect();
+        left -= pack.len();
+        last = send(socket, &pack);
+    }
+    socket.wait_slice(last, Wait::Forever).expect("it is acknowledged");
+}
+
+fn main() {
+    let client = sockets::instance().expect("an instance");
+    let before = client.free_tx_pages();
+    let stream = connect(&client);
+    match argument(1).as_str() {
+        "send" => send_file(&stream, &client),
+        "churn" => churn(&stream, &client),
+        other => panic!("{other}?"),
+    }
+    stream.shutdown(Shutdown::Write).expect("the end of the stream");
+    drop(stream);
+    println!("lost {}", before - client.free_tx_pages());
+}

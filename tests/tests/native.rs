@@ -1,0 +1,65 @@
+//! The native API in real processes: what it copies, and that no page is lost.
+
+use tasuki_tests::{HOST, LARGE, Mode, Running, World, sha256, write_noise};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_native");
+/// Hand-overs of the leak test, unless `TASUKI_LEAK_OPERATIONS` says another number.
+const OPERATIONS: u64 = 300_000;
+
+/// Copies of payload in user space that the instance knows of.
+fn copied(world: &World) -> [u64; 3] {
+    ["copy.program-tx-bytes", "copy.rx-bytes", "copy.program-rx-bytes"]
+        .map(|name| world.counter("one", name))
+}
+
+/// A file in areas of `length` bytes, to a kernel program.
+fn send(mode: Mode, length: u32) {
+    let Some(world) = World::new() else { return };
+    write_noise(&world.path("file"), LARGE, 1);
+    world.up("one", mode, &[]);
+    let sink = world.spawn(&world.script("digest.py", &["0.0.0.0", "9000"]));
+    let _ = sink.line("ready");
+    let before = (copied(&world), world.counter("one", "payload.tx-bytes"));
+    let (peer, length) = (format!("{HOST}:9000"), length.to_string());
+    let program = world.on_net("one", &[PROGRAM, "send", &peer, &length, "file"]);
+    let said = Running::start(program).finish().success();
+    assert!(said.stdout.contains("lost 0"), "{said}");
+    let digest = sha256(&world.path("file"));
+    assert_eq!(sink.line("took"), format!("took {LARGE} {digest}"));
+    let sent = world.counter("one", "payload.tx-bytes") - before.1;
+    assert!(sent >= LARGE as u64, "{sent} bytes were taken from queues");
+    assert_eq!(copied(&world), before.0, "0 bytes copied for {sent} bytes sent");
+    world.down("one");
+    drop(sink);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn areas_of_four_kibibytes_are_sent_without_a_copy() {
+    send(Mode::Split, 4 << 10);
+}
+
+#[test]
+fn areas_of_four_mebibytes_are_sent_without_a_copy() {
+    send(Mode::Fused, 4 << 20);
+}
+
+#[test]
+fn no_page_is_lost_in_many_hand_overs() {
+    let Some(world) = World::new() else { return };
+    let count = std::env::var("TASUKI_LEAK_OPERATIONS").unwrap_or_else(|_| OPERATIONS.to_string());
+    world.up("one", Mode::Fused, &[]);
+    let sink = world.spawn(&world.script("digest.py", &["0.0.0.0", "9000"]));
+    let _ = sink.line("ready");
+    let before = world.ps("one").pools;
+    let peer = format!("{HOST}:9000");
+    let program = world.on_net("one", &[PROGRAM, "churn", &peer, &count]);
+    let said = Running::start(program).finish().success();
+    assert!(said.stdout.contains("lost 0"), "{said}");
+    let bytes = count.parse::<u64>().expect("TASUKI_LEAK_OPERATIONS is a number") * 64;
+    assert!(world.counter("one", "payload.tx-bytes") >= bytes);
+    drop(sink);
+    world.assert_pools_return("one", &before);
+    world.down("one");
+    world.assert_nothing_left();
+}
