@@ -28,9 +28,10 @@ use shm::{Access, Channel, PoolMap, Region, Ringer};
 
 use crate::batch::CallBatch;
 use crate::error::ConnectError;
-use crate::send::{Grave, TxPool};
+use crate::send::Grave;
 use crate::socket::Socket;
 use crate::thread::Threads;
+use crate::tx_pool::TxPool;
 use crate::{fork, instance};
 
 /// Where the library's own descriptors go when the limit allows: far from the small numbers that

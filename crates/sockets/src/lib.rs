@@ -10,7 +10,8 @@
 //! Control operations are packaged calls ([`CallBatch`]). Data needs none: a send copies bytes once
 //! into an area of the sending pool and publishes a descriptor; a receive copies them once out of
 //! the receiving pool. A program that fills areas itself ([`Client::alloc`],
-//! [`Socket::send_slices`]) saves the first copy. A system call is made only to wake a server that sleeps, or to sleep.
+//! [`Socket::send_slices`]) saves the first copy. A system call is made only to wake a server that
+//! sleeps, or to sleep.
 //!
 //! This code lives inside other people's programs: it prints nothing, raises no signal (sending on
 //! a closed socket is an error number, never SIGPIPE), panics on nothing that a server writes,
@@ -35,6 +36,7 @@ mod send;
 mod socket;
 mod status;
 mod thread;
+mod tx_pool;
 mod urgent;
 mod wait;
 

@@ -5,9 +5,7 @@
 //! dropped and free for anyone. When all of a socket's bytes are released the open area is filled
 //! from its start again, so a socket that sends little stays in the same warm page.
 //!
-//! [`TxPool`] keeps the promise that every socket is sure of one area: a socket takes its second
-//! only while enough pages stay free for the first ones of all others. So a sender that finds the
-//! pool empty has an area in flight itself, and waiting for its own release ends.
+//! Every socket is sure of one area ([`TxPool`]).
 //!
 //! No more than `tx_limit` bytes are ever unreleased. All pieces of one call but the last say that
 //! more follows, so that the end of an area makes no small segment.
@@ -15,19 +13,20 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use abi::ancillary::SendAncillary;
-use abi::client::{CLIENT, ClientLayout, QUEUE, SocketWords};
+use abi::client::{QUEUE, SocketWords};
 use abi::data::DataDescriptor;
 use abi::{Errno, SocketFlags, SocketKind};
-use shm::{Area, AreaName, OutOfRange, Pool, Producer, Region, Slot};
+use shm::{Area, AreaName, OutOfRange, Producer, Region, Slot};
 
 use crate::client::lock;
 use crate::error::Broken;
 use crate::native::TxSlice;
 use crate::socket::Socket;
+use crate::tx_pool::TxPool;
 use crate::wait::{Wait, until};
 
 /// How to send.
@@ -50,106 +49,6 @@ impl SendFlags {
         bit(self.more, DataDescriptor::MORE)
             | bit(self.eor, DataDescriptor::RECORD)
             | bit(self.urgent, DataDescriptor::URGENT)
-    }
-}
-
-/// The sending pool of a client, and its promise to each socket.
-pub(crate) struct TxPool {
-    pool: Pool,
-    area_pages: u16,
-    /// Socket places that hold no area.
-    without: Mutex<u32>,
-}
-
-impl std::fmt::Debug for TxPool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TxPool").field("area_pages", &self.area_pages).finish_non_exhaustive()
-    }
-}
-
-impl TxPool {
-    pub(crate) fn create(region: &Arc<Region>, layout: &ClientLayout) -> Result<Self, OutOfRange> {
-        Ok(Self {
-            pool: Pool::create(region, layout.tx_pool, CLIENT)?,
-            area_pages: layout.params.area_pages,
-            without: Mutex::new(layout.params.sockets.into()),
-        })
-    }
-
-    /// Bytes of an area.
-    pub(crate) fn area_len(&self) -> usize {
-        usize::from(self.area_pages) * shm::PAGE
-    }
-
-    /// Pages that stay free for the first areas of others, when a socket that holds `held` takes
-    /// one.
-    fn reserve(&self, without: u32, held: u32) -> u32 {
-        let others = if held == 0 { without.saturating_sub(1) } else { without };
-        others.saturating_mul(self.area_pages.into())
-    }
-
-    fn can_give(&self, without: u32, held: u32, pages: u16) -> bool {
-        let need = self.reserve(without, held).saturating_add(pages.into());
-        self.pool.free_pages() >= need
-    }
-
-    /// Pages of an area of at least `least` bytes. One of another size than the usual is a multiple
-    /// of it, so that the pool stays whole. As many as a pool can have if that is too much.
-    fn pages_for(&self, least: usize) -> u16 {
-        let areas = least.div_ceil(self.area_len()).max(1);
-        u16::try_from(areas.saturating_mul(self.area_pages.into())).unwrap_or(u16::MAX)
-    }
-
-    /// Can there be an area of `least` bytes when no other socket holds any?
-    pub(crate) fn could_hold(&self, least: usize, sockets: u16) -> bool {
-        let others = u32::from(sockets).saturating_sub(1).saturating_mul(self.area_pages.into());
-        u32::from(self.pages_for(least)).saturating_add(others) <= self.pool.pages()
-    }
-
-    /// An area of at least `bytes` bytes for the program itself, if what every socket was promised
-    /// stays free.
-    pub(crate) fn alloc(&self, bytes: usize) -> Option<Area> {
-        let without = lock(&self.without);
-        let pages = self.pages_for(bytes);
-        // As for a socket that has had what it was promised.
-        if !self.can_give(*without, 1, pages) {
-            return None;
-        }
-        self.pool.alloc(pages).ok()
-    }
-
-    /// Is the area one of this pool?
-    pub(crate) fn made(&self, area: &Area) -> bool {
-        self.pool.made(area)
-    }
-
-    pub(crate) fn free_pages(&self) -> u32 {
-        self.pool.free_pages()
-    }
-
-    /// An area of at least `least` bytes for a socket that holds `held` of them.
-    fn take(&self, held: &mut u32, least: usize) -> Option<Area> {
-        let mut without = lock(&self.without);
-        let pages = self.pages_for(least);
-        let promised = *held == 0 && pages == self.area_pages;
-        if !promised && !self.can_give(*without, *held, pages) {
-            return None;
-        }
-        let area = self.pool.alloc(pages).ok()?;
-        if *held == 0 {
-            *without = without.saturating_sub(1);
-        }
-        *held += 1;
-        Some(area)
-    }
-
-    fn put_back(&self, held: &mut u32, area: Area) {
-        let mut without = lock(&self.without);
-        drop(area);
-        *held = held.saturating_sub(1);
-        if *held == 0 {
-            *without += 1;
-        }
     }
 }
 
@@ -338,9 +237,7 @@ impl SendSide {
         }
         let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
         let idle = unreleased == 0 && self.held > 0;
-        Ok(left >= least
-            || idle
-            || pool.can_give(*lock(&pool.without), self.held, pool.pages_for(least)))
+        Ok(left >= least || idle || pool.has_room(self.held, least))
     }
 
     /// Gives all memory back.

@@ -10,7 +10,7 @@ use shm::Area;
 
 use crate::client::Client;
 use crate::fork;
-use crate::send::TxPool;
+use crate::tx_pool::TxPool;
 
 /// The longest area that [`Client::alloc`] gives, bytes.
 pub const MOST_AREA: usize = 4 << 20;

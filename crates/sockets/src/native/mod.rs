@@ -1,10 +1,10 @@
 //! Bytes without a copy in this process: areas that the program fills itself, and areas that it
 //! reads where they were received.
 //!
-//! * [`TxArea`] is memory of the sending pool that the program writes; [`TxArea::freeze`] makes it a
-//!   [`TxSlice`], which can be cut, cloned and sent as often as one likes
-//!   ([`Socket::send_slices`](crate::Socket::send_slices)). No byte is moved: a descriptor names the
-//!   bytes, the device gathers them from there, and so does a retransmission.
+//! * [`TxArea`] is memory of the sending pool that the program writes; [`TxArea::freeze`] makes it
+//!   a [`TxSlice`], which can be cut, cloned and sent as often as one likes
+//!   ([`Socket::send_slices`](crate::Socket::send_slices)). No byte is moved: a descriptor names
+//!   the bytes, the device gathers them from there, and so does a retransmission.
 //! * A slice that was sent counts as read until nobody needs it any more: of a stream, until the
 //!   peer has acknowledged it and the drivers have passed the last frame with it. Slices are
 //!   numbered per socket, as with MSG_ZEROCOPY; how many are over is a counter
