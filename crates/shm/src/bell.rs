@@ -144,12 +144,17 @@ impl Ringer {
 /// A new bell for a sleeper that is not trusted: the ringer's end ([`Ringer::of_stranger`]) and the
 /// sleeper's; closed on exec.
 ///
+/// The sleeper's end is blocking, so that it can sleep in recv(2), which hears of the ringer's death
+/// as well and is restarted after a signal. The ringer never waits.
+///
 /// # Errors
 /// The system's, such as too many open files.
 pub fn doorbell() -> io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let (ringer, sleeper) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::io::ioctl_fionbio(&ringer, true)?;
+    Ok((ringer, sleeper))
 }
 
 /// A new eventfd for a bell: nonblocking, closed on exec.
@@ -161,12 +166,16 @@ pub fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
     rustix::event::eventfd(0, flags).map_err(io::Error::from)
 }
 
-/// Takes what was rung on a bell's descriptor, so that poll sleeps again. The consumer calls it
-/// when poll said that the descriptor is readable, and before it drains its work.
+/// Takes what was rung on a bell's descriptor, so that poll sleeps again; never waits. The consumer
+/// calls it when poll said that the descriptor is readable, and before it drains its work.
 pub fn drain(fd: impl AsFd) {
-    // One read takes an eventfd's whole count, and what of a doorbell's is left wakes once more.
-    // EAGAIN: there was nothing.
-    let _ = rustix::io::read(fd.as_fd(), &mut [0_u8; 8]);
+    use rustix::net::{RecvFlags, recv};
+    let mut rung = [0_u8; 8];
+    // What of a doorbell's is left wakes once more. EAGAIN: there was nothing.
+    if let Err(Errno::NOTSOCK) = recv(fd.as_fd(), &mut rung, RecvFlags::DONTWAIT) {
+        // An eventfd; one read takes its whole count.
+        let _ = rustix::io::read(fd.as_fd(), &mut rung);
+    }
 }
 
 #[cfg(all(test, not(loom)))]

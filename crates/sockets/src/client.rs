@@ -3,9 +3,9 @@
 //!
 //! Admission is one exchange on the instance's Unix socket: `Hello`, and back come the region and
 //! the server's bell. The line stays open. It carries requests for further thread slots and the
-//! goodbye, and its end is how each side learns that the other is gone: every wait looks at it, at
-//! least once a second, so nothing here waits for a dead instance. From then on all calls give
-//! ENETDOWN.
+//! goodbye, and its end is how each side learns that the other is gone. Every wait that lasts
+//! looks at it, or sleeps on a bell that ends with the server, so nothing here waits for a dead
+//! instance. From then on all calls give ENETDOWN.
 //!
 //! A client belongs to the process that was admitted. After a fork the child's copy answers
 //! ENOTCONN to everything and touches nothing in the region (see [`crate::forked`]).

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use abi::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, recv};
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
 use shm::{Sleep, Sleeper, Word32};
@@ -30,7 +31,9 @@ use crate::client::{Client, lock};
 use crate::rings::Rings;
 use crate::wait::{Wait, timespec};
 
-/// The longest sleep without a look at the line to the instance.
+/// How long a thread sleeps on its futex, which is the quickest to wake from and hears nothing of
+/// the instance's end. Who waits longer then sleeps on the bell's descriptor, which does, for as
+/// long as it takes.
 const SLICE: Duration = Duration::from_secs(1);
 /// The same where the bell is another thread's and cannot be polled.
 const SHARED_POLL: Duration = Duration::from_millis(5);
@@ -82,8 +85,8 @@ impl ThreadSlot {
         1_u64.checked_shl(self.number.into()).unwrap_or(0)
     }
 
-    /// Sleeps until the bell rings, at most a slice or until `wait`'s deadline. `look_again` runs
-    /// after the announcement; true: do not sleep.
+    /// Sleeps until the bell rings or until `wait`'s deadline. `look_again` runs after each
+    /// announcement; true: do not sleep.
     ///
     /// # Errors
     /// EINTR; ENETDOWN when the instance is gone. The end of the time is no error.
@@ -91,17 +94,41 @@ impl ThreadSlot {
         &self,
         client: &Client,
         wait: Wait,
-        look_again: impl FnOnce() -> bool,
+        mut look_again: impl FnMut() -> bool,
     ) -> Result<(), Errno> {
         client.check_thoroughly()?;
         let role = self.take_role(Sleep::Futex);
         let slept = if look_again() { Ok(()) } else { self.sleep_in(client, &role, wait) };
         self.leave_role(&role);
         match slept {
-            Ok(()) => Ok(()),
-            Err(Errno::TIMEDOUT) => client.look(),
-            Err(errno) => Err(errno),
+            Err(Errno::TIMEDOUT) => client.look()?,
+            other => return other,
         }
+        if wait.is_over() || matches!(role, Role::Follower(_)) {
+            return Ok(());
+        }
+        match wait.deadline() {
+            None => self.doze(client, look_again),
+            deadline => self.poll(client, &mut [], deadline, look_again),
+        }
+    }
+
+    /// Sleeps until the bell rings or the server is gone. A signal whose handler was installed with
+    /// SA_RESTART does not end it.
+    fn doze(&self, client: &Client, look_again: impl FnOnce() -> bool) -> Result<(), Errno> {
+        let role = self.take_role(Sleep::Fd);
+        let slept = match role {
+            _ if look_again() => Ok(1),
+            Role::Leader => {
+                client.count_sleep();
+                recv(&self.fd, &mut [0_u8; 8], RecvFlags::empty()).map(|(len, _)| len)
+            }
+            // Another thread leads meanwhile: the next round follows it.
+            Role::Follower(_) => Ok(1),
+        };
+        self.leave_role(&role);
+        // The end: the server has let go of this thread's bell.
+        if slept? == 0 { client.look() } else { Ok(()) }
     }
 
     fn sleep_in(&self, client: &Client, role: &Role, wait: Wait) -> Result<(), Errno> {
