@@ -144,8 +144,8 @@ impl Ringer {
 /// A new bell for a sleeper that is not trusted: the ringer's end ([`Ringer::of_stranger`]) and the
 /// sleeper's; closed on exec.
 ///
-/// The sleeper's end is blocking, so that it can sleep in recv(2), which hears of the ringer's death
-/// as well and is restarted after a signal. The ringer never waits.
+/// The sleeper's end is blocking, so that it can sleep in recv(2), which hears of the ringer's
+/// death as well and is restarted after a signal. The ringer never waits.
 ///
 /// # Errors
 /// The system's, such as too many open files.
