@@ -2,14 +2,19 @@
 //!
 //! What needs rights the supervisor did; descriptors come from it, in the order of each back end.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use abi::control::NicConfig;
+use abi::offload::Features;
 
 use crate::DriverError;
 use crate::device::Device;
+use crate::passt::Passt;
+use crate::pcap::{Pcap, Target};
 use crate::tap::Tap;
+use crate::wire::Wire;
 
 /// The device that `config` names, out of its descriptors.
 ///
@@ -22,6 +27,25 @@ pub fn open(config: &NicConfig, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Dr
             let [fd] = exactly(fds)?;
             let tap = Tap::new(fd).map_err(system("use the TAP device's descriptor"))?;
             Ok(Box::new(tap))
+        }
+        Some(("passt", _)) => {
+            let [fd] = exactly(fds)?;
+            let passt = Passt::new(fd).map_err(system("use the stream to passt"))?;
+            Ok(Box::new(passt))
+        }
+        Some(("pcap", target)) => {
+            let pace = target.parse::<Target>().map_err(DriverError::BadMessage)?.pace;
+            let mut files = fds.into_iter().map(File::from);
+            let (Some(input), output) = (files.next(), files.next()) else {
+                return Err(DriverError::BadMessage("there is no file to replay".to_owned()));
+            };
+            let pcap = Pcap::new(input, output, config.mac, pace);
+            Ok(Box::new(pcap.map_err(system("replay the capture file"))?))
+        }
+        Some(("wire", path)) => {
+            let [] = exactly(fds)?;
+            let wire = Wire::new(path.into(), config.mtu, Features::NONE);
+            Ok(Box::new(wire.map_err(system("make an end of the wire"))?))
         }
         _ => {
             let device = &config.device;

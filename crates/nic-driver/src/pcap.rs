@@ -7,9 +7,12 @@
 //!
 //! Time is a timer descriptor, set to when the next frame is due: between frames nothing wakes up.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use abi::offload::TxOffload;
@@ -24,6 +27,9 @@ mod file;
 
 pub use file::{PcapError, Reader, Record};
 
+/// Longest delay, seconds: eleven days.
+const MOST_DELAY: f64 = 1e6;
+
 /// When frames of a file are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
@@ -36,6 +42,66 @@ pub struct Pace {
 impl Default for Pace {
     fn default() -> Self {
         Self { delay: Duration::from_secs(1), fast: false }
+    }
+}
+
+/// What is replayed, as `--nic pcap:` names it: `INPUT[,OUTPUT][,fast][,delay=SECONDS]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The file whose frames arrive.
+    pub input: PathBuf,
+    /// The file for what is sent.
+    pub output: Option<PathBuf>,
+    /// When frames are due.
+    pub pace: Pace,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split(',');
+        let input = words.next().filter(|word| !word.is_empty());
+        let input = input.ok_or("it lacks the file to replay, as in pcap:FILE".to_owned())?;
+        let mut target = Self { input: input.into(), output: None, pace: Pace::default() };
+        for word in words {
+            if word == "fast" {
+                target.pace.fast = true;
+            } else if let Some(seconds) = word.strip_prefix("delay=") {
+                let delay =
+                    seconds.parse().ok().filter(|seconds| (0.0..=MOST_DELAY).contains(seconds));
+                let delay = delay.ok_or_else(|| {
+                    format!("`{seconds}` is not a number of seconds from 0 to {MOST_DELAY}")
+                })?;
+                target.pace.delay = Duration::from_secs_f64(delay);
+            } else if word.is_empty() || target.output.is_some() {
+                return Err(format!(
+                    "`{word}` is none of OUTPUT (one), fast and delay=SECONDS behind the file to \
+                     replay"
+                ));
+            } else {
+                target.output = Some(word.into());
+            }
+        }
+        Ok(target)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.input.display())?;
+        if let Some(output) = &self.output {
+            write!(f, ",{}", output.display())?;
+        }
+        let Pace { delay, fast } = self.pace;
+        if fast {
+            f.write_str(",fast")?;
+        }
+        if delay == Pace::default().delay {
+            Ok(())
+        } else {
+            write!(f, ",delay={}", delay.as_secs_f64())
+        }
     }
 }
 

@@ -5,8 +5,10 @@
 //! one that drives them.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
+use nic_driver::pcap;
 use serde::Deserialize;
 
 /// A back end.
@@ -14,6 +16,12 @@ use serde::Deserialize;
 pub(crate) enum Kind {
     /// A TAP device, made by Tasuki.
     Tap,
+    /// passt(1), started by Tasuki.
+    Passt,
+    /// A capture file that is replayed.
+    Pcap,
+    /// A link to another instance.
+    Wire,
 }
 
 /// What is to be known of a kind.
@@ -30,13 +38,36 @@ struct Row {
 }
 
 /// Every kind.
-const KINDS: &[Row] =
-    &[Row { kind: Kind::Tap, word: "tap", host_end: true, check: check_interface }];
+const KINDS: &[Row] = &[
+    Row { kind: Kind::Tap, word: "tap", host_end: true, check: check_interface },
+    Row { kind: Kind::Passt, word: "passt", host_end: true, check: check_nothing },
+    Row { kind: Kind::Pcap, word: "pcap", host_end: false, check: check_replay },
+    Row { kind: Kind::Wire, word: "wire", host_end: false, check: check_socket },
+];
 
 impl Kind {
     fn row(self) -> &'static Row {
         // There is one for each.
         KINDS.iter().find(|row| row.kind == self).unwrap_or(&KINDS[0])
+    }
+}
+
+impl Kind {
+    /// A good target with whole paths: servers are in another directory.
+    fn absolute(self, target: &str) -> Result<String, String> {
+        let whole = |path: PathBuf| {
+            std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        match self {
+            Self::Tap | Self::Passt => Ok(target.to_owned()),
+            Self::Pcap => {
+                let target: pcap::Target = target.parse()?;
+                let input = whole(target.input)?;
+                let output = target.output.map(whole).transpose()?;
+                Ok(pcap::Target { input, output, ..target }.to_string())
+            }
+            Self::Wire => Ok(whole(target.into())?.display().to_string()),
+        }
     }
 }
 
@@ -52,6 +83,11 @@ impl Device {
     /// A TAP device of this name, which the kernel took already.
     pub(crate) fn tap(name: String) -> Self {
         Self { kind: Kind::Tap, target: name }
+    }
+
+    /// passt.
+    pub(crate) fn passt() -> Self {
+        Self { kind: Kind::Passt, target: String::new() }
     }
 
     /// Which back end.
@@ -83,7 +119,7 @@ impl FromStr for Device {
             return Err(format!("device kind `{word}` is not known; known: {known}"));
         };
         (row.check)(target)?;
-        Ok(Self { kind: row.kind, target: target.to_owned() })
+        Ok(Self { kind: row.kind, target: row.kind.absolute(target)? })
     }
 }
 
@@ -114,6 +150,26 @@ fn check_interface(name: &str) -> Result<(), String> {
     Err(format!("`{name}` cannot be a device name: 1 to 15 bytes, no space, / : or %"))
 }
 
+fn check_nothing(target: &str) -> Result<(), String> {
+    if target.is_empty() {
+        return Ok(());
+    }
+    Err(format!("nothing is to be behind `passt:`, not `{target}`"))
+}
+
+fn check_replay(target: &str) -> Result<(), String> {
+    target.parse::<pcap::Target>().map(drop)
+}
+
+/// Can it be the path of a Unix socket?
+fn check_socket(path: &str) -> Result<(), String> {
+    // sockaddr_un has 108 bytes with the zero at the end.
+    if (1..108).contains(&path.len()) && !path.contains('\0') {
+        return Ok(());
+    }
+    Err(format!("`{path}` cannot be the path of a socket: 1 to 107 bytes"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,18 +178,31 @@ mod tests {
     fn devices_are_a_kind_and_a_target() {
         let device: Device = "tap:tasuki0".parse().unwrap();
         assert_eq!((device.kind(), device.name()), (Kind::Tap, "tasuki0"));
-        for Row { word, .. } in KINDS {
-            let text = format!("{word}:x");
+        for Row { word, kind, .. } in KINDS {
+            let text = match kind {
+                Kind::Passt => format!("{word}:"),
+                Kind::Pcap | Kind::Wire => format!("{word}:/x"),
+                _ => format!("{word}:x"),
+            };
             assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
         }
         for (text, said) in [
             ("tap", "as in tap:tap"),
-            ("eth:x", "device kind `eth` is not known; known: tap"),
+            ("eth:x", "device kind `eth` is not known; known: tap, "),
             ("tap:", "cannot be a device name"),
+            ("passt:x", "nothing is to be behind"),
+            ("pcap:", "lacks the file"),
+            ("wire:", "cannot be the path of a socket"),
             ("tap:a b", "cannot be a device name"),
             ("tap:sixteen-chars-xx", "cannot be a device name"),
         ] {
             assert!(text.parse::<Device>().unwrap_err().contains(said), "{text}");
         }
+        let here = std::env::current_dir().unwrap();
+        let relative: Device = "wire:x/y".parse().unwrap();
+        assert_eq!(relative.name(), here.join("x/y").to_str().unwrap());
+        let relative: Device = "pcap:a,b,fast".parse().unwrap();
+        let (a, b) = (here.join("a"), here.join("b"));
+        assert_eq!(relative.name(), format!("{},{},fast", a.display(), b.display()));
     }
 }

@@ -1,4 +1,5 @@
 use std::io::{Read as _, Seek as _};
+use std::path::Path;
 
 use super::*;
 
@@ -97,4 +98,26 @@ fn a_file_that_breaks_off_loses_the_device() {
     let mut device = Pcap::new(file, None, MAC, NOW).unwrap();
     let error = device.receive(&mut [0; 4096]).unwrap_err();
     assert!(crate::device::is_lost(&error) && error.to_string().contains("cut off"), "{error}");
+}
+
+#[test]
+fn targets() {
+    let second = Duration::from_secs(1);
+    for (text, output, fast, delay) in [
+        ("/a", None, false, second),
+        ("/a,/b", Some("/b"), false, second),
+        ("/a,fast", None, true, second),
+        ("/a,/b,fast,delay=0.5", Some("/b"), true, second / 2),
+        ("/a,delay=0", None, false, Duration::ZERO),
+    ] {
+        let target: Target = text.parse().unwrap();
+        assert_eq!(
+            (target.input.to_str(), target.output.as_deref()),
+            (Some("/a"), output.map(Path::new))
+        );
+        assert_eq!((target.pace, target.to_string()), (Pace { delay, fast }, text.to_owned()));
+    }
+    for text in ["", ",b", "a,", "a,b,c", "a,delay=x", "a,delay=-1", "a,delay=nan", "a,delay=1e7"] {
+        assert!(text.parse::<Target>().is_err(), "{text}");
+    }
 }

@@ -3,13 +3,16 @@
 //! Whatever a driver needs comes out of here as descriptors, in the order that its half of the back
 //! end (`nic_driver::backend`) expects; the driver itself needs no right.
 
+use std::fs::File;
+use std::io::Seek as _;
 use std::os::fd::OwnedFd;
 
 use abi::network::Prefixed;
-use nic_driver::tap;
+use nic_driver::{pcap, tap};
 
+use super::passt::Passt;
 use crate::device::{Device, Kind};
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::network::{Addresses, first_free_device};
 use crate::settings;
 
@@ -20,25 +23,77 @@ pub(super) struct Opened {
     pub(super) device: Device,
     /// For the driver.
     pub(super) fds: Vec<OwnedFd>,
+    /// Ends with the device.
+    _passt: Option<Passt>,
+}
+
+impl Opened {
+    fn new(device: Device, fds: Vec<OwnedFd>) -> Self {
+        Self { device, fds, _passt: None }
+    }
 }
 
 /// Opens the device that is wanted; if it does not matter which, a TAP device of the first free
-/// name. Hold the lock of the directory.
+/// name, or passt for those who may not make one. Hold the lock of the directory.
 ///
 /// # Errors
 /// What is in use, missing or not permitted; nothing is left behind then.
 pub(super) fn open(wanted: &settings::Link, addresses: &Addresses) -> Result<Opened, Failure> {
     let Some(device) = wanted.device.clone() else {
         let open = |name: &str| tap::open(name).map_err(Failure::from);
-        let (name, fd) = first_free_device(tap::exists, open)?;
-        return made_tap(Device::tap(name), fd, wanted, addresses);
+        return match first_free_device(tap::exists, open) {
+            Ok((name, fd)) => made_tap(Device::tap(name), fd, wanted, addresses),
+            Err(failure) if failure.code == Code::Rights => {
+                without_rights(wanted, addresses, &failure)
+            }
+            Err(failure) => Err(failure),
+        };
     };
     match device.kind() {
         Kind::Tap => {
             let fd = tap::open(device.name())?;
             made_tap(device, fd, wanted, addresses)
         }
+        Kind::Passt => start_passt(wanted, addresses),
+        Kind::Pcap => open_files(device),
+        // Two ends meet of their own accord, and need no right for it.
+        Kind::Wire => Ok(Opened::new(device, Vec::new())),
     }
+}
+
+/// For users who may not make a TAP device.
+fn without_rights(
+    wanted: &settings::Link,
+    addresses: &Addresses,
+    why: &Failure,
+) -> Result<Opened, Failure> {
+    tracing::debug!(%why, "no TAP device: passt is to connect this host's network");
+    start_passt(wanted, addresses).map_err(|failure| match failure.code {
+        Code::Rights => Failure::new(Code::Rights, format!("{why}; {failure}")),
+        _ => failure,
+    })
+}
+
+fn start_passt(wanted: &settings::Link, addresses: &Addresses) -> Result<Opened, Failure> {
+    let (passt, fd) = Passt::start(addresses, wanted.mtu)?;
+    Ok(Opened { device: Device::passt(), fds: vec![fd], _passt: Some(passt) })
+}
+
+/// A capture file that is whole, and the file for what is sent.
+fn open_files(device: Device) -> Result<Opened, Failure> {
+    let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
+    let target: pcap::Target = device.name().parse().map_err(wrong)?;
+    let name = target.input.display();
+    let mut input =
+        File::open(&target.input).map_err(|error| wrong(format!("cannot read {name}: {error}")))?;
+    pcap::check(&input).map_err(|error| wrong(format!("{name} cannot be replayed: {error}")))?;
+    input.rewind().map_err(|error| Failure::system(format!("read {name}"), error))?;
+    let mut fds = vec![input.into()];
+    if let Some(output) = &target.output {
+        let file = File::create(output);
+        fds.push(file.map_err(|error| Failure::output(output.display(), error))?.into());
+    }
+    Ok(Opened::new(device, fds))
 }
 
 fn made_tap(
@@ -49,5 +104,5 @@ fn made_tap(
 ) -> Result<Opened, Failure> {
     let host: Vec<Prefixed> = addresses.host().collect();
     tap::configure(device.name(), &host, wanted.mtu)?;
-    Ok(Opened { device, fds: vec![fd] })
+    Ok(Opened::new(device, vec![fd]))
 }

@@ -20,6 +20,7 @@ mod child;
 mod clients;
 mod connections;
 mod instance;
+mod passt;
 mod requests;
 mod servers;
 mod signals;
