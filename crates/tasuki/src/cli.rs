@@ -97,9 +97,10 @@ pub(crate) fn refusal(error: &clap::Error, mut words: impl Iterator<Item = OsStr
 /// Run a program on the stack
 ///
 /// Without --net, the program gets an instance of its own, which lives as long as the program: a
-/// new TAP device whose host side has the gateway's address, and a stack with the other one. The
-/// program reaches the host's services at the gateway's address. tasuki passes signals on, ends
-/// with the program's exit code and leaves nothing behind.
+/// new TAP device whose host side has the gateway's address, and a stack with the other one. Users
+/// who may not make a TAP device get passt instead, if it is installed. Either way the program
+/// reaches the host's services at the gateway's address. tasuki passes signals on, ends with the
+/// program's exit code and leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = run_help())]
 pub(crate) struct RunArgs {
@@ -132,7 +133,9 @@ pub(crate) struct InstanceOptions {
     /// Processes: inet server and NIC driver apart (split) or in one (fused)
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Network device, made by Tasuki [default: tap:tasuki0, tap:tasuki1, ...]
+    /// Network device: tap:NAME (made by Tasuki), passt: (needs no right), wire:SOCKET (a link to
+    /// another instance), pcap:FILE[,OUTPUT][,fast][,delay=SECONDS] (a capture file) [default:
+    /// tap:tasuki0, tap:tasuki1, ..., or passt: for users who may not make a TAP device]
     #[arg(long, value_name = "KIND:NAME")]
     pub(crate) nic: Option<Device>,
     /// The stack's addresses with prefix lengths, IPv4 and IPv6 [default: 10.219.N.2/24, first N

@@ -1,14 +1,15 @@
 //! Where instances are found: names, directories, sockets, the lock.
 //!
 //! An instance is a socket `NAME.sock` in `/run/tasuki` (root) or `$XDG_RUNTIME_DIR/tasuki`
-//! (others, and root in a user namespace where /run belongs to someone else). Who makes or looks
+//! (others, and root in a user namespace where /run belongs to someone else); without that variable
+//! in `/run/user/UID/tasuki` or, where there is none, `/tmp/tasuki-UID`. Who makes or looks
 //! for several things that must not change meanwhile (socket, device name, addresses) holds the
 //! lock of the directory, so that no lock file is left behind.
 
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::Uid;
 
 use crate::exit::{Code, Failure};
 
@@ -55,6 +57,14 @@ impl FromStr for InstanceName {
     }
 }
 
+/// Is the directory this user's alone, or not there yet? Anybody can make one in /tmp.
+fn is_private(path: &Path, user: Uid) -> bool {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => found.is_dir() && found.uid() == user.as_raw() && found.mode() & 0o077 == 0,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 impl fmt::Display for InstanceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -74,8 +84,18 @@ impl Place {
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
             .map(|path| path.join("tasuki"));
-        let all = rustix::process::geteuid().is_root().then(|| PathBuf::from(ROOTS));
-        all.into_iter().chain(own).collect()
+        let user = rustix::process::geteuid();
+        if user.is_root() {
+            return [PathBuf::from(ROOTS)].into_iter().chain(own).collect();
+        }
+        // Where the variable is missing (cron, su) the user's directory may be there nevertheless.
+        let usual = Path::new("/run/user").join(user.to_string());
+        let usual = usual.is_dir().then(|| usual.join("tasuki"));
+        let temporary = std::env::temp_dir().join(format!("tasuki-{user}"));
+        let temporary = Some(temporary).filter(|path| is_private(path, user));
+        let mut all: Vec<PathBuf> = own.into_iter().chain(usual).chain(temporary).collect();
+        all.dedup();
+        all
     }
 
     /// Makes the directory for a new instance, or takes the one there is.
@@ -263,6 +283,25 @@ mod tests {
         assert!(!place.socket(&name).exists());
         assert!(place.bind(&name).is_ok());
         assert!(other.path().exists());
+    }
+
+    #[test]
+    fn a_directory_that_anybody_could_have_made_is_not_believed() {
+        let (directory, _place) = place();
+        let user = rustix::process::geteuid();
+        let path = directory.path().join("d");
+        assert!(is_private(&path, user), "not there yet");
+        std::fs::create_dir(&path).unwrap();
+        let mode = |bits| std::fs::Permissions::from_mode(bits);
+        for (bits, private) in [(0o700, true), (0o755, false), (0o770, false)] {
+            std::fs::set_permissions(&path, mode(bits)).unwrap();
+            assert_eq!(is_private(&path, user), private, "{bits:o}");
+        }
+        std::fs::set_permissions(&path, mode(0o700)).unwrap();
+        assert!(!is_private(&path, Uid::from_raw(user.as_raw() + 1)), "somebody else's");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(!is_private(&link, user));
     }
 
     #[test]
