@@ -13,8 +13,8 @@ use inet::tcp::{
 };
 use inet::{
     AddressState, Cidr, Config, Egress, Error, EventKind, Family, Handle, How, Instant,
-    InterfaceConfig, InterfaceId, RxPiece, SendOptions, SockOption, SocketKind, Stack, TxPiece,
-    V6Config,
+    InterfaceConfig, InterfaceId, RxPiece, SendOptions, SockOption, SocketKind, Stack, TxOffload,
+    TxPiece, V6Config,
 };
 
 use crate::bytes::{Chunk, Frame, Live};
@@ -298,7 +298,7 @@ impl Egress<Chunk> for Port<'_> {
         self.room > 0
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>]) {
+    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>], _: TxOffload) {
         self.room = self.room.saturating_sub(1);
         let mut frame = head.to_vec();
         for piece in body {

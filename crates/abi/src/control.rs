@@ -193,6 +193,14 @@ pub struct FaultConfig {
     pub seed: u64,
 }
 
+impl FaultConfig {
+    /// No faults are made.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        Self { seed: 0, ..*self } == Self::default()
+    }
+}
+
 /// How a NIC driver is set up; the first message it gets. fds: frame region, driver's bell,
 /// inet server's bell, then those of the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -207,6 +215,8 @@ pub struct NicConfig {
     pub fault: FaultConfig,
     /// Take away the giver's mapping of frame pages for real.
     pub strict: bool,
+    /// Leave checksums and the cutting of long segments to the device, as far as it can.
+    pub offload: bool,
 }
 
 /// What the supervisor asks of a server.

@@ -8,11 +8,13 @@ use abi::Errno;
 use abi::control::{CongestionControl, InetConfig, TcpDefaults};
 use abi::fastopen::FastopenKeys;
 use abi::network::Ipv6Mode;
+use abi::offload::Features;
 use inet::tcp::{CongestionKind, EcnPolicy, TcpConfig};
-use inet::{Config, Error, Handle, Instant, SockOption, Stack};
+use inet::{Config, Error, Handle, Instant, InterfaceId, SockOption, Stack};
 
 use crate::counters::{Batches, Counters};
 use crate::nic::{Frame, Nics};
+use crate::offload;
 use crate::tx::Chunk;
 
 /// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
@@ -94,6 +96,13 @@ impl Engine {
     pub(crate) fn next_serial(&mut self) -> u32 {
         self.serial = self.serial.wrapping_add(1);
         self.serial
+    }
+
+    /// A port's device does this for the frames of its interface.
+    pub(crate) fn set_features(&mut self, port: usize, id: InterfaceId, features: Features) {
+        self.nics.set_features(port, features);
+        // The interface was added before.
+        let _ = self.stack.set_features(id, offload::features(features));
     }
 
     /// Sets a socket's receive buffer in the core.

@@ -27,6 +27,7 @@ mod events;
 mod fault;
 mod network;
 mod nic;
+mod offload;
 mod options;
 mod rx;
 mod server;

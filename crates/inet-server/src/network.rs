@@ -11,6 +11,7 @@ use inet::{
 };
 
 use crate::engine::Engine;
+use crate::nic::Link;
 
 /// An interface of the stack, as it is told.
 struct Interface {
@@ -33,7 +34,7 @@ impl Network {
         &mut self,
         engine: &mut Engine,
         settings: &InterfaceSettings,
-        (mac, mtu): ([u8; 6], u16),
+        Link { mac, mtu, .. }: Link,
         ipv6: Ipv6Mode,
     ) -> InterfaceId {
         let InterfaceSettings { name, addresses, routes, dhcp } = settings;

@@ -20,13 +20,14 @@ use std::sync::Arc;
 use abi::call::{Call, Op};
 use abi::frame::{FRAME_PAGES, FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
-use abi::offload::TxOffload;
-use inet::{Egress, InterfaceId, RxBytes, TxPiece};
+use abi::offload::Features;
+use inet::{Egress, InterfaceId, RxBytes, RxOffload, TxOffload, TxPiece};
 use shm::{
     Area, AreaName, Consumer, OutOfRange, Pool, Producer, Region, RingFault, Ringer, Sleep, Sleeper,
 };
 
 use crate::counters::Counters;
+use crate::offload;
 use crate::tx::Chunk;
 
 /// Empty pages that a driver has to receive into: 2 MiB, the burst that one turn of ours may lag
@@ -46,18 +47,34 @@ pub(crate) struct Frame {
     area: Area,
     start: usize,
     end: usize,
+    offload: RxOffload,
 }
 
 impl RxBytes for Frame {
     fn bytes(&self) -> &[u8] {
         self.area.bytes().get(self.start..self.end).unwrap_or_default()
     }
+
+    fn offload(&self) -> RxOffload {
+        self.offload
+    }
+}
+
+/// An interface as its driver registers it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Link {
+    /// The stack's hardware address on it.
+    pub(crate) mac: [u8; 6],
+    /// IP bytes per frame.
+    pub(crate) mtu: u16,
+    /// What the device does for frames.
+    pub(crate) features: Features,
 }
 
 /// What a driver says.
 pub(crate) enum Input {
     /// `ifattach`: this is the interface.
-    Attach { mac: [u8; 6], mtu: u16 },
+    Attach(Link),
     /// `ethinput`.
     Frame(Frame),
 }
@@ -84,6 +101,8 @@ struct Port {
     /// How many of `tx` the driver had consumed when we last looked.
     tx_done: u64,
     interface: Option<InterfaceId>,
+    /// What the driver said at `ifattach`.
+    features: Features,
     backing: String,
     ring: bool,
     dead: bool,
@@ -123,6 +142,7 @@ impl Nics {
             sent: VecDeque::with_capacity(RING as usize),
             tx_done: 0,
             interface: None,
+            features: Features::NONE,
             backing: region.backing().to_string(),
             ring: false,
             dead: false,
@@ -147,6 +167,13 @@ impl Nics {
     /// The stack's name of a port's interface, once attached.
     pub(crate) fn interface(&self, port: usize) -> Option<InterfaceId> {
         self.ports.get(port)?.interface
+    }
+
+    /// Notes what a port's device does for frames.
+    pub(crate) fn set_features(&mut self, port: usize, features: Features) {
+        if let Some(entry) = self.ports.get_mut(port) {
+            entry.features = features;
+        }
     }
 
     /// Notes that the stack calls a port's interface `id`.
@@ -284,7 +311,7 @@ impl Port {
         let call = Call::decode(slot).map_err(|_| BadInput::Slot)?;
         match call.op {
             Op::EthInput => {
-                let RxFrame { area, offset, len, offload: _ } =
+                let RxFrame { area, offset, len, offload } =
                     RxFrame::from_call(&call).map_err(|_| BadInput::Slot)?;
                 let area = self.pool.take(area).map_err(|_| BadInput::Frame)?;
                 let start = offset as usize;
@@ -292,15 +319,22 @@ impl Port {
                 if end > area.len() {
                     return Err(BadInput::Frame);
                 }
-                Ok(Input::Frame(Frame { area, start, end }))
+                let offload =
+                    offload::from_device(self.features, offload).ok_or(BadInput::Frame)?;
+                Ok(Input::Frame(Frame { area, start, end, offload }))
             }
             Op::IfAttach => {
                 let [0, 0, mac @ ..] = call.args[0].to_be_bytes() else {
                     return Err(BadInput::Slot);
                 };
                 let mtu = u16::try_from(call.args[1]).map_err(|_| BadInput::Slot)?;
+                let features = Features::decode(call.args[2]).map_err(|_| BadInput::Slot)?;
                 let fits = (68..=abi::frame::MAX_MTU).contains(&mtu) && mac[0] & 1 == 0;
-                if fits { Ok(Input::Attach { mac, mtu }) } else { Err(BadInput::Slot) }
+                if fits {
+                    Ok(Input::Attach(Link { mac, mtu, features }))
+                } else {
+                    Err(BadInput::Slot)
+                }
             }
             _ => Err(BadInput::Slot),
         }
@@ -354,7 +388,13 @@ impl Port {
         std::mem::take(&mut self.ring) && self.driver.ring()
     }
 
-    fn send(&mut self, number: u64, head: &[u8], body: &[TxPiece<'_, Chunk>]) -> Option<()> {
+    fn send(
+        &mut self,
+        number: u64,
+        head: &[u8],
+        body: &[TxPiece<'_, Chunk>],
+        offload: TxOffload,
+    ) -> Option<()> {
         let mut area = self.pool.alloc(FRAME_PAGES).ok()?;
         area.bytes_mut()
             .get_mut(usize::from(HEAD_ROOM)..)?
@@ -368,7 +408,7 @@ impl Port {
         }
         let len = u16::try_from(head.len()).ok()?;
         let area = area.hand_over(NIC);
-        let offload = TxOffload::NONE;
+        let offload = offload::to_device(offload);
         let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces, offload };
         self.tx.stage(&frame.encode()).ok()?;
         self.sent.push_back(Sent { area, number });
@@ -381,14 +421,20 @@ impl Egress<Chunk> for Nics {
         self.ports.iter_mut().all(|port| port.dead || !matches!(port.tx.free(), Ok(0)))
     }
 
-    fn emit(&mut self, interface: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>]) {
+    fn emit(
+        &mut self,
+        interface: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, Chunk>],
+        offload: TxOffload,
+    ) {
         self.emitted += 1;
         let port = self.by_interface.get(usize::from(interface.0));
         let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
         let sent = port.and_then(|port| {
             // Room first: a page that was handed over could not be had back.
             matches!(port.tx.free(), Ok(1..)).then_some(())?;
-            port.send(self.emitted, head, body)?;
+            port.send(self.emitted, head, body, offload)?;
             if port.tx.staged() >= TX_BATCH {
                 let rung = u64::from(port.flush());
                 self.counters.bells += rung;

@@ -26,7 +26,7 @@ use crate::client::Client;
 use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
 use crate::network::Network;
-use crate::nic::{self, Input};
+use crate::nic::{self, Input, Link};
 use crate::sleep::Poller;
 use crate::tx::ClientMemory;
 
@@ -54,8 +54,8 @@ pub(crate) struct Server {
     pub(crate) network: Network,
     /// How the interface of each port is to be set up.
     interfaces: Vec<InterfaceSettings>,
-    /// What the driver of each port said that is not attached yet: hardware address and MTU.
-    announced: Vec<Option<([u8; 6], u16)>>,
+    /// What the driver of each port said that is not attached yet.
+    announced: Vec<Option<Link>>,
     leaving: Vec<Leaving>,
     /// What the supervisor is to be told.
     events: Vec<ServerEvent>,
@@ -254,7 +254,7 @@ impl Server {
                             stack.handle_frame(*now, id, frame, nics);
                         }
                     }
-                    Input::Attach { mac, mtu } => self.attach(port, mac, mtu),
+                    Input::Attach(link) => self.attach(port, link),
                 }
             }
         }
@@ -267,13 +267,13 @@ impl Server {
     }
 
     /// A driver registers its interface; a second time after it was restarted.
-    fn attach(&mut self, port: usize, mac: [u8; 6], mtu: u16) {
+    fn attach(&mut self, port: usize, link: Link) {
         self.engine.counters.nic_attached += 1;
-        if self.engine.nics.interface(port).is_some() {
-            return;
+        if let Some(id) = self.engine.nics.interface(port) {
+            return self.engine.set_features(port, id, link.features);
         }
         if let Some(announced) = self.announced.get_mut(port) {
-            *announced = Some((mac, mtu));
+            *announced = Some(link);
         }
         // In their order, whichever driver is the quickest: so the first one has the first index.
         for (port, settings) in self.interfaces.iter().enumerate() {
@@ -283,6 +283,7 @@ impl Server {
             let Some(link) = self.announced.get_mut(port).and_then(Option::take) else { return };
             let id = self.network.attach(&mut self.engine, settings, link, self.config.ipv6);
             self.engine.nics.set_interface(port, id);
+            self.engine.set_features(port, id, link.features);
         }
     }
 

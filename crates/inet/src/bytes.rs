@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use core::ops::Range;
 
 use crate::InterfaceId;
+use crate::offload::{RxOffload, TxOffload};
 
 /// A chunk of payload to be sent.
 pub trait TxBytes {
@@ -44,6 +45,11 @@ pub trait TxBytes {
 pub trait RxBytes {
     /// The frame's bytes.
     fn bytes(&self) -> &[u8];
+
+    /// What its interface knows of it.
+    fn offload(&self) -> RxOffload {
+        RxOffload::NONE
+    }
 }
 
 /// A frame as the core holds it.
@@ -51,15 +57,25 @@ pub trait RxBytes {
 pub enum Frame<R> {
     /// As it was received.
     One(R),
-    /// Made by the core: a packet joined of fragments, or sent to ourselves.
+    /// Made by the core: a packet joined of fragments.
     Joined(Box<[u8]>),
+    /// Made by the core: sent to ourselves, so there is nothing in it to be checked.
+    Looped(Box<[u8]>),
 }
 
 impl<R: RxBytes> RxBytes for Frame<R> {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::One(frame) => frame.bytes(),
-            Self::Joined(bytes) => bytes,
+            Self::Joined(bytes) | Self::Looped(bytes) => bytes,
+        }
+    }
+
+    fn offload(&self) -> RxOffload {
+        match self {
+            Self::One(frame) => frame.offload(),
+            Self::Joined(_) => RxOffload::NONE,
+            Self::Looped(_) => RxOffload { verified: true, segment: 0 },
         }
     }
 }
@@ -104,7 +120,14 @@ pub trait Egress<T> {
     fn ready(&mut self) -> bool;
 
     /// Sends one frame: `head` (all headers, and for small answers the payload too), then `body`,
-    /// of at most [`MAX_TX_PIECES`] pieces. A frame given while not [`ready`](Self::ready) may be
-    /// dropped.
-    fn emit(&mut self, interface: InterfaceId, head: &[u8], body: &[TxPiece<'_, T>]);
+    /// of at most [`MAX_TX_PIECES`] pieces. `offload` is left to the interface, none of it unless
+    /// that has the [`Features`](crate::Features) for it. A frame given while not
+    /// [`ready`](Self::ready) may be dropped.
+    fn emit(
+        &mut self,
+        interface: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, T>],
+        offload: TxOffload,
+    );
 }

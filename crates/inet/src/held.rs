@@ -3,7 +3,7 @@
 //! A frame that is kept (out of order, or not yet fetched by its owner) carries a token; the number
 //! of tokens is the number of frames held, exactly, wherever in the core they are dropped. Frames
 //! that were received are scarce and counted one by one; those that the core made itself
-//! ([`Frame::Joined`]) may be long and are counted in bytes.
+//! ([`Frame::Joined`], [`Frame::Looped`]) may be long and are counted in bytes.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,9 @@ impl HeldFrames {
     pub(crate) fn hold<R>(&self, frame: Frame<R>) -> Held<R> {
         let token = match &frame {
             Frame::One(_) => Token(Arc::clone(&self.count), 1),
-            Frame::Joined(bytes) => Token(Arc::clone(&self.bytes), bytes.len()),
+            Frame::Joined(bytes) | Frame::Looped(bytes) => {
+                Token(Arc::clone(&self.bytes), bytes.len())
+            }
         };
         token.0.fetch_add(token.1, Ordering::Relaxed);
         Held { frame, _token: token }
@@ -74,8 +76,8 @@ impl HeldFrames {
         let room = self.room(frame, true);
         let own = match frame {
             Frame::One(_) => own,
-            // Joined frames count in bytes, and are as long as they are.
-            Frame::Joined(bytes) => own.saturating_mul(bytes.len()),
+            // Those count in bytes, and are as long as they are.
+            Frame::Joined(bytes) | Frame::Looped(bytes) => own.saturating_mul(bytes.len()),
         };
         room > 0 && own <= room.saturating_mul(FAIR)
     }
@@ -83,7 +85,7 @@ impl HeldFrames {
     fn room<R>(&self, frame: &Frame<R>, can_wait: bool) -> usize {
         let (held, limit) = match frame {
             Frame::One(_) => (self.count(), self.limit),
-            Frame::Joined(_) => (self.bytes(), self.most_bytes),
+            Frame::Joined(_) | Frame::Looped(_) => (self.bytes(), self.most_bytes),
         };
         let limit = if can_wait { limit - limit / 4 } else { limit };
         limit.saturating_sub(held)

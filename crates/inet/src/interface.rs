@@ -9,6 +9,7 @@ use crate::ip::cidr::Cidr;
 use crate::ip::v6;
 use crate::link::ethernet::Mac;
 use crate::nd::{Link, dad::Dad};
+use crate::offload::Features;
 use crate::time::Instant;
 
 /// Names an interface of one stack, in the order of their adding.
@@ -110,11 +111,19 @@ pub(crate) struct Interface {
     pub(crate) link: Link,
     /// Its link can be used.
     pub(crate) up: bool,
+    /// What it does for frames.
+    pub(crate) features: Features,
 }
 
 impl Interface {
     pub(crate) fn new(config: InterfaceConfig) -> Self {
-        Self { config, addresses: Vec::new(), link: Link::default(), up: true }
+        Self {
+            config,
+            addresses: Vec::new(),
+            link: Link::default(),
+            up: true,
+            features: Features::default(),
+        }
     }
 
     pub(crate) fn mac(&self) -> Mac {

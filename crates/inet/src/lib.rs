@@ -11,6 +11,7 @@
 //!   ip/          packets, fragments, routes, source addresses, groups
 //!   link/        Ethernet, ARP, neighbours, conflicts of addresses
 //!   net          what all share: interfaces, neighbours, the way out
+//!   offload      what interfaces do for frames: checksums, super-segments
 //!   configure    addresses and routes at run time
 //!   loopback     the interface to ourselves
 //!   wheel  held  limit  secret  counters       mechanisms
@@ -42,6 +43,7 @@ mod link;
 mod loopback;
 mod nd;
 mod net;
+mod offload;
 mod reports;
 mod secret;
 mod sockets;
@@ -63,6 +65,7 @@ pub use ip::cidr::Cidr;
 pub use ip::groups::FilterMode;
 pub use ip::route::Route;
 pub use link::neighbour::NeighbourInfo;
+pub use offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
 pub use sockets::events::{Event, EventKind};
 pub use sockets::fastopen::FastOpenKeys;
 pub use sockets::options::{MtuDiscover, OptionName, SockOption};

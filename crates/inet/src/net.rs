@@ -28,6 +28,7 @@ use crate::link::neighbour::{
 };
 use crate::loopback::Loopback;
 use crate::nd::Found;
+use crate::offload::{Features, TxOffload};
 use crate::secret::{KeyedHash, Secret};
 use crate::sockets::table::Handle;
 use crate::time::Instant;
@@ -125,6 +126,14 @@ impl<T: TxBytes> Net<T> {
 
     pub(crate) fn interface_mut(&mut self, id: InterfaceId) -> Option<&mut Interface> {
         self.interfaces.get_mut(usize::from(id.0))
+    }
+
+    /// What an interface does for frames. Nobody checks what is sent to ourselves.
+    pub(crate) fn features(&self, id: InterfaceId) -> Features {
+        match self.interface(id) {
+            Some(interface) => interface.features,
+            None => Features { tx_checksum: id == InterfaceId::LOOPBACK, ..Features::default() },
+        }
     }
 
     /// Whether `address` is one of ours.
@@ -229,7 +238,7 @@ impl<T: TxBytes> Net<T> {
         let Some(interface) = self.interface(id) else { return };
         let Some(IpAddr::V4(source)) = interface.v4_source_for(target.into()) else { return };
         let frame = arp_frame((source, interface.mac()), target, to, None);
-        self.emit(id, &frame, &[], out);
+        self.emit(id, &frame, &[], TxOffload::NONE, out);
     }
 
     /// A neighbour's timer has fired; gives who waited in vain.
@@ -288,7 +297,7 @@ impl<T: TxBytes> Net<T> {
         if packet.is_request && for_us {
             let ours = (packet.target, mac);
             let to = packet.sender_mac;
-            self.emit(id, &arp_frame(ours, packet.sender, to, Some(to)), &[], out);
+            self.emit(id, &arp_frame(ours, packet.sender, to, Some(to)), &[], TxOffload::NONE, out);
         }
         Some(self.apply(now, key, learnt?))
     }
@@ -369,6 +378,7 @@ impl<T: TxBytes> Net<T> {
         interface: InterfaceId,
         head: &[u8],
         body: &[TxPiece<'_, T>],
+        offload: TxOffload,
         out: &mut dyn Egress<T>,
     ) {
         if interface == InterfaceId::LOOPBACK {
@@ -380,7 +390,7 @@ impl<T: TxBytes> Net<T> {
             }
         } else if out.ready() {
             self.counters.frames_out += 1;
-            out.emit(interface, head, body);
+            out.emit(interface, head, body, offload);
         } else {
             self.counters.no_room += 1;
         }
@@ -422,7 +432,7 @@ impl<T: TxBytes> Net<T> {
                 let displaced = self.neighbours.park(key, Pending { head, datagram: None });
                 self.counters.arp_dropped += u64::from(displaced.is_some());
             }
-            _ => self.emit(path.exit(), &head, &[], out),
+            _ => self.emit(path.exit(), &head, &[], TxOffload::NONE, out),
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::link::ethernet::{self, Carries, Ignored, Mac};
 use crate::link::neighbour::{Key, Waiters};
 use crate::loopback;
 use crate::net::{Net, Timer};
+use crate::offload::Features;
 use crate::secret::Secret;
 use crate::sockets::demux::Demux;
 use crate::sockets::events::{Event, EventKind, EventQueue};
@@ -127,6 +128,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         id
     }
 
+    /// Says what an interface does for the frames that it is given from now on; at first nothing.
+    ///
+    /// # Errors
+    /// `BadHandle` without such an interface.
+    pub fn set_features(&mut self, id: InterfaceId, features: Features) -> Result<(), Error> {
+        self.net.interface_mut(id).ok_or(Error::BadHandle)?.features = features;
+        Ok(())
+    }
+
     /// Says that the link of an interface can be used, or cannot. While it cannot, nothing is
     /// routed there; when it can again, the link is told what we have and listen to.
     ///
@@ -219,7 +229,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         if packet.protocol == IpProtocol::Udp
             && packet.cut.is_none()
-            && self.handle_dhcp(now, &packet, frame.bytes(), out)
+            && self.handle_dhcp(now, &packet, &frame, out)
         {
             return;
         }
@@ -303,7 +313,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let waiting = self.net.loopback.len().min(most);
         for _ in 0..waiting {
             let Some((interface, frame)) = self.net.loopback.pop() else { break };
-            let frame = Frame::Joined(frame);
+            let frame = Frame::Looped(frame);
             let at = ethernet::HEADER;
             let origin =
                 Origin { interface, to_group: interface != InterfaceId::LOOPBACK, looped: true };

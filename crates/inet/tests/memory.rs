@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tasuki_inet::{
     Cidr, Config, Egress, EventKind, Instant, InterfaceConfig, InterfaceId, RxBytes, SocketKind,
-    Stack, TxBytes, TxPiece,
+    Stack, TxBytes, TxOffload, TxPiece,
 };
 
 /// Counts what is allocated and not freed.
@@ -75,7 +75,7 @@ impl Egress<Nothing> for Wire {
     fn ready(&mut self) -> bool {
         true
     }
-    fn emit(&mut self, _: InterfaceId, head: &[u8], _: &[TxPiece<'_, Nothing>]) {
+    fn emit(&mut self, _: InterfaceId, head: &[u8], _: &[TxPiece<'_, Nothing>], _: TxOffload) {
         self.0.push_back(head.to_vec());
     }
 }

@@ -25,7 +25,8 @@ pub fn open(config: &NicConfig, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Dr
     match config.device.split_once(':') {
         Some(("tap", _)) => {
             let [fd] = exactly(fds)?;
-            let tap = Tap::new(fd).map_err(system("use the TAP device's descriptor"))?;
+            let tap =
+                Tap::new(fd, config.offload).map_err(system("use the TAP device's descriptor"))?;
             Ok(Box::new(tap))
         }
         Some(("passt", _)) => {

@@ -91,6 +91,14 @@ impl<'a> Part<'a> {
         }
     }
 
+    /// Its bytes, if nobody changes them meanwhile; those of others are not looked at.
+    pub(crate) fn head(&self) -> &'a [u8] {
+        match self.0 {
+            Place::Local(bytes) => bytes,
+            Place::Shared { .. } => &[],
+        }
+    }
+
     /// First byte's address, for the kernel. The bytes stay mapped for `'a`.
     pub(crate) fn address(&self) -> *const u8 {
         match self.0 {

@@ -39,7 +39,7 @@ pub struct FaultDevice<D> {
 impl<D: Device> FaultDevice<D> {
     /// Wraps `inner`.
     pub fn new(inner: D, config: FaultConfig) -> Self {
-        let none = FaultConfig { seed: 0, ..config } == FaultConfig::default();
+        let none = config.is_none();
         let (rx, tx) = (Direction::new(config, 0), Direction::new(config, 1));
         Self { inner, none, rx, tx, scratch: Vec::new() }
     }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use abi::call::{Call, Op, ReturnPath};
 use abi::frame::{FillSlot, RxFrame, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
+use abi::offload::{Features, MAX_SUPER_FRAME, SegmentKind, TxOffload};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
@@ -44,6 +45,7 @@ pub(crate) struct Counters {
     tx_bad_area: u64,
     tx_bad_piece: u64,
     tx_bad_length: u64,
+    tx_bad_offload: u64,
     tx_device_errors: u64,
 }
 
@@ -70,6 +72,9 @@ pub(crate) struct Frames<D> {
     spare: Option<Area>,
     /// The frame at the head of the `tx` ring, for which the device had no room.
     waiting: Option<(Area, TxFrame)>,
+    /// What the device does for frames.
+    features: Features,
+    /// Longest frame that is no super-segment.
     longest: usize,
     counters: Counters,
     /// Frames in one step, each way.
@@ -86,6 +91,7 @@ impl<D: Device> Frames<D> {
         mtu: u16,
     ) -> Result<Self, DriverError> {
         let mut frames = Self {
+            features: device.features(),
             device,
             pool: PoolMap::attach(region, LAYOUT.pool, NIC)?,
             fill: Consumer::attach(region, LAYOUT.fill, RING)?,
@@ -102,7 +108,7 @@ impl<D: Device> Frames<D> {
         };
         let mac = mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
         let path = ReturnPath { client: 0, ring: 0, tag: 0 };
-        let args = [mac, mtu.into(), frames.device.features().encode(), 0, 0, 0];
+        let args = [mac, mtu.into(), frames.features.encode(), 0, 0, 0];
         let call = Call { op: Op::IfAttach, priority: 0, flags: 0, path, args };
         frames.rx.push(&call.encode()).map_err(|error| match error {
             PushError::Fault(fault) => DriverError::Ring { ring: "rx", fault },
@@ -256,7 +262,8 @@ impl<D: Device> Frames<D> {
             }
         };
         let mut parts = [Part::EMPTY; MAX_PARTS];
-        let taken = match gather(&self.clients, &area, &frame, self.longest, &mut parts) {
+        let most = longest(&frame.offload, self.features, self.longest);
+        let taken = match gather(&self.clients, &area, &frame, most, &mut parts) {
             Ok(len) => {
                 let parts = &parts[..=frame.pieces().len()];
                 match self.device.transmit(parts, frame.offload) {
@@ -276,6 +283,7 @@ impl<D: Device> Frames<D> {
             Err(BadFrame::Area) => tick(&mut self.counters.tx_bad_area),
             Err(BadFrame::Piece) => tick(&mut self.counters.tx_bad_piece),
             Err(BadFrame::Length) => tick(&mut self.counters.tx_bad_length),
+            Err(BadFrame::Offload) => tick(&mut self.counters.tx_bad_offload),
         };
         if !taken {
             self.waiting = Some((area, frame));
@@ -308,6 +316,7 @@ impl<D: Device> Frames<D> {
             ("nic.tx-bad-area", c.tx_bad_area),
             ("nic.tx-bad-piece", c.tx_bad_piece),
             ("nic.tx-bad-length", c.tx_bad_length),
+            ("nic.tx-bad-offload", c.tx_bad_offload),
             ("nic.tx-device-errors", c.tx_device_errors),
         ] {
             each(name, value);
@@ -337,6 +346,22 @@ enum BadFrame {
     Piece,
     /// No Ethernet frame of this interface has that length.
     Length,
+    /// Something is left to the device that it does not do.
+    Offload,
+}
+
+/// The longest frame of which that is left to a device with `features`, where one that is no
+/// super-segment has at most `plain` bytes; `None` if it cannot be left to it.
+fn longest(offload: &TxOffload, features: Features, plain: usize) -> Option<usize> {
+    if offload.checksum.is_some() && !features.has(Features::TX_CHECKSUM) {
+        return None;
+    }
+    let Some(segments) = offload.segments else { return Some(plain) };
+    let needed = match segments.kind {
+        SegmentKind::Tcp4 => Features::TSO4,
+        SegmentKind::Tcp6 => Features::TSO6,
+    };
+    features.has(needed).then_some(MAX_SUPER_FRAME)
 }
 
 /// Finds the bytes of a frame; returns how many they are.
@@ -344,7 +369,7 @@ fn gather<'a>(
     clients: &'a HashMap<u16, Arc<Region>>,
     area: &'a Area,
     frame: &TxFrame,
-    longest: usize,
+    most: Option<usize>,
     parts: &mut [Part<'a>; MAX_PARTS],
 ) -> Result<usize, BadFrame> {
     let start = usize::from(frame.offset);
@@ -358,7 +383,8 @@ fn gather<'a>(
         len += part.len();
     }
     // The Ethernet header is the stack's own: it must be in the head page.
-    let fits = head.len() >= ETHERNET_HEADER && len <= longest;
+    let most = most.ok_or(BadFrame::Offload)?;
+    let fits = head.len() >= ETHERNET_HEADER && len <= most;
     if fits { Ok(len) } else { Err(BadFrame::Length) }
 }
 

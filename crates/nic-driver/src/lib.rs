@@ -26,6 +26,7 @@ pub mod pcap;
 pub mod tap;
 #[cfg(test)]
 mod testing;
+mod vnet;
 pub mod wire;
 
 pub use capture::CaptureDevice;

@@ -1,26 +1,29 @@
 //! The TAP back end: the kernel's network on the other side of a character device.
 //!
 //! A TAP device is an Ethernet device of the host whose cable ends in a file descriptor: what the
-//! host sends is read from it, what is written to it the host receives. `IFF_NO_PI`: frames only,
-//! nothing before them. The device lives as long as the descriptor, so nothing is left when its
-//! holders end.
+//! host sends is read from it, what is written to it the host receives. `IFF_NO_PI`: no packet
+//! information before frames. `IFF_VNET_HDR`: before each is virtio's header ([`crate::vnet`]), by
+//! which checksums stay undone and super-segments of up to 64 KiB whole in both directions; what
+//! the host may send so is set with TUNSETOFFLOAD. The device lives as long as the descriptor, so
+//! nothing is left when its holders end.
 //!
 //! [`open`] and [`configure`] are the supervisor's: they need CAP_NET_ADMIN. The driver process
 //! gets the open descriptor and needs no right at all.
 
 #![allow(unsafe_code)]
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use abi::network::Prefixed;
-use abi::offload::TxOffload;
+use abi::offload::{Features, RxOffload, TxOffload};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::device::{Device, MAX_PARTS, Part, Received};
+use crate::vnet::{self, HEADER};
 
 /// Where TAP devices come from.
 const CLONE_DEVICE: &str = "/dev/net/tun";
@@ -84,13 +87,22 @@ pub fn open(name: &str) -> Result<OwnedFd, TapError> {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoTap(errno),
         errno => TapError::new(doing(), errno),
     })?;
-    request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL);
+    let header = features(fd.as_fd()) & libc::IFF_VNET_HDR;
+    request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header);
     request.call(fd.as_fd(), libc::TUNSETIFF).map_err(|errno| match errno {
         // EINVAL: the name is there, but is no TAP device.
         Errno::BUSY | Errno::INVAL | Errno::EXIST => TapError::NameTaken(name.to_owned()),
         errno => TapError::new(doing(), errno),
     })?;
     Ok(fd)
+}
+
+/// The flags that this kernel's devices may have; 0 if it does not tell.
+fn features(fd: BorrowedFd<'_>) -> libc::c_int {
+    let mut flags: libc::c_int = 0;
+    // SAFETY: the request writes one unsigned int, which `flags` has room for; `fd` is open.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETFEATURES, &raw mut flags) };
+    if done < 0 { 0 } else { flags }
 }
 
 /// Sets the host's addresses on the device, its MTU and queue length, and brings it up.
@@ -177,12 +189,17 @@ impl Request {
         if !fits || name.contains(bad) || name == "." || name == ".." {
             return Err(TapError::BadName(name.to_owned()));
         }
-        // SAFETY: `ifreq` is plain old data in all its variants: all zero bytes are a value of it.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        let mut request = Self::unnamed();
+        for (to, from) in request.0.ifr_name.iter_mut().zip(name.bytes()) {
             *to = libc::c_char::from_ne_bytes([from]);
         }
-        Ok(Self(request))
+        Ok(request)
+    }
+
+    /// One about the device of the descriptor.
+    fn unnamed() -> Self {
+        // SAFETY: `ifreq` is plain old data in all its variants: all zero bytes are a value of it.
+        Self(unsafe { std::mem::zeroed() })
     }
 
     /// `flags` are those of `ifreq`, which has 16 bits for them.
@@ -223,29 +240,70 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
+/// What the host may leave to us of a frame: checksums.
+const HOST_OFFLOADS: libc::c_uint = libc::TUN_F_CSUM;
+
 /// An open TAP device.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
+    /// There is a header before each frame.
+    header: bool,
+    features: Features,
 }
 
 impl Tap {
-    /// A device out of a descriptor from [`open`].
+    /// A device out of a descriptor from [`open`], with checksums and super-segments left to the
+    /// other side if `offload`. A kernel without them is told in the log.
     ///
     /// # Errors
-    /// The system's, when the descriptor cannot be made non-blocking.
-    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+    /// The system's, when the descriptor is no TAP device's or cannot be made non-blocking.
+    pub fn new(fd: OwnedFd, offload: bool) -> io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
-        Ok(Self { fd })
+        let mut request = Request::unnamed();
+        request.call(fd.as_fd(), libc::TUNGETIFF)?;
+        let header = i32::from(request.flags()) & libc::IFF_VNET_HDR != 0;
+        let offloads = if offload { HOST_OFFLOADS } else { 0 };
+        let set = header && set_offloads(fd.as_fd(), offloads).is_ok();
+        if offload && !set {
+            tracing::info!(
+                "the kernel's TAP devices have no offloads: frames are sent as they are"
+            );
+        }
+        let features = if offload && set { Self::FEATURES } else { Features::NONE };
+        Ok(Self { fd, header, features })
     }
+
+    const FEATURES: Features =
+        Features::TX_CHECKSUM.with(Features::TSO4).with(Features::TSO6).with(Features::RX_CHECKSUM);
+}
+
+/// Tells the kernel what the host may leave to us.
+fn set_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> Result<(), Errno> {
+    let argument = libc::c_ulong::from(offloads);
+    // SAFETY: the request takes its argument as a number; `fd` is open.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, argument) };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
 impl Device for Tap {
+    fn features(&self) -> Features {
+        self.features
+    }
+
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let mut header = [0; HEADER];
+        let before = if self.header { HEADER } else { 0 };
         loop {
-            match rustix::io::read(&self.fd, &mut *into) {
-                Ok(len) => return Ok(Some(Received::plain(len))),
+            let parts = &mut [IoSliceMut::new(&mut header[..before]), IoSliceMut::new(into)];
+            match rustix::io::readv(&self.fd, parts) {
+                Ok(len) => {
+                    let len = len.saturating_sub(before);
+                    let known = self.features != Features::NONE;
+                    let offload = if known { vnet::decode(&header) } else { RxOffload::NONE };
+                    return Ok(Some(Received { len, offload }));
+                }
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -253,9 +311,11 @@ impl Device for Tap {
         }
     }
 
-    fn transmit(&mut self, frame: &[Part<'_>], _offload: TxOffload) -> io::Result<bool> {
+    fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
+        let header = vnet::encode(&offload, frame.first().map_or(&[], Part::head));
+        let before = if self.header { &header[..] } else { &[] };
         loop {
-            match write_parts(self.fd.as_fd(), frame) {
+            match write_parts(self.fd.as_fd(), before, frame) {
                 Ok(()) => return Ok(true),
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => {}
@@ -270,11 +330,12 @@ impl Device for Tap {
 }
 
 /// One frame, one `writev`: the kernel copies straight out of the client's pages.
-fn write_parts(fd: BorrowedFd<'_>, frame: &[Part<'_>]) -> Result<(), Errno> {
+fn write_parts(fd: BorrowedFd<'_>, header: &[u8], frame: &[Part<'_>]) -> Result<(), Errno> {
     let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-    let mut vectors = [empty; MAX_PARTS];
+    let mut vectors = [empty; 1 + MAX_PARTS];
     let mut count = 0;
-    for (vector, part) in vectors.iter_mut().zip(frame) {
+    let header = (!header.is_empty()).then(|| Part::local(header));
+    for (vector, part) in vectors.iter_mut().zip(header.iter().chain(frame)) {
         *vector = libc::iovec { iov_base: part.address().cast_mut().cast(), iov_len: part.len() };
         count += 1;
     }

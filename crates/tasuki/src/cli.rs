@@ -157,14 +157,25 @@ pub(crate) struct InstanceOptions {
     /// Read the configuration from FILE (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Leave checksums and the cutting of long segments to the device, as far as it can; off with
+    /// --fault [default: on]
+    #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
+    pub(crate) offload: Option<Switch>,
     /// Make faults on the wire: loss=P,duplicate=P,reorder=P,corrupt=P,seed=N
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(crate) fault: Option<Fault>,
 }
 
 /// The names of all of [`InstanceOptions`]: they mean nothing for an instance that runs already.
-const INSTANCE_OPTIONS: [&str; 8] =
-    ["mode", "nic", "address", "gateway", "ipv6", "dhcp", "config", "fault"];
+const INSTANCE_OPTIONS: [&str; 9] =
+    ["mode", "nic", "address", "gateway", "ipv6", "dhcp", "config", "offload", "fault"];
+
+/// What is either on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
 
 /// How the stack comes by IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -137,6 +137,7 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for ListVisitor<T> {
 pub(crate) struct NicSection {
     pub(crate) device: Option<Device>,
     pub(crate) mtu: Mtu,
+    pub(crate) offload: Option<bool>,
     pub(crate) fault: Fault,
 }
 
@@ -146,6 +147,7 @@ pub(crate) struct NicSection {
 pub(crate) struct InterfaceSection {
     pub(crate) device: Option<Device>,
     pub(crate) mtu: Mtu,
+    pub(crate) offload: Option<bool>,
     pub(crate) address: List<Cidr>,
     pub(crate) gateway: List<Router>,
     pub(crate) dhcp: bool,

@@ -8,7 +8,7 @@ use abi::control::{FaultConfig, TcpDefaults};
 use abi::network::{Ipv6Mode, RouteSettings};
 
 use crate::cidr::{self, Cidr};
-use crate::cli::{InstanceOptions, Ipv6Choice};
+use crate::cli::{InstanceOptions, Ipv6Choice, Switch};
 use crate::config::{Config, InterfaceSection, List, Mode};
 use crate::device::Device;
 use crate::exit::{Code, Failure};
@@ -40,6 +40,8 @@ pub(crate) struct Link {
     pub(crate) device: Option<Device>,
     pub(crate) mtu: u16,
     pub(crate) fault: FaultConfig,
+    /// Checksums and the cutting of long segments are left to the device.
+    pub(crate) offload: bool,
     pub(crate) dhcp: bool,
     addresses: Option<Addresses>,
 }
@@ -79,13 +81,13 @@ impl Settings {
             [] => file,
             given => given.to_vec(),
         };
-        let stack = or(&options.address, inet.address.0);
         let gateways =
             if options.gateway.is_empty() { inet.gateway.0 } else { options.gateway.clone() };
         let first = InterfaceSection {
             device: options.nic.clone().or(config.nic.device),
             mtu: config.nic.mtu,
-            address: List(stack),
+            offload: options.offload.map(|switch| switch == Switch::On).or(config.nic.offload),
+            address: List(or(&options.address, inet.address.0)),
             gateway: List(gateways),
             dhcp: options.dhcp || inet.dhcp,
             routes: inet.routes,
@@ -126,7 +128,8 @@ impl Settings {
 
 impl Link {
     fn new(section: InterfaceSection) -> Result<Self, String> {
-        let InterfaceSection { device, mtu, address, gateway, dhcp, routes, fault } = section;
+        let InterfaceSection { device, mtu, offload, address, gateway, dhcp, routes, fault } =
+            section;
         if dhcp && let Some(four) = address.0.iter().find(|cidr| cidr.is_ipv4()) {
             return Err(format!(
                 "the stack is to have the address {four}, and to get its IPv4 address by DHCP: \
@@ -149,7 +152,10 @@ impl Link {
                  (inet.address), or --dhcp"
             ));
         }
-        Ok(Self { device, mtu: mtu.0.narrow(), fault: fault.0, dhcp, addresses })
+        let fault = fault.0;
+        // Faults are those of a wire, where every frame is one as it is.
+        let offload = offload.unwrap_or(true) && fault.is_none();
+        Ok(Self { device, mtu: mtu.0.narrow(), fault, offload, dhcp, addresses })
     }
 
     /// The addresses asked for, or free ones. Hold the lock of the directory until the device has

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use inet::{Egress, InterfaceId, RxBytes, TxBytes, TxPiece};
+use inet::{Egress, InterfaceId, RxBytes, TxBytes, TxOffload, TxPiece};
 
 use crate::packet::sum;
 
@@ -45,7 +45,7 @@ impl Egress<Chunk> for Wire {
         true
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>]) {
+    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>], _: TxOffload) {
         let mut frame = head.to_vec();
         for piece in body {
             frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);

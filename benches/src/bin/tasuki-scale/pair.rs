@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use inet::{
     Cidr, Config, Egress, Error, EventKind, Handle, Instant, InterfaceConfig, InterfaceId, Route,
-    RxBytes, SocketKind, Stack, TxBytes, TxPiece,
+    RxBytes, SocketKind, Stack, TxBytes, TxOffload, TxPiece,
 };
 
 /// Addresses of the client and of the server.
@@ -62,7 +62,7 @@ impl Egress<Bytes> for Wire {
         true
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Bytes>]) {
+    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Bytes>], _: TxOffload) {
         let mut frame = head.to_vec();
         for piece in body {
             frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);

@@ -8,7 +8,7 @@ use smoltcp::wire::{IpProtocol, checksum};
 use super::client::{Action, Client, DhcpState};
 use super::wire::{CLIENT_PORT, DhcpLease, SERVER_PORT};
 use super::{Entry, Watched};
-use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
 use crate::error::Error;
 use crate::interface::InterfaceId;
 use crate::ip::cidr::Cidr;
@@ -18,6 +18,7 @@ use crate::link::acd::{Acd, Step, Verdict};
 use crate::link::arp;
 use crate::link::ethernet::{self, Mac};
 use crate::net::{Timer, headers};
+use crate::offload::TxOffload;
 use crate::stack::Stack;
 use crate::time::Instant;
 use crate::udp::wire as udp;
@@ -279,12 +280,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         &mut self,
         now: Instant,
         packet: &Packet,
-        frame: &[u8],
+        frame: &Frame<R>,
         out: &mut dyn Egress<T>,
     ) -> bool {
         let Some(entry) = self.addressing.entry(packet.interface) else { return false };
-        let bytes = frame.get(packet.payload.clone()).unwrap_or_default();
-        let Ok(parsed) = udp::parse(packet.source, packet.destination, bytes) else { return false };
+        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
+        let (source, destination) = (packet.source, packet.destination);
+        let Ok(parsed) = udp::parse(source, destination, bytes, frame.offload().verified) else {
+            return false;
+        };
         if (parsed.src_port, parsed.dst_port) != (SERVER_PORT, CLIENT_PORT) {
             return false;
         }
@@ -322,7 +326,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let from = SocketAddr::new(source.into(), CLIENT_PORT);
         let server = SocketAddr::new(to.into(), SERVER_PORT);
         let fill = |bytes: &mut [u8]| {
-            udp::emit(from, server, payload.len(), checksum::data(payload), bytes);
+            udp::emit(from, server, payload.len(), Some(checksum::data(payload)), bytes);
             if let Some(place) = bytes.get_mut(udp::HEADER..) {
                 place.copy_from_slice(payload);
             }
@@ -339,7 +343,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if let Some(place) = frame.get_mut(start..) {
             fill(place);
         }
-        self.net.emit(interface, &frame, &[], out);
+        self.net.emit(interface, &frame, &[], TxOffload::NONE, out);
     }
 
     /// Sends an ARP probe for `target`, or from itself an announcement (RFC 5227 2.1.1, 2.3).
@@ -355,6 +359,6 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let (head, packet) = frame.split_at_mut(ethernet::HEADER);
         ethernet::emit(ethernet::Carries::Arp, mac, Mac::BROADCAST, head);
         arp::emit((source, mac), target, None, packet);
-        self.net.emit(interface, &frame, &[], out);
+        self.net.emit(interface, &frame, &[], TxOffload::NONE, out);
     }
 }

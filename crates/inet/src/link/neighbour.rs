@@ -28,6 +28,7 @@ use hashbrown::HashMap;
 
 use super::ethernet::Mac;
 use crate::interface::InterfaceId;
+use crate::offload::TxOffload;
 use crate::secret::KeyedHash;
 use crate::sockets::table::Handle;
 use crate::time::Instant;
@@ -83,6 +84,8 @@ pub(crate) struct Parked<T> {
     /// Its number in the queue.
     pub(crate) number: u64,
     pub(crate) load: Load<T>,
+    /// What is left to the interface when it leaves.
+    pub(crate) offload: TxOffload,
 }
 
 /// Who waited for a neighbour.

@@ -32,6 +32,7 @@ use crate::ip::{self, Packet, v6};
 use crate::link::ethernet::{self, Mac};
 use crate::link::neighbour::{Advert, Key, Times, Waiters};
 use crate::net::{MAX_HEADERS, Net, Timer};
+use crate::offload::TxOffload;
 use crate::time::Instant;
 use crate::wheel::TimerId;
 use router::{Router, Solicit};
@@ -243,7 +244,7 @@ impl<T: TxBytes> Net<T> {
         v6::emit(&nd_header(source, destination, len), source, destination, rest);
         let end = MAX_HEADERS + len;
         frame[MAX_HEADERS..end].copy_from_slice(&bytes[..len]);
-        self.emit(id, &frame[..end], &[], out);
+        self.emit(id, &frame[..end], &[], TxOffload::NONE, out);
     }
 
     /// Sends a message to a neighbour whose hardware address may have to be asked for first.

@@ -49,7 +49,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ) {
         let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
         let counters = &mut self.net.counters;
-        let parsed = match wire::parse(packet.source, packet.destination, bytes) {
+        let verified = frame.offload().verified;
+        let parsed = match wire::parse(packet.source, packet.destination, bytes, verified) {
             Ok(parsed) => parsed,
             Err(wire::Bad::Checksum) => return counters.udp_bad_checksum += 1,
             Err(wire::Bad::Malformed) => return counters.udp_malformed += 1,

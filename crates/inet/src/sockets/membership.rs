@@ -14,6 +14,7 @@ use crate::ip::groups::{Filter, FilterMode, Listener};
 use crate::ip::{Packet, v4, v6};
 use crate::link::ethernet::{self, Carries};
 use crate::net::Timer;
+use crate::offload::TxOffload;
 use crate::stack::Stack;
 use crate::time::Instant;
 
@@ -243,7 +244,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             ethernet::emit(carries, mac, ethernet::multicast(to), &mut frame);
             frame.extend_from_slice(&packet);
             self.net.counters.group_reports += 1;
-            self.net.emit(id, &frame, &[], out);
+            self.net.emit(id, &frame, &[], TxOffload::NONE, out);
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::ip::{self, scoped};
 use crate::link::ethernet::{self, Mac};
 use crate::link::neighbour::{Key, Parked, Pending};
 use crate::net::{Link, MAX_HEADERS, headers};
+use crate::offload::{Checksum, TxOffload};
 use crate::stack::Stack;
 use crate::tcp::SendFlags;
 use crate::time::Instant;
@@ -226,10 +227,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if part.cut.is_some() && load.sent == 0 || !options.mtu_discover.sets_df() {
             load.id = self.net.fragment_id(&mut self.secret, to.ip());
         }
-        let (head, len) = self.write_part(&path, mac, local, &options, &load, &part);
+        let (head, len, offload) = self.write_part(&path, mac, local, &options, &load, &part);
         let head = head.get(..len).unwrap_or_default();
         if let Link::Asking(key) = link {
-            let datagram = Some(Parked { socket: handle, number, load });
+            let datagram = Some(Parked { socket: handle, number, load, offload });
             let pending = Pending { head: Vec::from(head), datagram };
             if let Some(displaced) = self.net.neighbours.park(key, pending) {
                 self.drop_pending(displaced, None);
@@ -243,7 +244,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if options.multicast_loop || !to.ip().is_multicast() {
             self.net.loop_group(&path, to.ip(), head, body);
         }
-        self.net.emit(path.exit(), head, body, out);
+        self.net.emit(path.exit(), head, body, offload, out);
         if is_last {
             drop(load);
             return self.datagram_done(handle, number, None);
@@ -254,7 +255,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Writes all headers of a part; gives their length, too.
+    /// Writes all headers of a part; gives their length, too, and what is left to the interface.
     fn write_part(
         &self,
         path: &Path,
@@ -263,7 +264,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         options: &Options,
         load: &Load<T>,
         part: &Part,
-    ) -> ([u8; ROOM], usize) {
+    ) -> ([u8; ROOM], usize, TxOffload) {
         let message = &load.message;
         let to = message.to;
         let bound = if local.ip().is_unspecified() { path.source } else { local.ip() };
@@ -283,6 +284,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             payload_len: udp + part.payload.len(),
         };
         let mut head = [0; ROOM];
+        let mut offload = TxOffload::NONE;
         self.net.write_headers(path, mac, &header, &mut head);
         let mut start = headers(to.ip());
         if let Some(packet) = head.get_mut(ethernet::HEADER..) {
@@ -298,10 +300,18 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         if is_first && let Some(place) = head.get_mut(start..) {
             let from = scoped(source, local.port(), path.interface);
-            let sum = load.sum(part.datagram.clone());
+            // The sum of what leaves in fragments is nobody else's to make.
+            let whole = part.cut.is_none();
+            let left = whole && self.net.features(path.exit()).tx_checksum;
+            let sum = (!left).then(|| load.sum(part.datagram.clone()));
             wire::emit(from, to, part.datagram.len(), sum, place);
+            if left {
+                // Both fit: headers are short.
+                let (start, offset) = (start as u8, wire::CHECKSUM_AT as u8);
+                offload.checksum = Some(Checksum { start, offset });
+            }
         }
-        (head, start + udp)
+        (head, start + udp, offload)
     }
 
     /// A load that leaves in several frames waits in its queue for its neighbour.
@@ -348,7 +358,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// A packet that waited for a neighbour is dropped.
     pub(crate) fn drop_pending(&mut self, packet: Pending<T>, error: Option<Error>) {
         self.net.counters.arp_dropped += 1;
-        if let Some(Parked { socket, number, load }) = packet.datagram {
+        if let Some(Parked { socket, number, load, .. }) = packet.datagram {
             drop(load);
             self.datagram_done(socket, number, error);
         }
@@ -363,13 +373,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         ethernet::set_destination(&mut packet.head, mac);
-        let Some(Parked { socket, number, load }) = packet.datagram else {
-            return self.net.emit(key.interface, &packet.head, &[], out);
+        let Some(Parked { socket, number, load, offload }) = packet.datagram else {
+            return self.net.emit(key.interface, &packet.head, &[], TxOffload::NONE, out);
         };
         self.net.counters.udp_out += 1;
         let (pieces, count) = load.pieces(0..load.len());
         let body = pieces.get(..count).unwrap_or_default();
-        self.net.emit(key.interface, &packet.head, body, out);
+        self.net.emit(key.interface, &packet.head, body, offload, out);
         drop(load);
         self.datagram_done(socket, number, None);
     }

@@ -20,10 +20,11 @@ use crate::ip::route::Path;
 use crate::ip::{self, Packet};
 use crate::link::ethernet::{self, Mac};
 use crate::net::{Link, MAX_HEADERS, Net, Timer, headers};
+use crate::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
 use crate::stack::Stack;
 use crate::tcp::{
-    Connection, EcnField, Endpoints, FastOpenNews, MAX_HEADER, Reply, SegmentError, SegmentOut,
-    SegmentRepr, State, reset_for,
+    CHECKSUM_AT, Connection, EcnField, Endpoints, FastOpenNews, MAX_HEADER, Reply, SegmentError,
+    SegmentOut, SegmentRepr, State, reset_for,
 };
 use crate::time::Instant;
 
@@ -77,7 +78,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ) {
         let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
         let counters = &mut self.net.counters;
-        let parsed = match SegmentRepr::parse(packet.source, packet.destination, bytes) {
+        let (source, destination) = (packet.source, packet.destination);
+        let parsed = match SegmentRepr::parse_with(source, destination, bytes, frame.offload()) {
             Ok(parsed) => parsed,
             Err(SegmentError::Checksum) => return counters.tcp_bad_checksum += 1,
             Err(_) => return counters.tcp_malformed += 1,
@@ -300,7 +302,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             SocketAddr::V6(_) if self.net.v6.auto_flow_labels => self.secret.flow_label(&ends),
             _ => 0,
         };
-        let lane = Lane { path, to, ends, ttl, tos, flow };
+        let lane =
+            Lane { features: self.net.features(path.exit()), path, to, ends, ttl, tos, flow };
+        stream.connection.set_cuts(lane.features.cuts(lane.kind()));
         let df = options.mtu_discover.sets_df();
         let (exit, mut more) = (lane.path.exit(), true);
         for _ in 0..QUANTUM {
@@ -485,9 +489,17 @@ struct Lane {
     ttl: u8,
     tos: u8,
     flow: u32,
+    features: Features,
 }
 
 impl Lane {
+    fn kind(&self) -> SegmentKind {
+        match self.ends.remote {
+            SocketAddr::V4(_) => SegmentKind::Tcp4,
+            SocketAddr::V6(_) => SegmentKind::Tcp6,
+        }
+    }
+
     /// Sends a segment; with `id`, routers may cut its packet.
     fn emit<T: TxBytes>(
         &self,
@@ -500,7 +512,17 @@ impl Lane {
         let mut head = [0; MAX_HEADERS + MAX_HEADER];
         let (source, destination) = (self.ends.local.ip(), self.ends.remote.ip());
         let headers = headers(destination);
-        let header = segment.emit(source, destination, body, &mut head[headers..]);
+        let place = &mut head[headers..];
+        let (header, checksum) = if self.features.tx_checksum {
+            let header = segment.emit_partial(source, destination, body_len, place);
+            // Both fit: headers are short.
+            (header, Some(Checksum { start: headers as u8, offset: CHECKSUM_AT as u8 }))
+        } else {
+            (segment.emit(source, destination, body, place), None)
+        };
+        let long = body_len > usize::from(out_of.mss);
+        let segments = long.then(|| Segments { kind: self.kind(), size: out_of.mss });
+        let offload = TxOffload { checksum, segments };
         let ip = ip::Header {
             source,
             destination,
@@ -515,7 +537,12 @@ impl Lane {
         if let (Some(id), Some(packet)) = (id, head.get_mut(ethernet::HEADER..)) {
             ip::allow_fragments(packet, destination, id);
         }
-        net.counters.tcp_out += 1;
-        net.emit(self.path.exit(), &head[..headers + header], body, out);
+        net.counters.tcp_out += segment_count(body_len, out_of.mss);
+        net.emit(self.path.exit(), &head[..headers + header], body, offload, out);
     }
+}
+
+/// Of how many segments of `size` bytes a payload of `len` bytes consists; one without is one.
+fn segment_count(len: usize, size: u16) -> u64 {
+    len.div_ceil(usize::from(size).max(1)).max(1) as u64
 }

@@ -13,6 +13,9 @@ use crate::{RxBytes, TxBytes};
 /// Most payload of a super-segment: an IP packet's 64 KiB without the longest headers.
 const MAX_LOAD: usize = 65_535 - 120;
 
+/// How long `cork` holds back small data, as Linux.
+pub(super) const CORK_TIME: Duration = Duration::from_millis(200);
+
 /// Most of an IP packet, which the shortest path may fill.
 const PACKET: u64 = 65_536;
 
@@ -20,9 +23,14 @@ const PACKET: u64 = 65_536;
 const BURST_SHIFT: u32 = 10;
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
+    /// Says whether what carries the segments from now on cuts super-segments; at first, no.
+    pub fn set_cuts(&mut self, cuts: bool) {
+        self.cuts = cuts;
+    }
+
     /// Segments that one load may stand for, with room for `room` in the congestion window.
     pub(super) fn burst_segments(&self, room: u32) -> usize {
-        if self.config.gso_max_segs <= 1 {
+        if !self.cuts || self.config.gso_max_segs <= 1 {
             return 1;
         }
         let mss = self.send_mss().max(1);

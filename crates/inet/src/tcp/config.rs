@@ -134,7 +134,8 @@ pub struct TcpConfig {
     pub max_reordering: u16,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: EcnPolicy,
-    /// Most segments that one `SegmentOut` stands for; 1 unless something below cuts them.
+    /// Most segments that one `SegmentOut` stands for, if what carries it cuts it
+    /// (`Connection::set_cuts`).
     pub gso_max_segs: u16,
     /// Segments that one may stand for however slow the connection is.
     pub min_tso_segs: u16,
@@ -196,7 +197,7 @@ impl Default for TcpConfig {
             reordering: 3,
             max_reordering: 300,
             ecn: EcnPolicy::Accept,
-            gso_max_segs: 1,
+            gso_max_segs: u16::MAX,
             min_tso_segs: 2,
             tso_rtt_log: 9,
             timestamp_offset: 0,

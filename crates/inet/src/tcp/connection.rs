@@ -170,6 +170,8 @@ pub struct Connection<T, R> {
     /// These two are set more often than shared.
     pub(super) nodelay: bool,
     pub(super) cork: bool,
+    /// Super-segments are cut by what carries them.
+    pub(super) cuts: bool,
     /// The last write said that more follows, and no ACK has come since.
     pub(super) more: bool,
     pub(super) send: SendQueue<T>,
@@ -222,9 +224,6 @@ pub struct Connection<T, R> {
     pub(super) recent_at: Instant,
     pub(super) challenged_at: Option<Instant>,
 }
-
-/// How long `cork` holds back small data, as Linux.
-pub(super) const CORK_TIME: Duration = Duration::from_millis(200);
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Starts a connection attempt; [`poll_segment`](Self::poll_segment) gives the SYN.
@@ -284,6 +283,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             durable,
             nodelay: config.nodelay,
             cork: config.cork,
+            cuts: false,
             more: false,
             send: SendQueue::new(),
             recv: Receiver::new(config.recv_buffer, config.out_of_order_limit),

@@ -184,7 +184,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let stretch = self.send.at_next(usize::from(fast.limit));
         fast.payload = u16::try_from(stretch.len).unwrap_or(u16::MAX);
         if stretch.len > 0 {
-            self.meter.sent(stretch.len, false);
+            self.meter.sent(stretch.len, stretch.len, false);
         }
         SegmentOut::new(repr, self.send.pieces(&stretch))
     }

@@ -111,20 +111,25 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn sent(&mut self, len: usize, again: bool) {
+    /// `len` bytes leave in segments of `mss` bytes; one of them is counted already.
+    pub(super) fn sent(&mut self, len: usize, mss: usize, again: bool) {
         let bytes = len as u64;
-        self.data_segs_out = self.data_segs_out.wrapping_add(u32::from(len > 0));
+        let segments = segments(len, mss);
+        self.segs_out = self.segs_out.wrapping_add(segments - 1);
+        self.data_segs_out = self.data_segs_out.wrapping_add(if len > 0 { segments } else { 0 });
         self.bytes_sent += bytes;
         if again {
-            self.total_retrans = self.total_retrans.wrapping_add(1);
+            self.total_retrans = self.total_retrans.wrapping_add(segments);
             self.bytes_retrans += bytes;
         }
     }
 
-    pub(super) fn received(&mut self, now: Instant, len: usize) {
-        self.segs_in = self.segs_in.wrapping_add(1);
+    /// `len` bytes came, joined of segments of `joined` bytes (0: of one).
+    pub(super) fn received(&mut self, now: Instant, len: usize, joined: u16) {
+        let segments = if joined == 0 { 1 } else { segments(len, joined.into()) };
+        self.segs_in = self.segs_in.wrapping_add(segments);
         if len > 0 {
-            self.data_segs_in = self.data_segs_in.wrapping_add(1);
+            self.data_segs_in = self.data_segs_in.wrapping_add(segments);
             self.data_received_at = Some(now);
         }
     }
@@ -148,6 +153,11 @@ impl Meter {
         let network = add(Limit::Network, network);
         [network, add(Limit::Window, window), add(Limit::Buffer, buffer)]
     }
+}
+
+/// Of how many segments of `size` bytes `len` bytes consist; none are one.
+fn segments(len: usize, size: usize) -> u32 {
+    len.div_ceil(size.max(1)).max(1) as u32
 }
 
 fn micros(time: Duration) -> u64 {

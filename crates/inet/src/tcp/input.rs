@@ -75,7 +75,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         payload: Option<RxPiece<R>>,
     ) -> Reply {
         let len = payload.as_ref().map_or(0, |piece| piece.range.len());
-        self.meter.received(now, len);
+        self.meter.received(now, len, segment.joined);
         let reply = match self.state() {
             State::Closed => reset(segment, len),
             State::SynSent => self.syn_sent(now, segment, payload),
@@ -393,6 +393,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         if let Some(piece) = payload {
             self.take_marks(segment);
+            self.recv.measure(segment.joined, len);
             self.take_payload(now, segment.seq, piece);
             self.tune_arrival(now, segment, len);
         }

@@ -69,7 +69,7 @@ pub use fastopen::{FastOpenNews, FastOpenOption, MAX_COOKIE};
 pub use info::TcpInfo;
 pub use input::reset_for;
 pub use loss::{Block, SackBlocks};
-pub use segment::{MAX_HEADER, Parsed, SegmentError, SegmentRepr, Timestamps};
+pub use segment::{CHECKSUM_AT, MAX_HEADER, Parsed, SegmentError, SegmentRepr, Timestamps};
 pub use send::{SegmentOut, SendFlags};
 pub use seq::Seq;
 pub use state::State;

@@ -4,7 +4,8 @@
 //! the durable half is right when the caller gets the segment. In this order: SYN; duplicate ACKs,
 //! which the peer counts; a lost segment; new data, or data again after a timeout; an ACK or probe.
 
-use super::connection::{CORK_TIME, Connection};
+use super::burst::CORK_TIME;
+use super::connection::Connection;
 use super::durable;
 use super::input::TIMESTAMPS_LEN;
 use super::loss::{CaState, Repeat, SackBlocks, SentSegment};
@@ -257,8 +258,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if room == 0 {
             return None;
         }
-        let most = self.burst_segments(room);
-        self.again(now, index, most, Kind::Lost)
+        self.again(now, index, self.burst_segments(room), Kind::Lost)
     }
 
     /// A tail loss probe (RFC 8985 7.3): something new if there is and the peer's window admits it,
@@ -377,7 +377,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     fn loaded(&mut self, now: Instant, load: &Load) -> SegmentRepr {
         let fresh = matches!(load.kind, Kind::New | Kind::NewProbe);
         let psh = load.stretch.len > 0 && self.pushes(load, fresh);
-        self.meter.sent(load.stretch.len, !fresh);
+        let mss = if load.mtu_probe { load.stretch.len } else { self.load_mss() };
+        self.meter.sent(load.stretch.len, mss, !fresh);
         if fresh {
             self.count_new(now, load, psh);
         } else {
@@ -389,14 +390,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             loss.on_probe(&mut env, !fresh);
             self.start_retransmit(now);
         }
-        let limited = self.loss.sent.in_flight() >= self.window.cwnd;
-        self.use_window(now, limited);
+        self.use_window(now, self.loss.sent.in_flight() >= self.window.cwnd);
         // A super-segment always, so that its receiver is not kept waiting (as Linux).
-        let long = load.stretch.len > self.load_mss() && !load.mtu_probe;
+        let long = load.stretch.len > mss;
         let mut repr = SegmentRepr {
             fin: load.fin,
             psh: psh || long,
-            ..self.acknowledgement(now, load.seq, load.stretch.len)
+            ..self.acknowledgement(now, load.seq, load.stretch.len.min(mss))
         };
         self.ecn.mark(&mut repr, fresh && load.stretch.len > 0);
         repr
@@ -456,7 +456,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// A segment that acknowledges all received, with `payload` bytes.
+    /// A segment that acknowledges all received, with `payload` bytes, or to be cut into such ones.
     fn acknowledgement(&mut self, now: Instant, seq: Seq, payload: usize) -> SegmentRepr {
         self.wishes.ack = false;
         self.timers.clear(Timer::DelayedAck);

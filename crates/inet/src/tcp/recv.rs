@@ -144,6 +144,13 @@ impl<R> Receiver<R> {
         self.report.add_duplicate(block);
     }
 
+    /// Learns the size of the peer's segments of a payload of `len` bytes, which a device may have
+    /// joined of segments of `joined` bytes (0: of one).
+    pub(super) fn measure(&mut self, joined: u16, len: usize) {
+        let size = if joined == 0 { len } else { len.min(joined.into()) };
+        self.segment = self.segment.max(size);
+    }
+
     /// Takes a segment's payload that starts at `seq`. Bytes before `next`, from `edge` on, and
     /// after a known FIN are cut off. `next` moves over what is now in order.
     pub(super) fn insert(
@@ -153,7 +160,6 @@ impl<R> Receiver<R> {
         seq: Seq,
         mut piece: RxPiece<R>,
     ) -> Arrival {
-        self.segment = self.segment.max(piece.range.len());
         let edge = self.fin.map_or(edge, |fin| fin.min(edge));
         if seq.before(*next) {
             let end = (seq + piece.range.len() as u32).min(*next);

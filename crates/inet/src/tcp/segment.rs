@@ -10,13 +10,16 @@ use core::net::IpAddr;
 use smoltcp::wire::{IpProtocol, checksum};
 
 use super::{Block, EcnField, FastOpenOption, SackBlocks, Seq};
-use crate::{TxBytes, TxPiece, ip};
+use crate::{RxOffload, TxBytes, TxPiece, ip};
 
 /// Longest header, bytes.
 pub const MAX_HEADER: usize = 60;
 
 /// Header without options, bytes.
 const FIXED: usize = 20;
+
+/// Where the checksum is in the header.
+pub const CHECKSUM_AT: usize = 16;
 
 const FIN: u16 = 0x01;
 const SYN: u16 = 0x02;
@@ -108,6 +111,9 @@ pub struct SegmentRepr {
     /// The ECN field of the packet. It is the IP header's, but what is put there is decided with
     /// the rest of the segment; [`parse`](Self::parse) and [`emit`](Self::emit) do not see it.
     pub ecn: EcnField,
+    /// Payload of each of the segments that a device has joined to this one, bytes; 0 if it is one
+    /// as it was sent. [`emit`](Self::emit) does not see it.
+    pub joined: u16,
     /// Fast Open; on a SYN only.
     pub fast_open: Option<FastOpenOption>,
 }
@@ -128,14 +134,30 @@ impl SegmentRepr {
     /// # Errors
     /// What is wrong with it. Only the sender, or the network, can be the cause.
     pub fn parse(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> Result<Parsed, SegmentError> {
+        Self::parse_with(src, dst, bytes, RxOffload::NONE)
+    }
+
+    /// The same of a segment of which `offload` is known: its checksum may need no look.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_with(
+        src: IpAddr,
+        dst: IpAddr,
+        bytes: &[u8],
+        offload: RxOffload,
+    ) -> Result<Parsed, SegmentError> {
         let header: &[u8; FIXED] = bytes.first_chunk().ok_or(SegmentError::Truncated)?;
         let payload = usize::from(header[12] >> 4) * 4;
         if payload < FIXED {
             return Err(SegmentError::Offset);
         }
         let options = bytes.get(FIXED..payload).ok_or(SegmentError::Truncated)?;
-        let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, bytes.len());
-        if checksum::combine(&[pseudo, checksum::data(bytes)]) != 0xffff {
+        let sum = || {
+            let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, bytes.len());
+            checksum::combine(&[pseudo, checksum::data(bytes)])
+        };
+        if !offload.verified && sum() != 0xffff {
             return Err(SegmentError::Checksum);
         }
         let mut fields = header.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
@@ -158,6 +180,7 @@ impl SegmentRepr {
             ece: control & ECE != 0,
             cwr: control & CWR != 0,
             window,
+            joined: offload.segment,
             ..Self::default()
         };
         repr.parse_options(options)?;
@@ -246,6 +269,21 @@ impl SegmentRepr {
         body: &[TxPiece<'_, T>],
         out: &mut [u8],
     ) -> usize {
+        let (body_sum, body_len) = sum_of(body);
+        let len = self.emit_partial(src, dst, body_len, out);
+        let out = &mut out[..len];
+        // The sum of the pseudo-header is in the checksum's place and so in that of the header.
+        let total = checksum::combine(&[checksum::data(out), body_sum]);
+        out[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&(!total).to_be_bytes());
+        len
+    }
+
+    /// Writes the header for `body_len` bytes of payload with the sum of the pseudo-header in the
+    /// place of the checksum, [`CHECKSUM_AT`], for who completes it.
+    ///
+    /// # Panics
+    /// As [`emit`](Self::emit).
+    pub fn emit_partial(&self, src: IpAddr, dst: IpAddr, body_len: usize, out: &mut [u8]) -> usize {
         let len = self.header_len();
         let out = &mut out[..len];
         let bit = |on: bool, bit: u16| if on { bit } else { 0 };
@@ -264,13 +302,10 @@ impl SegmentRepr {
         out[8..12].copy_from_slice(&self.ack.map_or(0, Seq::get).to_be_bytes());
         out[12..14].copy_from_slice(&control.to_be_bytes());
         out[14..16].copy_from_slice(&self.window.to_be_bytes());
-        out[16..18].fill(0);
+        let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, len + body_len);
+        out[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&pseudo.to_be_bytes());
         out[18..20].copy_from_slice(&self.urgent.unwrap_or(0).to_be_bytes());
         self.emit_options(&mut out[FIXED..]);
-        let (body_sum, body_len) = sum_of(body);
-        let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, len + body_len);
-        let total = checksum::combine(&[pseudo, checksum::data(out), body_sum]);
-        out[16..18].copy_from_slice(&(!total).to_be_bytes());
         len
     }
 

@@ -68,7 +68,7 @@ impl Egress<Chunk> for Wire {
     fn ready(&mut self) -> bool {
         self.frames.len() < self.room
     }
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>]) {
+    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>], _: TxOffload) {
         assert!(self.ready() && body.len() <= MAX_TX_PIECES);
         let mut frame = Vec::from(head);
         for piece in body {

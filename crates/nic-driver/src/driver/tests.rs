@@ -33,6 +33,7 @@ fn config(device: &str) -> NicConfig {
         mac: [2, 0, 0, 0, 0, 1],
         mtu: 1500,
         fault: FaultConfig::default(),
+        offload: true,
         strict: false,
     }
 }

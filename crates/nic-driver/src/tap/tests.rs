@@ -39,7 +39,7 @@ fn a_configured_device_is_up_and_carries_frames() {
         return;
     }
     let name = unique('b');
-    let mut tap = Tap::new(open(&name).unwrap()).unwrap();
+    let mut tap = Tap::new(open(&name).unwrap(), false).unwrap();
     let addresses = ["10.219.201.1/24", "fd00:219:201::1/64"].map(|text| text.parse().unwrap());
     configure(&name, &addresses, 1400).unwrap();
     // Prefix length, scope, flags (permanent, and not tentative) and name. A kernel thread ends

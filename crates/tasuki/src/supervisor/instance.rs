@@ -133,6 +133,7 @@ impl Instance {
                 mtu: wanted.mtu,
                 fault: wanted.fault,
                 strict: settings.strict,
+                offload: wanted.offload,
             });
             let interface = InterfaceSettings {
                 name: interface_name(number),

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use inet::{Cidr, Egress, InterfaceConfig, InterfaceId, Route, Stack, TxPiece};
+use inet::{Cidr, Egress, InterfaceConfig, InterfaceId, Route, Stack, TxOffload, TxPiece};
 
 use super::Link;
 use crate::bytes::{Chunk, Frame};
@@ -35,7 +35,7 @@ impl Egress<Chunk> for Wire {
         true
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>]) {
+    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>], _: TxOffload) {
         let mut frame = head.to_vec();
         for piece in body {
             frame.extend_from_slice(piece.bytes.part(piece.range.clone()));

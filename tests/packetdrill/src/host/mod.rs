@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use inet::{Config, Event, EventKind, Instant, InterfaceId, Stack};
+use inet::{Config, Event, EventKind, Features, Instant, InterfaceId, Stack};
 
 use crate::bytes::{Chunk, Frame};
 use crate::errno;
@@ -170,6 +170,9 @@ impl Host {
             sysctls.apply(&mut config);
             let mut stack = Stack::new(config, SECRET);
             let interface = stack.add_interface(link::interface(link));
+            // Whether any are made is a setting.
+            let cuts = Features { tso4: true, tso6: true, ..Features::default() };
+            let _ = stack.set_features(interface, cuts);
             link::join(&mut stack, interface, link);
             set_keys(&mut stack, sysctls);
             Running { stack, interface }

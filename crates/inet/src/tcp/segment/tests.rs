@@ -70,6 +70,7 @@ prop_compose! {
             sack.push(Block { start: Seq::new(start), end: Seq::new(end) });
         }
         SegmentRepr {
+            joined: 0,
             src_port: ports.0, dst_port: ports.1, window, mss,
             seq: Seq::new(numbers.0), ack: numbers.1.map(Seq::new),
             urgent: psh.then_some(window ^ 0x5a5a),

@@ -1,0 +1,84 @@
+//! What an interface does for frames, beyond carrying them.
+//!
+//! A frame to send may leave its checksum to the interface, and may be a *super-segment*: up to 64
+//! KiB of one TCP stream under one set of headers, which the interface, or the far end of its link,
+//! cuts into segments. A received frame may be one as well, and its checksum may be known to be
+//! right. What is left to an interface is decided where a frame is made, by [`Features`].
+
+/// What an interface does for frames to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// It completes the checksums of TCP and UDP.
+    pub tx_checksum: bool,
+    /// It cuts super-segments of TCP over IPv4.
+    pub tso4: bool,
+    /// It cuts super-segments of TCP over IPv6.
+    pub tso6: bool,
+}
+
+impl Features {
+    /// Whether it cuts super-segments of that kind.
+    pub(crate) fn cuts(&self, kind: SegmentKind) -> bool {
+        match kind {
+            SegmentKind::Tcp4 => self.tso4,
+            SegmentKind::Tcp6 => self.tso6,
+        }
+    }
+}
+
+/// A checksum that is left to the interface: the one's complement sum (RFC 1071) of everything from
+/// `start` on goes to `start + offset`, where the sum of the pseudo-header is already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checksum {
+    /// First byte to be summed, from the frame's start.
+    pub start: u8,
+    /// Where the checksum is, from `start`.
+    pub offset: u8,
+}
+
+/// Which headers a super-segment has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// TCP over IPv4.
+    Tcp4,
+    /// TCP over IPv6.
+    Tcp6,
+}
+
+/// A super-segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segments {
+    /// Its headers.
+    pub kind: SegmentKind,
+    /// Payload bytes of each segment but the last; at least 1.
+    pub size: u16,
+}
+
+/// What is left to the interface of a frame to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TxOffload {
+    /// The checksum.
+    pub checksum: Option<Checksum>,
+    /// How the frame is to be cut.
+    pub segments: Option<Segments>,
+}
+
+impl TxOffload {
+    /// Nothing: the frame is ready for the wire.
+    pub const NONE: Self = Self { checksum: None, segments: None };
+}
+
+/// What is known of a received frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RxOffload {
+    /// The checksum of TCP or UDP is right, whatever is in its place.
+    pub verified: bool,
+    /// It was joined of segments with that many bytes of payload each, the last may have fewer; 0
+    /// if it is as it was sent.
+    pub segment: u16,
+}
+
+impl RxOffload {
+    /// Nothing: the frame is as it was sent, and to be checked.
+    pub const NONE: Self = Self { verified: false, segment: 0 };
+}
