@@ -67,6 +67,9 @@ pub enum ClientReply {
         /// The measures of its region.
         params: ClientParams,
     },
+    /// To `Hello`, in mode `library`: the stack is to be in this process. Take it up and say hello
+    /// once more. fds: the inet server's end of its line, then each driver's, in order.
+    Host,
     /// One more thread slot. fds: the thread's bell (its end of a [`shm::doorbell`]).
     Thread {
         /// Its number.
@@ -392,7 +395,7 @@ pub struct ProcessStatus {
 pub struct InstanceStatus {
     /// The instance.
     pub instance: String,
-    /// `split` or `fused`.
+    /// `split`, `fused` or `library`.
     pub mode: String,
     /// The stack's first address and prefix, `10.219.0.2/24`.
     pub address: String,

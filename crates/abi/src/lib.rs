@@ -15,6 +15,7 @@
 pub mod ancillary;
 pub mod call;
 pub mod client;
+pub mod companion;
 pub mod control;
 pub mod data;
 pub mod fastopen;

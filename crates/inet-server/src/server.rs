@@ -406,6 +406,11 @@ impl Server {
         Some(if blocked { NO_ROOM_RETRY } else { left })
     }
 
+    /// Is there no client, nor memory of a former one that is still in use?
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.leaving.is_empty() && self.clients.iter().all(Option::is_none)
+    }
+
     /// Resets everything that is open, and lets the drivers have the frames that say so.
     pub(crate) fn shut_down(&mut self, now: Instant) {
         self.engine.now = now;

@@ -1,45 +1,37 @@
 //! What the server waits for when it has nothing to do: one epoll set.
 //!
 //! Bells are edge-triggered, so that waking costs no read: each write to an eventfd is a new edge,
-//! and what woke us is found by looking at all rings anyway. The supervisor's line and a
-//! companion's descriptors are level-triggered.
+//! and what woke us is found by looking at all rings anyway. The supervisor's line is
+//! level-triggered. Companions put their own descriptors in, under numbers from [`COMPANIONS`] on.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use shm::descriptors::keep;
 
-const BELL: u64 = 0;
-const OTHER: u64 = 1;
-const LINE: u64 = 2;
+/// A bell of programs or drivers.
+pub(crate) const BELL: u64 = 0;
+/// The supervisor's line.
+pub(crate) const LINE: u64 = 1;
+/// The first companion's first number.
+pub(crate) const COMPANIONS: u64 = 16;
 
 /// Most descriptors reported by one wait; more are reported by the next.
 const EVENTS: usize = 16;
 
-/// What ended a sleep; none of them if the time was over.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Woken {
-    /// A program or a driver rang.
-    pub(crate) bell: bool,
-    /// A companion's descriptor is readable.
-    pub(crate) companion: bool,
-    /// The supervisor has something to say, or is gone.
-    pub(crate) line: bool,
-}
-
 /// The epoll set.
 pub(crate) struct Poller {
     set: OwnedFd,
-    events: Vec<Event>,
 }
 
 impl Poller {
     /// An empty set.
     pub(crate) fn new() -> io::Result<Self> {
-        let set = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Self { set, events: Vec::with_capacity(EVENTS) })
+        let set = keep(epoll::create(CreateFlags::CLOEXEC)?);
+        Ok(Self { set })
     }
 
     fn add(&self, fd: impl AsFd, data: u64, flags: EventFlags) -> io::Result<()> {
@@ -51,9 +43,9 @@ impl Poller {
         self.add(fd, BELL, EventFlags::IN | EventFlags::ET)
     }
 
-    /// Wakes while a companion's descriptor is readable.
-    pub(crate) fn add_companion(&self, fd: impl AsFd) -> io::Result<()> {
-        self.add(fd, OTHER, EventFlags::IN)
+    /// The set itself, for companions.
+    pub(crate) fn set(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
     }
 
     /// Wakes while the supervisor has something to say, or is gone.
@@ -68,17 +60,23 @@ impl Poller {
         let _ = epoll::delete(&self.set, fd);
     }
 
-    /// Waits at most `timeout`, or for ever.
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Woken> {
+    /// Waits at most `timeout`, or for ever; calls `report` with the number and the flags of each
+    /// descriptor that is ready.
+    pub(crate) fn wait(
+        &self,
+        timeout: Option<Duration>,
+        report: &mut dyn FnMut(u64, EventFlags),
+    ) -> io::Result<()> {
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
-        self.events.clear();
-        let room = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.set, room, timeout.as_ref()) {
-            Ok(_) => {
-                let any = |what| self.events.iter().any(|event| event.data.u64() == what);
-                Ok(Woken { bell: any(BELL), companion: any(OTHER), line: any(LINE) })
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; EVENTS];
+        match epoll::wait(&self.set, &mut events, timeout.as_ref()) {
+            Ok(count) => {
+                let reported = events.iter().take(count);
+                reported.for_each(|event| report(event.data.u64(), event.flags));
+                Ok(())
             }
-            Err(rustix::io::Errno::INTR) => Ok(Woken::default()),
+            Err(rustix::io::Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }

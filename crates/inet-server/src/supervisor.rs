@@ -12,9 +12,9 @@ pub(crate) struct Line {
     channel: Channel,
 }
 
-/// What became of the line.
+/// What the supervisor had to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub enum Told {
     /// Nothing was there.
     Nothing,
     /// Requests were served.

@@ -142,8 +142,8 @@ impl Received {
     }
 }
 
-/// An Ethernet device.
-pub trait Device {
+/// An Ethernet device. It may move to another thread, as it does in mode `library`.
+pub trait Device: Send {
     /// What the device does for frames; always the same.
     fn features(&self) -> Features {
         Features::NONE

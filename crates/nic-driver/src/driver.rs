@@ -3,24 +3,31 @@
 //! [`Driver::step`] does a bounded amount of work. When it has nothing more to do, the owner of the
 //! thread (here [`run`], or the inet server in fused mode) calls [`Driver::prepare_sleep`]: the
 //! bell word announces sleep, the rings are looked at once more, and only if they are still empty
-//! may the thread wait for [`Driver::poll_fds`]; afterwards it calls [`Driver::awake`]. The inet
+//! may the thread wait for the epoll set; afterwards it calls [`Driver::awake`]. The inet
 //! server writes to the bell's eventfd only while the word says that the driver sleeps.
 //!
-//! All descriptors are in one epoll set, whose own descriptor is what others wait for: the device
+//! All descriptors are in one epoll set, the driver's own or that of the thread's owner
+//! ([`Companion`]), who then passes on what the set reports. The device
 //! is in it for reading only while there is an empty page to read into, and for writing only while
 //! a frame waits for room. The bell is edge-triggered, so it never needs to be read. The
 //! supervisor's line is looked at when it woke us, and every [`LINE_EVERY`] steps while there is no
 //! sleep.
+//!
+//! A device that said that it has no frame is not asked again before the set reports it, or, while
+//! there is no sleep, at every [`ASK_EVERY`]-th step: to ask in vain costs a system call, and who
+//! works without pause for the other direction would do so at every step.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use abi::companion::Companion;
 use abi::control::{Ask, NicConfig, Say, ServerEvent, ServerReply, ServerRequest};
 use abi::nic::LAYOUT;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
+use shm::descriptors::keep;
 use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, TryRecv};
 
 use crate::DriverError;
@@ -35,6 +42,8 @@ const LINE_EVERY: u32 = 256;
 
 /// Descriptors of [`NicConfig`] before those of the device.
 const RINGS_FDS: usize = 3;
+/// Steps without sleep after which a device that had no frame is asked again.
+const ASK_EVERY: u32 = 4;
 
 const LINE: u64 = 0;
 const BELL: u64 = 1;
@@ -65,16 +74,22 @@ pub struct Driver {
     sleeper: Sleeper,
     inet: Ringer,
     set: OwnedFd,
+    /// What our first number in the set is.
+    first: u64,
     /// In the epoll set, which does not keep it open.
-    _bell: OwnedFd,
+    bell: OwnedFd,
     /// What the device is in the set for.
     interest: EventFlags,
     /// The device woke us.
     ready: bool,
     /// The device reported an error while nothing could be read from it.
     suspect: bool,
+    /// Steps until a device that had no frame is asked again; 0: now.
+    ask_in: u32,
     /// Steps until the line is looked at.
     line_in: u32,
+    /// [`Driver::prepare_sleep`] allowed it.
+    asleep: bool,
     bells_rung: u64,
     wake_ups: u64,
     idle_wake_ups: u64,
@@ -126,32 +141,42 @@ impl Driver {
     fn assemble(line: Channel, ends: Ends) -> Result<Self, DriverError> {
         let Ends { frames, sleeper, inet, bell } = ends;
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(epoll_failed)?;
-        let interest = EventFlags::empty();
-        let edge = EventFlags::IN | EventFlags::ET;
-        for (fd, name, flags) in [
-            (line.as_fd(), LINE, EventFlags::IN),
-            (bell.as_fd(), BELL, edge),
-            (frames.device.poll_fd(), DEVICE, interest),
-        ] {
-            epoll::add(&set, fd, EventData::new_u64(name), flags).map_err(epoll_failed)?;
-        }
-        Ok(Self {
+        let set = keep(set);
+        let mut driver = Self {
             line,
             frames,
             sleeper,
             inet,
             set,
-            _bell: bell,
-            interest,
+            first: 0,
+            bell,
+            interest: EventFlags::empty(),
             ready: false,
             suspect: false,
+            ask_in: 0,
             line_in: 0,
+            asleep: false,
             bells_rung: 0,
             wake_ups: 0,
             idle_wake_ups: 0,
             woken: false,
             ended: false,
-        })
+        };
+        driver.enter_set()?;
+        Ok(driver)
+    }
+
+    fn enter_set(&mut self) -> Result<(), DriverError> {
+        let edge = EventFlags::IN | EventFlags::ET;
+        for (fd, name, flags) in [
+            (self.line.as_fd(), LINE, EventFlags::IN),
+            (self.bell.as_fd(), BELL, edge),
+            (self.frames.device.poll_fd(), DEVICE, self.interest),
+        ] {
+            let name = EventData::new_u64(self.first + name);
+            epoll::add(&self.set, fd, name, flags).map_err(epoll_failed)?;
+        }
+        Ok(())
     }
 
     /// Did the supervisor end it, or go away?
@@ -190,11 +215,18 @@ impl Driver {
         if std::mem::take(&mut self.suspect) {
             self.frames.probe()?;
         }
-        self.frames.step()
+        let ask = self.ask_in == 0 || self.frames.device.pending().receive;
+        if !ask {
+            self.ask_in -= 1;
+            return self.frames.transmit_some();
+        }
+        let moved = self.frames.step()?;
+        self.ask_in = if self.frames.found_no_frame() { ASK_EVERY } else { 0 };
+        Ok(moved)
     }
 
     /// Announces sleep. `true`: there is nothing to do, and a bell will be rung for what comes;
-    /// wait for [`Driver::poll_fds`] and then call [`Driver::awake`]. `false`: go on with
+    /// wait for the epoll set and then call [`Driver::awake`]. `false`: go on with
     /// [`Driver::step`].
     pub fn prepare_sleep(&mut self) -> bool {
         self.sleeper.announce(Sleep::Fd);
@@ -205,7 +237,9 @@ impl Driver {
                 .is_ok_and(|receive| self.frames.device.prepare_sleep(receive));
         if !sleep {
             self.slept();
+            self.ask_in = 0;
         }
+        self.asleep = sleep;
         sleep
     }
 
@@ -216,26 +250,17 @@ impl Driver {
         self.frames.device.awake(ready);
     }
 
-    /// After a sleep that [`Driver::prepare_sleep`] allowed. `called`: [`Driver::poll_fds`] became
-    /// readable.
-    pub fn awake(&mut self, called: bool) {
-        if called {
-            // Without waiting this does not fail; if it did, the line would be looked at later.
-            let _ = self.collect(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    /// After a sleep that [`Driver::prepare_sleep`] allowed.
+    pub fn awake(&mut self) {
+        if std::mem::take(&mut self.asleep) {
+            self.slept();
         }
-        self.slept();
-    }
-
-    /// What to wait for (readable) while asleep.
-    #[must_use]
-    pub fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.set.as_fd()]
     }
 
     /// Sleeps in this thread; [`Driver::prepare_sleep`] said that it may.
     fn sleep(&mut self) -> Result<(), DriverError> {
         let slept = self.collect(None);
-        self.slept();
+        self.awake();
         slept
     }
 
@@ -247,19 +272,8 @@ impl Driver {
             Err(Errno::INTR) => 0,
             Err(errno) => return Err(epoll_failed(errno)),
         };
-        self.wake_ups += 1;
-        self.woken = true;
         for event in &events[..count] {
-            match event.data.u64() {
-                LINE => self.line_in = 0,
-                DEVICE => {
-                    let flags = event.flags;
-                    self.ready = true;
-                    let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-                    self.suspect |= failed && !self.interest.contains(EventFlags::IN);
-                }
-                _ => {}
-            }
+            self.woken(event.data.u64(), event.flags);
         }
         Ok(())
     }
@@ -273,8 +287,8 @@ impl Driver {
         interest.set(EventFlags::OUT, room && !readable);
         if interest != self.interest {
             let device = self.frames.device.poll_fd();
-            epoll::modify(&self.set, device, EventData::new_u64(DEVICE), interest)
-                .map_err(epoll_failed)?;
+            let name = EventData::new_u64(self.first + DEVICE);
+            epoll::modify(&self.set, device, name, interest).map_err(epoll_failed)?;
             self.interest = interest;
         }
         Ok(receive)
@@ -356,6 +370,43 @@ impl Driver {
 
     fn reply(&mut self, id: u64, reply: ServerReply) -> Result<(), DriverError> {
         Ok(self.line.send(&encode(&Say::Reply { id, reply }), &[])?)
+    }
+}
+
+impl Companion for Driver {
+    fn step(&mut self) -> Result<bool, String> {
+        Driver::step(self).map_err(|error| error.to_string())
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        Driver::prepare_sleep(self)
+    }
+
+    fn awake(&mut self) {
+        Driver::awake(self);
+    }
+
+    fn watch_in(&mut self, set: BorrowedFd<'_>, first: u64) -> Result<(), String> {
+        self.set = keep(set.try_clone_to_owned().map_err(|error| error.to_string())?);
+        self.first = first;
+        self.interest = EventFlags::empty();
+        self.enter_set().map_err(|error| error.to_string())
+    }
+
+    fn woken(&mut self, name: u64, flags: EventFlags) {
+        if !std::mem::replace(&mut self.woken, true) {
+            self.wake_ups += 1;
+        }
+        match name.wrapping_sub(self.first) {
+            LINE => self.line_in = 0,
+            DEVICE => {
+                self.ask_in = 0;
+                self.ready = true;
+                let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+                self.suspect |= failed && !self.interest.contains(EventFlags::IN);
+            }
+            _ => {}
+        }
     }
 }
 

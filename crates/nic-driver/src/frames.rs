@@ -131,19 +131,31 @@ impl<D: Device> Frames<D> {
     /// may wait for what they bring: frames, room in the `tx` ring, or memory that nobody reads any
     /// more.
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
-        let (mut sent, mut received) = (0, 0);
+        let sent = self.transmit_some()?;
+        let mut received = 0;
+        while received < BATCH && self.receive_one()? {
+            received += 1;
+        }
+        self.rx_per_step.add(received);
+        Ok(sent || received > 0)
+    }
+
+    /// The half of [`Frames::step`] that sends.
+    pub(crate) fn transmit_some(&mut self) -> Result<bool, DriverError> {
+        let mut sent = 0;
         while sent < BATCH && self.transmit_one()? == Sent::Done {
             sent += 1;
         }
         if sent > 0 || self.device.pending().transmit {
             self.flush()?;
         }
-        while received < BATCH && self.receive_one()? {
-            received += 1;
-        }
         self.tx_per_step.add(sent);
-        self.rx_per_step.add(received);
-        Ok(sent + received > 0)
+        Ok(sent > 0)
+    }
+
+    /// After a step: was the device asked last in vain?
+    pub(crate) fn found_no_frame(&self) -> bool {
+        self.spare.is_some()
     }
 
     fn flush(&mut self) -> Result<(), DriverError> {

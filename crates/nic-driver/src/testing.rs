@@ -1,10 +1,9 @@
 //! A device in memory, for this crate's tests.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::offload::TxOffload;
 
@@ -23,19 +22,34 @@ pub(crate) struct Wire {
     pub(crate) error: Option<i32>,
 }
 
+/// A [`Wire`] for device and test; never borrowed twice at a time.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedWire(Arc<Mutex<Wire>>);
+
+impl SharedWire {
+    pub(crate) fn borrow(&self) -> MutexGuard<'_, Wire> {
+        self.0.try_lock().expect("one borrower at a time")
+    }
+
+    pub(crate) fn borrow_mut(&self) -> MutexGuard<'_, Wire> {
+        self.borrow()
+    }
+}
+
 /// A device whose wire is a pair of queues.
 #[derive(Debug)]
 pub(crate) struct Fake {
-    wire: Rc<RefCell<Wire>>,
+    wire: SharedWire,
     fd: OwnedFd,
 }
 
 impl Fake {
     /// A device with room for any number of frames, and its wire.
-    pub(crate) fn new() -> (Self, Rc<RefCell<Wire>>) {
-        let wire = Rc::new(RefCell::new(Wire { room: usize::MAX, ..Wire::default() }));
+    pub(crate) fn new() -> (Self, SharedWire) {
+        let wire = Wire { room: usize::MAX, ..Wire::default() };
+        let wire = SharedWire(Arc::new(Mutex::new(wire)));
         let fd = shm::eventfd().expect("an eventfd");
-        (Self { wire: Rc::clone(&wire), fd }, wire)
+        (Self { wire: wire.clone(), fd }, wire)
     }
 }
 

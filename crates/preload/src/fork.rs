@@ -25,6 +25,7 @@ pub(crate) fn watch() {
     let registered = unsafe { libc::pthread_atfork(None, None, Some(child)) } == 0;
     if registered {
         sockets::fork_watched();
+        sockets::drive::set_host(crate::host::start);
     }
 }
 
@@ -38,6 +39,7 @@ unsafe extern "C" fn child() {
     // The runtime closes its copies of descriptors through `close`, so the table must not know
     // them as internal any more.
     instance::forget();
+    crate::host::forget();
     TABLE.inherit();
     // A panic here could only be reported, and there is nobody to report to.
     let _ = std::panic::catch_unwind(sockets::forked);

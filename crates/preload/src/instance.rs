@@ -52,7 +52,8 @@ pub(crate) fn client() -> Outcome<Arc<Client>> {
         Errno::NETDOWN
     })?;
     if CLIENT.load(Ordering::Acquire).cast_const() != Arc::as_ptr(&client) {
-        let floor = client.internal_fds().into_iter().min().unwrap_or(i32::MAX);
+        let kept = shm::descriptors::kept();
+        let floor = client.internal_fds().into_iter().chain(kept).min().unwrap_or(i32::MAX);
         INTERNAL_FLOOR.store(floor, Ordering::Relaxed);
         CLIENT.store(Arc::into_raw(Arc::clone(&client)).cast_mut(), Ordering::Release);
     }
@@ -70,7 +71,8 @@ fn complain(line: &str) {
 #[inline]
 pub(crate) fn is_internal(fd: RawFd) -> bool {
     fd >= INTERNAL_FLOOR.load(Ordering::Relaxed)
-        && known().is_some_and(|client| client.is_internal_fd(fd))
+        && (shm::descriptors::is_kept(fd)
+            || known().is_some_and(|client| client.is_internal_fd(fd)))
 }
 
 /// The lowest number for descriptors of the shim itself: where the runtime has its own.
@@ -83,7 +85,11 @@ pub(crate) fn own_fd_floor() -> RawFd {
 
 /// The runtime's own descriptors.
 pub(crate) fn internal_fds() -> Vec<RawFd> {
-    known().map(Client::internal_fds).unwrap_or_default()
+    let mut all = known().map(Client::internal_fds).unwrap_or_default();
+    all.extend(shm::descriptors::kept());
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// In a forked child: it is no client yet.

@@ -11,7 +11,8 @@
 //! * `calls` has the exported calls by theme, `poll`, `select` and `epoll` those that wait for
 //!   many descriptors. The rules of POSIX without C's pointers are in `transfer`,
 //!   `registrations`, `sockaddr`, `cmsg` and `time`, and are tested there.
-//! * `fork` tells which process this is; `instance` is its membership in an instance.
+//! * `fork` tells which process this is; `instance` is its membership in an instance; `host` the
+//!   stack itself, when it is in this process (mode `library`).
 //!
 //! No panic crosses into the program (`errno::Return`). The calls that the runtime makes itself
 //! pass through here too, but are none of AF_INET. What is not covered is listed in
@@ -25,6 +26,7 @@ mod entry;
 mod epoll;
 mod errno;
 mod fork;
+mod host;
 mod instance;
 mod poll;
 mod real;

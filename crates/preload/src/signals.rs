@@ -73,6 +73,36 @@ fn is_ignored(signal: c_int) -> bool {
             || (action.sa_sigaction == libc::SIG_DFL && by_default))
 }
 
+/// Are all handlers installed with SA_RESTART?
+///
+/// After EINTR nobody tells which signal it was; those of faults do not interrupt calls. Programs that install some handlers so and some
+/// not are rare; they get EINTR from all.
+pub(crate) fn all_restart() -> bool {
+    use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    let faults = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS];
+    (1..=libc::SIGRTMAX()).filter(|signal| !faults.contains(signal)).all(|signal| {
+        // SAFETY: a sigaction is plain integers and optional pointers.
+        let mut action: libc::sigaction = unsafe { zeroed() };
+        // SAFETY: the second pointer may be null, the third is to a live sigaction.
+        let outcome = unsafe { libc::sigaction(signal, core::ptr::null(), &raw mut action) };
+        outcome != 0
+            || matches!(action.sa_sigaction, libc::SIG_IGN | libc::SIG_DFL)
+            || action.sa_flags & libc::SA_RESTART != 0
+    })
+}
+
+/// Runs `act` with all signals blocked, as whatever thread it starts then has them.
+pub(crate) fn without<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: a sigset_t is plain integers.
+    let mut all = unsafe { zeroed() };
+    // SAFETY: the pointer is to a live set.
+    unsafe { libc::sigfillset(&raw mut all) };
+    let old = set_mask(&all);
+    let done = act();
+    set_mask(&old);
+    done
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +140,17 @@ mod tests {
         // Its handler ran.
         assert_eq!(under_mask(Some(&set(&[])), || Ok(4)), Ok(4));
         set_mask(&old);
+        // signal(2) of the C library installs with SA_RESTART.
+        assert!(all_restart());
+        // SAFETY: a sigaction is plain integers and optional pointers.
+        let mut action: libc::sigaction = unsafe { zeroed() };
+        action.sa_sigaction = handler as libc::sighandler_t;
+        // SAFETY: the second pointer is to a live sigaction, the third may be null.
+        unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut()) };
+        assert!(!all_restart());
+        without(|| {
+            // SAFETY: raise has no precondition.
+            unsafe { libc::raise(libc::SIGUSR1) };
+        });
     }
 }

@@ -1,7 +1,8 @@
 //! The bell: wakes a consumer that sleeps, and costs no system call when it does not.
 //!
-//! The consumer owns a word: awake, asleep on a futex (the word itself), or asleep in poll on a
-//! descriptor. The protocol, for any data that producers publish (ring slots, state words):
+//! The consumer owns a word: awake, asleep on a futex (the word itself), asleep in poll on a
+//! descriptor, or not asleep at all but doing the producer's work until it finds itself rung (mode
+//! `library`). The protocol, for any data that producers publish (ring slots, state words):
 //!
 //! Producer ([`Ringer::ring`]):
 //! 1. publishes;
@@ -40,6 +41,7 @@ use crate::sync::{
 const AWAKE: u32 = 0;
 const ASLEEP_FUTEX: u32 = 1;
 const ASLEEP_FD: u32 = 2;
+const DRIVING: u32 = 3;
 
 /// How a consumer is going to sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,19 @@ pub enum Sleep {
     Futex,
     /// In poll or epoll, with the bell's descriptor among what it waits for.
     Fd,
+    /// Not yet: it does the producer's work and looks at [`Sleeper::is_rung`]. To ring it costs no
+    /// system call.
+    Driving,
+}
+
+impl Sleep {
+    fn word(self) -> u32 {
+        match self {
+            Self::Futex => ASLEEP_FUTEX,
+            Self::Fd => ASLEEP_FD,
+            Self::Driving => DRIVING,
+        }
+    }
 }
 
 /// The consumer's side of a bell.
@@ -66,12 +81,21 @@ impl Sleeper {
     /// Says that this consumer is about to sleep. It must look once more for work afterwards, and
     /// either sleep or call [`Sleeper::awake`].
     pub fn announce(&self, how: Sleep) {
-        let asleep = match how {
-            Sleep::Futex => ASLEEP_FUTEX,
-            Sleep::Fd => ASLEEP_FD,
-        };
-        self.word.swap(asleep, Ordering::SeqCst);
+        self.word.swap(how.word(), Ordering::SeqCst);
         fence(Ordering::SeqCst);
+    }
+
+    /// Is going to sleep in another way than announced. False: it was rung since.
+    #[must_use]
+    pub fn change(&self, from: Sleep, to: Sleep) -> bool {
+        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+        self.word.compare_exchange(from.word(), to.word(), success, failure).is_ok()
+    }
+
+    /// Has a producer rung since the announcement?
+    #[must_use]
+    pub fn is_rung(&self) -> bool {
+        self.word.load(Ordering::SeqCst) == AWAKE
     }
 
     /// Says that this consumer is awake: there was work after all, or it has slept.
@@ -119,12 +143,12 @@ impl Ringer {
     }
 
     /// Wakes the consumer if it sleeps. Call it after publishing. True if that took a system call.
-    /// Never blocks; a word that is none of the three is left alone.
+    /// Never blocks; a word that is none of the four is left alone.
     #[expect(clippy::must_use_candidate, reason = "the result is for counters only")]
     pub fn ring(&self) -> bool {
         fence(Ordering::SeqCst);
         let state = self.word.load(Ordering::Relaxed);
-        if !matches!(state, ASLEEP_FUTEX | ASLEEP_FD) {
+        if !matches!(state, ASLEEP_FUTEX | ASLEEP_FD | DRIVING) {
             return false;
         }
         // Of several producers one wakes: whoever takes the announcement. If it is gone, someone
@@ -135,7 +159,8 @@ impl Ringer {
         }
         match state {
             ASLEEP_FUTEX => futex_wake(&self.word),
-            _ => (self.write)(&self.fd),
+            ASLEEP_FD => (self.write)(&self.fd),
+            _ => return false,
         }
         true
     }

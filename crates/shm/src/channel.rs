@@ -22,6 +22,8 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
+use crate::descriptors::keep;
+
 /// Most bytes of a body.
 pub const MAX_BODY: usize = 4 << 20;
 /// Most descriptors of a message.
@@ -316,7 +318,7 @@ impl Channel {
         self.input.truncate(before + received.as_ref().map_or(0, |r| r.bytes));
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
-                self.fds.extend(fds);
+                self.fds.extend(fds.map(keep));
             }
         }
         let received = match received {

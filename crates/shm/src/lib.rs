@@ -14,6 +14,7 @@
 pub mod bell;
 mod bitmap;
 pub mod channel;
+pub mod descriptors;
 pub mod pool;
 pub mod region;
 pub mod ring;

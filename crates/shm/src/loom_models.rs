@@ -108,6 +108,7 @@ enum How {
     Fd,
     /// First the one, then the other.
     Both,
+    Driving,
 }
 
 /// A consumer that sleeps whenever the ring is empty gets all items of `producers` threads, each
@@ -137,12 +138,21 @@ fn bell_model(how: How, producers: usize, items: u64) {
             if left == 0 {
                 break;
             }
-            sleeper.announce(if futex { Sleep::Futex } else { Sleep::Fd });
+            sleeper.announce(match (how, futex) {
+                (How::Driving, _) => Sleep::Driving,
+                (_, true) => Sleep::Futex,
+                (_, false) => Sleep::Fd,
+            });
             let mut seen = false;
             for ring in &mut rings {
                 seen |= !ring.is_empty().unwrap();
             }
             if seen {
+                sleeper.awake();
+            } else if how == How::Driving {
+                if sleeper.change(Sleep::Driving, Sleep::Fd) {
+                    fd.poll_and_drain();
+                }
                 sleeper.awake();
             } else if futex {
                 sleeper.wait_futex(None).unwrap();
@@ -181,6 +191,11 @@ fn loom_eventfd_bell_loses_no_wake_up() {
 #[test]
 fn loom_bell_that_changes_how_it_sleeps_loses_no_wake_up() {
     bell_model(How::Both, 1, 2);
+}
+
+#[test]
+fn loom_bell_that_sleeps_only_after_driving_loses_no_wake_up() {
+    bell_model(How::Driving, 1, 2);
 }
 
 #[test]

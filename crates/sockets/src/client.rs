@@ -10,6 +10,9 @@
 //! A client belongs to the process that was admitted. After a fork the child's copy answers
 //! ENOTCONN to everything and touches nothing in the region (see [`crate::forked`]).
 //!
+//! In mode `library` the answer is `Host` first, with the servers' ends of the lines: see
+//! [`crate::drive`].
+//!
 //! Memory that a closed socket's queue still names stays in a *grave* until the server has released
 //! it.
 
@@ -27,6 +30,7 @@ use rustix::fs::{Mode, OFlags};
 use shm::{Access, Channel, PoolMap, Region, Ringer};
 
 use crate::batch::CallBatch;
+use crate::drive::{self, Drive};
 use crate::error::ConnectError;
 use crate::send::Grave;
 use crate::socket::Socket;
@@ -63,6 +67,8 @@ pub struct Client {
     layout: ClientLayout,
     head: HeadWords,
     server: Ringer,
+    /// In mode `library`: the stack, which is in this process.
+    drive: Option<Arc<dyn Drive>>,
     line: Mutex<Option<Arc<Line>>>,
     /// Descriptors of this library that the program must not close.
     internal: Mutex<Vec<RawFd>>,
@@ -82,7 +88,12 @@ impl Client {
     pub fn connect(path: &Path) -> Result<Arc<Self>, ConnectError> {
         let mut channel = open_channel(path)?;
         let hello = ClientRequest::Hello { version: VERSION, program: program_name() };
-        let (reply, fds) = exchange(&mut channel, &hello)?;
+        let mut drive = None;
+        let (mut reply, mut fds) = exchange(&mut channel, &hello, None)?;
+        if reply == ClientReply::Host {
+            let host = drive.insert(drive::host(fds)?);
+            (reply, fds) = exchange(&mut channel, &hello, Some(&**host))?;
+        }
         let (number, params) = match reply {
             ClientReply::Welcome { client, params } => (client, params),
             ClientReply::Error { message } => return Err(ConnectError::Refused { message }),
@@ -91,7 +102,7 @@ impl Client {
         let [region, bell] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
             ConnectError::protocol(&format!("{} descriptors instead of 2 in Welcome", fds.len()))
         })?;
-        Self::admitted(channel, number, params, &region, move_high(bell))
+        Self::admitted(channel, number, params, &region, move_high(bell), drive)
     }
 
     fn admitted(
@@ -100,6 +111,7 @@ impl Client {
         params: ClientParams,
         region: &OwnedFd,
         bell: OwnedFd,
+        drive: Option<Arc<dyn Drive>>,
     ) -> Result<Arc<Self>, ConnectError> {
         let layout = params.layout().map_err(|error| ConnectError::region(&error))?;
         let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)
@@ -121,6 +133,7 @@ impl Client {
             layout,
             head,
             server,
+            drive,
             line: Mutex::new(Some(Arc::new(line))),
             internal: Mutex::new(fds.to_vec()),
             gone: AtomicBool::new(false),
@@ -154,7 +167,7 @@ impl Client {
     pub fn network(&self) -> Result<NetworkStatus, Errno> {
         self.check_thoroughly()?;
         let line = self.line().ok_or(Errno::NETDOWN)?;
-        let exchanged = exchange(&mut lock(&line.channel), &ClientRequest::Network);
+        let exchanged = self.exchange(&line, &ClientRequest::Network);
         match exchanged {
             Ok((ClientReply::Network(status), _)) => Ok(status),
             Ok((ClientReply::Error { .. }, _)) => Err(Errno::IO),
@@ -196,6 +209,9 @@ impl Client {
         if let Some(line) = self.take_line() {
             // Whether it arrives or not, the line's end says that this process is gone.
             let _ = send(&mut lock(&line.channel), &ClientRequest::Bye);
+        }
+        if let Some(drive) = &self.drive {
+            drive.finish();
         }
     }
 
@@ -280,6 +296,19 @@ impl Client {
         Ok(())
     }
 
+    /// The stack, if it is in this process.
+    pub(crate) fn drive(&self) -> Option<&Arc<dyn Drive>> {
+        self.drive.as_ref()
+    }
+
+    fn exchange(
+        &self,
+        line: &Line,
+        request: &ClientRequest,
+    ) -> Result<(ClientReply, Vec<OwnedFd>), ConnectError> {
+        exchange(&mut lock(&line.channel), request, self.drive.as_deref())
+    }
+
     fn line(&self) -> Option<Arc<Line>> {
         lock(&self.line).clone()
     }
@@ -313,7 +342,7 @@ impl Client {
     /// One more thread slot: its number and its bell. `Ok(None)` when the instance gives none.
     pub(crate) fn attach_thread(&self) -> Result<Option<(u16, OwnedFd)>, Errno> {
         let line = self.line().ok_or(Errno::NETDOWN)?;
-        let exchanged = exchange(&mut lock(&line.channel), &ClientRequest::AttachThread);
+        let exchanged = self.exchange(&line, &ClientRequest::AttachThread);
         match exchanged {
             Ok((ClientReply::Thread { thread }, mut fds)) if fds.len() == 1 => {
                 let Some(fd) = fds.pop().map(move_high) else {
@@ -330,10 +359,14 @@ impl Client {
         }
     }
 
-    /// Tells the server that there are calls for it.
+    /// Tells the server that there are calls for it; in mode `library`, serves them.
     pub(crate) fn ring(&self) {
-        if self.server.ring() {
-            self.head.bells.fetch_add(1, Ordering::Relaxed);
+        match &self.drive {
+            Some(drive) => drive.work(&mut || false),
+            None if self.server.ring() => {
+                self.head.bells.fetch_add(1, Ordering::Relaxed);
+            }
+            None => {}
         }
     }
 
@@ -433,10 +466,10 @@ fn send(channel: &mut Channel, request: &ClientRequest) -> Result<(), ConnectErr
 fn exchange(
     channel: &mut Channel,
     request: &ClientRequest,
+    drive: Option<&dyn Drive>,
 ) -> Result<(ClientReply, Vec<OwnedFd>), ConnectError> {
     send(channel, request)?;
-    let message = channel
-        .recv()
+    let message = drive::recv(channel, drive)
         .map_err(|error| ConnectError::protocol(&error))?
         .ok_or_else(|| ConnectError::protocol(&"the instance closed the line"))?;
     let reply =

@@ -23,6 +23,7 @@ mod batch;
 mod client;
 mod confirmed;
 mod datagram;
+pub mod drive;
 mod error;
 mod fastopen;
 mod fork;

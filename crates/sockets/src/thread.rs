@@ -28,6 +28,7 @@ use rustix::time::{ClockId, clock_gettime};
 use shm::{Sleep, Sleeper, Word32};
 
 use crate::client::{Client, lock};
+use crate::drive::Driver;
 use crate::rings::Rings;
 use crate::wait::{Wait, timespec};
 
@@ -35,6 +36,8 @@ use crate::wait::{Wait, timespec};
 /// the instance's end. Who waits longer then sleeps on the bell's descriptor, which does, for as
 /// long as it takes.
 const SLICE: Duration = Duration::from_secs(1);
+/// Longer than anybody waits.
+const FAR: Duration = Duration::from_secs(1 << 30);
 /// The same where the bell is another thread's and cannot be polled.
 const SHARED_POLL: Duration = Duration::from_millis(5);
 
@@ -47,6 +50,8 @@ pub(crate) struct ThreadSlot {
     fd: OwnedFd,
     pub(crate) rings: Mutex<Rings>,
     users: AtomicU32,
+    /// In mode `library`.
+    driver: Option<Driver>,
     /// The thread that sleeps on the bell ([`this_thread`]).
     leader: Mutex<Option<usize>>,
     epoch: AtomicU32,
@@ -68,7 +73,9 @@ impl ThreadSlot {
             Ok::<_, shm::OutOfRange>((word, rings))
         })();
         let (word, rings) = made.map_err(|_| client.fault())?;
+        let driver = client.drive().map(|drive| Driver::new(drive, &fd)).transpose()?;
         Ok(Self {
+            driver,
             number,
             bell: Sleeper::new(word.clone()),
             word,
@@ -97,8 +104,15 @@ impl ThreadSlot {
         mut look_again: impl FnMut() -> bool,
     ) -> Result<(), Errno> {
         client.check_thoroughly()?;
-        let role = self.take_role(Sleep::Futex);
-        let slept = if look_again() { Ok(()) } else { self.sleep_in(client, &role, wait) };
+        let how = if self.driver.is_some() { Sleep::Driving } else { Sleep::Futex };
+        let role = self.take_role(how);
+        let slept = match (&role, &self.driver) {
+            _ if look_again() => Ok(()),
+            (Role::Leader, Some(driver)) => {
+                driver.until_rung(client, &self.bell, &self.fd, &mut [], wait)
+            }
+            _ => self.sleep_in(client, &role, wait),
+        };
         self.leave_role(&role);
         match slept {
             Err(Errno::TIMEDOUT) => client.look()?,
@@ -159,7 +173,22 @@ impl ThreadSlot {
         look_again: impl FnOnce() -> bool,
     ) -> Result<(), Errno> {
         let line = client.watched_line().ok_or_else(|| client.fault())?;
-        let role = self.take_role(Sleep::Fd);
+        let role = self.take_role(match self.driver {
+            Some(_) => Sleep::Driving,
+            None => Sleep::Fd,
+        });
+        if let (Role::Leader, Some(driver)) = (&role, &self.driver) {
+            let wait = match deadline {
+                _ if look_again() => Wait::No,
+                Some(deadline) => Wait::Until(deadline),
+                None => Wait::Until(Instant::now() + FAR),
+            };
+            let slept = driver.until_rung(client, &self.bell, &self.fd, kernel, wait);
+            self.leave_role(&role);
+            slept?;
+            poll(kernel, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+            return client.look();
+        }
         let ready = look_again();
         if !ready {
             client.count_sleep();

@@ -279,6 +279,8 @@ pub(crate) enum Mode {
     Split,
     /// Inet server and NIC driver share one process
     Fused,
+    /// Both are inside the program, for `tasuki run` with one program
+    Library,
 }
 
 impl fmt::Display for Mode {
@@ -286,6 +288,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Split => "split",
             Self::Fused => "fused",
+            Self::Library => "library",
         })
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Link {
 
 /// Most interfaces: each has a driver and a frame region of its own.
 const MOST_LINKS: usize = 16;
+/// Most of them in mode `library`: their lines reach the program in one message.
+const MOST_INSIDE: usize = 7;
 
 impl Settings {
     /// For an instance of this name.
@@ -76,6 +78,11 @@ impl Settings {
         }
         if config.interfaces.len() >= MOST_LINKS {
             return Err(in_file(format!("there can be at most {MOST_LINKS} interfaces")));
+        }
+        let mode = options.mode.unwrap_or(config.instance.mode);
+        if mode == Mode::Library && config.interfaces.len() >= MOST_INSIDE {
+            let most = MOST_INSIDE;
+            return Err(in_file(format!("in mode library there can be at most {most} interfaces")));
         }
         let or = |given: &[Cidr], file: Vec<Cidr>| match given {
             [] => file,
@@ -112,7 +119,7 @@ impl Settings {
         }
         Ok(Self {
             name,
-            mode: options.mode.unwrap_or(config.instance.mode),
+            mode,
             links,
             huge_pages: config.memory.huge_pages,
             client_huge_pages: config.memory.client.huge_pages,

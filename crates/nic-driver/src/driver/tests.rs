@@ -1,6 +1,3 @@
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use abi::call::{Call, Op};
 use abi::client::ClientParams;
 use abi::control::{CaptureHeader, FaultConfig};
@@ -11,13 +8,21 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType, socketpair};
 use shm::{Backing, Consumer, Pool, Producer};
 
 use super::*;
-use crate::testing::{Fake, Wire};
+use crate::testing::{Fake, SharedWire};
+
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// What a sleep's end is to a driver.
+fn wake(driver: &mut Driver) {
+    driver.collect(Some(&NOW)).unwrap();
+    driver.awake();
+}
 
 /// Supervisor and inet server of one driver, moved by hand.
 struct World {
     line: Channel,
     driver: Driver,
-    wire: Rc<RefCell<Wire>>,
+    wire: SharedWire,
     pool: Pool,
     fill: Producer,
     rx: Consumer,
@@ -81,25 +86,22 @@ impl World {
         rustix::io::read(&self.inet_bell, &mut count).is_ok()
     }
 
+    /// Steps as after the epoll set has reported the device.
     fn run_until_idle(&mut self) {
+        self.driver.ask_in = 0;
         while self.driver.step().unwrap() {}
     }
 
     /// Is what the driver waits for there?
     fn would_wake(&self) -> bool {
-        let fds = self.driver.poll_fds();
-        let mut fds: Vec<_> = fds
-            .iter()
-            .map(|fd| rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN))
-            .collect();
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut fds, Some(&now)).unwrap() > 0
+        let mut set = [rustix::event::PollFd::new(&self.driver.set, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut set, Some(&NOW)).unwrap() > 0
     }
 
     fn request(&mut self, request: ServerRequest, fds: &[BorrowedFd<'_>]) -> ServerReply {
         ask(&mut self.line, 9, request, fds);
         assert!(self.would_wake());
-        self.driver.awake(true);
+        wake(&mut self.driver);
         self.run_until_idle();
         match say(&mut self.line) {
             Say::Reply { id: 9, reply } => reply,
@@ -146,7 +148,7 @@ fn it_sleeps_only_when_there_is_nothing_to_do_and_a_bell_wakes_it() {
     world.send(&[]);
     assert!(world.nic.ring());
     assert!(world.would_wake());
-    world.driver.awake(true);
+    wake(&mut world.driver);
     assert!(!world.nic.ring());
     // A frame that comes between the last step and the announcement is seen.
     world.run_until_idle();
@@ -252,7 +254,7 @@ fn it_ends_when_the_supervisor_does() {
     let world = World::new();
     let World { line, mut driver, .. } = world;
     drop(line);
-    driver.awake(true);
+    wake(&mut driver);
     driver.step().unwrap();
     assert!(driver.ended());
 }

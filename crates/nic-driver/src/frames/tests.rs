@@ -1,6 +1,3 @@
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use abi::frame::{FRAME_PAGES, MAX_PIECES, Piece};
 use abi::nic::FRAMES;
 use abi::offload::TxOffload;
@@ -8,7 +5,7 @@ use proptest::prelude::*;
 use shm::{AreaName, Backing, Pool, Slot};
 
 use super::*;
-use crate::testing::{Fake, Wire};
+use crate::testing::{Fake, SharedWire};
 
 const MAC: [u8; 6] = [2, 0, 0, 0xaa, 0xbb, 0xcc];
 
@@ -61,7 +58,7 @@ impl Inet {
     }
 }
 
-fn set_up() -> (Inet, Frames<Fake>, Rc<RefCell<Wire>>) {
+fn set_up() -> (Inet, Frames<Fake>, SharedWire) {
     let (region, _fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
     let (fake, wire) = Fake::new();
     let mut inet = Inet {

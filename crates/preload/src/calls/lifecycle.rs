@@ -17,7 +17,7 @@ use crate::entry::{self, Entry, Held, TABLE, is_socket};
 use crate::errno::{self, Outcome};
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
-use crate::{alias, fork, instance, interpose, real};
+use crate::{alias, fork, host, instance, interpose, real};
 
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -135,7 +135,7 @@ fn is_own(fd: c_int) -> bool {
 fn close_one(fd: c_int) -> Outcome<c_int> {
     // SAFETY: no pointers.
     let close = || errno::check(unsafe { real::close(fd) });
-    if fork::in_vfork_child() {
+    if fork::in_vfork_child() || host::is_closing(fd) {
         return close();
     }
     if is_own(fd) {

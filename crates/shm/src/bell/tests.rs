@@ -113,6 +113,22 @@ fn a_doorbell_is_heard_until_it_is_drained() {
     drain(&theirs);
 }
 
+#[test]
+fn one_that_drives_is_rung_without_a_system_call() {
+    let region = region();
+    let (sleeper, ringer, fd) = bell(&region, 0);
+    sleeper.announce(Sleep::Driving);
+    assert!(!sleeper.is_rung());
+    assert!(!ringer.ring(), "no system call");
+    assert!(sleeper.is_rung());
+    assert!(!sleeper.change(Sleep::Driving, Sleep::Fd), "rung before it slept");
+    sleeper.announce(Sleep::Driving);
+    assert!(sleeper.change(Sleep::Driving, Sleep::Fd));
+    assert!(ringer.ring());
+    assert!(readable(&fd));
+    assert!(!sleeper.change(Sleep::Fd, Sleep::Driving));
+}
+
 /// Ping-pong between two threads which sleep each time: with one wake-up lost it would hang.
 #[test]
 fn ping_pong_sleeping_on_both_sides() {

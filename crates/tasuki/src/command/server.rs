@@ -40,7 +40,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
         ServerRole::Nic => nic_driver::run(first).map_err(|error| failed(&error))?,
         ServerRole::Fused => {
             let driver = Driver::from_channel(second).map_err(|error| failed(&error))?;
-            let driver: Box<dyn Companion> = Box::new(Inside(driver));
+            let driver: Box<dyn Companion> = Box::new(driver);
             inet_server::run(first, Some(driver)).map_err(|error| failed(&error))?;
         }
     }
@@ -52,25 +52,4 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
 fn take(stream: BorrowedFd<'_>) -> std::io::Result<Channel> {
     let fd: OwnedFd = stream.try_clone_to_owned()?;
     Ok(Channel::from_fd(fd))
-}
-
-/// The driver inside the inet server's process.
-struct Inside(Driver);
-
-impl Companion for Inside {
-    fn step(&mut self) -> Result<bool, String> {
-        self.0.step().map_err(|error| error.to_string())
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        self.0.prepare_sleep()
-    }
-
-    fn awake(&mut self, called: bool) {
-        self.0.awake(called);
-    }
-
-    fn poll_fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.0.poll_fds()
-    }
 }

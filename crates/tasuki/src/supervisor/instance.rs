@@ -102,6 +102,18 @@ impl Instance {
         self.socket.path()
     }
 
+    /// Fresh frame regions and bells, for servers that begin anew.
+    ///
+    /// # Errors
+    /// When the system has no memory or descriptor left.
+    pub(super) fn renew(&mut self) -> Result<(), Failure> {
+        for link in &mut self.links {
+            link.frames = Memory::create("tasuki-frames", LAYOUT.len, self.settings.huge_pages)?;
+            (link.inet_bell, link.nic_bell) = (bell()?, bell()?);
+        }
+        Ok(())
+    }
+
     /// The number of the interface that programs see under a name.
     pub(super) fn link_named(&self, name: &str) -> Option<u16> {
         (0..).zip(&self.links).map(|(number, _)| number).find(|n| interface_name(*n) == name)

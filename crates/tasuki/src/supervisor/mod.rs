@@ -161,7 +161,7 @@ impl Supervisor {
         let mut servers = Servers::start(instance.settings.mode, instance.links.len())?;
         let left = instance.configure(&mut servers, || Purpose::Configured)?;
         let until = Instant::now() + START_PATIENCE;
-        Ok(Self {
+        let mut supervisor = Self {
             program: None,
             servers,
             instance,
@@ -174,7 +174,12 @@ impl Supervisor {
             ending: Vec::new(),
             phase: Phase::Starting { left, until },
             verdict: None,
-        })
+        };
+        if !supervisor.servers.are_there() {
+            // They will be in the program, so it comes first.
+            supervisor.begin()?;
+        }
+        Ok(supervisor)
     }
 
     /// Looks after the instance until it is over; the exit code.
@@ -383,6 +388,11 @@ impl Supervisor {
         if *left > 0 {
             return Ok(());
         }
+        self.begin()
+    }
+
+    /// The instance is ready.
+    fn begin(&mut self) -> Result<(), Failure> {
         self.phase = Phase::Running;
         match self.duty.take() {
             Some(Duty::Program(mut command)) => self.program = Some(Program::start(&mut command)?),
@@ -448,6 +458,25 @@ impl Supervisor {
         Ok(())
     }
 
+    /// In mode `library` the process that hosted the servers is gone, and all its clients with it.
+    /// Another one may begin anew.
+    fn host_lost(&mut self) -> Result<(), Failure> {
+        for (_, connection) in self.clients.connected() {
+            self.connections.remove(connection);
+        }
+        self.clients = Clients::new();
+        let unanswered = self.servers.renew()?;
+        self.instance.renew()?;
+        self.instance.configure(&mut self.servers, || Purpose::Configured)?;
+        for purpose in unanswered {
+            if !matches!(purpose, Purpose::Configured | Purpose::Ending) {
+                let message = "the program that had the stack has ended".to_owned();
+                self.answered(purpose, ServerReply::Error { message })?;
+            }
+        }
+        Ok(())
+    }
+
     fn server_ended(&mut self, index: usize) -> Result<(), Failure> {
         match self.servers.collect(index) {
             Some(sentence) if !self.stopping() => Err(Failure::new(Code::Internal, sentence)),
@@ -496,6 +525,9 @@ impl Supervisor {
 
     /// Does what is due in this phase.
     fn progress(&mut self) -> Result<(), Failure> {
+        if self.servers.are_lost() && !self.stopping() {
+            self.host_lost()?;
+        }
         let late = self.until().is_some_and(|until| Instant::now() >= until);
         match self.phase {
             Phase::Starting { .. } if late => {

@@ -130,6 +130,10 @@ impl Supervisor {
         if self.stopping() {
             return Err(Refusal::Client("the instance is ending".to_owned()));
         }
+        if !self.servers.are_there() {
+            let sentence = "in mode library the stack begins with the program's first socket";
+            return Err(Refusal::Client(format!("{sentence}, and there is none")));
+        }
         Ok(())
     }
 
@@ -143,6 +147,17 @@ impl Supervisor {
         }
         if self.phase != Phase::Running {
             return refuse("the instance is ending".to_owned());
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        if let Some(lines) = self.servers.give(connection.pid) {
+            let lines: Vec<&OwnedFd> = lines.iter().collect();
+            return Ok(self.reply(id, &ClientReply::Host, &lines)?);
+        }
+        if let Err(host) = self.servers.serve(connection.pid) {
+            return refuse(format!(
+                "in mode library the stack is inside one program, process {host}: use --mode \
+                 fused or split for several"
+            ));
         }
         let most = self.instance.settings.clients;
         if self.clients.len() >= most {
@@ -263,12 +278,13 @@ impl Supervisor {
     }
 
     fn ask_counters(&mut self, id: ConnectionId) -> Result<(), Refusal> {
-        let lines: Vec<Line> = [Line::Inet].into_iter().chain(self.servers.drivers()).collect();
+        let mut lines: Vec<Line> = [Line::Inet].into_iter().chain(self.servers.drivers()).collect();
+        lines.retain(|_| self.servers.are_there());
         self.gathers.insert(id, Gather { left: lines.len(), ..Gather::default() });
         for line in lines {
             self.ask(line, ServerRequest::Counters, Purpose::Counters(id))?;
         }
-        Ok(())
+        Ok(self.give_processes(id)?)
     }
 
     /// One server's part of `tasuki ps` is here.
@@ -291,7 +307,12 @@ impl Supervisor {
             other => tracing::warn!(?other, "a server does not tell its counters"),
         }
         gather.left -= 1;
-        if gather.left > 0 {
+        self.give_processes(id)
+    }
+
+    /// The answer to `tasuki ps`, once all parts of it are here.
+    fn give_processes(&mut self, id: ConnectionId) -> Result<(), Failure> {
+        if self.gathers.get(&id).is_none_or(|gather| gather.left > 0) {
             return Ok(());
         }
         let Some(Gather { pools, counters, histograms, .. }) = self.gathers.remove(&id) else {

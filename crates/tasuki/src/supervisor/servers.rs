@@ -7,6 +7,10 @@
 //! ends with its line, so it cannot outlive the supervisor.
 //!
 //! Requests carry an id; what is to be done with the reply waits under that id.
+//!
+//! In mode `library` there are no processes. The lines are filled as in the other modes, and their
+//! other ends wait here for the first process that wants a socket ([`Servers::give`]): it hosts the
+//! servers. When it is gone, so are they ([`Servers::are_lost`]), and the next one may begin anew.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -87,6 +91,14 @@ impl Wire {
     }
 }
 
+/// In mode `library`: who has the other ends of the lines.
+enum Host {
+    /// Nobody yet: inet server's and drivers'.
+    Awaited(Vec<Channel>),
+    /// This process.
+    Process(Pid),
+}
+
 /// All servers of an instance; `P`: what a reply is for. Those that still run when this is dropped
 /// are killed.
 pub(super) struct Servers<P> {
@@ -95,6 +107,8 @@ pub(super) struct Servers<P> {
     nics: Vec<Wire>,
     /// The inet server, then the drivers in order; in fused mode the first two are one.
     processes: Vec<Process>,
+    /// In mode `library`.
+    host: Option<Host>,
     next_id: u64,
     asked: BTreeMap<u64, P>,
 }
@@ -105,22 +119,63 @@ impl<P> Servers<P> {
     /// # Errors
     /// When the system has no process or descriptor left.
     pub(super) fn start(mode: Mode, drivers: usize) -> Result<Self, Failure> {
-        let pair = || Channel::pair().map_err(|error| Failure::system("make a socket pair", error));
-        let (inet, inet_end) = pair()?;
-        let pairs = (0..drivers).map(|_| pair()).collect::<Result<Vec<_>, _>>()?;
-        let (nics, ends): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let (inet, nics) = (Wire::new(inet), nics.into_iter().map(Wire::new).collect());
-        let processes = Vec::new();
-        let mut servers = Self { inet, nics, processes, next_id: 1, asked: BTreeMap::new() };
-        let mut ends = ends.iter();
+        let (inet, nics, mut ends) = lines(drivers)?;
+        let (processes, asked) = (Vec::new(), BTreeMap::new());
+        let mut servers = Self { inet, nics, processes, host: None, next_id: 1, asked };
+        let inet_end = ends.remove(0);
+        let mut ends_of_drivers = ends.iter();
         match mode {
             Mode::Split => servers.spawn("inet", "inet", &inet_end, None)?,
-            Mode::Fused => servers.spawn("inet+nic", "fused", &inet_end, ends.next())?,
+            Mode::Fused => servers.spawn("inet+nic", "fused", &inet_end, ends_of_drivers.next())?,
+            Mode::Library => {
+                ends.insert(0, inet_end);
+                servers.host = Some(Host::Awaited(ends));
+                return Ok(servers);
+            }
         }
-        for end in ends {
+        for end in ends_of_drivers {
             servers.spawn("nic", "nic", end, None)?;
         }
         Ok(servers)
+    }
+
+    /// In mode `library`, while nobody hosts the servers: the ends of the lines for this process,
+    /// which does so from now on.
+    pub(super) fn give(&mut self, pid: Pid) -> Option<Vec<OwnedFd>> {
+        let Some(Host::Awaited(ends)) = &mut self.host else { return None };
+        let ends = std::mem::take(ends).into_iter().map(OwnedFd::from).collect();
+        self.host = Some(Host::Process(pid));
+        Some(ends)
+    }
+
+    /// May this process be a client? In mode `library` only the one that hosts the servers; else
+    /// the one that does.
+    pub(super) fn serve(&self, pid: Pid) -> Result<(), Pid> {
+        match self.host {
+            Some(Host::Process(host)) if host != pid => Err(host),
+            _ => Ok(()),
+        }
+    }
+
+    /// Is there somebody who answers?
+    pub(super) fn are_there(&self) -> bool {
+        !matches!(self.host, Some(Host::Awaited(_)))
+    }
+
+    /// In mode `library`: is the process gone that hosted the servers?
+    pub(super) fn are_lost(&self) -> bool {
+        let broken = self.inet.broken || self.nics.iter().any(|nic| nic.broken);
+        self.host.is_some() && broken
+    }
+
+    /// In mode `library`: new lines, for another host. What was asked and not answered.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub(super) fn renew(&mut self) -> Result<Vec<P>, Failure> {
+        let (inet, nics, ends) = lines(self.nics.len())?;
+        (self.inet, self.nics, self.host) = (inet, nics, Some(Host::Awaited(ends)));
+        Ok(std::mem::take(&mut self.asked).into_values().collect())
     }
 
     fn spawn(
@@ -180,7 +235,8 @@ impl<P> Servers<P> {
             self.wire(line).waiting.push_back((body, fds));
             return Ok(());
         }
-        self.wire(line).send(&body, fds).map_err(|error| self.broken(line, &error))
+        let sent = self.wire(line).send(&body, fds);
+        sent.or_else(|error| self.broken(line, &error).map_or(Ok(()), Err))
     }
 
     /// The lines to all drivers.
@@ -199,26 +255,36 @@ impl<P> Servers<P> {
         let message = match self.wire(line).channel.try_recv() {
             Ok(TryRecv::Message(message)) => message,
             Ok(TryRecv::Empty) => return Ok(Heard::Nothing),
-            Ok(TryRecv::Ended) => return Err(self.broken(line, &"it ended")),
-            Err(error) => return Err(self.broken(line, &error)),
+            Ok(TryRecv::Ended) => return self.nothing_more(line, &"it ended"),
+            Err(error) => return self.nothing_more(line, &error),
         };
         match serde_json::from_slice(&message.body) {
             Ok(Say::Event(event)) => Ok(Heard::Event(event)),
             Ok(Say::Reply { id, reply }) => match self.asked.remove(&id) {
-                Some(purpose) => match self.wire(line).answered() {
-                    Ok(()) => Ok(Heard::Reply(purpose, reply)),
-                    Err(error) => Err(self.broken(line, &error)),
-                },
-                None => Err(self.broken(line, &format_args!("reply {id} answers no request"))),
+                Some(purpose) => {
+                    if let Err(error) = self.wire(line).answered() {
+                        self.broken(line, &error).map_or(Ok(()), Err)?;
+                    }
+                    Ok(Heard::Reply(purpose, reply))
+                }
+                None => self.nothing_more(line, &format_args!("reply {id} answers no request")),
             },
-            Err(error) => Err(self.broken(line, &error)),
+            Err(error) => self.nothing_more(line, &error),
         }
     }
 
+    fn nothing_more(&mut self, line: Line, what: &dyn fmt::Display) -> Result<Heard<P>, Failure> {
+        self.broken(line, what).map_or(Ok(Heard::Nothing), Err)
+    }
+
     /// A line is of no more use. Mostly its server has ended or is just ending: then that is the
-    /// news.
-    fn broken(&mut self, line: Line, what: &dyn fmt::Display) -> Failure {
+    /// news. In mode `library` it is none yet: see [`Servers::are_lost`].
+    fn broken(&mut self, line: Line, what: &dyn fmt::Display) -> Option<Failure> {
         self.wire(line).broken = true;
+        if self.host.is_some() {
+            tracing::debug!(line = line.name(), %what, "the program that hosts the servers left");
+            return None;
+        }
         let index = self.process_of(line);
         if let Some(process) = self.processes.get(index) {
             let mut death = [PollFd::new(&process.pidfd, PollFlags::IN)];
@@ -228,7 +294,7 @@ impl<P> Servers<P> {
         let sentence = self
             .collect(index)
             .unwrap_or_else(|| format!("the line to the {} failed: {what}", line.name()));
-        Failure::new(Code::Internal, sentence)
+        Some(Failure::new(Code::Internal, sentence))
     }
 
     /// Lines are named by their number only here, in [`Servers::drivers`] and where interfaces are
@@ -304,6 +370,16 @@ impl<P> Drop for Servers<P> {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Lines to an inet server and so many drivers, and their other ends in that order.
+fn lines(drivers: usize) -> Result<(Wire, Vec<Wire>, Vec<Channel>), Failure> {
+    let pair = || Channel::pair().map_err(|error| Failure::system("make a socket pair", error));
+    let (inet, inet_end) = pair()?;
+    let pairs = (0..drivers).map(|_| pair()).collect::<Result<Vec<_>, _>>()?;
+    let (nics, mut ends): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    ends.insert(0, inet_end);
+    Ok((Wire::new(inet), nics.into_iter().map(Wire::new).collect(), ends))
 }
 
 /// Kills a child and collects it. Neither fails for a child that was not collected yet.

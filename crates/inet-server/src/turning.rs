@@ -1,0 +1,225 @@
+//! The event loop, cut into its parts for whoever owns the thread: work while there is some, then
+//! sleep until somebody rings, a timer is due or the epoll set has something else.
+//!
+//! The drivers of the same process ([`Companion`]) come first in each round, so a frame that woke
+//! us goes through the core to the client's words in one round, and what the core sends leaves in
+//! the next. All that may wake us is in one epoll set. Before a sleep everybody announces it and
+//! looks once more.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use abi::companion::{Companion, NAMES};
+use inet::Instant;
+use rustix::event::epoll::EventFlags;
+use shm::Channel;
+
+use crate::server::Server;
+use crate::sleep::{COMPANIONS, LINE};
+use crate::supervisor::{Line, Told};
+use crate::{ServerError, clock, secret, system};
+
+/// While there is no sleep the supervisor's line is looked at this often.
+const LINE_EVERY: Duration = Duration::from_millis(2);
+
+/// A server with its line and the drivers of this process. When it is dropped all connections are
+/// reset first, unless the supervisor has ended it already.
+pub struct Turning {
+    line: Line,
+    server: Server,
+    companions: Vec<Box<dyn Companion>>,
+    /// When to look at the line although nothing woke us.
+    line_due: Instant,
+    /// Sleep is announced everywhere.
+    announced: bool,
+    /// Somebody rang, and nothing was done since.
+    rung: bool,
+    ended: bool,
+}
+
+impl std::fmt::Debug for Turning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Turning").finish_non_exhaustive()
+    }
+}
+
+impl Turning {
+    /// Waits for the supervisor's configuration and makes the server.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn new(
+        channel: Channel,
+        mut companions: Vec<Box<dyn Companion>>,
+    ) -> Result<Self, ServerError> {
+        let mut line = Line::new(channel);
+        let config = line.configure()?;
+        let server = Server::new(config, secret()?).map_err(system("epoll_create"))?;
+        tracing::info!(instance = server.config.instance, "inet server");
+        server.poller.add_line(line.channel()).map_err(system("epoll_ctl"))?;
+        for (number, companion) in (0..).zip(&mut companions) {
+            let watched = companion.watch_in(server.poller.set(), COMPANIONS + number * NAMES);
+            watched.map_err(ServerError::Companion)?;
+        }
+        Ok(Self {
+            line,
+            server,
+            companions,
+            line_due: Instant::ZERO,
+            announced: false,
+            rung: false,
+            ended: false,
+        })
+    }
+
+    /// Works until there is nothing more to do, or `enough` says so after some work.
+    /// [`Told::Shutdown`]: the supervisor has ended it, drop it.
+    ///
+    /// # Errors
+    /// See [`ServerError`]; drop it.
+    pub fn work(&mut self, enough: &mut dyn FnMut() -> bool) -> Result<Told, ServerError> {
+        self.awake();
+        let mut told = Told::Nothing;
+        loop {
+            let now = clock();
+            if now >= self.line_due {
+                self.line_due = now + LINE_EVERY;
+                told = self.line.serve(&mut self.server, now)?;
+                if told == Told::Shutdown {
+                    self.finish()?;
+                    return Ok(told);
+                }
+            }
+            let mut progress = self.step_companions()?;
+            progress |= self.server.turn(now);
+            self.line.report(self.server.take_events())?;
+            let idle_wake = std::mem::take(&mut self.rung) && !progress;
+            self.server.engine.counters.idle_wakes += u64::from(idle_wake);
+            if !progress {
+                return Ok(told);
+            }
+            if enough() {
+                // What the core answered with is in the rings.
+                self.step_companions()?;
+                return Ok(told);
+            }
+        }
+    }
+
+    fn step_companions(&mut self) -> Result<bool, ServerError> {
+        let mut progress = false;
+        for companion in &mut self.companions {
+            progress |= companion.step().map_err(ServerError::Companion)?;
+        }
+        Ok(progress)
+    }
+
+    /// Sleeps until somebody rings or a timer is due. It may return at once.
+    ///
+    /// # Errors
+    /// See [`ServerError`]; drop it.
+    pub fn sleep(&mut self) -> Result<(), ServerError> {
+        if self.prepare_sleep() {
+            self.server.engine.counters.sleeps += 1;
+            let timeout = self.server.deadline(clock());
+            let Self { server, companions, line_due, rung, .. } = self;
+            let mut report = |name, flags| report(companions, line_due, rung, name, flags);
+            server.poller.wait(timeout, &mut report).map_err(system("epoll_wait"))?;
+        }
+        Ok(())
+    }
+
+    /// Announces sleep and looks once more for work. True: there is none, and whoever brings some
+    /// will ring; the thread may wait for [`Turning::set`] until [`Turning::deadline`], say what the
+    /// set reports with [`Turning::woken`], and go on with [`Turning::work`].
+    pub fn prepare_sleep(&mut self) -> bool {
+        self.announced = true;
+        self.server.announce();
+        !self.server.has_work() && self.prepare_companions()
+    }
+
+    /// Takes the announcements back.
+    fn awake(&mut self) {
+        if std::mem::take(&mut self.announced) {
+            self.companions.iter_mut().for_each(|companion| companion.awake());
+            self.server.awake();
+        }
+    }
+
+    /// The epoll set with all that may bring work.
+    #[must_use]
+    pub fn set(&self) -> BorrowedFd<'_> {
+        self.server.poller.set()
+    }
+
+    /// Puts one more eventfd or doorbell into the set, edge-triggered: it only ends a wait.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn watch(&self, fd: BorrowedFd<'_>) -> std::io::Result<()> {
+        self.server.poller.add_bell(fd)
+    }
+
+    /// The set reported this.
+    pub fn woken(&mut self, name: u64, flags: EventFlags) {
+        report(&mut self.companions, &mut self.line_due, &mut self.rung, name, flags);
+    }
+
+    /// Is there no client left, nor anything that one has left behind?
+    #[must_use]
+    pub fn is_deserted(&self) -> bool {
+        self.server.is_deserted()
+    }
+
+    /// How long there is nothing to do if nobody rings; `None` is for ever.
+    pub fn deadline(&mut self) -> Option<Duration> {
+        self.server.deadline(clock())
+    }
+
+    /// May the thread sleep as far as the drivers are concerned?
+    fn prepare_companions(&mut self) -> bool {
+        self.companions.iter_mut().all(|companion| companion.prepare_sleep())
+    }
+
+    /// After the last request: a driver in this thread still has to send what says goodbye.
+    fn finish(&mut self) -> Result<(), ServerError> {
+        self.ended = true;
+        for _ in 0..64 {
+            if !self.step_companions()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells whoever a number of the epoll set belongs to.
+fn report(
+    companions: &mut [Box<dyn Companion>],
+    line_due: &mut Instant,
+    rung: &mut bool,
+    name: u64,
+    flags: EventFlags,
+) {
+    *rung |= name != LINE;
+    match name.checked_sub(COMPANIONS) {
+        Some(number) => {
+            let number = usize::try_from(number / NAMES).unwrap_or(usize::MAX);
+            if let Some(companion) = companions.get_mut(number) {
+                companion.woken(name, flags);
+            }
+        }
+        None if name == LINE => *line_due = Instant::ZERO,
+        None => {}
+    }
+}
+
+impl Drop for Turning {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.server.shut_down(clock());
+            // Whoever is gone hears nothing.
+            let _ = self.finish();
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Mode `library`: the stack inside this program.
+//!
+//! The instance hands over the servers' ends of its lines, with everything waiting in them that
+//! says how the servers are set up: so they are made of the very parts that are processes of their
+//! own in the other modes. Threads of the program do their work whenever they want something of
+//! them ([`sockets::drive`]), under one lock and without system calls but those on the device.
+//!
+//! Who waits for more does so in the *seat* ([`seat`]): on the epoll set that would wake a server.
+//! A thread of our own, the *helper*, takes the seat when no call has been made for some
+//! milliseconds: so timers run, and frames are answered, while the program computes or sleeps
+//! elsewhere. It leaves as soon as a thread of the program wants the seat.
+//!
+//! A forked child has no stack (`fork` closes its copies of our descriptors). The program's end is
+//! the stack's: what was closed in order is still sent, for up to [`PATIENCE`].
+
+#![allow(unsafe_code)]
+
+mod helper;
+mod seat;
+
+use core::cell::Cell;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use abi::companion::Companion;
+use inet_server::{Told, Turning};
+use nic_driver::Driver;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use shm::Channel;
+use shm::descriptors::keep;
+use sockets::drive::{Drive, refresh};
+
+use crate::errno::Outcome;
+use crate::signals;
+use seat::Seat;
+
+/// How long a program that ends stays for what it has sent; as the supervisor's.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most events taken from the set at a time.
+const EVENTS: usize = 16;
+/// Where our descriptors go, far from the small numbers that programs expect to get.
+const FD_FLOOR: i32 = 600;
+
+/// The stack of this process: null, or from `Arc::into_raw` and never given back.
+static HOST: AtomicPtr<Host> = AtomicPtr::new(null_mut());
+
+thread_local! {
+    /// This thread is doing the stack's work.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The stack and who drives it.
+#[derive(Debug)]
+pub(crate) struct Host {
+    /// `None`: it is over.
+    stack: Mutex<Option<Turning>>,
+    over: AtomicBool,
+    /// The stack's epoll set.
+    set: OwnedFd,
+    /// In the set: ends the sleep of whoever has the seat.
+    kick: OwnedFd,
+    seat: Seat,
+    /// Counts calls, for the helper to see that there are some.
+    calls: AtomicU32,
+    /// Until when the seat's sleep lasts: nanoseconds since `begun`. 0: nobody sleeps there.
+    sleeps_until: AtomicU64,
+    begun: Instant,
+}
+
+/// Makes the stack out of the servers' ends of the lines. The runtime calls it at most once.
+pub(crate) fn start(lines: Vec<OwnedFd>) -> Result<Arc<dyn Drive>, String> {
+    shm::descriptors::keep_from(floor());
+    let mut lines = lines.into_iter().map(|line| Channel::from_fd(keep(line)));
+    let inet = lines.next().ok_or("the instance sent no lines")?;
+    let mut drivers: Vec<Box<dyn Companion>> = Vec::new();
+    for line in lines {
+        let driver = Driver::from_channel(line).map_err(|error| error.to_string())?;
+        drivers.push(Box::new(driver));
+    }
+    let stack = Turning::new(inet, drivers).map_err(|error| error.to_string())?;
+    let host = Host::new(stack).map_err(|error| error.to_string())?;
+    let host = Arc::new(host);
+    HOST.store(Arc::into_raw(Arc::clone(&host)).cast_mut(), Ordering::Release);
+    helper::start(Arc::clone(&host)).map_err(|error| error.to_string())?;
+    Ok(host)
+}
+
+/// The floor that the process's limit leaves room above.
+fn floor() -> i32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.and_then(|limit| i32::try_from(limit).ok()).unwrap_or(i32::MAX);
+    FD_FLOOR.min((limit - limit / 8).saturating_sub(64)).max(3)
+}
+
+/// In a forked child: the stack is the parent's. Closes the child's copies of its descriptors, so
+/// that the parent's end is seen.
+pub(crate) fn forget() {
+    if HOST.swap(null_mut(), Ordering::AcqRel).is_null() {
+        return;
+    }
+    INSIDE.set(false);
+    for fd in shm::descriptors::kept() {
+        shm::descriptors::forget(fd);
+        // SAFETY: no pointers; whoever thinks to own it in this process is never dropped.
+        unsafe { crate::real::close(fd) };
+    }
+    shm::descriptors::keep_from(0);
+}
+
+/// Is it the stack that closes this descriptor, which is its own?
+pub(crate) fn is_closing(fd: i32) -> bool {
+    INSIDE.get() && shm::descriptors::forget(fd)
+}
+
+impl Host {
+    fn new(stack: Turning) -> std::io::Result<Self> {
+        let kick = keep(shm::eventfd()?);
+        stack.watch(kick.as_fd())?;
+        Ok(Self {
+            set: keep(stack.set().try_clone_to_owned()?),
+            stack: Mutex::new(Some(stack)),
+            over: AtomicBool::new(false),
+            kick,
+            seat: Seat::new(),
+            calls: AtomicU32::new(0),
+            sleeps_until: AtomicU64::new(0),
+            begun: Instant::now(),
+        })
+    }
+
+    /// Does something with the stack, unless it is over or this thread is within it already.
+    fn with<T>(&self, act: impl FnOnce(&mut Option<Turning>) -> T) -> Option<T> {
+        if INSIDE.get() {
+            return None;
+        }
+        let mut stack = self.lock();
+        stack.as_ref()?;
+        INSIDE.set(true);
+        let done = act(&mut stack);
+        INSIDE.set(false);
+        Some(done)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Turning>> {
+        let locked = self.stack.lock();
+        if locked.is_err() {
+            // A panic within: what it has left behind is not to be used.
+            self.over.store(true, Ordering::Release);
+        }
+        let mut stack = locked.unwrap_or_else(PoisonError::into_inner);
+        if self.over.load(Ordering::Acquire) {
+            core::mem::forget(stack.take());
+        }
+        stack
+    }
+
+    /// Works, and has whoever sleeps in the seat sleep no longer than the stack allows.
+    fn turn(&self, enough: &mut dyn FnMut() -> bool) {
+        self.with(|place| {
+            let Some(stack) = place else { return };
+            if !matches!(stack.work(enough), Ok(Told::Nothing | Told::Something)) {
+                // Dropping it resets what is open.
+                *place = None;
+                self.over.store(true, Ordering::Release);
+                self.kick();
+                return;
+            }
+            let until = self.sleeps_until.load(Ordering::SeqCst);
+            if until != 0 && self.nanos(stack.deadline()) < until {
+                self.sleeps_until.store(0, Ordering::SeqCst);
+                self.kick();
+            }
+        });
+    }
+
+    fn kick(&self) {
+        // Full: it is as good as written.
+        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+    }
+
+    fn nanos(&self, left: Option<Duration>) -> u64 {
+        let nanos = left.map(|left| (self.begun.elapsed() + left).as_nanos());
+        nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX)
+    }
+
+    /// Announces sleep: how long it may last. `None`: there is something to do.
+    fn prepare(&self, most: Option<Duration>) -> Outcome<Option<Option<Duration>>> {
+        let prepared = self.with(|place| {
+            let stack = place.as_mut()?;
+            if !stack.prepare_sleep() {
+                return None;
+            }
+            let left = stack.deadline();
+            let left = most.map_or(left, |most| Some(left.unwrap_or(most).min(most)));
+            // Under the lock: whoever works next sees it.
+            self.sleeps_until.store(self.nanos(left).max(1), Ordering::SeqCst);
+            Some(left)
+        });
+        if prepared.is_none() && INSIDE.get() {
+            return Err(Errno::DEADLK);
+        }
+        Ok(prepared.flatten())
+    }
+
+    /// Waits for the set, and tells the stack what it reports.
+    fn collect(&self, timeout: Option<Duration>) -> Outcome<()> {
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; EVENTS];
+        let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
+        let waited = epoll::wait(&self.set, &mut events, timeout.as_ref());
+        self.sleeps_until.store(0, Ordering::SeqCst);
+        let count = waited?;
+        if count > 0 {
+            self.with(|place| {
+                let Some(stack) = place else { return };
+                events[..count].iter().for_each(|event| stack.woken(event.data.u64(), event.flags));
+            });
+        }
+        Ok(())
+    }
+
+    fn is_deserted(&self) -> bool {
+        self.with(|stack| stack.as_ref().is_none_or(Turning::is_deserted)).unwrap_or(true)
+    }
+}
+
+impl Drive for Host {
+    fn work(&self, enough: &mut dyn FnMut() -> bool) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.turn(enough);
+    }
+
+    fn take_seat(&self, nudge: &Arc<OwnedFd>) -> bool {
+        self.seat.take(nudge, || self.kick())
+    }
+
+    fn leave_seat(&self, nudge: &Arc<OwnedFd>) {
+        self.seat.leave(nudge);
+    }
+
+    fn wait(&self, most: Option<Duration>) -> Result<(), Errno> {
+        match self.prepare(most)? {
+            Some(left) => self.collect(left),
+            None => Ok(()),
+        }
+    }
+
+    fn wait_with(&self, fds: &mut [PollFd<'_>], most: Option<Duration>) -> Result<(), Errno> {
+        let left = self.prepare(most)?.unwrap_or(Some(Duration::ZERO));
+        let mut all = Vec::with_capacity(fds.len() + 1);
+        all.push(PollFd::new(&self.set, PollFlags::IN));
+        all.extend(fds.iter().cloned());
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let polled = poll(&mut all, left.as_ref());
+        self.collect(Some(Duration::ZERO))?;
+        polled?;
+        refresh(fds, all.get(1..).unwrap_or_default())
+    }
+
+    fn watch(&self, bell: BorrowedFd<'_>) {
+        // What is not watched is heard at the end of the time slice.
+        self.with(|stack| stack.as_ref().map(|stack| stack.watch(bell)));
+    }
+
+    fn restarts(&self) -> bool {
+        signals::all_restart()
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    fn finish(&self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            self.work(&mut || false);
+            let left = end.saturating_duration_since(Instant::now());
+            if self.is_over() || left.is_zero() || self.is_deserted() {
+                return;
+            }
+            // In a signal handler within the stack there is nothing to wait for.
+            if self.wait_with(&mut [], Some(left)) == Err(Errno::DEADLK) {
+                return;
+            }
+        }
+    }
+}

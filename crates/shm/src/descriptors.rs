@@ -1,0 +1,79 @@
+//! Where a process keeps the descriptors that these crates make in it.
+//!
+//! A server process is ours alone, and descriptors are where the kernel puts them. A program that
+//! has the stack inside (mode `library`) expects low numbers for itself, closes what it does not
+//! know, and may fork: so there they are *kept*, moved to a floor and above and remembered. Nothing
+//! is kept until [`keep_from`] was called.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// Numbers from here on are not remembered.
+const LIMIT: usize = 4096;
+
+/// Descriptors stay where they are when this is 0.
+static FLOOR: AtomicI32 = AtomicI32::new(0);
+static KEPT: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+
+/// From now on [`keep`] moves descriptors to `floor` and above.
+pub fn keep_from(floor: RawFd) {
+    FLOOR.store(floor, Ordering::Release);
+}
+
+/// A descriptor of ours, under the number that it is to have; closed on exec.
+#[must_use]
+pub fn keep(fd: OwnedFd) -> OwnedFd {
+    let floor = FLOOR.load(Ordering::Acquire);
+    if floor == 0 {
+        return fd;
+    }
+    // Without room above the floor it stays where it is.
+    let moved = rustix::io::fcntl_dupfd_cloexec(&fd, floor).unwrap_or(fd);
+    if let Some((word, bit)) = place(moved.as_raw_fd()) {
+        word.fetch_or(bit, Ordering::AcqRel);
+    }
+    moved
+}
+
+/// Is `fd` kept?
+#[must_use]
+pub fn is_kept(fd: RawFd) -> bool {
+    place(fd).is_some_and(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
+}
+
+/// `fd` is about to be closed; was it kept?
+pub fn forget(fd: RawFd) -> bool {
+    place(fd).is_some_and(|(word, bit)| word.fetch_and(!bit, Ordering::AcqRel) & bit != 0)
+}
+
+/// All descriptors that are kept, ascending.
+#[must_use]
+pub fn kept() -> Vec<RawFd> {
+    let below = RawFd::try_from(LIMIT).unwrap_or(0);
+    (0..below).filter(|&fd| is_kept(fd)).collect()
+}
+
+fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok()?;
+    Some((KEPT.get(fd / 64)?, 1 << (fd % 64)))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_descriptors_are_high_and_known() {
+        let plain = keep(crate::eventfd().unwrap());
+        assert!(!is_kept(plain.as_raw_fd()));
+        keep_from(300);
+        let kept_fd = keep(plain);
+        let number = kept_fd.as_raw_fd();
+        assert!(number >= 300);
+        assert!(is_kept(number) && kept().contains(&number));
+        assert!(forget(number));
+        assert!(!forget(number) && !is_kept(number));
+        assert!(!is_kept(-1) && !is_kept(RawFd::MAX));
+        keep_from(0);
+    }
+}
