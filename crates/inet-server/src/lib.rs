@@ -13,8 +13,9 @@
 //!
 //! One thread at a time does all of it (modules `server`, `turning`): bounded turns while there is
 //! work, then sleep on one epoll set (`sleep`). In the modes `split` and `fused` that is this
-//! process's only thread; in mode `library` whichever thread of the program needs it. Nothing a program or driver writes is believed: what is impossible
-//! becomes a typed fault, the program is dropped alone, and all others go on (`fault`).
+//! process's only thread; in mode `library` whichever thread of the program needs it. Nothing a
+//! program or driver writes is believed: what is impossible becomes a typed fault, the program is
+//! dropped alone, and all others go on (`fault`).
 #![forbid(unsafe_code)]
 
 mod calls;

@@ -130,8 +130,8 @@ impl Turning {
     }
 
     /// Announces sleep and looks once more for work. True: there is none, and whoever brings some
-    /// will ring; the thread may wait for [`Turning::set`] until [`Turning::deadline`], say what the
-    /// set reports with [`Turning::woken`], and go on with [`Turning::work`].
+    /// will ring; the thread may wait for [`Turning::set`] until [`Turning::deadline`], say what it
+    /// reports with [`Turning::woken`], and go on with [`Turning::work`].
     pub fn prepare_sleep(&mut self) -> bool {
         self.announced = true;
         self.server.announce();

@@ -75,8 +75,8 @@ fn is_ignored(signal: c_int) -> bool {
 
 /// Are all handlers installed with SA_RESTART?
 ///
-/// After EINTR nobody tells which signal it was; those of faults do not interrupt calls. Programs that install some handlers so and some
-/// not are rare; they get EINTR from all.
+/// After EINTR nobody tells which signal it was; those of faults do not interrupt calls. Programs
+/// that install some handlers so and some not are rare; they get EINTR from all.
 pub(crate) fn all_restart() -> bool {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     let faults = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS];

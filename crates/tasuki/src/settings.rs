@@ -63,8 +63,8 @@ impl Settings {
         };
         // What is wrong in the file alone is told with its name.
         let given = !options.address.is_empty() || !options.gateway.is_empty();
-        let file = options.config.as_ref().map(|path| format!("{}: ", path.display()));
-        let file = file.unwrap_or_default();
+        let path = options.config.as_ref();
+        let file = path.map_or(String::new(), |path| format!("{}: ", path.display()));
         let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
         let in_file = |sentence: String| wrong(format!("{file}{sentence}"));
         let inet = config.inet;
@@ -76,13 +76,10 @@ impl Settings {
         {
             return Err(wrong(format!("IPv6 is off, but the stack is to have the address {six}")));
         }
-        if config.interfaces.len() >= MOST_LINKS {
-            return Err(in_file(format!("there can be at most {MOST_LINKS} interfaces")));
-        }
         let mode = options.mode.unwrap_or(config.instance.mode);
-        if mode == Mode::Library && config.interfaces.len() >= MOST_INSIDE {
-            let most = MOST_INSIDE;
-            return Err(in_file(format!("in mode library there can be at most {most} interfaces")));
+        let most = if mode == Mode::Library { MOST_INSIDE } else { MOST_LINKS };
+        if config.interfaces.len() >= most {
+            return Err(in_file(format!("in mode {mode} there can be at most {most} interfaces")));
         }
         let or = |given: &[Cidr], file: Vec<Cidr>| match given {
             [] => file,
@@ -105,18 +102,7 @@ impl Settings {
         let more = config.interfaces.into_iter().map(Link::new);
         let more = more.collect::<Result<Vec<_>, _>>().map_err(in_file)?;
         let links = [vec![first], more].concat();
-        let tcp = &config.tcp;
-        for (key, value) in [
-            ("inet.rp_filter", Some(inet.rp_filter)),
-            ("tcp.ecn", tcp.ecn),
-            ("tcp.mtu_probing", tcp.mtu_probing),
-            ("tcp.syncookies", tcp.syncookies),
-            ("tcp.tw_reuse", tcp.tw_reuse),
-        ] {
-            if let Some(value) = value.filter(|&value| value > 2) {
-                return Err(in_file(format!("{key} = {value} is not in 0 to 2")));
-            }
-        }
+        check_choices(inet.rp_filter, &config.tcp).map_err(in_file)?;
         Ok(Self {
             name,
             mode,
@@ -131,6 +117,22 @@ impl Settings {
             tcp: config.tcp,
         })
     }
+}
+
+/// Are the keys that choose one of three in their range?
+fn check_choices(rp_filter: u8, tcp: &TcpDefaults) -> Result<(), String> {
+    for (key, value) in [
+        ("inet.rp_filter", Some(rp_filter)),
+        ("tcp.ecn", tcp.ecn),
+        ("tcp.mtu_probing", tcp.mtu_probing),
+        ("tcp.syncookies", tcp.syncookies),
+        ("tcp.tw_reuse", tcp.tw_reuse),
+    ] {
+        if let Some(value) = value.filter(|&value| value > 2) {
+            return Err(format!("{key} = {value} is not in 0 to 2"));
+        }
+    }
+    Ok(())
 }
 
 impl Link {

@@ -139,15 +139,7 @@ impl Supervisor {
 
     fn hello(&mut self, id: ConnectionId, version: u32, program: &str) -> Result<(), Refusal> {
         let refuse = |message: String| Err(Refusal::Client(message));
-        if version != VERSION {
-            return refuse(format!(
-                "the program's Tasuki library speaks version {version}, this instance {VERSION}: \
-                 use the same installation for both"
-            ));
-        }
-        if self.phase != Phase::Running {
-            return refuse("the instance is ending".to_owned());
-        }
+        self.may_come(version)?;
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         if let Some(lines) = self.servers.give(connection.pid) {
             let lines: Vec<&OwnedFd> = lines.iter().collect();
@@ -159,13 +151,6 @@ impl Supervisor {
                  fused or split for several"
             ));
         }
-        let most = self.instance.settings.clients;
-        if self.clients.len() >= most {
-            return refuse(format!(
-                "this instance takes {most} clients (instance.clients), no more"
-            ));
-        }
-        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         if connection.client.is_some() {
             return refuse("this connection is a client already".to_owned());
         }
@@ -209,6 +194,24 @@ impl Supervisor {
         };
         self.clients.insert(number, client);
         Ok(())
+    }
+
+    /// Is the instance such that this library may have one more client?
+    fn may_come(&self, version: u32) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::Client(message));
+        let most = self.instance.settings.clients;
+        if version != VERSION {
+            refuse(format!(
+                "the program's Tasuki library speaks version {version}, this instance {VERSION}: \
+                 use the same installation for both"
+            ))
+        } else if self.phase != Phase::Running {
+            refuse("the instance is ending".to_owned())
+        } else if self.clients.len() >= most {
+            refuse(format!("this instance takes {most} clients (instance.clients), no more"))
+        } else {
+            Ok(())
+        }
     }
 
     /// A server does not take a client: it is told, and its connection is no client's any more.
