@@ -8,8 +8,10 @@
 //!
 //! Round trips follow the fourth paper: write N bytes, the server reads until it has all, then
 //! answers 4.
-#![forbid(unsafe_code)]
+//!
+//! `calls` measures packaged calls, as the third paper does.
 
+mod calls;
 mod client;
 mod compare;
 mod hosts;
@@ -43,6 +45,11 @@ enum Command {
     Client(ClientArgs),
     /// Everything, in turn, over veth and over Tasuki (needs root).
     Compare(CompareArgs),
+    /// Calls that travel together against calls one by one, and against the kernel's.
+    Calls(calls::CallsArgs),
+    /// The server that `calls` measures.
+    #[command(hide = true)]
+    CallsServer(calls::ServerArgs),
 }
 
 /// What one client measures.
@@ -100,5 +107,7 @@ fn main() -> anyhow::Result<()> {
         Command::Serve { bind } => serve::serve(bind),
         Command::Client(args) => client::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Calls(args) => calls::run(&args),
+        Command::CallsServer(args) => calls::serve(&args),
     }
 }

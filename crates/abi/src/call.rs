@@ -32,10 +32,12 @@ pub struct ReturnPath {
 }
 
 impl ReturnPath {
+    #[inline]
     fn to_word(self) -> u64 {
         u64::from(self.client) | u64::from(self.ring) << 16 | u64::from(self.tag) << 32
     }
 
+    #[inline]
     fn from_word(word: u64) -> Self {
         Self { client: u16_at(word, 0), ring: u16_at(word, 1), tag: u32_at(word, 1) }
     }
@@ -115,6 +117,7 @@ impl Op {
         Op::Cancel,
     ];
 
+    #[inline]
     fn from_number(number: u16) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
@@ -143,6 +146,7 @@ impl Call {
 
     /// As a ring slot.
     #[must_use]
+    #[inline]
     pub fn encode(&self) -> Slot {
         let a = &self.args;
         let word0 =
@@ -154,6 +158,7 @@ impl Call {
     ///
     /// # Errors
     /// [`BadSlot`] for an unknown operation or flag.
+    #[inline]
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         let number = u16_at(slot[0], 0);
         let op = Op::from_number(number).ok_or(BadSlot::new("operation", number.into()))?;
@@ -178,6 +183,7 @@ pub struct CallResult {
 impl CallResult {
     /// As a ring slot; word 0 is 0 or the error number.
     #[must_use]
+    #[inline]
     pub fn encode(&self) -> Slot {
         let path = self.path.to_word();
         match self.outcome {
@@ -190,6 +196,7 @@ impl CallResult {
     ///
     /// # Errors
     /// [`BadSlot`] for an impossible error number.
+    #[inline]
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         let path = ReturnPath::from_word(slot[1]);
         let outcome = match i32::try_from(slot[0]) {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! page 0     server bell word · dirty summary word · dirty bitmap (one bit per socket) · counters
-//! threads    per thread slot: bell word · request ring (program to server) · result ring
+//! threads    per thread slot: bell word · request ring (program to server) · result ring · news
+//!            bitmap (one bit per socket) and its summary
 //! sockets    per socket: words ([`SocketWords`]) · tx queue · rx queue
 //! tables     owner tables of the two pools
 //! tx pool    pages the client allocates and fills, the servers read
@@ -14,7 +15,9 @@
 //! The server swaps summary and bitmap words to 0 *before* it looks at the sockets. Server to
 //! program: write the words, add 1 to `version`, then ring the bell of every thread in `waiters` (a
 //! thread sets its own bit, with a sequentially consistent operation, before it looks at the words
-//! for the last time and sleeps; the server clears a bit when it rings).
+//! for the last time and sleeps; the server clears a bit when it rings). Before it rings, the
+//! server sets the socket's bit in the thread's news bitmap, and in the bitmap's summary: a thread
+//! that waits for many sockets swaps both to 0 when it wakes, and need not look at the others.
 //!
 //! **Pool sizes** are the sum of who can hold what: each socket is sure of one area for sending and
 //! of [`ClientParams::rx_floor_areas`] for receiving; what is left is shared by those who want
@@ -96,7 +99,8 @@ impl ClientParams {
         }
         let request_ring = 64;
         let result_ring = request_ring + shm::ring_bytes(REQUESTS).next_multiple_of(64);
-        let thread_stride = (result_ring + shm::ring_bytes(RESULTS)).next_multiple_of(shm::PAGE);
+        let news = (result_ring + shm::ring_bytes(RESULTS)).next_multiple_of(64);
+        let thread_stride = (news + NEWS_BYTES).next_multiple_of(shm::PAGE);
         let tx_queue = SOCKET_WORDS;
         let rx_queue = tx_queue + shm::ring_bytes(QUEUE).next_multiple_of(64);
         let socket_stride = (rx_queue + shm::ring_bytes(QUEUE)).next_multiple_of(shm::PAGE);
@@ -112,6 +116,7 @@ impl ClientParams {
             thread_stride,
             request_ring,
             result_ring,
+            news,
             sockets_at,
             socket_stride,
             tx_queue,
@@ -124,6 +129,8 @@ impl ClientParams {
 }
 
 const SOCKET_WORDS: usize = 256;
+/// Summary word in a line of its own, then a bit for each of 4,096 sockets.
+const NEWS_BYTES: usize = 64 + 4096 / 8;
 const DIRTY_SUMMARY: usize = 64;
 const DIRTY_BITS: usize = 128;
 const COPIED: usize = 1024;
@@ -137,6 +144,7 @@ pub struct ClientLayout {
     thread_stride: usize,
     request_ring: usize,
     result_ring: usize,
+    news: usize,
     sockets_at: usize,
     socket_stride: usize,
     tx_queue: usize,
@@ -190,6 +198,17 @@ impl ClientLayout {
         region.word32(self.thread(thread))
     }
 
+    /// The news words of a thread.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the region is smaller than the layout.
+    pub fn news(&self, region: &Arc<Region>, thread: u16) -> Result<NewsWords, OutOfRange> {
+        let at = self.thread(thread) + self.news;
+        let words = usize::from(self.params.sockets).div_ceil(64);
+        let sockets = (0..words).map(|i| region.word64(at + 64 + 8 * i));
+        Ok(NewsWords { summary: region.word64(at)?, sockets: sockets.collect::<Result<_, _>>()? })
+    }
+
     /// The words of the region's head.
     ///
     /// # Errors
@@ -228,6 +247,27 @@ impl ClientLayout {
             rx_consumed: region.word64(at + 136)?,
             tx_awaited: region.word64(at + 144)?,
         })
+    }
+}
+
+/// What a thread waited for and has changed; set by the server, taken by the thread.
+#[derive(Debug, Clone)]
+pub struct NewsWords {
+    /// Bit `i`: some bit of `sockets[i]` is set.
+    pub summary: Word64,
+    /// One bit per socket that changed while the thread's bit stood in its `waiters`.
+    pub sockets: Box<[Word64]>,
+}
+
+impl NewsWords {
+    /// Says that a socket has changed. A place that there is none of is ignored.
+    pub fn set(&self, socket: u16) {
+        use std::sync::atomic::Ordering;
+        let (word, bit) = (usize::from(socket) / 64, socket % 64);
+        if let Some(bits) = self.sockets.get(word) {
+            bits.fetch_or(1 << bit, Ordering::SeqCst);
+            self.summary.fetch_or(1 << word, Ordering::SeqCst);
+        }
     }
 }
 

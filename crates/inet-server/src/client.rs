@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use abi::call::CallResult;
-use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
+use abi::client::{ClientLayout, ClientParams, HeadWords, NewsWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
 use abi::{Family, SocketId, SocketKind};
 use inet::Handle;
@@ -42,6 +42,7 @@ pub(crate) struct Thread {
     pub(crate) requests: Consumer,
     results: Producer,
     bell: Ringer,
+    news: NewsWords,
     /// Results that found the ring full, oldest first.
     backlog: VecDeque<CallResult>,
 }
@@ -151,6 +152,7 @@ impl Client {
             requests: Consumer::attach(region, self.layout.request_ring(thread), REQUESTS)?,
             results: Producer::attach(region, self.layout.result_ring(thread), RESULTS)?,
             bell: Ringer::of_stranger(self.layout.thread_bell(region, thread)?, bell),
+            news: self.layout.news(region, thread)?,
             backlog: VecDeque::new(),
         });
         Ok(true)
@@ -243,7 +245,9 @@ impl Client {
     pub(crate) fn vacate(&mut self, index: u16) {
         self.give_back(index);
         if let Some(mut socket) = self.places.free(index) {
-            self.ring |= socket.retire();
+            let waiters = socket.retire();
+            self.ring |= waiters;
+            tell(&self.threads, waiters, index);
         }
     }
 
@@ -283,6 +287,7 @@ impl Client {
             let published = socket.publish()?;
             engine.counters.payload_rx += published.bytes;
             self.ring |= published.waiters;
+            tell(&self.threads, published.waiters, socket.id.index);
         }
         let mut ring = std::mem::take(&mut self.ring) | std::mem::take(&mut self.backlogged);
         while ring != 0 {
@@ -351,6 +356,17 @@ impl Client {
     /// Pages and free pages of the receiving pool.
     pub(crate) fn rx_pages(&self) -> (u32, u32) {
         (self.rx_pool.pages(), self.rx_pool.free_pages())
+    }
+}
+
+/// Names a socket to the threads that wait for it; they are rung at the end of the turn.
+fn tell(threads: &[Option<Thread>], mut waiters: u64, socket: u16) {
+    while waiters != 0 {
+        let number = waiters.trailing_zeros() as usize;
+        waiters &= waiters - 1;
+        if let Some(Some(thread)) = threads.get(number) {
+            thread.news.set(socket);
+        }
     }
 }
 

@@ -104,6 +104,20 @@ impl Sleeper {
         self.word.swap(AWAKE, Ordering::AcqRel);
     }
 
+    /// Ends the sleep on the word from another thread of the consumer's own process, or keeps it
+    /// from beginning. Call it after publishing, as [`Ringer::ring`]. One that sleeps in poll is
+    /// left alone.
+    pub fn rouse(&self) {
+        fence(Ordering::SeqCst);
+        if self.word.load(Ordering::Relaxed) != ASLEEP_FUTEX {
+            return;
+        }
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if self.word.compare_exchange(ASLEEP_FUTEX, AWAKE, success, failure).is_ok() {
+            futex_wake(&self.word);
+        }
+    }
+
     /// Sleeps on the word until a producer rings, at most `timeout`; returns at once if one has
     /// rung since [`Sleeper::announce`]. It may return without reason. The word is awake
     /// afterwards.

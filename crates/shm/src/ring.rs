@@ -57,6 +57,7 @@ pub enum PushError {
 }
 
 /// Checks a peer's index: from `seen`, it may have moved on by at most `room`.
+#[inline]
 fn moved(seen: u32, now: u32, room: u32) -> Result<u32, RingFault> {
     let steps = now.wrapping_sub(seen);
     if steps <= room { Ok(steps) } else { Err(RingFault { from: seen, to: now, room }) }
@@ -122,6 +123,7 @@ impl Producer {
     ///
     /// # Errors
     /// [`PushError`]; the slot is not written then.
+    #[inline]
     pub fn stage(&mut self, slot: &Slot) -> Result<(), PushError> {
         if self.tail.wrapping_sub(self.head) >= self.ring.capacity() && self.free()? == 0 {
             return Err(PushError::Full);
@@ -133,6 +135,7 @@ impl Producer {
     }
 
     /// Makes all staged slots visible to the consumer. Ring its bell afterwards.
+    #[inline]
     pub fn publish(&mut self) {
         if self.published != self.tail {
             self.ring.tail().store(self.tail, Ordering::Release);
@@ -202,6 +205,7 @@ impl Consumer {
     }
 
     /// Unread slots as far as known.
+    #[inline]
     fn known(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
@@ -218,6 +222,7 @@ impl Consumer {
     ///
     /// # Errors
     /// [`RingFault`].
+    #[inline]
     pub fn pop(&mut self) -> Result<Option<Slot>, RingFault> {
         let slot = self.peek()?;
         if slot.is_some() {
@@ -231,6 +236,7 @@ impl Consumer {
     ///
     /// # Errors
     /// [`RingFault`].
+    #[inline]
     pub fn peek(&mut self) -> Result<Option<Slot>, RingFault> {
         self.peek_at(0)
     }
@@ -239,6 +245,7 @@ impl Consumer {
     ///
     /// # Errors
     /// [`RingFault`].
+    #[inline]
     pub fn peek_at(&mut self, n: u32) -> Result<Option<Slot>, RingFault> {
         if n >= self.known() {
             self.look()?;
@@ -250,6 +257,7 @@ impl Consumer {
     }
 
     /// Gives the oldest slot back to the producer. Without an unread slot nothing happens.
+    #[inline]
     pub fn advance(&mut self) {
         if self.known() > 0 {
             self.head = self.head.wrapping_add(1);
@@ -270,6 +278,7 @@ impl Consumer {
     ///
     /// # Errors
     /// [`RingFault`].
+    #[inline]
     pub fn is_empty(&mut self) -> Result<bool, RingFault> {
         if self.known() == 0 {
             self.look()?;

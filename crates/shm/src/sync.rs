@@ -55,14 +55,17 @@ mod real {
             Ok(Self { base, capacity, _region: Arc::clone(region) })
         }
 
+        #[inline]
         pub(crate) fn capacity(&self) -> u32 {
             self.capacity
         }
 
+        #[inline]
         pub(crate) fn head(&self) -> &AtomicU32 {
             self.index(HEAD_AT)
         }
 
+        #[inline]
         pub(crate) fn tail(&self) -> &AtomicU32 {
             self.index(TAIL_AT)
         }
@@ -75,6 +78,7 @@ mod real {
             unsafe { index.as_ref() }
         }
 
+        #[inline]
         fn slot(&self, index: u32) -> &[AtomicU64; 8] {
             let place = (index & (self.capacity - 1)) as usize;
             // SAFETY: place < capacity, so the slot lies within ring_bytes, all of which are
@@ -85,11 +89,13 @@ mod real {
             unsafe { slot.as_ref() }
         }
 
+        #[inline]
         pub(crate) fn read(&self, index: u32) -> Slot {
             let words = self.slot(index);
             std::array::from_fn(|i| words[i].load(Ordering::Relaxed))
         }
 
+        #[inline]
         pub(crate) fn write(&self, index: u32, slot: &Slot) {
             for (word, &value) in self.slot(index).iter().zip(slot) {
                 word.store(value, Ordering::Relaxed);

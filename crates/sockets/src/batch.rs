@@ -11,6 +11,8 @@
 //!
 //! What goes through the rings is `rings.rs`; what a call is, typed, is `request.rs`.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use abi::Errno;
@@ -29,9 +31,26 @@ const THRESHOLD: u32 = REQUESTS / 2;
 /// How long to wait for room in a full request ring before looking again: no bell is rung for room.
 const ROOM: Duration = Duration::from_millis(1);
 
+/// The client of a batch.
+enum Whose<'c> {
+    Borrowed(&'c Client),
+    Shared(Arc<Client>),
+}
+
+impl Deref for Whose<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        match self {
+            Self::Borrowed(client) => client,
+            Self::Shared(client) => client,
+        }
+    }
+}
+
 /// Calls that travel together. Made and used by one thread.
 pub struct CallBatch<'c> {
-    client: &'c Client,
+    client: Whose<'c>,
     thread: Held,
     number: u16,
     threshold: u32,
@@ -53,6 +72,18 @@ impl<'c> CallBatch<'c> {
     /// # Errors
     /// As [`CallBatch::new`].
     pub fn with_threshold(client: &'c Client, threshold: u32) -> Result<Self, Errno> {
+        Self::of(Whose::Borrowed(client), threshold)
+    }
+
+    /// [`CallBatch::new`] that keeps the client.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shared(client: &Arc<Client>) -> Result<CallBatch<'static>, Errno> {
+        CallBatch::of(Whose::Shared(Arc::clone(client)), THRESHOLD)
+    }
+
+    fn of(client: Whose<'c>, threshold: u32) -> Result<Self, Errno> {
         let threshold = threshold.clamp(1, REQUESTS);
         let thread = client.thread()?;
         let number = lock(&thread.rings).open_batch().ok_or(Errno::NOBUFS)?;
@@ -63,8 +94,13 @@ impl<'c> CallBatch<'c> {
     ///
     /// # Errors
     /// As [`CallBatch::new`]; EINTR; ENOBUFS when 1,024 results have come and none was fetched.
-    pub fn submit(&mut self, request: Request) -> Result<Ticket, Errno> {
-        self.put(&mut { request.0 }).map(Ticket)
+    pub fn submit(&mut self, mut request: Request) -> Result<Ticket, Errno> {
+        self.submit_from(&mut request)
+    }
+
+    /// [`CallBatch::submit`] that leaves the request whole when it fails.
+    pub(crate) fn submit_from(&mut self, request: &mut Request) -> Result<Ticket, Errno> {
+        self.put(&mut request.0).map(Ticket)
     }
 
     /// [`CallBatch::submit`] for a call of which the server's own names are known: `flags` as
@@ -102,7 +138,7 @@ impl<'c> CallBatch<'c> {
         let soon = Wait::Until(Instant::now() + ROOM);
         let has_room = || lock(&self.thread.rings).has_room();
         if !has_room() {
-            self.thread.sleep(self.client, soon, has_room)?;
+            self.thread.sleep(&self.client, soon, has_room)?;
             self.drain()?;
         }
         Ok(())
@@ -135,7 +171,7 @@ impl<'c> CallBatch<'c> {
             if ready >= wanted.min(ready + due) || wait.is_over() {
                 return Ok(ready);
             }
-            self.thread.sleep(self.client, wait, || {
+            self.thread.sleep(&self.client, wait, || {
                 // A fault shows again, and is reported, in the next round.
                 self.drain().is_err() || self.counts().0 >= wanted.min(ready + due)
             })?;
@@ -146,7 +182,7 @@ impl<'c> CallBatch<'c> {
     /// ([`CallBatch::wait_for`]); `None` without one.
     pub fn fetch(&mut self) -> Option<Completion> {
         let over = lock(&self.thread.rings).fetch(self.number)?;
-        Some(Completion::new(self.client, over))
+        Some(Completion::new(&self.client, over))
     }
 
     /// Cancels a call whose result is due: if it waits, it ends with ECANCELED; otherwise its
@@ -198,7 +234,7 @@ impl<'c> CallBatch<'c> {
             if wait.is_over() {
                 return Ok(None);
             }
-            self.thread.sleep(self.client, wait, || {
+            self.thread.sleep(&self.client, wait, || {
                 // A fault shows again, and is reported, in the next round.
                 self.drain().is_err() || lock(&self.thread.rings).is_done(tag)
             })?;

@@ -36,7 +36,7 @@ use crate::send::Grave;
 use crate::socket::Socket;
 use crate::thread::Threads;
 use crate::tx_pool::TxPool;
-use crate::{fork, instance};
+use crate::{bells, fork, instance};
 
 /// Where the library's own descriptors go when the limit allows: far from the small numbers that
 /// programs expect to get, below FD_SETSIZE.
@@ -359,8 +359,15 @@ impl Client {
         }
     }
 
-    /// Tells the server that there are calls for it; in mode `library`, serves them.
+    /// Tells the server that there is something for it, unless this thread holds the bell back.
     pub(crate) fn ring(&self) {
+        if !bells::owe(self) {
+            self.ring_now();
+        }
+    }
+
+    /// [`Client::ring`], held back or not; in mode `library`, serves what there is.
+    pub(crate) fn ring_now(&self) {
         match &self.drive {
             Some(drive) => drive.work(&mut || false),
             None if self.server.ring() => {
@@ -485,7 +492,7 @@ fn fd_floor() -> RawFd {
 }
 
 /// The same descriptor under a high number, or as it was when there is none.
-fn move_high(fd: OwnedFd) -> OwnedFd {
+pub(crate) fn move_high(fd: OwnedFd) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(&fd, fd_floor()).unwrap_or(fd)
 }
 

@@ -4,6 +4,7 @@
 //!   slots.
 //! * [`Socket`] is one socket with POSIX meaning: errors are Linux's error numbers, waiting is the
 //!   caller's choice ([`Wait`]), any thread may use it.
+//! * [`CallBatch`] makes calls that travel together; [`aio`] is the same for `async` tasks.
 //! * [`TcpStream`], [`TcpListener`] and [`UdpSocket`] have std's shape and use [`instance()`], the
 //!   process's own client, found through the environment variable [`ENV`].
 //!
@@ -19,7 +20,9 @@
 //! Unlike system calls, its operations must not be used in signal handlers: they take locks.
 #![forbid(unsafe_code)]
 
+pub mod aio;
 mod batch;
+mod bells;
 mod client;
 mod confirmed;
 mod datagram;

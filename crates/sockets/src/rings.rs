@@ -269,6 +269,11 @@ impl Rings {
         staged
     }
 
+    /// Has the server posted results that were not looked at? Or broken the ring.
+    pub(crate) fn has_results(&mut self) -> bool {
+        !matches!(self.results.is_empty(), Ok(true))
+    }
+
     /// Are all places taken by results that have come and were not fetched?
     pub(crate) fn is_choked(&self) -> bool {
         self.unfetched >= RESULTS

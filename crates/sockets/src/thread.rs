@@ -14,19 +14,21 @@
 
 use std::cell::RefCell;
 use std::ops::Deref;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use abi::Errno;
+use abi::client::NewsWords;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
 use shm::{Sleep, Sleeper, Word32};
 
+use crate::bells;
 use crate::client::{Client, lock};
 use crate::drive::Driver;
 use crate::rings::Rings;
@@ -55,9 +57,11 @@ pub(crate) struct ThreadSlot {
     /// The thread that sleeps on the bell ([`this_thread`]).
     leader: Mutex<Option<usize>>,
     epoch: AtomicU32,
+    /// A reactor reads the news words.
+    news_taken: AtomicBool,
 }
 
-enum Role {
+pub(crate) enum Role {
     /// Announced on the bell.
     Leader,
     /// Sleeps while `epoch` is this.
@@ -84,6 +88,7 @@ impl ThreadSlot {
             users: AtomicU32::new(0),
             leader: Mutex::new(None),
             epoch: AtomicU32::new(0),
+            news_taken: AtomicBool::new(false),
         })
     }
 
@@ -104,6 +109,7 @@ impl ThreadSlot {
         mut look_again: impl FnMut() -> bool,
     ) -> Result<(), Errno> {
         client.check_thoroughly()?;
+        bells::pay(client);
         let how = if self.driver.is_some() { Sleep::Driving } else { Sleep::Futex };
         let role = self.take_role(how);
         let slept = match (&role, &self.driver) {
@@ -173,6 +179,7 @@ impl ThreadSlot {
         look_again: impl FnOnce() -> bool,
     ) -> Result<(), Errno> {
         let line = client.watched_line().ok_or_else(|| client.fault())?;
+        bells::pay(client);
         let role = self.take_role(match self.driver {
             Some(_) => Sleep::Driving,
             None => Sleep::Fd,
@@ -219,6 +226,43 @@ impl ThreadSlot {
         }
         let line_ended = ours.first().is_some_and(|fd| !fd.revents().is_empty());
         if line_ended { Err(client.fault()) } else { Ok(()) }
+    }
+
+    /// The slot's news words, for one reactor at a time.
+    ///
+    /// # Errors
+    /// ENOBUFS when a thread with which this slot is shared has them.
+    pub(crate) fn take_news_words(&self, client: &Client) -> Result<NewsWords, Errno> {
+        if self.news_taken.swap(true, Ordering::SeqCst) {
+            return Err(Errno::NOBUFS);
+        }
+        client.layout().news(client.region(), self.number).map_err(|_| client.fault())
+    }
+
+    /// The reactor is gone.
+    pub(crate) fn give_back_news(&self) {
+        self.news_taken.store(false, Ordering::SeqCst);
+    }
+
+    /// Readable once the bell has rung after [`ThreadSlot::announce_fd`].
+    pub(crate) fn bell_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Says that this thread is going to sleep on [`ThreadSlot::bell_fd`], until
+    /// [`ThreadSlot::awake`]. `None`: another thread sleeps on it.
+    pub(crate) fn announce_fd(&self) -> Option<Role> {
+        Some(self.take_role(Sleep::Fd)).filter(|role| matches!(role, Role::Leader))
+    }
+
+    /// The thread does not sleep any more.
+    pub(crate) fn awake(&self, role: &Role) {
+        self.leave_role(role);
+    }
+
+    /// Ends the sleep of a thread of this process in [`ThreadSlot::sleep`].
+    pub(crate) fn rouse(&self) {
+        self.bell.rouse();
     }
 
     fn take_role(&self, how: Sleep) -> Role {
@@ -369,6 +413,13 @@ fn this_thread() -> usize {
 
 /// A slot in use by the calling thread.
 pub(crate) struct Held(Rc<Claim>);
+
+impl Held {
+    /// The slot, for other threads.
+    pub(crate) fn slot(&self) -> Arc<ThreadSlot> {
+        Arc::clone(&self.0.slot)
+    }
+}
 
 impl Deref for Held {
     type Target = ThreadSlot;

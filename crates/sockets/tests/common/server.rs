@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use abi::ancillary::{RecvAncillary, SendAncillary};
 use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
-use abi::client::{CLIENT, ClientLayout, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords};
+use abi::client::{
+    CLIENT, ClientLayout, HeadWords, NewsWords, QUEUE, REQUESTS, RESULTS, SocketWords,
+};
 use abi::data::DataDescriptor;
 use abi::nic::INET;
 use abi::option::bytes_to_words;
@@ -29,6 +31,7 @@ pub(crate) struct ThreadSide {
     requests: Consumer,
     pub(crate) results: Producer,
     ringer: Ringer,
+    news: NewsWords,
 }
 
 pub(crate) struct Sock {
@@ -145,6 +148,7 @@ impl Core {
             requests: Consumer::attach(region, layout.request_ring(thread), REQUESTS).unwrap(),
             results: Producer::attach(region, layout.result_ring(thread), RESULTS).unwrap(),
             ringer: Ringer::of_stranger(word, bell),
+            news: layout.news(region, thread).unwrap(),
         });
     }
 
@@ -432,6 +436,7 @@ impl Core {
         while waiters != 0 {
             let thread = waiters.trailing_zeros() as usize;
             waiters &= waiters - 1;
+            self.threads[thread].news.set(index);
             self.threads[thread].ringer.ring();
         }
     }
@@ -522,7 +527,6 @@ impl Core {
 
     fn connect(&mut self, call: &Call, index: u16) -> Result<[u64; 6], Errno> {
         addr_from_words([call.args[1], call.args[2], call.args[3]]).unwrap();
-        assert_eq!(call.flags, Call::NONBLOCK, "a connect that waits by the words");
         let flags = self.sock(index).words.flags.load(Ordering::Relaxed);
         if flags & SocketFlags::CONNECTING != 0 {
             return Err(Errno::ALREADY);
@@ -532,6 +536,10 @@ impl Core {
             return Ok([0; 6]);
         }
         match self.manner.connects {
+            Some(outcome) if call.flags & Call::NONBLOCK == 0 => {
+                self.set_flags(index, outcome.map_or(OVER, |()| CONNECTED));
+                return outcome.map(|()| [0; 6]);
+            }
             Some(Ok(())) => self.set_flags(index, CONNECTED),
             Some(Err(errno)) => self.break_off(index, errno),
             None => self.set_flags(index, OPEN | SocketFlags::CONNECTING),

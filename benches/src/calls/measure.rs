@@ -1,0 +1,136 @@
+//! The calling side.
+
+use std::hint::black_box;
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+use sockets::{CallBatch, Client, Errno, Family, Request, SendFlags, Socket, SocketKind, Wait};
+
+/// SOL_SOCKET and SO_RCVBUF, by Linux's numbers.
+const SOL_SOCKET: i32 = 1;
+const SO_RCVBUF: i32 = 8;
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Call {
+    /// Nothing.
+    Null,
+    /// SO_RCVBUF of a datagram socket.
+    Getsockopt,
+    /// 64 bytes to a datagram socket of the same program, over the stack's loopback interface.
+    Send,
+}
+
+impl Call {
+    pub(crate) const ALL: [Self; 3] = [Self::Null, Self::Getsockopt, Self::Send];
+}
+
+/// A client of the server under test.
+pub(crate) struct Caller {
+    client: Arc<Client>,
+    socket: Socket,
+    /// Where the datagrams go; nobody receives them.
+    _sink: Socket,
+}
+
+impl Caller {
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        let client = Client::connect(path)?;
+        let open = || client.socket(Family::V4, SocketKind::Datagram);
+        let (socket, sink) = (open()?, open()?);
+        sink.bind(([127, 0, 0, 1], 0).into())?;
+        socket.connect(sink.local_addr()?, Wait::Forever)?;
+        Ok(Self { client, socket, _sink: sink })
+    }
+
+    /// Nanoseconds per call: packaged and one by one.
+    pub(crate) fn compare(
+        &self,
+        call: Call,
+        count: u32,
+        rounds: usize,
+        time: Duration,
+    ) -> Result<(f64, f64)> {
+        let (mut packaged, mut single) = (Vec::new(), Vec::new());
+        let mut together = CallBatch::with_threshold(&self.client, u32::MAX)?;
+        let mut alone = CallBatch::with_threshold(&self.client, 1)?;
+        for _ in 0..rounds {
+            packaged.extend(times(time, || self.together(&mut together, call, count))?);
+            single.extend(times(time, || self.together(&mut alone, call, 1))?);
+        }
+        Ok((median(packaged) / f64::from(count), median(single)))
+    }
+
+    /// `count` calls on their way at once, until all have their results.
+    fn together(&self, batch: &mut CallBatch<'_>, call: Call, count: u32) -> Result<(), Errno> {
+        if call == Call::Send {
+            for _ in 0..count {
+                let bytes = &[IoSlice::new(&[7; 64])];
+                self.socket.send(bytes, SendFlags::default(), None, Wait::Forever)?;
+            }
+            batch.submit(Request::flush(&self.socket))?;
+            batch.wait_for(1, Wait::Forever)?;
+            // What the stack says of its loopback's full queue is none of the mechanism's.
+            let _ = batch.fetch().map(|over| over.result);
+            return Ok(());
+        }
+        for _ in 0..count {
+            let request = match call {
+                Call::Null => Request::null(),
+                _ => Request::option(&self.socket, SOL_SOCKET, SO_RCVBUF, 0),
+            };
+            batch.submit(request)?;
+        }
+        batch.wait_for(count, Wait::Forever)?;
+        while let Some(over) = batch.fetch() {
+            black_box(over.result?);
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds of getpid(2).
+pub(crate) fn getpid(time: Duration) -> f64 {
+    let many = || {
+        for _ in 0..1000 {
+            let _ = black_box(rustix::process::getpid());
+        }
+        Ok::<_, Errno>(())
+    };
+    per_call(1000, time, many).unwrap_or(f64::NAN)
+}
+
+/// Nanoseconds for each of the `count` calls of `round`.
+pub(crate) fn per_call<E>(
+    count: u32,
+    time: Duration,
+    round: impl FnMut() -> Result<(), E>,
+) -> Result<f64, E> {
+    Ok(median(times(time, round)?) / f64::from(count))
+}
+
+/// Nanoseconds of each `round`, which is done over and over for `time`: so that what disturbs one
+/// of them does not count in the others.
+fn times<E>(time: Duration, mut round: impl FnMut() -> Result<(), E>) -> Result<Vec<f64>, E> {
+    // Once for nothing: caches, and pages that are touched for the first time.
+    round()?;
+    let begin = Instant::now();
+    let (mut all, mut last) = (Vec::new(), begin);
+    while last - begin < time {
+        round()?;
+        let now = Instant::now();
+        all.push((now - last).as_secs_f64() * 1e9);
+        last = now;
+    }
+    Ok(all)
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+}

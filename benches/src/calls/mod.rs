@@ -1,0 +1,141 @@
+//! `tasuki-bench calls`: packaged calls against the same calls one by one, and against the kernel.
+//!
+//! The inet server runs without a device in a process of its own, in its own loop: *sleeping* as it
+//! does in an instance, or *running*, kept from sleep by a companion that is never idle. Both it
+//! and the calling thread are tied to a processor, the same or two. Each figure is the median over
+//! all batches of all rounds; packaged and single calls take turns round by round, so that a drift
+//! of the machine's speed meets both.
+//!
+//! The kernel's figures in the same run: getpid(2) one by one, and io_uring's NOP in batches.
+
+mod measure;
+mod server;
+mod uring;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use self::measure::{Call, Caller};
+pub(crate) use self::server::{ServerArgs, serve};
+
+/// What `calls` runs.
+#[derive(Args)]
+pub(crate) struct CallsArgs {
+    /// Calls that travel together.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 3, 10, 30, 100, 300, 1000])]
+    count: Vec<u32>,
+    /// Rounds; medians are over them.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Milliseconds of each figure in each round.
+    #[arg(long, default_value_t = 20)]
+    millis: u64,
+    /// The processors of the calling thread and of the server on another one.
+    #[arg(long, value_delimiter = ',', num_args = 2, default_values_t = [0, 1])]
+    processors: Vec<usize>,
+    /// Figures as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One figure, nanoseconds per call.
+#[derive(Debug, Serialize)]
+struct Figure {
+    call: Call,
+    /// The server is kept from sleeping.
+    running: bool,
+    /// Server and caller have one processor.
+    same_processor: bool,
+    /// Calls that travelled together.
+    count: u32,
+    packaged_ns: f64,
+    single_ns: f64,
+}
+
+/// The kernel's, nanoseconds per call.
+#[derive(Debug, Serialize)]
+struct Kernel {
+    getpid_ns: f64,
+    /// NOPs submitted together, and what each took; empty where io_uring is not allowed.
+    nop_ns: Vec<(u32, f64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    kernel: Kernel,
+    figures: Vec<Figure>,
+}
+
+/// Measure and print.
+pub(crate) fn run(args: &CallsArgs) -> Result<()> {
+    let &[here, there] = args.processors.as_slice() else {
+        anyhow::bail!("--processors takes two numbers")
+    };
+    server::pin(here)?;
+    let time = std::time::Duration::from_millis(args.millis);
+    let mut kernel = Kernel { getpid_ns: measure::getpid(time), nop_ns: Vec::new() };
+    let mut figures = Vec::new();
+    for &count in &args.count {
+        if let Some(nanos) = uring::nops(count, time)? {
+            kernel.nop_ns.push((count, nanos));
+        }
+    }
+    for same_processor in [false, true] {
+        for running in [false, true] {
+            let processor = if same_processor { here } else { there };
+            let server = server::Child::start(processor, running, same_processor)?;
+            let caller = Caller::new(&server.socket)?;
+            for call in Call::ALL {
+                for &count in &args.count {
+                    let (packaged_ns, single_ns) =
+                        caller.compare(call, count, args.rounds, time)?;
+                    let figure =
+                        Figure { call, running, same_processor, count, packaged_ns, single_ns };
+                    figures.push(figure);
+                }
+            }
+        }
+    }
+    let report = Report { kernel, figures };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", tables(&report));
+    }
+    Ok(())
+}
+
+fn tables(report: &Report) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!("getpid(2): {:.0} ns\n", report.kernel.getpid_ns);
+    let _ = writeln!(text, "\n| io_uring NOPs together | ns per NOP |\n|---:|---:|");
+    for (count, nanos) in &report.kernel.nop_ns {
+        let _ = writeln!(text, "| {count} | {nanos:.0} |");
+    }
+    for same in [false, true] {
+        for running in [false, true] {
+            let server = if running { "running" } else { "sleeping" };
+            let place = if same { "the same processor" } else { "another processor" };
+            let _ = writeln!(text, "\n### {server} server on {place}\n");
+            let _ = writeln!(text, "ns per call: packaged, singly (ratio)\n");
+            let _ = writeln!(text, "| calls | null | getsockopt | send 64 B |");
+            let _ = writeln!(text, "|---:|---:|---:|---:|");
+            let here =
+                report.figures.iter().filter(|f| f.running == running && f.same_processor == same);
+            let mut rows: Vec<u32> = here.clone().map(|figure| figure.count).collect();
+            rows.sort_unstable();
+            rows.dedup();
+            for row in rows {
+                let _ = write!(text, "| {row} |");
+                for figure in here.clone().filter(|figure| figure.count == row) {
+                    let (packaged, single) = (figure.packaged_ns, figure.single_ns);
+                    let ratio = single / packaged;
+                    let _ = write!(text, " {packaged:.0}, {single:.0} ({ratio:.1}x) |");
+                }
+                let _ = writeln!(text);
+            }
+        }
+    }
+    text
+}

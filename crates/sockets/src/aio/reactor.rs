@@ -1,0 +1,595 @@
+//! The reactor: wakes tasks when their calls are over or their sockets have news.
+//!
+//! A task that waits for a socket leaves its waker in the socket's place and sets the thread's bit
+//! in the socket's `waiters` word; then it looks at the socket's version once more. The server,
+//! when it clears the bit, names the socket in the thread's news bitmap before it rings. So whoever
+//! wakes takes the bitmap and finds exactly the sockets with news.
+//!
+//! Wakers run, and what futures hold is dropped, only while nothing here is borrowed: both may come
+//! back with the next call.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use abi::Errno;
+use abi::client::NewsWords;
+use rustix::event::{PollFd, PollFlags};
+
+use crate::batch::CallBatch;
+use crate::bells;
+use crate::client::{Client, lock, move_high};
+use crate::request::{Reply, Request, Ticket};
+use crate::socket::Socket;
+use crate::thread::{Held, Role, ThreadSlot};
+use crate::wait::Wait;
+
+/// How long to sleep on the bell's word, which is cheap, before sleeping on descriptors.
+const SHALLOW: Duration = Duration::from_secs(1);
+/// Attempts in a row on a socket whose words change all the time, before other tasks have a turn.
+const HURRIES: u32 = 16;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Reactor>>> = const { RefCell::new(None) };
+}
+
+/// For what a task waits on a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    Read,
+    Write,
+}
+
+/// The tasks that wait for one socket.
+#[derive(Debug, Default)]
+struct Waiters {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// A call on its way.
+#[derive(Debug)]
+enum Call {
+    Free,
+    Due(Option<Waker>),
+    Over(Result<Reply, Errno>),
+    /// Nobody waits for it.
+    Unheard,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    all: Vec<Call>,
+    free: Vec<usize>,
+}
+
+impl Calls {
+    fn put(&mut self, call: Call) -> usize {
+        match self.free.pop() {
+            Some(at) => {
+                self.set(at, call);
+                at
+            }
+            None => {
+                self.all.push(call);
+                self.all.len() - 1
+            }
+        }
+    }
+
+    /// Replaces a call; what was there must be dropped by the caller.
+    fn set(&mut self, at: usize, call: Call) -> Option<Call> {
+        self.all.get_mut(at).map(|place| std::mem::replace(place, call))
+    }
+
+    fn release(&mut self, at: usize) -> Option<Call> {
+        self.free.push(at);
+        self.set(at, Call::Free)
+    }
+}
+
+/// Drives the sockets of one thread; see the module's documentation.
+pub struct Reactor {
+    client: Arc<Client>,
+    thread: Held,
+    news: NewsWords,
+    batch: RefCell<CallBatch<'static>>,
+    calls: RefCell<Calls>,
+    /// By place of the socket.
+    waiters: RefCell<Vec<Waiters>>,
+    /// Who calls [`Reactor::poll_turn`].
+    driver: RefCell<Option<Waker>>,
+    /// It was announced that this thread sleeps on the descriptor.
+    asleep: RefCell<Option<Role>>,
+    rouser: Option<Arc<Rouser>>,
+}
+
+/// Ends a reactor's sleep from other threads.
+pub(super) struct Rouser {
+    slot: Arc<ThreadSlot>,
+    /// It sleeps on `event`, not on the bell's word alone.
+    deep: AtomicBool,
+    event: OwnedFd,
+}
+
+impl Rouser {
+    /// Call it after what the sleeper is to see.
+    pub(super) fn rouse(&self) {
+        self.slot.rouse();
+        if self.deep.load(Ordering::SeqCst) {
+            // Fails only when it was roused more often than anyone can count.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl std::fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reactor").field("client", &self.client.number()).finish_non_exhaustive()
+    }
+}
+
+/// The thread's reactor is this one until the guard is dropped.
+#[derive(Debug)]
+pub struct Entered(Option<Rc<Reactor>>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        let _ = CURRENT.try_with(|current| current.replace(before));
+    }
+}
+
+impl Reactor {
+    /// A reactor for the calling thread as `client`.
+    ///
+    /// # Errors
+    /// ENETDOWN when the instance is gone, ENOTCONN in a forked child; ENOBUFS when it has no
+    /// thread slot, or this thread shares one with another that has a reactor.
+    pub fn new(client: &Arc<Client>) -> Result<Rc<Self>, Errno> {
+        Self::with(client, None)
+    }
+
+    /// [`Reactor::new`] of which other threads can end the sleep.
+    pub(super) fn with_rouser(client: &Arc<Client>) -> Result<Rc<Self>, Errno> {
+        let event = shm::eventfd().map_err(|_| Errno::NFILE)?;
+        let rouser = Rouser {
+            slot: client.thread()?.slot(),
+            deep: AtomicBool::new(false),
+            event: move_high(event),
+        };
+        Self::with(client, Some(Arc::new(rouser)))
+    }
+
+    fn with(client: &Arc<Client>, rouser: Option<Arc<Rouser>>) -> Result<Rc<Self>, Errno> {
+        let thread = client.thread()?;
+        let batch = CallBatch::shared(client)?;
+        let news = thread.take_news_words(client)?;
+        let mut waiters = Vec::new();
+        waiters.resize_with(client.layout().params.sockets.into(), Waiters::default);
+        Ok(Rc::new(Self {
+            client: Arc::clone(client),
+            thread,
+            news,
+            batch: RefCell::new(batch),
+            calls: RefCell::default(),
+            waiters: RefCell::new(waiters),
+            driver: RefCell::default(),
+            asleep: RefCell::default(),
+            rouser,
+        }))
+    }
+
+    /// The reactor that this thread's sockets use.
+    ///
+    /// # Errors
+    /// ENOTCONN outside of [`super::block_on`] and [`Reactor::enter`].
+    pub fn current() -> Result<Rc<Self>, Errno> {
+        let current = CURRENT.try_with(|current| current.borrow().clone());
+        current.ok().flatten().ok_or(Errno::NOTCONN)
+    }
+
+    /// Makes this the thread's reactor until the guard is dropped.
+    #[must_use]
+    pub fn enter(self: &Rc<Self>) -> Entered {
+        let before = CURRENT.with(|current| current.replace(Some(Rc::clone(self))));
+        if let Some(before) = &before {
+            // Of one client at a time a bell can be held back.
+            bells::release(&before.client);
+        }
+        Entered(before)
+    }
+
+    /// The client whose sockets these are.
+    #[must_use]
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Makes a call; the future gives its result. Dropping the future cancels the call.
+    ///
+    /// # Errors
+    /// As [`CallBatch::submit`].
+    pub fn call(self: &Rc<Self>, request: Request) -> Result<CallFuture, Errno> {
+        let (at, ticket) = self.submit(request, Call::Due(None))?;
+        Ok(CallFuture { reactor: Rc::clone(self), at, ticket, over: false })
+    }
+
+    fn submit(&self, request: Request, call: Call) -> Result<(usize, Ticket), Errno> {
+        let at = self.calls.borrow_mut().put(call);
+        let mut request = request.user_data(at as u64);
+        let submitted = loop {
+            match self.batch.borrow_mut().submit_from(&mut request) {
+                Err(Errno::INTR) => {}
+                // Results have come that take up all room.
+                Err(Errno::NOBUFS) => {}
+                other => break other,
+            }
+            if let Err(errno) = self.collect() {
+                break Err(errno);
+            }
+        };
+        match submitted {
+            Ok(ticket) => {
+                self.rouse_driver();
+                Ok((at, ticket))
+            }
+            Err(errno) => {
+                let call = self.calls.borrow_mut().release(at);
+                drop(call);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Makes a call of whose result nobody wants to hear.
+    pub(super) fn call_unheard(&self, request: Request) -> Result<(), Errno> {
+        self.submit(request, Call::Unheard).map(drop)
+    }
+
+    /// Closes a socket without waiting for it.
+    pub(super) fn close(&self, socket: &Socket) {
+        self.forget(socket);
+        if let Some(request) = Request::close(socket) {
+            // Without room for the call the place is lost until the process ends.
+            let _ = self.call_unheard(request);
+        }
+    }
+
+    /// Nobody waits for this socket any more.
+    fn forget(&self, socket: &Socket) {
+        let mut waiters = self.waiters.borrow_mut();
+        let old = waiters.get_mut(usize::from(socket.index())).map(std::mem::take);
+        drop(waiters);
+        drop(old);
+    }
+
+    /// Does `attempt` until it gives something else than EAGAIN; leaves the task's waker otherwise.
+    pub(super) fn poll_io<T>(
+        &self,
+        socket: &Socket,
+        interest: Interest,
+        context: &mut Context<'_>,
+        mut attempt: impl FnMut() -> Result<T, Errno>,
+    ) -> Poll<Result<T, Errno>> {
+        for _ in 0..HURRIES {
+            let version = socket.version();
+            match attempt() {
+                Err(Errno::AGAIN) => {}
+                other => return Poll::Ready(other),
+            }
+            self.leave_waker(socket, interest, context);
+            socket.wait_for_change(self.thread.bit());
+            if socket.version() == version {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn leave_waker(&self, socket: &Socket, interest: Interest, context: &mut Context<'_>) {
+        let mut all = self.waiters.borrow_mut();
+        let Some(waiters) = all.get_mut(usize::from(socket.index())) else { return };
+        let place = match interest {
+            Interest::Read => &mut waiters.reader,
+            Interest::Write => &mut waiters.writer,
+        };
+        if place.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            return;
+        }
+        let old = place.replace(context.waker().clone());
+        drop(all);
+        drop(old);
+        self.rouse_driver();
+    }
+
+    /// Wakes the tasks of sockets that have news, and of calls that are over. Also sends on its way
+    /// what was called. True if there was something.
+    fn collect(&self) -> Result<bool, Errno> {
+        let mut wakers = Vec::new();
+        self.take_news(&mut wakers);
+        let taken = self.take_results(&mut wakers);
+        let some = !wakers.is_empty();
+        wakers.into_iter().for_each(Waker::wake);
+        taken.map(|taken| taken | some)
+    }
+
+    fn take_news(&self, wakers: &mut Vec<Waker>) {
+        if self.news.summary.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut all = self.waiters.borrow_mut();
+        let mut summary = self.news.summary.swap(0, Ordering::SeqCst);
+        while summary != 0 {
+            let word = summary.trailing_zeros() as usize;
+            summary &= summary - 1;
+            let Some(bits) = self.news.sockets.get(word) else { continue };
+            let mut bits = bits.swap(0, Ordering::SeqCst);
+            while bits != 0 {
+                let at = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                // Bits of places that do not exist concern nobody.
+                let Some(waiters) = all.get_mut(at) else { continue };
+                wakers.extend(waiters.reader.take().into_iter().chain(waiters.writer.take()));
+            }
+        }
+    }
+
+    fn take_results(&self, wakers: &mut Vec<Waker>) -> Result<bool, Errno> {
+        let mut some = false;
+        self.batch.borrow_mut().wait_for(0, Wait::No)?;
+        loop {
+            let Some(over) = self.batch.borrow_mut().fetch() else { return Ok(some) };
+            some = true;
+            let at = usize::try_from(over.user_data).unwrap_or(usize::MAX);
+            let mut calls = self.calls.borrow_mut();
+            match calls.all.get_mut(at) {
+                Some(call @ Call::Due(_)) => {
+                    let due = std::mem::replace(call, Call::Over(over.result));
+                    if let Call::Due(Some(waker)) = due {
+                        wakers.push(waker);
+                    }
+                }
+                _ => {
+                    let unheard = calls.release(at);
+                    drop(calls);
+                    drop(unheard);
+                    self.discard(over.result);
+                }
+            }
+        }
+    }
+
+    /// Gets rid of what a call gave that nobody waits for.
+    fn discard(&self, result: Result<Reply, Errno>) {
+        if let Ok(Reply::Socket(socket) | Reply::Accepted(socket, _)) = result {
+            self.close(&socket);
+        }
+    }
+
+    /// Is there something to collect?
+    fn has_news(&self) -> bool {
+        self.news.summary.load(Ordering::SeqCst) != 0 || lock(&self.thread.rings).has_results()
+    }
+
+    /// What tasks call and send from now on is gathered, until the next turn.
+    pub(super) fn gather(&self) {
+        bells::hold(&self.client);
+    }
+
+    /// Sends everything on its way, then sleeps, as `wait` allows, until there is something for a
+    /// task, or `interrupted` says so; wakes the tasks.
+    ///
+    /// # Errors
+    /// ENETDOWN when the instance is gone, ENOTCONN in a forked child: all tasks have been woken to
+    /// see it.
+    pub(super) fn turn(&self, wait: Wait, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
+        let turned = self.try_turn(wait, interrupted);
+        if turned.is_err() {
+            self.fail_all();
+        }
+        turned
+    }
+
+    fn try_turn(&self, wait: Wait, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
+        self.batch.borrow_mut().flush();
+        bells::release(&self.client);
+        if self.collect()? || wait.is_over() || interrupted() {
+            return Ok(());
+        }
+        let slept = match &self.rouser {
+            // Longer sleeps end by a descriptor, and with the instance.
+            Some(rouser) if wait == Wait::Forever => self.sleep_long(rouser, interrupted),
+            _ => self.thread.sleep(&self.client, wait, || interrupted() || self.has_news()),
+        };
+        match slept {
+            Ok(()) | Err(Errno::INTR) => self.collect().map(drop),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn sleep_long(&self, rouser: &Rouser, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
+        let over = || interrupted() || self.has_news();
+        // In mode `library` every sleep is on descriptors.
+        if self.client.drive().is_none() {
+            self.thread.sleep(&self.client, Wait::at_most(Some(SHALLOW)), over)?;
+            if over() {
+                return Ok(());
+            }
+        }
+        rouser.deep.store(true, Ordering::SeqCst);
+        let kernel = &mut [PollFd::new(&rouser.event, PollFlags::IN)];
+        let slept = self.thread.poll(&self.client, kernel, None, over);
+        rouser.deep.store(false, Ordering::SeqCst);
+        shm::drain(&rouser.event);
+        slept
+    }
+
+    /// The instance is gone: every task learns of it.
+    fn fail_all(&self) {
+        let mut wakers = Vec::new();
+        for waiters in self.waiters.borrow_mut().iter_mut() {
+            wakers.extend(waiters.reader.take().into_iter().chain(waiters.writer.take()));
+        }
+        for call in &mut self.calls.borrow_mut().all {
+            if let Call::Due(waker) = call {
+                wakers.extend(waker.take());
+                *call = Call::Over(Err(Errno::NETDOWN));
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Another thread's way to end this one's sleep.
+    pub(super) fn rouser(&self) -> Option<Arc<Rouser>> {
+        self.rouser.clone()
+    }
+
+    fn rouse_driver(&self) {
+        let driver = self.driver.borrow_mut().take();
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+
+    /// For other executors: one turn without sleep. Sends on their way what tasks have called since
+    /// the last, wakes tasks with news, and announces that the thread sleeps on
+    /// [`Reactor::as_fd`]. The waker is woken when there is something to be sent, so a task that
+    /// calls this in a loop sends all that the tasks before it have called, at once.
+    ///
+    /// Ready when there may be more: call it again when other tasks had their turn. Pending: wait
+    /// for the descriptor to be readable, then [`Reactor::rung`].
+    ///
+    /// # Errors
+    /// As [`Reactor::new`]; all tasks have been woken to see it.
+    pub fn poll_turn(&self, context: &mut Context<'_>) -> Poll<Result<(), Errno>> {
+        let turned = self.try_poll_turn(context);
+        if let Poll::Ready(Err(_)) = turned {
+            self.fail_all();
+        }
+        turned
+    }
+
+    fn try_poll_turn(&self, context: &mut Context<'_>) -> Poll<Result<(), Errno>> {
+        self.awake();
+        let old = self.driver.borrow_mut().replace(context.waker().clone());
+        drop(old);
+        self.client.look_sometimes()?;
+        self.batch.borrow_mut().flush();
+        if self.collect()? {
+            return Poll::Ready(Ok(()));
+        }
+        let role = self.thread.announce_fd();
+        let announced = role.is_some();
+        *self.asleep.borrow_mut() = role;
+        if !announced || self.has_news() {
+            self.awake();
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    fn awake(&self) {
+        if let Some(role) = self.asleep.borrow_mut().take() {
+            self.thread.awake(&role);
+        }
+    }
+
+    /// The descriptor was readable: takes what made it so.
+    pub fn rung(&self) {
+        shm::drain(self.as_fd());
+        self.awake();
+    }
+
+    /// Looks whether the instance is still there. Its end rings no bell: whoever sleeps on the
+    /// descriptor looks now and then.
+    ///
+    /// # Errors
+    /// ENETDOWN if not; all tasks have been woken to see it.
+    pub fn look(&self) -> Result<(), Errno> {
+        let seen = self.client.look();
+        if seen.is_err() {
+            self.fail_all();
+        }
+        seen
+    }
+}
+
+impl AsFd for Reactor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.thread.bell_fd()
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        bells::release(&self.client);
+        self.awake();
+        self.thread.give_back_news();
+    }
+}
+
+/// A call on its way. Dropping it cancels the call.
+#[derive(Debug)]
+#[must_use = "the call is cancelled when this is dropped"]
+pub struct CallFuture {
+    reactor: Rc<Reactor>,
+    at: usize,
+    ticket: Ticket,
+    over: bool,
+}
+
+impl Future for CallFuture {
+    type Output = Result<Reply, Errno>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.over {
+            return Poll::Ready(Err(Errno::INVAL));
+        }
+        let at = self.at;
+        let mut calls = self.reactor.calls.borrow_mut();
+        if let Some(Call::Due(waker)) = calls.all.get_mut(at) {
+            let old = waker.replace(context.waker().clone());
+            drop(calls);
+            drop(old);
+            return Poll::Pending;
+        }
+        let over = calls.release(at);
+        drop(calls);
+        self.over = true;
+        match over {
+            Some(Call::Over(result)) => Poll::Ready(result),
+            _ => Poll::Ready(Err(Errno::INVAL)),
+        }
+    }
+}
+
+impl Drop for CallFuture {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let mut calls = self.reactor.calls.borrow_mut();
+        if let Some(Call::Over(_)) = calls.all.get(self.at) {
+            let over = calls.release(self.at);
+            drop(calls);
+            if let Some(Call::Over(result)) = over {
+                self.reactor.discard(result);
+            }
+            return;
+        }
+        let due = calls.set(self.at, Call::Unheard);
+        drop(calls);
+        drop(due);
+        // Too late is no harm: its result is thrown away, and a socket in it is closed.
+        let _ = self.reactor.batch.borrow_mut().cancel(self.ticket);
+        self.reactor.rouse_driver();
+    }
+}

@@ -1,0 +1,93 @@
+//! Async `UdpSocket`.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use abi::SocketKind;
+
+use super::reactor::Interest;
+use super::tcp::{Owned, ready};
+use crate::request::Request;
+use crate::{RecvFlags, SendFlags, Socket, Wait};
+
+/// A UDP socket. Sending and receiving may be done by two tasks.
+#[derive(Debug)]
+pub struct UdpSocket(Owned);
+
+impl UdpSocket {
+    /// A socket on `addr`.
+    ///
+    /// # Errors
+    /// As [`Socket::bind`]; NotConnected outside of [`super::block_on`].
+    pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
+        let owned = Owned::open(SocketKind::Datagram, addr).await?;
+        owned.call(Request::bind(&owned.socket, addr)).await?;
+        Ok(Self(owned))
+    }
+
+    /// Sets the only peer to send to and to receive from.
+    ///
+    /// # Errors
+    /// As [`Socket::connect`].
+    pub async fn connect(&self, addr: SocketAddr) -> io::Result<()> {
+        self.0.call(Request::connect(&self.0.socket, addr)).await?;
+        Ok(())
+    }
+
+    /// Receives a datagram and says who sent it; what does not fit is lost.
+    ///
+    /// # Errors
+    /// As [`Socket::recv`].
+    pub async fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let socket = &self.0.socket;
+        let receive = || socket.recv(&mut [IoSliceMut::new(into)], RecvFlags::default(), Wait::No);
+        let received = ready(&self.0, Interest::Read, receive).await?;
+        // Without a sender: receiving was shut down.
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        Ok((received.len, received.from.unwrap_or(nobody)))
+    }
+
+    /// Receives a datagram; what does not fit is lost.
+    ///
+    /// # Errors
+    /// As [`Socket::recv`].
+    pub async fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(self.recv_from(into).await?.0)
+    }
+
+    /// Sends a datagram to `to`.
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    pub async fn send_to(&self, from: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.transmit(from, Some(to)).await
+    }
+
+    /// Sends a datagram to the connected peer.
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    pub async fn send(&self, from: &[u8]) -> io::Result<usize> {
+        self.transmit(from, None).await
+    }
+
+    async fn transmit(&self, from: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
+        let socket = &self.0.socket;
+        let send = || socket.send(&[IoSlice::new(from)], SendFlags::default(), to, Wait::No);
+        ready(&self.0, Interest::Write, send).await
+    }
+
+    /// The local end.
+    ///
+    /// # Errors
+    /// As [`Socket::local_addr`].
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.0.socket.local_addr()?)
+    }
+
+    /// The socket underneath.
+    #[must_use]
+    pub fn as_socket(&self) -> &Socket {
+        &self.0.socket
+    }
+}
