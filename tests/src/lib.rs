@@ -4,8 +4,8 @@
 //! `/run`, `/etc/hosts` and `/etc/resolv.conf`), so tests run side by side, nothing of the
 //! machine's network is touched, and nothing stays behind even if the test is killed: the
 //! namespaces end with the process that holds them, and that ends when its standard input does. In
-//! it the kernel's TCP is at [`HOST`] and Tasuki's at [`STACK`], with the TAP device [`DEVICE`]
-//! between.
+//! it the kernel's TCP is at [`HOST`] and Tasuki's at [`STACK`], with the device [`DEVICE`]
+//! between: a TAP device, or what else TASUKI_TEST_NIC says ([`Nic`]).
 //!
 //! Programs run under a time limit and their output is shown when something fails. Nothing sleeps
 //! for a fixed time to be safe: a server is ready when it says so, everything else is asked until
@@ -25,14 +25,16 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub use process::{Finished, Running};
-pub use world::{Mode, World};
+pub use world::{Mode, Nic, World};
 
 /// The kernel's address in every world.
 pub const HOST: &str = "10.219.7.1";
 /// Tasuki's address in every world.
 pub const STACK: &str = "10.219.7.2";
-/// The TAP device in every world.
+/// The kernel's network device in every world.
 pub const DEVICE: &str = "tsk0";
+/// The other end of the cable that [`DEVICE`] is an end of, in worlds that have one.
+pub const FAR_END: &str = "tsk0far";
 /// How long a program or a condition may take before the test fails; generous, since machines are
 /// slow.
 pub const PATIENCE: Duration = Duration::from_secs(120);

@@ -10,7 +10,7 @@ use abi::control::{InstanceStatus, PoolStatus, SocketStatus};
 use rustix::process::{Pid, Signal};
 
 use crate::{
-    DEVICE, Finished, HOST, PATIENCE, Running, STACK, eventually, program, python, skip,
+    DEVICE, FAR_END, Finished, HOST, PATIENCE, Running, STACK, eventually, program, python, skip,
     tasuki_binary,
 };
 
@@ -37,12 +37,42 @@ impl Mode {
     }
 }
 
+/// What is between the kernel's stack and Tasuki's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nic {
+    /// A TAP device, which Tasuki makes.
+    Tap,
+    /// A virtual cable, whose far end ([`FAR_END`]) Tasuki has by a packet socket.
+    Packet,
+}
+
+impl Nic {
+    /// Those that tests of back ends are to be run over.
+    pub const ALL: [Self; 2] = [Self::Tap, Self::Packet];
+
+    /// As the command line has it.
+    fn name(self) -> String {
+        match self {
+            Self::Tap => format!("tap:{DEVICE}"),
+            Self::Packet => format!("packet:{FAR_END}"),
+        }
+    }
+
+    /// What TASUKI_TEST_NIC says: `tap` (the default) or `packet`.
+    fn of_environment() -> Self {
+        let wanted = std::env::var("TASUKI_TEST_NIC").unwrap_or_else(|_| "tap".to_owned());
+        let known = Self::ALL.into_iter().find(|nic| nic.name().starts_with(&format!("{wanted}:")));
+        known.unwrap_or_else(|| panic!("TASUKI_TEST_NIC={wanted}: not one of {:?}", Self::ALL))
+    }
+}
+
 /// See the crate's documentation. When dropped, every process in it is killed.
 pub struct World {
     holder: Child,
     directory: tempfile::TempDir,
     user: bool,
     python: String,
+    nic: Nic,
 }
 
 /// Runs in the new namespaces: a private /run, names for both hosts, and then waits for its input's
@@ -61,12 +91,22 @@ exec cat >/dev/null
 "#;
 
 impl World {
-    /// A new world, or `None` (said aloud) when the rights for it are missing.
+    /// A new world, or `None` (said aloud) when the rights for it are missing. Its device is
+    /// [`Nic::Tap`], unless TASUKI_TEST_NIC says another.
     ///
     /// # Panics
     /// When the rights are there and it cannot be made.
     #[must_use]
     pub fn new() -> Option<Self> {
+        Self::over(Nic::of_environment())
+    }
+
+    /// A new world with this device.
+    ///
+    /// # Panics
+    /// When the rights are there and it cannot be made.
+    #[must_use]
+    pub fn over(nic: Nic) -> Option<Self> {
         let tun = Path::new("/dev/net/tun");
         if fs::OpenOptions::new().read(true).write(true).open(tun).is_err() {
             skip("needs root (or access to /dev/net/tun and user namespaces)");
@@ -99,9 +139,40 @@ impl World {
             skip("needs root (no right to make namespaces)");
             return None;
         }
-        let world = Self { holder, directory, user, python: python() };
+        let world = Self { holder, directory, user, python: python(), nic };
         assert!(ready, "the namespaces are made, but not their content: see the messages above");
+        if nic != Nic::Tap {
+            world.lay_cable();
+        }
         Some(world)
+    }
+
+    /// Lays the cable from [`DEVICE`], with the kernel's address, to [`FAR_END`], Tasuki's end.
+    ///
+    /// # Panics
+    /// When it cannot be laid.
+    pub fn lay_cable(&self) {
+        for line in [
+            &format!("link add {DEVICE} type veth peer name {FAR_END}"),
+            // The kernel's stack has no business there.
+            &format!("link set {FAR_END} addrgenmode none"),
+            &format!("link set {FAR_END} up"),
+            &format!("link set {DEVICE} up"),
+            &format!("addr add {HOST}/24 dev {DEVICE}"),
+        ] {
+            let words: Vec<_> = ["ip"].into_iter().chain(line.split(' ')).collect();
+            let _ = self.run(&words).success();
+        }
+    }
+
+    /// Lets the kernel's end of the cable leave checksums and segmentation to the device, or not.
+    ///
+    /// # Panics
+    /// When ethtool does not.
+    pub fn offloads(&self, on: bool) {
+        let on = if on { "on" } else { "off" };
+        let words = ["ethtool", "-K", DEVICE, "tx", on, "tso", on, "gso", on];
+        let _ = self.run(&words).success();
     }
 
     /// The test's directory, the same for every program in this world.
@@ -151,7 +222,7 @@ impl World {
     #[must_use]
     pub fn on_stack_with<S: AsRef<str>>(&self, mode: Mode, with: &[&str], words: &[S]) -> Command {
         let mut command = self.tasuki(&["run", "--mode", mode.name()]);
-        command.args(instance()).args(with).arg("--").args(words.iter().map(AsRef::as_ref));
+        command.args(self.instance()).args(with).arg("--").args(words.iter().map(AsRef::as_ref));
         command
     }
 
@@ -205,7 +276,7 @@ impl World {
     /// When it does not start.
     pub fn up(&self, net: &str, mode: Mode, with: &[&str]) {
         let mut command = self.tasuki(&["up", "--mode", mode.name()]);
-        command.args(instance()).args(with).arg(net);
+        command.args(self.instance()).args(with).arg(net);
         let _ = Running::start(command).finish().success();
     }
 
@@ -284,11 +355,20 @@ impl World {
     pub fn assert_nothing_left(&self) {
         eventually("every process has ended", || self.processes().is_empty());
         let links = self.run(&["ip", "-o", "link"]).success();
-        assert_eq!(links.stdout.lines().count(), 1, "a device is left: {links}");
+        // The loopback interface, and both ends of a cable.
+        let before = if self.nic == Nic::Tap { 1 } else { 3 };
+        assert_eq!(links.stdout.lines().count(), before, "a device is left: {links}");
+        assert!(!links.stdout.contains("xdp"), "a program is left: {links}");
         let left: Vec<_> = fs::read_dir(self.outside("/run/tasuki"))
             .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect())
             .unwrap_or_default();
         assert!(left.is_empty(), "left in /run/tasuki: {left:?}");
+    }
+
+    /// The options that put an instance into this world.
+    fn instance(&self) -> [String; 4] {
+        let address = format!("{STACK}/24");
+        ["--nic".into(), self.nic.name(), "--address".into(), address]
     }
 
     /// Every process in this world's network but its holder.
@@ -303,12 +383,6 @@ impl World {
             .filter(|&pid| pid != self.holder.id() && namespace(pid).as_ref() == Some(&ours))
             .collect()
     }
-}
-
-/// The options that put an instance into this world.
-fn instance() -> [String; 4] {
-    let address = format!("{STACK}/24");
-    ["--nic".into(), format!("tap:{DEVICE}"), "--address".into(), address]
 }
 
 impl Drop for World {

@@ -11,6 +11,7 @@ use abi::offload::Features;
 
 use crate::DriverError;
 use crate::device::Device;
+use crate::packet::Packet;
 use crate::passt::Passt;
 use crate::pcap::{Pcap, Target};
 use crate::tap::Tap;
@@ -47,6 +48,10 @@ pub fn open(config: &NicConfig, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Dr
             let [] = exactly(fds)?;
             let wire = Wire::new(path.into(), config.mtu, Features::NONE);
             Ok(Box::new(wire.map_err(system("make an end of the wire"))?))
+        }
+        Some(("packet", _)) => {
+            let [socket] = exactly(fds)?;
+            Ok(Box::new(Packet::new(socket, config.offload)))
         }
         _ => {
             let device = &config.device;

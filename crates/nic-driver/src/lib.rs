@@ -10,8 +10,9 @@
 //! its pages are known from the owner table. It sees frames only, never a connection. Payload to be
 //! sent is read in place, out of the clients' regions, which are mapped read-only here.
 //!
-//! * [`device`]: what a device is. [`backend`]: the table of back ends: [`tap`], [`passt`],
-//!   [`pcap`], [`wire`]. [`fault`], [`capture`]: wrappers.
+//! * [`device`]: what a device is. [`backend`]: the table of back ends: [`tap`], [`packet`],
+//!   [`passt`], [`pcap`], [`wire`]. [`interface`]: the host's interfaces.
+//!   [`fault`], [`capture`]: wrappers.
 //! * `frames`: the data path over the rings. [`Driver`]: the supervisor's line, sleeping and
 //!   waking.
 
@@ -21,8 +22,11 @@ pub mod device;
 mod driver;
 pub mod fault;
 mod frames;
+pub mod interface;
+pub mod packet;
 pub mod passt;
 pub mod pcap;
+mod superframe;
 pub mod tap;
 #[cfg(test)]
 mod testing;

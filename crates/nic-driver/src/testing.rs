@@ -1,4 +1,6 @@
-//! A device in memory, for this crate's tests.
+//! For this crate's tests: a device in memory, and a network namespace of a thread's own.
+
+#![allow(unsafe_code)]
 
 use std::collections::VecDeque;
 use std::io;
@@ -85,4 +87,23 @@ impl Device for Fake {
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Moves this thread into a new network namespace, which ends with it; `None` (said aloud) without
+/// the right to.
+pub(crate) fn isolated() -> Option<()> {
+    // SAFETY: of what threads share, only the network namespace is taken apart, and every thread
+    // of the tests may have its own.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    if done < 0 {
+        eprintln!("SKIP: needs root (CAP_SYS_ADMIN for a network namespace)");
+    }
+    (done == 0).then_some(())
+}
+
+/// `ip WORDS` in this thread's network namespace.
+pub(crate) fn ip(words: &str) {
+    let run = std::process::Command::new("ip").args(words.split(' ')).output();
+    let run = run.expect("ip (iproute2) runs");
+    assert!(run.status.success(), "ip {words}: {}", String::from_utf8_lossy(&run.stderr));
 }

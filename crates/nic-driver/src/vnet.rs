@@ -16,9 +16,10 @@ pub(crate) const HEADER: usize = 10;
 const NEEDS_CSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
 
-/// `gso_type`: TCP over IPv4, over IPv6; beside it, that the first segment alone has CWR.
+/// `gso_type`: TCP over IPv4, over IPv6, UDP; beside it, that the first segment alone has CWR.
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 /// Length of the Ethernet header, and of the headers that are in front of TCP's.
@@ -67,6 +68,17 @@ pub(crate) fn decode(header: &[u8; HEADER]) -> RxOffload {
     };
     let segments = kind.filter(|_| size > 0).map(|kind| Segments { kind, size });
     RxOffload { verified, segments }
+}
+
+/// Payload bytes of each segment of a super-frame of any kind; 0 if it is none.
+pub(crate) fn segment_size(header: &[u8; HEADER]) -> usize {
+    let size = u16::from_ne_bytes([header[4], header[5]]);
+    if header[1] & !GSO_ECN == 0 { 0 } else { size.into() }
+}
+
+/// Is a super-frame one of UDP?
+pub(crate) fn is_udp(header: &[u8; HEADER]) -> bool {
+    header[1] & !GSO_ECN == GSO_UDP_L4
 }
 
 #[cfg(test)]

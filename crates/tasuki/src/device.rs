@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Pcap,
     /// A link to another instance.
     Wire,
+    /// An interface that the host has, by a packet socket.
+    Packet,
 }
 
 /// What is to be known of a kind.
@@ -43,6 +45,7 @@ const KINDS: &[Row] = &[
     Row { kind: Kind::Passt, word: "passt", host_end: true, check: check_nothing },
     Row { kind: Kind::Pcap, word: "pcap", host_end: false, check: check_replay },
     Row { kind: Kind::Wire, word: "wire", host_end: false, check: check_socket },
+    Row { kind: Kind::Packet, word: "packet", host_end: false, check: check_interface },
 ];
 
 impl Kind {
@@ -59,7 +62,7 @@ impl Kind {
             std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
         };
         match self {
-            Self::Tap | Self::Passt => Ok(target.to_owned()),
+            Self::Tap | Self::Packet | Self::Passt => Ok(target.to_owned()),
             Self::Pcap => {
                 let target: pcap::Target = target.parse()?;
                 let input = whole(target.input)?;

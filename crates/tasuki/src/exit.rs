@@ -87,6 +87,20 @@ impl From<nic_driver::tap::TapError> for Failure {
     }
 }
 
+impl From<nic_driver::interface::InterfaceError> for Failure {
+    fn from(error: nic_driver::interface::InterfaceError) -> Self {
+        use nic_driver::interface::InterfaceError as Error;
+        let code = match &error {
+            Error::Missing(_) | Error::NotEthernet(_) | Error::Mtu { .. } => Code::Configuration,
+            Error::Rights { .. } => Code::Rights,
+            Error::InUse { .. } => Code::InUse,
+            Error::Unsupported { .. } => Code::Unsupported,
+            Error::System { .. } => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

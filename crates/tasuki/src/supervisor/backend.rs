@@ -8,7 +8,7 @@ use std::io::Seek as _;
 use std::os::fd::OwnedFd;
 
 use abi::network::Prefixed;
-use nic_driver::{pcap, tap};
+use nic_driver::{packet, pcap, tap};
 
 use super::passt::Passt;
 use crate::device::{Device, Kind};
@@ -34,11 +34,16 @@ impl Opened {
 }
 
 /// Opens the device that is wanted; if it does not matter which, a TAP device of the first free
-/// name, or passt for those who may not make one. Hold the lock of the directory.
+/// name, or passt for those who may not make one. The stack's hardware address on it is `mac`. Hold
+/// the lock of the directory.
 ///
 /// # Errors
 /// What is in use, missing or not permitted; nothing is left behind then.
-pub(super) fn open(wanted: &settings::Link, addresses: &Addresses) -> Result<Opened, Failure> {
+pub(super) fn open(
+    wanted: &settings::Link,
+    addresses: &Addresses,
+    mac: [u8; 6],
+) -> Result<Opened, Failure> {
     let Some(device) = wanted.device.clone() else {
         let open = |name: &str| tap::open(name).map_err(Failure::from);
         return match first_free_device(tap::exists, open) {
@@ -58,6 +63,10 @@ pub(super) fn open(wanted: &settings::Link, addresses: &Addresses) -> Result<Ope
         Kind::Pcap => open_files(device),
         // Two ends meet of their own accord, and need no right for it.
         Kind::Wire => Ok(Opened::new(device, Vec::new())),
+        Kind::Packet => {
+            let fd = packet::open(device.name(), mac, wanted.mtu)?;
+            Ok(Opened::new(device, vec![fd]))
+        }
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct Instance {
 pub(super) struct Link {
     pub(super) addresses: Addresses,
     pub(super) device: Opened,
+    /// The stack's hardware address.
+    mac: [u8; 6],
     pub(super) frames: Memory,
     inet_bell: OwnedFd,
     nic_bell: OwnedFd,
@@ -73,12 +75,12 @@ pub(super) struct Link {
 
 impl Link {
     /// Makes device, region and bells. Hold the lock of the directory.
-    fn make(wanted: &settings::Link, huge_pages: bool) -> Result<Self, Failure> {
+    fn make(wanted: &settings::Link, huge_pages: bool, mac: [u8; 6]) -> Result<Self, Failure> {
         let addresses = wanted.addresses(&Routes::read()?)?;
-        let device = backend::open(wanted, &addresses)?;
+        let device = backend::open(wanted, &addresses, mac)?;
         let frames = Memory::create("tasuki-frames", LAYOUT.len, huge_pages)?;
         let (inet_bell, nic_bell) = (bell()?, bell()?);
-        Ok(Self { addresses, device, frames, inet_bell, nic_bell })
+        Ok(Self { addresses, device, mac, frames, inet_bell, nic_bell })
     }
 }
 
@@ -91,8 +93,11 @@ impl Instance {
         let place = Place::make()?;
         let lock = place.lock()?;
         let socket = place.bind(&settings.name)?;
-        let make = |wanted| Link::make(wanted, settings.huge_pages);
-        let links = settings.links.iter().map(make).collect::<Result<_, _>>()?;
+        let make = |(number, wanted)| {
+            let mac = hardware_address(&settings.name, std::process::id(), number);
+            Link::make(wanted, settings.huge_pages, mac)
+        };
+        let links = (0_u16..).zip(&settings.links).map(make).collect::<Result<_, _>>()?;
         drop(lock);
         Ok(Self { settings, socket, links })
     }
@@ -141,7 +146,7 @@ impl Instance {
         for ((number, link), wanted) in (0_u16..).zip(&self.links).zip(&settings.links) {
             let nic = ServerRequest::ConfigureNic(NicConfig {
                 device: link.device.device.to_string(),
-                mac: hardware_address(&settings.name, std::process::id(), number),
+                mac: link.mac,
                 mtu: wanted.mtu,
                 fault: wanted.fault,
                 strict: settings.strict,

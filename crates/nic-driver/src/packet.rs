@@ -1,0 +1,378 @@
+//! The packet back end: an interface that the host has already, by a packet socket.
+//!
+//! The stack is one more station on that interface's link, with a hardware address of its own: the
+//! interface is made to take frames for others (promiscuous), and a filter in the kernel passes on
+//! those for the stack's address and for groups. What the host itself sends by the interface is
+//! not seen, and the host's own stack sees all that comes in as before; it drops what is for our
+//! address. So host and stack both work on one interface, though not with each other.
+//!
+//! One `recvmsg` receives one frame, one `sendmsg` sends one, straight between the kernel and the
+//! pages of the rings: no byte is copied here. Rings that are shared with the kernel (TPACKET_V3)
+//! save the call at the price of one more copy and, with a peer whose segmentation is left to its
+//! device, of slots of 64 KiB; and a block of them is handed over only when it is full or a
+//! millisecond old. `PACKET_VNET_HDR` puts virtio's header before each frame ([`crate::vnet`]): so
+//! frames whose checksums were left undone by the other end of a virtual cable are known to be
+//! right, super-segments may be sent, and those received are known, and cut
+//! ([`crate::superframe`]). VLAN tags that the kernel took out are put back.
+//!
+//! [`open`] is the supervisor's: it needs CAP_NET_RAW. The driver gets the socket and needs no
+//! right. When the interface is deleted the socket says so (ENETDOWN, then ENXIO).
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use abi::offload::{Features, TxOffload};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::device::{Device, MAX_PARTS, Part, Received};
+use crate::interface::{Interface, InterfaceError};
+use crate::superframe::SuperFrame;
+use crate::vnet;
+
+const NEEDS: &str = "CAP_NET_RAW";
+
+/// Bytes of frames that wait in the kernel for the driver, and of frames that wait for the
+/// interface; as the kernel counts them, with what it needs around each.
+const RECEIVE_BUFFER: usize = 16 << 20;
+const SEND_BUFFER: usize = 4 << 20;
+
+/// Length of a VLAN tag, and where it is in a frame.
+const TAG: usize = 4;
+const TAG_AT: usize = 12;
+
+/// A packet socket on the interface `name` for a station with the address `mac` and packets of up
+/// to `mtu` bytes: non-blocking, closed on exec.
+///
+/// # Errors
+/// See [`InterfaceError`].
+pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceError> {
+    let interface = Interface::require(name, mtu)?;
+    let doing = |what: &str| format!("{what} the interface {name}");
+    let failed = |what: &str, errno| InterfaceError::new(doing(what), NEEDS, errno);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Without a protocol it receives nothing until it is bound.
+    let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+        .map_err(|errno| match errno {
+            Errno::AFNOSUPPORT => InterfaceError::Unsupported {
+                doing: doing("open a packet socket on"),
+                why: "the kernel has no packet sockets; try `modprobe af_packet`".to_owned(),
+            },
+            errno => failed("open a packet socket on", errno),
+        })?;
+    for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
+        set_option(&socket, libc::SOL_PACKET, option, &1_i32)
+            .map_err(|errno| failed("set an option of a packet socket on", errno))?;
+    }
+    let index = interface.index.cast_signed();
+    let promiscuous = Membership {
+        index,
+        kind: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        len: 0,
+        address: [0; 8],
+    };
+    set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
+        .map_err(|errno| failed("receive frames for another address by", errno))?;
+    filter(&socket, mac).map_err(|errno| failed("set a filter on", errno))?;
+    // Larger than the limit only for root; others get what the system allows.
+    let _ = sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
+    let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
+    bind(&socket, index).map_err(|errno| failed("bind a packet socket to", errno))?;
+    Ok(socket)
+}
+
+/// `struct packet_mreq`
+#[repr(C)]
+struct Membership {
+    index: libc::c_int,
+    kind: libc::c_ushort,
+    len: libc::c_ushort,
+    address: [u8; 8],
+}
+
+fn set_option<T>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> Result<(), Errno> {
+    let len = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads the `len` bytes of `value`, which is borrowed meanwhile; pointers
+    // in it (of a filter's program) are the caller's, who keeps alive what they lead to.
+    let done = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len)
+    };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+fn bind(socket: &OwnedFd, index: libc::c_int) -> Result<(), Errno> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: index,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let len = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads the `len` bytes of `address`.
+    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+/// Classic BPF: frames to `mac` and to groups pass.
+fn program(mac: [u8; 6]) -> [libc::sock_filter; 7] {
+    let [a, b, c, d, e, f] = mac;
+    let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let load = |size: u32, at| op(libc::BPF_LD | size | libc::BPF_ABS, 0, 0, at);
+    let equal = |jt, jf, k| op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, k);
+    [
+        load(libc::BPF_B, 0),
+        op(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 4, 0, 1),
+        load(libc::BPF_W, 0),
+        equal(0, 3, u32::from_be_bytes([a, b, c, d])),
+        load(libc::BPF_H, 4),
+        equal(0, 1, u32::from(u16::from_be_bytes([e, f]))),
+        // The accepted length; the jumps above lead here, or behind it, where
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ]
+}
+
+fn filter(socket: &OwnedFd, mac: [u8; 6]) -> Result<(), Errno> {
+    let mut program = [&program(mac)[..], &[refuse()]].concat();
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+}
+
+/// … a frame is dropped.
+fn refuse() -> libc::sock_filter {
+    libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// An open packet socket.
+#[derive(Debug)]
+pub struct Packet {
+    socket: OwnedFd,
+    features: Features,
+    /// A super-frame that was received, while it is cut.
+    cutting: SuperFrame,
+    super_frames: u64,
+    /// Super-frames that make no sense.
+    bad_super_frames: u64,
+    /// What the kernel dropped for want of room until it was last asked.
+    dropped: Cell<u64>,
+}
+
+/// Room for the control message with [`libc::tpacket_auxdata`], aligned as the kernel wants it.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+impl Packet {
+    /// A device out of a socket from [`open`], that does for frames to send what it can if
+    /// `offload`. Checksums of received frames may be undone in any case.
+    #[must_use]
+    pub fn new(socket: OwnedFd, offload: bool) -> Self {
+        let cutting = SuperFrame::new();
+        let send = Features::TX_CHECKSUM.with(Features::TSO4).with(Features::TSO6);
+        let send = if offload { send } else { Features::NONE };
+        let features = send.with(Features::RX_CHECKSUM);
+        Self {
+            socket,
+            features,
+            cutting,
+            super_frames: 0,
+            bad_super_frames: 0,
+            dropped: Cell::new(0),
+        }
+    }
+
+    /// Frames that the kernel dropped since the start for want of room in the socket. It forgets
+    /// the count when it tells it.
+    fn dropped(&self) -> u64 {
+        let mut count = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = mem::size_of_val(&count) as libc::socklen_t;
+        let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        // SAFETY: the kernel writes at most `len` bytes to `count`, which has so many and may have
+        // any value.
+        let done = unsafe {
+            let to = (&raw mut count).cast();
+            libc::getsockopt(self.socket.as_raw_fd(), level, option, to, &raw mut len)
+        };
+        if done == 0 {
+            self.dropped.set(self.dropped.get() + u64::from(count.tp_drops));
+        }
+        self.dropped.get()
+    }
+
+    /// One frame into `into`, the rest of a longer one behind its `into.len()`th byte of
+    /// `self.cutting`: its length, header, and VLAN tag.
+    fn receive_raw(&mut self, into: &mut [u8]) -> Result<Raw, Errno> {
+        let mut header = [0; vnet::HEADER];
+        let rest = self.cutting.bytes_mut().get_mut(into.len()..).unwrap_or_default();
+        let mut vectors = [
+            libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
+            libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() },
+            libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() },
+        ];
+        let mut control = Control([0; 64]);
+        // SAFETY: `msghdr` is plain old data: all zero bytes are a value of it.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = vectors.as_mut_ptr();
+        message.msg_iovlen = vectors.len();
+        message.msg_control = (&raw mut control.0).cast();
+        message.msg_controllen = control.0.len();
+        // SAFETY: `message` names the header, the caller's bytes, our own and `control`, each with
+        // its length, all borrowed mutably until the call is over.
+        let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
+        if len < 0 {
+            return Err(last_errno());
+        }
+        let len = len.cast_unsigned().saturating_sub(vnet::HEADER);
+        Ok(Raw { len, header, tag: tag(&control.0[..message.msg_controllen.min(64)]) })
+    }
+
+    /// Cuts the super-frame whose beginning is in `into`; the first segment.
+    fn cut(&mut self, raw: &Raw, into: &mut [u8]) -> Option<Received> {
+        let first = into.len().min(raw.len);
+        self.cutting.bytes_mut()[..first].copy_from_slice(&into[..first]);
+        self.super_frames += 1;
+        let next = self.cutting.begin(raw.len, &raw.header).then(|| self.cutting.next(into));
+        next.flatten().or_else(|| {
+            self.bad_super_frames += 1;
+            None
+        })
+    }
+}
+
+/// A frame as it came out of the kernel.
+struct Raw {
+    len: usize,
+    header: [u8; vnet::HEADER],
+    tag: Option<[u8; TAG]>,
+}
+
+/// The VLAN tag that a control message tells of.
+fn tag(control: &[u8]) -> Option<[u8; TAG]> {
+    // struct cmsghdr: length, level, type; then the data.
+    let word =
+        |at: usize| control.get(at..at + 4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
+    let data = mem::size_of::<libc::cmsghdr>();
+    let kind = (word(data - 8)?.cast_signed(), word(data - 4)?.cast_signed());
+    if kind != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+        return None;
+    }
+    let short = |at: usize| control.get(at..at + 2).map(|b| u16::from_ne_bytes([b[0], b[1]]));
+    let status = word(data + mem::offset_of!(libc::tpacket_auxdata, tp_status))?;
+    let identifier = short(data + mem::offset_of!(libc::tpacket_auxdata, tp_vlan_tci))?;
+    let protocol = short(data + mem::offset_of!(libc::tpacket_auxdata, tp_vlan_tpid))?;
+    let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let [a, b] = if known { protocol } else { libc::ETH_P_8021Q as u16 }.to_be_bytes();
+    let [c, d] = identifier.to_be_bytes();
+    (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
+}
+
+/// Puts a tag back into a frame of `len` bytes; its new length.
+fn put_tag(frame: &mut [u8], len: usize, tag: [u8; TAG]) -> usize {
+    let kept = len.min(frame.len().saturating_sub(TAG));
+    if kept >= TAG_AT {
+        frame.copy_within(TAG_AT..kept, TAG_AT + TAG);
+        frame[TAG_AT..TAG_AT + TAG].copy_from_slice(&tag);
+    }
+    len + TAG
+}
+
+impl Device for Packet {
+    fn features(&self) -> Features {
+        self.features
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        if let Some(segment) = self.cutting.next(into) {
+            return Ok(Some(segment));
+        }
+        loop {
+            let raw = match self.receive_raw(into) {
+                Ok(raw) => raw,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            if vnet::segment_size(&raw.header) > 0 {
+                match self.cut(&raw, into) {
+                    Some(segment) => return Ok(Some(segment)),
+                    None => continue,
+                }
+            }
+            let offload = vnet::decode(&raw.header);
+            let len = raw.tag.map_or(raw.len, |tag| put_tag(into, raw.len, tag));
+            return Ok(Some(Received { len, offload }));
+        }
+    }
+
+    fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
+        let header = vnet::encode(&offload, frame.first().map_or(&[], Part::head));
+        loop {
+            match send_parts(self.socket.as_fd(), &header, frame) {
+                Ok(()) => return Ok(true),
+                // NOBUFS: the interface's own queue is full, and the frame lost, as on any link.
+                Err(Errno::NOBUFS) => return Ok(true),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn pending(&self) -> crate::device::Pending {
+        crate::device::Pending { receive: self.cutting.has_more(), transmit: false }
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("packet.rx-dropped", self.dropped());
+        each("packet.rx-super-frames", self.super_frames);
+        each("packet.rx-bad-super-frames", self.bad_super_frames);
+    }
+}
+
+/// One frame, one `sendmsg`: the kernel copies straight out of the client's pages.
+fn send_parts(
+    socket: BorrowedFd<'_>,
+    header: &[u8; vnet::HEADER],
+    frame: &[Part<'_>],
+) -> Result<(), Errno> {
+    let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let mut vectors = [empty; 1 + MAX_PARTS];
+    let mut count = 0;
+    for (vector, part) in vectors.iter_mut().zip([&Part::local(header)].into_iter().chain(frame)) {
+        *vector = libc::iovec { iov_base: part.address().cast_mut().cast(), iov_len: part.len() };
+        count += 1;
+    }
+    // SAFETY: `msghdr` is plain old data: all zero bytes are a value of it.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = count;
+    // SAFETY: each of the first `count` vectors names bytes that stay mapped and readable for the
+    // life of its `Part`, thus during the call. The kernel only reads them, and it, not this
+    // program, looks at them, so another process may write to them meanwhile: that spoils the
+    // frame, not memory.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
+    if sent < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+use abi::offload::{Checksum, RxOffload, SegmentKind, Segments};
+
+use super::*;
+use crate::device::is_lost;
+use crate::testing::{ip, isolated};
+
+const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const THEIRS: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// An EtherType for experiments: the host's stack does not answer.
+const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
+
+/// Both ends of a virtual cable, in a network namespace of this thread's own.
+fn cable() -> Option<(Packet, Packet)> {
+    isolated()?;
+    ip("link add va type veth peer name vb");
+    for end in ["va", "vb"] {
+        // Nobody but the test says anything on it.
+        ip(&format!("link set {end} addrgenmode none"));
+        ip(&format!("link set {end} up"));
+    }
+    let end = |name, mac| Packet::new(open(name, mac, 1500).unwrap(), true);
+    Some((end("va", OURS), end("vb", THEIRS)))
+}
+
+fn frame(to: [u8; 6], from: [u8; 6], kind: [u8; 2], body: &[u8]) -> Vec<u8> {
+    [&to[..], &from, &kind, body].concat()
+}
+
+fn send(device: &mut Packet, frame: &[u8], offload: TxOffload) {
+    assert!(
+        device.transmit(&[Part::local(&frame[..20]), Part::local(&frame[20..])], offload).unwrap()
+    );
+}
+
+/// All that is there. On a virtual cable what was sent has arrived at once, or nearly so.
+fn all(device: &mut Packet) -> Vec<(Vec<u8>, RxOffload)> {
+    let mut all = Vec::new();
+    let mut page = [0; 4096];
+    loop {
+        let mut ready = [rustix::event::PollFd::new(&device.socket, rustix::event::PollFlags::IN)];
+        let soon = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        if !device.pending().receive && rustix::event::poll(&mut ready, Some(&soon)).unwrap() == 0 {
+            return all;
+        }
+        while let Some(received) = device.receive(&mut page).unwrap() {
+            all.push((page[..received.len].to_vec(), received.offload));
+        }
+    }
+}
+
+#[test]
+fn frames_go_both_ways_and_those_for_others_do_not() {
+    let Some((mut ours, mut theirs)) = cable() else { return };
+    let group = [0x33, 0x33, 0, 0, 0, 1];
+    let stranger = [2, 0, 0, 0, 0, 3];
+    for (to, arrives) in [(THEIRS, true), ([0xff; 6], true), (group, true), (stranger, false)] {
+        let frame = frame(to, OURS, EXPERIMENT, &[7; 100]);
+        send(&mut ours, &frame, TxOffload::NONE);
+        let arrived = all(&mut theirs);
+        assert_eq!(arrived.len(), usize::from(arrives), "{to:x?}");
+        assert!(arrived.iter().all(|(bytes, _)| *bytes == frame));
+    }
+    send(&mut theirs, &frame(OURS, THEIRS, EXPERIMENT, &[8; 1500]), TxOffload::NONE);
+    assert_eq!(all(&mut ours).len(), 1, "what was sent by the interface itself is not seen");
+    // Longer than the MTU: this frame is refused, the device is not lost.
+    let long = frame(OURS, THEIRS, EXPERIMENT, &[8; 1600]);
+    let error = theirs.transmit(&[Part::local(&long)], TxOffload::NONE).unwrap_err();
+    assert!(!is_lost(&error), "{error}");
+}
+
+#[test]
+fn a_vlan_tag_is_put_back() {
+    let Some((mut ours, mut theirs)) = cable() else { return };
+    let tagged = frame(THEIRS, OURS, [0x81, 0], &[&[0, 42][..], &EXPERIMENT, &[9; 60]].concat());
+    send(&mut ours, &tagged, TxOffload::NONE);
+    let arrived: Vec<_> = all(&mut theirs).into_iter().map(|(bytes, _)| bytes).collect();
+    assert_eq!(arrived, [tagged]);
+    let mut short = [1; 10];
+    assert_eq!((put_tag(&mut short, 10, [2; 4]), short), (14, [1; 10]));
+    let mut full = [1; 16];
+    assert_eq!(put_tag(&mut full, 16, [2; 4]), 20);
+    assert_eq!(full[12..], [2; 4]);
+}
+
+#[test]
+fn a_super_segment_arrives_in_segments_with_checksums_that_count_as_right() {
+    let Some((mut ours, mut theirs)) = cable() else { return };
+    let payload: Vec<u8> = (0..20_000_u32).map(|n| (n % 251) as u8).collect();
+    let mut head = frame(THEIRS, OURS, [8, 0], &[0x45, 0]);
+    let total = u16::try_from(40 + payload.len()).unwrap();
+    head.extend_from_slice(&total.to_be_bytes());
+    head.extend_from_slice(&[0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum = crate::superframe::checksum(&head[14..34]);
+    head[24..26].copy_from_slice(&sum.to_be_bytes());
+    head.extend_from_slice(&[0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    let offload = TxOffload {
+        checksum: Some(Checksum { start: 34, offset: 16 }),
+        segments: Some(Segments { kind: SegmentKind::Tcp4, size: 1460 }),
+    };
+    let parts = [Part::local(&head), Part::local(&payload)];
+    assert!(ours.transmit(&parts, offload).unwrap());
+    let segments = all(&mut theirs);
+    assert_eq!(segments.len(), 14);
+    let mut joined = Vec::new();
+    for (segment, offload) in &segments {
+        assert!(segment.len() <= 1514 && offload.verified, "{offload:?}");
+        joined.extend_from_slice(&segment[54..]);
+    }
+    assert!(joined == payload);
+    let mut counters = Vec::new();
+    theirs.counters(&mut |name, value| counters.push((name, value)));
+    let expected = [
+        ("packet.rx-dropped", 0),
+        ("packet.rx-super-frames", 1),
+        ("packet.rx-bad-super-frames", 0),
+    ];
+    assert_eq!(counters, expected);
+}
+
+#[test]
+fn a_deleted_interface_is_a_lost_device() {
+    let Some((mut ours, mut theirs)) = cable() else { return };
+    ip("link set va down");
+    let frame = frame(OURS, THEIRS, EXPERIMENT, &[7; 100]);
+    let error = theirs.transmit(&[Part::local(&frame)], TxOffload::NONE);
+    assert!(error.is_ok_and(|taken| taken), "without carrier frames are lost, nothing more");
+    let error = ours.transmit(&[Part::local(&frame)], TxOffload::NONE).unwrap_err();
+    assert!(!is_lost(&error), "{error}");
+    ip("link delete va");
+    let lost = (0..3)
+        .find_map(|_| ours.transmit(&[Part::local(&frame)], TxOffload::NONE).err().filter(is_lost));
+    assert!(lost.is_some());
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_reason() {
+    let Some(_cable) = cable() else { return };
+    ip("link set va mtu 1400");
+    let refused = |name| open(name, OURS, 1500).unwrap_err().to_string();
+    assert!(refused("va").contains("1400"), "{}", refused("va"));
+    assert!(refused("lo").contains("not an Ethernet"), "{}", refused("lo"));
+    assert!(refused("vx").contains("no interface vx"), "{}", refused("vx"));
+}
+
+#[test]
+fn frames_that_the_kernel_had_no_room_for_are_counted() {
+    let Some((mut ours, mut theirs)) = cable() else { return };
+    sockopt::set_socket_recv_buffer_size(&theirs.socket, 4096).unwrap();
+    for _ in 0..50 {
+        send(&mut ours, &frame(THEIRS, OURS, EXPERIMENT, &[7; 1000]), TxOffload::NONE);
+    }
+    let received = all(&mut theirs).len() as u64;
+    assert!(received < 50);
+    assert_eq!((theirs.dropped(), theirs.dropped()), (50 - received, 50 - received));
+}
+
+#[test]
+fn the_tag_is_read_with_care() {
+    let mut control = [0; 64];
+    for len in 0..control.len() {
+        assert_eq!(tag(&control[..len]), None);
+    }
+    let data = mem::size_of::<libc::cmsghdr>();
+    control[data - 8..data - 4].copy_from_slice(&libc::SOL_PACKET.to_ne_bytes());
+    control[data - 4..data].copy_from_slice(&libc::PACKET_AUXDATA.to_ne_bytes());
+    control[data..data + 4].copy_from_slice(&libc::TP_STATUS_VLAN_VALID.to_ne_bytes());
+    control[data + 16..data + 18].copy_from_slice(&42_u16.to_ne_bytes());
+    assert_eq!(tag(&control), Some([0x81, 0, 0, 42]));
+    assert_eq!(tag(&control[..data + 17]), None);
+}
