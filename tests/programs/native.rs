@@ -2,7 +2,8 @@
 //!
 //! `send ADDRESS LENGTH FILE`: the file over a stream in areas of LENGTH bytes, read into them by
 //! the kernel, each area used again when it is back. `churn ADDRESS COUNT`: COUNT slices of 64
-//! bytes. Both end by "lost 0" if every page is back.
+//! bytes. `take ADDRESS FILE`: what comes, into the file from where it was received. All end by
+//! "lost 0" if every page is back.
 
 use std::collections::VecDeque;
 use std::env::args;
@@ -15,6 +16,9 @@ use sockets::{Client, SendFlags, Socket, TcpStream, TxArea, TxSlice, Wait};
 
 /// Areas on their way at a time.
 const FLIGHT: usize = 3;
+/// Received areas in hand while another is waited for: what is behind the oldest counts as unread,
+/// and the smallest window is of four.
+const IN_HAND: usize = 1;
 /// Slices of one send.
 const PACK: usize = 16;
 
@@ -76,6 +80,28 @@ fn churn(stream: &TcpStream, client: &Client) {
     socket.wait_slice(last, Wait::Forever).expect("it is acknowledged");
 }
 
+fn take(stream: &TcpStream) {
+    let file = File::create(argument(3)).expect("the file");
+    let (mut held, mut at, mut turn) = (VecDeque::new(), 0, 0);
+    loop {
+        let area = stream.as_socket().recv_area(Wait::Forever).expect("it comes");
+        if area.is_empty() {
+            break;
+        }
+        held.push_back((at, area));
+        at += held.back().map_or(0, |(_, area)| area.len() as u64);
+        // Not in the order in which they came.
+        turn += 1;
+        if held.len() > IN_HAND {
+            let (at, area) = held.swap_remove_back(turn % held.len()).expect("there are some");
+            file.write_all_at(&area, at).expect("the file can be written");
+        }
+    }
+    for (at, area) in held {
+        file.write_all_at(&area, at).expect("the file can be written");
+    }
+}
+
 fn main() {
     let client = sockets::instance().expect("an instance");
     let before = client.free_tx_pages();
@@ -83,6 +109,7 @@ fn main() {
     match argument(1).as_str() {
         "send" => send_file(&stream, &client),
         "churn" => churn(&stream, &client),
+        "take" => take(&stream),
         other => panic!("{other}?"),
     }
     stream.shutdown(Shutdown::Write).expect("the end of the stream");

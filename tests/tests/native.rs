@@ -44,6 +44,63 @@ fn areas_of_four_mebibytes_are_sent_without_a_copy() {
     send(Mode::Fused, 4 << 20);
 }
 
+/// A file from a kernel program into a program of `words`; what was copied for how many bytes: in
+/// the server and in the program.
+fn take(share: bool, words: impl Fn(&str) -> Vec<String>) -> Option<[u64; 3]> {
+    let world = World::new()?;
+    write_noise(&world.path("file"), LARGE, 1);
+    std::fs::write(world.path("config"), format!("[memory]\nshare_frames = {share}\n")).ok()?;
+    world.up("one", Mode::Split, &["--config", &world.file("config")]);
+    let source = world.spawn(&["sh", "-c", "exec nc -n -v -N -l 9000 <file"]);
+    let _ = source.line("Listening on");
+    let before = world.ps("one").pools;
+    let (counts, bytes) = (copied(&world), world.counter("one", "payload.rx-bytes"));
+    let said = Running::start(world.on_net("one", &words(HOST))).finish().success();
+    assert_eq!(sha256(&world.path("back")), sha256(&world.path("file")), "{said}");
+    let after = copied(&world);
+    let bytes = world.counter("one", "payload.rx-bytes") - bytes;
+    let _ = source.finish();
+    world.assert_pools_return("one", &before);
+    world.down("one");
+    world.assert_nothing_left();
+    Some([bytes, after[1] - counts[1], after[2] - counts[2]])
+}
+
+fn native(host: &str) -> Vec<String> {
+    [PROGRAM, "take", &format!("{host}:9000"), "back"].map(str::to_owned).to_vec()
+}
+
+fn netcat(host: &str) -> Vec<String> {
+    ["sh", "-c", &format!("exec nc -n -d {host} 9000 >back")].map(str::to_owned).to_vec()
+}
+
+/// Of `bytes`, all but ends of writes, which may come in segments too small to be lent.
+fn hardly_any(copied: u64, bytes: u64) -> bool {
+    copied < bytes / 50
+}
+
+#[test]
+fn where_frames_are_shared_areas_are_received_without_a_copy() {
+    let Some([bytes, server, program]) = take(true, native) else { return };
+    assert!(bytes >= LARGE as u64 && hardly_any(server, bytes), "{server} of {bytes} copied");
+    assert_eq!(program, 0);
+}
+
+#[test]
+fn where_frames_are_shared_recv_copies_once() {
+    let Some([bytes, server, program]) = take(true, netcat) else { return };
+    assert!(hardly_any(server, bytes), "{server} of {bytes} copied");
+    assert_eq!(program, bytes);
+}
+
+#[test]
+fn between_programs_that_trust_nobody_there_is_one_copy_more() {
+    let Some([bytes, server, program]) = take(false, native) else { return };
+    assert_eq!((server, program), (bytes, 0));
+    let Some([bytes, server, program]) = take(false, netcat) else { return };
+    assert_eq!((server, program), (bytes, bytes));
+}
+
 #[test]
 fn no_page_is_lost_in_many_hand_overs() {
     let Some(world) = World::new() else { return };

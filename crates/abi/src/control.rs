@@ -60,12 +60,16 @@ pub enum ClientRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum ClientReply {
-    /// Admitted. fds: region memfd, server's bell (eventfd).
+    /// Admitted. fds: region memfd, server's bell (eventfd), and as many frame regions as it says,
+    /// for reading.
     Welcome {
         /// The client's number.
         client: u16,
         /// The measures of its region.
         params: ClientParams,
+        /// Frame regions, of the interfaces from 0 on.
+        #[serde(default)]
+        frames: u16,
     },
     /// To `Hello`, in mode `library`: the stack is to be in this process. Take it up and say hello
     /// once more. fds: the inet server's end of its line, then each driver's, in order.
@@ -106,6 +110,8 @@ pub struct InetConfig {
     pub rp_filter: u8,
     /// What TCP sockets start with.
     pub tcp: TcpDefaults,
+    /// Programs may read frames: received bytes are handed to them where they are.
+    pub share_frames: bool,
 }
 
 /// What the TCP sockets of an instance start with, until a program changes its own. What is not

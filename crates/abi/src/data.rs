@@ -1,7 +1,8 @@
 //! Descriptors of the two queues that each socket has in its client's region.
 //!
 //! A descriptor names bytes inside an area of one of the region's two pools (sending: the client
-//! allocates; receiving: the inet server allocates). Bytes come back by counters, not by messages:
+//! allocates; receiving: the inet server allocates), or of a frame, where programs may read frames
+//! ([`DataDescriptor::of_frame`]). Bytes come back by counters, not by messages:
 //! a socket's `tx_released` and `rx_consumed` words count bytes in queue order, and the area under
 //! them is its allocator's again once the counter has passed all of it.
 
@@ -37,6 +38,22 @@ impl DataDescriptor {
     pub const ANCILLARY: u16 = 1 << 3;
     /// The last byte of a stream's bytes is urgent (MSG_OOB).
     pub const URGENT: u16 = 1 << 4;
+    /// The area is one of a frame region, whose number is in the flags' upper byte; only from a
+    /// server, and only to a program that may read frames.
+    const FRAME: u16 = 1 << 5;
+    const FRAME_SHIFT: u32 = 8;
+
+    /// The flag for an area of frame region `nic`, 0 to 255; `None` for others.
+    #[must_use]
+    pub fn of_frame(nic: u16) -> Option<u16> {
+        (nic <= 255).then(|| Self::FRAME | nic << Self::FRAME_SHIFT)
+    }
+
+    /// The frame region that the area is in; `None`: it is in the client's own.
+    #[must_use]
+    pub fn frame_region(&self) -> Option<u16> {
+        (self.flags & Self::FRAME != 0).then_some(self.flags >> Self::FRAME_SHIFT)
+    }
 
     /// As a ring slot: area, extent, flags and peer.
     #[must_use]
@@ -61,7 +78,9 @@ impl DataDescriptor {
     /// [`BadSlot`] for unknown flags or a bad address.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         let flags = u16_at(slot[0], 0);
-        if flags & !(Self::MORE | Self::RECORD | Self::ANCILLARY | Self::URGENT) != 0 {
+        let region =
+            if flags & Self::FRAME == 0 { 0 } else { Self::FRAME | 0xff << Self::FRAME_SHIFT };
+        if flags & !(Self::MORE | Self::RECORD | Self::ANCILLARY | Self::URGENT | region) != 0 {
             return Err(BadSlot::new("data flags", flags.into()));
         }
         let peer = match slot[3] {

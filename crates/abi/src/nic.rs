@@ -6,10 +6,11 @@
 //! then          owner table, frame pages
 //! ```
 //!
-//! Pages: `fill` and `rx` and `tx` hold at most [`RING`] each, and the protocol core at most
-//! [`HELD`] (out-of-order segments, undelivered datagrams), so [`FRAMES`], their sum, can never
-//! leave the driver without an empty page. That is 28 MiB, of which pages that were never used cost
-//! nothing: the lowest free one is taken first, so only a burst of loss touches the upper ones.
+//! Pages: `fill` and `rx` and `tx` hold at most [`RING`] each, the protocol core at most [`HELD`]
+//! (out-of-order segments, undelivered datagrams), and programs that read received bytes in their
+//! frames at most [`LENT`] together, so [`FRAMES`], their sum, can never leave the driver without
+//! an empty page. That is 44 MiB, of which pages that were never used cost nothing: the lowest free
+//! one is taken first, so only a burst of loss or a slow reader touches the upper ones.
 
 use shm::{Owner, PoolPlace};
 
@@ -17,8 +18,11 @@ use shm::{Owner, PoolPlace};
 pub const RING: u32 = 1024;
 /// Pages that the protocol core may hold: `inet::Config::held_frames`.
 pub const HELD: u32 = 4 * RING;
+/// Pages that programs may have to read in: a window of 4 MiB in segments of 1,460 bytes, and a
+/// third more.
+pub const LENT: u32 = 4 * RING;
 /// Frame pages.
-pub const FRAMES: u32 = 3 * RING + HELD;
+pub const FRAMES: u32 = 3 * RING + HELD + LENT;
 /// The inet server in the owner tables of every region.
 pub const INET: Owner = Owner(1);
 /// The NIC driver in a frame region's owner table.

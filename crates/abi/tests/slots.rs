@@ -170,3 +170,19 @@ fn capture_header_survives() {
     assert_eq!(CaptureHeader::decode(&header.encode()), Some(header));
     assert_eq!(CaptureHeader::decode(&[0; 23]), None);
 }
+
+#[test]
+fn a_descriptor_says_whose_area_it_names() {
+    let area = shm::AreaName { page: 1, pages: 1, generation: 2 };
+    let own = DataDescriptor { area, offset: 3, len: 4, flags: 0, peer: None };
+    assert_eq!(DataDescriptor::decode(&own.encode()).unwrap().frame_region(), None);
+    for nic in [0, 1, 255] {
+        let flags = DataDescriptor::of_frame(nic).unwrap() | DataDescriptor::RECORD;
+        let lent = DataDescriptor { flags, ..own };
+        let again = DataDescriptor::decode(&lent.encode()).unwrap();
+        assert_eq!((again, again.frame_region()), (lent, Some(nic)));
+    }
+    assert_eq!(DataDescriptor::of_frame(256), None);
+    let number_alone = DataDescriptor { flags: 1 << 8, ..own };
+    assert!(DataDescriptor::decode(&number_alone.encode()).is_err());
+}

@@ -23,6 +23,7 @@ use shm::{
 use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::fault::ClientFault;
+use crate::lend::Lending;
 use crate::rx::{self, Rx};
 use crate::socket::{Parts, Socket};
 use crate::tx::{ClientMemory, Tx};
@@ -98,6 +99,8 @@ pub(crate) struct Client {
     shared_areas: u32,
     /// Threads to ring at the end of the turn.
     ring: u64,
+    /// What it has been lent of frames.
+    pub(crate) lending: Lending,
 }
 
 impl Client {
@@ -108,6 +111,7 @@ impl Client {
         layout: ClientLayout,
         region: Arc<Region>,
         bell: OwnedFd,
+        lending: Lending,
     ) -> Result<Self, OutOfRange> {
         let head = layout.head(&region)?;
         let area = u32::from(params.area_pages);
@@ -129,6 +133,7 @@ impl Client {
             waiting: 0,
             shared_areas: (params.rx_pages / area).saturating_sub(promised),
             ring: 0,
+            lending,
             layout,
             memory: Arc::new(ClientMemory { region, client: number }),
         })

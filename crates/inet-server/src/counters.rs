@@ -14,6 +14,7 @@ inet::counters! {
     results "calls.results" "Results posted to programs' result rings."
     results_late "calls.results-backlogged" "Results that found their ring full."
     copied_rx "copy.rx-bytes" "Received payload copied from a frame to a client's area."
+    lent_rx "payload.rx-lent-bytes" "Received payload handed to programs in its frame."
     program_tx "copy.program-tx-bytes" "Payload that programs say they copied into areas to send."
     program_rx "copy.program-rx-bytes" "Payload that programs say they copied out of areas."
     program_bells "program.bells-rung" "System calls by which programs woke the server."

@@ -8,11 +8,13 @@
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
 use inet::SendOptions;
+use shm::Pool;
 
 use crate::client::Client;
 use crate::datagrams;
 use crate::engine::{Engine, Owner, Release};
 use crate::fault::ClientFault;
+use crate::lend::Lending;
 use crate::socket::Socket;
 use crate::tx::Taken;
 
@@ -108,7 +110,9 @@ impl Client {
     pub(crate) fn receive(&mut self, engine: &mut Engine, index: u16) {
         let Some(socket) = self.places.at(index).filter(|socket| !socket.closed) else { return };
         let mut copied = 0;
-        if socket.is_stream() {
+        if socket.is_stream() && engine.lending.is_some() {
+            copied = lend(engine, socket, &self.rx_pool, &self.lending);
+        } else if socket.is_stream() {
             while socket.rx.reserve(&self.rx_pool) {
                 let left = socket.left.take();
                 let received = || engine.stack.recv(socket.handle).map(|received| received.piece);
@@ -174,6 +178,33 @@ impl Client {
             socket.tx.release();
             self.settle(engine, owner.index);
         }
+    }
+}
+
+/// Lends the frames that the core has received for a stream, and copies what is not worth it or
+/// cannot be; how many bytes were copied.
+fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, lending: &Lending) -> usize {
+    let mut copied = 0;
+    socket.rx.stalled = false;
+    loop {
+        let left = socket.left.take();
+        let received = || engine.stack.recv(socket.handle).map(|received| received.piece);
+        let Some(piece) = left.or_else(received) else { return copied };
+        let mut piece = match socket.rx.lend(piece, lending) {
+            Ok(lent) => {
+                engine.counters.lent_rx += lent as u64;
+                continue;
+            }
+            Err(piece) => piece,
+        };
+        if !socket.rx.reserve(pool) {
+            socket.left = Some(piece);
+            return copied;
+        }
+        let written = socket.rx.write(piece.bytes());
+        copied += written;
+        piece.range.start += written;
+        socket.left = Some(piece).filter(|piece| !piece.range.is_empty());
     }
 }
 

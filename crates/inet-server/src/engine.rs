@@ -13,6 +13,7 @@ use inet::tcp::{CongestionKind, EcnPolicy, TcpConfig};
 use inet::{Config, Error, Handle, Instant, InterfaceId, SockOption, Stack};
 
 use crate::counters::{Batches, Counters};
+use crate::lend::Lending;
 use crate::nic::{Frame, Nics};
 use crate::offload;
 use crate::tx::Chunk;
@@ -56,6 +57,8 @@ pub(crate) struct Engine {
     pub(crate) now: Instant,
     /// Oldest first; each socket is in it at most once.
     pub(crate) releases: VecDeque<Release>,
+    /// Of frames to programs; `None`: they may not read frames.
+    pub(crate) lending: Option<Lending>,
     serial: u32,
 }
 
@@ -88,6 +91,7 @@ impl Engine {
             batches: Batches::default(),
             now: Instant::ZERO,
             releases: VecDeque::new(),
+            lending: settings.share_frames.then(Lending::new),
             serial: 0,
         }
     }

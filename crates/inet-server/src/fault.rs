@@ -16,6 +16,9 @@ pub(crate) enum ClientFault {
     /// A descriptor names memory that is not an area of its sending pool.
     #[error("socket {socket} sends from a bad area: {error}")]
     Area { socket: u16, error: AreaError },
+    /// A descriptor names memory that is not the client's at all.
+    #[error("socket {socket} sends from a frame, which is not in its region")]
+    Frame { socket: u16 },
     /// A descriptor says that a slot with more about it follows, and none does.
     #[error("socket {socket} sends a descriptor without the slot that it says comes with it")]
     Alone { socket: u16 },

@@ -27,6 +27,7 @@ mod datagrams;
 mod engine;
 mod events;
 mod fault;
+mod lend;
 mod network;
 mod nic;
 mod offload;

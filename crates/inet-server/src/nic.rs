@@ -48,6 +48,20 @@ pub(crate) struct Frame {
     start: usize,
     end: usize,
     offload: RxOffload,
+    /// Number of the interface.
+    nic: u16,
+}
+
+impl Frame {
+    /// Number of the interface in whose region it is.
+    pub(crate) fn nic(&self) -> u16 {
+        self.nic
+    }
+
+    /// Its area, and where in it its first byte is.
+    pub(crate) fn place(&self) -> (AreaName, usize) {
+        (self.area.lend(), self.start)
+    }
 }
 
 impl RxBytes for Frame {
@@ -321,7 +335,7 @@ impl Port {
                 }
                 let offload =
                     offload::from_device(self.features, offload).ok_or(BadInput::Frame)?;
-                Ok(Input::Frame(Frame { area, start, end, offload }))
+                Ok(Input::Frame(Frame { area, start, end, offload, nic: self.number }))
             }
             Op::IfAttach => {
                 let [0, 0, mac @ ..] = call.args[0].to_be_bytes() else {

@@ -8,6 +8,9 @@
 //! keep one descriptor each, with a second slot where the socket's options ask for more, and wait
 //! for room in the queue in a bounded list; what is over it is dropped.
 //!
+//! Where programs may read frames ([`crate::lend`]), the pieces of a stream stay in theirs, each
+//! with a descriptor, but for small ones and what is over the bound.
+//!
 //! Areas come back by `rx_consumed`, which is checked: it never goes back and never passes what was
 //! published. A socket holds at most [`Rx::limit`] areas; a stream's receive buffer in the core is
 //! set so that all that may be unconsumed fits into them.
@@ -23,15 +26,16 @@ use abi::data::DataDescriptor;
 use shm::{Area, Consumer, Pool, Producer, PushError};
 
 use crate::fault::ClientFault;
+use crate::lend::{Lending, Lent, Piece, SMALL};
 
 /// More than the payload of any one frame from outside, so that such a piece is never left in part.
 pub(crate) const MAX_PIECE: usize = 4096;
 /// Most datagrams that a socket holds for its program.
 const MAX_DATAGRAMS: u64 = 512;
 
-/// An area being filled or read.
+/// An area being filled or read, or a frame being read.
 struct Filled {
-    area: Area,
+    memory: Memory,
     /// Position of its first byte or datagram.
     first: u64,
     /// Position after its last one.
@@ -40,16 +44,45 @@ struct Filled {
     len: usize,
 }
 
+enum Memory {
+    /// Of the client's receiving pool.
+    Area(Area),
+    Frame(Lent),
+}
+
 impl Filled {
     fn room(&self) -> usize {
-        self.area.len() - self.len
+        match &self.memory {
+            Memory::Area(area) => area.len() - self.len,
+            Memory::Frame(_) => 0,
+        }
+    }
+
+    /// Bytes of the client's pool that it takes.
+    fn held(&self) -> usize {
+        match &self.memory {
+            Memory::Area(area) => area.len(),
+            Memory::Frame(_) => 0,
+        }
     }
 
     /// Copies `bytes`, which fit.
     fn fill(&mut self, bytes: &[u8]) {
-        if self.area.write(self.len, bytes).is_ok() {
+        if let Memory::Area(area) = &self.memory
+            && area.write(self.len, bytes).is_ok()
+        {
             self.len += bytes.len();
         }
+    }
+
+    /// The last `len` of its bytes.
+    fn last(&self, len: u32) -> DataDescriptor {
+        let (area, flags, first) = match &self.memory {
+            Memory::Area(area) => (area.lend(), 0, 0),
+            Memory::Frame(lent) => (lent.area, lent.region, lent.offset),
+        };
+        let offset = first.saturating_add(as_u32(self.len)).saturating_sub(len);
+        DataDescriptor { area, offset, len, flags, peer: None }
     }
 }
 
@@ -57,6 +90,8 @@ impl Filled {
 pub(crate) struct Rx {
     queue: Producer,
     areas: VecDeque<Filled>,
+    /// Bytes of the client's pool in them.
+    held: usize,
     /// Most areas of `area_pages`.
     limit: usize,
     area_pages: u16,
@@ -77,6 +112,7 @@ impl Rx {
         Self {
             queue,
             areas: VecDeque::new(),
+            held: 0,
             limit,
             area_pages,
             written: 0,
@@ -107,14 +143,35 @@ impl Rx {
         let pages = units.saturating_mul(self.area_pages.into());
         let Ok(pages) = u16::try_from(pages) else { return false };
         let Ok(area) = pool.alloc(pages) else { return false };
-        self.areas.push_back(Filled { area, first: self.written, end: self.written, len: 0 });
+        self.held += area.len();
+        let memory = Memory::Area(area);
+        self.areas.push_back(Filled { memory, first: self.written, end: self.written, len: 0 });
         true
+    }
+
+    /// Makes a piece of a stream the program's to read in its frame; the piece again if it should
+    /// be copied, since it is small, is in no frame, or too much is lent already.
+    pub(crate) fn lend(&mut self, piece: Piece, lending: &Lending) -> Result<usize, Piece> {
+        // A small one where an area is open or none is in use.
+        let open = self.areas.back().is_none_or(|filled| filled.room() > 0) || self.units() == 0;
+        if piece.bytes().len() <= SMALL && open {
+            return Err(piece);
+        }
+        let lent = lending.lend(piece)?;
+        // An area that was reserved and is empty would lie between.
+        while self.areas.back().is_some_and(|filled| filled.len == 0) {
+            self.held -= self.areas.pop_back().map_or(0, |empty| empty.held());
+        }
+        let (len, first) = (lent.len as usize, self.written);
+        self.written += u64::from(lent.len);
+        let memory = Memory::Frame(lent);
+        self.areas.push_back(Filled { memory, first, end: self.written, len });
+        Ok(len)
     }
 
     /// Memory held, in areas of the usual size.
     fn units(&self) -> usize {
-        let bytes: usize = self.areas.iter().map(|filled| filled.area.len()).sum();
-        bytes / self.area_len()
+        self.held / self.area_len()
     }
 
     /// Copies as much of a piece of a stream as [`Rx::reserve`] made room for; how much that was.
@@ -136,6 +193,10 @@ impl Rx {
             self.written += now as u64;
             open.end = self.written;
             bytes = rest;
+        }
+        // In order, also if the one reserved was not needed yet.
+        if let Some(empty) = self.areas.back_mut().filter(|filled| filled.len == 0) {
+            (empty.first, empty.end) = (self.written, self.written);
         }
         // Less than the length of a slice.
         usize::try_from(self.written - before).unwrap_or(usize::MAX)
@@ -170,9 +231,8 @@ impl Rx {
         self.written += 1;
         open.end = self.written;
         let flags = if ancillary.is_some() { DataDescriptor::ANCILLARY } else { 0 };
-        let area = open.area.lend();
         self.lengths.push_back(len);
-        let descriptor = DataDescriptor { area, offset, len, flags, peer };
+        let descriptor = DataDescriptor { offset, flags, peer, ..open.last(len) };
         self.datagrams.push_back((descriptor, ancillary));
     }
 
@@ -216,18 +276,11 @@ impl Rx {
             let (first, ancillary) = self.datagrams.front().copied()?;
             return Some((first, ancillary, self.published + 1));
         }
-        let unpublished = |f: &&Filled| f.first <= self.published && self.published < f.end;
-        let filled = self.areas.iter().rev().find(unpublished)?;
+        let published = self.areas.partition_point(|filled| filled.end <= self.published);
+        let filled = self.areas.get(published)?;
         // Both fit into an area, which is at most 256 pages long.
         let len = u32::try_from(filled.end - self.published).unwrap_or(u32::MAX);
-        let descriptor = DataDescriptor {
-            area: filled.area.lend(),
-            offset: as_u32(filled.len).saturating_sub(len),
-            len,
-            flags: 0,
-            peer: None,
-        };
-        Some((descriptor, None, filled.end))
+        Some((filled.last(len), None, filled.end))
     }
 
     /// The program says that it has consumed up to `alleged`. Returns how much that is more than
@@ -243,13 +296,11 @@ impl Rx {
         self.lengths.drain(..datagrams.min(self.lengths.len()));
         if alleged == self.written {
             self.areas.clear();
+            self.held = 0;
         }
-        while self
-            .areas
-            .front()
-            .is_some_and(|filled| filled.end > filled.first && filled.end <= alleged)
-        {
-            self.areas.pop_front();
+        let passed = |filled: &Filled| filled.end > filled.first && filled.end <= alleged;
+        while self.areas.front().is_some_and(passed) {
+            self.held -= self.areas.pop_front().map_or(0, |filled| filled.held());
         }
         Ok(alleged - least)
     }
@@ -257,6 +308,7 @@ impl Rx {
     /// Gives all areas back; nothing is received any more.
     pub(crate) fn clear(&mut self) {
         self.areas.clear();
+        self.held = 0;
         self.datagrams.clear();
         self.lengths.clear();
         self.published = self.written;

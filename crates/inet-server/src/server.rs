@@ -25,6 +25,7 @@ use shm::{Access, Region};
 use crate::client::Client;
 use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
+use crate::lend::Lending;
 use crate::network::Network;
 use crate::nic::{self, Input, Link};
 use crate::sleep::Poller;
@@ -145,7 +146,8 @@ impl Server {
         let layout = params.layout()?;
         let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)?;
         self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
-        let client = Client::new(number, params, layout, region, bell)?;
+        let lending = self.engine.lending.as_ref().map_or_else(Lending::new, Lending::another);
+        let client = Client::new(number, params, layout, region, bell, lending)?;
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);
         }

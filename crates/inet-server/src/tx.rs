@@ -186,6 +186,9 @@ impl Tx {
         self.blocked = bounded && slot.is_some() && self.is_full();
         let Some(slot) = slot.filter(|_| !self.blocked) else { return Ok(None) };
         let descriptor = DataDescriptor::decode(&slot)?;
+        if descriptor.frame_region().is_some() {
+            return Err(ClientFault::Frame { socket });
+        }
         let mut ancillary = SendAncillary::default();
         let has_more = descriptor.flags & DataDescriptor::ANCILLARY != 0;
         if has_more {

@@ -25,7 +25,9 @@ mod loom_models;
 
 pub use bell::{Ringer, Sleep, Sleeper, doorbell, drain, eventfd};
 pub use channel::{Channel, ChannelError, Message, TryRecv};
-pub use pool::{Area, AreaError, AreaName, Exhausted, FREE, Owner, Pool, PoolMap, PoolPlace};
+pub use pool::{
+    Area, AreaError, AreaName, Borrowed, Exhausted, FREE, Owner, Pool, PoolMap, PoolPlace,
+};
 pub use region::{Access, Backing, OutOfRange, Region, RegionError, Word32, Word64};
 pub use ring::{Consumer, Producer, PushError, RingFault, ring_bytes};
 

@@ -44,7 +44,7 @@ use self::table::{Entry, Shared, lock};
 use crate::region::Allow;
 use crate::{Access, OutOfRange, PAGE, Region};
 
-pub use self::area::Area;
+pub use self::area::{Area, Borrowed};
 
 /// A party to a pool: a number from 1 to [`Owner::MAX`] that the layout gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -262,6 +262,21 @@ impl PoolMap {
                 .map_err(|errno| AreaError::System { name, errno })?;
         }
         Ok(start + offset as usize)
+    }
+
+    /// As [`PoolMap::borrow`], the bytes themselves. Only for what a trusted server lends: nobody
+    /// may write to them until this party has told the lender that it needs them no more.
+    ///
+    /// # Errors
+    /// [`AreaError`].
+    pub fn borrow_bytes(
+        &self,
+        name: AreaName,
+        offset: u32,
+        len: u32,
+    ) -> Result<Borrowed, AreaError> {
+        let at = self.borrow(name, offset, len)?;
+        Ok(Borrowed::new(&self.0, at, len as usize))
     }
 
     /// Number of pages of the pool.

@@ -152,12 +152,37 @@ impl Region {
         len: usize,
         want: Backing,
     ) -> Result<(Arc<Self>, OwnedFd), RegionError> {
+        let (region, fd) = Self::create_unsealed(name, len, want)?;
+        let system = |errno| RegionError::System { action: "sealing", len, errno };
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SEAL).map_err(system)?;
+        Ok((region, fd))
+    }
+
+    /// As [`Region::create`], but its writers are not final: once all of them have mapped it,
+    /// [`Region::seal_writers`] lets others map it for reading.
+    ///
+    /// # Errors
+    /// [`RegionError::System`].
+    pub fn create_unsealed(
+        name: &str,
+        len: usize,
+        want: Backing,
+    ) -> Result<(Arc<Self>, OwnedFd), RegionError> {
         if want == Backing::Huge
             && let Ok(made) = Self::create_on(name, len, Backing::Huge)
         {
             return Ok(made);
         }
         Self::create_on(name, len, Backing::Small)
+    }
+
+    /// From now on nobody maps this memory for writing or writes to its descriptor, whoever gets
+    /// hold of one; who has mapped it for writing goes on.
+    ///
+    /// # Errors
+    /// The system's; EPERM for a region of [`Region::create`].
+    pub fn seal_writers(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        rustix::fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
     }
 
     fn create_on(
@@ -181,7 +206,7 @@ impl Region {
             rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, whole as u64)
                 .map_err(system("allocation of huge pages"))?;
         }
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        let seals = SealFlags::SHRINK | SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(system("sealing"))?;
         Ok((Arc::new(region), fd))
     }

@@ -23,7 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use abi::client::{CLIENT, ClientLayout, ClientParams, HeadWords};
 use abi::control::{ClientReply, ClientRequest, VERSION};
+use abi::data::DataDescriptor;
 use abi::network::NetworkStatus;
+use abi::nic::LAYOUT;
 use abi::{Errno, Family, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -31,7 +33,7 @@ use shm::{Access, Channel, PoolMap, Region, Ringer};
 
 use crate::batch::CallBatch;
 use crate::drive::{self, Drive};
-use crate::error::ConnectError;
+use crate::error::{Broken, ConnectError};
 use crate::send::Grave;
 use crate::socket::Socket;
 use crate::thread::Threads;
@@ -76,6 +78,8 @@ pub struct Client {
     idle: AtomicU32,
     pub(crate) tx: TxPool,
     pub(crate) rx: PoolMap,
+    /// Frame pools, where frames may be read; by interface.
+    frames: Vec<PoolMap>,
     pub(crate) threads: Threads,
     graves: Mutex<Vec<Grave>>,
 }
@@ -94,24 +98,29 @@ impl Client {
             let host = drive.insert(drive::host(fds)?);
             (reply, fds) = exchange(&mut channel, &hello, Some(&**host))?;
         }
-        let (number, params) = match reply {
-            ClientReply::Welcome { client, params } => (client, params),
+        let (number, params, frames) = match reply {
+            ClientReply::Welcome { client, params, frames } => (client, params, frames),
             ClientReply::Error { message } => return Err(ConnectError::Refused { message }),
             other => return Err(ConnectError::protocol(&format!("unexpected reply {other:?}"))),
         };
-        let [region, bell] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
-            ConnectError::protocol(&format!("{} descriptors instead of 2 in Welcome", fds.len()))
-        })?;
-        Self::admitted(channel, number, params, &region, move_high(bell), drive)
+        let mut fds = fds.into_iter();
+        let count = fds.len();
+        let (Some(region), Some(bell), true) =
+            (fds.next(), fds.next(), count == 2 + usize::from(frames))
+        else {
+            let what = format!("{count} descriptors in Welcome, instead of 2 and {frames}");
+            return Err(ConnectError::protocol(&what));
+        };
+        let frames = fds.map(|fd| map_frames(&fd)).collect::<Result<Vec<_>, _>>()?;
+        Self::admitted(channel, (number, params), &region, move_high(bell), (frames, drive))
     }
 
     fn admitted(
         channel: Channel,
-        number: u16,
-        params: ClientParams,
+        (number, params): (u16, ClientParams),
         region: &OwnedFd,
         bell: OwnedFd,
-        drive: Option<Arc<dyn Drive>>,
+        (frames, drive): (Vec<PoolMap>, Option<Arc<dyn Drive>>),
     ) -> Result<Arc<Self>, ConnectError> {
         let layout = params.layout().map_err(|error| ConnectError::region(&error))?;
         let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)
@@ -140,6 +149,7 @@ impl Client {
             idle: AtomicU32::new(0),
             tx,
             rx,
+            frames,
             threads: Threads::new(params.threads),
             graves: Mutex::new(Vec::new()),
         }))
@@ -193,6 +203,11 @@ impl Client {
         self.pid == fork::pid()
     }
 
+    /// Is this a forked child, as far as can be told without a system call where forks are watched?
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.pid != fork::pid_cached()
+    }
+
     /// Is the instance still there, as far as is known? Otherwise every call gives ENETDOWN.
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -225,6 +240,14 @@ impl Client {
         let args = [kind.to_word(), family.to_word(), 0, 0, 0, 0];
         let values = CallBatch::call(self, abi::call::Op::Socket, 0, args)?;
         Socket::admit(self, values[0], family, kind)
+    }
+
+    /// The pool that a received descriptor's area is in.
+    pub(crate) fn pool_of(&self, descriptor: &DataDescriptor) -> Result<&PoolMap, Broken> {
+        match descriptor.frame_region() {
+            None => Ok(&self.rx),
+            Some(region) => self.frames.get(usize::from(region)).ok_or(Broken),
+        }
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -451,6 +474,13 @@ impl WatchedLine {
     pub(crate) fn poll_fd(&self) -> PollFd<'_> {
         PollFd::new(&self.0.watch, PollFlags::RDHUP)
     }
+}
+
+/// A frame region that this process may read.
+fn map_frames(fd: &OwnedFd) -> Result<PoolMap, ConnectError> {
+    let region = Region::map(fd.as_fd(), LAYOUT.len, Access::ReadOnly)
+        .map_err(|error| ConnectError::region(&error))?;
+    PoolMap::attach(&region, LAYOUT.pool, CLIENT).map_err(|error| ConnectError::region(&error))
 }
 
 fn open_channel(path: &Path) -> Result<Channel, ConnectError> {

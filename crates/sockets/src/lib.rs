@@ -51,7 +51,7 @@ pub use client::Client;
 pub use error::ConnectError;
 pub use fork::{fork_watched, forked};
 pub use instance::{ENV, instance};
-pub use native::{MOST_AREA, MOST_SLICES, TxArea, TxSlice};
+pub use native::{MOST_AREA, MOST_SLICES, RxArea, TxArea, TxSlice};
 pub use net::{TcpListener, TcpStream, UdpSocket};
 pub use recv::{Received, RecvFlags};
 pub use request::{Completion, Reply, Request, Ticket};

@@ -19,6 +19,7 @@ use shm::{Consumer, OutOfRange, Region};
 
 use crate::client::{Client, lock};
 use crate::error::Broken;
+use crate::native::{Kept, KeptList};
 use crate::socket::Socket;
 use crate::urgent::Ahead;
 use crate::wait::{Wait, until};
@@ -54,14 +55,16 @@ pub struct Received {
 
 /// The receiving half of a socket; behind its receive lock.
 pub(crate) struct RecvSide {
-    queue: Consumer,
+    pub(crate) queue: Consumer,
     /// Bytes of the oldest descriptor that are taken already.
-    taken: u32,
-    /// What `rx_consumed` says: bytes, or datagrams.
-    consumed: u64,
+    pub(crate) taken: u32,
+    /// What the program has taken: bytes, or datagrams.
+    pub(crate) consumed: u64,
+    /// What it reads in place, for which `rx_consumed` stays behind.
+    pub(crate) kept: KeptList,
     /// Bytes and descriptors taken since the server was last rung for it.
-    quiet_bytes: u64,
-    quiet_slots: u32,
+    pub(crate) quiet_bytes: u64,
+    pub(crate) quiet_slots: u32,
 }
 
 impl RecvSide {
@@ -70,6 +73,7 @@ impl RecvSide {
             queue: Consumer::attach(region, offset, QUEUE)?,
             taken: 0,
             consumed: 0,
+            kept: KeptList::default(),
             quiet_bytes: 0,
             quiet_slots: 0,
         })
@@ -79,7 +83,7 @@ impl RecvSide {
         self.consumed
     }
 
-    fn descriptor(&mut self, n: u32) -> Result<Option<DataDescriptor>, Broken> {
+    pub(crate) fn descriptor(&mut self, n: u32) -> Result<Option<DataDescriptor>, Broken> {
         Ok(self.queue.peek_at(n)?.map(|slot| DataDescriptor::decode(&slot)).transpose()?)
     }
 
@@ -110,8 +114,9 @@ impl RecvSide {
                 passed += 1;
             } else {
                 let offset = descriptor.offset.checked_add(taken).ok_or(Broken)?;
-                let at = client.rx.borrow(descriptor.area, offset, now)?;
-                into.copy(client, at, now as usize)?;
+                let (pool, area) = (client.pool_of(&descriptor)?, descriptor.area);
+                let at = pool.borrow(area, offset, now)?;
+                into.copy(client, (pool.region(), at), now as usize)?;
                 got += u64::from(now);
             }
             taken += now;
@@ -142,9 +147,10 @@ impl RecvSide {
             if left < here.into() {
                 let skip = taken + u32::try_from(left)?;
                 let offset = descriptor.offset.checked_add(skip).ok_or(Broken)?;
-                let at = client.rx.borrow(descriptor.area, offset, 1)?;
+                let pool = client.pool_of(&descriptor)?;
+                let at = pool.borrow(descriptor.area, offset, 1)?;
                 let mut byte = [0];
-                client.region().read(at, &mut byte)?;
+                pool.region().read(at, &mut byte)?;
                 return Ok(Some(byte[0]));
             }
             (left, taken, number) = (left - u64::from(here), 0, number + 1);
@@ -168,8 +174,9 @@ impl RecvSide {
         let len = full_len.min(into.left);
         if len > 0 {
             // All of it must exist, not only what is copied.
-            let at = client.rx.borrow(descriptor.area, descriptor.offset, descriptor.len)?;
-            into.copy(client, at, len)?;
+            let pool = client.pool_of(&descriptor)?;
+            let at = pool.borrow(descriptor.area, descriptor.offset, descriptor.len)?;
+            into.copy(client, (pool.region(), at), len)?;
         }
         if !peek {
             for _ in 0..1 + u32::from(ancillary.is_some()) {
@@ -209,7 +216,12 @@ impl<'a, 'b> Scatter<'a, 'b> {
     }
 
     /// Fills the next `len` bytes (at most `left`) from the region.
-    fn copy(&mut self, client: &Client, mut from: usize, mut len: usize) -> Result<(), Broken> {
+    fn copy(
+        &mut self,
+        client: &Client,
+        (region, mut from): (&Region, usize),
+        mut len: usize,
+    ) -> Result<(), Broken> {
         client.count_copied_rx(len);
         while len > 0 {
             let buf = self.bufs.get_mut(self.index).ok_or(Broken)?;
@@ -219,7 +231,7 @@ impl<'a, 'b> Scatter<'a, 'b> {
                 continue;
             }
             let now = len.min(room.len());
-            client.region().read(from, room.get_mut(..now).unwrap_or_default())?;
+            region.read(from, room.get_mut(..now).unwrap_or_default())?;
             (from, len) = (from + now, len - now);
             self.at += now;
             self.left -= now;
@@ -311,17 +323,40 @@ impl Socket {
     ) -> Result<T, Errno> {
         let mut side = lock(self.recv_side());
         let side = side.as_mut().ok_or(Errno::BADF)?;
-        let before = side.consumed;
+        let before = (side.consumed, side.quiet_bytes, side.quiet_slots);
         let got = read(side).map_err(|Broken| Errno::IO)?;
-        if peek || side.consumed == before {
+        if peek || side.consumed == before.0 {
             return Ok(got);
         }
-        self.words().rx_consumed.store(side.consumed, Ordering::Release);
+        self.rx_taken().store(side.consumed, Ordering::Release);
+        if !side.kept.is_empty() {
+            // Told when what is before it is given back.
+            let (bytes, slots) = (side.quiet_bytes - before.1, side.quiet_slots - before.2);
+            (side.quiet_bytes, side.quiet_slots) = (before.1, before.2);
+            side.kept.push(Kept { start: before.0, live: false, bytes, slots });
+            return Ok(got);
+        }
+        self.tell_consumed(side, side.consumed);
+        Ok(got)
+    }
+
+    /// The program has given back a part that it kept.
+    pub(crate) fn give_back(&self, side: &mut RecvSide, number: u64) {
+        let Some((bytes, slots)) = side.kept.end(number) else { return };
+        side.quiet_bytes += bytes;
+        side.quiet_slots += slots;
+        let told = side.kept.first().unwrap_or(side.consumed);
+        self.tell_consumed(side, told);
+    }
+
+    /// Lets the server know what is not needed any more.
+    fn tell_consumed(&self, side: &mut RecvSide, told: u64) {
+        self.words().rx_consumed.store(told, Ordering::Release);
         // Streams count bytes. Of datagrams the bytes outstanding are not known; slots decide.
         let outstanding = match self.kind() {
             SocketKind::Stream => {
                 let published = self.words().rx_bytes.load(Ordering::Relaxed);
-                published.saturating_sub(side.consumed).saturating_add(side.quiet_bytes)
+                published.saturating_sub(told).saturating_add(side.quiet_bytes)
             }
             SocketKind::Datagram => 0,
         };
@@ -331,7 +366,6 @@ impl Socket {
         } else {
             self.client().mark_dirty(self.index());
         }
-        Ok(got)
     }
 
     /// Would a receive return at once, with data, an end or an error?
@@ -349,7 +383,7 @@ impl Socket {
     /// Is there something in the receiving queue? From the words alone.
     pub(crate) fn has_data(&self) -> bool {
         let published = self.words().rx_bytes.load(Ordering::Acquire);
-        let consumed = self.words().rx_consumed.load(Ordering::Relaxed);
+        let consumed = self.rx_taken().load(Ordering::Relaxed);
         // An urgent byte that a receive would pass over is nothing to be received.
         let hidden = self.urgent_ahead(consumed) == Ahead::Hidden;
         published.wrapping_sub(consumed) > u64::from(hidden)

@@ -47,6 +47,8 @@ struct Inner {
     whole: AtomicBool,
     /// Taken bytes below which the server is not woken ([`SELDOM`], less for a small SO_RCVBUF).
     seldom: AtomicU32,
+    /// Bytes or datagrams that the program has received.
+    rx_taken: AtomicU64,
     /// The mark whose byte was received out of band, as `SocketWords::urgent` has it.
     urgent_taken: AtomicU64,
     /// How many bytes the SYN takes, while it waits for them; else 0.
@@ -92,6 +94,7 @@ impl Socket {
                 whole: AtomicBool::new(false),
                 seldom: AtomicU32::new(SELDOM),
                 urgent_taken: AtomicU64::new(0),
+                rx_taken: AtomicU64::new(0),
                 syn_room: AtomicU32::new(0),
             })
         })();
@@ -152,6 +155,14 @@ impl Socket {
 
     pub(crate) fn urgent_taken(&self) -> &AtomicU64 {
         &self.0.urgent_taken
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn rx_taken(&self) -> &AtomicU64 {
+        &self.0.rx_taken
     }
 
     pub(crate) fn syn_room(&self) -> &AtomicU32 {
@@ -319,7 +330,8 @@ impl Socket {
     }
 
     /// Closes the socket: what is queued is still sent; every later operation on any clone gives
-    /// EBADF. The second time, and in a forked child, nothing happens.
+    /// EBADF. The second time, and in a forked child, nothing happens. While the program holds
+    /// [`RxArea`](crate::RxArea)s of it, the peer learns of the end when the last one is dropped.
     pub fn close(&self) {
         self.0.close();
     }
@@ -466,6 +478,11 @@ impl Inner {
             return false;
         }
         self.closed.store(true, Ordering::Release);
+        // What the program reads in place must stay until it is given back, and so the socket: the
+        // last of it closes it.
+        if lock(&self.recv).as_ref().is_some_and(|side| !side.kept.is_empty()) {
+            return false;
+        }
         let Some(side) = lock(&self.send).take() else {
             return false;
         };

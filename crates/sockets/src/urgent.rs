@@ -52,7 +52,7 @@ impl Socket {
     pub(crate) fn has_urgent(&self) -> bool {
         let words = self.words();
         let published = words.rx_bytes.load(Ordering::Acquire);
-        self.mark(words.rx_consumed.load(Ordering::Relaxed))
+        self.mark(self.rx_taken().load(Ordering::Relaxed))
             .is_some_and(|at| at < published && !self.is_taken(at))
     }
 
@@ -63,7 +63,7 @@ impl Socket {
     /// Is the next byte to be received the urgent one: sockatmark(3), SIOCATMARK?
     #[must_use]
     pub fn is_at_mark(&self) -> bool {
-        let consumed = self.words().rx_consumed.load(Ordering::Relaxed);
+        let consumed = self.rx_taken().load(Ordering::Relaxed);
         self.check().is_ok() && self.mark(consumed) == Some(consumed)
     }
 

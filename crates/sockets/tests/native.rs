@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{IoSlice, Write};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use abi::client::ClientParams;
 use abi::data::DataDescriptor;
 use common::{Fake, connected, index_of, pattern, small};
 use tasuki_sockets::{
-    Client, Errno, Family, MOST_AREA, MOST_SLICES, SendFlags, Socket, SocketKind, TxSlice, Wait,
+    Client, Errno, Family, MOST_AREA, MOST_SLICES, RecvFlags, SendFlags, Socket, SocketKind,
+    TxSlice, Wait,
 };
 
 fn slice(client: &Client, bytes: &[u8]) -> TxSlice {
@@ -225,4 +226,81 @@ fn tempfile() -> std::fs::File {
     let file = open.read(true).write(true).create_new(true).open(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     file
+}
+
+/// What the program says that it has consumed of a socket.
+fn told(fake: &Fake, index: u16) -> u64 {
+    fake.core().sock(index).words.rx_consumed.load(Ordering::SeqCst)
+}
+
+fn recv(socket: &Socket, most: usize) -> Vec<u8> {
+    let mut bytes = vec![0; most];
+    let bufs = &mut [IoSliceMut::new(&mut bytes)];
+    let len = socket.recv(bufs, RecvFlags::default(), Wait::No).unwrap().len;
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn what_is_read_in_place_stays_until_it_is_given_back() {
+    let (fake, client) = Fake::with_client(small());
+    let (socket, index) = connected(&client);
+    assert_eq!(socket.recv_area(Wait::No).unwrap_err(), Errno::AGAIN);
+    for part in [&b"first"[..], b"second", b"third", b"fourth"] {
+        assert_eq!(fake.core().deliver(index, part), part.len());
+    }
+    let first = socket.recv_area(soon()).unwrap();
+    let second = socket.recv_area(soon()).unwrap();
+    assert_eq!((&first[..], &second[..], first.from()), (&b"first"[..], &b"second"[..], None));
+    // A copying receive in between, of a part of a descriptor.
+    assert_eq!(recv(&socket, 3), b"thi");
+    assert_eq!(socket.readable_len(), 8);
+    let rest = socket.recv_area(soon()).unwrap();
+    assert_eq!(&rest[..], b"rd");
+    assert_eq!(told(&fake, index), 0);
+    drop(second);
+    assert_eq!((told(&fake, index), &first[..]), (0, &b"first"[..]), "the first is still held");
+    drop(first);
+    assert_eq!(told(&fake, index), 14, "up to the next that is held");
+    drop(rest);
+    assert_eq!(told(&fake, index), 16);
+    assert_eq!(recv(&socket, 10), b"fourth");
+    assert_eq!(told(&fake, index), 22);
+    assert_eq!(fake.core().head.copied_rx.load(Ordering::Relaxed), 9, "of the receives that copy");
+    let wait = socket.recv_area(Wait::No).unwrap_err();
+    assert_eq!((wait, socket.readable_len()), (Errno::AGAIN, 0));
+    fake.core().set_flags(index, abi::SocketFlags::READ_CLOSED | common::server::CONNECTED);
+    assert!(socket.recv_area(soon()).unwrap().is_empty());
+}
+
+#[test]
+fn a_socket_is_closed_with_the_last_of_what_is_read_in_place() {
+    let (fake, client) = Fake::with_client(small());
+    let (socket, index) = connected(&client);
+    fake.core().deliver(index, b"one");
+    fake.core().deliver(index, b"two");
+    let (one, two) = (socket.recv_area(soon()).unwrap(), socket.recv_area(soon()).unwrap());
+    socket.close();
+    assert_eq!(socket.recv_area(Wait::No).unwrap_err(), Errno::BADF);
+    drop((socket, one));
+    assert!(!fake.core().calls.contains(&abi::call::Op::Close));
+    assert_eq!(&two[..], b"two");
+    drop(two);
+    assert!(fake.core().calls.contains(&abi::call::Op::Close));
+}
+
+#[test]
+fn a_datagram_is_read_in_place() {
+    let (fake, client) = Fake::with_client(small());
+    let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
+    let (index, from) = (index_of(&socket), "10.219.0.1:9".parse().unwrap());
+    for bytes in [&b"hello"[..], b"", b"again"] {
+        fake.core().deliver_datagram(index, bytes, 0, from);
+    }
+    let areas: Vec<_> = (0..3).map(|_| socket.recv_area(soon()).unwrap()).collect();
+    let got: Vec<_> = areas.iter().map(|area| (&area[..], area.from())).collect();
+    assert_eq!(got, [(&b"hello"[..], Some(from)), (b"", Some(from)), (b"again", Some(from))]);
+    assert_eq!(told(&fake, index), 0);
+    drop(areas);
+    assert_eq!(told(&fake, index), 3);
 }

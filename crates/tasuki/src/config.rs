@@ -171,6 +171,7 @@ impl Default for Mtu {
 pub(crate) struct MemorySection {
     pub(crate) huge_pages: bool,
     pub(crate) strict: bool,
+    pub(crate) share_frames: bool,
     pub(crate) client: ClientSection,
 }
 

@@ -9,7 +9,7 @@ use abi::network::{Ipv6Mode, RouteSettings};
 
 use crate::cidr::{self, Cidr};
 use crate::cli::{InstanceOptions, Ipv6Choice, Switch};
-use crate::config::{Config, InterfaceSection, List, Mode};
+use crate::config::{Config, InterfaceSection, List, MemorySection, Mode};
 use crate::device::Device;
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     /// For the regions of clients.
     pub(crate) client_huge_pages: bool,
     pub(crate) strict: bool,
+    /// Programs may read received frames in place.
+    pub(crate) share_frames: bool,
     pub(crate) clients: usize,
     pub(crate) params: ClientParams,
     pub(crate) tcp: TcpDefaults,
@@ -50,6 +52,9 @@ pub(crate) struct Link {
 const MOST_LINKS: usize = 16;
 /// Most of them in mode `library`: their lines reach the program in one message.
 const MOST_INSIDE: usize = 7;
+/// Most of them whose frames can be shared: their regions go to a program in one message, with two
+/// descriptors more.
+const MOST_SHARED: usize = shm::channel::MAX_FDS - 2;
 
 impl Settings {
     /// For an instance of this name.
@@ -103,6 +108,7 @@ impl Settings {
         let more = more.collect::<Result<Vec<_>, _>>().map_err(in_file)?;
         let links = [vec![first], more].concat();
         check_choices(inet.rp_filter, &config.tcp).map_err(in_file)?;
+        check_sharing(&config.memory, links.len(), mode).map_err(in_file)?;
         Ok(Self {
             name,
             mode,
@@ -110,6 +116,7 @@ impl Settings {
             huge_pages: config.memory.huge_pages,
             client_huge_pages: config.memory.client.huge_pages,
             strict: config.memory.strict,
+            share_frames: config.memory.share_frames,
             clients: config.instance.clients.narrow().into(),
             ipv6,
             rp_filter: inet.rp_filter,
@@ -131,6 +138,29 @@ fn check_choices(rp_filter: u8, tcp: &TcpDefaults) -> Result<(), String> {
         if let Some(value) = value.filter(|&value| value > 2) {
             return Err(format!("{key} = {value} is not in 0 to 2"));
         }
+    }
+    Ok(())
+}
+
+/// Can frames be shared, if they are to be?
+fn check_sharing(memory: &MemorySection, links: usize, mode: Mode) -> Result<(), String> {
+    if !memory.share_frames {
+        return Ok(());
+    }
+    if memory.strict {
+        return Err("memory.strict takes pages away from whoever does not own them, and \
+                    memory.share_frames lets programs read pages that they do not own: choose one"
+            .to_owned());
+    }
+    if mode == Mode::Library {
+        return Err("memory.share_frames is for the modes split and fused; in mode library the \
+                    program's own process has the frames"
+            .to_owned());
+    }
+    if links > MOST_SHARED {
+        return Err(format!(
+            "memory.share_frames is for at most {MOST_SHARED} interfaces, not {links}"
+        ));
     }
     Ok(())
 }
@@ -326,6 +356,17 @@ mod tests {
         assert_eq!((found.mode, link.fault.loss, link.fault.duplicate), (Mode::Split, 0.0, 0.1));
         assert_eq!(link.device.unwrap().name(), "two");
         assert_eq!(link.addresses.unwrap().gateways, ["10.2.0.1".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn frames_are_shared_where_that_can_be() {
+        let share = MemorySection { share_frames: true, ..MemorySection::default() };
+        assert_eq!(check_sharing(&share, MOST_SHARED), Ok(()));
+        assert!(check_sharing(&share, MOST_SHARED + 1).unwrap_err().contains("not 7"));
+        let strict = MemorySection { strict: true, ..share };
+        assert!(check_sharing(&strict, 1).unwrap_err().contains("choose one"));
+        let not = MemorySection { share_frames: false, ..strict };
+        assert_eq!(check_sharing(&not, 16), Ok(()));
     }
 
     #[test]

@@ -128,6 +128,7 @@ pub(super) struct Program {
     pub(super) results: Consumer,
     pub(super) tx_pool: Pool,
     pub(super) rx_pool: PoolMap,
+    frames: Option<PoolMap>,
     pub(super) bell: OwnedFd,
     tag: u32,
     done: HashMap<u32, Result<[u64; 6], Errno>>,
@@ -237,8 +238,13 @@ impl Program {
         let &DataDescriptor { area, offset, len, .. } = descriptor;
         let mut bytes = vec![0; len as usize];
         if len > 0 {
-            let at = self.rx_pool.borrow(area, offset, len).unwrap();
-            self.region.read(at, &mut bytes).unwrap();
+            let frames = self.frames.as_ref();
+            let pool = match descriptor.frame_region() {
+                None => &self.rx_pool,
+                Some(region) => frames.filter(|_| region == 0).expect("it may read frames"),
+            };
+            let at = pool.borrow(area, offset, len).unwrap();
+            pool.region().read(at, &mut bytes).unwrap();
         }
         bytes
     }
@@ -268,17 +274,20 @@ pub(super) struct Host {
     pub(super) driver: Driver,
     pub(super) address: Ipv4Addr,
     pub(super) events: Vec<ServerEvent>,
+    /// What its programs may read.
+    frames: Option<PoolMap>,
 }
 
 impl Host {
     /// `strict`: the server loses access to the pages that it hands over.
-    pub(super) fn new(last: u8, strict: bool) -> Self {
+    pub(super) fn new(last: u8, (strict, share_frames): (bool, bool)) -> Self {
         let address = Ipv4Addr::new(10, 0, 0, last);
         let config = InetConfig {
             instance: "test".to_owned(),
             ipv6: Ipv6Mode::Off,
             rp_filter: 0,
             tcp: TcpDefaults::default(),
+            share_frames,
         };
         let interface = InterfaceSettings {
             name: "eth0".to_owned(),
@@ -288,13 +297,15 @@ impl Host {
         };
         let mut server = Server::new(config, [last; 16]).unwrap();
         let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
+        let frames = Region::map(fd.as_fd(), LAYOUT.len, Access::ReadOnly).unwrap();
+        let frames = share_frames.then(|| PoolMap::attach(&frames, LAYOUT.pool, CLIENT).unwrap());
         let fds = vec![fd, shm::eventfd().unwrap(), shm::eventfd().unwrap()];
         let add = ServerRequest::AddNic { nic: 0, interface, strict };
         assert_eq!(server.request(Instant::ZERO, add, fds), ServerReply::Done);
         let mut driver = Driver::new(region);
         driver.attach(0x0200_0000_0000 | u64::from(last));
         server.turn(Instant::ZERO);
-        Self { server, driver, address, events: Vec::new() }
+        Self { server, driver, address, events: Vec::new(), frames }
     }
 
     /// Admits a program with one thread.
@@ -317,6 +328,7 @@ impl Host {
             results: Consumer::attach(&region, layout.result_ring(0), RESULTS).unwrap(),
             tx_pool: Pool::create(&region, layout.tx_pool, CLIENT).unwrap(),
             rx_pool: PoolMap::attach(&region, layout.rx_pool, CLIENT).unwrap(),
+            frames: self.frames.clone(),
             bell,
             tag: 0,
             done: HashMap::new(),
@@ -374,8 +386,17 @@ impl World {
     }
 
     pub(super) fn with(strict: bool) -> Self {
+        Self::of((strict, false))
+    }
+
+    /// Programs may read frames.
+    pub(super) fn sharing() -> Self {
+        Self::of((false, true))
+    }
+
+    fn of(how: (bool, bool)) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
-        Self { a: Host::new(1, strict), b: Host::new(2, strict), now, frames: 0, lose: 0 }
+        Self { a: Host::new(1, how), b: Host::new(2, how), now, frames: 0, lose: 0 }
     }
 
     /// One turn of everybody; 1 ms passes when there was nothing to do, else 10 us.

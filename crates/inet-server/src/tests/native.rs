@@ -63,3 +63,124 @@ fn whoever_waits_for_a_position_is_rung_when_it_is_released() {
     let limit = sock.words.tx_limit.load(Ordering::Acquire);
     assert!(AREA as u64 - released > limit / 3 * 2, "{released} leaves room, by {limit}");
 }
+
+/// Sends `bytes` from a to b, who reads whenever `reads` says so.
+fn transfer(
+    world: &mut World,
+    (from, out): (&mut Program, &mut Sock),
+    (to, into): (&mut Program, &mut Sock),
+    bytes: &[u8],
+    mut reads: impl FnMut(u64) -> bool,
+) -> Vec<u8> {
+    let (mut sent, mut got, mut step) = (0, Vec::new(), 0);
+    world.run_for(Duration::from_secs(120), |_| {
+        sent += from.send(out, &bytes[sent..], None);
+        step += 1;
+        if reads(step) {
+            got.extend(to.recv(into));
+        }
+        got.len() >= bytes.len()
+    });
+    got
+}
+
+#[test]
+fn where_frames_are_shared_nothing_is_copied() {
+    let mut world = World::sharing();
+    let mut a = world.a.admit(5, PARAMS);
+    let mut b = world.b.admit(7, PARAMS);
+    let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
+    world.rest();
+    let free = world.b.free("frames");
+    world.lose = 211;
+    let bytes = pattern(1 << 20);
+    let ends = ((&mut a, &mut sock), (&mut b, &mut child));
+    let got = transfer(&mut world, ends.0, ends.1, &bytes, |step| step % 7 == 0);
+    assert!(got == bytes);
+    world.rest();
+    let lent = world.b.counter("payload.rx-lent-bytes");
+    let copied = world.b.counter("copy.rx-bytes");
+    assert_eq!(lent + copied, 1 << 20);
+    // Ends of areas make segments that are smaller than a page is worth.
+    assert!(copied < 1 << 14, "{copied} bytes were copied");
+    assert_eq!(world.b.free("frames"), free, "every page is back");
+    assert_eq!(world.b.free("client 7 rx"), Some(PARAMS.rx_pages));
+}
+
+#[test]
+fn small_and_large_pieces_keep_their_order() {
+    let mut world = World::sharing();
+    let mut a = world.a.admit(5, PARAMS);
+    let mut b = world.b.admit(7, PARAMS);
+    let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
+    let bytes = pattern(40_000);
+    let mut at = 0;
+    for length in [1, 300, 20, 1400, 7, 7, 256, 257, 5000].into_iter().cycle() {
+        let end = bytes.len().min(at + length);
+        world.run(|_| {
+            at += a.send(&mut sock, &bytes[at..end], None);
+            at == end
+        });
+        // A segment to each.
+        world.rest();
+        if end == bytes.len() {
+            break;
+        }
+    }
+    // More pieces than the queue has slots.
+    let mut got = Vec::new();
+    world.run(|_| {
+        got.extend(b.recv(&mut child));
+        got.len() >= bytes.len()
+    });
+    assert!(got == bytes);
+    assert!(world.b.counter("copy.rx-bytes") > 0 && world.b.counter("payload.rx-lent-bytes") > 0);
+}
+
+#[test]
+fn who_sits_on_pages_is_served_by_copies_and_harms_nobody() {
+    let mut world = World::sharing();
+    let mut a = world.a.admit(5, LARGE);
+    let mut b = world.b.admit(7, ClientParams { rx_pages: 4096, ..PARAMS });
+    let mut pairs: Vec<_> = (80..84).map(|port| world.connect(&mut a, &mut b, port)).collect();
+    let area = a.tx_pool.alloc(1024).unwrap();
+    for (sock, _) in &mut pairs {
+        hand_over(&a, sock, &area);
+    }
+    // Nobody reads: the windows fill up.
+    world.run_for(Duration::from_secs(20), |world| world.now > Instant::from_nanos(15_000_000_000));
+    let free = world.b.free("frames").unwrap();
+    assert!(free >= abi::nic::FRAMES - abi::nic::LENT, "{free} pages are left");
+    let mut got = 0;
+    world.run_for(Duration::from_secs(120), |_| {
+        got += pairs.iter_mut().map(|(_, child)| b.recv(child).len()).sum::<usize>();
+        got >= 4 * AREA
+    });
+    // The program goes away with pages in hand.
+    let (sock, _) = pairs.first_mut().unwrap();
+    hand_over(&a, sock, &area);
+    world.rest();
+    let now = world.now;
+    world.b.remove(7, false, now);
+    world.rest();
+    assert!(world.b.free("frames").unwrap() > abi::nic::FRAMES - 1024, "its pages are back");
+}
+
+#[test]
+fn a_program_cannot_send_frames() {
+    let mut world = World::sharing();
+    let mut a = world.a.admit(5, PARAMS);
+    let mut b = world.b.admit(7, PARAMS);
+    let (mut sock, _child) = world.connect(&mut a, &mut b, 80);
+    let area = a.tx_pool.alloc(4).unwrap();
+    let flags = DataDescriptor::of_frame(0).unwrap();
+    let descriptor = DataDescriptor { area: area.lend(), offset: 0, len: 9, flags, peer: None };
+    sock.tx.push(&descriptor.encode()).unwrap();
+    a.mark_dirty(&sock);
+    world.rest();
+    let fault = |event: &ServerEvent| match event {
+        ServerEvent::ClientFault { client: 5, reason } => reason.contains("sends from a frame"),
+        _ => false,
+    };
+    assert!(world.a.events.iter().any(fault), "{:?}", world.a.events);
+}

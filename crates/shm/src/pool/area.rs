@@ -154,3 +154,35 @@ impl Drop for Area {
         shared.set_entry(page, Entry::free(generation));
     }
 }
+
+/// Bytes of an area that its owner lends, from [`PoolMap::borrow_bytes`](super::PoolMap).
+pub struct Borrowed {
+    shared: Arc<Shared>,
+    /// In the region, and `len` bytes from there on.
+    at: usize,
+    len: usize,
+}
+
+impl fmt::Debug for Borrowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Borrowed").field("at", &self.at).field("len", &self.len).finish()
+    }
+}
+
+impl Borrowed {
+    pub(super) fn new(shared: &Arc<Shared>, at: usize, len: usize) -> Self {
+        Self { shared: Arc::clone(shared), at, len }
+    }
+}
+
+impl std::ops::Deref for Borrowed {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let Ok(at) = self.shared.region.inside(self.at, self.len) else { return &[] };
+        // SAFETY: in range and mapped readable while `self` lives. The lender is trusted to leave
+        // the bytes alone until it is told otherwise (`PoolMap::borrow_bytes`), and this process
+        // writes to no area that it does not own.
+        unsafe { std::slice::from_raw_parts(at.as_ptr(), self.len) }
+    }
+}

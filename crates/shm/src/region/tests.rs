@@ -143,3 +143,25 @@ fn checksum_of_the_largest_words_over_many_blocks() {
     assert_eq!(region.checksum(5, len).unwrap(), naive_sum(&vec![0xff; len]));
     assert_eq!(region.checksum((3 << 20) + 82, 1000).unwrap(), 0, "nothing but zeros");
 }
+
+#[test]
+fn after_the_writers_are_sealed_others_only_read() {
+    let (ours, fd) = Region::create_unsealed("shm-test", PAGE, Backing::Small).unwrap();
+    Region::seal_writers(fd.as_fd()).unwrap();
+    assert!(Region::map(fd.as_fd(), PAGE, Access::ReadWrite).is_err());
+    let theirs = Region::map(fd.as_fd(), PAGE, Access::ReadOnly).unwrap();
+    ours.write(1, b"still").unwrap();
+    let mut got = [0; 5];
+    theirs.read(1, &mut got).unwrap();
+    assert_eq!(&got, b"still");
+    assert!(rustix::io::write(&fd, b"x").is_err(), "through the descriptor");
+    // Nor by another way to the same memory.
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+    let flags = rustix::fs::OFlags::RDWR;
+    if let Ok(again) = rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
+        assert!(Region::map(again.as_fd(), PAGE, Access::ReadWrite).is_err());
+    }
+    assert!(rustix::fs::ftruncate(&fd, 2 * PAGE as u64).is_err(), "growing");
+    let (_region, sealed) = region(PAGE);
+    assert!(Region::seal_writers(sealed.as_fd()).is_err(), "its writers are not known");
+}

@@ -12,12 +12,19 @@
 //!   [`TxSlice::reclaim`] gives the area back for writing, if nobody else holds a slice of it;
 //!   otherwise it goes back to the pool with its last slice.
 //!
-//! Areas are the program's memory and nobody else's burden: they are cut from its own pool, which
+//! * [`RxArea`] is bytes received, where they are: in their frame, if the instance shares frames
+//!   (`[memory] share_frames`), else where the inet server has put them for this program. Dropping
+//!   it gives them back ([`Socket::recv_area`](crate::Socket::recv_area)).
+//!
+//! What is sent is the program's memory and nobody else's burden: they are cut from its own pool, which
 //! keeps what every socket was promised.
 
 mod area;
 mod file;
+mod recv;
 mod send;
 
 pub use self::area::{MOST_AREA, TxArea, TxSlice};
+pub use self::recv::RxArea;
+pub(crate) use self::recv::{Kept, KeptList};
 pub use self::send::MOST_SLICES;

@@ -150,7 +150,7 @@ fn supervise(
                 let bell = shm::eventfd().unwrap();
                 let fds = [fd, bell.try_clone().unwrap()];
                 *core.lock().unwrap() = Some(Core::new(7, layout, region, bell));
-                let welcome = ClientReply::Welcome { client: 7, params };
+                let welcome = ClientReply::Welcome { client: 7, params, frames: 0 };
                 send(&mut channel, &welcome, &fds);
             }
             ClientRequest::AttachThread if threads < params.threads => {

@@ -4,13 +4,14 @@
 //! goes with its last descriptor.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use abi::control::{InetConfig, NicConfig, ServerRequest};
 use abi::network::InterfaceSettings;
 use abi::nic::LAYOUT;
-use shm::{Backing, Region};
+use shm::{Backing, Region, RegionError};
 
 use super::backend::{self, Opened};
 use super::servers::{Line, Servers};
@@ -36,8 +37,17 @@ impl Memory {
     /// # Errors
     /// When the system has no memory or descriptor left.
     pub(super) fn create(name: &str, len: usize, huge: bool) -> Result<Self, Failure> {
+        Self::create_by(Region::create, name, len, huge)
+    }
+
+    fn create_by(
+        create: fn(&str, usize, Backing) -> Created,
+        name: &str,
+        len: usize,
+        huge: bool,
+    ) -> Result<Self, Failure> {
         let want = if huge { Backing::Huge } else { Backing::Small };
-        let (region, fd) = Region::create(name, len, want)
+        let (region, fd) = create(name, len, want)
             .map_err(|error| Failure::system(format!("make the memory region {name}"), error))?;
         let backing = match (huge, region.backing()) {
             (true, Backing::Small) => format!("{} (no 2M pages free)", Backing::Small),
@@ -46,6 +56,8 @@ impl Memory {
         Ok(Self { fd, backing })
     }
 }
+
+type Created = Result<(Arc<Region>, OwnedFd), RegionError>;
 
 /// An eventfd for a bell.
 pub(super) fn bell() -> Result<OwnedFd, Failure> {
@@ -75,10 +87,15 @@ pub(super) struct Link {
 
 impl Link {
     /// Makes device, region and bells. Hold the lock of the directory.
-    fn make(wanted: &settings::Link, huge_pages: bool, mac: [u8; 6]) -> Result<Self, Failure> {
+    fn make(
+        wanted: &settings::Link,
+        (huge_pages, share_frames): (bool, bool),
+        mac: [u8; 6],
+    ) -> Result<Self, Failure> {
         let addresses = wanted.addresses(&Routes::read()?)?;
         let device = backend::open(wanted, &addresses, mac)?;
-        let frames = Memory::create("tasuki-frames", LAYOUT.len, huge_pages)?;
+        let create = if share_frames { Region::create_unsealed } else { Region::create };
+        let frames = Memory::create_by(create, "tasuki-frames", LAYOUT.len, huge_pages)?;
         let (inet_bell, nic_bell) = (bell()?, bell()?);
         Ok(Self { addresses, device, mac, frames, inet_bell, nic_bell })
     }
@@ -95,11 +112,34 @@ impl Instance {
         let socket = place.bind(&settings.name)?;
         let make = |(number, wanted)| {
             let mac = hardware_address(&settings.name, std::process::id(), number);
-            Link::make(wanted, settings.huge_pages, mac)
+            Link::make(wanted, (settings.huge_pages, settings.share_frames), mac)
         };
         let links = (0_u16..).zip(&settings.links).map(make).collect::<Result<_, _>>()?;
         drop(lock);
         Ok(Self { settings, socket, links })
+    }
+
+    /// All servers have their memory: nobody else may write to frames, whoever gets to read them.
+    ///
+    /// # Errors
+    /// When the system does not know how (Linux before 5.1).
+    pub(super) fn seal_frames(&self) -> Result<(), Failure> {
+        if !self.settings.share_frames {
+            return Ok(());
+        }
+        self.links.iter().try_for_each(|link| {
+            Region::seal_writers(link.frames.fd.as_fd()).map_err(|errno| {
+                Failure::system("seal the frames' memory for memory.share_frames", errno)
+            })
+        })
+    }
+
+    /// What programs may read of frames.
+    pub(super) fn shared_frames(&self) -> Vec<BorrowedFd<'_>> {
+        match self.settings.share_frames {
+            true => self.links.iter().map(|link| link.frames.fd.as_fd()).collect(),
+            false => Vec::new(),
+        }
     }
 
     /// Where programs and operators connect.
@@ -140,6 +180,7 @@ impl Instance {
             tcp: settings.tcp,
             ipv6: settings.ipv6,
             rp_filter: settings.rp_filter,
+            share_frames: settings.share_frames,
         });
         servers.ask(Line::Inet, inet, &[], purpose())?;
         let mut asked = 1;

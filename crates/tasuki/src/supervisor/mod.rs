@@ -388,6 +388,7 @@ impl Supervisor {
         if *left > 0 {
             return Ok(());
         }
+        self.instance.seal_frames()?;
         self.begin()
     }
 

@@ -235,9 +235,14 @@ impl Supervisor {
         let Some(client) = self.clients.get(number) else { return Ok(()) };
         let Some(id) = client.connection else { return Ok(()) };
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
-        let reply = ClientReply::Welcome { client: number, params: self.instance.settings.params };
+        let mut fds = vec![client.memory.fd.as_fd(), client.bell.as_fd()];
+        fds.extend(self.instance.shared_frames());
+        let params = self.instance.settings.params;
+        // At most MAX_FDS.
+        let frames = u16::try_from(fds.len() - 2).unwrap_or(0);
+        let reply = ClientReply::Welcome { client: number, params, frames };
         self.again.insert(id);
-        match connection.reply(&reply, &[client.memory.fd.as_fd(), client.bell.as_fd()]) {
+        match connection.reply(&reply, &fds) {
             Ok(()) => Ok(()),
             Err(_) => self.lose(id),
         }

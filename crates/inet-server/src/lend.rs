@@ -1,0 +1,120 @@
+//! Frames that programs read in place, where the instance shares them (`[memory] share_frames`).
+//!
+//! A frame is lent to a program by a descriptor that names its page; it stays ours, and goes back
+//! to its pool when the program's count has passed its bytes. What programs may have so is bounded
+//! by [`abi::nic::LENT`] pages together, a part of the pools' sums, so nobody who sits on pages can
+//! take the driver's. A client gets no more than is left for all others: one alone has half, and
+//! beyond that its bytes are copied as if nothing were shared.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use abi::data::DataDescriptor;
+use abi::nic::LENT;
+use inet::{RxBytes as _, RxPiece};
+use shm::AreaName;
+
+use crate::nic::Frame;
+
+/// Payloads up to this many bytes are copied where an area is open: a page and a descriptor of
+/// their own would cost more.
+pub(crate) const SMALL: usize = 256;
+
+/// Pages lent by all clients, and by one.
+#[derive(Debug, Clone)]
+pub(crate) struct Lending {
+    all: Arc<AtomicU32>,
+    own: Arc<AtomicU32>,
+}
+
+impl Lending {
+    /// For the first client of an instance.
+    pub(crate) fn new() -> Self {
+        Self { all: Arc::default(), own: Arc::default() }
+    }
+
+    /// For one more client.
+    pub(crate) fn another(&self) -> Self {
+        Self { all: Arc::clone(&self.all), own: Arc::default() }
+    }
+
+    fn take(&self, pages: u32) -> Option<Token> {
+        let left = LENT.saturating_sub(self.all.load(Ordering::Relaxed));
+        if self.own.load(Ordering::Relaxed).saturating_add(pages) > left {
+            return None;
+        }
+        self.all.fetch_add(pages, Ordering::Relaxed);
+        self.own.fetch_add(pages, Ordering::Relaxed);
+        Some(Token { lending: self.clone(), pages })
+    }
+
+    /// Lends the frame of a piece; the piece again if its bytes are not in a frame of a device, or
+    /// there are too many lent.
+    pub(crate) fn lend(&self, piece: Piece) -> Result<Lent, Piece> {
+        let inet::Frame::One(frame) = &piece.frame else { return Err(piece) };
+        let Some(region) = DataDescriptor::of_frame(frame.nic()) else { return Err(piece) };
+        let (area, before) = frame.place();
+        let range = piece.range.clone();
+        let inside = range.start <= range.end && range.end <= frame.bytes().len();
+        let offset = u32::try_from(before + range.start);
+        let (Ok(offset), Ok(len), true) = (offset, u32::try_from(range.len()), inside) else {
+            return Err(piece);
+        };
+        match self.take(area.pages.into()) {
+            Some(token) => Ok(Lent { region, area, offset, len, _piece: piece, _token: token }),
+            None => Err(piece),
+        }
+    }
+}
+
+/// A part of what the core has received.
+pub(crate) type Piece = RxPiece<inet::Frame<Frame>>;
+
+#[derive(Debug)]
+struct Token {
+    lending: Lending,
+    pages: u32,
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.lending.all.fetch_sub(self.pages, Ordering::Relaxed);
+        self.lending.own.fetch_sub(self.pages, Ordering::Relaxed);
+    }
+}
+
+/// A frame that is lent. Dropped, its page is the pool's again.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    /// Which region, as a descriptor's flags say it.
+    pub(crate) region: u16,
+    pub(crate) area: AreaName,
+    /// The payload in the area.
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+    _piece: Piece,
+    _token: Token,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_gets_half_and_two_a_third_each() {
+        let first = Lending::new();
+        let second = first.another();
+        let take =
+            |lending: &Lending| std::iter::from_fn(|| lending.take(1)).collect::<Vec<Token>>();
+        let of_first = take(&first);
+        assert_eq!(of_first.len(), LENT as usize / 2);
+        let of_second = take(&second);
+        assert_eq!(of_second.len(), LENT as usize / 4);
+        assert!(first.take(1).is_none() && second.take(1).is_none());
+        drop(of_first);
+        assert!(second.take(17).is_some());
+        drop(of_second);
+        assert_eq!(first.all.load(Ordering::Relaxed), 0);
+        assert_eq!(take(&first.another()).len(), LENT as usize / 2);
+    }
+}
