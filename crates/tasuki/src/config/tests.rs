@@ -72,10 +72,8 @@ fn values_are_taken() {
     assert_eq!(config.nic.device.unwrap().to_string(), "tap:demo");
     assert_eq!((config.nic.fault.0.loss, config.nic.fault.0.seed), (0.5, 3));
     assert!(config.memory.huge_pages && config.memory.strict);
-    assert!(
-        !config.memory.share_frames
-            && Config::parse("[memory]\nshare_frames = true\n").unwrap().memory.share_frames
-    );
+    let shared = Config::parse("[memory]\nshare_frames = true\n").unwrap();
+    assert!(!config.memory.share_frames && shared.memory.share_frames);
     let params = config.memory.client.params().unwrap();
     let default = ClientParams::default();
     let fewer = u32::from(default.sockets - 16) * u32::from(default.area_pages);
