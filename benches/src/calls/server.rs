@@ -159,7 +159,11 @@ impl Supervisor {
                     let bell = shm::eventfd()?;
                     let fds = [fd.as_fd(), bell.as_fd()];
                     self.ask(ServerRequest::AddClient { client: 0, params }, &fds)?;
-                    reply(&mut client, &ClientReply::Welcome { client: 0, params }, &fds)?;
+                    reply(
+                        &mut client,
+                        &ClientReply::Welcome { client: 0, params, frames: 0 },
+                        &fds,
+                    )?;
                 }
                 ClientRequest::AttachThread => {
                     let (ours, theirs) = shm::doorbell()?;

@@ -360,13 +360,15 @@ mod tests {
 
     #[test]
     fn frames_are_shared_where_that_can_be() {
+        let (split, library) = (Mode::Split, Mode::Library);
         let share = MemorySection { share_frames: true, ..MemorySection::default() };
-        assert_eq!(check_sharing(&share, MOST_SHARED), Ok(()));
-        assert!(check_sharing(&share, MOST_SHARED + 1).unwrap_err().contains("not 7"));
+        assert_eq!(check_sharing(&share, MOST_SHARED, split), Ok(()));
+        assert!(check_sharing(&share, MOST_SHARED + 1, split).unwrap_err().contains("not 7"));
+        assert!(check_sharing(&share, 1, library).unwrap_err().contains("split and fused"));
         let strict = MemorySection { strict: true, ..share };
-        assert!(check_sharing(&strict, 1).unwrap_err().contains("choose one"));
+        assert!(check_sharing(&strict, 1, split).unwrap_err().contains("choose one"));
         let not = MemorySection { share_frames: false, ..strict };
-        assert_eq!(check_sharing(&not, 16), Ok(()));
+        assert_eq!(check_sharing(&not, 16, library), Ok(()));
     }
 
     #[test]
