@@ -16,8 +16,8 @@
 //!   (`[memory] share_frames`), else where the inet server has put them for this program. Dropping
 //!   it gives them back ([`Socket::recv_area`](crate::Socket::recv_area)).
 //!
-//! What is sent is the program's memory and nobody else's burden: they are cut from its own pool, which
-//! keeps what every socket was promised.
+//! What is sent is the program's memory and nobody else's burden: it is cut from its own pool,
+//! which keeps what every socket was promised.
 
 mod area;
 mod file;
