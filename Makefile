@@ -17,7 +17,7 @@ deps: ## Check for the tools that all tasks need; as root, install what is missi
 
 build: ## Build the release binary and the shim: target/release/tasuki
 	@scripts/deps.sh build
-	$(CARGO) build --release -p tasuki -p tasuki-preload
+	$(CARGO) build --release -p tasuki -p tasuki-preload -p tasuki-c
 
 demo: build ## Download 256 MiB with an unmodified curl over Tasuki, then over the kernel (root)
 	@scripts/deps.sh demo
@@ -78,10 +78,14 @@ install: ## Install what `make build` built, with manual pages, to PREFIX (defau
 	@test -e $(TARGET)/release/tasuki || { echo "nothing is built yet: run \`make build\` first"; exit 1; }
 	install -D -m 755 $(TARGET)/release/tasuki $(TO)/bin/tasuki
 	install -D -m 644 $(TARGET)/release/libtasuki_preload.so $(TO)/lib/tasuki/libtasuki_preload.so
+	install -D -m 755 $(TARGET)/release/libtasuki.so $(TO)/lib/libtasuki.so
+	install -D -m 644 $(TARGET)/release/libtasuki.a $(TO)/lib/libtasuki.a
+	install -D -m 644 crates/c/include/tasuki.h $(TO)/include/tasuki.h
 	install -D -m 644 -t $(TO)/share/doc/tasuki README.md docs/*.md examples/*
 	umask 022 && $(TO)/bin/tasuki manual $(TO)/share
 
 uninstall: ## Remove what `make install` installed
-	rm -rf $(TO)/bin/tasuki $(TO)/lib/tasuki $(TO)/share/doc/tasuki $(TO)/share/man/man1/tasuki.1 \
+	rm -rf $(TO)/bin/tasuki $(TO)/lib/tasuki $(TO)/lib/libtasuki.so $(TO)/lib/libtasuki.a \
+		$(TO)/include/tasuki.h $(TO)/share/doc/tasuki $(TO)/share/man/man1/tasuki.1 \
 		$(TO)/share/man/man1/tasuki-*.1 $(TO)/share/bash-completion/completions/tasuki \
 		$(TO)/share/zsh/site-functions/_tasuki $(TO)/share/fish/vendor_completions.d/tasuki.fish

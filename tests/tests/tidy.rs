@@ -19,8 +19,14 @@ const LONG_FILES: &[(&str, usize)] = &[];
 const LONG_FUNCTIONS: &[&str] = &[];
 
 /// Crates that may have `unsafe`; each module that has it says so itself.
-const UNSAFE_CRATES: [&str; 5] =
-    ["benches", "crates/shm", "crates/preload", "crates/nic-driver", "tests/packetdrill/plugin"];
+const UNSAFE_CRATES: [&str; 6] = [
+    "benches",
+    "crates/c",
+    "crates/shm",
+    "crates/preload",
+    "crates/nic-driver",
+    "tests/packetdrill/plugin",
+];
 
 /// Tests that need an unsafe call, such as installing a signal handler.
 const UNSAFE_TESTS: &[&str] = &["crates/sockets/tests/signals.rs"];

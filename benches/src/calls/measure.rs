@@ -33,19 +33,20 @@ impl Call {
 /// A client of the server under test.
 pub(crate) struct Caller {
     client: Arc<Client>,
+    threshold: u32,
     socket: Socket,
     /// Where the datagrams go; nobody receives them.
     _sink: Socket,
 }
 
 impl Caller {
-    pub(crate) fn new(path: &Path) -> Result<Self> {
+    pub(crate) fn new(path: &Path, threshold: u32) -> Result<Self> {
         let client = Client::connect(path)?;
         let open = || client.socket(Family::V4, SocketKind::Datagram);
         let (socket, sink) = (open()?, open()?);
         sink.bind(([127, 0, 0, 1], 0).into())?;
         socket.connect(sink.local_addr()?, Wait::Forever)?;
-        Ok(Self { client, socket, _sink: sink })
+        Ok(Self { client, threshold, socket, _sink: sink })
     }
 
     /// Nanoseconds per call: packaged and one by one.
@@ -57,7 +58,7 @@ impl Caller {
         time: Duration,
     ) -> Result<(f64, f64)> {
         let (mut packaged, mut single) = (Vec::new(), Vec::new());
-        let mut together = CallBatch::with_threshold(&self.client, u32::MAX)?;
+        let mut together = CallBatch::with_threshold(&self.client, self.threshold)?;
         let mut alone = CallBatch::with_threshold(&self.client, 1)?;
         for _ in 0..rounds {
             packaged.extend(times(time, || self.together(&mut together, call, count))?);

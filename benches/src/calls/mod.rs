@@ -31,6 +31,9 @@ pub(crate) struct CallsArgs {
     /// Milliseconds of each figure in each round.
     #[arg(long, default_value_t = 20)]
     millis: u64,
+    /// Registered calls that leave together even before all are registered (P3's threshold).
+    #[arg(long, default_value_t = 32)]
+    threshold: u32,
     /// The processors of the calling thread and of the server on another one.
     #[arg(long, value_delimiter = ',', num_args = 2, default_values_t = [0, 1])]
     processors: Vec<usize>,
@@ -85,7 +88,7 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
         for running in [false, true] {
             let processor = if same_processor { here } else { there };
             let server = server::Child::start(processor, running, same_processor)?;
-            let caller = Caller::new(&server.socket)?;
+            let caller = Caller::new(&server.socket, args.threshold)?;
             for call in Call::ALL {
                 for &count in &args.count {
                     let (packaged_ns, single_ns) =

@@ -99,7 +99,10 @@ impl<'c> CallBatch<'c> {
     }
 
     /// [`CallBatch::submit`] that leaves the request whole when it fails.
-    pub(crate) fn submit_from(&mut self, request: &mut Request) -> Result<Ticket, Errno> {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn submit_from(&mut self, request: &mut Request) -> Result<Ticket, Errno> {
         self.put(&mut request.0).map(Ticket)
     }
 
@@ -182,7 +185,7 @@ impl<'c> CallBatch<'c> {
     /// ([`CallBatch::wait_for`]); `None` without one.
     pub fn fetch(&mut self) -> Option<Completion> {
         let over = lock(&self.thread.rings).fetch(self.number)?;
-        Some(Completion::new(&self.client, over))
+        Some(Completion::new(&self.client, &over))
     }
 
     /// Cancels a call whose result is due: if it waits, it ends with ECANCELED; otherwise its

@@ -175,7 +175,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn new(client: &Client, over: Over) -> Self {
+    pub(crate) fn new(client: &Client, over: &Over) -> Self {
         if over.op == Op::Close {
             client.reap();
         }
