@@ -40,11 +40,14 @@ pub(crate) enum Setup {
     Lwip,
     /// gVisor's netstack, in the client's process.
     Gvisor,
+    /// Tasuki, inside the client.
+    Library,
 }
 
 impl Setup {
     /// The kernel's and ours, in table order; the first is what ratios refer to.
-    pub(crate) const ALL: [Setup; 4] = [Self::LinuxOff, Self::LinuxOn, Self::Split, Self::Fused];
+    pub(crate) const ALL: [Setup; 5] =
+        [Self::LinuxOff, Self::LinuxOn, Self::Split, Self::Fused, Self::Library];
 
     /// Its column's head.
     pub(crate) fn title(self) -> &'static str {
@@ -53,6 +56,7 @@ impl Setup {
             Self::LinuxOn => "Linux, offloads on",
             Self::Split => "Tasuki split",
             Self::Fused => "Tasuki fused",
+            Self::Library => "Tasuki library",
             Self::Smoltcp => "smoltcp",
             Self::Lwip => "lwIP",
             Self::Gvisor => "gVisor netstack",
@@ -139,8 +143,12 @@ impl Host {
                 server = "10.218.0.1";
                 command.arg(me).arg("client");
             }
-            Setup::Split | Setup::Fused => {
-                let mode = if self.setup == Setup::Split { "split" } else { "fused" };
+            Setup::Split | Setup::Fused | Setup::Library => {
+                let mode = match self.setup {
+                    Setup::Split => "split",
+                    Setup::Library => "library",
+                    _ => "fused",
+                };
                 command.arg(&self.programs.tasuki).args(["run", "--mode", mode]);
                 command.args(["--address", "10.218.1.2/24", "--gateway", "10.218.1.1", "--"]);
                 command.arg(me).arg("client");

@@ -24,15 +24,31 @@ pub enum Mode {
     Split,
     /// Both in one.
     Fused,
+    /// Both inside the program: one at a time.
+    Library,
 }
 
 impl Mode {
+    /// The one that `TASUKI_TEST_MODE` names, `split` without: for tests that mean no mode in
+    /// particular.
+    ///
+    /// # Panics
+    /// When it names none.
+    #[must_use]
+    pub fn given() -> Self {
+        let name = std::env::var("TASUKI_TEST_MODE").unwrap_or_else(|_| "split".to_owned());
+        let all = [Self::Split, Self::Fused, Self::Library];
+        let given = all.into_iter().find(|mode| mode.name() == name);
+        given.unwrap_or_else(|| panic!("TASUKI_TEST_MODE={name}: split, fused or library"))
+    }
+
     /// As the command line has it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Split => "split",
             Self::Fused => "fused",
+            Self::Library => "library",
         }
     }
 }

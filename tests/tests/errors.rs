@@ -7,7 +7,7 @@ use tasuki_tests::{DEVICE, Finished, HOST, Mode, Running, STACK, World, tasuki_b
 /// What `connect` on the stack says.
 fn connect(world: &World, words: &[&str]) -> String {
     let program = world.script("try_connect.py", words);
-    let said = Running::start(world.on_stack(Mode::Split, &program)).finish().success();
+    let said = Running::start(world.on_stack(Mode::given(), &program)).finish().success();
     said.stdout.trim().to_owned()
 }
 
@@ -30,7 +30,7 @@ fn a_host_that_is_not_there_is_unreachable() {
 #[test]
 fn a_silent_host_times_out() {
     let Some(world) = World::new() else { return };
-    world.up("silent", Mode::Split, &[]);
+    world.up("silent", Mode::given(), &[]);
     // The kernel answers ARP, but every packet it would send to the stack falls into a hole.
     let hole = ["ip", "route", "add", "blackhole", &format!("{STACK}/32")];
     let _ = world.run(&hole).success();
@@ -46,7 +46,7 @@ fn one_sentence(said: &Finished, contains: &str) {
 }
 
 fn run(world: &World, words: &[&str]) -> Finished {
-    Running::start(world.on_stack(Mode::Split, words)).finish()
+    Running::start(world.on_stack(Mode::given(), words)).finish()
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn signals_are_passed_on() {
     let Some(world) = World::new() else { return };
     let program =
         ["sh", "-c", "trap 'echo trapped; exit 3' TERM; echo ready; while :; do sleep 0.02; done"];
-    let running = Running::start(world.on_stack(Mode::Split, &program));
+    let running = Running::start(world.on_stack(Mode::given(), &program));
     let _ = running.line("ready");
     running.signal(rustix::process::Signal::TERM);
     let said = running.finish().code(3);
@@ -105,7 +105,7 @@ fn a_wrong_configuration_is_explained() {
 #[test]
 fn what_is_taken_is_named() {
     let Some(world) = World::new() else { return };
-    world.up("first", Mode::Split, &[]);
+    world.up("first", Mode::given(), &[]);
     let said = Running::start(world.tasuki(&["up", "first"])).finish().code(123);
     one_sentence(&said, "first");
     let nic = format!("tap:{DEVICE}");

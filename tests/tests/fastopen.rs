@@ -44,7 +44,7 @@ fn the_kernels_client_against_ours() {
     let key = "a0bf63f7-ed803d81-cd641d30-cebc4a90";
     let text = format!("[tcp]\nfastopen = 3\nfastopen_key = \"{key}\"\n");
     std::fs::write(&config, text).expect("a file");
-    world.up(NET, Mode::Split, &["--config", &config]);
+    world.up(NET, Mode::given(), &["--config", &config]);
     let server =
         Running::start(world.on_net(NET, &world.script("fastopen.py", &["serve", STACK, "8000"])));
     let _ = server.line("ready");

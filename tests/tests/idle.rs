@@ -87,6 +87,11 @@ fn nobody_is_woken_in_fused_mode() {
 }
 
 #[test]
+fn nobody_is_woken_in_library_mode() {
+    nothing_happens(Mode::Library, 1);
+}
+
+#[test]
 fn who_waits_for_long_hears_of_the_end_of_the_instance() {
     let Some(world) = World::new() else { return };
     world.up(NET, Mode::Split, &[]);

@@ -16,7 +16,7 @@ fn start(world: &World, kernel: bool, words: &[&str]) -> Running {
 #[test]
 fn control_messages_and_errors_are_those_of_linux() {
     let Some(world) = World::new() else { return };
-    world.up(NET, Mode::Split, &["--ip", &format!("{STACK6}/64")]);
+    world.up(NET, Mode::given(), &["--ip", &format!("{STACK6}/64")]);
     for (theirs, ours) in [(HOST, STACK), (HOST6, STACK6)] {
         let mut said = Vec::new();
         for on_kernel in [true, false] {

@@ -8,7 +8,7 @@ const NET: &str = "options";
 #[test]
 fn options_and_interfaces_as_linux_has_them() {
     let Some(world) = World::new() else { return };
-    world.up(NET, Mode::Split, &[]);
+    world.up(NET, Mode::given(), &[]);
     let echo = world.spawn(&world.script("echo.py", &[HOST, "8000"]));
     let _ = echo.line("ready");
     let inspect = world.script("inspect_socket.py", &[HOST, "8000"]);
@@ -36,7 +36,7 @@ fn both_ends_tell_the_same_of_a_connection() {
     let Some(world) = World::new() else { return };
     // The kernel asks for it; we agree (RFC 3168 6.1.1).
     let _ = world.run(&["sysctl", "-qw", "net.ipv4.tcp_ecn=1"]).success();
-    world.up(NET, Mode::Split, &[]);
+    world.up(NET, Mode::given(), &[]);
     let witness =
         Running::start(world.on_net(NET, &world.script("witness.py", &["0.0.0.0", "9000"])));
     let _ = witness.line("ready");

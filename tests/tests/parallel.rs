@@ -11,7 +11,7 @@ fn from_one_program_on_the_stack() {
     let echo = world.spawn(&world.script("echo.py", &["0.0.0.0", "8000"]));
     let _ = echo.line("ready");
     let many = world.script("many.py", &[HOST, "8000", COUNT, BYTES]);
-    let said = Running::start(world.on_stack(Mode::Split, &many)).finish().success();
+    let said = Running::start(world.on_stack(Mode::given(), &many)).finish().success();
     assert!(said.stdout.contains("connected 200\nechoed 52428800"), "{said}");
 }
 
@@ -19,7 +19,7 @@ fn from_one_program_on_the_stack() {
 fn to_one_program_on_the_stack() {
     let Some(world) = World::new() else { return };
     let echo = world.script("echo.py", &["0.0.0.0", "8000"]);
-    let echo = Running::start(world.on_stack(Mode::Split, &echo));
+    let echo = Running::start(world.on_stack(Mode::given(), &echo));
     let _ = echo.line("ready");
     let said = world.run(&world.script("many.py", &[STACK, "8000", COUNT, BYTES])).success();
     assert!(said.stdout.contains("connected 200\nechoed 52428800"), "{said}");
@@ -32,7 +32,7 @@ fn to_a_thread_each() {
     let Some(world) = World::new() else { return };
     write_noise(&world.path("file"), 256 << 10, 2);
     let server = world.script("serve.py", &["0.0.0.0", "8000"]);
-    let server = Running::start(world.on_stack(Mode::Split, &server));
+    let server = Running::start(world.on_stack(Mode::given(), &server));
     let _ = server.line("ready");
     let url = format!("http://{STACK}:8000/file");
     let said = world.run(&world.script("fetch_many.py", &[&url, COUNT])).success();

@@ -43,15 +43,20 @@ fn curl_downloads_in_fused_mode() {
 }
 
 #[test]
+fn curl_downloads_in_library_mode() {
+    download(Mode::Library, LARGE, curl);
+}
+
+#[test]
 fn wget_downloads() {
     let wget = |_: &World| ["wget", "-q", "-O", "back", &url(HOST)].map(str::to_owned).to_vec();
-    download(Mode::Split, MEDIUM, wget);
+    download(Mode::given(), MEDIUM, wget);
 }
 
 #[test]
 fn python_downloads() {
     let program = format!("import urllib.request as r; r.urlretrieve('{}', 'back')", url(HOST));
-    download(Mode::Split, MEDIUM, |world| world.python(&["-c", &program]));
+    download(Mode::given(), MEDIUM, |world| world.python(&["-c", &program]));
 }
 
 /// curl on the stack puts the file to a server of the kernel's side.
@@ -74,6 +79,11 @@ fn curl_uploads_in_split_mode() {
 #[test]
 fn curl_uploads_in_fused_mode() {
     upload(Mode::Fused);
+}
+
+#[test]
+fn curl_uploads_in_library_mode() {
+    upload(Mode::Library);
 }
 
 /// Python's HTTP server on the stack serves the kernel's curl.
@@ -100,10 +110,15 @@ fn python_serves_in_fused_mode() {
 }
 
 #[test]
+fn python_serves_in_library_mode() {
+    serve(Mode::Library);
+}
+
+#[test]
 fn python_takes_what_curl_puts() {
     let Some((world, digest)) = world(LARGE) else { return };
     let sink = world.script("sink.py", &["0.0.0.0", "8000"]);
-    let sink = Running::start(world.on_stack(Mode::Split, &sink));
+    let sink = Running::start(world.on_stack(Mode::given(), &sink));
     let _ = sink.line("ready");
     let _ = world.run(&["curl", "-sS", "-T", "file", &url(STACK)]).success();
     assert_eq!(sink.line("sha256"), format!("sha256 {digest}"));
@@ -115,7 +130,7 @@ fn nc_sends() {
     let receive = world.spawn(&["sh", "-c", "exec nc -n -v -l 9000 >back"]);
     let _ = receive.line("Listening on");
     let send = ["sh", "-c", &format!("exec nc -n -N {HOST} 9000 <file")];
-    let _ = Running::start(world.on_stack(Mode::Split, &send)).finish().success();
+    let _ = Running::start(world.on_stack(Mode::given(), &send)).finish().success();
     let _ = receive.finish().success();
     assert_eq!(sha256(&world.path("back")), digest);
     world.assert_nothing_left();
@@ -125,7 +140,7 @@ fn nc_sends() {
 fn nc_receives() {
     let Some((world, digest)) = world(MEDIUM) else { return };
     let receive = ["sh", "-c", "exec nc -n -v -l 9000 >back"];
-    let receive = Running::start(world.on_stack(Mode::Split, &receive));
+    let receive = Running::start(world.on_stack(Mode::given(), &receive));
     let _ = receive.line("Listening on");
     let send = ["sh", "-c", &format!("exec nc -n -N {STACK} 9000 <file")];
     let _ = world.run(&send).success();

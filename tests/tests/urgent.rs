@@ -13,7 +13,7 @@ fn same(kernel: &str, ours: &str) {
 #[test]
 fn urgent_bytes_go_both_ways_as_on_linux() {
     let Some(world) = World::new() else { return };
-    world.up(NET, Mode::Split, &[]);
+    world.up(NET, Mode::given(), &[]);
     // We connect.
     let kernel = world.spawn(&world.script("urgent.py", &["listen", "0.0.0.0", "7000"]));
     let _ = kernel.line("ready");

@@ -101,6 +101,8 @@ pub struct Channel {
     /// Most bytes and descriptors of a message that is received.
     max_body: usize,
     max_fds: usize,
+    /// Descriptors that come are kept ([`crate::descriptors`]).
+    keeps: bool,
     /// The rest of a message that [`Channel::post`] began to send.
     output: VecDeque<u8>,
 }
@@ -130,6 +132,7 @@ impl Channel {
             ended: false,
             max_body: MAX_BODY,
             max_fds: MAX_FDS,
+            keeps: false,
             output: VecDeque::new(),
         }
     }
@@ -138,6 +141,12 @@ impl Channel {
     #[must_use]
     pub fn limited(self, body: usize, fds: usize) -> Self {
         Self { max_body: body.min(MAX_BODY), max_fds: fds.min(MAX_FDS), ..self }
+    }
+
+    /// Keeps its own descriptor and those that come: see [`crate::descriptors`].
+    #[must_use]
+    pub fn keeping(self) -> Self {
+        Self { fd: keep(self.fd), keeps: true, ..self }
     }
 
     /// Two connected channels; closed on exec.
@@ -318,6 +327,7 @@ impl Channel {
         self.input.truncate(before + received.as_ref().map_or(0, |r| r.bytes));
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
+                let keep = |fd| if self.keeps { keep(fd) } else { fd };
                 self.fds.extend(fds.map(keep));
             }
         }

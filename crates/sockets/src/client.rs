@@ -197,6 +197,11 @@ impl Client {
         lock(&self.internal).contains(&fd)
     }
 
+    /// A descriptor of this library that the program must not close.
+    pub(crate) fn own(&self, fd: RawFd) {
+        lock(&self.internal).push(fd);
+    }
+
     /// Does this client belong to this process, not to a parent that forked it?
     #[must_use]
     pub fn is_mine(&self) -> bool {
@@ -374,7 +379,7 @@ impl Client {
                 if thread >= self.layout.params.threads {
                     return Err(self.fault());
                 }
-                lock(&self.internal).push(fd.as_raw_fd());
+                self.own(fd.as_raw_fd());
                 Ok(Some((thread, fd)))
             }
             Ok((ClientReply::Error { .. }, _)) => Ok(None),

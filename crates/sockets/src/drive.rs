@@ -12,7 +12,7 @@
 //! whoever works will ring, and one of them is *nudged* when the seat is free.
 
 use std::fmt::Debug;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use abi::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::{Channel, Message, Sleep, Sleeper, TryRecv};
 
-use crate::client::Client;
+use crate::client::{Client, move_high};
 use crate::error::ConnectError;
 use crate::wait::Wait;
 
@@ -29,8 +29,9 @@ const SLICE: Duration = Duration::from_secs(1);
 
 /// The stack inside this process.
 pub trait Drive: Send + Sync + Debug {
-    /// Does what there is to do, in the calling thread, until there is no more or, after some of
-    /// it, `enough` says so. Does nothing in a signal handler that came in the middle of it.
+    /// Does what there is to do, in the calling thread, until there is no more, it has been much,
+    /// or, after some of it, `enough` says so. Does nothing in a signal handler that came in the
+    /// middle of it.
     fn work(&self, enough: &mut dyn FnMut() -> bool);
 
     /// Takes the seat. `false`: somebody has it, and `nudge` is written when it becomes free.
@@ -39,7 +40,8 @@ pub trait Drive: Send + Sync + Debug {
     /// Leaves the seat, or the line for it.
     fn leave_seat(&self, nudge: &Arc<OwnedFd>);
 
-    /// Sleeps in the seat until something happens or a timer of the stack is due, at most `most`.
+    /// In the seat only: sleeps until something happens or a timer of the stack is due, at most
+    /// `most`.
     ///
     /// # Errors
     /// EINTR; EDEADLK in a signal handler that came in the middle of [`Drive::work`].
@@ -97,6 +99,7 @@ pub(crate) fn recv(
     drive: Option<&dyn Drive>,
 ) -> Result<Option<Message>, shm::ChannelError> {
     let Some(drive) = drive else { return channel.recv() };
+    let seat = Visit::new(drive).map_err(shm::ChannelError::System)?;
     loop {
         drive.work(&mut || false);
         match channel.try_recv()? {
@@ -105,8 +108,56 @@ pub(crate) fn recv(
             TryRecv::Empty => {}
         }
         // Neither a signal nor anything else that poll has to say is of interest.
-        let _ = drive.wait_with(&mut [PollFd::new(channel, PollFlags::IN)], Some(SLICE));
+        let _ = seat.wait_with(&mut [PollFd::new(channel, PollFlags::IN)], Some(SLICE));
     }
+}
+
+/// The seat, or a place in the line for it, of a thread that waits without a bell.
+pub struct Visit<'a> {
+    drive: &'a dyn Drive,
+    nudge: Arc<OwnedFd>,
+}
+
+impl<'a> Visit<'a> {
+    /// # Errors
+    /// The system's, when it has no descriptor left.
+    pub fn new(drive: &'a dyn Drive) -> Result<Self, Errno> {
+        let nudge = shm::eventfd().map_err(|_| Errno::NFILE)?;
+        Ok(Self { drive, nudge: Arc::new(move_high(nudge)) })
+    }
+
+    /// As [`Drive::wait_with`], also while another thread has the seat.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_with(&self, fds: &mut [PollFd<'_>], most: Option<Duration>) -> Result<(), Errno> {
+        if self.drive.take_seat(&self.nudge) {
+            self.drive.wait_with(fds, most)
+        } else {
+            wait_in_line(&self.nudge, fds, most)
+        }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.drive.leave_seat(&self.nudge);
+    }
+}
+
+/// Waits for the nudge, or until poll(2) reports something for `fds`.
+fn wait_in_line(
+    nudge: &OwnedFd,
+    fds: &mut [PollFd<'_>],
+    most: Option<Duration>,
+) -> Result<(), Errno> {
+    let mut all = Vec::with_capacity(fds.len() + 1);
+    all.push(PollFd::new(nudge, PollFlags::IN));
+    all.extend(fds.iter().cloned());
+    let most = most.and_then(|most| Timespec::try_from(most).ok());
+    poll(&mut all, most.as_ref())?;
+    shm::drain(nudge);
+    refresh(fds, all.get(1..).unwrap_or_default())
 }
 
 /// One thread's part of it.
@@ -119,10 +170,14 @@ pub(crate) struct Driver {
 impl Driver {
     /// For a thread whose bell is heard at `bell`.
     pub(crate) fn new(drive: &Arc<dyn Drive>, bell: &OwnedFd) -> Result<Self, Errno> {
-        let nudge = shm::eventfd().map_err(|_| Errno::NFILE)?;
-        let nudge = shm::descriptors::keep(nudge);
+        let nudge = move_high(shm::eventfd().map_err(|_| Errno::NFILE)?);
         drive.watch(bell.as_fd());
         Ok(Self { drive: Arc::clone(drive), nudge: Arc::new(nudge) })
+    }
+
+    /// The descriptor by which it is nudged.
+    pub(crate) fn nudge(&self) -> RawFd {
+        self.nudge.as_raw_fd()
     }
 
     /// Works, and sleeps when there is nothing to do, until `bell` has rung (it was announced as
@@ -177,14 +232,12 @@ impl Driver {
             (true, true) => self.drive.wait(most),
             (true, false) => self.drive.wait_with(kernel, most),
             (false, _) => {
-                let mut all = Vec::with_capacity(kernel.len() + 2);
+                // The bell is read when its word says that it was rung.
+                let mut all = Vec::with_capacity(kernel.len() + 1);
                 all.push(PollFd::new(bell, PollFlags::IN));
-                all.push(PollFd::from_borrowed_fd(self.nudge.as_fd(), PollFlags::IN));
                 all.extend(kernel.iter().cloned());
-                let most = most.and_then(|most| Timespec::try_from(most).ok());
-                poll(&mut all, most.as_ref())?;
-                shm::drain(self.nudge.as_fd());
-                refresh(kernel, all.get(2..).unwrap_or_default())
+                wait_in_line(&self.nudge, &mut all, most)?;
+                refresh(kernel, all.get(1..).unwrap_or_default())
             }
         }
     }

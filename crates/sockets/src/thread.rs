@@ -78,6 +78,7 @@ impl ThreadSlot {
         })();
         let (word, rings) = made.map_err(|_| client.fault())?;
         let driver = client.drive().map(|drive| Driver::new(drive, &fd)).transpose()?;
+        driver.iter().for_each(|driver| client.own(driver.nudge()));
         Ok(Self {
             driver,
             number,

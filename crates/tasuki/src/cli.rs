@@ -130,8 +130,8 @@ fn run_help() -> String {
 /// How an instance is set up; each wins over the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct InstanceOptions {
-    /// Processes: inet server and NIC driver apart (split), in one (fused), or inside the program
-    /// (library; for `tasuki run` with one program)
+    /// Processes: inet server and NIC driver apart (split), in one (fused), or inside the program,
+    /// of which there is one at a time (library)
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
     /// Network device: tap:NAME (made by Tasuki), packet:INTERFACE (the host's, as one more station

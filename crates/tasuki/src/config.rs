@@ -280,7 +280,7 @@ pub(crate) enum Mode {
     Split,
     /// Inet server and NIC driver share one process
     Fused,
-    /// Both are inside the program, for `tasuki run` with one program
+    /// Both are inside the program that uses them, one at a time
     Library,
 }
 

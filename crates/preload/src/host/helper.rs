@@ -43,7 +43,7 @@ fn run(host: &Host) {
 fn drive(host: &Host) {
     use sockets::drive::Drive as _;
     while !host.seat.is_evicted() && !host.is_over() {
-        host.turn(&mut || false);
+        host.turn(&mut || host.seat.is_evicted());
         // Without signals there is nothing that could interrupt it.
         let _ = host.wait(None);
     }

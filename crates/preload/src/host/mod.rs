@@ -33,7 +33,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use shm::Channel;
 use shm::descriptors::keep;
-use sockets::drive::{Drive, refresh};
+use sockets::drive::{Drive, Visit, refresh};
 
 use crate::errno::Outcome;
 use crate::signals;
@@ -41,6 +41,8 @@ use seat::Seat;
 
 /// How long a program that ends stays for what it has sent; as the supervisor's.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Rounds of work of one call: what comes meanwhile from everywhere must not hold it for ever.
+const MOST_ROUNDS: u32 = 16;
 /// Most events taken from the set at a time.
 const EVENTS: usize = 16;
 /// Where our descriptors go, far from the small numbers that programs expect to get.
@@ -75,7 +77,7 @@ pub(crate) struct Host {
 /// Makes the stack out of the servers' ends of the lines. The runtime calls it at most once.
 pub(crate) fn start(lines: Vec<OwnedFd>) -> Result<Arc<dyn Drive>, String> {
     shm::descriptors::keep_from(floor());
-    let mut lines = lines.into_iter().map(|line| Channel::from_fd(keep(line)));
+    let mut lines = lines.into_iter().map(|line| Channel::from_fd(line).keeping());
     let inet = lines.next().ok_or("the instance sent no lines")?;
     let mut drivers: Vec<Box<dyn Companion>> = Vec::new();
     for line in lines {
@@ -232,7 +234,11 @@ impl Host {
 impl Drive for Host {
     fn work(&self, enough: &mut dyn FnMut() -> bool) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.turn(enough);
+        let mut rounds = 0;
+        self.turn(&mut || {
+            rounds += 1;
+            rounds >= MOST_ROUNDS || enough()
+        });
     }
 
     fn take_seat(&self, nudge: &Arc<OwnedFd>) -> bool {
@@ -277,6 +283,7 @@ impl Drive for Host {
 
     fn finish(&self) {
         let end = Instant::now() + PATIENCE;
+        let Ok(seat) = Visit::new(self) else { return };
         loop {
             self.work(&mut || false);
             let left = end.saturating_duration_since(Instant::now());
@@ -284,7 +291,7 @@ impl Drive for Host {
                 return;
             }
             // In a signal handler within the stack there is nothing to wait for.
-            if self.wait_with(&mut [], Some(left)) == Err(Errno::DEADLK) {
+            if seat.wait_with(&mut [], Some(left)) == Err(Errno::DEADLK) {
                 return;
             }
         }

@@ -17,7 +17,6 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::UpArgs;
-use crate::config::Mode;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::settings::Settings;
@@ -50,11 +49,6 @@ pub(crate) fn up(args: &UpArgs) -> Result<u8, Failure> {
         return background(args, &log);
     }
     let settings = Settings::new(args.name.clone(), &args.options)?;
-    if settings.mode == Mode::Library {
-        let sentence = "in mode library the stack is inside one program: use `tasuki run --mode \
-                        library`, or `tasuki up` with another mode";
-        return Err(Failure::new(Code::Usage, sentence));
-    }
     if args.foreground {
         return serve(settings, Box::new(notify));
     }

@@ -1,0 +1,116 @@
+//! Mode `library`: the stack is inside the program, and begins and ends with it.
+
+use rustix::process::Signal;
+use tasuki_tests::{HOST, Mode, Running, STACK, World, eventually};
+
+const NET: &str = "inside";
+
+fn roles(world: &World) -> Vec<String> {
+    world.ps(NET).processes.into_iter().map(|process| process.role).collect()
+}
+
+/// A program on the instance that fetches a small file and says how long it is.
+fn fetches(world: &World) -> Running {
+    let code = format!(
+        "import urllib.request as r; print(len(r.urlopen('http://{HOST}:8000/file').read()))"
+    );
+    Running::start(world.on_net(NET, &world.python(&["-c", &code])))
+}
+
+/// A world with an instance, and a file on the host's HTTP server.
+fn world() -> Option<(World, Running)> {
+    let world = World::new()?;
+    std::fs::write(world.path("file"), vec![b'x'; 12_345]).expect("a file in the world");
+    let server = world.http_server();
+    world.up(NET, Mode::Library, &[]);
+    Some((world, server))
+}
+
+#[test]
+fn one_program_at_a_time_has_the_stack() {
+    let Some((world, server)) = world() else { return };
+    // Nothing has begun yet, and nobody waits for an answer.
+    assert_eq!(roles(&world), ["supervisor"]);
+    let said = Running::start(world.tasuki(&["ss", "--net", NET])).finish();
+    assert!(said.stderr.contains("begins with the program's first socket"), "{said}");
+
+    let echo = Running::start(world.on_net(NET, &world.script("echo.py", &["0.0.0.0", "9000"])));
+    let _ = echo.line("ready");
+    let status = world.ps(NET);
+    assert_eq!(status.mode, "library");
+    assert_eq!(roles(&world), ["supervisor", "client"]);
+    assert_eq!(world.ss(NET).len(), 1);
+    let said = Running::start(world.tasuki(&["addr", "--net", NET])).finish().success();
+    assert!(said.stdout.contains(STACK), "{said}");
+    // The program computes nothing and calls nothing, and is reached all the same.
+    let _ = world.run(&["ping", "-c", "2", "-i", "0.1", "-W", "10", STACK]).success();
+
+    let said = fetches(&world).finish();
+    assert!(said.stderr.contains("the stack is inside one program"), "{said}");
+    echo.signal(Signal::KILL);
+    let _ = echo.finish();
+    // Whatever the first one's end was like, the next one begins anew.
+    eventually("the host is gone", || roles(&world) == ["supervisor"]);
+    for _ in 0..2 {
+        let said = fetches(&world).finish().success();
+        assert_eq!(said.stdout.trim(), "12345", "{said}");
+    }
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// A forked child has no stack: its parent's sockets are no descriptors to it, new ones are
+/// refused, and it does not keep the parent's stack from ending.
+#[test]
+fn a_forked_child_has_no_stack() {
+    let Some((world, server)) = world() else { return };
+    let code = format!(
+        "import os, socket, sys\n\
+         s = socket.create_connection(('{HOST}', 8000))\n\
+         child = os.fork()\n\
+         if child == 0:\n\
+         \tfor act in (lambda: s.send(b'x'), lambda: socket.create_connection(('{HOST}', 8000))):\n\
+         \t\ttry: act(); os._exit(1)\n\
+         \t\texcept OSError: pass\n\
+         \tos._exit(7)\n\
+         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n\
+         s.send(b'GET /file HTTP/1.0\\r\\n\\r\\n')\n\
+         got = b''\n\
+         while True:\n\
+         \tmore = s.recv(65536)\n\
+         \tif not more: break\n\
+         \tgot += more\n\
+         print('child', status, 'parent', len(got) > 12345)\n\
+         sys.stdout.flush()\n\
+         if os.fork() == 0: os.execvp('sleep', ['sleep', '600'])\n"
+    );
+    let program = Running::start(world.on_net(NET, &world.python(&["-c", &code])));
+    assert_eq!(program.line("child"), "child 7 parent True");
+    // The grandchild sleeps on, but the stack has ended with the program.
+    eventually("the host is gone", || roles(&world) == ["supervisor"]);
+    let said = fetches(&world).finish().success();
+    assert_eq!(said.stdout.trim(), "12345", "{said}");
+    drop((program, server));
+    world.down(NET);
+}
+
+/// What the program has sent before it ends arrives, though the stack ends with it.
+#[test]
+fn what_was_sent_before_the_end_arrives() {
+    let Some((world, server)) = world() else { return };
+    let sink = world.spawn(&world.script("sink.py", &["0.0.0.0", "9001"]));
+    let _ = sink.line("ready");
+    let code = format!(
+        "import socket\n\
+         s = socket.create_connection(('{HOST}', 9001))\n\
+         s.sendall(b'PUT / HTTP/1.0\\r\\nContent-Length: 3000000\\r\\n\\r\\n' + b'x' * 3000000)\n\
+         s.close()\n"
+    );
+    let program = Running::start(world.on_net(NET, &world.python(&["-c", &code])));
+    let _ = program.finish().success();
+    let _ = sink.line("sha256");
+    drop((sink, server));
+    world.down(NET);
+    world.assert_nothing_left();
+}
