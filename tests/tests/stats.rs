@@ -81,3 +81,35 @@ fn stats_tell_what_a_transfer_did() {
     world.down(NET);
     world.assert_nothing_left();
 }
+
+#[test]
+fn stages_of_a_send_are_told_apart() {
+    for mode in [Mode::Split, Mode::Fused] {
+        let Some(world) = World::new() else { return };
+        world.up(NET, mode, &[]);
+        let witness = world.spawn(&world.script("witness.py", &["0.0.0.0", "9000"]));
+        let _ = witness.line("ready");
+        let code = format!(
+            "import socket, time; s = socket.create_connection((\"{HOST}\", 9000))\n\
+             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n\
+             while True: s.send(b\"x\" * 4096); time.sleep(0.005)"
+        );
+        let program = Running::start(world.on_net(NET, &world.python(&["-c", &code])));
+        tasuki_tests::eventually("it sends", || world.counter(NET, "payload.tx-bytes") > 0);
+        let said = Running::start(world.tasuki(&["stages", "-s", "1", "--json", NET]));
+        let said = said.finish().success().stdout;
+        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert!(report["sends"].as_u64() > Some(10), "{report}");
+        assert_eq!(report["missed"], 0);
+        for row in report["stages"].as_array().unwrap() {
+            // Each send passes each stage: three segments of 1,448 bytes at most, and their frames.
+            assert!(row["sends"].as_u64() > Some(10), "{mode:?}: {row} in {report}");
+            assert!(row["times"].as_u64() >= row["sends"].as_u64(), "{row}");
+        }
+        // Nothing is marked any more: a second report begins anew.
+        let said = Running::start(world.tasuki(&["stages", "-s", "0.3", NET])).finish().success();
+        assert!(said.stdout.contains("TCP layer"), "{said}");
+        drop((witness, program));
+        world.down(NET);
+    }
+}

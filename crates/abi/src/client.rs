@@ -8,6 +8,7 @@
 //! tables     owner tables of the two pools
 //! tx pool    pages the client allocates and fills, the servers read
 //! rx pool    pages the inet server allocates and fills, the client reads
+//! trace      a word and a ring of marks ([`crate::stages`])
 //! ```
 //!
 //! **How data is announced.** Program to server: publish descriptors (or advance `rx_consumed`),
@@ -25,6 +26,7 @@
 
 use std::sync::Arc;
 
+use crate::stages::TRACE_BYTES;
 use serde::{Deserialize, Serialize};
 use shm::{OutOfRange, Owner, PoolPlace, Region, Word32, Word64};
 
@@ -110,6 +112,7 @@ impl ClientParams {
         let rx_table = tx_table + self.tx_pages as usize * 8;
         let tx_at = (rx_table + self.rx_pages as usize * 8).next_multiple_of(shm::PAGE);
         let rx_at = tx_at + self.tx_pages as usize * shm::PAGE;
+        let trace = rx_at + self.rx_pages as usize * shm::PAGE;
         Ok(ClientLayout {
             params: *self,
             threads_at,
@@ -123,7 +126,8 @@ impl ClientParams {
             rx_queue,
             tx_pool: PoolPlace { table: tx_table, pages_at: tx_at, pages: self.tx_pages },
             rx_pool: PoolPlace { table: rx_table, pages_at: rx_at, pages: self.rx_pages },
-            len: rx_at + self.rx_pages as usize * shm::PAGE,
+            trace,
+            len: (trace + TRACE_BYTES).next_multiple_of(shm::PAGE),
         })
     }
 }
@@ -153,6 +157,8 @@ pub struct ClientLayout {
     pub tx_pool: PoolPlace,
     /// The receiving pool; the inet server allocates.
     pub rx_pool: PoolPlace,
+    /// Where the program makes marks ([`crate::stages::Tracer`]).
+    pub trace: usize,
     /// Length of the region, bytes.
     pub len: usize,
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::ClientParams;
 use crate::fastopen::FastopenKeys;
 use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
+use crate::stages::StageReport;
 use crate::stats::Histogram;
 use crate::tcp::TcpStatus;
 
@@ -44,6 +45,11 @@ pub enum ClientRequest {
     },
     /// Interfaces, addresses and routes. Reply: [`ClientReply::Network`].
     Network,
+    /// Begin to mark the stages of sends, or end it. Reply: [`ClientReply::Stages`].
+    Trace {
+        /// Begin: the reply is empty.
+        on: bool,
+    },
     /// Copy every frame. Reply: [`ClientReply::Capture`].
     Capture {
         /// Bytes kept of each frame.
@@ -88,6 +94,8 @@ pub enum ClientReply {
     },
     /// See [`ClientRequest::Network`].
     Network(NetworkStatus),
+    /// See [`ClientRequest::Trace`].
+    Stages(StageReport),
     /// Frames come as datagrams of a [`CaptureHeader`] and bytes. fds: SOCK_SEQPACKET socket.
     Capture,
     /// Done.
@@ -281,6 +289,12 @@ pub enum ServerRequest {
     },
     /// To the inet server: reply [`ServerReply::Network`].
     Network,
+    /// To the inet server: mark the stages of sends, or report them. Reply
+    /// [`ServerReply::Stages`].
+    Trace {
+        /// Begin: the reply is empty.
+        on: bool,
+    },
     /// To both: reply [`ServerReply::Counters`].
     Counters,
     /// To a driver: copy frames. fds: SOCK_SEQPACKET socket, written without waiting.
@@ -314,6 +328,8 @@ pub enum ServerReply {
     },
     /// See [`ServerRequest::Network`].
     Network(NetworkStatus),
+    /// See [`ServerRequest::Trace`].
+    Stages(StageReport),
     /// See [`ServerRequest::Counters`].
     Counters {
         /// Names and values; see docs/counters.md.

@@ -25,6 +25,7 @@ pub mod nic;
 pub mod offload;
 pub mod option;
 mod socket;
+pub mod stages;
 pub mod stats;
 pub mod tcp;
 

@@ -4,6 +4,7 @@
 //! page 0        bell words: inet's (offset 0), driver's (offset 64)
 //! then          rings: fill, rx, tx ([`RING`] slots each)
 //! then          owner table, frame pages
+//! then          a word and a ring of marks ([`crate::stages`])
 //! ```
 //!
 //! Pages: `fill` and `rx` and `tx` hold at most [`RING`] each, the protocol core at most [`HELD`]
@@ -13,6 +14,8 @@
 //! one is taken first, so only a burst of loss or a slow reader touches the upper ones.
 
 use shm::{Owner, PoolPlace};
+
+use crate::stages::TRACE_BYTES;
 
 /// Slots of each ring.
 pub const RING: u32 = 1024;
@@ -43,6 +46,8 @@ pub struct NicLayout {
     pub tx: usize,
     /// The frame pool; the inet server allocates.
     pub pool: PoolPlace,
+    /// Where the driver makes marks ([`crate::stages::Tracer`]).
+    pub trace: usize,
     /// Length of the region, bytes.
     pub len: usize,
 }
@@ -55,6 +60,7 @@ pub const LAYOUT: NicLayout = {
     let tx = rx + ring;
     let table = tx + ring;
     let pages_at = (table + FRAMES as usize * 8).next_multiple_of(shm::PAGE);
+    let trace = pages_at + FRAMES as usize * shm::PAGE;
     NicLayout {
         inet_bell: 0,
         nic_bell: 64,
@@ -62,6 +68,7 @@ pub const LAYOUT: NicLayout = {
         rx,
         tx,
         pool: PoolPlace { table, pages_at, pages: FRAMES },
-        len: pages_at + FRAMES as usize * shm::PAGE,
+        trace,
+        len: (trace + TRACE_BYTES).next_multiple_of(shm::PAGE),
     }
 };

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use abi::call::CallResult;
 use abi::client::{ClientLayout, ClientParams, HeadWords, NewsWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
+use abi::stages::TraceReader;
 use abi::{Family, SocketId, SocketKind};
 use inet::Handle;
 use shm::{
@@ -79,6 +80,8 @@ pub(crate) struct Client {
     pub(crate) rx_pool: Pool,
     layout: ClientLayout,
     pub(crate) head: HeadWords,
+    /// The program's marks of the stages of sends.
+    pub(crate) trace: TraceReader,
     sleeper: Sleeper,
     bell: OwnedFd,
     pub(crate) threads: Vec<Option<Thread>>,
@@ -124,6 +127,7 @@ impl Client {
             dirty: vec![0; head.dirty.len()].into_boxed_slice(),
             dirty_next: 0,
             head,
+            trace: TraceReader::attach(&region, layout.trace)?,
             bell,
             threads: (0..params.threads).map(|_| None).collect(),
             next_thread: 0,

@@ -7,6 +7,7 @@
 
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
+use abi::stages::Stage;
 use inet::SendOptions;
 use shm::Pool;
 
@@ -224,6 +225,7 @@ pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: Taken) {
     if len == 0 {
         return;
     }
+    engine.nics.trace.mark(Stage::Tcp);
     let has = |flag| descriptor.flags & flag != 0;
     let options = SendOptions {
         more: has(DataDescriptor::MORE),

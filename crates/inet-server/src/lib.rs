@@ -37,6 +37,7 @@ mod server;
 mod sleep;
 mod socket;
 mod ss;
+mod stages;
 mod stepped;
 mod supervisor;
 #[cfg(test)]

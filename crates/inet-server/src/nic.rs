@@ -21,6 +21,7 @@ use abi::call::{Call, Op};
 use abi::frame::{FRAME_PAGES, FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
 use abi::offload::Features;
+use abi::stages::{Stage, TraceReader};
 use inet::{Egress, InterfaceId, RxBytes, RxOffload, TxOffload, TxPiece};
 use shm::{
     Area, AreaName, Consumer, OutOfRange, Pool, Producer, Region, RingFault, Ringer, Sleep, Sleeper,
@@ -28,6 +29,7 @@ use shm::{
 
 use crate::counters::Counters;
 use crate::offload;
+use crate::stages::Trace;
 use crate::tx::Chunk;
 
 /// Empty pages that a driver has to receive into: 2 MiB, the burst that one turn of ours may lag
@@ -117,6 +119,7 @@ struct Port {
     interface: Option<InterfaceId>,
     /// What the driver said at `ifattach`.
     features: Features,
+    trace: TraceReader,
     backing: String,
     ring: bool,
     dead: bool,
@@ -131,6 +134,8 @@ pub(crate) struct Nics {
     /// Number of the last frame sent; also frames that were dropped have one.
     emitted: u64,
     pub(crate) counters: Counters,
+    /// Marks of the stages of sends.
+    pub(crate) trace: Trace,
     /// Ports that died, to be reported: number and reason.
     pub(crate) lost: Vec<(u16, String)>,
 }
@@ -157,10 +162,12 @@ impl Nics {
             tx_done: 0,
             interface: None,
             features: Features::NONE,
+            trace: TraceReader::attach(region, LAYOUT.trace)?,
             backing: region.backing().to_string(),
             ring: false,
             dead: false,
         };
+        port.trace.want(self.trace.on);
         if port.restock(1).is_ok() {
             port.flush();
         }
@@ -254,8 +261,22 @@ impl Nics {
         }
     }
 
+    /// Begins or ends a trace.
+    pub(crate) fn set_trace(&mut self, on: bool) {
+        self.trace.set(on);
+        self.ports.iter().for_each(|port| port.trace.want(on));
+    }
+
+    /// Takes the drivers' marks.
+    pub(crate) fn take_marks(&mut self) {
+        self.ports.iter_mut().for_each(|port| self.trace.take(&mut port.trace));
+    }
+
     /// Makes all descriptors visible and rings the drivers that sleep.
     pub(crate) fn flush(&mut self) {
+        if self.ports.iter().any(|port| port.tx.staged() > 0) {
+            self.trace.mark(Stage::DriverRequest);
+        }
         for port in self.ports.iter_mut().filter(|port| !port.dead) {
             let rung = u64::from(port.flush());
             self.counters.bells += rung;
@@ -435,6 +456,14 @@ impl Egress<Chunk> for Nics {
         self.ports.iter_mut().all(|port| port.dead || !matches!(port.tx.free(), Ok(0)))
     }
 
+    fn stage(&mut self, stage: inet::Stage) {
+        self.trace.mark(match stage {
+            inet::Stage::Tcp => Stage::Tcp,
+            inet::Stage::Ip => Stage::Ip,
+            inet::Stage::Ethernet => Stage::Ethernet,
+        });
+    }
+
     fn emit(
         &mut self,
         interface: InterfaceId,
@@ -442,6 +471,7 @@ impl Egress<Chunk> for Nics {
         body: &[TxPiece<'_, Chunk>],
         offload: TxOffload,
     ) {
+        self.trace.mark(Stage::Descriptor);
         self.emitted += 1;
         let port = self.by_interface.get(usize::from(interface.0));
         let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
@@ -450,6 +480,7 @@ impl Egress<Chunk> for Nics {
             matches!(port.tx.free(), Ok(1..)).then_some(())?;
             port.send(self.emitted, head, body, offload)?;
             if port.tx.staged() >= TX_BATCH {
+                self.trace.mark(Stage::DriverRequest);
                 let rung = u64::from(port.flush());
                 self.counters.bells += rung;
                 self.counters.driver_bells += rung;

@@ -19,6 +19,7 @@ use abi::call::Call;
 use abi::client::ClientParams;
 use abi::control::{InetConfig, ServerEvent};
 use abi::network::InterfaceSettings;
+use abi::stages::{Stage, StageReport};
 use inet::Instant;
 use shm::{Access, Region};
 
@@ -148,6 +149,7 @@ impl Server {
         self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
         let lending = self.engine.lending.as_ref().map_or_else(Lending::new, Lending::another);
         let client = Client::new(number, params, layout, region, bell, lending)?;
+        client.trace.want(self.engine.nics.trace.on);
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);
         }
@@ -208,6 +210,7 @@ impl Server {
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         self.engine.now = now;
         self.engine.counters.turns += 1;
+        self.engine.nics.trace.mark(Stage::Dispatch);
         let sent_before = self.engine.nics.emitted();
         let mut progress = self.engine.nics.complete();
         progress |= self.release();
@@ -223,6 +226,9 @@ impl Server {
         self.release();
         self.flush();
         self.let_go();
+        if self.engine.nics.trace.on {
+            self.take_marks();
+        }
         let sent = self.engine.nics.emitted() - sent_before;
         self.engine.batches.frames_out.add(usize::try_from(sent).unwrap_or(usize::MAX));
         progress |= sent > 0;
@@ -233,12 +239,31 @@ impl Server {
         progress
     }
 
+    /// Begins to mark the stages of sends, or ends it and tells what was found.
+    pub(crate) fn trace(&mut self, on: bool) -> StageReport {
+        if !on {
+            self.take_marks();
+        }
+        self.engine.stack.set_traced(on);
+        self.engine.nics.set_trace(on);
+        self.clients.iter().flatten().for_each(|client| client.trace.want(on));
+        if on { StageReport::default() } else { self.engine.nics.trace.report() }
+    }
+
+    fn take_marks(&mut self) {
+        self.engine.nics.take_marks();
+        for client in self.clients.iter_mut().flatten() {
+            self.engine.nics.trace.take(&mut client.trace);
+        }
+    }
+
     /// Lets the core send what it has, as far as there is room, and wakes the drivers.
     fn poll_core(&mut self) {
         let Engine { stack, nics, now, .. } = &mut self.engine;
         stack.poll(*now, nics);
         nics.restock(false);
         nics.flush();
+        nics.trace.mark(Stage::InetRest);
     }
 
     fn receive_frames(&mut self) -> bool {

@@ -114,6 +114,7 @@ impl Server {
                 return ServerReply::Network(self.network.status(&self.engine));
             }
             ServerRequest::Counters => return self.counted(),
+            ServerRequest::Trace { on } => return ServerReply::Stages(self.trace(on)),
             ServerRequest::Shutdown => {
                 self.shut_down(now);
                 Ok(())

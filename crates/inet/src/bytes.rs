@@ -114,6 +114,17 @@ impl<T> Clone for TxPiece<'_, T> {
 /// Most pieces that one frame's payload consists of.
 pub const MAX_TX_PIECES: usize = 5;
 
+/// The parts of making a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// TCP decides what is sent, and makes its header and checksum.
+    Tcp,
+    /// The IP header.
+    Ip,
+    /// The Ethernet header.
+    Ethernet,
+}
+
 /// Where frames leave.
 pub trait Egress<T> {
     /// Whether there is room for one more frame.
@@ -130,4 +141,8 @@ pub trait Egress<T> {
         body: &[TxPiece<'_, T>],
         offload: TxOffload,
     );
+
+    /// A part of making a frame begins: told only while somebody measures
+    /// ([`Stack::set_traced`](crate::Stack::set_traced)).
+    fn stage(&mut self, _stage: Stage) {}
 }

@@ -55,7 +55,7 @@ mod time;
 mod udp;
 mod wheel;
 
-pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, TxBytes, TxPiece};
+pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, Stage, TxBytes, TxPiece};
 pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};
 pub use dhcp::client::DhcpState;
 pub use dhcp::wire::{DhcpLease, DhcpRoute};

@@ -12,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use smoltcp::wire::EthernetAddress;
 
-use crate::bytes::{Egress, TxBytes, TxPiece};
+use crate::bytes::{Egress, Stage, TxBytes, TxPiece};
 use crate::config::{Config, V6Config};
 use crate::counters::Counters;
 use crate::error::Error;
@@ -83,6 +83,8 @@ pub(crate) struct Net<T> {
     pub(crate) neighbours: Neighbours<T>,
     pub(crate) wheel: Wheel<Timer>,
     pub(crate) counters: Counters,
+    /// The egress is told of the stages of segments.
+    pub(crate) traced: bool,
     pub(crate) icmp_limit: RateLimit,
     pub(crate) ttl: u8,
     pub(crate) loopback: Loopback,
@@ -107,6 +109,7 @@ impl<T: TxBytes> Net<T> {
             neighbours: Neighbours::new(secret.tables(), config.neighbours, config.neighbour_queue),
             wheel: Wheel::new(),
             counters: Counters::default(),
+            traced: false,
             icmp_limit: RateLimit::new(config.icmp_per_second, config.icmp_burst),
             ttl: config.ttl.max(1),
             loopback: Loopback::new(config.loopback_frames, config.loopback_bytes),
@@ -313,19 +316,37 @@ impl<T: TxBytes> Net<T> {
 
     /// Writes the Ethernet and IP headers to the start of `head`: [`headers`] bytes.
     pub(crate) fn write_headers(&self, path: &Path, to: Mac, ip: &ip::Header, head: &mut [u8]) {
-        let mac = self.interface(path.interface).map_or(NOBODY, Interface::mac);
-        let (link, network) = head.split_at_mut(ethernet::HEADER);
+        self.write_ip(ip, head);
+        self.write_link(path, to, ip, head);
+    }
+
+    /// Writes the IP header behind the place of the Ethernet header.
+    pub(crate) fn write_ip(&self, ip: &ip::Header, head: &mut [u8]) {
+        let network = &mut head[ethernet::HEADER..];
         match (ip.source, ip.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                ethernet::emit(Carries::Ipv4, mac, to, link);
                 v4::emit(ip, source, destination, network);
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                ethernet::emit(Carries::Ipv6, mac, to, link);
                 v6::emit(ip, source, destination, network);
             }
             // Nothing has ends of two families.
             _ => {}
+        }
+    }
+
+    /// Writes the Ethernet header.
+    pub(crate) fn write_link(&self, path: &Path, to: Mac, ip: &ip::Header, head: &mut [u8]) {
+        let mac = self.interface(path.interface).map_or(NOBODY, Interface::mac);
+        let carries = if ip.source.is_ipv4() { Carries::Ipv4 } else { Carries::Ipv6 };
+        ethernet::emit(carries, mac, to, head);
+    }
+
+    /// Tells the egress what begins, if somebody measures.
+    #[inline]
+    pub(crate) fn stage(&self, stage: Stage, out: &mut dyn Egress<T>) {
+        if self.traced {
+            out.stage(stage);
         }
     }
 

@@ -438,6 +438,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Some(event)
     }
 
+    /// Whether the egress is told of the parts of making segments ([`Egress::stage`]).
+    pub fn set_traced(&mut self, traced: bool) {
+        self.net.traced = traced;
+    }
+
     /// The counters by name, and the number of frames held now.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let held = ("memory.frames-held", self.held.count() as u64);

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use abi::companion::Companion;
 use abi::control::{Ask, NicConfig, Say, ServerEvent, ServerReply, ServerRequest};
 use abi::nic::LAYOUT;
+use abi::stages::Stage;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -295,9 +296,11 @@ impl Driver {
     }
 
     fn ring(&mut self) {
+        self.frames.trace.mark(Stage::Result);
         if self.inet.ring() {
             self.bells_rung += 1;
         }
+        self.frames.trace.mark(Stage::DriverRest);
     }
 
     /// Tells the supervisor that the device is gone.

@@ -21,6 +21,7 @@ use abi::call::{Call, Op, ReturnPath};
 use abi::frame::{FillSlot, RxFrame, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
 use abi::offload::{Features, MAX_SUPER_FRAME, SegmentKind, TxOffload};
+use abi::stages::{Stage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
@@ -80,6 +81,7 @@ pub(crate) struct Frames<D> {
     /// Frames in one step, each way.
     rx_per_step: Sizes,
     tx_per_step: Sizes,
+    pub(crate) trace: Tracer,
 }
 
 impl<D: Device> Frames<D> {
@@ -105,6 +107,7 @@ impl<D: Device> Frames<D> {
             counters: Counters::default(),
             rx_per_step: Sizes::default(),
             tx_per_step: Sizes::default(),
+            trace: Tracer::attach(region, LAYOUT.trace)?,
         };
         let mac = mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
         let path = ReturnPath { client: 0, ring: 0, tag: 0 };
@@ -142,6 +145,7 @@ impl<D: Device> Frames<D> {
 
     /// The half of [`Frames::step`] that sends.
     pub(crate) fn transmit_some(&mut self) -> Result<bool, DriverError> {
+        self.trace.mark(Stage::DriverDispatch);
         let mut sent = 0;
         while sent < BATCH && self.transmit_one()? == Sent::Done {
             sent += 1;
@@ -149,6 +153,7 @@ impl<D: Device> Frames<D> {
         if sent > 0 || self.device.pending().transmit {
             self.flush()?;
         }
+        self.trace.mark(Stage::DriverRest);
         self.tx_per_step.add(sent);
         Ok(sent > 0)
     }
@@ -278,7 +283,10 @@ impl<D: Device> Frames<D> {
         let taken = match gather(&self.clients, &area, &frame, most, &mut parts) {
             Ok(len) => {
                 let parts = &parts[..=frame.pieces().len()];
-                match self.device.transmit(parts, frame.offload) {
+                self.trace.mark(Stage::Io);
+                let transmitted = self.device.transmit(parts, frame.offload);
+                self.trace.mark(Stage::HandBack);
+                match transmitted {
                     Ok(true) => {
                         self.counters.tx_packets += 1;
                         self.counters.tx_bytes += len as u64;

@@ -26,10 +26,11 @@ use abi::control::{ClientReply, ClientRequest, VERSION};
 use abi::data::DataDescriptor;
 use abi::network::NetworkStatus;
 use abi::nic::LAYOUT;
+use abi::stages::{Stage, Tracer};
 use abi::{Errno, Family, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use shm::{Access, Channel, PoolMap, Region, Ringer};
+use shm::{Access, Channel, PoolMap, Region, Ringer, Word64};
 
 use crate::batch::CallBatch;
 use crate::drive::{self, Drive};
@@ -82,6 +83,8 @@ pub struct Client {
     frames: Vec<PoolMap>,
     pub(crate) threads: Threads,
     graves: Mutex<Vec<Grave>>,
+    trace: Mutex<Tracer>,
+    traced: Word64,
 }
 
 impl Client {
@@ -126,6 +129,9 @@ impl Client {
         let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)
             .map_err(|error| ConnectError::region(&error))?;
         let head = layout.head(&region).map_err(|error| ConnectError::region(&error))?;
+        let (trace, traced) = Tracer::attach(&region, layout.trace)
+            .and_then(|trace| Ok((trace, region.word64(layout.trace)?)))
+            .map_err(|error| ConnectError::region(&error))?;
         let tx = TxPool::create(&region, &layout).map_err(|error| ConnectError::region(&error))?;
         let rx = PoolMap::attach(&region, layout.rx_pool, CLIENT)
             .map_err(|error| ConnectError::region(&error))?;
@@ -152,6 +158,8 @@ impl Client {
             frames,
             threads: Threads::new(params.threads),
             graves: Mutex::new(Vec::new()),
+            trace: Mutex::new(trace),
+            traced,
         }))
     }
 
@@ -402,6 +410,14 @@ impl Client {
                 self.head.bells.fetch_add(1, Ordering::Relaxed);
             }
             None => {}
+        }
+    }
+
+    /// Marks that a stage of a send begins, if anybody wants to know.
+    #[inline]
+    pub(crate) fn mark(&self, stage: Stage) {
+        if self.traced.load(Ordering::Relaxed) != 0 {
+            lock(&self.trace).mark(stage);
         }
     }
 

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use abi::ancillary::SendAncillary;
 use abi::client::{QUEUE, SocketWords};
 use abi::data::DataDescriptor;
+use abi::stages::Stage;
 use abi::{Errno, SocketFlags, SocketKind};
 use shm::{Area, AreaName, OutOfRange, Producer, Region, Slot};
 
@@ -360,6 +361,7 @@ impl Socket {
         flags: SendFlags,
         wait: Wait,
     ) -> Result<usize, Errno> {
+        self.client().mark(Stage::Send);
         let mut sent = 0;
         let attempt = || {
             if !self.may_send(sent == 0)? {
@@ -369,7 +371,9 @@ impl Socket {
             let enough = from.left == 0 || (wait == Wait::No && sent > 0);
             Ok(enough.then_some(()))
         };
-        match until(self, wait, attempt, || self.may_go_on()) {
+        let done = until(self, wait, attempt, || self.may_go_on());
+        self.client().mark(Stage::Returned);
+        match done {
             Err(errno) if sent == 0 => Err(errno),
             // What went wrong after some bytes is told by the next call.
             Ok(()) | Err(_) => Ok(sent),
@@ -460,9 +464,11 @@ impl Socket {
 
     /// Lets the server see what was staged.
     pub(crate) fn publish_staged(&self, side: &mut SendSide) {
+        self.client().mark(Stage::Request);
         self.words().tx_bytes.store(side.sent, Ordering::Release);
         side.queue.publish();
         self.client().announce(self.index());
+        self.client().mark(Stage::Send);
     }
 
     /// Most bytes that may be unreleased.

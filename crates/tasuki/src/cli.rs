@@ -33,6 +33,7 @@ pub(crate) enum Command {
     Ps(PsArgs),
     Ss(SsArgs),
     Stats(StatsArgs),
+    Stages(StagesArgs),
     /// Show interfaces and addresses of an instance, as `ip addr` does
     #[command(after_help = ADDR_EXAMPLES)]
     Addr(NetworkArgs),
@@ -348,6 +349,28 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds.ok_or_else(wrong)?))
 }
 
+/// Show where the time of sends goes, from the program to the device
+///
+/// Watches for some seconds, or until Ctrl-C, and shows the time that a send spends in each stage:
+/// copying, the way to the inet server, TCP, IP, Ethernet, the way to the driver, the device. The
+/// table is right for one program that sends on TCP and pauses in between.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki stages                 for 5 seconds
+  tasuki stages -s 1 web --json")]
+pub(crate) struct StagesArgs {
+    /// How long to watch
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, default_value = "5")]
+    pub(crate) seconds: Duration,
+    /// Print JSON: an object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The instance [default: the one that runs]
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<InstanceName>,
+}
+
 const ADDR_EXAMPLES: &str = "\
 Examples:
   tasuki addr
@@ -574,6 +597,7 @@ mod tests {
                 "ps",
                 "ss",
                 "stats",
+                "stages",
                 "addr",
                 "route",
                 "neigh",

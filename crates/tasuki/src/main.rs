@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Ps(ps) => command::ps::ps(&ps),
         Command::Ss(ss) => command::ss::ss(&ss),
         Command::Stats(stats) => command::stats::stats(&stats),
+        Command::Stages(stages) => command::stages::stages(&stages),
         Command::Addr(network) => command::network::addr(&network),
         Command::Route(network) => command::network::route(&network),
         Command::Neigh(network) => command::network::neigh(&network),

@@ -12,7 +12,7 @@ use super::events::EventKind;
 use super::options::Options;
 use super::sleeper::Sleeper;
 use super::table::Handle;
-use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
+use crate::bytes::{Egress, Frame, RxBytes, RxPiece, Stage, TxBytes};
 use crate::error::Error;
 use crate::held::Held;
 use crate::interface::InterfaceId;
@@ -311,6 +311,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             if !self.net.has_room(exit, out) {
                 break;
             }
+            self.net.stage(Stage::Tcp, out);
             let Some(segment) = stream.connection.poll_segment(now) else {
                 more = false;
                 break;
@@ -533,10 +534,13 @@ impl Lane {
             flow: self.flow,
             payload_len: header + body_len,
         };
-        net.write_headers(&self.path, self.to, &ip, &mut head);
+        net.stage(Stage::Ip, out);
+        net.write_ip(&ip, &mut head);
         if let (Some(id), Some(packet)) = (id, head.get_mut(ethernet::HEADER..)) {
             ip::allow_fragments(packet, destination, id);
         }
+        net.stage(Stage::Ethernet, out);
+        net.write_link(&self.path, self.to, &ip, &mut head);
         net.counters.tcp_out += segment_count(body_len, out_of.mss);
         net.emit(self.path.exit(), &head[..headers + header], body, offload, out);
     }

@@ -9,6 +9,7 @@ pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod ss;
+pub(crate) mod stages;
 pub(crate) mod stats;
 pub(crate) mod up;
 

@@ -63,6 +63,9 @@ impl Supervisor {
             ClientRequest::Ss { info } => {
                 self.ask(Line::Inet, ServerRequest::Ss { info }, Purpose::Sockets(id))
             }
+            ClientRequest::Trace { on } => {
+                self.ask(Line::Inet, ServerRequest::Trace { on }, Purpose::Network(id))
+            }
             ClientRequest::Network => {
                 self.ask(Line::Inet, ServerRequest::Network, Purpose::Network(id))
             }
@@ -387,6 +390,7 @@ impl Supervisor {
     ) -> Result<(), Failure> {
         let reply = match reply {
             ServerReply::Network(status) => ClientReply::Network(status),
+            ServerReply::Stages(report) => ClientReply::Stages(report),
             ServerReply::Error { message } => ClientReply::Error { message },
             other => ClientReply::Error { message: format!("the inet server answered {other:?}") },
         };

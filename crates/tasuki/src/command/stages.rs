@@ -1,0 +1,99 @@
+//! `tasuki stages`: where the time of sends goes, from the program to the device.
+//!
+//! While it runs, programs, inet server and drivers mark the time at which each stage begins; at
+//! all other times a mark is a load and a branch.
+
+use std::time::Duration;
+
+use abi::control::{ClientReply, ClientRequest};
+use abi::stages::{StageReport, StageTime};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::{print, print_json, table};
+use crate::cli::StagesArgs;
+use crate::exit::Failure;
+use crate::operator::Operator;
+
+/// Marks for a while, and shows what was found.
+///
+/// # Errors
+/// When the instance does not run, or ends meanwhile.
+pub(crate) fn stages(args: &StagesArgs) -> Result<u8, Failure> {
+    let mut operator = Operator::connect_or_guess(args.name.as_ref())?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::system("watch for signals", error))?;
+    trace(&mut operator, true)?;
+    // Where Ctrl-C ends it sooner, the table is shown all the same.
+    let handle = signals.handle();
+    let seconds = args.seconds;
+    std::thread::spawn(move || {
+        std::thread::sleep(seconds);
+        handle.close();
+    });
+    let _ = signals.forever().next();
+    let report = trace(&mut operator, false)?;
+    if args.json {
+        print_json(&report)?
+    } else {
+        print(&text(&report))?
+    }
+    Ok(0)
+}
+
+fn trace(operator: &mut Operator, on: bool) -> Result<StageReport, Failure> {
+    match operator.ask(&ClientRequest::Trace { on })? {
+        (ClientReply::Stages(report), _) => Ok(report),
+        (other, _) => Err(operator.unexpected(&other)),
+    }
+}
+
+fn micros(nanos: u64) -> String {
+    format!("{:.2}", Duration::from_nanos(nanos).as_secs_f64() * 1e6)
+}
+
+fn text(report: &StageReport) -> String {
+    let head = ["STAGE", "PROCESS", "TIMES/SEND", "MEDIAN US", "MEAN US"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for row in &report.stages {
+        let StageTime { stage, process, sends, times, median_ns, mean_ns } = row;
+        let each = *times as f64 / (*sends).max(1) as f64;
+        let mut cells = vec![stage.clone(), process.clone(), format!("{each:.1}")];
+        cells.extend([micros(*median_ns), micros(*mean_ns)]);
+        rows.push(cells);
+    }
+    let mut text = format!("{} sends\n", report.sends);
+    if report.missed > 0 {
+        text = format!("{} sends; {} marks found no room\n", report.sends, report.missed);
+    }
+    text + &table(&rows, &[false, false, true, true, true])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table() {
+        let row = |stage: &str, times, median_ns| StageTime {
+            stage: stage.to_owned(),
+            process: "inet".to_owned(),
+            sends: 2,
+            times,
+            median_ns,
+            mean_ns: 1234,
+        };
+        let stages = vec![row("TCP layer", 90, 12_345), row("IP layer", 2, 40)];
+        let report = StageReport { sends: 2, missed: 0, stages };
+        let expected = "\
+2 sends
+STAGE      PROCESS  TIMES/SEND  MEDIAN US  MEAN US
+TCP layer  inet           45.0      12.35     1.23
+IP layer   inet            1.0       0.04     1.23
+";
+        assert_eq!(text(&report), expected);
+        assert!(
+            text(&StageReport { missed: 3, ..report.clone() }).contains("3 marks found no room")
+        );
+        crate::command::tests::every_key_is_documented(&report);
+    }
+}
