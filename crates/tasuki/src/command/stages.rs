@@ -82,12 +82,12 @@ mod tests {
             median_ns,
             mean_ns: 1234,
         };
-        let stages = vec![row("TCP layer", 90, 12_345), row("IP layer", 2, 40)];
+        let stages = vec![row("TCP layer", 90, 12_340), row("IP layer", 2, 40)];
         let report = StageReport { sends: 2, missed: 0, stages };
         let expected = "\
 2 sends
 STAGE      PROCESS  TIMES/SEND  MEDIAN US  MEAN US
-TCP layer  inet           45.0      12.35     1.23
+TCP layer  inet           45.0      12.34     1.23
 IP layer   inet            1.0       0.04     1.23
 ";
         assert_eq!(text(&report), expected);
