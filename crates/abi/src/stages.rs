@@ -3,8 +3,8 @@
 //! A mark is a time and the stage that begins then. Programs and drivers make theirs in a ring of
 //! their region, from which the inet server takes them; without room a mark is left out. A word
 //! beside the ring says whether anybody wants them: while it is 0 a mark costs one load and a
-//! branch that is never taken. What comes out of the ring is an allegation, used for nothing but the
-//! report.
+//! branch that is never taken. What comes out of the ring is an allegation, used for nothing but
+//! the report.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
