@@ -3,8 +3,9 @@
 //!
 //! Every name carries the process id, and everything is removed on drop, also after a failure.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -34,6 +35,14 @@ pub(crate) enum Setup {
     Split,
     /// Tasuki, inet server and driver in one process.
     Fused,
+    /// The kernel's loopback interface.
+    Loopback,
+    /// Client and server both on Tasuki, with a wire between their instances; processes as split.
+    WireSplit,
+    /// The same, processes as fused.
+    WireFused,
+    /// The same, as library.
+    WireLibrary,
     /// smoltcp, in the client's process.
     Smoltcp,
     /// lwIP as Debian packages it, in the client's process.
@@ -49,6 +58,16 @@ impl Setup {
     pub(crate) const ALL: [Setup; 5] =
         [Self::LinuxOff, Self::LinuxOn, Self::Split, Self::Fused, Self::Library];
 
+    /// The mode of the instances on a wire.
+    fn wire_mode(self) -> Option<&'static str> {
+        match self {
+            Self::WireSplit => Some("split"),
+            Self::WireFused => Some("fused"),
+            Self::WireLibrary => Some("library"),
+            _ => None,
+        }
+    }
+
     /// Its column's head.
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -57,6 +76,10 @@ impl Setup {
             Self::Split => "Tasuki split",
             Self::Fused => "Tasuki fused",
             Self::Library => "Tasuki library",
+            Self::Loopback => "Linux loopback",
+            Self::WireSplit => "Tasuki split, wire",
+            Self::WireFused => "Tasuki fused, wire",
+            Self::WireLibrary => "Tasuki library, wire",
             Self::Smoltcp => "smoltcp",
             Self::Lwip => "lwIP",
             Self::Gvisor => "gVisor netstack",
@@ -72,6 +95,8 @@ pub(crate) struct Host {
     server: Child,
     programs: Programs,
     pinned: bool,
+    /// Where two instances meet.
+    wire: PathBuf,
 }
 
 /// What is measured beside this very program.
@@ -94,6 +119,8 @@ fn on_cpu(cpu: &str, pinned: bool) -> Command {
 }
 
 const PORT: u16 = 5202;
+/// The server's address on a wire.
+const WIRE_SERVER: &str = "10.218.2.1";
 /// The device of a peer's stack, in a namespace of its own.
 const PEER_TAP: &str = "tap0";
 
@@ -128,8 +155,13 @@ impl Host {
             make_tap(&names[0])?;
         }
         let server_at = names.last().context("a namespace")?.clone();
-        let server = start_server(&server_at, pinned)?;
-        Ok(Self { setup, namespaces: names, server, programs: programs.clone(), pinned })
+        let wire = std::env::temp_dir().join(format!("{tag}.wire"));
+        let on_stack = setup.wire_mode().map(|mode| {
+            let nic = format!("wire:{}", wire.display());
+            on_wire(&programs.tasuki, mode, &nic, WIRE_SERVER)
+        });
+        let server = start_server(&server_at, pinned, &on_stack.unwrap_or_default())?;
+        Ok(Self { setup, namespaces: names, server, programs: programs.clone(), pinned, wire })
     }
 
     /// A command that runs this program's `client` on the set-up's stack.
@@ -153,6 +185,17 @@ impl Host {
                 command.args(["--address", "10.218.1.2/24", "--gateway", "10.218.1.1", "--"]);
                 command.arg(me).arg("client");
             }
+            Setup::Loopback => {
+                server = "127.0.0.1";
+                command.arg(me).arg("client");
+            }
+            Setup::WireSplit | Setup::WireFused | Setup::WireLibrary => {
+                server = WIRE_SERVER;
+                let nic = format!("wire:{}", self.wire.display());
+                let mode = self.setup.wire_mode().unwrap_or_default();
+                command.args(on_wire(&self.programs.tasuki, mode, &nic, "10.218.2.2"));
+                command.arg(me).arg("client");
+            }
             Setup::Smoltcp => {
                 command.arg(me).args(["client", "--smoltcp", PEER_TAP]);
             }
@@ -169,8 +212,13 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The server may be gone already; a namespace that is gone is what we want.
-        let _ = self.server.kill();
+        // The server may be gone already; a namespace that is gone is what we want. `tasuki run`
+        // ends its program and its servers when it is asked to.
+        if self.setup.wire_mode().is_some() {
+            let _ = sh(&format!("kill {}", self.server.id()));
+        } else {
+            let _ = self.server.kill();
+        }
         let _ = self.server.wait();
         for name in &self.namespaces {
             let _ = sh(&format!("ip netns del {name}"));
@@ -187,9 +235,17 @@ fn make_tap(namespace: &str) -> Result<()> {
     ))
 }
 
-fn start_server(namespace: &str, pinned: bool) -> Result<Child> {
+/// The words before a program that put it on an instance at one end of a wire.
+fn on_wire(tasuki: &Path, mode: &str, nic: &str, address: &str) -> Vec<OsString> {
+    let cidr = format!("{address}/24");
+    let words = ["run", "--mode", mode, "--nic", nic, "--address", &cidr, "--"];
+    [tasuki.into()].into_iter().chain(words.map(OsString::from)).collect()
+}
+
+fn start_server(namespace: &str, pinned: bool, on_stack: &[OsString]) -> Result<Child> {
     let mut server = on_cpu("1", pinned)
         .args(["ip", "netns", "exec", namespace])
+        .args(on_stack)
         .arg(std::env::current_exe()?)
         .args(["serve", "--bind", &format!("0.0.0.0:{PORT}")])
         .stdout(Stdio::piped())
