@@ -53,7 +53,7 @@ fn at_home(world: &World, name: &str) -> PathBuf {
 fn as_user(world: &World, variables: &[&str], words: &[&str]) -> Command {
     let id = USER.to_string();
     let mut all = vec!["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups", "env"];
-    all.extend(["--chdir=/run/home", "TMPDIR=/run/home"]);
+    all.extend(["--chdir=/run/home", "TMPDIR=/run/home", "PATH=/usr/bin:/bin"]);
     all.extend(variables);
     all.push("/run/home/tasuki");
     all.extend(words);
@@ -100,6 +100,25 @@ fn a_users_instance_is_shared_and_sends_too() {
     assert!(said.stdout.contains("passt.writes"), "{said}");
     let _ = user(&["down", "mine"]);
     drop(sink);
+    finish(&world);
+}
+
+#[test]
+fn a_users_server_is_reached_at_a_published_port() {
+    let Some(world) = world() else { return };
+    write_noise(&at_home(&world, "file"), 8 << 20, 1);
+    let words = ["run", "--publish", "127.0.0.1:8080:8000", "--", "python3", "-u"];
+    let words = [&words[..], &["-m", "http.server", "8000"]].concat();
+    let server = Running::start(as_user(&world, &[], &words));
+    let _ = server.line("Serving HTTP");
+    let url = "http://127.0.0.1:8080/file";
+    let _ = world.run(&["curl", "-sS", "-o", "back", url]).success();
+    assert_eq!(sha256(&world.path("back")), sha256(&at_home(&world, "file")));
+    // The port is taken.
+    let second = Running::start(as_user(&world, &[], &words)).finish().code(125);
+    assert!(second.stderr.contains("8080"), "{second}");
+    server.signal(Signal::INT);
+    let _ = server.finish();
     finish(&world);
 }
 

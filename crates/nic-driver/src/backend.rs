@@ -46,7 +46,8 @@ pub fn open(config: &NicConfig, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Dr
         }
         Some(("wire", path)) => {
             let [] = exactly(fds)?;
-            let wire = Wire::new(path.into(), config.mtu, Features::NONE);
+            let features = if config.offload { Wire::FEATURES } else { Features::NONE };
+            let wire = Wire::new(path.into(), config.mtu, features);
             Ok(Box::new(wire.map_err(system("make an end of the wire"))?))
         }
         Some(("packet", _)) => {

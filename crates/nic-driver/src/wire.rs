@@ -93,6 +93,9 @@ pub struct Wire {
 }
 
 impl Wire {
+    /// What both ends can leave undone: memory spoils no bits.
+    pub const FEATURES: Features = Features::TX_CHECKSUM.with(Features::RX_CHECKSUM);
+
     /// An end at this path, for frames of so many bytes behind the Ethernet header; `features` are
     /// those of both ends or there is no link.
     ///

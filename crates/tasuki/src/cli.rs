@@ -13,6 +13,7 @@ use crate::config::{Fault, Mode, Router};
 use crate::device::Device;
 use crate::exit;
 use crate::place::InstanceName;
+use crate::publish::Publish;
 
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 
@@ -144,6 +145,9 @@ pub(crate) struct InstanceOptions {
     /// tap:tasuki1, ..., or passt: for users who may not make a TAP device]
     #[arg(long, value_name = "KIND:NAME")]
     pub(crate) nic: Option<Device>,
+    /// Ports of the host that lead to the stack, with passt: [ADDRESS:]PORT[:STACK-PORT][/udp]
+    #[arg(short, long, value_name = "PORT,...", value_delimiter = ',')]
+    pub(crate) publish: Vec<Publish>,
     /// The stack's addresses with prefix lengths, IPv4 and IPv6 [default: 10.219.N.2/24, first N
     /// not in use]
     #[arg(long, visible_alias = "ip", value_name = "CIDR,...", value_delimiter = ',')]
@@ -173,8 +177,8 @@ pub(crate) struct InstanceOptions {
 }
 
 /// The names of all of [`InstanceOptions`]: they mean nothing for an instance that runs already.
-const INSTANCE_OPTIONS: [&str; 9] =
-    ["mode", "nic", "address", "gateway", "ipv6", "dhcp", "config", "offload", "fault"];
+const INSTANCE_OPTIONS: [&str; 10] =
+    ["mode", "nic", "publish", "address", "gateway", "ipv6", "dhcp", "config", "offload", "fault"];
 
 /// What is either on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

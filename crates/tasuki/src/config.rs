@@ -20,6 +20,7 @@ use serde::{Deserialize, Deserializer};
 use crate::cidr::Cidr;
 use crate::device::Device;
 use crate::exit::{Code, Failure};
+use crate::publish::Publish;
 
 /// A whole file. Everything may be left out.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -138,6 +139,7 @@ pub(crate) struct NicSection {
     pub(crate) device: Option<Device>,
     pub(crate) mtu: Mtu,
     pub(crate) offload: Option<bool>,
+    pub(crate) publish: List<Publish>,
     pub(crate) fault: Fault,
 }
 
@@ -148,6 +150,7 @@ pub(crate) struct InterfaceSection {
     pub(crate) device: Option<Device>,
     pub(crate) mtu: Mtu,
     pub(crate) offload: Option<bool>,
+    pub(crate) publish: List<Publish>,
     pub(crate) address: List<Cidr>,
     pub(crate) gateway: List<Router>,
     pub(crate) dhcp: bool,

@@ -103,9 +103,10 @@ impl Device {
         self.kind.row().host_end
     }
 
-    /// What is behind the colon: for most kinds, the host's name of an interface.
+    /// What is behind the colon: for most kinds, the host's name of an interface. The kind where
+    /// there is nothing.
     pub(crate) fn name(&self) -> &str {
-        &self.target
+        if self.target.is_empty() { self.kind.row().word } else { &self.target }
     }
 }
 
@@ -201,6 +202,7 @@ mod tests {
         ] {
             assert!(text.parse::<Device>().unwrap_err().contains(said), "{text}");
         }
+        assert_eq!(Device::passt().name(), "passt");
         let here = std::env::current_dir().unwrap();
         let relative: Device = "wire:x/y".parse().unwrap();
         assert_eq!(relative.name(), here.join("x/y").to_str().unwrap());

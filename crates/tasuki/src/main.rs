@@ -18,6 +18,7 @@ mod network;
 mod operator;
 mod place;
 mod program;
+mod publish;
 mod settings;
 mod supervisor;
 

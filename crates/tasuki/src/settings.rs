@@ -10,10 +10,11 @@ use abi::network::{Ipv6Mode, RouteSettings};
 use crate::cidr::{self, Cidr};
 use crate::cli::{InstanceOptions, Ipv6Choice, Switch};
 use crate::config::{Config, InterfaceSection, List, MemorySection, Mode};
-use crate::device::Device;
+use crate::device::{Device, Kind};
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
 use crate::place::InstanceName;
+use crate::publish::Publish;
 
 /// All that was asked for. What was left open is chosen when the instance is made.
 #[derive(Debug, Clone)]
@@ -45,6 +46,7 @@ pub(crate) struct Link {
     /// Checksums and the cutting of long segments are left to the device.
     pub(crate) offload: bool,
     pub(crate) dhcp: bool,
+    pub(crate) publish: Vec<Publish>,
     addresses: Option<Addresses>,
 }
 
@@ -96,6 +98,10 @@ impl Settings {
             device: options.nic.clone().or(config.nic.device),
             mtu: config.nic.mtu,
             offload: options.offload.map(|switch| switch == Switch::On).or(config.nic.offload),
+            publish: match &options.publish[..] {
+                [] => config.nic.publish,
+                given => List(given.to_vec()),
+            },
             address: List(or(&options.address, inet.address.0)),
             gateway: List(gateways),
             dhcp: options.dhcp || inet.dhcp,
@@ -167,8 +173,27 @@ fn check_sharing(memory: &MemorySection, links: usize, mode: Mode) -> Result<(),
 
 impl Link {
     fn new(section: InterfaceSection) -> Result<Self, String> {
-        let InterfaceSection { device, mtu, offload, address, gateway, dhcp, routes, fault } =
-            section;
+        let InterfaceSection {
+            device,
+            mtu,
+            offload,
+            publish,
+            address,
+            gateway,
+            dhcp,
+            routes,
+            fault,
+        } = section;
+        let device = match device {
+            Some(device) if !publish.0.is_empty() && device.kind() != Kind::Passt => {
+                return Err(format!(
+                    "ports are published by passt: only; on {device} the stack is reached at its \
+                     own address"
+                ));
+            }
+            None if !publish.0.is_empty() => Some(Device::passt()),
+            device => device,
+        };
         if dhcp && let Some(four) = address.0.iter().find(|cidr| cidr.is_ipv4()) {
             return Err(format!(
                 "the stack is to have the address {four}, and to get its IPv4 address by DHCP: \
@@ -194,7 +219,15 @@ impl Link {
         let fault = fault.0;
         // Faults are those of a wire, where every frame is one as it is.
         let offload = offload.unwrap_or(true) && fault.is_none();
-        Ok(Self { device, mtu: mtu.0.narrow(), fault, offload, dhcp, addresses })
+        Ok(Self {
+            device,
+            mtu: mtu.0.narrow(),
+            fault,
+            offload,
+            publish: publish.0,
+            dhcp,
+            addresses,
+        })
     }
 
     /// The addresses asked for, or free ones. Hold the lock of the directory until the device has
@@ -386,6 +419,20 @@ mod tests {
         assert_eq!(failure.code, Code::Configuration);
         assert!(failure.sentence.contains("10.0.0.2/24"), "{failure}");
         assert!(!settings(&InstanceOptions::default()).unwrap().links[0].dhcp);
+    }
+
+    #[test]
+    fn who_publishes_ports_has_passt() {
+        let with = |nic: Option<&str>| {
+            let nic = nic.map(|text| text.parse().unwrap());
+            let publish = vec!["8080:80".parse().unwrap()];
+            let options = InstanceOptions { nic, publish, ..Default::default() };
+            settings(&options).map(|settings| settings.links[0].device.clone().unwrap().kind())
+        };
+        assert_eq!(with(None).unwrap(), Kind::Passt);
+        assert_eq!(with(Some("passt:")).unwrap(), Kind::Passt);
+        let failure = with(Some("tap:x")).unwrap_err();
+        assert!(failure.sentence.contains("passt: only; on tap:x"), "{failure}");
     }
 
     #[test]

@@ -112,7 +112,11 @@ fn unknown_names_are_refused_with_the_nearest() {
             "key in [inet] `adress`; did you mean `address`?",
         ),
         ("\n[inett]\n", 2, "section `inett`; did you mean `inet`?"),
-        ("[nic]\n\nMTU = 9\n", 3, "unknown key in [nic] `MTU`; known are device, mtu, fault"),
+        (
+            "[nic]\n\nMTU = 9\n",
+            3,
+            "unknown key in [nic] `MTU`; known are device, mtu, offload, publish",
+        ),
         ("[nic.fault]\nlos = 0.1\n", 2, "did you mean `loss`?"),
         ("[memory.client]\nsocket = 1\n", 2, "did you mean `sockets`?"),
         ("mod = \"split\"\n", 1, "unknown key `mod`"),

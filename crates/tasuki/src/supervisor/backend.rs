@@ -84,7 +84,7 @@ fn without_rights(
 }
 
 fn start_passt(wanted: &settings::Link, addresses: &Addresses) -> Result<Opened, Failure> {
-    let (passt, fd) = Passt::start(addresses, wanted.mtu)?;
+    let (passt, fd) = Passt::start(addresses, wanted.mtu, &wanted.publish)?;
     Ok(Opened { device: Device::passt(), fds: vec![fd], _passt: Some(passt) })
 }
 

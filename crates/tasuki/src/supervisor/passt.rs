@@ -19,6 +19,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::exit::{Code, Failure};
 use crate::network::Addresses;
+use crate::publish::Publish;
 
 /// How long it may take to answer for the first time.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
@@ -38,7 +39,11 @@ impl Passt {
     ///
     /// # Errors
     /// [`Code::Rights`] when it is not installed; what it says when it cannot work here.
-    pub(super) fn start(addresses: &Addresses, mtu: u16) -> Result<(Self, OwnedFd), Failure> {
+    pub(super) fn start(
+        addresses: &Addresses,
+        mtu: u16,
+        publish: &[Publish],
+    ) -> Result<(Self, OwnedFd), Failure> {
         let failed = |what: &str, errno: Errno| Failure::system(format!("{what} for passt"), errno);
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
         let (ours, theirs) = rustix::net::socketpair(unix, stream, SocketFlags::CLOEXEC, None)
@@ -52,7 +57,7 @@ impl Passt {
             .map_err(|errno| failed("pass on a socket", errno))?;
         let mut command = Command::new("passt");
         command.args(["--foreground", "--quiet", "--fd", &theirs.as_raw_fd().to_string()]);
-        command.args(arguments(addresses, mtu));
+        command.args(arguments(addresses, mtu)).args(publish.iter().flat_map(published));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         command.env_remove("LD_PRELOAD").process_group(0).current_dir("/");
         let child = command.spawn().map_err(|error| not_started(&error))?;
@@ -154,6 +159,13 @@ fn arguments(addresses: &Addresses, mtu: u16) -> Vec<String> {
     all
 }
 
+/// Its arguments for a published port.
+fn published(publish: &Publish) -> [String; 2] {
+    let option = if publish.udp { "--udp-ports" } else { "--tcp-ports" };
+    let address = publish.address.map_or(String::new(), |address| format!("{address}/"));
+    [option.to_owned(), format!("{address}{}:{}", publish.port, publish.stack_port)]
+}
+
 /// An ARP request in passt's framing.
 fn arp_question(own: Ipv4Addr, wanted: Ipv4Addr) -> Vec<u8> {
     const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
@@ -196,6 +208,13 @@ mod tests {
             "--mtu 1400 --address 10.9.0.2 --netmask 24 --gateway 10.9.0.1 \
              --address fd00::2 --gateway fd00::1"
         );
+    }
+
+    #[test]
+    fn ports_are_published() {
+        let told = |text: &str| published(&text.parse().unwrap()).join(" ");
+        assert_eq!(told("8080:80"), "--tcp-ports 8080:80");
+        assert_eq!(told("127.0.0.1:53:5353/udp"), "--udp-ports 127.0.0.1/53:5353");
     }
 
     #[test]
