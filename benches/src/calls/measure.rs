@@ -15,7 +15,7 @@ const SOL_SOCKET: i32 = 1;
 const SO_RCVBUF: i32 = 8;
 
 /// What is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Call {
     /// Nothing.
@@ -28,6 +28,15 @@ pub(crate) enum Call {
 
 impl Call {
     pub(crate) const ALL: [Self; 3] = [Self::Null, Self::Getsockopt, Self::Send];
+
+    /// Its column's head.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Getsockopt => "getsockopt",
+            Self::Send => "send 64 B",
+        }
+    }
 }
 
 /// A client of the server under test.

@@ -25,6 +25,9 @@ pub(crate) struct CallsArgs {
     /// Calls that travel together.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 3, 10, 30, 100, 300, 1000])]
     count: Vec<u32>,
+    /// Only these calls.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Call::ALL)]
+    only: Vec<Call>,
     /// Rounds; medians are over them.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
@@ -89,7 +92,7 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
             let processor = if same_processor { here } else { there };
             let server = server::Child::start(processor, running, same_processor)?;
             let caller = Caller::new(&server.socket, args.threshold)?;
-            for call in Call::ALL {
+            for &call in &args.only {
                 for &count in &args.count {
                     let (packaged_ns, single_ns) =
                         caller.compare(call, count, args.rounds, time)?;
@@ -122,10 +125,14 @@ fn tables(report: &Report) -> String {
             let place = if same { "the same processor" } else { "another processor" };
             let _ = writeln!(text, "\n### {server} server on {place}\n");
             let _ = writeln!(text, "ns per call: packaged, singly (ratio)\n");
-            let _ = writeln!(text, "| calls | null | getsockopt | send 64 B |");
-            let _ = writeln!(text, "|---:|---:|---:|---:|");
             let here =
                 report.figures.iter().filter(|f| f.running == running && f.same_processor == same);
+            let _ = write!(text, "| calls |");
+            let calls = Call::ALL.into_iter().filter(|&c| here.clone().any(|f| f.call == c));
+            for call in calls.clone() {
+                let _ = write!(text, " {} |", call.title());
+            }
+            let _ = writeln!(text, "\n|---:|{}", "---:|".repeat(calls.count()));
             let mut rows: Vec<u32> = here.clone().map(|figure| figure.count).collect();
             rows.sort_unstable();
             rows.dedup();

@@ -115,17 +115,17 @@ impl Client {
 
     /// Takes calls from the rings, one thread after the other, starting with another one each time.
     fn take_calls(&mut self, scan: &mut Vec<Call>) -> Result<(), ClientFault> {
-        let threads = self.threads.len();
-        for turn in 0..threads {
-            let at = (self.next_thread + turn) % threads;
-            let Some(thread) = &mut self.threads[at] else { continue };
+        let (threads, first) = (self.threads.len(), self.next_thread);
+        // No remainders: this is done in every turn, mostly for nothing.
+        for at in (first..threads).chain(0..first) {
+            let Some(Some(thread)) = self.threads.get_mut(at) else { continue };
             while scan.len() < CALLS_PER_SCAN {
                 let slot = thread.requests.pop().map_err(ClientFault::ring("request"))?;
                 let Some(slot) = slot else { break };
                 scan.push(Call::decode(&slot)?);
             }
             if scan.len() >= CALLS_PER_SCAN {
-                self.next_thread = at + 1;
+                self.next_thread = (at + 1) % threads;
                 break;
             }
         }
