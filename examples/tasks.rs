@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tasuki run -- tasks server 0.0.0.0:7
-//! tasuki run -- tasks client 10.218.0.1:7 --connections 500 --rounds 3
+//! tasuki run -- tasks client 10.218.0.1:7 500
 //! ```
 #![forbid(unsafe_code)]
 
@@ -14,8 +14,8 @@ use std::pin::Pin;
 use futures_io::{AsyncRead, AsyncWrite};
 use tasuki_sockets::aio::{TcpListener, TcpStream, block_on, spawn};
 
-const USAGE: &str = "usage: tasks server ADDRESS:PORT | \
-                     tasks client ADDRESS:PORT [--connections N] [--rounds N]";
+/// Questions of each connection.
+const ROUNDS: usize = 3;
 
 async fn read(mut stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
     poll_fn(|context| Pin::new(&mut stream).poll_read(context, into)).await
@@ -53,12 +53,11 @@ async fn serve(addr: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// One connection; how many answers were right.
-async fn ask(addr: SocketAddr, number: usize, rounds: usize) -> io::Result<usize> {
+async fn ask(addr: SocketAddr, number: usize) -> io::Result<()> {
     let stream = TcpStream::connect(addr).await?;
     let question = format!("question {number}\n").repeat(1 + number % 50).into_bytes();
     let mut answer = vec![0; question.len()];
-    for _ in 0..rounds {
+    for _ in 0..ROUNDS {
         write_all(&stream, &question).await?;
         let mut got = 0;
         while got < answer.len() {
@@ -71,39 +70,27 @@ async fn ask(addr: SocketAddr, number: usize, rounds: usize) -> io::Result<usize
             return Err(io::Error::other("another answer than the question"));
         }
     }
-    Ok(rounds)
-}
-
-async fn crowd(addr: SocketAddr, connections: usize, rounds: usize) -> io::Result<()> {
-    let tasks: Vec<_> =
-        (0..connections).map(|n| spawn(ask(addr, n, rounds))).collect::<Result<_, _>>()?;
-    let mut answers = 0;
-    for task in tasks {
-        answers += task.await?;
-    }
-    println!("{connections} connections, {answers} answers");
     Ok(())
 }
 
-fn number(words: &[String], name: &str, default: usize) -> Option<usize> {
-    match words.iter().position(|word| word == name) {
-        Some(at) => words.get(at + 1)?.parse().ok(),
-        None => Some(default),
+async fn crowd(addr: SocketAddr, connections: usize) -> io::Result<()> {
+    let tasks: Vec<_> = (0..connections).map(|n| spawn(ask(addr, n))).collect::<Result<_, _>>()?;
+    for task in tasks {
+        task.await?;
     }
+    println!("{connections} connections answered");
+    Ok(())
 }
 
 fn main() -> io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let asked = (|| {
-        let addr: SocketAddr = words.get(1)?.parse().ok()?;
-        let connections = number(&words, "--connections", 500)?;
-        Some((words.first()?.as_str(), addr, connections, number(&words, "--rounds", 3)?))
-    })();
-    match asked {
-        Some(("server", addr, ..)) => block_on(serve(addr))?,
-        Some(("client", addr, connections, rounds)) => block_on(crowd(addr, connections, rounds))?,
+    let addr = words.get(1).and_then(|addr| addr.parse().ok());
+    let connections = words.get(2).map_or(Some(500), |number| number.parse().ok());
+    match (words.first().map(String::as_str), addr, connections) {
+        (Some("server"), Some(addr), _) => block_on(serve(addr))?,
+        (Some("client"), Some(addr), Some(connections)) => block_on(crowd(addr, connections))?,
         _ => {
-            eprintln!("{USAGE}");
+            eprintln!("usage: tasks server ADDRESS:PORT | client ADDRESS:PORT [CONNECTIONS]");
             std::process::exit(2);
         }
     }
