@@ -14,6 +14,7 @@
 mod calls;
 mod client;
 mod compare;
+mod handover;
 mod hosts;
 mod protocol;
 mod report;
@@ -45,6 +46,8 @@ enum Command {
     Client(ClientArgs),
     /// Everything, in turn, over veth and over Tasuki (needs root).
     Compare(CompareArgs),
+    /// What handing an area over costs, by its size.
+    Handover(handover::HandoverArgs),
     /// Calls that travel together against calls one by one, and against the kernel's.
     Calls(calls::CallsArgs),
     /// The server that `calls` measures.
@@ -108,6 +111,7 @@ fn main() -> anyhow::Result<()> {
         Command::Client(args) => client::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Calls(args) => calls::run(&args),
+        Command::Handover(args) => handover::run(&args),
         Command::CallsServer(args) => calls::serve(&args),
     }
 }

@@ -9,7 +9,7 @@
 //! The kernel's figures in the same run: getpid(2) one by one, and io_uring's NOP in batches.
 
 mod measure;
-mod server;
+pub(crate) mod server;
 mod uring;
 
 use anyhow::Result;

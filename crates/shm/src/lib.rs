@@ -15,6 +15,7 @@ pub mod bell;
 mod bitmap;
 pub mod channel;
 pub mod descriptors;
+pub mod fork;
 pub mod pool;
 pub mod region;
 pub mod ring;

@@ -93,6 +93,7 @@ impl Client {
     /// # Errors
     /// [`ConnectError`]; its text says what to do.
     pub fn connect(path: &Path) -> Result<Arc<Self>, ConnectError> {
+        shm::fork::mark();
         let mut channel = open_channel(path)?;
         let hello = ClientRequest::Hello { version: VERSION, program: program_name() };
         let mut drive = None;
@@ -216,7 +217,7 @@ impl Client {
         self.pid == fork::pid()
     }
 
-    /// Is this a forked child, as far as can be told without a system call where forks are watched?
+    /// Is this a forked child, as far as can be told without a system call?
     pub(crate) fn is_stranger(&self) -> bool {
         self.pid != fork::pid_cached()
     }

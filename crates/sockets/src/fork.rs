@@ -2,9 +2,10 @@
 //!
 //! A child inherits mappings, descriptors and every value of this library, but rings have one
 //! producer and areas one owner: the parent. So every operation asks whether its client is of this
-//! process. That costs a `getpid`, unless whoever loads this library promises with [`fork_watched`]
-//! to call [`forked`] in every child; then the answer is one load. Paths that sleep or call ask the
-//! kernel all the same, since a raw `clone` runs no fork handlers.
+//! process. The answer is one load: of a page that the kernel wipes in children ([`shm::fork`]), or
+//! of a word if whoever loads this library promises with [`fork_watched`] to call [`forked`] in
+//! every child. Paths that sleep or call ask the kernel all the same, since a raw `clone` that
+//! shares memory does neither.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -18,9 +19,9 @@ pub(crate) fn pid() -> u32 {
     Pid::as_raw(Some(getpid())).unsigned_abs()
 }
 
-/// This process's id, without a system call where forks are watched.
+/// This process's id, without a system call if it can be.
 pub(crate) fn pid_cached() -> u32 {
-    if WATCHED.load(Ordering::Relaxed) { PID.load(Ordering::Relaxed) } else { pid() }
+    if WATCHED.load(Ordering::Relaxed) { PID.load(Ordering::Relaxed) } else { shm::fork::pid() }
 }
 
 /// Promise that [`forked`] is called in every forked child before any other thread can exist there,

@@ -182,6 +182,7 @@ fn a_datagram_of_slices_is_one() {
     let empty = head.slice(..0).unwrap();
     assert_eq!(send(&[empty]), Ok(2..3));
     assert_eq!(send(&vec![head; 6]), Err(Errno::MSGSIZE));
+    fake.eventually("all parts", |core| core.sock(index).datagrams.len() == 3);
     let core = &mut fake.core();
     let parts: Vec<_> = core.sock(index).datagrams.iter().map(|(bytes, _)| &bytes[..]).collect();
     assert_eq!(parts, [&b"head"[..], b"body", b""]);

@@ -1,0 +1,169 @@
+//! `tasuki-bench handover`: what it costs a program to hand an area over, by its size.
+//!
+//! The consumer is an inet server that never sleeps, on another processor; behind it is a
+//! connections to ourselves, which this program reads in place. Timed are the calls alone, one on
+//! each of 16 connections on which nothing is on its way. Beside it: a send that copies the same
+//! bytes (as far as one takes them without waiting), taking an area and dropping it, and taking
+//! what was received and giving it back. Medians of all rounds.
+
+use std::io::IoSlice;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+use sockets::{Client, Errno, SendFlags, Socket, TcpListener, TcpStream, Wait};
+
+use crate::calls::server::{Child, pin};
+
+/// Connections.
+const WAYS: usize = 16;
+
+/// What `handover` runs.
+#[derive(Args)]
+pub(crate) struct HandoverArgs {
+    /// Bytes of an area.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = [4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304]
+    )]
+    size: Vec<usize>,
+    /// Rounds; in each, one hand-over on each connection.
+    #[arg(long, default_value_t = 50)]
+    rounds: usize,
+    /// The processors of this program and of the server.
+    #[arg(long, value_delimiter = ',', num_args = 2, default_values_t = [0, 1])]
+    processors: Vec<usize>,
+    /// Figures as JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Nanoseconds.
+#[derive(Debug, Serialize)]
+struct Figure {
+    size: usize,
+    hand_over: f64,
+    copying_send: f64,
+    alloc_and_drop: f64,
+    recv_and_drop: f64,
+}
+
+/// Measure and print.
+pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
+    let &[here, there] = args.processors.as_slice() else {
+        anyhow::bail!("--processors takes two numbers")
+    };
+    pin(here)?;
+    let server = Child::start(there, true, false)?;
+    let client = Client::connect(&server.socket)?;
+    let measured = args.size.iter().map(|&size| measure(&client, size, args.rounds));
+    let figures = measured.collect::<Result<Vec<_>>>()?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&figures)?);
+        return Ok(());
+    }
+    println!("| bytes | hand over | send by a copy | alloc and drop | receive and drop |");
+    println!("|---:|---:|---:|---:|---:|");
+    for Figure { size, hand_over, copying_send, alloc_and_drop, recv_and_drop } in figures {
+        println!(
+            "| {size} | {hand_over:.0} ns | {copying_send:.0} ns | {alloc_and_drop:.0} ns | \
+             {recv_and_drop:.0} ns |"
+        );
+    }
+    Ok(())
+}
+
+/// How long it took, nanoseconds, and what it gave.
+fn timed<T>(what: impl FnOnce() -> T) -> (f64, T) {
+    let began = Instant::now();
+    let gave = what();
+    (began.elapsed().as_secs_f64() * 1e9, gave)
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// A connection to ourselves.
+fn pair(client: &Arc<Client>) -> Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind_via(client, (Ipv4Addr::LOCALHOST, 0))?;
+    let near = TcpStream::connect_via(client, listener.local_addr()?)?;
+    Ok((near, listener.accept()?.0))
+}
+
+fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<Figure> {
+    let pairs = (0..WAYS).map(|_| pair(client)).collect::<Result<Vec<_>>>()?;
+    let [mut handed, mut copied, mut made, mut taken] = [const { Vec::new() }; 4];
+    let bytes = vec![0xa5; size];
+    let flags = SendFlags::default();
+    for round in 0..=rounds {
+        let (alloc, slices) = timed(|| {
+            (0..WAYS).map(|_| Ok(client.alloc(size)?.freeze())).collect::<Result<Vec<_>>>()
+        });
+        let slices = slices?;
+        let (over, sent) = timed(|| {
+            let mut ways = pairs.iter().zip(&slices);
+            ways.try_for_each(|((near, _), slice)| {
+                let slice = std::slice::from_ref(slice);
+                near.as_socket().send_slices(slice, flags, None, Wait::No).map(drop)
+            })
+        });
+        sent?;
+        drain(&pairs, size, &mut taken)?;
+        let (freed, ()) = timed(|| drop(slices));
+        let (copy, sent) = timed(|| {
+            let each = pairs.iter().map(|(near, _)| send_once(near.as_socket(), &bytes));
+            each.collect::<Result<Vec<_>>>()
+        });
+        for (pair, sent) in pairs.iter().zip(sent?) {
+            drain(std::slice::from_ref(pair), sent, &mut Vec::new())?;
+        }
+        // The first one finds nothing in the caches.
+        if round > 0 {
+            for (times, nanos) in
+                [(&mut handed, over), (&mut made, alloc + freed), (&mut copied, copy)]
+            {
+                times.push(nanos / WAYS as f64);
+            }
+        }
+    }
+    let [hand_over, copying_send, alloc_and_drop, recv_and_drop] =
+        [handed, copied, made, taken].map(median);
+    Ok(Figure { size, hand_over, copying_send, alloc_and_drop, recv_and_drop })
+}
+
+/// Sends what there is room for.
+fn send_once(socket: &Socket, bytes: &[u8]) -> Result<usize> {
+    match socket.send(&[IoSlice::new(bytes)], SendFlags::default(), None, Wait::No) {
+        Err(Errno::AGAIN) => Ok(0),
+        sent => Ok(sent?),
+    }
+}
+
+/// Takes `size` bytes at each far end, and waits until all is acknowledged and the areas are back.
+fn drain(pairs: &[(TcpStream, TcpStream)], size: usize, taken: &mut Vec<f64>) -> Result<()> {
+    for (near, far) in pairs {
+        let mut left = size;
+        while left > 0 {
+            let (nanos, len) = timed(|| far.as_socket().recv_area(Wait::No).map(|area| area.len()));
+            match len {
+                Err(Errno::AGAIN) => std::hint::spin_loop(),
+                len => {
+                    left -= len?;
+                    taken.push(nanos);
+                }
+            }
+        }
+        let socket = near.as_socket();
+        while socket.unsent_len() > 0 {
+            std::hint::spin_loop();
+        }
+        socket.slices_done()?;
+    }
+    Ok(())
+}
