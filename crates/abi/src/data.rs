@@ -46,7 +46,7 @@ impl DataDescriptor {
     /// The flag for an area of frame region `nic`, 0 to 255; `None` for others.
     #[must_use]
     pub fn of_frame(nic: u16) -> Option<u16> {
-        (nic <= 255).then(|| Self::FRAME | nic << Self::FRAME_SHIFT)
+        (nic <= 255).then_some(Self::FRAME | nic << Self::FRAME_SHIFT)
     }
 
     /// The frame region that the area is in; `None`: it is in the client's own.

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::net::SocketAddr;
+use std::slice::from_ref;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -74,7 +75,7 @@ fn an_area_comes_back_when_the_last_reader_is_done() {
     let (socket, index) = connected(&client);
     let first = slice(&client, &[1; 1000]);
     let second = slice(&client, &[2; 1000]);
-    assert_eq!(send(&socket, &[first.clone()], Wait::No), Ok(0..1));
+    assert_eq!(send(&socket, from_ref(&first), Wait::No), Ok(0..1));
     assert_eq!(socket.send(&[IoSlice::new(b"x")], SendFlags::default(), None, Wait::No), Ok(1));
     assert_eq!(send(&socket, &[second], Wait::No), Ok(1..2));
     assert_eq!(socket.slices_done(), Ok(0));
@@ -116,12 +117,12 @@ fn a_closed_sockets_slices_come_back_when_its_place_is_free() {
     let free = client.free_tx_pages();
     let (socket, index) = connected(&client);
     let kept = slice(&client, b"hello");
-    send(&socket, &[kept.clone()], Wait::No).unwrap();
+    send(&socket, from_ref(&kept), Wait::No).unwrap();
     fake.core().take(index, usize::MAX);
     let kept = kept.reclaim().unwrap_err();
     socket.close();
     assert_eq!(socket.slices_done(), Err(Errno::BADF));
-    assert_eq!(send(&socket, &[kept.clone()], Wait::No), Err(Errno::BADF));
+    assert_eq!(send(&socket, from_ref(&kept), Wait::No), Err(Errno::BADF));
     drop(kept.reclaim().unwrap());
     assert_eq!(client.free_tx_pages(), free);
 }
@@ -146,7 +147,7 @@ fn only_what_can_be_sent_is_taken() {
     // SO_SNDBUF (64 KiB there) is looked at before, not cut to.
     let long = slice(&client, &[3; 100_000]);
     assert_eq!(send(&socket, &[long], Wait::No), Ok(0..1));
-    assert_eq!(send(&socket, &[some.clone()], Wait::No), Err(Errno::AGAIN));
+    assert_eq!(send(&socket, from_ref(&some), Wait::No), Err(Errno::AGAIN));
     fake.eventually("taken", |core| core.sock(index).taken == 100_000);
     fake.core().release(index, u64::MAX);
     assert_eq!(send(&socket, &[some], soon()), Ok(1..2));
