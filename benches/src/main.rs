@@ -10,12 +10,15 @@
 //! answers 4.
 //!
 //! `calls` measures packaged calls, as the third paper does.
+//!
+//! `hops` and `stages` ask a running instance what an operation costs, in wake-ups and in time.
 
 mod calls;
 mod client;
 mod compare;
 mod handover;
 mod hosts;
+mod instruments;
 mod protocol;
 mod report;
 mod serve;
@@ -50,6 +53,13 @@ enum Command {
     Handover(handover::HandoverArgs),
     /// Calls that travel together against calls one by one, and against the kernel's.
     Calls(calls::CallsArgs),
+    /// System calls and wake-ups of each operation (needs root).
+    Hops(instruments::InstanceArgs),
+    /// Where the time of a send goes, beside the first paper's figures (needs root).
+    Stages(instruments::InstanceArgs),
+    /// The client of `stages`.
+    #[command(hide = true)]
+    Paced(instruments::PacedArgs),
     /// The server that `calls` measures.
     #[command(hide = true)]
     CallsServer(calls::ServerArgs),
@@ -109,6 +119,9 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Serve { bind } => serve::serve(bind),
         Command::Client(args) => client::run(&args),
+        Command::Hops(args) => instruments::hops(&args),
+        Command::Stages(args) => instruments::stages(&args),
+        Command::Paced(args) => instruments::paced(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Calls(args) => calls::run(&args),
         Command::Handover(args) => handover::run(&args),

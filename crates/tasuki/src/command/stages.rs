@@ -33,9 +33,9 @@ pub(crate) fn stages(args: &StagesArgs) -> Result<u8, Failure> {
     let _ = signals.forever().next();
     let report = trace(&mut operator, false)?;
     if args.json {
-        print_json(&report)?
+        print_json(&report)?;
     } else {
-        print(&text(&report))?
+        print(&text(&report))?;
     }
     Ok(0)
 }

@@ -1,0 +1,273 @@
+//! What `tasuki stats` and `tasuki stages` say of one running instance: system calls and wake-ups
+//! of each operation (`hops`), and the time of a send by stage beside the first paper's (`stages`).
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::Value;
+
+use crate::protocol::{Order, Test};
+
+/// What `hops` and `stages` run on.
+#[derive(Args)]
+pub(crate) struct InstanceArgs {
+    /// The `tasuki` command.
+    #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
+    tasuki: PathBuf,
+    /// How the instance is made: split or fused.
+    #[arg(long, default_value = "split")]
+    mode: String,
+    /// Operations of each kind.
+    #[arg(long, default_value_t = 1000)]
+    count: u32,
+    /// Bytes of each send (stages).
+    #[arg(long, value_delimiter = ',', default_value = "256,512,768,1024,65536")]
+    size: Vec<u32>,
+    /// What was found as JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A client that sends and pauses.
+#[derive(Args)]
+pub(crate) struct PacedArgs {
+    #[arg(long)]
+    connect: SocketAddr,
+    #[arg(long)]
+    size: u32,
+    #[arg(long)]
+    count: u32,
+}
+
+/// Long enough for everybody to have gone to sleep again.
+const PAUSE: Duration = Duration::from_millis(2);
+const SERVER: &str = "10.218.2.1:5202";
+
+/// Sends `count` times, with a pause after each.
+pub(crate) fn paced(args: &PacedArgs) -> Result<()> {
+    let mut stream = TcpStream::connect(args.connect)?;
+    stream.set_nodelay(true)?;
+    let (size, total) = (args.size, u64::from(args.size) * u64::from(args.count));
+    Order { test: Test::Send, size, total }.write(&mut stream)?;
+    let bytes = vec![0xa5; size as usize];
+    for _ in 0..args.count {
+        stream.write_all(&bytes)?;
+        std::thread::sleep(PAUSE);
+    }
+    stream.read_exact(&mut [0; 4])?;
+    Ok(())
+}
+
+/// An instance in a namespace of its own, with the server of measurements beside it.
+struct Instance {
+    tasuki: PathBuf,
+    name: String,
+    server: Option<Child>,
+}
+
+impl Instance {
+    fn new(args: &InstanceArgs) -> Result<Self> {
+        let name = format!("bench-{}", std::process::id());
+        let mut made = Self { tasuki: args.tasuki.clone(), name, server: None };
+        run(Command::new("ip").args(["netns", "add", &made.name]))?;
+        run(made.inside("ip").args(["link", "set", "lo", "up"]))?;
+        let address = ["--address", "10.218.2.2/24", "--gateway", "10.218.2.1"];
+        run(made.tasuki().args(["up", "--mode", &args.mode]).args(address).arg(&made.name))?;
+        let me = std::env::current_exe()?;
+        let mut server = made.inside(&me);
+        server.args(["serve", "--bind", SERVER]).stdout(Stdio::piped());
+        let server = made.server.insert(server.spawn().context("starting the server")?);
+        server.stdout.as_mut().context("the server's output")?.read_exact(&mut [0])?;
+        Ok(made)
+    }
+
+    fn inside(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
+    fn tasuki(&self) -> Command {
+        self.inside(&self.tasuki)
+    }
+
+    /// This program, on the instance.
+    fn client(&self, words: &[&str]) -> Result<Command> {
+        let mut command = self.tasuki();
+        command.args(["run", "--net", &self.name, "--"]).arg(std::env::current_exe()?);
+        command.args(words).args(["--connect", SERVER]).stdout(Stdio::null());
+        Ok(command)
+    }
+
+    /// What `tasuki COMMAND --json` says.
+    fn asked(&self, words: &[&str]) -> Result<Value> {
+        let output = self.tasuki().args(words).arg("--json").arg(&self.name).output()?;
+        if !output.status.success() {
+            bail!("{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Counters, and with them the context switches of supervisor and servers.
+    fn counters(&self) -> Result<BTreeMap<String, u64>> {
+        let mut all: BTreeMap<String, u64> =
+            serde_json::from_value(self.asked(&["stats"])?["counters"].take())?;
+        let status = self.asked(&["ps"])?;
+        for process in status[0]["processes"].as_array().into_iter().flatten() {
+            let (role, pid) = (process["role"].as_str(), process["pid"].as_u64());
+            let (Some(role), Some(pid)) = (role.filter(|role| *role != "client"), pid) else {
+                continue;
+            };
+            let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+            let lines = text.lines().filter(|line| line.contains("ctxt_switches"));
+            let sum = lines.filter_map(|l| l.rsplit_once('\t')?.1.parse::<u64>().ok()).sum();
+            all.insert(format!("switches {role}"), sum);
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(server) = &mut self.server {
+            // It may have ended already.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        // What is gone already is what we want.
+        let _ = self.tasuki().args(["down", &self.name]).output();
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
+    }
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status()?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
+
+/// What is counted of each operation: head of the column, and the counter.
+const HOPS: [(&str, &str); 10] = [
+    ("program bells", "program.bells-rung"),
+    ("program sleeps", "program.sleeps"),
+    ("server bells", "server.bells-rung"),
+    ("of them to driver", "server.bells-to-drivers"),
+    ("server sleeps", "server.sleeps"),
+    ("woken for nothing", "server.idle-wake-ups"),
+    ("driver bells", "nic.bells-rung"),
+    ("driver wake-ups", "nic.wake-ups"),
+    ("driver for nothing", "nic.idle-wake-ups"),
+    ("calls", "calls.executed"),
+];
+
+/// System calls and wake-ups of one operation.
+pub(crate) fn hops(args: &InstanceArgs) -> Result<()> {
+    let instance = Instance::new(args)?;
+    let count = args.count.to_string();
+    let bulk = (u64::from(args.count) << 16).to_string();
+    let stream = ["--size", "65536", "--bytes", &bulk];
+    let operations: [(&str, Vec<&str>); 5] = [
+        ("send, 64 B, paused", vec!["paced", "--size", "64", "--count", &count]),
+        ("send, 64 KiB, stream", [&["client", "--test", "send"], &stream[..]].concat()),
+        ("receive, 64 KiB, stream", [&["client", "--test", "receive"], &stream[..]].concat()),
+        ("round trip, 64 B", vec!["client", "--test", "rtt", "--size", "64", "--count", &count]),
+        (
+            "connect, request, close",
+            vec!["client", "--test", "connect", "--size", "64", "--count", &count],
+        ),
+    ];
+    let mut found = serde_json::Map::new();
+    for (title, words) in &operations {
+        let before = instance.counters()?;
+        run(&mut instance.client(words)?)?;
+        let after = instance.counters()?;
+        let each = after.iter().map(|(name, now)| {
+            let done = now.saturating_sub(before.get(name).copied().unwrap_or(0));
+            (name.clone(), done as f64 / f64::from(args.count))
+        });
+        found.insert((*title).to_owned(), each.collect());
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+        return Ok(());
+    }
+    let switches = found.values().next().and_then(Value::as_object).into_iter().flatten();
+    let switches = switches.map(|(name, _)| (name.as_str(), name.as_str()));
+    let switches = switches.filter(|(name, _)| name.starts_with("switches "));
+    let columns: Vec<(&str, &str)> = HOPS.into_iter().chain(switches).collect();
+    let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+    println!("| of one operation, {} | {} |", args.mode, heads.join(" | "));
+    println!("|---|{}", "---|".repeat(columns.len()));
+    for (title, each) in &found {
+        let cell = |counter: &str| format!("{:.2}", each[counter].as_f64().unwrap_or(0.0));
+        let cells: Vec<String> = columns.iter().map(|(_, counter)| cell(counter)).collect();
+        println!("| {title} | {} |", cells.join(" | "));
+    }
+    Ok(())
+}
+
+/// The first paper's microseconds for the rows of `tasuki stages`: AnT at 256 B and at 1,024 B.
+const PAPER: [(&str, &str); 13] = [
+    ("0.19", "0.32"),
+    ("5.13", "5.15"),
+    ("0.08", "0.08"),
+    ("2.67", "3.49"),
+    ("0.53", "0.52"),
+    ("0.14", "0.14"),
+    ("0.13", "0.13"),
+    ("6.91", "6.89"),
+    ("0.04", "0.04"),
+    ("4.25", "4.85"),
+    ("0.20", "0.20"),
+    ("3.11", "3.12"),
+    ("0.20", "0.21"),
+];
+
+/// Where the time of sends goes, for each size.
+pub(crate) fn stages(args: &InstanceArgs) -> Result<()> {
+    let instance = Instance::new(args)?;
+    let mut found = Vec::new();
+    for size in &args.size {
+        let (size, count) = (size.to_string(), args.count.to_string());
+        let words = ["paced", "--size", &size, "--count", &count];
+        let mut client = instance.client(&words)?.spawn()?;
+        // Begin and end of the program are not watched.
+        std::thread::sleep(Duration::from_millis(500));
+        let seconds = (PAUSE * args.count / 2).as_secs_f64().to_string();
+        let report = instance.asked(&["stages", "-s", &seconds]);
+        let ended = client.wait()?;
+        found.push(report?);
+        if !ended.success() {
+            bail!("the client ended with {ended}");
+        }
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+        return Ok(());
+    }
+    let heads: Vec<String> = args.size.iter().map(|size| format!("{size} B")).collect();
+    println!(
+        "| median us of a send, {} | {} | AnT 256 B | AnT 1024 B |",
+        args.mode,
+        heads.join(" | ")
+    );
+    println!("|---|{}", "---|".repeat(heads.len() + 2));
+    for (row, (small, large)) in PAPER.iter().enumerate() {
+        let micros = |report: &Value| {
+            let nanos = report["stages"][row]["median_ns"].as_f64().unwrap_or(0.0);
+            format!("{:.2}", nanos / 1000.0)
+        };
+        let cells: Vec<String> = found.iter().map(micros).collect();
+        let stage = found.first().and_then(|report| report["stages"][row]["stage"].as_str());
+        println!("| {} | {} | {small} | {large} |", stage.unwrap_or("?"), cells.join(" | "));
+    }
+    Ok(())
+}
