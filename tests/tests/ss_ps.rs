@@ -27,7 +27,11 @@ fn ps_shows_the_processes_and_their_memory() {
             assert!(pids.contains(&process.pid), "{process:?} is not a process: {pids:?}");
         }
         let frames = status.pools.iter().find(|pool| pool.name == "frames").expect("a frame pool");
-        assert!(frames.free <= frames.pages && frames.pages == abi::nic::FRAMES, "{frames:?}");
+        assert!(
+            frames.free <= frames.pages
+                && frames.pages == abi::nic::NicLayout::new(true).pool.pages,
+            "{frames:?}"
+        );
         assert!(status.pools.iter().any(|pool| pool.name.starts_with("client ")));
 
         let said = Running::start(world.tasuki(&["ps", NET])).finish().success();

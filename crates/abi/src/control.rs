@@ -232,7 +232,8 @@ pub struct NicConfig {
     pub fault: FaultConfig,
     /// Take away the giver's mapping of frame pages for real.
     pub strict: bool,
-    /// Leave checksums and the cutting of long segments to the device, as far as it can.
+    /// Leave checksums and the cutting of long segments to the device, as far as it can. The frame
+    /// region is laid out for super-segments then.
     pub offload: bool,
 }
 
@@ -253,6 +254,8 @@ pub enum ServerRequest {
         interface: InterfaceSettings,
         /// Take away the giver's mapping of frame pages for real.
         strict: bool,
+        /// As in [`NicConfig`]: it decides the frame region's layout.
+        offload: bool,
     },
     /// To both: a client. fds: region; to the inet server also the server's bell for this client.
     AddClient {

@@ -13,8 +13,8 @@ use crate::bits::{pack16, pack32, u16_at, u32_at};
 use crate::call::{Call, Op, ReturnPath};
 use crate::offload::{RxOffload, TxOffload};
 
-/// Pages of one frame area. 4 KiB hold any frame of an MTU up to [`MAX_MTU`].
-pub const FRAME_PAGES: u16 = 1;
+/// Pages of the head of a frame to send. 4 KiB hold any frame of an MTU up to [`MAX_MTU`].
+pub const HEAD_PAGES: u16 = 1;
 /// Largest MTU a frame page allows (14 bytes of Ethernet header and some head room stay free).
 pub const MAX_MTU: u16 = 4000;
 /// Most payload pieces of one transmitted frame.

@@ -3,33 +3,44 @@
 //! ```text
 //! page 0        bell words: inet's (offset 0), driver's (offset 64)
 //! then          rings: fill, rx, tx ([`RING`] slots each)
-//! then          owner table, frame pages
+//! then          owner tables of both pools, pages of received frames, pages of frames' heads
 //! then          a word and a ring of marks ([`crate::stages`])
 //! ```
 //!
-//! Pages: `fill` and `rx` and `tx` hold at most [`RING`] each, the protocol core at most [`HELD`]
+//! There are two pools, so that neither fragments the other. A received frame has an **area** of
+//! its own: one page, or where the device may hand over super-segments 17, in which one always lies
+//! in one piece; pages of an area that no frame reached are never touched and cost nothing. The
+//! **heads** of frames to be sent have single pages.
+//!
+//! Areas: the driver has at most [`NicLayout::stock`], in `fill`, `rx` or its hands, for the inet
+//! server gives it no more before it has some back; the protocol core holds at most [`HELD`]
 //! (out-of-order segments, undelivered datagrams), and programs that read received bytes in their
-//! frames at most [`LENT`] together, so [`FRAMES`], their sum, can never leave the driver without
-//! an empty page. That is 44 MiB, of which pages that were never used cost nothing: the lowest free
-//! one is taken first, so only a burst of loss or a slow reader touches the upper ones.
+//! frames at most [`LENT`] together. So [`NicLayout::areas`], their sum, can never leave the driver
+//! without an empty one. Heads: `tx` holds at most [`RING`], and as many may be that the driver has
+//! passed and the inet server has not taken back ([`HEADS`]). That is 48 MiB, or 569 MiB with
+//! super-segments, of which what was never used costs nothing: the lowest free area is taken first,
+//! so only a burst of loss or a slow reader touches the upper ones.
 
-use shm::{Owner, PoolPlace};
+use shm::{Owner, PAGE, PoolPlace};
 
 use crate::stages::TRACE_BYTES;
 
 /// Slots of each ring.
 pub const RING: u32 = 1024;
-/// Pages that the protocol core may hold: `inet::Config::held_frames`.
+/// Areas that the protocol core may hold: `inet::Config::held_frames`.
 pub const HELD: u32 = 4 * RING;
-/// Pages that programs may have to read in: a window of 4 MiB in segments of 1,460 bytes, and a
+/// Areas that programs may have to read in: a window of 4 MiB in segments of 1,460 bytes, and a
 /// third more.
 pub const LENT: u32 = 4 * RING;
-/// Frame pages.
-pub const FRAMES: u32 = 3 * RING + HELD + LENT;
+/// Pages for the heads of frames to send.
+pub const HEADS: u32 = 2 * RING;
 /// The inet server in the owner tables of every region.
 pub const INET: Owner = Owner(1);
 /// The NIC driver in a frame region's owner table.
 pub const NIC: Owner = Owner(2);
+
+/// Pages that hold the longest frame.
+const SUPER_PAGES: u16 = crate::offload::MAX_SUPER_FRAME.div_ceil(PAGE) as u16;
 
 /// Offsets in a frame region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,37 +49,72 @@ pub struct NicLayout {
     pub inet_bell: usize,
     /// The driver's bell word.
     pub nic_bell: usize,
-    /// Ring of empty pages, inet to driver.
+    /// Ring of empty areas, inet to driver.
     pub fill: usize,
     /// Ring of calls, driver to inet.
     pub rx: usize,
     /// Ring of frames to transmit, inet to driver.
     pub tx: usize,
-    /// The frame pool; the inet server allocates.
+    /// The pool of areas for received frames; the inet server allocates.
     pub pool: PoolPlace,
+    /// Pages of each area.
+    pub area_pages: u16,
+    /// Most areas that the driver has.
+    pub stock: u32,
+    /// The pool of heads; the inet server allocates.
+    pub heads: PoolPlace,
     /// Where the driver makes marks ([`crate::stages::Tracer`]).
     pub trace: usize,
     /// Length of the region, bytes.
     pub len: usize,
 }
 
-/// The one layout of frame regions.
-pub const LAYOUT: NicLayout = {
-    let ring = shm::ring_bytes(RING).next_multiple_of(64);
-    let fill = shm::PAGE;
-    let rx = fill + ring;
-    let tx = rx + ring;
-    let table = tx + ring;
-    let pages_at = (table + FRAMES as usize * 8).next_multiple_of(shm::PAGE);
-    let trace = pages_at + FRAMES as usize * shm::PAGE;
-    NicLayout {
-        inet_bell: 0,
-        nic_bell: 64,
-        fill,
-        rx,
-        tx,
-        pool: PoolPlace { table, pages_at, pages: FRAMES },
-        trace,
-        len: (trace + TRACE_BYTES).next_multiple_of(shm::PAGE),
+/// The layout of a frame region without super-segments.
+pub const LAYOUT: NicLayout = NicLayout::new(false);
+
+impl NicLayout {
+    /// The layout of a frame region, for a device that may hand over super-segments or not.
+    #[must_use]
+    pub const fn new(super_segments: bool) -> Self {
+        let ring = shm::ring_bytes(RING).next_multiple_of(64);
+        let fill = PAGE;
+        let rx = fill + ring;
+        let tx = rx + ring;
+        let table = tx + ring;
+        // A super-segment stands for tens of frames, so fewer are needed.
+        let (area_pages, stock) =
+            if super_segments { (SUPER_PAGES, RING / 4) } else { (1, 2 * RING) };
+        let pages = (stock + HELD + LENT) * area_pages as u32;
+        let heads = HEADS;
+        let heads_table = table + pages as usize * 8;
+        let pages_at = (heads_table + heads as usize * 8).next_multiple_of(PAGE);
+        let heads_at = pages_at + pages as usize * PAGE;
+        let trace = heads_at + heads as usize * PAGE;
+        Self {
+            inet_bell: 0,
+            nic_bell: 64,
+            fill,
+            rx,
+            tx,
+            pool: PoolPlace { table, pages_at, pages },
+            area_pages,
+            stock,
+            heads: PoolPlace { table: heads_table, pages_at: heads_at, pages: heads },
+            trace,
+            len: (trace + TRACE_BYTES).next_multiple_of(PAGE),
+        }
     }
-};
+
+    /// The layout of a region of that length; `None` if none has it.
+    #[must_use]
+    pub fn of_len(len: u64) -> Option<Self> {
+        let layouts = [Self::new(false), Self::new(true)];
+        layouts.into_iter().find(|layout| u64::try_from(layout.len) == Ok(len))
+    }
+
+    /// Number of areas.
+    #[must_use]
+    pub const fn areas(&self) -> u32 {
+        self.pool.pages / self.area_pages as u32
+    }
+}

@@ -1,7 +1,7 @@
 //! The inet server's end of the frame regions: one [`Port`] per interface.
 //!
-//! Receiving: the port keeps the `fill` ring stocked with [`STOCK`] empty pages of its pool; frames
-//! come back as `ethinput` calls on the `rx` ring, each page ours again once taken. Sending
+//! Receiving: the port keeps the `fill` ring stocked with [`STOCK`] empty areas of its pool; frames
+//! come back as `ethinput` calls on the `rx` ring, each area ours again once taken. Sending
 //! ([`Egress`]): headers are written into a page, the page is handed to the driver, and a
 //! descriptor names page and payload pieces, which stay in their client's region. The driver
 //! advances the `tx` ring when the device has the frame, so the ring's consumer count tells which
@@ -18,8 +18,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use abi::call::{Call, Op};
-use abi::frame::{FRAME_PAGES, FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
-use abi::nic::{INET, LAYOUT, NIC, RING};
+use abi::frame::{FillSlot, HEAD_PAGES, MAX_PIECES, Piece, RxFrame, TxFrame};
+use abi::nic::{HEADS, INET, NIC, NicLayout, RING};
 use abi::offload::Features;
 use abi::stages::{Stage, TraceReader};
 use inet::{Egress, InterfaceId, RxBytes, RxOffload, TxOffload, TxPiece};
@@ -32,8 +32,9 @@ use crate::offload;
 use crate::stages::Trace;
 use crate::tx::Chunk;
 
-/// Empty pages that a driver has to receive into: 2 MiB, the burst that one turn of ours may lag
-/// behind. More would only make the driver walk through more of the cache.
+/// Empty areas that a driver has to receive into, but no more than half of what it may have: of
+/// single pages 2 MiB, the burst that one turn of ours may lag behind. More would only make the
+/// driver walk through more of the cache.
 const STOCK: u32 = 512;
 /// While busy, the stock is filled up when this many are missing, so that it is not done page by
 /// page.
@@ -108,11 +109,17 @@ struct Port {
     _bell: OwnedFd,
     sleeper: Sleeper,
     driver: Ringer,
+    /// Areas to receive into, how long they are, how many of them the driver has, and may have.
     pool: Pool,
+    area_pages: u16,
+    driver_has: u32,
+    driver_most: u32,
+    /// Pages for the heads of frames to send.
+    heads: Pool,
     fill: Producer,
     rx: Consumer,
     tx: Producer,
-    /// Frames that the driver has not passed, oldest first; at most [`RING`].
+    /// Frames whose head was not taken back, oldest first; at most [`HEADS`].
     sent: VecDeque<Sent>,
     /// How many of `tx` the driver had consumed when we last looked.
     tx_done: u64,
@@ -146,23 +153,28 @@ impl Nics {
         &mut self,
         number: u16,
         region: &Arc<Region>,
+        layout: &NicLayout,
         bell: OwnedFd,
         driver_bell: OwnedFd,
     ) -> Result<(), OutOfRange> {
         let mut port = Port {
             number,
             _bell: bell,
-            sleeper: Sleeper::new(region.word32(LAYOUT.inet_bell)?),
-            driver: Ringer::new(region.word32(LAYOUT.nic_bell)?, driver_bell),
-            pool: Pool::create(region, LAYOUT.pool, INET)?,
-            fill: Producer::attach(region, LAYOUT.fill, RING)?,
-            rx: Consumer::attach(region, LAYOUT.rx, RING)?,
-            tx: Producer::attach(region, LAYOUT.tx, RING)?,
+            sleeper: Sleeper::new(region.word32(layout.inet_bell)?),
+            driver: Ringer::new(region.word32(layout.nic_bell)?, driver_bell),
+            pool: Pool::create(region, layout.pool, INET)?,
+            heads: Pool::create(region, layout.heads, INET)?,
+            area_pages: layout.area_pages,
+            driver_most: layout.stock,
+            driver_has: 0,
+            fill: Producer::attach(region, layout.fill, RING)?,
+            rx: Consumer::attach(region, layout.rx, RING)?,
+            tx: Producer::attach(region, layout.tx, RING)?,
             sent: VecDeque::with_capacity(RING as usize),
             tx_done: 0,
             interface: None,
             features: Features::NONE,
-            trace: TraceReader::attach(region, LAYOUT.trace)?,
+            trace: TraceReader::attach(region, layout.trace)?,
             backing: region.backing().to_string(),
             ring: false,
             dead: false,
@@ -349,6 +361,7 @@ impl Port {
                 let RxFrame { area, offset, len, offload } =
                     RxFrame::from_call(&call).map_err(|_| BadInput::Slot)?;
                 let area = self.pool.take(area).map_err(|_| BadInput::Frame)?;
+                self.driver_has = self.driver_has.saturating_sub(1);
                 let start = offset as usize;
                 let end = start.saturating_add(len as usize);
                 if end > area.len() {
@@ -375,6 +388,12 @@ impl Port {
         }
     }
 
+    /// Is there a head page and a slot for one more frame? What is wrong with a ring is told when
+    /// it is used.
+    fn has_room(&mut self) -> bool {
+        self.sent.len() < HEADS as usize && !matches!(self.tx.free(), Ok(0))
+    }
+
     fn complete(&mut self, counters: &mut Counters) -> Result<bool, RingFault> {
         let consumed = self.tx.consumed()?;
         if consumed == self.tx_done {
@@ -383,7 +402,7 @@ impl Port {
         while self.tx_done < consumed {
             self.tx_done += 1;
             let Some(sent) = self.sent.pop_front() else { continue };
-            match self.pool.take(sent.area) {
+            match self.heads.take(sent.area) {
                 Ok(area) => drop(area),
                 Err(_) => counters.nic_lost_pages += 1,
             }
@@ -394,14 +413,17 @@ impl Port {
     /// Fills the stock up if at least `least` pages are missing.
     fn restock(&mut self, least: u32) -> Result<(), RingFault> {
         let before = self.fill.produced();
-        let missing = STOCK.saturating_sub(RING - self.fill.free()?);
+        let stock = STOCK.min(self.driver_most / 2);
+        let missing = stock.saturating_sub(RING - self.fill.free()?);
+        let missing = missing.min(self.driver_most.saturating_sub(self.driver_has));
         if missing < least {
             return Ok(());
         }
         for _ in 0..missing {
             // The pool is the sum of what its holders may have, so it is never exhausted for long.
-            let Ok(area) = self.pool.alloc(FRAME_PAGES) else { break };
+            let Ok(area) = self.pool.alloc(self.area_pages) else { break };
             let name = area.hand_over(NIC);
+            self.driver_has += 1;
             if self.fill.stage(&FillSlot(name).encode()).is_err() {
                 break;
             }
@@ -430,7 +452,7 @@ impl Port {
         body: &[TxPiece<'_, Chunk>],
         offload: TxOffload,
     ) -> Option<()> {
-        let mut area = self.pool.alloc(FRAME_PAGES).ok()?;
+        let mut area = self.heads.alloc(HEAD_PAGES).ok()?;
         area.bytes_mut()
             .get_mut(usize::from(HEAD_ROOM)..)?
             .get_mut(..head.len())?
@@ -453,7 +475,7 @@ impl Port {
 
 impl Egress<Chunk> for Nics {
     fn ready(&mut self) -> bool {
-        self.ports.iter_mut().all(|port| port.dead || !matches!(port.tx.free(), Ok(0)))
+        self.ports.iter_mut().all(|port| port.dead || port.has_room())
     }
 
     fn stage(&mut self, stage: inet::Stage) {
@@ -477,7 +499,7 @@ impl Egress<Chunk> for Nics {
         let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
         let sent = port.and_then(|port| {
             // Room first: a page that was handed over could not be had back.
-            matches!(port.tx.free(), Ok(1..)).then_some(())?;
+            port.has_room().then_some(())?;
             port.send(self.emitted, head, body, offload)?;
             if port.tx.staged() >= TX_BATCH {
                 self.trace.mark(Stage::DriverRequest);
@@ -497,10 +519,10 @@ impl Egress<Chunk> for Nics {
 ///
 /// # Errors
 /// What the system or the sealing said.
-pub(crate) fn map(fd: &OwnedFd, strict: bool) -> Result<Arc<Region>, shm::RegionError> {
+pub(crate) fn map(fd: &OwnedFd, len: usize, strict: bool) -> Result<Arc<Region>, shm::RegionError> {
     if strict {
-        Region::map_strict(fd.as_fd(), LAYOUT.len)
+        Region::map_strict(fd.as_fd(), len)
     } else {
-        Region::map(fd.as_fd(), LAYOUT.len, shm::Access::ReadWrite)
+        Region::map(fd.as_fd(), len, shm::Access::ReadWrite)
     }
 }

@@ -19,6 +19,7 @@ use abi::call::Call;
 use abi::client::ClientParams;
 use abi::control::{InetConfig, ServerEvent};
 use abi::network::InterfaceSettings;
+use abi::nic::NicLayout;
 use abi::stages::{Stage, StageReport};
 use inet::Instant;
 use shm::{Access, Region};
@@ -116,16 +117,17 @@ impl Server {
         &mut self,
         number: u16,
         interface: InterfaceSettings,
-        strict: bool,
+        (strict, offload): (bool, bool),
         fds: Vec<OwnedFd>,
     ) -> Result<(), RequestError> {
         if self.engine.nics.contains(number) {
             return Err(RequestError::NicExists(number));
         }
         let [region, bell, driver] = descriptors("an interface", fds)?;
-        let region = nic::map(&region, strict)?;
+        let layout = NicLayout::new(offload);
+        let region = nic::map(&region, layout.len, strict)?;
         self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
-        self.engine.nics.add(number, &region, bell, driver)?;
+        self.engine.nics.add(number, &region, &layout, bell, driver)?;
         self.interfaces.push(interface);
         self.announced.push(None);
         Ok(())

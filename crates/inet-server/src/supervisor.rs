@@ -101,8 +101,8 @@ impl Server {
     ) -> ServerReply {
         self.engine.now = now;
         let done = match request {
-            ServerRequest::AddNic { nic, interface, strict } => {
-                self.add_nic(nic, interface, strict, fds)
+            ServerRequest::AddNic { nic, interface, strict, offload } => {
+                self.add_nic(nic, interface, (strict, offload), fds)
             }
             ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),
             ServerRequest::AddThread { client, thread } => self.add_thread(client, thread, fds),

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use abi::companion::Companion;
 use abi::control::{Ask, NicConfig, Say, ServerEvent, ServerReply, ServerRequest};
-use abi::nic::LAYOUT;
+use abi::nic::NicLayout;
 use abi::stages::Stage;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -429,16 +429,23 @@ impl Ends {
     ) -> Result<Self, DriverError> {
         let device = fds.split_off(fds.len().min(RINGS_FDS));
         let [region, bell, inet_bell] = exactly(fds)?;
+        let layout = NicLayout::new(config.offload);
         let region: Arc<Region> = if config.strict {
-            Region::map_strict(region.as_fd(), LAYOUT.len)?
+            Region::map_strict(region.as_fd(), layout.len)?
         } else {
-            Region::map(region.as_fd(), LAYOUT.len, Access::ReadWrite)?
+            Region::map(region.as_fd(), layout.len, Access::ReadWrite)?
         };
         let device = FaultDevice::new(open(config, device)?, config.fault);
         Ok(Self {
-            sleeper: Sleeper::new(region.word32(LAYOUT.nic_bell)?),
-            inet: Ringer::new(region.word32(LAYOUT.inet_bell)?, inet_bell),
-            frames: Frames::attach(&region, CaptureDevice::new(device), config.mac, config.mtu)?,
+            sleeper: Sleeper::new(region.word32(layout.nic_bell)?),
+            inet: Ringer::new(region.word32(layout.inet_bell)?, inet_bell),
+            frames: Frames::attach(
+                &region,
+                &layout,
+                CaptureDevice::new(device),
+                config.mac,
+                config.mtu,
+            )?,
             bell,
         })
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use abi::call::{Call, Op, ReturnPath};
 use abi::frame::{FillSlot, RxFrame, TxFrame};
-use abi::nic::{INET, LAYOUT, NIC, RING};
+use abi::nic::{INET, NIC, NicLayout, RING};
 use abi::offload::{Features, MAX_SUPER_FRAME, SegmentKind, TxOffload};
 use abi::stages::{Stage, Tracer};
 use abi::stats::{Histogram, Sizes};
@@ -64,7 +64,10 @@ enum Sent {
 /// The rings of one frame region and the device they belong to.
 pub(crate) struct Frames<D> {
     pub(crate) device: D,
+    /// Areas to receive into.
     pool: PoolMap,
+    /// Pages with the heads of frames to send.
+    heads: PoolMap,
     fill: Consumer,
     rx: Producer,
     tx: Consumer,
@@ -88,6 +91,7 @@ impl<D: Device> Frames<D> {
     /// Takes up the rings of `region` where they stand, and registers the interface (`ifattach`).
     pub(crate) fn attach(
         region: &Arc<Region>,
+        layout: &NicLayout,
         device: D,
         mac: [u8; 6],
         mtu: u16,
@@ -95,10 +99,11 @@ impl<D: Device> Frames<D> {
         let mut frames = Self {
             features: device.features(),
             device,
-            pool: PoolMap::attach(region, LAYOUT.pool, NIC)?,
-            fill: Consumer::attach(region, LAYOUT.fill, RING)?,
-            rx: Producer::attach(region, LAYOUT.rx, RING)?,
-            tx: Consumer::attach(region, LAYOUT.tx, RING)?,
+            pool: PoolMap::attach(region, layout.pool, NIC)?,
+            heads: PoolMap::attach(region, layout.heads, NIC)?,
+            fill: Consumer::attach(region, layout.fill, RING)?,
+            rx: Producer::attach(region, layout.rx, RING)?,
+            tx: Consumer::attach(region, layout.tx, RING)?,
             clients: HashMap::new(),
             spare: None,
             waiting: None,
@@ -107,7 +112,7 @@ impl<D: Device> Frames<D> {
             counters: Counters::default(),
             rx_per_step: Sizes::default(),
             tx_per_step: Sizes::default(),
-            trace: Tracer::attach(region, LAYOUT.trace)?,
+            trace: Tracer::attach(region, layout.trace)?,
         };
         let mac = mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
         let path = ReturnPath { client: 0, ring: 0, tag: 0 };
@@ -271,7 +276,7 @@ impl<D: Device> Frames<D> {
                     self.counters.tx_bad_slot += 1;
                     return Ok(self.pass_over());
                 };
-                let Ok(area) = self.pool.take(frame.area) else {
+                let Ok(area) = self.heads.take(frame.area) else {
                     self.counters.tx_bad_area += 1;
                     return Ok(self.pass_over());
                 };

@@ -240,8 +240,9 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// What the host may leave to us of a frame: checksums.
-const HOST_OFFLOADS: libc::c_uint = libc::TUN_F_CSUM;
+/// What the host may leave to us of a frame: checksums, and the cutting of TCP's super-segments.
+const HOST_OFFLOADS: libc::c_uint =
+    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
 /// An open TAP device.
 #[derive(Debug)]
@@ -275,8 +276,11 @@ impl Tap {
         Ok(Self { fd, header, features })
     }
 
-    const FEATURES: Features =
-        Features::TX_CHECKSUM.with(Features::TSO4).with(Features::TSO6).with(Features::RX_CHECKSUM);
+    const FEATURES: Features = Features::TX_CHECKSUM
+        .with(Features::TSO4)
+        .with(Features::TSO6)
+        .with(Features::RX_CHECKSUM)
+        .with(Features::GRO);
 }
 
 /// Tells the kernel what the host may leave to us.

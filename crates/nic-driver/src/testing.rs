@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use abi::offload::TxOffload;
+use abi::offload::{Features, RxOffload, TxOffload};
 
 use crate::device::{Device, Part, Received};
 
@@ -18,6 +18,10 @@ pub(crate) struct Wire {
     pub(crate) incoming: VecDeque<Vec<u8>>,
     /// Frames that it sent.
     pub(crate) sent: Vec<Vec<u8>>,
+    /// What was left to it of them.
+    pub(crate) left: Vec<TxOffload>,
+    /// What it knows of the frames that it receives.
+    pub(crate) known: RxOffload,
     /// Frames it has room for.
     pub(crate) room: usize,
     /// The error of the next call, once.
@@ -42,6 +46,7 @@ impl SharedWire {
 #[derive(Debug)]
 pub(crate) struct Fake {
     wire: SharedWire,
+    pub(crate) features: Features,
     fd: OwnedFd,
 }
 
@@ -51,23 +56,28 @@ impl Fake {
         let wire = Wire { room: usize::MAX, ..Wire::default() };
         let wire = SharedWire(Arc::new(Mutex::new(wire)));
         let fd = shm::eventfd().expect("an eventfd");
-        (Self { wire: wire.clone(), fd }, wire)
+        (Self { wire: wire.clone(), features: Features::NONE, fd }, wire)
     }
 }
 
 impl Device for Fake {
+    fn features(&self) -> Features {
+        self.features
+    }
+
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         let mut wire = self.wire.borrow_mut();
         if let Some(errno) = wire.error.take() {
             return Err(io::Error::from_raw_os_error(errno));
         }
+        let offload = wire.known;
         Ok(wire.incoming.pop_front().map(|frame| {
             into[..frame.len()].copy_from_slice(&frame);
-            Received::plain(frame.len())
+            Received { len: frame.len(), offload }
         }))
     }
 
-    fn transmit(&mut self, frame: &[Part<'_>], _offload: TxOffload) -> io::Result<bool> {
+    fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
         let mut wire = self.wire.borrow_mut();
         if let Some(errno) = wire.error.take() {
             return Err(io::Error::from_raw_os_error(errno));
@@ -81,6 +91,7 @@ impl Device for Fake {
             part.append_to(&mut bytes, usize::MAX);
         }
         wire.sent.push(bytes);
+        wire.left.push(offload);
         Ok(true)
     }
 

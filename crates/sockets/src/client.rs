@@ -25,7 +25,7 @@ use abi::client::{CLIENT, ClientLayout, ClientParams, HeadWords};
 use abi::control::{ClientReply, ClientRequest, VERSION};
 use abi::data::DataDescriptor;
 use abi::network::NetworkStatus;
-use abi::nic::LAYOUT;
+use abi::nic::NicLayout;
 use abi::stages::{Stage, Tracer};
 use abi::{Errno, Family, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -500,9 +500,14 @@ impl WatchedLine {
 
 /// A frame region that this process may read.
 fn map_frames(fd: &OwnedFd) -> Result<PoolMap, ConnectError> {
-    let region = Region::map(fd.as_fd(), LAYOUT.len, Access::ReadOnly)
+    let len = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_size.unsigned_abs());
+    let layout = NicLayout::of_len(len).ok_or_else(|| {
+        let what = format!("a frame region of {len} bytes, which none has");
+        ConnectError::protocol(&what)
+    })?;
+    let region = Region::map(fd.as_fd(), layout.len, Access::ReadOnly)
         .map_err(|error| ConnectError::region(&error))?;
-    PoolMap::attach(&region, LAYOUT.pool, CLIENT).map_err(|error| ConnectError::region(&error))
+    PoolMap::attach(&region, layout.pool, CLIENT).map_err(|error| ConnectError::region(&error))
 }
 
 fn open_channel(path: &Path) -> Result<Channel, ConnectError> {

@@ -254,7 +254,7 @@ fn sent_bytes_are_released_only_after_the_driver_has_passed_them() {
     for slot in &slots {
         let frame = TxFrame::decode(slot).unwrap();
         let mut bytes = vec![0; usize::from(frame.len)];
-        let at = LAYOUT.pool.pages_at + frame.area.page as usize * shm::PAGE;
+        let at = LAYOUT.heads.pages_at + frame.area.page as usize * shm::PAGE;
         world.a.driver.region.read(at + usize::from(frame.offset), &mut bytes).unwrap();
         for piece in frame.pieces() {
             let mut part = vec![0; usize::from(piece.len)];

@@ -143,7 +143,12 @@ fn a_closed_place_is_free_when_its_bytes_are_acknowledged() {
 }
 
 fn add_nic(nic: u16) -> ServerRequest {
-    ServerRequest::AddNic { nic, interface: InterfaceSettings::default(), strict: false }
+    ServerRequest::AddNic {
+        nic,
+        interface: InterfaceSettings::default(),
+        strict: false,
+        offload: false,
+    }
 }
 
 #[test]

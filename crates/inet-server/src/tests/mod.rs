@@ -47,6 +47,7 @@ pub(super) fn int(value: i32) -> Vec<u8> {
 pub(super) struct Driver {
     pub(super) region: Arc<Region>,
     pool: PoolMap,
+    heads: PoolMap,
     fill: Consumer,
     pub(super) rx: Producer,
     pub(super) tx: Consumer,
@@ -61,6 +62,7 @@ impl Driver {
     fn new(region: Arc<Region>) -> Self {
         Self {
             pool: PoolMap::attach(&region, LAYOUT.pool, NIC).unwrap(),
+            heads: PoolMap::attach(&region, LAYOUT.heads, NIC).unwrap(),
             fill: Consumer::attach(&region, LAYOUT.fill, RING).unwrap(),
             rx: Producer::attach(&region, LAYOUT.rx, RING).unwrap(),
             tx: Consumer::attach(&region, LAYOUT.tx, RING).unwrap(),
@@ -85,7 +87,7 @@ impl Driver {
             && let Some(slot) = self.tx.peek().unwrap()
         {
             let frame = TxFrame::decode(&slot).unwrap();
-            let area = self.pool.take(frame.area).unwrap();
+            let area = self.heads.take(frame.area).unwrap();
             let start = usize::from(frame.offset);
             let mut bytes = area.bytes()[start..start + usize::from(frame.len)].to_vec();
             for piece in frame.pieces() {
@@ -300,7 +302,7 @@ impl Host {
         let frames = Region::map(fd.as_fd(), LAYOUT.len, Access::ReadOnly).unwrap();
         let frames = share_frames.then(|| PoolMap::attach(&frames, LAYOUT.pool, CLIENT).unwrap());
         let fds = vec![fd, shm::eventfd().unwrap(), shm::eventfd().unwrap()];
-        let add = ServerRequest::AddNic { nic: 0, interface, strict };
+        let add = ServerRequest::AddNic { nic: 0, interface, strict, offload: false };
         assert_eq!(server.request(Instant::ZERO, add, fds), ServerReply::Done);
         let mut driver = Driver::new(region);
         driver.attach(0x0200_0000_0000 | u64::from(last));

@@ -9,6 +9,7 @@ mod icmp;
 mod loopback;
 mod malformed;
 mod messages;
+mod offload;
 mod options;
 mod pmtu;
 mod requests;
@@ -60,6 +61,8 @@ impl RxBytes for Vec<u8> {
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     pub(crate) frames: VecDeque<Vec<u8>>,
+    /// What was left to the interface of each frame ever sent, until somebody takes it.
+    pub(crate) left: Vec<TxOffload>,
     /// Most frames in it.
     pub(crate) room: usize,
 }
@@ -68,13 +71,20 @@ impl Egress<Chunk> for Wire {
     fn ready(&mut self) -> bool {
         self.frames.len() < self.room
     }
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>], _: TxOffload) {
+    fn emit(
+        &mut self,
+        _: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, Chunk>],
+        offload: TxOffload,
+    ) {
         assert!(self.ready() && body.len() <= MAX_TX_PIECES);
         let mut frame = Vec::from(head);
         for piece in body {
             frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
         }
         self.frames.push_back(frame);
+        self.left.push(offload);
     }
 }
 
@@ -88,9 +98,23 @@ pub(crate) fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
     SocketAddr::new(ip.into(), port)
 }
 
+/// A received frame, and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Known(pub(crate) Vec<u8>, pub(crate) RxOffload);
+
+impl RxBytes for Known {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn offload(&self) -> RxOffload {
+        self.1
+    }
+}
+
 /// A stack with one interface, its clock and its end of the wire.
 pub(crate) struct Host {
-    pub(crate) stack: Stack<Chunk, Vec<u8>>,
+    pub(crate) stack: Stack<Chunk, Known>,
     pub(crate) wire: Wire,
     pub(crate) now: Instant,
 }
@@ -100,7 +124,7 @@ impl Host {
         let mut stack = Stack::new(config, [address.octets()[3]; 16]);
         let id = stack.add_interface(InterfaceConfig { mac: mac.0, mtu: 1500 });
         stack.add_address(id, Cidr::new(address, 24)).unwrap();
-        let wire = Wire { frames: VecDeque::new(), room: 1000 };
+        let wire = Wire { room: 1000, ..Wire::default() };
         Self { stack, wire, now: Instant::from_nanos(1_000_000_000) }
     }
 
@@ -118,7 +142,8 @@ impl Host {
     }
 
     pub(crate) fn take(&mut self, frame: &[u8]) {
-        self.stack.handle_frame(self.now, ID, Vec::from(frame), &mut self.wire);
+        let frame = Known(Vec::from(frame), RxOffload::NONE);
+        self.stack.handle_frame(self.now, ID, frame, &mut self.wire);
     }
 
     pub(crate) fn poll(&mut self) {

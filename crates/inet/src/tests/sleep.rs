@@ -7,7 +7,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// How many connections sleep.
 fn asleep(host: &Host) -> usize {
-    let sleeps = |body: &Body<Chunk, Vec<u8>>| match body {
+    let sleeps = |body: &Body<Chunk, Known>| match body {
         Body::Connection(stream) => stream.connection.is_asleep(),
         _ => false,
     };

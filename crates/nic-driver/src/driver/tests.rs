@@ -2,7 +2,7 @@ use abi::call::{Call, Op};
 use abi::client::ClientParams;
 use abi::control::{CaptureHeader, FaultConfig};
 use abi::frame::{FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
-use abi::nic::{INET, NIC, RING};
+use abi::nic::{INET, LAYOUT, NIC, RING};
 use abi::offload::TxOffload;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, socketpair};
 use shm::{Backing, Consumer, Pool, Producer};
@@ -24,6 +24,7 @@ struct World {
     driver: Driver,
     wire: SharedWire,
     pool: Pool,
+    heads: Pool,
     fill: Producer,
     rx: Consumer,
     tx: Producer,
@@ -38,7 +39,7 @@ fn config(device: &str) -> NicConfig {
         mac: [2, 0, 0, 0, 0, 1],
         mtu: 1500,
         fault: FaultConfig::default(),
-        offload: true,
+        offload: false,
         strict: false,
     }
 }
@@ -65,6 +66,7 @@ impl World {
         let inet_sleeper = Sleeper::new(region.word32(LAYOUT.inet_bell).unwrap());
         inet_sleeper.announce(Sleep::Fd);
         let pool = Pool::create(&region, LAYOUT.pool, INET).unwrap();
+        let heads = Pool::create(&region, LAYOUT.heads, INET).unwrap();
         let driver = Driver::with_device(end, |_, _| Ok(Box::new(fake))).unwrap();
         assert_eq!(say(&mut line), Say::Reply { id: 1, reply: ServerReply::Done });
         Self {
@@ -72,6 +74,7 @@ impl World {
             driver,
             wire,
             pool,
+            heads,
             fill: Producer::attach(&region, LAYOUT.fill, RING).unwrap(),
             rx: Consumer::attach(&region, LAYOUT.rx, RING).unwrap(),
             tx: Producer::attach(&region, LAYOUT.tx, RING).unwrap(),
@@ -115,7 +118,7 @@ impl World {
     }
 
     fn send(&mut self, pieces: &[Piece]) {
-        let area = self.pool.alloc(1).unwrap().hand_over(NIC);
+        let area = self.heads.alloc(1).unwrap().hand_over(NIC);
         let count = u8::try_from(pieces.len()).unwrap();
         let mut frame = TxFrame {
             area,

@@ -1,6 +1,6 @@
-use abi::frame::{FRAME_PAGES, MAX_PIECES, Piece};
-use abi::nic::FRAMES;
-use abi::offload::TxOffload;
+use abi::frame::{HEAD_PAGES, MAX_PIECES, Piece};
+use abi::nic::LAYOUT;
+use abi::offload::{Checksum, RxOffload, Segments, TxOffload};
 use proptest::prelude::*;
 use shm::{AreaName, Backing, Pool, Slot};
 
@@ -12,6 +12,7 @@ const MAC: [u8; 6] = [2, 0, 0, 0xaa, 0xbb, 0xcc];
 /// The inet server's end of a frame region, moved by hand.
 struct Inet {
     pool: Pool,
+    heads: Pool,
     fill: Producer,
     rx: Consumer,
     tx: Producer,
@@ -19,13 +20,13 @@ struct Inet {
 
 impl Inet {
     fn empty_page(&mut self) -> AreaName {
-        let name = self.pool.alloc(FRAME_PAGES).unwrap().hand_over(NIC);
+        let name = self.pool.alloc(LAYOUT.area_pages).unwrap().hand_over(NIC);
         self.fill.push(&FillSlot(name).encode()).unwrap();
         name
     }
 
     fn head(&mut self, bytes: &[u8]) -> AreaName {
-        let area = self.pool.alloc(FRAME_PAGES).unwrap();
+        let area = self.heads.alloc(HEAD_PAGES).unwrap();
         area.write(0, bytes).unwrap();
         area.hand_over(NIC)
     }
@@ -59,15 +60,21 @@ impl Inet {
 }
 
 fn set_up() -> (Inet, Frames<Fake>, SharedWire) {
+    set_up_with(Features::NONE)
+}
+
+fn set_up_with(features: Features) -> (Inet, Frames<Fake>, SharedWire) {
     let (region, _fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
-    let (fake, wire) = Fake::new();
+    let (mut fake, wire) = Fake::new();
+    fake.features = features;
     let mut inet = Inet {
         pool: Pool::create(&region, LAYOUT.pool, INET).unwrap(),
+        heads: Pool::create(&region, LAYOUT.heads, INET).unwrap(),
         fill: Producer::attach(&region, LAYOUT.fill, RING).unwrap(),
         rx: Consumer::attach(&region, LAYOUT.rx, RING).unwrap(),
         tx: Producer::attach(&region, LAYOUT.tx, RING).unwrap(),
     };
-    let frames = Frames::attach(&region, fake, MAC, 1500).unwrap();
+    let frames = Frames::attach(&region, &LAYOUT, fake, MAC, 1500).unwrap();
     let attach = inet.call().unwrap();
     assert_eq!((attach.op, attach.args[0], attach.args[1]), (Op::IfAttach, 0x0200_00aa_bbcc, 1500));
     (inet, frames, wire)
@@ -104,7 +111,7 @@ fn received_frames_are_handed_over_in_order() {
     assert_eq!(counter(&frames, "nic.rx-bytes"), (0..150).map(|n| 60 + n).sum::<u64>());
     drop(frames);
     assert_eq!(inet.pool.reclaim(NIC), 50, "49 in the fill ring and one in the driver's hand");
-    assert_eq!(inet.pool.free_pages(), FRAMES);
+    assert_eq!(inet.pool.free_pages(), LAYOUT.pool.pages);
 }
 
 #[test]
@@ -182,8 +189,8 @@ fn a_sent_frame_is_its_head_and_its_pieces() {
     assert_eq!(wire.borrow().sent, [expected]);
     assert_eq!(counter(&frames, "nic.tx-bytes"), 854);
     assert_eq!(inet.tx.consumed().unwrap(), 1);
-    drop(inet.pool.take(head).expect("the head page came back"));
-    assert_eq!(inet.pool.free_pages(), FRAMES);
+    drop(inet.heads.take(head).expect("the head page came back"));
+    assert_eq!(inet.heads.free_pages(), LAYOUT.heads.pages);
 }
 
 #[test]
@@ -218,7 +225,7 @@ fn a_client_that_goes_while_its_frame_waits_takes_the_frame_along() {
     frames.step().unwrap();
     assert_eq!(counter(&frames, "nic.tx-bad-piece"), 1);
     assert_eq!((inet.tx.consumed().unwrap(), wire.borrow().sent.len()), (1, 0));
-    assert!(inet.pool.take(head).is_ok());
+    assert!(inet.heads.take(head).is_ok());
 }
 
 #[test]
@@ -241,9 +248,9 @@ fn bad_frames_are_counted_by_cause_and_their_pages_come_back() {
         inet.send(head, *len, pieces);
         frames.step().unwrap();
         assert_eq!(counter(&frames, cause), before + 1, "case {number}: {cause}");
-        drop(inet.pool.take(head).unwrap_or_else(|e| panic!("case {number}: {e}")));
+        drop(inet.heads.take(head).unwrap_or_else(|e| panic!("case {number}: {e}")));
     }
-    let not_handed_over = inet.pool.alloc(1).unwrap();
+    let not_handed_over = inet.heads.alloc(1).unwrap();
     inet.send(not_handed_over.name(), 60, &[]);
     inet.tx.push(&[0, 7 << 48, 0, 0, 0, 0, 0, 0]).unwrap();
     frames.step().unwrap();
@@ -252,7 +259,71 @@ fn bad_frames_are_counted_by_cause_and_their_pages_come_back() {
     drop(not_handed_over);
     assert_eq!(inet.tx.consumed().unwrap(), bad.len() as u64 + 2);
     assert_eq!(wire.borrow().sent.len(), 0);
-    assert_eq!(inet.pool.free_pages(), FRAMES);
+    assert_eq!(inet.heads.free_pages(), LAYOUT.heads.pages);
+}
+
+#[test]
+fn only_what_the_device_does_is_left_to_it() {
+    let checksum = Some(Checksum { start: 34, offset: 16 });
+    let of = |kind| Some(Segments { kind, size: 1448 });
+    let summed = TxOffload { checksum, segments: None };
+    let four = TxOffload { checksum, segments: of(SegmentKind::Tcp4) };
+    let six = TxOffload { checksum, segments: of(SegmentKind::Tcp6) };
+    let (sums, cuts) = (Features::TX_CHECKSUM, Features::TX_CHECKSUM.with(Features::TSO4));
+    let (bad, long) = (Some("nic.tx-bad-offload"), Some("nic.tx-bad-length"));
+    for (features, offload, payload, cause) in [
+        (Features::NONE, summed, 100, bad),
+        (sums, summed, 100, None),
+        (sums, summed, 1505, long),
+        (sums, four, 1505, bad),
+        (cuts, six, 1505, bad),
+        (cuts, four, 65_495, None),
+        (cuts, four, 65_535, long),
+        (cuts, TxOffload::NONE, 1505, long),
+    ] {
+        let (mut inet, mut frames, wire) = set_up_with(features);
+        frames.add_client(5, client_region());
+        let area = inet.head(&[9; 54]);
+        let mut pieces = [Piece::default(); MAX_PIECES];
+        pieces[0] = Piece { client: 5, len: payload, offset: 0 };
+        let frame = TxFrame { area, offset: 0, len: 54, count: 1, pieces, offload };
+        inet.tx.push(&frame.encode()).unwrap();
+        frames.step().unwrap();
+        let told = cause.map_or(1, |cause| counter(&frames, cause));
+        assert_eq!(told, 1, "{features:?} {offload:?} {payload}");
+        let sent: Vec<_> = wire.borrow().sent.iter().map(Vec::len).collect();
+        let expected = if cause.is_none() { vec![54 + usize::from(payload)] } else { vec![] };
+        assert_eq!(sent, expected);
+        let expected = if cause.is_none() { vec![offload] } else { vec![] };
+        assert_eq!(wire.borrow().left, expected);
+        assert!(inet.heads.take(area).is_ok());
+    }
+}
+
+#[test]
+fn a_super_segment_lies_in_one_area() {
+    let layout = NicLayout::new(true);
+    let (region, _fd) = Region::create("frames", layout.len, Backing::Small).unwrap();
+    let pool = Pool::create(&region, layout.pool, INET).unwrap();
+    let mut fill = Producer::attach(&region, layout.fill, RING).unwrap();
+    let mut rx = Consumer::attach(&region, layout.rx, RING).unwrap();
+    let (mut fake, wire) = Fake::new();
+    fake.features = Features::RX_CHECKSUM.with(Features::GRO);
+    let mut frames = Frames::attach(&region, &layout, fake, MAC, 1500).unwrap();
+    let name = pool.alloc(layout.area_pages).unwrap().hand_over(NIC);
+    fill.push(&FillSlot(name).encode()).unwrap();
+    let bytes: Vec<u8> = (0..MAX_SUPER_FRAME).map(|n| (n % 251) as u8).collect();
+    let segments = Some(Segments { kind: SegmentKind::Tcp6, size: 1428 });
+    wire.borrow_mut().incoming.push_back(bytes.clone());
+    wire.borrow_mut().known = RxOffload { verified: true, segments };
+    frames.step().unwrap();
+    let attach = Call::decode(&rx.pop().unwrap().unwrap()).unwrap();
+    assert_eq!(Features::decode(attach.args[2]).unwrap(), frames.features);
+    let call = Call::decode(&rx.pop().unwrap().unwrap()).unwrap();
+    let frame = RxFrame::from_call(&call).unwrap();
+    assert_eq!(frame.offload, RxOffload { verified: true, segments });
+    let area = pool.take(frame.area).unwrap();
+    assert!(area.bytes()[..frame.len as usize] == bytes);
 }
 
 #[test]
@@ -263,7 +334,7 @@ fn a_refused_frame_is_dropped_and_a_lost_device_is_an_error() {
     wire.borrow_mut().error = Some(libc::EIO);
     assert!(frames.step().unwrap());
     assert_eq!(counter(&frames, "nic.tx-device-errors"), 1);
-    assert!(inet.pool.take(head).is_ok());
+    assert!(inet.heads.take(head).is_ok());
     // No page to read into: only a probe learns of the loss.
     wire.borrow_mut().error = Some(libc::EBADFD);
     frames.step().unwrap();
@@ -281,7 +352,7 @@ fn a_successor_goes_on_where_the_dead_driver_stopped() {
     let mut rx = Consumer::attach(&region, LAYOUT.rx, RING).unwrap();
     for round in 0..3 {
         let (fake, wire) = Fake::new();
-        let mut frames = Frames::attach(&region, fake, MAC, 1500).unwrap();
+        let mut frames = Frames::attach(&region, &LAYOUT, fake, MAC, 1500).unwrap();
         let name = pool.alloc(1).unwrap().hand_over(NIC);
         fill.push(&FillSlot(name).encode()).unwrap();
         wire.borrow_mut().incoming.push_back(vec![round; 60]);
@@ -344,14 +415,14 @@ proptest! {
     fn garbage_never_ends_the_driver_nor_loses_a_page(acts in prop::collection::vec(act(), 1..80)) {
         let (mut inet, mut frames, wire) = set_up();
         frames.add_client(5, client_region());
-        let mut names = Vec::new();
+        let (mut names, mut heads) = (Vec::new(), Vec::new());
         for act in acts {
             match act {
                 Act::Page => names.push(inet.empty_page()),
                 Act::Frame { len, pieces } => {
                     let head = inet.head(&[0; 60]);
                     inet.send(head, len, &pieces);
-                    names.push(head);
+                    heads.push(head);
                 }
                 Act::Incoming(len) => wire.borrow_mut().incoming.push_back(vec![0; len]),
                 Act::FillSlot(slot) => inet.fill.push(&slot).unwrap(),
@@ -365,11 +436,15 @@ proptest! {
         drop(frames);
         // Garbage may have named any page for any use, so the inet server takes back what it can.
         names.into_iter().for_each(|name| drop(inet.pool.take(name)));
+        heads.into_iter().for_each(|name| drop(inet.heads.take(name)));
+        prop_assert_eq!(inet.heads.reclaim(NIC), 0);
+        inet.heads.reclaim(INET);
+        prop_assert_eq!(inet.heads.free_pages(), LAYOUT.heads.pages);
         // What was not received into, and one page in the driver's hand; all else was handed back.
         let unused = RING - inet.fill.free().unwrap();
         let kept = inet.pool.reclaim(NIC);
         prop_assert!(kept <= unused + 1, "the driver kept {} pages, {} unused", kept, unused);
         inet.pool.reclaim(INET);
-        prop_assert_eq!(inet.pool.free_pages(), FRAMES);
+        prop_assert_eq!(inet.pool.free_pages(), LAYOUT.pool.pages);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use abi::control::{InetConfig, NicConfig, ServerRequest};
 use abi::network::InterfaceSettings;
-use abi::nic::LAYOUT;
+use abi::nic::NicLayout;
 use shm::{Backing, Region, RegionError};
 
 use super::backend::{self, Opened};
@@ -95,7 +95,8 @@ impl Link {
         let addresses = wanted.addresses(&Routes::read()?)?;
         let device = backend::open(wanted, &addresses, mac)?;
         let create = if share_frames { Region::create_unsealed } else { Region::create };
-        let frames = Memory::create_by(create, "tasuki-frames", LAYOUT.len, huge_pages)?;
+        let layout = NicLayout::new(wanted.offload);
+        let frames = Memory::create_by(create, "tasuki-frames", layout.len, huge_pages)?;
         let (inet_bell, nic_bell) = (bell()?, bell()?);
         Ok(Self { addresses, device, mac, frames, inet_bell, nic_bell })
     }
@@ -152,8 +153,9 @@ impl Instance {
     /// # Errors
     /// When the system has no memory or descriptor left.
     pub(super) fn renew(&mut self) -> Result<(), Failure> {
-        for link in &mut self.links {
-            link.frames = Memory::create("tasuki-frames", LAYOUT.len, self.settings.huge_pages)?;
+        for (link, wanted) in self.links.iter_mut().zip(&self.settings.links) {
+            let layout = NicLayout::new(wanted.offload);
+            link.frames = Memory::create("tasuki-frames", layout.len, self.settings.huge_pages)?;
             (link.inet_bell, link.nic_bell) = (bell()?, bell()?);
         }
         Ok(())
@@ -199,7 +201,8 @@ impl Instance {
                 routes: link.addresses.all_routes(u32::from(number) * METRIC_STEP),
                 dhcp: wanted.dhcp,
             };
-            let attach = ServerRequest::AddNic { nic: number, interface, strict: settings.strict };
+            let (strict, offload) = (settings.strict, wanted.offload);
+            let attach = ServerRequest::AddNic { nic: number, interface, strict, offload };
             let frames = link.frames.fd.as_fd();
             let (inet_bell, nic_bell) = (link.inet_bell.as_fd(), link.nic_bell.as_fd());
             let line = Line::Nic(number);
