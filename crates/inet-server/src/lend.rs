@@ -2,7 +2,7 @@
 //!
 //! A frame is lent to a program by a descriptor that names its page; it stays ours, and goes back
 //! to its pool when the program's count has passed its bytes. What programs may have so is bounded
-//! by [`abi::nic::LENT`] pages together, a part of the pools' sums, so nobody who sits on pages can
+//! by [`abi::nic::LENT`] areas together, a part of the pools' sums, so nobody who sits on pages can
 //! take the driver's. A client gets no more than is left for all others: one alone has half, and
 //! beyond that its bytes are copied as if nothing were shared.
 
@@ -38,14 +38,14 @@ impl Lending {
         Self { all: Arc::clone(&self.all), own: Arc::default() }
     }
 
-    fn take(&self, pages: u32) -> Option<Token> {
+    fn take(&self) -> Option<Token> {
         let left = LENT.saturating_sub(self.all.load(Ordering::Relaxed));
-        if self.own.load(Ordering::Relaxed).saturating_add(pages) > left {
+        if self.own.load(Ordering::Relaxed).saturating_add(1) > left {
             return None;
         }
-        self.all.fetch_add(pages, Ordering::Relaxed);
-        self.own.fetch_add(pages, Ordering::Relaxed);
-        Some(Token { lending: self.clone(), pages })
+        self.all.fetch_add(1, Ordering::Relaxed);
+        self.own.fetch_add(1, Ordering::Relaxed);
+        Some(Token(self.clone()))
     }
 
     /// Lends the frame of a piece; the piece again if its bytes are not in a frame of a device, or
@@ -60,7 +60,7 @@ impl Lending {
         let (Ok(offset), Ok(len), true) = (offset, u32::try_from(range.len()), inside) else {
             return Err(piece);
         };
-        match self.take(area.pages.into()) {
+        match self.take() {
             Some(token) => Ok(Lent { region, area, offset, len, _piece: piece, _token: token }),
             None => Err(piece),
         }
@@ -71,15 +71,12 @@ impl Lending {
 pub(crate) type Piece = RxPiece<inet::Frame<Frame>>;
 
 #[derive(Debug)]
-struct Token {
-    lending: Lending,
-    pages: u32,
-}
+struct Token(Lending);
 
 impl Drop for Token {
     fn drop(&mut self) {
-        self.lending.all.fetch_sub(self.pages, Ordering::Relaxed);
-        self.lending.own.fetch_sub(self.pages, Ordering::Relaxed);
+        self.0.all.fetch_sub(1, Ordering::Relaxed);
+        self.0.own.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -105,14 +102,14 @@ mod tests {
         let first = Lending::new();
         let second = first.another();
         let take =
-            |lending: &Lending| std::iter::from_fn(|| lending.take(1)).collect::<Vec<Token>>();
+            |lending: &Lending| std::iter::from_fn(|| lending.take()).collect::<Vec<Token>>();
         let of_first = take(&first);
         assert_eq!(of_first.len(), LENT as usize / 2);
         let of_second = take(&second);
         assert_eq!(of_second.len(), LENT as usize / 4);
-        assert!(first.take(1).is_none() && second.take(1).is_none());
+        assert!(first.take().is_none() && second.take().is_none());
         drop(of_first);
-        assert!(second.take(17).is_some());
+        assert!(second.take().is_some());
         drop(of_second);
         assert_eq!(first.all.load(Ordering::Relaxed), 0);
         assert_eq!(take(&first.another()).len(), LENT as usize / 2);
