@@ -44,6 +44,28 @@ fn areas_of_four_mebibytes_are_sent_without_a_copy() {
     send(Mode::Fused, 4 << 20);
 }
 
+#[test]
+fn an_unmodified_programs_sendfile_copies_nothing() {
+    const PROGRAM: &str = "import os, socket
+to, file, at = socket.create_connection(('{HOST}', 9000)), open('file', 'rb'), 0
+while sent := os.sendfile(to.fileno(), file.fileno(), at, 1 << 20):
+    at += sent
+";
+    let Some(world) = World::new() else { return };
+    write_noise(&world.path("file"), LARGE, 1);
+    world.up("one", Mode::Split, &[]);
+    let sink = world.spawn(&world.script("digest.py", &["0.0.0.0", "9000"]));
+    let _ = sink.line("ready");
+    let program = world.python(&["-c", &PROGRAM.replace("{HOST}", HOST)]);
+    let _ = Running::start(world.on_net("one", &program)).finish().success();
+    let digest = sha256(&world.path("file"));
+    assert_eq!(sink.line("took"), format!("took {LARGE} {digest}"));
+    assert_eq!(copied(&world), [0; 3]);
+    world.down("one");
+    drop(sink);
+    world.assert_nothing_left();
+}
+
 /// A file from a kernel program into a program of `words`; what was copied for how many bytes: in
 /// the server and in the program.
 fn take(share: bool, words: impl Fn(&str) -> Vec<String>) -> Option<[u64; 3]> {
