@@ -376,9 +376,8 @@ impl Device for Wire {
     }
 
     fn awake(&mut self, ready: bool) {
-        if let State::Up { link, .. } = &self.state {
-            link.awake();
-        }
+        // What was announced stays: in mode library one thread may work while another one still
+        // waits, which then must be woken. It costs at most one needless bell for each sleep.
         if ready {
             self.ready();
         }

@@ -293,12 +293,6 @@ impl Link {
         }
         Ok(true)
     }
-
-    /// Takes the announcement back.
-    pub(super) fn awake(&self) {
-        self.frames.awake();
-        self.room.awake();
-    }
 }
 
 #[cfg(test)]

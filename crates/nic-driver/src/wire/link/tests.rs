@@ -85,7 +85,6 @@ fn a_full_link_takes_no_more_and_tells_when_there_is_room() {
         }
         assert_eq!(receive(&mut b), None);
         assert!(rung(&bells[0]), "there is room for {len}");
-        a.awake();
         assert!(send(&mut a, &vec![9; len]));
         // An end that does not wait for room hears nothing of it.
         a.flush();
@@ -100,7 +99,6 @@ fn only_who_sleeps_is_woken() {
     a.flush();
     assert!(!rung(&bells[1]));
     assert!(!b.prepare_sleep(true).unwrap(), "a frame is here");
-    b.awake();
     assert!(receive(&mut b).is_some() && b.prepare_sleep(true).unwrap());
     send(&mut a, &[1; 60]);
     a.flush();
