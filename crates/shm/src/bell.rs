@@ -165,12 +165,9 @@ impl Ringer {
         if !matches!(state, ASLEEP_FUTEX | ASLEEP_FD | DRIVING) {
             return false;
         }
-        // Of several producers one wakes: whoever takes the announcement. If it is gone, someone
-        // else woke the consumer, or it has since looked again and saw what we published.
-        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-        if self.word.compare_exchange(state, AWAKE, success, failure).is_err() {
-            return false;
-        }
+        // Of several producers one wakes: whoever takes the announcement, whatever it says by
+        // now. A sleeper may have changed how it sleeps without looking again.
+        let state = self.word.swap(AWAKE, Ordering::AcqRel);
         match state {
             ASLEEP_FUTEX => futex_wake(&self.word),
             ASLEEP_FD => (self.write)(&self.fd),
