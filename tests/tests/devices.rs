@@ -1,7 +1,14 @@
 //! Back ends other than TAP: whole files through them, what they refuse, and a device that goes
 //! and comes back.
 
-use tasuki_tests::{HOST, LARGE, Mode, Nic, Running, World, sha256, write_noise};
+use std::fs;
+
+use abi::network::InterfaceStatus;
+use tasuki_tests::{
+    DEVICE, FAR_END, HOST, LARGE, Mode, Nic, Running, STACK, World, eventually, sha256, write_noise,
+};
+
+const NET: &str = "net";
 
 /// A world over this back end with a file of noise and its SHA-256.
 fn world(nic: Nic, len: usize) -> Option<(World, String)> {
@@ -38,4 +45,95 @@ fn files_go_both_ways_over_a_packet_socket() {
 #[test]
 fn files_go_both_ways_over_a_packet_socket_from_a_peer_without_offloads() {
     transfers(Nic::Packet, false);
+}
+
+/// The state of the stack's interface, as `tasuki addr` tells it.
+fn state(world: &World) -> String {
+    let words = ["addr", "--json", "--net", NET];
+    let said = Running::start(world.tasuki(&words)).finish().success();
+    let mut all: Vec<InterfaceStatus> =
+        serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let at = all.iter().position(|one| one.name == "eth0").unwrap_or_else(|| panic!("{said}"));
+    all.remove(at).state
+}
+
+fn ip(world: &World, words: &str) {
+    let words: Vec<_> = ["ip"].into_iter().chain(words.split(' ')).collect();
+    let _ = world.run(&words).success();
+}
+
+/// A download goes on after its device was away; meanwhile it is in one of `states`.
+fn survives(nic: Nic, mode: Mode, away: &dyn Fn(&World), states: &[&str], back: &dyn Fn(&World)) {
+    let Some((world, digest)) = world(nic, LARGE / 8) else { return };
+    world.up(NET, mode, &[]);
+    assert_eq!(state(&world), "UP");
+    let server = world.http_server();
+    let url = format!("http://{HOST}:8000/file");
+    let get = ["curl", "-sS", "--limit-rate", "8M", "-o", "back", &url];
+    let get = Running::start(world.on_net(NET, &get));
+    let arrived = || fs::metadata(world.path("back")).map_or(0, |file| file.len());
+    eventually("the download has begun", || arrived() > 1 << 20);
+    away(&world);
+    eventually("the loss is seen", || states.contains(&state(&world).as_str()));
+    back(&world);
+    eventually("it is back", || state(&world) == "UP");
+    let _ = get.finish().success();
+    assert_eq!(sha256(&world.path("back")), digest);
+    drop(server);
+    world.down(NET);
+}
+
+#[test]
+fn an_interface_that_is_deleted_and_comes_back_breaks_no_connection() {
+    let away = |world: &World| ip(world, &format!("link delete {DEVICE}"));
+    let laid = |world: &World| world.lay_cable();
+    survives(Nic::Packet, Mode::Split, &away, &["NOTPRESENT"], &laid);
+    survives(Nic::Packet, Mode::Fused, &away, &["NOTPRESENT"], &laid);
+}
+
+#[test]
+fn a_deleted_tap_device_is_made_again() {
+    let away = |world: &World| ip(world, &format!("link delete {DEVICE}"));
+    survives(Nic::Tap, Mode::Split, &away, &["UP"], &|_| {});
+    survives(Nic::Tap, Mode::Fused, &away, &["UP"], &|_| {});
+}
+
+#[test]
+fn an_interface_set_down_and_a_lost_carrier_are_told_and_survived() {
+    let set = |what: &'static str, how: &'static str| {
+        move |world: &World| {
+            ip(world, &format!("link set {what} {how}"));
+            if (what, how) == (DEVICE, "up") {
+                // What a kernel's interface loses when it is set down, if at all, is its routes.
+                ip(world, &format!("addr replace {HOST}/24 dev {DEVICE}"));
+            }
+        }
+    };
+    let (far, near) = (FAR_END, DEVICE);
+    survives(Nic::Packet, Mode::Split, &set(far, "down"), &["DOWN"], &set(far, "up"));
+    let none = ["LOWERLAYERDOWN"];
+    survives(Nic::Packet, Mode::Split, &set(near, "down"), &none, &set(near, "up"));
+    survives(Nic::Tap, Mode::Split, &set(near, "down"), &["DOWN"], &set(near, "up"));
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_in_one_sentence() {
+    let Some(world) = World::over(Nic::Packet) else { return };
+    ip(&world, &format!("link set {FAR_END} mtu 1400"));
+    let address = format!("{STACK}/24");
+    for (nic, with, code, said) in [
+        ("packet:nowhere", Some(&address), 118, "no interface nowhere"),
+        ("packet:lo", Some(&address), 118, "not an Ethernet interface"),
+        (&format!("packet:{FAR_END}"), Some(&address), 118, "1400"),
+        (&format!("packet:{FAR_END}"), None, 118, "--address"),
+    ] {
+        let mut words = vec!["run", "--nic", nic];
+        words.extend(with.iter().flat_map(|address| ["--address", address.as_str()]));
+        words.extend(["--", "true"]);
+        let finished = Running::start(world.tasuki(&words)).finish();
+        assert!(finished.stderr.contains(said), "{finished}");
+        assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
+        assert_eq!(finished.status.code(), Some(code), "{finished}");
+    }
+    world.assert_nothing_left();
 }

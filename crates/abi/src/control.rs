@@ -305,6 +305,10 @@ pub enum ServerRequest {
         /// Bytes kept of each frame.
         snaplen: u32,
     },
+    /// To a driver: another device in place of the one it had or lost. fds: those of the device.
+    AttachDevice,
+    /// To a driver: its device is gone; go on without until there is one.
+    DetachDevice,
     /// End: the inet server resets what is open. Reply [`ServerReply::Done`], then exit 0.
     Shutdown,
 }
@@ -380,7 +384,7 @@ pub enum ServerEvent {
         /// The client's number.
         client: u16,
     },
-    /// The device failed for good; the driver ends.
+    /// The device failed for good. A driver goes on without until [`ServerRequest::AttachDevice`].
     DeviceLost {
         /// One sentence.
         reason: String,

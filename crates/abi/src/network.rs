@@ -152,11 +152,19 @@ pub struct InterfaceStatus {
     pub mac: Option<String>,
     /// Bytes of the longest IP packet.
     pub mtu: u32,
+    /// As `ip link` has it: `UP`, `DOWN` (set down on the host), `LOWERLAYERDOWN` (no carrier) or
+    /// `NOTPRESENT` (the device is gone).
+    #[serde(default = "up")]
+    pub state: String,
     /// Its addresses.
     pub addresses: Vec<AddressStatus>,
     /// Name servers that were learnt on it, the preferred ones first.
     #[serde(default)]
     pub name_servers: Vec<IpAddr>,
+}
+
+fn up() -> String {
+    "UP".to_owned()
 }
 
 /// An address of an interface.

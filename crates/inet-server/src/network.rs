@@ -88,6 +88,7 @@ impl Network {
                 name: name.clone(),
                 mac: Some(mac_text(*mac)),
                 mtu: (*mtu).into(),
+                state: "UP".to_owned(),
                 addresses: engine.stack.addresses(*id).map(address).collect(),
                 name_servers,
             }
@@ -156,6 +157,7 @@ fn loopback() -> InterfaceStatus {
         name: "lo".to_owned(),
         mac: None,
         mtu: u16::MAX.into(),
+        state: "UP".to_owned(),
         addresses: vec![
             address(Ipv4Addr::LOCALHOST.into(), 8),
             address(Ipv6Addr::LOCALHOST.into(), 128),

@@ -122,7 +122,9 @@ impl Server {
             ServerRequest::ConfigureInet(_)
             | ServerRequest::ConfigureNic(_)
             | ServerRequest::UnmapClient { .. }
-            | ServerRequest::Capture { .. } => Err(RequestError::NotOurs),
+            | ServerRequest::Capture { .. }
+            | ServerRequest::AttachDevice
+            | ServerRequest::DetachDevice => Err(RequestError::NotOurs),
         };
         match done {
             Ok(()) => ServerReply::Done,

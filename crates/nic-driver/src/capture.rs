@@ -38,6 +38,11 @@ struct Reader {
 }
 
 impl<D: Device> CaptureDevice<D> {
+    /// The device inside.
+    pub(crate) fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
     /// Wraps `inner`; nobody reads yet.
     pub fn new(inner: D) -> Self {
         Self { inner, readers: Vec::new(), packet: Vec::new(), missed: 0 }

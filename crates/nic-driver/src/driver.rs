@@ -37,6 +37,7 @@ use crate::capture::CaptureDevice;
 use crate::device::Device;
 use crate::fault::FaultDevice;
 use crate::frames::Frames;
+use crate::slot::Slot;
 
 /// Steps without sleep after which the supervisor's line is looked at.
 const LINE_EVERY: u32 = 256;
@@ -51,7 +52,10 @@ const BELL: u64 = 1;
 const DEVICE: u64 = 2;
 
 /// Every device of a driver can make faults and be captured.
-type Wrapped = CaptureDevice<FaultDevice<Box<dyn Device>>>;
+type Wrapped = CaptureDevice<FaultDevice<Slot>>;
+
+/// Makes a device out of configuration and descriptors.
+type Open = Box<dyn FnMut(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> + Send>;
 
 /// Runs a driver in this thread until the supervisor ends it or goes away (`Ok`), or it cannot go
 /// on.
@@ -71,6 +75,8 @@ pub fn run(channel: Channel) -> Result<(), DriverError> {
 /// A driver of one device.
 pub struct Driver {
     line: Channel,
+    config: NicConfig,
+    open: Open,
     frames: Frames<Wrapped>,
     sleeper: Sleeper,
     inet: Ringer,
@@ -115,8 +121,11 @@ impl Driver {
     /// See [`DriverError`].
     pub fn with_device(
         mut line: Channel,
-        open: impl FnOnce(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>,
+        open: impl FnMut(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>
+        + Send
+        + 'static,
     ) -> Result<Self, DriverError> {
+        let mut open: Open = Box::new(open);
         let Some(message) = line.recv()? else {
             return Err(DriverError::BadMessage("it ended before the configuration".to_owned()));
         };
@@ -124,9 +133,9 @@ impl Driver {
         let ServerRequest::ConfigureNic(config) = ask.request else {
             return Err(DriverError::BadMessage("the configuration must come first".to_owned()));
         };
-        match Ends::new(&config, fds, open) {
+        match Ends::new(&config, fds, &mut open) {
             Ok(ends) => {
-                let mut driver = Self::assemble(line, ends)?;
+                let mut driver = Self::assemble(line, ends, config, open)?;
                 driver.reply(ask.id, ServerReply::Done)?;
                 driver.ring();
                 Ok(driver)
@@ -139,12 +148,19 @@ impl Driver {
         }
     }
 
-    fn assemble(line: Channel, ends: Ends) -> Result<Self, DriverError> {
+    fn assemble(
+        line: Channel,
+        ends: Ends,
+        config: NicConfig,
+        open: Open,
+    ) -> Result<Self, DriverError> {
         let Ends { frames, sleeper, inet, bell } = ends;
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(epoll_failed)?;
         let set = keep(set);
         let mut driver = Self {
             line,
+            config,
+            open,
             frames,
             sleeper,
             inet,
@@ -189,7 +205,7 @@ impl Driver {
     /// Does a bounded amount of work; `false` when there was nothing to do.
     ///
     /// # Errors
-    /// See [`DriverError`]; when the device is lost the supervisor has been told.
+    /// See [`DriverError`]; of a lost device only the supervisor is told.
     pub fn step(&mut self) -> Result<bool, DriverError> {
         if self.ended {
             return Ok(false);
@@ -201,7 +217,7 @@ impl Driver {
         }
         self.line_in -= 1;
         let moved = match self.step_frames() {
-            Err(DriverError::DeviceLost(error)) => return Err(self.lost(error)),
+            Err(DriverError::DeviceLost(error)) => self.lost(&error)?,
             other => other?,
         };
         if moved {
@@ -303,14 +319,26 @@ impl Driver {
         self.frames.trace.mark(Stage::DriverRest);
     }
 
-    /// Tells the supervisor that the device is gone.
-    fn lost(&mut self, error: io::Error) -> DriverError {
-        self.ended = true;
+    /// Goes on without the device, and tells the supervisor.
+    fn lost(&mut self, error: &io::Error) -> Result<bool, DriverError> {
+        self.replace_device(None)?;
         let event = ServerEvent::DeviceLost { reason: error.to_string() };
-        match self.line.send(&encode(&Say::Event(event)), &[]) {
-            Ok(()) => DriverError::DeviceLost(error),
-            Err(line) => line.into(),
-        }
+        self.line.send(&encode(&Say::Event(event)), &[])?;
+        Ok(true)
+    }
+
+    fn slot(&mut self) -> &mut Slot {
+        self.frames.device.inner_mut().inner_mut()
+    }
+
+    /// Another device, or none: another descriptor to wait for.
+    fn replace_device(&mut self, device: Option<Box<dyn Device>>) -> Result<(), DriverError> {
+        epoll::delete(&self.set, self.frames.device.poll_fd()).map_err(epoll_failed)?;
+        // Its descriptor is needed until here.
+        drop(self.slot().replace(device));
+        (self.interest, self.ask_in) = (EventFlags::empty(), 0);
+        let (fd, name) = (self.frames.device.poll_fd(), EventData::new_u64(self.first + DEVICE));
+        epoll::add(&self.set, fd, name, self.interest).map_err(epoll_failed)
     }
 
     /// Answers what the supervisor asked meanwhile; `true` if it asked something.
@@ -363,6 +391,16 @@ impl Driver {
                 let histograms = self.frames.histograms();
                 return Ok(ServerReply::Counters { counters, pools: Vec::new(), histograms });
             }
+            ServerRequest::AttachDevice => {
+                let device = (self.open)(&self.config, fds)?;
+                if !self.slot().fits(&*device) {
+                    return Err(DriverError::BadMessage(
+                        "the new device does less for frames than the one before".to_owned(),
+                    ));
+                }
+                self.replace_device(Some(device))?;
+            }
+            ServerRequest::DetachDevice => self.replace_device(None)?,
             ServerRequest::Shutdown => self.ended = true,
             other => {
                 return Err(DriverError::BadMessage(format!("{other:?} is not for a driver")));
@@ -425,7 +463,7 @@ impl Ends {
     fn new(
         config: &NicConfig,
         mut fds: Vec<OwnedFd>,
-        open: impl FnOnce(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>,
+        open: &mut Open,
     ) -> Result<Self, DriverError> {
         let device = fds.split_off(fds.len().min(RINGS_FDS));
         let [region, bell, inet_bell] = exactly(fds)?;
@@ -435,7 +473,8 @@ impl Ends {
         } else {
             Region::map(region.as_fd(), layout.len, Access::ReadWrite)?
         };
-        let device = FaultDevice::new(open(config, device)?, config.fault);
+        let device =
+            FaultDevice::new(Slot::new(open(config, device)?).map_err(no_eventfd)?, config.fault);
         Ok(Self {
             sleeper: Sleeper::new(region.word32(layout.nic_bell)?),
             inet: Ringer::new(region.word32(layout.inet_bell)?, inet_bell),
@@ -449,6 +488,10 @@ impl Ends {
             bell,
         })
     }
+}
+
+fn no_eventfd(error: io::Error) -> DriverError {
+    DriverError::System { doing: "make an eventfd", error }
 }
 
 fn epoll_failed(errno: Errno) -> DriverError {

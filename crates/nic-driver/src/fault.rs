@@ -37,6 +37,11 @@ pub struct FaultDevice<D> {
 }
 
 impl<D: Device> FaultDevice<D> {
+    /// The device inside.
+    pub(crate) fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
     /// Wraps `inner`.
     pub fn new(inner: D, config: FaultConfig) -> Self {
         let none = config.is_none();

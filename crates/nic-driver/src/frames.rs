@@ -284,6 +284,7 @@ impl<D: Device> Frames<D> {
             }
         };
         let mut parts = [Part::EMPTY; MAX_PARTS];
+        let mut lost = None;
         let most = longest(&frame.offload, self.features, self.longest);
         let taken = match gather(&self.clients, &area, &frame, most, &mut parts) {
             Ok(len) => {
@@ -300,8 +301,8 @@ impl<D: Device> Frames<D> {
                     Ok(false) => false,
                     Err(error) => {
                         self.counters.tx_device_errors += 1;
-                        DriverError::check_lost(error)?;
-                        true
+                        lost = DriverError::check_lost(error).err();
+                        lost.is_none()
                     }
                 }
             }
@@ -312,7 +313,7 @@ impl<D: Device> Frames<D> {
         };
         if !taken {
             self.waiting = Some((area, frame));
-            return Ok(Sent::Blocked);
+            return lost.map_or(Ok(Sent::Blocked), Err);
         }
         // The inet server knows the name: it is the descriptor's.
         let _ = area.hand_over(INET);

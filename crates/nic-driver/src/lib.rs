@@ -26,6 +26,7 @@ pub mod interface;
 pub mod packet;
 pub mod passt;
 pub mod pcap;
+mod slot;
 mod superframe;
 pub mod tap;
 #[cfg(test)]
@@ -40,7 +41,7 @@ pub use fault::FaultDevice;
 /// Why a driver cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// The device failed for good. The supervisor has been told.
+    /// The device failed for good.
     #[error("the device is lost: {0}")]
     DeviceLost(#[source] std::io::Error),
     /// The inet server broke a ring of the frame region; its fault.

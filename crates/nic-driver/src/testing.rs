@@ -58,6 +58,11 @@ impl Fake {
         let fd = shm::eventfd().expect("an eventfd");
         (Self { wire: wire.clone(), features: Features::NONE, fd }, wire)
     }
+
+    /// Another device on the same wire.
+    pub(crate) fn on(wire: &SharedWire) -> Self {
+        Self { wire: wire.clone(), fd: shm::eventfd().expect("an eventfd") }
+    }
 }
 
 impl Device for Fake {

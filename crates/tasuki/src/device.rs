@@ -103,6 +103,11 @@ impl Device {
         self.kind.row().host_end
     }
 
+    /// Is it one of the host's interfaces, which may be deleted and come back?
+    pub(crate) fn is_interface(&self) -> bool {
+        matches!(self.kind, Kind::Tap | Kind::Packet)
+    }
+
     /// What is behind the colon: for most kinds, the host's name of an interface. The kind where
     /// there is nothing.
     pub(crate) fn name(&self) -> &str {

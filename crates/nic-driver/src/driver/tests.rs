@@ -60,6 +60,8 @@ impl World {
         let (mut line, end) = Channel::pair().unwrap();
         let (bell, inet_bell) = (shm::eventfd().unwrap(), shm::eventfd().unwrap());
         let (fake, wire) = Fake::new();
+        // The first device, and another one for every time that it was lost.
+        let mut fakes = vec![Fake::on(&wire), fake];
         let configure = ServerRequest::ConfigureNic(config("fake:0"));
         let fds = [fd.as_fd(), bell.as_fd(), inet_bell.as_fd()];
         ask(&mut line, 1, configure, &fds);
@@ -67,7 +69,8 @@ impl World {
         inet_sleeper.announce(Sleep::Fd);
         let pool = Pool::create(&region, LAYOUT.pool, INET).unwrap();
         let heads = Pool::create(&region, LAYOUT.heads, INET).unwrap();
-        let driver = Driver::with_device(end, |_, _| Ok(Box::new(fake))).unwrap();
+        let driver =
+            Driver::with_device(end, move |_, _| Ok(Box::new(fakes.pop().unwrap()))).unwrap();
         assert_eq!(say(&mut line), Say::Reply { id: 1, reply: ServerReply::Done });
         Self {
             line,
@@ -263,13 +266,37 @@ fn it_ends_when_the_supervisor_does() {
 }
 
 #[test]
-fn a_lost_device_is_told() {
+fn a_lost_device_is_told_and_may_come_back() {
     let mut world = World::new();
-    world.empty_page();
     world.wire.borrow_mut().error = Some(libc::EBADFD);
-    assert!(matches!(world.driver.step(), Err(DriverError::DeviceLost(_))));
-    assert!(world.driver.ended());
+    world.send(&[]);
+    world.run_until_idle();
+    assert!(!world.driver.ended());
     assert!(matches!(say(&mut world.line), Say::Event(ServerEvent::DeviceLost { .. })));
+    // The frame that met the loss and the next one are gone, their pages back.
+    world.send(&[]);
+    world.run_until_idle();
+    assert_eq!((world.tx.consumed().unwrap(), world.wire.borrow().sent.len()), (2, 0));
+    assert!(world.driver.prepare_sleep());
+    assert!(!world.would_wake(), "without a device there is nothing to wake up for");
+    world.driver.awake();
+    let counters = |world: &mut World| match world.request(ServerRequest::Counters, &[]) {
+        ServerReply::Counters { counters, .. } => {
+            let of = |name| counters.iter().find(|(n, _)| n == name).unwrap().1;
+            (of("nic.devices-lost"), of("nic.tx-no-device"))
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(counters(&mut world), (1, 2));
+    assert_eq!(world.request(ServerRequest::AttachDevice, &[]), ServerReply::Done);
+    world.send(&[]);
+    world.empty_page();
+    world.wire.borrow_mut().incoming.push_back(vec![1; 60]);
+    world.run_until_idle();
+    assert_eq!(world.wire.borrow().sent.len(), 1);
+    assert!(world.wire.borrow().incoming.is_empty());
+    assert_eq!(world.request(ServerRequest::DetachDevice, &[]), ServerReply::Done);
+    assert_eq!(counters(&mut world), (2, 2));
 }
 
 #[test]

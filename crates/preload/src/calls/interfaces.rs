@@ -290,6 +290,7 @@ mod tests {
             name: "eth0".to_owned(),
             mac: Some("02:00:00:00:00:ff".to_owned()),
             mtu: 1500,
+            state: "UP".to_owned(),
             addresses: vec![],
             name_servers: vec![],
         };

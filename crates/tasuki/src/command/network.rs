@@ -80,12 +80,18 @@ fn neighbour_text(neighbour: &NeighbourStatus) -> String {
 // Writing to a string does not fail.
 
 fn interface_text(interface: &InterfaceStatus) -> String {
-    let InterfaceStatus { index, name, mac, mtu, addresses, name_servers } = interface;
+    let InterfaceStatus { index, name, mac, mtu, state, addresses, name_servers } = interface;
     let flags = match mac {
+        Some(_) if state == "LOWERLAYERDOWN" => "NO-CARRIER,BROADCAST,MULTICAST,UP",
+        Some(_) if state != "UP" => "BROADCAST,MULTICAST",
         Some(_) => "BROADCAST,MULTICAST,UP,LOWER_UP",
         None => "LOOPBACK,UP,LOWER_UP",
     };
-    let mut text = format!("{index}: {name}: <{flags}> mtu {mtu}\n");
+    let mut text = format!("{index}: {name}: <{flags}> mtu {mtu}");
+    if state != "UP" {
+        let _ = write!(text, " state {state}");
+    }
+    text.push('\n');
     let _ = match mac {
         Some(mac) => writeln!(text, "    link/ether {mac}"),
         None => writeln!(text, "    link/loopback"),
@@ -152,6 +158,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_state_other_than_up_is_in_flags_and_words() {
+        let first = |state: &str| {
+            let interface = InterfaceStatus {
+                index: 1,
+                name: "eth0".to_owned(),
+                mac: Some("02:00:00:00:00:01".to_owned()),
+                mtu: 1500,
+                state: state.to_owned(),
+                addresses: vec![],
+                name_servers: vec![],
+            };
+            interface_text(&interface).lines().next().map(str::to_owned).unwrap()
+        };
+        let none = "1: eth0: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 state LOWERLAYERDOWN";
+        assert_eq!(first("LOWERLAYERDOWN"), none);
+        assert_eq!(first("DOWN"), "1: eth0: <BROADCAST,MULTICAST> mtu 1500 state DOWN");
+        assert_eq!(first("UP"), "1: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500");
+    }
+
+    #[test]
     fn interfaces_and_routes_as_ip_writes_them() {
         let address = |text: &str, prefix| AddressStatus {
             address: text.parse().unwrap(),
@@ -171,6 +197,7 @@ mod tests {
             name: "eth0".to_owned(),
             mac: Some("02:00:00:00:00:01".to_owned()),
             mtu: 1500,
+            state: "UP".to_owned(),
             addresses: vec![address("10.219.0.2", 24), address("fe80::1", 64), slaac],
             name_servers: vec![IpAddr::from([9, 9, 9, 9])],
         };

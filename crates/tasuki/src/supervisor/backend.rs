@@ -33,7 +33,7 @@ impl Opened {
     }
 }
 
-/// Opens the device that is wanted; if it does not matter which, a TAP device of the first free
+/// Opens `device` as it is wanted; if it does not matter which, a TAP device of the first free
 /// name, or passt for those who may not make one. The stack's hardware address on it is `mac`. Hold
 /// the lock of the directory.
 ///
@@ -41,10 +41,11 @@ impl Opened {
 /// What is in use, missing or not permitted; nothing is left behind then.
 pub(super) fn open(
     wanted: &settings::Link,
+    device: Option<Device>,
     addresses: &Addresses,
     mac: [u8; 6],
 ) -> Result<Opened, Failure> {
-    let Some(device) = wanted.device.clone() else {
+    let Some(device) = device else {
         let open = |name: &str| tap::open(name).map_err(Failure::from);
         return match first_free_device(tap::exists, open) {
             Ok((name, fd)) => made_tap(Device::tap(name), fd, wanted, addresses),

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use abi::control::{InetConfig, NicConfig, ServerRequest};
 use abi::network::InterfaceSettings;
 use abi::nic::NicLayout;
+use nic_driver::interface::Watch;
 use shm::{Backing, Region, RegionError};
 
 use super::backend::{self, Opened};
+use super::links::State;
 use super::servers::{Line, Servers};
 use crate::exit::Failure;
 use crate::network::{Addresses, Routes};
@@ -71,6 +73,8 @@ pub(crate) struct Instance {
     pub(super) socket: SocketFile,
     /// Its interfaces, at least one; eth0, eth1, … to the programs.
     pub(super) links: Vec<Link>,
+    /// Tells what happens to their devices.
+    pub(super) watch: Watch,
 }
 
 /// An interface, without its driver.
@@ -79,7 +83,11 @@ pub(super) struct Link {
     pub(super) addresses: Addresses,
     pub(super) device: Opened,
     /// The stack's hardware address.
-    mac: [u8; 6],
+    pub(super) mac: [u8; 6],
+    /// What is known of the device.
+    pub(super) state: State,
+    /// Devices that the driver was given and has not yet taken.
+    pub(super) attaching: u32,
     pub(super) frames: Memory,
     inet_bell: OwnedFd,
     nic_bell: OwnedFd,
@@ -93,12 +101,17 @@ impl Link {
         mac: [u8; 6],
     ) -> Result<Self, Failure> {
         let addresses = wanted.addresses(&Routes::read()?)?;
-        let device = backend::open(wanted, &addresses, mac)?;
+        let device = backend::open(wanted, wanted.device.clone(), &addresses, mac)?;
+        let state = match device.device.is_interface() {
+            true => State::find(device.device.name())?,
+            false => State::Apart,
+        };
         let create = if share_frames { Region::create_unsealed } else { Region::create };
         let layout = NicLayout::new(wanted.offload);
         let frames = Memory::create_by(create, "tasuki-frames", layout.len, huge_pages)?;
         let (inet_bell, nic_bell) = (bell()?, bell()?);
-        Ok(Self { addresses, device, mac, frames, inet_bell, nic_bell })
+        let attaching = 0;
+        Ok(Self { addresses, device, mac, state, attaching, frames, inet_bell, nic_bell })
     }
 }
 
@@ -108,6 +121,9 @@ impl Instance {
     /// # Errors
     /// What is in use, missing or not permitted; nothing is left behind then.
     pub(crate) fn make(settings: Settings) -> Result<Self, Failure> {
+        // Nothing that happens to a device from its opening on is missed.
+        let watch = Watch::new()
+            .map_err(|error| Failure::system("listen for changes of interfaces", error))?;
         let place = Place::make()?;
         let lock = place.lock()?;
         let socket = place.bind(&settings.name)?;
@@ -117,7 +133,7 @@ impl Instance {
         };
         let links = (0_u16..).zip(&settings.links).map(make).collect::<Result<_, _>>()?;
         drop(lock);
-        Ok(Self { settings, socket, links })
+        Ok(Self { settings, socket, links, watch })
     }
 
     /// All servers have their memory: nobody else may write to frames, whoever gets to read them.
@@ -217,7 +233,7 @@ impl Instance {
 }
 
 /// What programs on the stack see an interface as; the inet server counts them in the same way.
-fn interface_name(number: u16) -> String {
+pub(super) fn interface_name(number: u16) -> String {
     format!("eth{number}")
 }
 

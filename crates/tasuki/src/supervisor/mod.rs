@@ -20,6 +20,7 @@ mod child;
 mod clients;
 mod connections;
 mod instance;
+mod links;
 mod passt;
 mod requests;
 mod servers;
@@ -86,6 +87,10 @@ enum Purpose {
     Network(ConnectionId),
     /// `tasuki capture`, with the operator's end.
     Capture { connection: ConnectionId, socket: OwnedFd },
+    /// A driver gets the device of the link of that number again.
+    Attached(usize),
+    /// A driver does without its device.
+    Detached,
     /// A server is ending.
     Ending,
 }
@@ -130,6 +135,7 @@ enum Token {
     Program,
     Server(usize),
     Signals,
+    Interfaces,
     Listener,
 }
 
@@ -252,6 +258,7 @@ impl Supervisor {
         watched.extend(program.map(|fd| read(Token::Program, fd)));
         watched.extend(self.servers.running().map(|(index, fd)| read(Token::Server(index), fd)));
         watched.push((Token::Signals, PollFd::new(&self.signals, PollFlags::IN)));
+        watched.push((Token::Interfaces, PollFd::new(&self.instance.watch, PollFlags::IN)));
         if !matches!(self.phase, Phase::Starting { .. }) && self.connections.accepts() {
             let listener = self.instance.socket.listener();
             watched.push((Token::Listener, PollFd::new(listener, PollFlags::IN)));
@@ -294,6 +301,7 @@ impl Supervisor {
                 }
                 Ok(())
             }
+            Token::Interfaces => self.interfaces_changed(),
             Token::Listener => self.connections.accept(self.instance.socket.listener()),
         }
     }
@@ -324,17 +332,7 @@ impl Supervisor {
                 }
                 self.advance(client, Happening::Faulted)
             }
-            ServerEvent::DeviceLost { reason } => {
-                let link = match line {
-                    Line::Nic(number) => self.instance.links.get(usize::from(number)),
-                    Line::Inet => {
-                        self.instance.links.first().filter(|_| self.instance.links.len() == 1)
-                    }
-                };
-                let device = link.map_or("", |link| link.device.device.name());
-                let sentence = format!("the network device {device} is lost: {reason}");
-                Err(Failure::new(Code::Internal, sentence))
-            }
+            ServerEvent::DeviceLost { reason } => self.device_lost(line, &reason),
         }
     }
 
@@ -372,7 +370,8 @@ impl Supervisor {
             Purpose::Capture { connection, socket } => {
                 self.give_capture(connection, &socket, refusal)?;
             }
-            Purpose::Ending => {}
+            Purpose::Attached(number) => self.attached(number, refusal),
+            Purpose::Detached | Purpose::Ending => {}
         }
         Ok(())
     }

@@ -389,7 +389,7 @@ impl Supervisor {
         reply: ServerReply,
     ) -> Result<(), Failure> {
         let reply = match reply {
-            ServerReply::Network(status) => ClientReply::Network(status),
+            ServerReply::Network(status) => ClientReply::Network(self.complete(status)),
             ServerReply::Stages(report) => ClientReply::Stages(report),
             ServerReply::Error { message } => ClientReply::Error { message },
             other => ClientReply::Error { message: format!("the inet server answered {other:?}") },

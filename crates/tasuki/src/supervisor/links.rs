@@ -1,0 +1,178 @@
+//! Devices that are lost and come back, and what the host's kernel says of their state.
+//!
+//! The supervisor listens for changes of interfaces ([`interface::Watch`]), so nothing is asked
+//! over and over. When the interface of a link is gone, its driver is told to do without; when one
+//! of that name is there (a TAP device Tasuki makes again itself) it is opened as at the start, and
+//! the driver gets its descriptors. Meanwhile connections live on, as with a cable unplugged.
+
+use std::os::fd::AsFd;
+
+use abi::control::ServerRequest;
+use abi::network::NetworkStatus;
+use nic_driver::interface::{Change, Interface};
+
+use super::backend;
+use super::instance::interface_name;
+use super::servers::Line;
+use super::{Purpose, Supervisor};
+use crate::exit::{Code, Failure};
+
+/// What is known of the interface behind a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// The device is none of the host's interfaces.
+    Apart,
+    /// It is there.
+    There {
+        /// The kernel's number for it.
+        index: u32,
+        /// An operator set it up.
+        up: bool,
+        /// There is somebody at the other end.
+        carrier: bool,
+    },
+    /// It is not there any more, or cannot be opened.
+    Gone,
+}
+
+impl State {
+    fn of(interface: &Interface) -> Self {
+        let Interface { index, up, carrier, .. } = *interface;
+        Self::There { index, up, carrier }
+    }
+
+    /// That of a device that was just opened.
+    pub(super) fn find(name: &str) -> Result<Self, Failure> {
+        Ok(Interface::find(name)?.map_or(Self::Gone, |found| Self::of(&found)))
+    }
+
+    /// As `ip link` writes it (RFC 2863's ifOperStatus).
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apart | Self::There { up: true, carrier: true, .. } => "UP",
+            Self::There { up: false, .. } => "DOWN",
+            Self::There { .. } => "LOWERLAYERDOWN",
+            Self::Gone => "NOTPRESENT",
+        }
+    }
+
+    fn is(self, interface: &Interface) -> bool {
+        matches!(self, Self::There { index, .. } if index == interface.index)
+    }
+}
+
+impl Supervisor {
+    /// Something happened to the host's interfaces.
+    pub(super) fn interfaces_changed(&mut self) -> Result<(), Failure> {
+        for change in self.instance.watch.changes() {
+            if self.stopping() {
+                return Ok(());
+            }
+            for number in 0..self.instance.links.len() {
+                self.changed(number, &change)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self, number: usize, change: &Change) -> Result<(), Failure> {
+        let link = &mut self.instance.links[number];
+        let name = link.device.device.name();
+        match change {
+            _ if link.state == State::Apart => Ok(()),
+            Change::Is(found) if link.state.is(found) => {
+                let (before, now) = (link.state, State::of(found));
+                link.state = now;
+                if before != now {
+                    tracing::info!(device = name, state = now.name(), "the device's state");
+                }
+                Ok(())
+            }
+            Change::Is(found) if found.name == name => self.lost(number, "there is another one"),
+            Change::Gone(found) if link.state.is(found) => self.lost(number, "it was deleted"),
+            // Its driver was the first to know; now the name is free.
+            Change::Gone(found) if link.state == State::Gone && found.name == name => {
+                self.revive(number)
+            }
+            Change::Is(_) | Change::Gone(_) => Ok(()),
+            Change::Missed => match Interface::find(name)? {
+                Some(found) => self.changed(number, &Change::Is(found)),
+                None if link.state == State::Gone => Ok(()),
+                None => self.lost(number, "it was deleted"),
+            },
+        }
+    }
+
+    /// A driver says that its device is lost.
+    pub(super) fn device_lost(&mut self, line: Line, reason: &str) -> Result<(), Failure> {
+        let number = match line {
+            Line::Nic(number) => usize::from(number),
+            // The inet server tells of drivers; which one is known if there is one only.
+            Line::Inet if self.instance.links.len() == 1 => 0,
+            Line::Inet => usize::MAX,
+        };
+        let link = self.instance.links.get(number);
+        match link.filter(|_| line != Line::Inet).map(|link| (link.state, link.attaching)) {
+            Some((State::There { .. }, 0)) => self.lost(number, reason),
+            // It speaks of one that is known to be lost.
+            Some((State::There { .. } | State::Gone, _)) => Ok(()),
+            Some((State::Apart, _)) | None => {
+                let device = link.map_or("", |link| link.device.device.name());
+                let sentence = format!("the network device {device} is lost: {reason}");
+                Err(Failure::new(Code::Internal, sentence))
+            }
+        }
+    }
+
+    fn lost(&mut self, number: usize, reason: &str) -> Result<(), Failure> {
+        let link = &mut self.instance.links[number];
+        let device = link.device.device.name();
+        tracing::warn!(device, reason, "the network device is lost; waiting for it to come back");
+        link.state = State::Gone;
+        link.device.fds.clear();
+        let line = Line::Nic(u16::try_from(number).unwrap_or(u16::MAX));
+        self.servers.ask(line, ServerRequest::DetachDevice, &[], Purpose::Detached)?;
+        self.revive(number)
+    }
+
+    /// Opens the device of a link whose device is gone, if it is there again.
+    fn revive(&mut self, number: usize) -> Result<(), Failure> {
+        let wanted = &self.instance.settings.links[number];
+        let link = &mut self.instance.links[number];
+        let device = link.device.device.clone();
+        let opened = backend::open(wanted, Some(device.clone()), &link.addresses, link.mac);
+        match opened.and_then(|opened| Ok((opened, State::find(device.name())?))) {
+            Ok((opened, state)) => (link.device, link.state) = (opened, state),
+            Err(failure) => {
+                tracing::info!(device = device.name(), %failure, "not there yet");
+                return Ok(());
+            }
+        }
+        tracing::warn!(device = device.name(), "the network device is back");
+        link.attaching += 1;
+        let line = Line::Nic(u16::try_from(number).unwrap_or(u16::MAX));
+        let fds: Vec<_> = link.device.fds.iter().map(AsFd::as_fd).collect();
+        self.servers.ask(line, ServerRequest::AttachDevice, &fds, Purpose::Attached(number))
+    }
+
+    /// A driver has its device again, or cannot use it.
+    pub(super) fn attached(&mut self, number: usize, refusal: Option<String>) {
+        let Some(link) = self.instance.links.get_mut(number) else { return };
+        link.attaching = link.attaching.saturating_sub(1);
+        if let Some(reason) = refusal {
+            tracing::warn!(device = link.device.device.name(), %reason, "the device is not usable");
+            link.state = State::Gone;
+        }
+    }
+
+    /// Completes what the inet server says of its interfaces.
+    pub(super) fn complete(&self, mut status: NetworkStatus) -> NetworkStatus {
+        for (number, link) in (0_u16..).zip(&self.instance.links) {
+            let name = interface_name(number);
+            for interface in status.interfaces.iter_mut().filter(|one| one.name == name) {
+                link.state.name().clone_into(&mut interface.state);
+            }
+        }
+        status
+    }
+}
