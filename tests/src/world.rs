@@ -60,21 +60,24 @@ pub enum Nic {
     Tap,
     /// A virtual cable, whose far end ([`FAR_END`]) Tasuki has by a packet socket.
     Packet,
+    /// The same, taken over by AF_XDP.
+    Xdp,
 }
 
 impl Nic {
     /// Those that tests of back ends are to be run over.
-    pub const ALL: [Self; 2] = [Self::Tap, Self::Packet];
+    pub const ALL: [Self; 3] = [Self::Tap, Self::Packet, Self::Xdp];
 
     /// As the command line has it.
     fn name(self) -> String {
         match self {
             Self::Tap => format!("tap:{DEVICE}"),
             Self::Packet => format!("packet:{FAR_END}"),
+            Self::Xdp => format!("xdp:{FAR_END}"),
         }
     }
 
-    /// What TASUKI_TEST_NIC says: `tap` (the default) or `packet`.
+    /// What TASUKI_TEST_NIC says: `tap` (the default), `packet` or `xdp`.
     fn of_environment() -> Self {
         let wanted = std::env::var("TASUKI_TEST_NIC").unwrap_or_else(|_| "tap".to_owned());
         let known = Self::ALL.into_iter().find(|nic| nic.name().starts_with(&format!("{wanted}:")));

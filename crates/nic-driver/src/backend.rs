@@ -16,6 +16,7 @@ use crate::passt::Passt;
 use crate::pcap::{Pcap, Target};
 use crate::tap::Tap;
 use crate::wire::Wire;
+use crate::xdp::Xdp;
 
 /// The device that `config` names, out of its descriptors.
 ///
@@ -53,6 +54,10 @@ pub fn open(config: &NicConfig, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Dr
         Some(("packet", _)) => {
             let [socket] = exactly(fds)?;
             Ok(Box::new(Packet::new(socket, config.offload)))
+        }
+        Some(("xdp", _)) => {
+            let xdp = Xdp::new(exactly(fds)?).map_err(system("use the AF_XDP socket"))?;
+            Ok(Box::new(xdp))
         }
         _ => {
             let device = &config.device;

@@ -11,8 +11,8 @@
 //! sent is read in place, out of the clients' regions, which are mapped read-only here.
 //!
 //! * [`device`]: what a device is. [`backend`]: the table of back ends: [`tap`], [`packet`],
-//!   [`passt`], [`pcap`], [`wire`]. [`interface`]: the host's interfaces.
-//!   [`fault`], [`capture`]: wrappers.
+//!   [`xdp`], [`passt`], [`pcap`], [`wire`]. [`interface`]: the host's interfaces. [`fault`],
+//!   [`capture`]: wrappers.
 //! * `frames`: the data path over the rings. [`Driver`]: the supervisor's line, sleeping and
 //!   waking.
 
@@ -33,6 +33,7 @@ pub mod tap;
 mod testing;
 mod vnet;
 pub mod wire;
+pub mod xdp;
 
 pub use capture::CaptureDevice;
 pub use driver::{Driver, run};

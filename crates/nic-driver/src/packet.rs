@@ -69,13 +69,7 @@ pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceErro
             .map_err(|errno| failed("set an option of a packet socket on", errno))?;
     }
     let index = interface.index.cast_signed();
-    let promiscuous = Membership {
-        index,
-        kind: libc::PACKET_MR_PROMISC as libc::c_ushort,
-        len: 0,
-        address: [0; 8],
-    };
-    set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
+    join_promiscuous(&socket, index)
         .map_err(|errno| failed("receive frames for another address by", errno))?;
     filter(&socket, mac).map_err(|errno| failed("set a filter on", errno))?;
     // Larger than the limit only for root; others get what the system allows.
@@ -85,6 +79,20 @@ pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceErro
         .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
     bind(&socket, index).map_err(|errno| failed("bind a packet socket to", errno))?;
     Ok(socket)
+}
+
+/// A packet socket that receives nothing, but has the interface take frames for all addresses as
+/// long as it is open.
+pub(crate) fn promiscuous(interface: u32) -> Result<OwnedFd, Errno> {
+    let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    join_promiscuous(&socket, interface.cast_signed()).map(|()| socket)
+}
+
+fn join_promiscuous(socket: &OwnedFd, index: libc::c_int) -> Result<(), Errno> {
+    let kind = libc::PACKET_MR_PROMISC as libc::c_ushort;
+    let promiscuous = Membership { index, kind, len: 0, address: [0; 8] };
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
 }
 
 /// `struct packet_mreq`

@@ -61,7 +61,11 @@ impl Fake {
 
     /// Another device on the same wire.
     pub(crate) fn on(wire: &SharedWire) -> Self {
-        Self { wire: wire.clone(), fd: shm::eventfd().expect("an eventfd") }
+        Self {
+            wire: wire.clone(),
+            fd: shm::eventfd().expect("an eventfd"),
+            features: Features::NONE,
+        }
     }
 }
 

@@ -140,8 +140,8 @@ pub(crate) struct InstanceOptions {
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
     /// Network device: tap:NAME (made by Tasuki), packet:INTERFACE (the host's, as one more station
-    /// there), passt: (needs no right), wire:SOCKET (a link to another instance),
-    /// pcap:FILE[,OUTPUT][,fast][,delay=SECONDS] (a capture file) [default: tap:tasuki0,
+    /// there), xdp:INTERFACE (taken over), passt: (needs no right), wire:SOCKET (a link to another
+    /// instance), pcap:FILE[,OUTPUT][,fast][,delay=SECONDS] (a capture file) [default: tap:tasuki0,
     /// tap:tasuki1, ..., or passt: for users who may not make a TAP device]
     #[arg(long, value_name = "KIND:NAME")]
     pub(crate) nic: Option<Device>,

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Wire,
     /// An interface that the host has, by a packet socket.
     Packet,
+    /// An interface that the host has, taken over whole by AF_XDP.
+    Xdp,
 }
 
 /// What is to be known of a kind.
@@ -46,6 +48,7 @@ const KINDS: &[Row] = &[
     Row { kind: Kind::Pcap, word: "pcap", host_end: false, check: check_replay },
     Row { kind: Kind::Wire, word: "wire", host_end: false, check: check_socket },
     Row { kind: Kind::Packet, word: "packet", host_end: false, check: check_interface },
+    Row { kind: Kind::Xdp, word: "xdp", host_end: false, check: check_interface },
 ];
 
 impl Kind {
@@ -62,7 +65,7 @@ impl Kind {
             std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
         };
         match self {
-            Self::Tap | Self::Packet | Self::Passt => Ok(target.to_owned()),
+            Self::Tap | Self::Packet | Self::Xdp | Self::Passt => Ok(target.to_owned()),
             Self::Pcap => {
                 let target: pcap::Target = target.parse()?;
                 let input = whole(target.input)?;
@@ -105,7 +108,7 @@ impl Device {
 
     /// Is it one of the host's interfaces, which may be deleted and come back?
     pub(crate) fn is_interface(&self) -> bool {
-        matches!(self.kind, Kind::Tap | Kind::Packet)
+        matches!(self.kind, Kind::Tap | Kind::Packet | Kind::Xdp)
     }
 
     /// What is behind the colon: for most kinds, the host's name of an interface. The kind where

@@ -8,7 +8,7 @@ use std::io::Seek as _;
 use std::os::fd::OwnedFd;
 
 use abi::network::Prefixed;
-use nic_driver::{packet, pcap, tap};
+use nic_driver::{packet, pcap, tap, xdp};
 
 use super::passt::Passt;
 use crate::device::{Device, Kind};
@@ -64,6 +64,10 @@ pub(super) fn open(
         Kind::Pcap => open_files(device),
         // Two ends meet of their own accord, and need no right for it.
         Kind::Wire => Ok(Opened::new(device, Vec::new())),
+        Kind::Xdp => {
+            let fds = xdp::open(device.name(), wanted.mtu)?;
+            Ok(Opened::new(device, fds))
+        }
         Kind::Packet => {
             let fd = packet::open(device.name(), mac, wanted.mtu)?;
             Ok(Opened::new(device, vec![fd]))

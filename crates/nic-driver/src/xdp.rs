@@ -1,0 +1,269 @@
+//! The AF_XDP back end: an interface that the host has, taken over whole.
+//!
+//! A BPF program of six instructions ([`bpf`]) hands every frame that comes in by the interface's
+//! first queue to a socket, before the host's stack sees it. Frames are in an area of memory (UMEM)
+//! that this process and the kernel share, in chunks of one page, and four rings ([`ring`]) say
+//! whose a chunk is: *fill* (empty, for the kernel), *rx* (received), *tx* (to be sent),
+//! *completion* (sent). Receiving needs no system call, and a whole batch of frames is sent by one
+//! ([`Device::flush`]), which is left out while the kernel does not ask for it. The UMEM is the
+//! device's own: each frame is copied once between it and the pages of the driver's rings.
+//!
+//! XDP tells nothing of checksums, but frames that the other end of a virtual cable sent may have
+//! theirs undone: then the sum of the pseudo-header is in their place, which is recognised.
+//!
+//! [`open`] is the supervisor's, which makes all of it (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, as
+//! root has them) and gives the driver socket, memory, and what keeps program and promiscuous mode
+//! in place: both go with the last copy of their descriptors.
+
+#![allow(unsafe_code)]
+
+mod bpf;
+mod partial;
+mod ring;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use abi::offload::{Features, RxOffload, TxOffload};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpUmemReg,
+    XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use shm::{Access, Backing, PAGE, Region};
+
+use self::bpf::Hook;
+use self::ring::Ring;
+use crate::device::{Device, ETHERNET_HEADER, Part, Pending, Received, frame_len};
+use crate::interface::{Interface, InterfaceError};
+
+const NEEDS: &str = "CAP_NET_ADMIN with CAP_BPF and CAP_NET_RAW";
+
+/// Chunks, and slots of the rings, for receiving and for sending.
+const RECEIVE: u32 = 2048;
+const SEND: u32 = 512;
+/// Bytes of a chunk, and of the UMEM.
+const CHUNK: u32 = PAGE as u32;
+const UMEM: usize = (RECEIVE + SEND) as usize * PAGE;
+/// What the kernel keeps free before each received frame (XDP_PACKET_HEADROOM).
+const HEADROOM: usize = 256;
+/// Longest IP packet whose frame, with a VLAN tag, fits into a chunk.
+const LONGEST: usize = PAGE - HEADROOM - ETHERNET_HEADER - 4;
+
+/// Takes the interface `name` over for packets of up to `mtu` bytes. Four descriptors: socket,
+/// UMEM, and what keeps program and promiscuous mode.
+///
+/// # Errors
+/// See [`InterfaceError`]; nothing is left behind then.
+pub fn open(name: &str, mtu: u16) -> Result<Vec<OwnedFd>, InterfaceError> {
+    let interface = Interface::require(name, mtu)?;
+    let doing = |what: &str| format!("{what} the interface {name}");
+    let unsupported =
+        |what: &str, why: String| InterfaceError::Unsupported { doing: doing(what), why };
+    if usize::from(mtu) > LONGEST {
+        let why = format!("AF_XDP carries packets of up to {LONGEST} bytes: set nic.mtu");
+        return Err(unsupported("take over", why));
+    }
+    let failed = |what: &str, errno: Errno| match errno {
+        Errno::BUSY | Errno::EXIST => InterfaceError::InUse { doing: doing(what) },
+        Errno::AFNOSUPPORT | Errno::NOSYS | Errno::OPNOTSUPP => {
+            unsupported(what, "the kernel or the interface does not support AF_XDP".to_owned())
+        }
+        errno => InterfaceError::new(doing(what), NEEDS, errno),
+    };
+    let (memory, umem) = Region::create("tasuki-umem", UMEM, Backing::Small).map_err(|error| {
+        unsupported("take over", format!("there is no memory for its frames: {error}"))
+    })?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
+        .map_err(|errno| failed("open an AF_XDP socket for", errno))?;
+    set_up(&socket, &memory).map_err(|errno| match errno {
+        Errno::NOBUFS | Errno::NOMEM => unsupported(
+            "share memory with",
+            format!("{} KiB are to be locked: raise `ulimit -l`", UMEM / 1024),
+        ),
+        errno => failed("share memory with", errno),
+    })?;
+    let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, interface.index, 0);
+    rustix::net::bind(&socket, &address)
+        .map_err(|errno| failed("bind an AF_XDP socket to", errno))?;
+    let program = bpf::socket_map(socket.as_fd())
+        .and_then(|map| bpf::program(map.as_fd()))
+        .map_err(|errno| failed("load the XDP program for", errno))?;
+    let attach = |hook| bpf::attach(program.as_fd(), interface.index, hook);
+    let link = attach(Hook::Driver)
+        .or_else(|errno| match errno {
+            // The interface's driver has no XDP, or not with this MTU or these offloads.
+            Errno::OPNOTSUPP | Errno::INVAL | Errno::RANGE => attach(Hook::Generic),
+            errno => Err(errno),
+        })
+        .map_err(|errno| failed("attach the XDP program to", errno))?;
+    let promiscuous = crate::packet::promiscuous(interface.index)
+        .map_err(|errno| failed("receive frames for another address by", errno))?;
+    Ok(vec![socket, umem, link, promiscuous])
+}
+
+/// Shares the memory with the kernel, and makes the rings.
+fn set_up(socket: &OwnedFd, memory: &Region) -> Result<(), Errno> {
+    let address = memory.as_ptr(0, UMEM).map_err(|_| Errno::INVAL)?;
+    let umem = XdpUmemReg {
+        addr: address as u64,
+        len: UMEM as u64,
+        chunk_size: CHUNK,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    sockopt::set_xdp_umem_reg(socket, umem)?;
+    sockopt::set_xdp_umem_fill_ring_size(socket, RECEIVE)?;
+    sockopt::set_xdp_umem_completion_ring_size(socket, SEND)?;
+    sockopt::set_xdp_rx_ring_size(socket, RECEIVE)?;
+    sockopt::set_xdp_tx_ring_size(socket, SEND)
+}
+
+/// An interface that was taken over.
+#[derive(Debug)]
+pub struct Xdp {
+    fill: Ring<u64>,
+    rx: Ring<XdpDesc>,
+    tx: Ring<XdpDesc>,
+    completion: Ring<u64>,
+    umem: Arc<Region>,
+    /// Chunks to send from that are free: their addresses.
+    free: Vec<u64>,
+    socket: OwnedFd,
+    /// Program and promiscuous mode last as long as these.
+    _kept: [OwnedFd; 2],
+    calls: u64,
+    bad: u64,
+}
+
+impl Xdp {
+    /// A device out of the descriptors of [`open`].
+    ///
+    /// # Errors
+    /// When they are not of such a kind, or the system has no memory left.
+    pub fn new(fds: [OwnedFd; 4]) -> io::Result<Self> {
+        let [socket, umem, link, promiscuous] = fds;
+        let umem = Region::map(umem.as_fd(), UMEM, Access::ReadWrite).map_err(io::Error::other)?;
+        let offsets = sockopt::xdp_mmap_offsets(&socket)?;
+        let fd = socket.as_fd();
+        let mut fill = Ring::map(fd, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, RECEIVE)?;
+        let rx = Ring::map(fd, XDP_PGOFF_RX_RING, &offsets.rx, RECEIVE)?;
+        let tx = Ring::map(fd, XDP_PGOFF_TX_RING, &offsets.tx, SEND)?;
+        let completion = Ring::map(fd, XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, SEND)?;
+        let chunk = |number: u32| u64::from(number) * u64::from(CHUNK);
+        for number in 0..RECEIVE {
+            fill.push(chunk(number));
+        }
+        let free = (RECEIVE..RECEIVE + SEND).map(chunk).collect();
+        let _kept = [link, promiscuous];
+        Ok(Self { fill, rx, tx, completion, umem, free, socket, _kept, calls: 0, bad: 0 })
+    }
+
+    /// Takes back what was sent.
+    fn reclaim(&mut self) {
+        while self.free.len() < SEND as usize
+            && let Some(address) = self.completion.pop()
+        {
+            self.free.push(address);
+        }
+    }
+}
+
+impl Device for Xdp {
+    fn features(&self) -> Features {
+        Features::RX_CHECKSUM
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let Some(desc) = self.rx.pop() else { return Ok(None) };
+        let len = desc.len as usize;
+        let fits = len.min(into.len());
+        let at = usize::try_from(desc.addr).unwrap_or(usize::MAX);
+        let read = self.umem.read(at, &mut into[..fits]);
+        // The kernel wants the chunk, wherever in it the frame began.
+        self.fill.push(desc.addr - desc.addr % u64::from(CHUNK));
+        if self.fill.wants_call() && self.rx.filled() == 0 {
+            self.calls += 1;
+            let _ = rustix::net::recv(&self.socket, &mut [0; 0][..], DONTWAIT);
+        }
+        if read.is_err() {
+            self.bad += 1;
+            return Ok(Some(Received::plain(0)));
+        }
+        let verified = partial::is_undone(&into[..fits]);
+        Ok(Some(Received { len, offload: RxOffload { verified, segments: None } }))
+    }
+
+    fn transmit(&mut self, frame: &[Part<'_>], _offload: TxOffload) -> io::Result<bool> {
+        if self.free.is_empty() {
+            self.reclaim();
+        }
+        let len = frame_len(frame);
+        if len > PAGE {
+            return Err(Errno::MSGSIZE.into());
+        }
+        let Some(&address) = self.free.last() else { return Ok(false) };
+        let mut at = usize::try_from(address).unwrap_or(usize::MAX);
+        for part in frame {
+            part.copy_to(&self.umem, at).map_err(|_| io::Error::from(Errno::FAULT))?;
+            at += part.len();
+        }
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let taken = self.tx.push(XdpDesc { addr: address, len, options: XdpDescOptions::empty() });
+        if taken {
+            self.free.pop();
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // In copy mode one call sends up to 32 frames, and says EAGAIN when there are more.
+        while self.tx.wants_call() {
+            let before = self.tx.unread();
+            if before == 0 {
+                break;
+            }
+            self.calls += 1;
+            match rustix::net::send(&self.socket, &[], SendFlags::DONTWAIT) {
+                Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
+                Err(errno) => {
+                    return Err(errno.into());
+                }
+            }
+            if self.tx.unread() == before {
+                break;
+            }
+        }
+        self.reclaim();
+        Ok(())
+    }
+
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn pending(&self) -> Pending {
+        Pending { receive: false, transmit: self.tx.unread() > 0 && self.tx.wants_call() }
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("xdp.calls", self.calls);
+        each("xdp.rx-bad-chunks", self.bad);
+        if let Ok(counts) = sockopt::xdp_statistics(&self.socket) {
+            let full = counts.rx_ring_full.unwrap_or(0);
+            each("xdp.rx-dropped", counts.rx_dropped + full);
+            each("xdp.rx-no-chunk", counts.rx_fill_ring_empty_descs.unwrap_or(0));
+        }
+    }
+}
+
+const DONTWAIT: rustix::net::RecvFlags = rustix::net::RecvFlags::DONTWAIT;
+
+#[cfg(test)]
+mod tests;
