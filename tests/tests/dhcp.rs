@@ -13,12 +13,18 @@ fn up(world: &World, mode: Mode) {
     let _ = Running::start(world.tasuki(&words)).finish().success();
 }
 
+/// The interface, once its driver has registered it.
 fn eth0(world: &World) -> InterfaceStatus {
     let words = ["addr", "--json", "--net", NET];
-    let said = Running::start(world.tasuki(&words)).finish().success();
-    let all: Vec<InterfaceStatus> =
-        serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
-    all.into_iter().find(|one| one.name == "eth0").unwrap()
+    let mut found = None;
+    eventually("the driver registers eth0", || {
+        let said = Running::start(world.tasuki(&words)).finish().success();
+        let all: Vec<InterfaceStatus> =
+            serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        found = all.into_iter().find(|one| one.name == "eth0");
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 #[test]

@@ -141,7 +141,8 @@ fn missing_rights_are_named() {
     let binary = tasuki_binary();
     let binary = binary.to_str().unwrap();
     let without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"];
-    let words = [&without[..], &[binary, "run", "--", "true"]].concat();
+    // Without --nic it would be passt, which needs no right.
+    let words = [&without[..], &[binary, "run", "--nic", "tap:mine", "--", "true"]].concat();
     one_sentence(&world.run(&words).code(119), "CAP_NET_ADMIN");
     world.assert_nothing_left();
 }
