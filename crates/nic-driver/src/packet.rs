@@ -31,7 +31,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::device::{Device, MAX_PARTS, Part, Received};
 use crate::interface::{Interface, InterfaceError};
-use crate::superframe::SuperFrame;
+use crate::superframe::{self, SuperFrame};
 use crate::vnet;
 
 const NEEDS: &str = "CAP_NET_RAW";
@@ -252,7 +252,8 @@ impl Packet {
 
     /// Cuts the super-frame whose beginning is in `into`; the first segment.
     fn cut(&mut self, raw: &Raw, into: &mut [u8]) -> Option<Received> {
-        let first = into.len().min(raw.len);
+        // One that is longer than any, as a host may be set up to make them, is refused below.
+        let first = into.len().min(raw.len).min(superframe::LONGEST);
         self.cutting.bytes_mut()[..first].copy_from_slice(&into[..first]);
         self.super_frames += 1;
         let next = self.cutting.begin(raw.len, &raw.header).then(|| self.cutting.next(into));
