@@ -59,9 +59,11 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: `offset` is one of those that `map` found inside of the mapping and aligned; the
-        // mapping lives as long as `self`, and the kernel too uses these words atomically.
-        unsafe { AtomicU32::from_ptr(self.map.byte_add(offset).cast()) }
+        // SAFETY: `offset` is one of those that `map` found inside of the mapping.
+        let word = unsafe { self.map.byte_add(offset) };
+        // SAFETY: it is aligned, as `map` found too; the mapping lives as long as `self`, and the
+        // kernel too uses these words atomically.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
     fn slot(&self, index: u32) -> *mut T {
