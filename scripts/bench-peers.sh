@@ -9,7 +9,7 @@ tasuki=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-setups="linux-off,split,fused,smoltcp"
+setups="linux-off,split-off,library-off,smoltcp"
 
 if [ ! -e /usr/include/lwip/lwip/sockets.h ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing liblwip-dev"

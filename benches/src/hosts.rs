@@ -31,10 +31,22 @@ pub(crate) enum Setup {
     LinuxOff,
     /// The kernel's over veth with its default offloads.
     LinuxOn,
-    /// Tasuki, one process each.
+    /// Tasuki over a TAP without offloads, one process each.
+    SplitOff,
+    /// The same, inet server and driver in one process.
+    FusedOff,
+    /// The same, inside the client.
+    LibraryOff,
+    /// Tasuki over a TAP with offloads, one process each.
     Split,
-    /// Tasuki, inet server and driver in one process.
+    /// The same, inet server and driver in one process.
     Fused,
+    /// The same, inside the client.
+    Library,
+    /// Tasuki split, over a packet socket on the kernel's veth pair, all offloads off.
+    Packet,
+    /// Tasuki split, over AF_XDP on the kernel's veth pair, all offloads off.
+    Xdp,
     /// The kernel's loopback interface.
     Loopback,
     /// Client and server both on Tasuki, with a wire between their instances; processes as split.
@@ -49,14 +61,25 @@ pub(crate) enum Setup {
     Lwip,
     /// gVisor's netstack, in the client's process.
     Gvisor,
-    /// Tasuki, inside the client.
-    Library,
 }
 
 impl Setup {
     /// The kernel's and ours, in table order; the first is what ratios refer to.
-    pub(crate) const ALL: [Setup; 5] =
-        [Self::LinuxOff, Self::LinuxOn, Self::Split, Self::Fused, Self::Library];
+    pub(crate) const ALL: [Setup; 8] = [
+        Self::LinuxOff,
+        Self::SplitOff,
+        Self::FusedOff,
+        Self::LibraryOff,
+        Self::LinuxOn,
+        Self::Split,
+        Self::Fused,
+        Self::Library,
+    ];
+
+    /// Over a veth pair, the other end of which is the server's?
+    fn on_veth(self) -> bool {
+        matches!(self, Self::LinuxOff | Self::LinuxOn | Self::Packet | Self::Xdp)
+    }
 
     /// The mode of the instances on a wire.
     fn wire_mode(self) -> Option<&'static str> {
@@ -73,9 +96,14 @@ impl Setup {
         match self {
             Self::LinuxOff => "Linux, offloads off",
             Self::LinuxOn => "Linux, offloads on",
-            Self::Split => "Tasuki split",
-            Self::Fused => "Tasuki fused",
-            Self::Library => "Tasuki library",
+            Self::SplitOff => "split, off",
+            Self::FusedOff => "fused, off",
+            Self::LibraryOff => "library, off",
+            Self::Split => "split, on",
+            Self::Fused => "fused, on",
+            Self::Library => "library, on",
+            Self::Packet => "split, packet",
+            Self::Xdp => "split, xdp",
             Self::Loopback => "Linux loopback",
             Self::WireSplit => "Tasuki split, wire",
             Self::WireFused => "Tasuki fused, wire",
@@ -119,6 +147,8 @@ fn on_cpu(cpu: &str, pinned: bool) -> Command {
 }
 
 const PORT: u16 = 5202;
+/// Both ends of a veth pair, each in a namespace of its own.
+const VETH: &str = "veth0";
 /// The server's address on a wire.
 const WIRE_SERVER: &str = "10.218.2.1";
 /// The device of a peer's stack, in a namespace of its own.
@@ -129,27 +159,14 @@ impl Host {
     pub(crate) fn new(setup: Setup, programs: &Programs, pinned: bool) -> Result<Self> {
         let tag = format!("tb{}{}", std::process::id(), setup as u8);
         let mut names = vec![format!("{tag}a")];
-        if matches!(setup, Setup::LinuxOff | Setup::LinuxOn) {
+        if setup.on_veth() {
             names.push(format!("{tag}b"));
         }
         for name in &names {
             sh(&format!("ip netns add {name} && ip -n {name} link set lo up"))?;
         }
         if let [a, b] = names.as_slice() {
-            let (near, far) = (format!("{tag}x"), format!("{tag}y"));
-            sh(&format!(
-                "ip link add {near} netns {a} type veth peer name {far} netns {b} && \
-                 ip -n {a} addr add 10.218.0.2/24 dev {near} && ip -n {a} link set {near} up && \
-                 ip -n {b} addr add 10.218.0.1/24 dev {far} && ip -n {b} link set {far} up"
-            ))?;
-            if setup == Setup::LinuxOff {
-                for (namespace, device) in [(a, &near), (b, &far)] {
-                    sh(&format!(
-                        "ip netns exec {namespace} ethtool -K {device} \
-                         tso off gso off gro off tx off rx off >/dev/null"
-                    ))?;
-                }
-            }
+            make_veth(setup, [a, b])?;
         }
         if matches!(setup, Setup::Smoltcp | Setup::Lwip | Setup::Gvisor) {
             make_tap(&names[0])?;
@@ -175,16 +192,16 @@ impl Host {
                 server = "10.218.0.1";
                 command.arg(me).arg("client");
             }
-            Setup::Split | Setup::Fused | Setup::Library => {
-                let mode = match self.setup {
-                    Setup::Split => "split",
-                    Setup::Library => "library",
-                    _ => "fused",
-                };
-                command.arg(&self.programs.tasuki).args(["run", "--mode", mode]);
-                command.args(["--address", "10.218.1.2/24", "--gateway", "10.218.1.1", "--"]);
-                command.arg(me).arg("client");
+            Setup::Packet | Setup::Xdp => {
+                server = "10.218.0.1";
+                let kind = if self.setup == Setup::Packet { "packet" } else { "xdp" };
+                command.arg(&self.programs.tasuki).args(["run", "--offload", "off"]);
+                command.args(["--nic", &format!("{kind}:{VETH}"), "--address", "10.218.0.2/24"]);
+                command.arg("--").arg(me).arg("client");
             }
+            Setup::SplitOff | Setup::Split => self.on_tap(&mut command, "split", &me),
+            Setup::FusedOff | Setup::Fused => self.on_tap(&mut command, "fused", &me),
+            Setup::LibraryOff | Setup::Library => self.on_tap(&mut command, "library", &me),
             Setup::Loopback => {
                 server = "127.0.0.1";
                 command.arg(me).arg("client");
@@ -210,6 +227,17 @@ impl Host {
     }
 }
 
+impl Host {
+    /// The words that run the client `me` on Tasuki over a TAP device.
+    fn on_tap(&self, command: &mut Command, mode: &str, me: &Path) {
+        let off = [Setup::SplitOff, Setup::FusedOff, Setup::LibraryOff].contains(&self.setup);
+        let offload = if off { "off" } else { "on" };
+        command.arg(&self.programs.tasuki).args(["run", "--mode", mode, "--offload", offload]);
+        command.args(["--address", "10.218.1.2/24", "--gateway", "10.218.1.1", "--"]);
+        command.arg(me).arg("client");
+    }
+}
+
 impl Drop for Host {
     fn drop(&mut self) {
         // The server may be gone already; a namespace that is gone is what we want. `tasuki run`
@@ -224,6 +252,27 @@ impl Drop for Host {
             let _ = sh(&format!("ip netns del {name}"));
         }
     }
+}
+
+/// A veth pair between the client's namespace and the server's.
+fn make_veth(setup: Setup, [a, b]: [&String; 2]) -> Result<()> {
+    sh(&format!(
+        "ip link add {VETH} netns {a} type veth peer name {VETH} netns {b} && \
+         ip -n {a} link set {VETH} up && \
+         ip -n {b} addr add 10.218.0.1/24 dev {VETH} && ip -n {b} link set {VETH} up"
+    ))?;
+    if matches!(setup, Setup::LinuxOff | Setup::LinuxOn) {
+        sh(&format!("ip -n {a} addr add 10.218.0.2/24 dev {VETH}"))?;
+    }
+    if setup != Setup::LinuxOn {
+        for namespace in [a, b] {
+            sh(&format!(
+                "ip netns exec {namespace} ethtool -K {VETH} \
+                 tso off gso off gro off tx off rx off >/dev/null"
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// The TAP device that a peer takes up, as Tasuki makes its own: host's address, queue length.

@@ -132,6 +132,14 @@ fn run_help() -> String {
     format!("{RUN_EXAMPLES}\n\n{}", exit::HELP)
 }
 
+// In strings, since rustdoc takes brackets for links.
+const NIC_HELP: &str = "Network device: tap:NAME (made by Tasuki), packet:INTERFACE (the host's, \
+    as one more station there), xdp:INTERFACE (taken over), passt: (needs no right), wire:SOCKET \
+    (a link to another instance), pcap:FILE[,OUTPUT][,fast][,delay=SECONDS] (a capture file) \
+    [default: tap:tasuki0, tap:tasuki1, ..., or passt: for users who may not make a TAP device]";
+const PUBLISH_HELP: &str = "Ports of the host that lead to the stack, with passt: \
+    [ADDRESS:]PORT[:STACK-PORT][/udp]";
+
 /// How an instance is set up; each wins over the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct InstanceOptions {
@@ -139,14 +147,9 @@ pub(crate) struct InstanceOptions {
     /// of which there is one at a time (library)
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
-    /// Network device: tap:NAME (made by Tasuki), packet:INTERFACE (the host's, as one more station
-    /// there), xdp:INTERFACE (taken over), passt: (needs no right), wire:SOCKET (a link to another
-    /// instance), pcap:FILE[,OUTPUT][,fast][,delay=SECONDS] (a capture file) [default: tap:tasuki0,
-    /// tap:tasuki1, ..., or passt: for users who may not make a TAP device]
-    #[arg(long, value_name = "KIND:NAME")]
+    #[arg(long, value_name = "KIND:NAME", help = NIC_HELP)]
     pub(crate) nic: Option<Device>,
-    /// Ports of the host that lead to the stack, with passt: [ADDRESS:]PORT[:STACK-PORT][/udp]
-    #[arg(short, long, value_name = "PORT,...", value_delimiter = ',')]
+    #[arg(short, long, value_name = "PORT,...", value_delimiter = ',', help = PUBLISH_HELP)]
     pub(crate) publish: Vec<Publish>,
     /// The stack's addresses with prefix lengths, IPv4 and IPv6 [default: 10.219.N.2/24, first N
     /// not in use]

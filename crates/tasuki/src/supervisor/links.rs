@@ -1,9 +1,10 @@
 //! Devices that are lost and come back, and what the host's kernel says of their state.
 //!
-//! The supervisor listens for changes of interfaces ([`interface::Watch`]), so nothing is asked
-//! over and over. When the interface of a link is gone, its driver is told to do without; when one
-//! of that name is there (a TAP device Tasuki makes again itself) it is opened as at the start, and
-//! the driver gets its descriptors. Meanwhile connections live on, as with a cable unplugged.
+//! The supervisor listens for changes of interfaces ([`nic_driver::interface::Watch`]), so nothing
+//! is asked over and over. When the interface of a link is gone, its driver is told to do without;
+//! when one of that name is there (a TAP device Tasuki makes again itself) it is opened as at the
+//! start, and the driver gets its descriptors. Meanwhile connections live on, as with a cable
+//! unplugged.
 
 use std::os::fd::AsFd;
 
