@@ -11,9 +11,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use abi::network::Prefixed;
+use abi::offload::TxOffload;
 use inet::tcp::TcpConfig;
 use inet::{Error, Instant, RxPiece};
-use nic_driver::tap;
+use nic_driver::device::{Device, Part};
+use nic_driver::tap::{self, Tap};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -34,7 +36,7 @@ const PIECE: usize = 16_384;
 /// The kernel's end.
 #[derive(Debug)]
 pub struct Kernel {
-    device: OwnedFd,
+    device: Tap,
     listener: Option<OwnedFd>,
     socket: Option<OwnedFd>,
     /// What the application has sent and the socket has not taken.
@@ -82,7 +84,8 @@ impl Kernel {
         set("ipv6/conf/default/disable_ipv6", 1)?;
         set("ipv4/tcp_syn_retries", tcp.syn_retries.into())?;
         set("ipv4/tcp_synack_retries", tcp.synack_retries.into())?;
-        let device = tap::open(DEVICE).map_err(io::Error::other)?;
+        // Without offloads: worlds check every frame as it would be on a wire.
+        let device = Tap::new(tap::open(DEVICE).map_err(io::Error::other)?, false)?;
         let address = Prefixed { address: ADDRESSES[side], prefix: 24 };
         tap::configure(DEVICE, &[address], mtu).map_err(io::Error::other)?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -167,8 +170,8 @@ impl Kernel {
 
     fn read_device(&mut self) {
         let mut frame = vec![0; 65_536];
-        while let Ok(len) = rustix::io::read(&self.device, &mut frame[..]) {
-            self.frames.push_back(frame[..len].to_vec());
+        while let Ok(Some(received)) = self.device.receive(&mut frame) {
+            self.frames.push_back(frame[..received.len].to_vec());
         }
     }
 }
@@ -190,7 +193,8 @@ fn configure(fd: &OwnedFd, tcp: &TcpConfig) -> io::Result<()> {
 impl Host for Kernel {
     fn deliver(&mut self, _now: Instant, frame: Frame) {
         // The kernel answers at once, and what it does not take is lost on the link.
-        let _ = rustix::io::write(&self.device, inet::RxBytes::bytes(&frame));
+        let part = Part::local(inet::RxBytes::bytes(&frame));
+        let _ = self.device.transmit(&[part], TxOffload::NONE);
         self.heard.set(true);
         self.read_device();
     }
@@ -282,7 +286,7 @@ impl Host for Kernel {
     }
 
     fn wait(&mut self, time: Duration) -> bool {
-        let mut fds = vec![PollFd::new(&self.device, PollFlags::IN)];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.device.poll_fd(), PollFlags::IN)];
         let connected = self.look.connected;
         if let Some(socket) = &self.socket {
             let writes = !connected || !self.out.is_empty();
