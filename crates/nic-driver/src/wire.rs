@@ -50,8 +50,8 @@ const GREETING: Duration = Duration::from_secs(5);
 const PENALTY: Duration = Duration::from_secs(1);
 /// Bytes of a greeting at most.
 const HELLO_MOST: usize = 256;
-/// A correct end never has so many unread bytes that wake: two for each sleep.
-const WAKES_MOST: usize = 64;
+/// Bytes that wake read at a time.
+const WAKES: usize = 64;
 
 /// What each end says of itself; the listening end's comes with the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,7 +234,7 @@ impl Wire {
 
     /// `poll_fd` had something.
     fn ready(&mut self) {
-        match &self.state {
+        match &mut self.state {
             State::Waiting => {
                 if self.timer_fired() {
                     self.look();
@@ -250,12 +250,12 @@ impl Wire {
                     self.fault(&what);
                 }
             }
-            State::Up { line, .. } => {
-                let mut bytes = [0; WAKES_MOST];
+            State::Up { line, link } => {
+                let mut bytes = [0; WAKES];
                 match rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT) {
                     Ok((0, _)) => self.gone(),
-                    Ok((count, _)) if count == WAKES_MOST => {
-                        self.fault("it wakes us without end");
+                    Ok((count, _)) if !link.woken(count) => {
+                        self.fault("it wakes us more often than we sleep");
                     }
                     Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(_) => self.gone(),

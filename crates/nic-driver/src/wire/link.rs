@@ -136,6 +136,9 @@ pub(super) struct Link {
     unrung: u32,
     /// There was no room for a frame.
     blocked: bool,
+    /// Announcements of sleep for which the other end has not woken us: it may still do so once
+    /// for each, however long it was not read.
+    announced: u64,
 }
 
 impl Link {
@@ -163,6 +166,7 @@ impl Link {
             peer_room: Ringer::of_stranger(region.word32(other.room_bell())?, doorbell.1),
             unrung: 0,
             blocked: false,
+            announced: 0,
             region: Arc::clone(region),
         })
     }
@@ -275,17 +279,26 @@ impl Link {
         }
     }
 
+    /// The other end woke us so many times; `false` when we never slept as often.
+    pub(super) fn woken(&mut self, times: usize) -> bool {
+        let left = self.announced.checked_sub(times as u64);
+        self.announced = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// Announces sleep; `receive`: frames are waited for. `false`: there is something to do.
     pub(super) fn prepare_sleep(&mut self, receive: bool) -> Result<bool, LinkFault> {
         self.flush();
         self.tell_room();
         if receive {
+            self.announced += 1;
             self.frames.announce(Sleep::Fd);
             if !self.rx.is_empty()? {
                 return Ok(false);
             }
         }
         if self.blocked {
+            self.announced += 1;
             self.room.announce(Sleep::Fd);
             let before = self.taken;
             self.reclaim()?;

@@ -175,6 +175,25 @@ fn whoever_breaks_a_ring_loses_the_link_alone() {
     carries(&mut a, &mut b);
 }
 
+/// In one thread with the inet server a driver may sleep many times before it looks at its device.
+#[test]
+fn wakes_that_are_read_late_are_no_fault() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("w");
+    let (mut a, mut b) = (wire(&path), wire(&path));
+    until(&mut [&mut a, &mut b], "they meet", all_up);
+    for _ in 0..200 {
+        assert!(a.prepare_sleep(true));
+        carries(&mut b, &mut a);
+        a.awake(false);
+    }
+    until(&mut [&mut a], "all are read", |all| {
+        poll(&mut [PollFd::new(&all[0].set, PollFlags::IN)], Some(&Timespec::default())).unwrap()
+            == 0
+    });
+    assert!(a.carrier() && a.peer_faults == 0, "{}", a.told);
+}
+
 #[test]
 fn whoever_wakes_without_end_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
