@@ -94,7 +94,11 @@ pub struct Wire {
 
 impl Wire {
     /// What both ends can leave undone: memory spoils no bits.
-    pub const FEATURES: Features = Features::TX_CHECKSUM.with(Features::RX_CHECKSUM);
+    pub const FEATURES: Features = Features::TX_CHECKSUM
+        .with(Features::TSO4)
+        .with(Features::TSO6)
+        .with(Features::RX_CHECKSUM)
+        .with(Features::GRO);
 
     /// An end at this path, for frames of so many bytes behind the Ethernet header; `features` are
     /// those of both ends or there is no link.
