@@ -75,13 +75,14 @@ impl Filled {
         }
     }
 
-    /// The last `len` of its bytes.
-    fn last(&self, len: u32) -> DataDescriptor {
+    /// `len` of its bytes, from the one on that has `back` bytes behind it.
+    fn part(&self, back: u64, len: u32) -> DataDescriptor {
         let (area, flags, first) = match &self.memory {
             Memory::Area(area) => (area.lend(), 0, 0),
             Memory::Frame(lent) => (lent.area, lent.region, lent.offset),
         };
-        let offset = first.saturating_add(as_u32(self.len)).saturating_sub(len);
+        let back = u32::try_from(back).unwrap_or(u32::MAX);
+        let offset = first.saturating_add(as_u32(self.len)).saturating_sub(back);
         DataDescriptor { area, offset, len, flags, peer: None }
     }
 }
@@ -232,7 +233,7 @@ impl Rx {
         open.end = self.written;
         let flags = if ancillary.is_some() { DataDescriptor::ANCILLARY } else { 0 };
         self.lengths.push_back(len);
-        let descriptor = DataDescriptor { offset, flags, peer, ..open.last(len) };
+        let descriptor = DataDescriptor { offset, flags, peer, ..open.part(len.into(), len) };
         self.datagrams.push_back((descriptor, ancillary));
     }
 
@@ -278,9 +279,12 @@ impl Rx {
         }
         let published = self.areas.partition_point(|filled| filled.end <= self.published);
         let filled = self.areas.get(published)?;
-        // Both fit into an area, which is at most 256 pages long.
-        let len = u32::try_from(filled.end - self.published).unwrap_or(u32::MAX);
-        Some((filled.last(len), None, filled.end))
+        let left = filled.end - self.published;
+        // A program that keeps one part and waits for the next must not hold a whole window with
+        // it, so a lent super-segment comes in parts as long as areas are.
+        let len = left.min(self.area_len() as u64);
+        let descriptor = filled.part(left, u32::try_from(len).unwrap_or(u32::MAX));
+        Some((descriptor, None, self.published + len))
     }
 
     /// The program says that it has consumed up to `alleged`. Returns how much that is more than
@@ -365,4 +369,34 @@ pub(crate) fn empty(queue: &mut Consumer, socket: u16) -> Result<(), ClientFault
 
 fn as_u32(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use abi::nic::INET;
+    use shm::{Backing, PoolPlace, Producer, Region};
+
+    use super::*;
+
+    #[test]
+    fn a_super_segment_is_told_in_parts_as_long_as_areas() {
+        const PLACE: PoolPlace = PoolPlace { table: 8192, pages_at: 12_288, pages: 32 };
+        let (region, _fd) = Region::create("rx", 12_288 + (32 << 12), Backing::Small).unwrap();
+        let pool = Pool::create(&region, PLACE, INET).unwrap();
+        let queue = Producer::attach(&region, 0, QUEUE).unwrap();
+        let mut rx = Rx::new(queue, 4, 2);
+        // As a lent frame lies there: 40,000 bytes, of which 5 are told already.
+        let memory = Memory::Area(pool.alloc(17).unwrap());
+        let (first, end) = (100, 40_100);
+        rx.areas.push_back(Filled { memory, first, end, len: 40_000 });
+        (rx.written, rx.published) = (end, first + 5);
+        let parts: Vec<_> = std::iter::from_fn(|| {
+            let (part, _, position) = rx.next_descriptor(true)?;
+            rx.published = position;
+            Some((part.offset, part.len))
+        })
+        .collect();
+        assert_eq!(parts, [(5, 16_384), (16_389, 16_384), (32_773, 7227)]);
+        assert_eq!(rx.published, end);
+    }
 }
