@@ -307,9 +307,11 @@ impl Nics {
         oldest.map(|sent| sent.number - 1).min().unwrap_or(self.emitted)
     }
 
-    /// Says that we sleep, on every port.
-    pub(crate) fn announce(&self) {
-        self.ports.iter().for_each(|port| port.sleeper.announce(Sleep::Fd));
+    /// Says that we sleep, on every port; the drivers ring for frames that they have passed only
+    /// if somebody waits for that (`completions`).
+    pub(crate) fn announce(&self, completions: bool) {
+        let how = if completions { Sleep::Fd } else { Sleep::FdQuiet };
+        self.ports.iter().for_each(|port| port.sleeper.announce(how));
     }
 
     /// Takes the announcement back.
@@ -317,12 +319,13 @@ impl Nics {
         self.ports.iter().for_each(|port| port.sleeper.awake());
     }
 
-    /// Is there something to receive, or a page to take back?
-    pub(crate) fn has_work(&mut self) -> bool {
+    /// Is there something to receive, or, if somebody waits for it (`completions`), a frame that
+    /// was passed?
+    pub(crate) fn has_work(&mut self, completions: bool) -> bool {
         self.ports.iter_mut().any(|port| {
             let input = !matches!(port.rx.is_empty(), Ok(true));
-            let done = !matches!(port.tx.consumed(), Ok(done) if done == port.tx_done);
-            !port.dead && (input || done)
+            let mut done = || !matches!(port.tx.consumed(), Ok(done) if done == port.tx_done);
+            !port.dead && (input || completions && done())
         })
     }
 

@@ -407,9 +407,20 @@ impl Server {
         mem::take(&mut self.events)
     }
 
+    /// Does anything wait for a driver to pass frames: sent bytes to be released, the memory of a
+    /// client that is gone, or output for which there was no room? Else nobody needs to be woken
+    /// for a frame that has left; its head page is taken back in the next turn.
+    fn wants_completions(&mut self) -> bool {
+        use inet::Egress;
+        !self.engine.releases.is_empty()
+            || self.leaving.iter().any(|leaving| leaving.fence.is_some())
+            || !self.engine.nics.ready()
+    }
+
     /// Says on all bells that we sleep. Look with [`Server::has_work`] afterwards.
-    pub(crate) fn announce(&self) {
-        self.engine.nics.announce();
+    pub(crate) fn announce(&mut self) {
+        let completions = self.wants_completions();
+        self.engine.nics.announce(completions);
         self.clients.iter().flatten().for_each(|client| client.announce());
     }
 
@@ -421,7 +432,8 @@ impl Server {
 
     /// Has anybody left work for us?
     pub(crate) fn has_work(&mut self) -> bool {
-        self.engine.nics.has_work()
+        let completions = self.wants_completions();
+        self.engine.nics.has_work(completions)
             || !self.events.is_empty()
             || self.clients.iter_mut().flatten().any(|client| client.has_work())
     }

@@ -137,7 +137,7 @@ impl Driver {
             Ok(ends) => {
                 let mut driver = Self::assemble(line, ends, config, open)?;
                 driver.reply(ask.id, ServerReply::Done)?;
-                driver.ring();
+                driver.ring(true);
                 Ok(driver)
             }
             Err(error) => {
@@ -221,7 +221,7 @@ impl Driver {
             other => other?,
         };
         if moved {
-            self.ring();
+            self.ring(self.frames.has_received());
         }
         let idle_wake_up = std::mem::take(&mut self.woken) && !(progress || moved);
         self.idle_wake_ups += u64::from(idle_wake_up);
@@ -311,11 +311,11 @@ impl Driver {
         Ok(receive)
     }
 
-    fn ring(&mut self) {
+    /// Wakes the inet server: for what was `received`, or only if it waits for frames to be passed.
+    fn ring(&mut self, received: bool) {
         self.frames.trace.mark(Stage::Result);
-        if self.inet.ring() {
-            self.bells_rung += 1;
-        }
+        let rung = if received { self.inet.ring() } else { self.inet.ring_completion() };
+        self.bells_rung += u64::from(rung);
         self.frames.trace.mark(Stage::DriverRest);
     }
 

@@ -81,6 +81,8 @@ pub(crate) struct Frames<D> {
     /// Longest frame that is no super-segment.
     longest: usize,
     counters: Counters,
+    /// Frames that the last step received.
+    received: usize,
     /// Frames in one step, each way.
     rx_per_step: Sizes,
     tx_per_step: Sizes,
@@ -110,6 +112,7 @@ impl<D: Device> Frames<D> {
             // One VLAN tag may come on top of the MTU.
             longest: usize::from(mtu) + ETHERNET_HEADER + 4,
             counters: Counters::default(),
+            received: 0,
             rx_per_step: Sizes::default(),
             tx_per_step: Sizes::default(),
             trace: Tracer::attach(region, layout.trace)?,
@@ -140,17 +143,17 @@ impl<D: Device> Frames<D> {
     /// more.
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
         let sent = self.transmit_some()?;
-        let mut received = 0;
-        while received < BATCH && self.receive_one()? {
-            received += 1;
+        while self.received < BATCH && self.receive_one()? {
+            self.received += 1;
         }
-        self.rx_per_step.add(received);
-        Ok(sent || received > 0)
+        self.rx_per_step.add(self.received);
+        Ok(sent || self.received > 0)
     }
 
     /// The half of [`Frames::step`] that sends.
     pub(crate) fn transmit_some(&mut self) -> Result<bool, DriverError> {
         self.trace.mark(Stage::DriverDispatch);
+        self.received = 0;
         let mut sent = 0;
         while sent < BATCH && self.transmit_one()? == Sent::Done {
             sent += 1;
@@ -161,6 +164,11 @@ impl<D: Device> Frames<D> {
         self.trace.mark(Stage::DriverRest);
         self.tx_per_step.add(sent);
         Ok(sent > 0)
+    }
+
+    /// After a step: did it receive anything?
+    pub(crate) fn has_received(&self) -> bool {
+        self.received > 0
     }
 
     /// After a step: was the device asked last in vain?

@@ -20,6 +20,10 @@
 //! sees "asleep", or the consumer, looking again, sees what was published. No wake-up is lost;
 //! several producers may share a bell. The model check is `loom_models`.
 //!
+//! Some of what is published is worth a wake-up only at times: a producer that has finished a frame
+//! rings for it with [`Ringer::ring_completion`], which leaves a consumer asleep that announced
+//! [`Sleep::FdQuiet`]. Such a consumer looks again only for the rest; the proof is the same.
+//!
 //! The descriptor is an eventfd where both sides trust each other. A sleeper that is not trusted
 //! hears a socket instead ([`doorbell`]): an eventfd is one file for all who hold it, so the
 //! sleeper could make it blocking, fill it, and have the ringer wait for ever.
@@ -42,6 +46,7 @@ const AWAKE: u32 = 0;
 const ASLEEP_FUTEX: u32 = 1;
 const ASLEEP_FD: u32 = 2;
 const DRIVING: u32 = 3;
+const ASLEEP_FD_QUIET: u32 = 4;
 
 /// How a consumer is going to sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +55,8 @@ pub enum Sleep {
     Futex,
     /// In poll or epoll, with the bell's descriptor among what it waits for.
     Fd,
+    /// As [`Sleep::Fd`], and completions do not wake it ([`Ringer::ring_completion`]).
+    FdQuiet,
     /// Not yet: it does the producer's work and looks at [`Sleeper::is_rung`]. To ring it costs no
     /// system call.
     Driving,
@@ -60,6 +67,7 @@ impl Sleep {
         match self {
             Self::Futex => ASLEEP_FUTEX,
             Self::Fd => ASLEEP_FD,
+            Self::FdQuiet => ASLEEP_FD_QUIET,
             Self::Driving => DRIVING,
         }
     }
@@ -157,20 +165,34 @@ impl Ringer {
     }
 
     /// Wakes the consumer if it sleeps. Call it after publishing. True if that took a system call.
-    /// Never blocks; a word that is none of the four is left alone.
+    /// Never blocks; a word that is none of those of a sleeper is left alone.
     #[expect(clippy::must_use_candidate, reason = "the result is for counters only")]
     pub fn ring(&self) -> bool {
         fence(Ordering::SeqCst);
-        let state = self.word.load(Ordering::Relaxed);
-        if !matches!(state, ASLEEP_FUTEX | ASLEEP_FD | DRIVING) {
-            return false;
+        match self.word.load(Ordering::Relaxed) {
+            ASLEEP_FUTEX | ASLEEP_FD | ASLEEP_FD_QUIET | DRIVING => self.wake(),
+            _ => false,
         }
+    }
+
+    /// As [`Ringer::ring`] for what a consumer that announced [`Sleep::FdQuiet`] need not hear of:
+    /// that one is left asleep.
+    #[expect(clippy::must_use_candidate, reason = "the result is for counters only")]
+    pub fn ring_completion(&self) -> bool {
+        fence(Ordering::SeqCst);
+        match self.word.load(Ordering::Relaxed) {
+            ASLEEP_FUTEX | ASLEEP_FD | DRIVING => self.wake(),
+            _ => false,
+        }
+    }
+
+    fn wake(&self) -> bool {
         // Of several producers one wakes: whoever takes the announcement, whatever it says by
         // now. A sleeper may have changed how it sleeps without looking again.
         let state = self.word.swap(AWAKE, Ordering::AcqRel);
         match state {
             ASLEEP_FUTEX => futex_wake(&self.word),
-            ASLEEP_FD => (self.write)(&self.fd),
+            ASLEEP_FD | ASLEEP_FD_QUIET => (self.write)(&self.fd),
             _ => return false,
         }
         true

@@ -168,6 +168,50 @@ fn bell_model(how: How, producers: usize, items: u64) {
     });
 }
 
+/// A driver passes a frame, and then something is received. A consumer that waits for both hears
+/// of both; one that waits for frames received only is never lost either, whatever it had announced
+/// before.
+fn quiet_model(waits: bool) {
+    check(move || {
+        let (word, fd) = (Word32::new(), OwnedFd::new());
+        let (sleeper, ringer) = (Sleeper::new(word.clone()), Ringer::new(word, fd.clone()));
+        let (passed, received) = (RingMemory::new(2, 0), RingMemory::new(2, 0));
+        let mut rings = [Consumer::over(passed.clone()), Consumer::over(received.clone())];
+        let driver = thread::spawn(move || {
+            push(&mut Producer::over(passed), 0);
+            ringer.ring_completion();
+            push(&mut Producer::over(received), 0);
+            ringer.ring();
+        });
+        let mut left = [u64::from(waits), 1];
+        while left != [0, 0] {
+            sleeper.announce(if left[0] > 0 { Sleep::Fd } else { Sleep::FdQuiet });
+            let mut seen = false;
+            for (ring, left) in rings.iter_mut().zip(left) {
+                seen |= left > 0 && !ring.is_empty().unwrap();
+            }
+            if !seen {
+                fd.poll_and_drain();
+            }
+            sleeper.awake();
+            for (ring, left) in rings.iter_mut().zip(&mut left) {
+                *left -= if *left > 0 { drain(std::slice::from_mut(ring)) } else { 0 };
+            }
+        }
+        driver.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_wanted_completion_wakes() {
+    quiet_model(true);
+}
+
+#[test]
+fn loom_a_quiet_sleeper_hears_of_the_rest() {
+    quiet_model(false);
+}
+
 fn drain(rings: &mut [Consumer]) -> u64 {
     let mut taken = 0;
     for ring in rings {

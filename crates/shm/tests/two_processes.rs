@@ -76,7 +76,7 @@ impl Side {
             if self.rx.is_empty().unwrap() {
                 match how {
                     Sleep::Futex => self.sleeper.wait_futex(None).unwrap(),
-                    Sleep::Fd | Sleep::Driving => {
+                    Sleep::Fd | Sleep::FdQuiet | Sleep::Driving => {
                         poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None).unwrap();
                         drain(&self.fd);
                     }

@@ -293,3 +293,28 @@ fn waiters_are_rung_and_forgotten() {
     assert_eq!(child.words.waiters.load(Ordering::SeqCst), 0);
     assert_ne!(child.words.version.load(Ordering::Acquire), version);
 }
+
+#[test]
+fn a_frame_that_has_left_is_news_only_if_something_waits_for_it() {
+    let (mut world, mut a, mut b) = pair();
+    let (mut stream, _child) = world.connect(&mut a, &mut b, 80);
+    let mut datagrams = world.socket(&mut a, SocketKind::Datagram);
+    world.bind(&mut a, &datagrams, on_any(90));
+    world.rest();
+    let has_left = |world: &mut World| {
+        let (now, host) = (world.now, &mut world.a);
+        while host.server.turn(now) {}
+        host.server.announce();
+        assert!(!host.server.has_work());
+        assert_eq!(host.driver.transmit().len(), 1);
+        let has_work = host.server.has_work();
+        host.server.awake();
+        has_work
+    };
+    a.send(&mut stream, b"x", None);
+    assert!(!has_left(&mut world), "of a stream the acknowledgement is news");
+    let to = SocketAddr::from((world.b.address, 90));
+    a.send(&mut datagrams, b"x", Some(to));
+    assert!(has_left(&mut world), "the datagram's bytes can be released");
+    world.run(|_| datagrams.words.tx_released.load(Ordering::Acquire) == 1);
+}

@@ -191,6 +191,24 @@ fn the_inet_server_is_rung_only_while_it_sleeps() {
 }
 
 #[test]
+fn a_frame_that_has_left_wakes_only_who_waits_for_it() {
+    let mut world = World::new();
+    assert!(world.rung());
+    for (how, rung) in [(Sleep::FdQuiet, false), (Sleep::Fd, true)] {
+        world.inet_sleeper.announce(how);
+        world.send(&[]);
+        world.run_until_idle();
+        assert_eq!(world.tx.consumed().unwrap(), world.tx.produced());
+        assert_eq!(world.rung(), rung);
+    }
+    world.inet_sleeper.announce(Sleep::FdQuiet);
+    world.empty_page();
+    world.wire.borrow_mut().incoming.push_back(vec![0; 60]);
+    world.run_until_idle();
+    assert!(world.rung(), "what was received always does");
+}
+
+#[test]
 fn clients_come_and_go() {
     let mut world = World::new();
     let params = ClientParams::default();

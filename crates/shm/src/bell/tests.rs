@@ -129,6 +129,20 @@ fn one_that_drives_is_rung_without_a_system_call() {
     assert!(!sleeper.change(Sleep::Fd, Sleep::Driving));
 }
 
+#[test]
+fn completions_wake_only_who_waits_for_them() {
+    let (sleeper, ringer, fd) = bell(&region(), 0);
+    sleeper.announce(Sleep::FdQuiet);
+    assert!(!ringer.ring_completion());
+    assert!(!readable(&fd));
+    assert!(ringer.ring(), "still asleep");
+    assert!(readable(&fd));
+    drain(&fd);
+    sleeper.announce(Sleep::Fd);
+    assert!(ringer.ring_completion());
+    assert!(readable(&fd));
+}
+
 /// Ping-pong between two threads which sleep each time: with one wake-up lost it would hang.
 #[test]
 fn ping_pong_sleeping_on_both_sides() {
