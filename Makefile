@@ -34,9 +34,9 @@ conformance: ## Run packetdrill's scripts against the core: [SCRIPTS=folder] [PA
 	$(CARGO) build -q -p tasuki-packetdrill -p tasuki-packetdrill-plugin
 	@$(TARGET)/debug/conformance $(CONFORMANCE) $(SCRIPTS)
 
-bench: build ## Measure throughput, round trips and CPU time beside the kernel's TCP (root)
-	@scripts/deps.sh demo
-	$(CARGO) run --release -p tasuki-benches -- compare
+bench: build ## Measure everything that docs/performance.md tells, about 12 minutes (root): [BENCH=--quick]
+	@scripts/deps.sh bench
+	$(CARGO) run --release -p tasuki-benches -- all --tasuki $(TARGET)/release/tasuki --out $(TARGET)/bench.json $(BENCH)
 
 PEERS ?= $(TARGET)/peers
 bench-peers: build ## Measure smoltcp, lwIP and gVisor's netstack beside Tasuki and the kernel (root)

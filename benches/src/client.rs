@@ -1,13 +1,15 @@
 //! The measured end. It uses nothing but `std::net`, so that it is the same program on the kernel's
-//! stack and on Tasuki; a peer stack that is a library brings its own [`Connect`].
+//! stack and on Tasuki; a peer stack that is a library, and Tasuki's native API, bring their own
+//! [`Connect`].
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ClientArgs;
+use crate::native::{Bulk, Native};
 use crate::protocol::{Order, Test};
 use crate::smoltcp_peer::Smoltcp;
 
@@ -29,7 +31,7 @@ pub(crate) struct Sample {
 /// A stack that connections can be made on; they block and send without delay (no Nagle).
 pub(crate) trait Connect {
     /// A connection; dropping it closes it.
-    type Stream: Read + Write;
+    type Stream: Bulk;
 
     /// Makes one.
     fn connect(&mut self, to: SocketAddr) -> io::Result<Self::Stream>;
@@ -52,6 +54,7 @@ impl Connect for Std {
 pub(crate) fn run(args: &ClientArgs) -> anyhow::Result<()> {
     match &args.smoltcp {
         Some(tap) => measure(args, &mut Smoltcp::open(tap)?),
+        None if args.native => measure(args, &mut Native),
         None => measure(args, &mut Std),
     }
 }
@@ -83,24 +86,12 @@ fn stream(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<
     // Small writes are slow everywhere: a quarter of the bytes is measurement enough.
     let total = if size < 4096 { args.bytes / 4 } else { args.bytes };
     let mut stream = start(args, stack, size, total)?;
-    let mut buffer = vec![0xa5; size as usize];
     let began = Instant::now();
-    let mut left = total;
-    while left > 0 {
-        let want = usize::try_from(left.min(u64::from(size))).unwrap_or(usize::MAX);
-        left -= match args.test {
-            Test::Send => {
-                stream.write_all(&buffer[..want])?;
-                want as u64
-            }
-            _ => match stream.read(&mut buffer[..want])? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => n as u64,
-            },
-        };
-    }
     if args.test == Test::Send {
+        stream.write_bulk(size as usize, total)?;
         stream.read_exact(&mut [0; 4])?;
+    } else {
+        stream.read_bulk(size as usize, total)?;
     }
     let rate = total as f64 / f64::from(1 << 20) / began.elapsed().as_secs_f64();
     Ok(Sample { test: args.test, size, rate, median_us: None, p99_us: None })

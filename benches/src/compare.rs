@@ -1,14 +1,22 @@
 //! Rounds of all measurements over all set-ups, in turn.
+//!
+//! Set-ups with the same base take turns measurement by measurement, so that a drift of the
+//! machine's speed meets what is compared alike. What fails or takes longer than [`PATIENCE`] is
+//! said, listed, and left out; all else goes on.
 
+use std::io::Read as _;
 use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::CompareArgs;
 use crate::client::Sample;
-use crate::hosts::{Host, Programs, Setup};
+use crate::hosts::{Host, Programs};
 use crate::report;
+use crate::setup::Setup;
 
 /// A sample and where it was taken.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,79 +35,166 @@ pub(crate) struct Row {
     pub(crate) gib: f64,
 }
 
+impl Row {
+    /// CPU seconds per GiB, user and system.
+    pub(crate) fn cpu_per_gib(&self) -> Option<f64> {
+        self.cpu.map(|(user, system)| (user + system) / self.gib)
+    }
+
+    /// The rate, if the row belongs to the sweep over sizes and not to the CPU measurement.
+    pub(crate) fn sweep_rate(&self) -> Option<f64> {
+        self.cpu.is_none().then_some(self.sample.rate)
+    }
+}
+
 struct Plan {
     test: &'static str,
     sizes: &'static str,
-    bytes: u64,
+    /// Bytes without offloads.
+    slow: u64,
+    /// Bytes where they come in super-segments.
+    fast: u64,
     count: u32,
     with_cpu: bool,
 }
 
+const MIB: u64 = 1 << 20;
 const SWEEP: &str = "1024,4096,16384,65536,262144,1048576,4194304";
+const NATIVE_SWEEP: &str = "65536,262144,1048576,4194304";
+const SEND: Plan =
+    Plan { test: "send", sizes: SWEEP, slow: 64 * MIB, fast: 256 * MIB, count: 0, with_cpu: false };
+const SEND_CPU: Plan =
+    Plan { sizes: "65536", slow: 512 * MIB, fast: 2048 * MIB, with_cpu: true, ..SEND };
 const PLANS: [Plan; 6] = [
-    Plan { test: "send", sizes: SWEEP, bytes: 128 << 20, count: 0, with_cpu: false },
-    Plan { test: "receive", sizes: SWEEP, bytes: 128 << 20, count: 0, with_cpu: false },
-    Plan {
-        test: "rtt",
-        sizes: "4,64,256,1024,2048,4096,8192",
-        bytes: 0,
-        count: 2000,
-        with_cpu: false,
-    },
-    Plan { test: "connect", sizes: "64", bytes: 0, count: 1000, with_cpu: false },
-    Plan { test: "send", sizes: "65536", bytes: 1 << 30, count: 0, with_cpu: true },
-    Plan { test: "receive", sizes: "65536", bytes: 1 << 30, count: 0, with_cpu: true },
+    SEND,
+    Plan { test: "receive", ..SEND },
+    Plan { test: "rtt", sizes: "4,64,256,1024,2048,4096,8192", count: 2000, ..SEND },
+    Plan { test: "connect", sizes: "64", count: 1000, ..SEND },
+    SEND_CPU,
+    Plan { test: "receive", ..SEND_CPU },
 ];
+
+/// How long one command of a client may take: thirty times what the slowest does.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often we look whether it is over.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Plan {
+    /// The sizes for this set-up; `None`: this is not measured there. What the native API is for
+    /// is bytes in bulk.
+    fn sizes(&self, setup: Setup) -> Option<&'static str> {
+        let native = setup.tasuki().is_some_and(|tasuki| tasuki.native);
+        match (native, self.test, self.with_cpu) {
+            (true, "send" | "receive", false) => Some(NATIVE_SWEEP),
+            (true, "send" | "receive", true) | (false, ..) => Some(self.sizes),
+            (true, ..) => None,
+        }
+    }
+}
 
 /// Run everything and print it.
 pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     let setups: &[Setup] = if args.only.is_empty() { &Setup::ALL } else { &args.only };
     let programs = Programs { tasuki: args.tasuki.clone(), peers: args.peers.clone() };
-    let mut rows = Vec::new();
+    let kinds: Vec<Vec<Setup>> = Setup::BASES
+        .iter()
+        .map(|(base, _)| setups.iter().copied().filter(|setup| setup.base() == *base).collect())
+        .collect();
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    let steps = args.rounds as usize * PLANS.len() * setups.len();
+    let mut progress = Progress { began: Instant::now(), done: 0, steps };
     for round in 0..args.rounds {
-        for &setup in setups {
-            let host = Host::new(setup, &programs, !args.unpinned)?;
+        for setups in &kinds {
+            let hosts = setups.iter().map(|&setup| Host::new(setup, &programs, !args.unpinned));
+            let hosts = hosts.collect::<Result<Vec<_>>>()?;
             for plan in &PLANS {
-                eprintln!(
-                    "round {} of {}: {} {}",
-                    round + 1,
-                    args.rounds,
-                    setup.title(),
-                    plan.test
-                );
-                rows.extend(measure(&host, setup, round, plan, args.quick)?);
+                for (host, &setup) in hosts.iter().zip(setups) {
+                    let what = format!("{setup:?} {}", plan.test);
+                    progress.say(&format!("round {} of {}: {what}", round + 1, args.rounds));
+                    match measure(host, setup, round, plan, args.quick) {
+                        Ok(more) => rows.extend(more),
+                        Err(error) => {
+                            let failure = format!("round {}: {what}: {error:#}", round + 1);
+                            eprintln!("FAILED {failure}");
+                            failures.push(failure);
+                        }
+                    }
+                }
             }
         }
     }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
-        print!("{}", report::markdown(&rows, setups));
+        print!("{}", report::markdown(&rows));
+    }
+    if !failures.is_empty() {
+        bail!("{} measurements failed:\n{}", failures.len(), failures.join("\n"));
     }
     Ok(())
 }
 
+/// What is done of what there is to do, on standard error.
+struct Progress {
+    began: Instant,
+    done: usize,
+    steps: usize,
+}
+
+impl Progress {
+    fn say(&mut self, what: &str) {
+        let part = self.done as f64 / self.steps as f64;
+        let seconds = self.began.elapsed().as_secs_f64();
+        let left = if self.done > 10 { seconds / part - seconds } else { f64::NAN };
+        let (percent, left) = (part * 100.0, left.max(0.0));
+        eprintln!("{percent:3.0} %, {seconds:.0} s, about {left:.0} s to go: {what}");
+        self.done += 1;
+    }
+}
+
 fn measure(host: &Host, setup: Setup, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>> {
+    let Some(sizes) = plan.sizes(setup) else { return Ok(Vec::new()) };
     let tenth = if quick { 10 } else { 1 };
-    let bytes = plan.bytes / tenth;
-    let mut arguments = vec![format!("--test={}", plan.test), format!("--size={}", plan.sizes)];
+    let bytes = if setup.is_fast() { plan.fast } else { plan.slow } / tenth;
+    let mut arguments = vec![format!("--test={}", plan.test), format!("--size={sizes}")];
     arguments.push(format!("--bytes={bytes}"));
     arguments.push(format!("--count={}", u64::from(plan.count) / tenth));
     let before = children_cpu()?;
-    let output = host.client(&arguments)?.stderr(Stdio::inherit()).output()?;
+    let output = output_of(host, &arguments)?;
     let after = children_cpu()?;
-    if !output.status.success() {
-        bail!("{} {} ended with {}", setup.title(), plan.test, output.status);
-    }
     let cpu = plan.with_cpu.then_some((after.0 - before.0, after.1 - before.1));
     let gib = bytes as f64 / f64::from(1 << 30);
-    String::from_utf8(output.stdout)?
+    output
         .lines()
         .map(|line| {
             let sample = serde_json::from_str(line).with_context(|| format!("sample `{line}`"))?;
             Ok(Row { setup, round, sample, cpu, gib })
         })
         .collect()
+}
+
+/// What a client says, which is less than a pipe holds.
+fn output_of(host: &Host, arguments: &[String]) -> Result<String> {
+    let mut client = host.client(arguments)?.stdout(Stdio::piped()).spawn()?;
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = client.try_wait()? {
+            break status;
+        }
+        if began.elapsed() > PATIENCE {
+            // It is `tasuki run`, all of whose processes end with it, or the program itself.
+            client.kill()?;
+            client.wait()?;
+            bail!("no end after {PATIENCE:?}");
+        }
+        sleep(LOOK);
+    };
+    let mut said = String::new();
+    client.stdout.take().context("the client's output")?.read_to_string(&mut said)?;
+    if !status.success() {
+        bail!("it ended with {status}");
+    }
+    Ok(said)
 }
 
 /// User and system seconds of all children waited for so far, and of theirs (proc(5): cutime,

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sockets::{Client, Errno, SendFlags, Socket, TcpListener, TcpStream, Wait};
 
 use crate::calls::server::{Child, pin};
@@ -43,10 +43,10 @@ pub(crate) struct HandoverArgs {
 }
 
 /// Nanoseconds.
-#[derive(Debug, Serialize)]
-struct Figure {
-    size: usize,
-    hand_over: f64,
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) size: usize,
+    pub(crate) hand_over: f64,
     copying_send: f64,
     alloc_and_drop: f64,
     recv_and_drop: f64,
@@ -66,15 +66,21 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&figures)?);
         return Ok(());
     }
-    println!("| bytes | hand over | send by a copy | alloc and drop | receive and drop |");
-    println!("|---:|---:|---:|---:|---:|");
+    print!("{}", table(&figures));
+    Ok(())
+}
+
+/// The figures as Markdown.
+pub(crate) fn table(figures: &[Figure]) -> String {
+    let head = "| bytes | hand over | send by a copy | alloc and drop | receive and drop |";
+    let mut text = format!("{head}\n|---:|---:|---:|---:|---:|\n");
     for Figure { size, hand_over, copying_send, alloc_and_drop, recv_and_drop } in figures {
-        println!(
+        text += &format!(
             "| {size} | {hand_over:.0} ns | {copying_send:.0} ns | {alloc_and_drop:.0} ns | \
-             {recv_and_drop:.0} ns |"
+             {recv_and_drop:.0} ns |\n"
         );
     }
-    Ok(())
+    text
 }
 
 /// How long it took, nanoseconds, and what it gave.

@@ -1,5 +1,5 @@
-//! The set-ups: two namespaces with a veth pair for the kernel, one namespace with a TAP for
-//! Tasuki and for each peer.
+//! What a set-up runs on: two namespaces with a veth pair for the kernel, one namespace with a TAP
+//! for Tasuki and for each peer.
 //!
 //! Every name carries the process id, and everything is removed on drop, also after a failure.
 
@@ -9,111 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 
-/// Whose TCP the measured client uses.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    clap::ValueEnum,
-    Serialize,
-    Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Setup {
-    /// The kernel's over veth, MTU 1500, all offloads off.
-    LinuxOff,
-    /// The kernel's over veth with its default offloads.
-    LinuxOn,
-    /// Tasuki over a TAP without offloads, one process each.
-    SplitOff,
-    /// The same, inet server and driver in one process.
-    FusedOff,
-    /// The same, inside the client.
-    LibraryOff,
-    /// Tasuki over a TAP with offloads, one process each.
-    Split,
-    /// The same, inet server and driver in one process.
-    Fused,
-    /// The same, inside the client.
-    Library,
-    /// Tasuki split, over a packet socket on the kernel's veth pair, all offloads off.
-    Packet,
-    /// Tasuki split, over AF_XDP on the kernel's veth pair, all offloads off.
-    Xdp,
-    /// The kernel's loopback interface.
-    Loopback,
-    /// Client and server both on Tasuki, with a wire between their instances; processes as split.
-    WireSplit,
-    /// The same, processes as fused.
-    WireFused,
-    /// The same, as library.
-    WireLibrary,
-    /// smoltcp, in the client's process.
-    Smoltcp,
-    /// lwIP as Debian packages it, in the client's process.
-    Lwip,
-    /// gVisor's netstack, in the client's process.
-    Gvisor,
-}
-
-impl Setup {
-    /// The kernel's and ours, in table order; the first is what ratios refer to.
-    pub(crate) const ALL: [Setup; 8] = [
-        Self::LinuxOff,
-        Self::SplitOff,
-        Self::FusedOff,
-        Self::LibraryOff,
-        Self::LinuxOn,
-        Self::Split,
-        Self::Fused,
-        Self::Library,
-    ];
-
-    /// Over a veth pair, the other end of which is the server's?
-    fn on_veth(self) -> bool {
-        matches!(self, Self::LinuxOff | Self::LinuxOn | Self::Packet | Self::Xdp)
-    }
-
-    /// The mode of the instances on a wire.
-    fn wire_mode(self) -> Option<&'static str> {
-        match self {
-            Self::WireSplit => Some("split"),
-            Self::WireFused => Some("fused"),
-            Self::WireLibrary => Some("library"),
-            _ => None,
-        }
-    }
-
-    /// Its column's head.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::LinuxOff => "Linux, offloads off",
-            Self::LinuxOn => "Linux, offloads on",
-            Self::SplitOff => "split, off",
-            Self::FusedOff => "fused, off",
-            Self::LibraryOff => "library, off",
-            Self::Split => "split, on",
-            Self::Fused => "fused, on",
-            Self::Library => "library, on",
-            Self::Packet => "split, packet",
-            Self::Xdp => "split, xdp",
-            Self::Loopback => "Linux loopback",
-            Self::WireSplit => "Tasuki split, wire",
-            Self::WireFused => "Tasuki fused, wire",
-            Self::WireLibrary => "Tasuki library, wire",
-            Self::Smoltcp => "smoltcp",
-            Self::Lwip => "lwIP",
-            Self::Gvisor => "gVisor netstack",
-        }
-    }
-}
+use crate::setup::{Device, Setup, Tasuki};
 
 /// A running server and how to start a client that reaches it.
 pub(crate) struct Host {
@@ -125,6 +22,8 @@ pub(crate) struct Host {
     pinned: bool,
     /// Where two instances meet.
     wire: PathBuf,
+    /// A configuration file with `[memory] share_frames`.
+    sharing: PathBuf,
 }
 
 /// What is measured beside this very program.
@@ -168,17 +67,22 @@ impl Host {
         if let [a, b] = names.as_slice() {
             make_veth(setup, [a, b])?;
         }
-        if matches!(setup, Setup::Smoltcp | Setup::Lwip | Setup::Gvisor) {
+        if setup.is_peer() {
             make_tap(&names[0])?;
         }
+        let [wire, sharing] =
+            ["wire", "toml"].map(|end| std::env::temp_dir().join(format!("{tag}.{end}")));
+        std::fs::write(&sharing, "[memory]\nshare_frames = true\n")?;
         let server_at = names.last().context("a namespace")?.clone();
-        let wire = std::env::temp_dir().join(format!("{tag}.wire"));
-        let on_stack = setup.wire_mode().map(|mode| {
-            let nic = format!("wire:{}", wire.display());
-            on_wire(&programs.tasuki, mode, &nic, WIRE_SERVER)
-        });
-        let server = start_server(&server_at, pinned, &on_stack.unwrap_or_default())?;
-        Ok(Self { setup, namespaces: names, server, programs: programs.clone(), pinned, wire })
+        let mut on_stack = Vec::new();
+        let tasuki = setup.tasuki().filter(|tasuki| tasuki.device == Device::Wire);
+        if let Some(tasuki) = tasuki {
+            on_stack = words(&programs.tasuki, tasuki, [&wire, &sharing], WIRE_SERVER);
+        }
+        let native = tasuki.is_some_and(|tasuki| tasuki.native);
+        let server = start_server(&server_at, pinned, &on_stack, native)?;
+        let programs = programs.clone();
+        Ok(Self { setup, namespaces: names, server, programs, pinned, wire, sharing })
     }
 
     /// A command that runs this program's `client` on the set-up's stack.
@@ -186,33 +90,19 @@ impl Host {
         let me = std::env::current_exe()?;
         let mut command = on_cpu("0", self.pinned);
         command.args(["ip", "netns", "exec", &self.namespaces[0]]);
-        let mut server = "10.218.1.1";
+        let tasuki = self.setup.tasuki();
+        let (server, ours) = match (self.setup, tasuki.map(|tasuki| tasuki.device)) {
+            (Setup::Loopback, _) => ("127.0.0.1", ""),
+            (_, Some(Device::Wire)) => (WIRE_SERVER, "10.218.2.2"),
+            (_, Some(Device::Veth(_))) => ("10.218.0.1", "10.218.0.2"),
+            (Setup::LinuxOff | Setup::LinuxOn, _) => ("10.218.0.1", ""),
+            (_, _) => ("10.218.1.1", "10.218.1.2"),
+        };
+        if let Some(tasuki) = tasuki {
+            let files = [&self.wire, &self.sharing];
+            command.args(words(&self.programs.tasuki, tasuki, files, ours));
+        }
         match self.setup {
-            Setup::LinuxOff | Setup::LinuxOn => {
-                server = "10.218.0.1";
-                command.arg(me).arg("client");
-            }
-            Setup::Packet | Setup::Xdp => {
-                server = "10.218.0.1";
-                let kind = if self.setup == Setup::Packet { "packet" } else { "xdp" };
-                command.arg(&self.programs.tasuki).args(["run", "--offload", "off"]);
-                command.args(["--nic", &format!("{kind}:{VETH}"), "--address", "10.218.0.2/24"]);
-                command.arg("--").arg(me).arg("client");
-            }
-            Setup::SplitOff | Setup::Split => self.on_tap(&mut command, "split", &me),
-            Setup::FusedOff | Setup::Fused => self.on_tap(&mut command, "fused", &me),
-            Setup::LibraryOff | Setup::Library => self.on_tap(&mut command, "library", &me),
-            Setup::Loopback => {
-                server = "127.0.0.1";
-                command.arg(me).arg("client");
-            }
-            Setup::WireSplit | Setup::WireFused | Setup::WireLibrary => {
-                server = WIRE_SERVER;
-                let nic = format!("wire:{}", self.wire.display());
-                let mode = self.setup.wire_mode().unwrap_or_default();
-                command.args(on_wire(&self.programs.tasuki, mode, &nic, "10.218.2.2"));
-                command.arg(me).arg("client");
-            }
             Setup::Smoltcp => {
                 command.arg(me).args(["client", "--smoltcp", PEER_TAP]);
             }
@@ -221,33 +111,51 @@ impl Host {
                 let peer = self.programs.peers.join(format!("tasuki-peer-{name}"));
                 command.arg(peer).args(["--tap", PEER_TAP]);
             }
+            _ => {
+                command.arg(me).arg("client");
+                command.args(tasuki.filter(|tasuki| tasuki.native).map(|_| "--native"));
+            }
         }
         command.args(["--connect", &format!("{server}:{PORT}")]).args(arguments);
         Ok(command)
     }
 }
 
-impl Host {
-    /// The words that run the client `me` on Tasuki over a TAP device.
-    fn on_tap(&self, command: &mut Command, mode: &str, me: &Path) {
-        let off = [Setup::SplitOff, Setup::FusedOff, Setup::LibraryOff].contains(&self.setup);
-        let offload = if off { "off" } else { "on" };
-        command.arg(&self.programs.tasuki).args(["run", "--mode", mode, "--offload", offload]);
-        command.args(["--address", "10.218.1.2/24", "--gateway", "10.218.1.1", "--"]);
-        command.arg(me).arg("client");
+/// The words before a program that put it on an instance of its own with this address.
+fn words(
+    command: &Path,
+    tasuki: Tasuki,
+    [wire, sharing]: [&PathBuf; 2],
+    address: &str,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> =
+        vec![command.into(), "run".into(), "--mode".into(), tasuki.mode.into()];
+    let mut add = |more: &[&str]| words.extend(more.iter().map(OsString::from));
+    match tasuki.device {
+        Device::Tap { offload } => {
+            add(&["--offload", if offload { "on" } else { "off" }, "--gateway", "10.218.1.1"]);
+        }
+        Device::Veth(kind) => add(&["--offload", "off", "--nic", &format!("{kind}:{VETH}")]),
+        Device::Wire => add(&["--nic", &format!("wire:{}", wire.display())]),
     }
+    if tasuki.shared {
+        add(&["--config", &sharing.to_string_lossy()]);
+    }
+    add(&["--address", &format!("{address}/24"), "--"]);
+    words
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
         // The server may be gone already; a namespace that is gone is what we want. `tasuki run`
         // ends its program and its servers when it is asked to.
-        if self.setup.wire_mode().is_some() {
+        if self.setup.tasuki().is_some_and(|tasuki| tasuki.device == Device::Wire) {
             let _ = sh(&format!("kill {}", self.server.id()));
         } else {
             let _ = self.server.kill();
         }
         let _ = self.server.wait();
+        let _ = std::fs::remove_file(&self.sharing);
         for name in &self.namespaces {
             let _ = sh(&format!("ip netns del {name}"));
         }
@@ -284,19 +192,18 @@ fn make_tap(namespace: &str) -> Result<()> {
     ))
 }
 
-/// The words before a program that put it on an instance at one end of a wire.
-fn on_wire(tasuki: &Path, mode: &str, nic: &str, address: &str) -> Vec<OsString> {
-    let cidr = format!("{address}/24");
-    let words = ["run", "--mode", mode, "--nic", nic, "--address", &cidr, "--"];
-    [tasuki.into()].into_iter().chain(words.map(OsString::from)).collect()
-}
-
-fn start_server(namespace: &str, pinned: bool, on_stack: &[OsString]) -> Result<Child> {
+fn start_server(
+    namespace: &str,
+    pinned: bool,
+    on_stack: &[OsString],
+    native: bool,
+) -> Result<Child> {
     let mut server = on_cpu("1", pinned)
         .args(["ip", "netns", "exec", namespace])
         .args(on_stack)
         .arg(std::env::current_exe()?)
         .args(["serve", "--bind", &format!("0.0.0.0:{PORT}")])
+        .args(native.then_some("--native"))
         .stdout(Stdio::piped())
         .spawn()
         .context("starting `ip netns exec`: is iproute2 installed?")?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::protocol::{Order, Test};
@@ -22,7 +23,7 @@ pub(crate) struct InstanceArgs {
     tasuki: PathBuf,
     /// How the instance is made: split or fused.
     #[arg(long, default_value = "split")]
-    mode: String,
+    pub(crate) mode: String,
     /// Operations of each kind.
     #[arg(long, default_value_t = 1000)]
     count: u32,
@@ -31,7 +32,7 @@ pub(crate) struct InstanceArgs {
     size: Vec<u32>,
     /// What was found as JSON instead of a table.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// A client that sends and pauses.
@@ -65,19 +66,24 @@ pub(crate) fn paced(args: &PacedArgs) -> Result<()> {
 }
 
 /// An instance in a namespace of its own, with the server of measurements beside it.
-struct Instance {
+pub(crate) struct Instance {
     tasuki: PathBuf,
     name: String,
     server: Option<Child>,
 }
 
 impl Instance {
-    fn new(args: &InstanceArgs) -> Result<Self> {
+    pub(crate) fn new(args: &InstanceArgs) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
         let mut made = Self { tasuki: args.tasuki.clone(), name, server: None };
         run(Command::new("ip").args(["netns", "add", &made.name]))?;
         run(made.inside("ip").args(["link", "set", "lo", "up"]))?;
-        let address = ["--address", "10.218.2.2/24", "--gateway", "10.218.2.1"];
+        // The host's kernel would look for routers and report its groups on the device.
+        for which in ["all", "default"] {
+            let key = format!("net.ipv6.conf.{which}.disable_ipv6=1");
+            run(made.inside("sysctl").args(["-qw", &key]))?;
+        }
+        let address = ["--address", "10.218.2.2/24", "--gateway", "10.218.2.1", "--ipv6", "off"];
         run(made.tasuki().args(["up", "--mode", &args.mode]).args(address).arg(&made.name))?;
         let me = std::env::current_exe()?;
         let mut server = made.inside(&me);
@@ -98,7 +104,7 @@ impl Instance {
     }
 
     /// This program, on the instance.
-    fn client(&self, words: &[&str]) -> Result<Command> {
+    pub(crate) fn client(&self, words: &[&str]) -> Result<Command> {
         let mut command = self.tasuki();
         command.args(["run", "--net", &self.name, "--"]).arg(std::env::current_exe()?);
         command.args(words).args(["--connect", SERVER]).stdout(Stdio::null());
@@ -106,7 +112,7 @@ impl Instance {
     }
 
     /// What `tasuki COMMAND --json` says.
-    fn asked(&self, words: &[&str]) -> Result<Value> {
+    pub(crate) fn asked(&self, words: &[&str]) -> Result<Value> {
         let output = self.tasuki().args(words).arg("--json").arg(&self.name).output()?;
         if !output.status.success() {
             bail!("{words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -195,23 +201,37 @@ pub(crate) fn hops(args: &InstanceArgs) -> Result<()> {
         });
         found.insert((*title).to_owned(), each.collect());
     }
+    let found = Hops { mode: args.mode.clone(), each: found };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&found)?);
-        return Ok(());
+    } else {
+        print!("{}", hops_table(&found));
     }
+    Ok(())
+}
+
+/// What `hops` found: counters of one operation, for each.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Hops {
+    mode: String,
+    each: serde_json::Map<String, Value>,
+}
+
+/// As Markdown.
+pub(crate) fn hops_table(Hops { mode, each: found }: &Hops) -> String {
     let switches = found.values().next().and_then(Value::as_object).into_iter().flatten();
     let switches = switches.map(|(name, _)| (name.as_str(), name.as_str()));
     let switches = switches.filter(|(name, _)| name.starts_with("switches "));
     let columns: Vec<(&str, &str)> = HOPS.into_iter().chain(switches).collect();
     let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
-    println!("| of one operation, {} | {} |", args.mode, heads.join(" | "));
-    println!("|---|{}", "---|".repeat(columns.len()));
-    for (title, each) in &found {
+    let mut text = format!("| of one operation, {mode} | {} |\n", heads.join(" | "));
+    text += &format!("|---|{}\n", "---:|".repeat(columns.len()));
+    for (title, each) in found {
         let cell = |counter: &str| format!("{:.2}", each[counter].as_f64().unwrap_or(0.0));
         let cells: Vec<String> = columns.iter().map(|(_, counter)| cell(counter)).collect();
-        println!("| {title} | {} |", cells.join(" | "));
+        text += &format!("| {title} | {} |\n", cells.join(" | "));
     }
-    Ok(())
+    text
 }
 
 /// The first paper's microseconds for the rows of `tasuki stages`: AnT at 256 B and at 1,024 B.
@@ -249,17 +269,30 @@ pub(crate) fn stages(args: &InstanceArgs) -> Result<()> {
             bail!("the client ended with {ended}");
         }
     }
+    let found = Stages { mode: args.mode.clone(), sizes: args.size.clone(), found };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&found)?);
-        return Ok(());
+    } else {
+        print!("{}", stages_table(&found));
     }
-    let heads: Vec<String> = args.size.iter().map(|size| format!("{size} B")).collect();
-    println!(
-        "| median us of a send, {} | {} | AnT 256 B | AnT 1024 B |",
-        args.mode,
-        heads.join(" | ")
-    );
-    println!("|---|{}", "---|".repeat(heads.len() + 2));
+    Ok(())
+}
+
+/// What `stages` found: a report of `tasuki stages` for each size.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Stages {
+    mode: String,
+    sizes: Vec<u32>,
+    found: Vec<Value>,
+}
+
+/// As Markdown.
+pub(crate) fn stages_table(Stages { mode, sizes, found }: &Stages) -> String {
+    let heads: Vec<String> = sizes.iter().map(|size| format!("{size} B")).collect();
+    let heads_of = heads.join(" | ");
+    let mut text =
+        format!("| median us of a send, {mode} | {heads_of} | AnT 256 B | AnT 1024 B |\n");
+    text += &format!("|---|{}\n", "---:|".repeat(heads.len() + 2));
     for (row, (small, large)) in PAPER.iter().enumerate() {
         let micros = |report: &Value| {
             let nanos = report["stages"][row]["median_ns"].as_f64().unwrap_or(0.0);
@@ -267,7 +300,8 @@ pub(crate) fn stages(args: &InstanceArgs) -> Result<()> {
         };
         let cells: Vec<String> = found.iter().map(micros).collect();
         let stage = found.first().and_then(|report| report["stages"][row]["stage"].as_str());
-        println!("| {} | {} | {small} | {large} |", stage.unwrap_or("?"), cells.join(" | "));
+        let (stage, cells) = (stage.unwrap_or("?"), cells.join(" | "));
+        text += &format!("| {stage} | {cells} | {small} | {large} |\n");
     }
-    Ok(())
+    text
 }

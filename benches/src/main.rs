@@ -3,26 +3,34 @@
 //! One program is both ends: `serve` is always a kernel program; `client` is the measured one,
 //! started plainly in a namespace behind a veth pair (the kernel's figures) or by `tasuki run`
 //! (Tasuki's). `compare` starts them in turn, round by round, so that a drift of the machine's
-//! speed meets all alike, and prints medians and ratios to the kernel without offloads as Markdown,
-//! or all samples as JSON.
+//! speed meets all alike, and prints medians and ratios to the kernel's of the same kind as
+//! Markdown, or all samples as JSON.
 //!
 //! Round trips follow the fourth paper: write N bytes, the server reads until it has all, then
 //! answers 4.
 //!
 //! `calls` measures packaged calls, as the third paper does.
 //!
-//! `hops` and `stages` ask a running instance what an operation costs, in wake-ups and in time.
+//! `hops` and `stages` ask a running instance what an operation costs, in wake-ups and in time;
+//! `idle` looks how often one is woken in which nothing happens.
+//!
+//! `all` runs everything; `targets` and `tables` show what it found.
 
+mod all;
 mod calls;
 mod client;
 mod compare;
 mod handover;
 mod hosts;
+mod idle;
 mod instruments;
+mod native;
 mod protocol;
 mod report;
 mod serve;
+mod setup;
 mod smoltcp_peer;
+mod targets;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,15 +47,24 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Everything that the targets need; prints targets and tables (needs root).
+    All(all::AllArgs),
+    /// What `all` has found, beside the targets.
+    Targets(all::FileArgs),
+    /// All tables of what `all` has found.
+    Tables(all::FileArgs),
     /// The other end of every measurement.
     Serve {
         /// Address to listen on.
         #[arg(long, default_value = "0.0.0.0:5202")]
         bind: SocketAddr,
+        /// Listen on Tasuki's native API.
+        #[arg(long)]
+        native: bool,
     },
     /// One measured client; prints one JSON line per size.
     Client(ClientArgs),
-    /// Everything, in turn, over veth and over Tasuki (needs root).
+    /// All set-ups in turn, the kernel's and Tasuki's (needs root).
     Compare(CompareArgs),
     /// What handing an area over costs, by its size.
     Handover(handover::HandoverArgs),
@@ -57,6 +74,11 @@ enum Command {
     Hops(instruments::InstanceArgs),
     /// Where the time of a send goes, beside the first paper's figures (needs root).
     Stages(instruments::InstanceArgs),
+    /// How often an instance is woken in which nothing happens (needs root).
+    Idle(instruments::InstanceArgs),
+    /// The client of `idle`.
+    #[command(hide = true)]
+    Waiting(idle::WaitingArgs),
     /// The client of `stages`.
     #[command(hide = true)]
     Paced(instruments::PacedArgs),
@@ -86,6 +108,9 @@ pub(crate) struct ClientArgs {
     /// Use smoltcp, in this process, over this TAP device.
     #[arg(long, value_name = "TAP")]
     smoltcp: Option<String>,
+    /// Use Tasuki's native API (send, receive).
+    #[arg(long, conflicts_with = "smoltcp")]
+    native: bool,
 }
 
 /// What `compare` runs.
@@ -107,9 +132,10 @@ pub(crate) struct CompareArgs {
     /// all of Tasuki, the first, and the server the second.
     #[arg(long)]
     unpinned: bool,
-    /// Only these set-ups; ratios are to the first. Without it: the kernel's and Tasuki's.
+    /// Only these set-ups; ratios are to the kernel's of the same kind, if it is among them.
+    /// Without it: the kernel's and Tasuki's.
     #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<hosts::Setup>,
+    only: Vec<setup::Setup>,
     /// All samples as JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -117,7 +143,12 @@ pub(crate) struct CompareArgs {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Serve { bind } => serve::serve(bind),
+        Command::All(args) => all::run(&args),
+        Command::Targets(args) => all::targets(&args),
+        Command::Tables(args) => all::tables(&args),
+        Command::Idle(args) => idle::idle(&args),
+        Command::Waiting(args) => idle::waiting(&args),
+        Command::Serve { bind, native } => serve::serve(bind, native),
         Command::Client(args) => client::run(&args),
         Command::Hops(args) => instruments::hops(&args),
         Command::Stages(args) => instruments::stages(&args),

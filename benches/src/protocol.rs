@@ -1,7 +1,6 @@
 //! What client and server say to each other: a 16-byte order, then the measured bytes.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 
 /// What is measured.
 #[derive(
@@ -57,7 +56,7 @@ impl Order {
     ///
     /// # Errors
     /// The stream's, or `InvalidData`.
-    pub(crate) fn read(stream: &mut TcpStream) -> io::Result<Self> {
+    pub(crate) fn read(stream: &mut impl Read) -> io::Result<Self> {
         let mut bytes = [0; 16];
         stream.read_exact(&mut bytes)?;
         let test = match bytes[0] {

@@ -1,17 +1,35 @@
-//! The kernel-side end: obeys the order that comes first on each connection.
+//! The other end: obeys the order that comes first on each connection. It is a program on the
+//! kernel's stack, or over a wire on Tasuki's, by POSIX calls or by the native API.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::thread;
 
+use crate::native::{Bulk, MOST_READ};
 use crate::protocol::{Order, Test};
 
 /// Serve until killed, one thread per connection.
-pub(crate) fn serve(bind: SocketAddr) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(bind)?;
-    println!("{}", listener.local_addr()?);
-    for stream in listener.incoming() {
-        let stream = stream?;
+pub(crate) fn serve(bind: SocketAddr, native: bool) -> anyhow::Result<()> {
+    if native {
+        let listener = sockets::TcpListener::bind(bind)?;
+        println!("{}", listener.local_addr()?);
+        serve_all(|| {
+            let stream = listener.accept()?.0;
+            stream.set_nodelay(true).map(|()| stream)
+        })
+    } else {
+        let listener = std::net::TcpListener::bind(bind)?;
+        println!("{}", listener.local_addr()?);
+        serve_all(|| {
+            let stream = listener.accept()?.0;
+            stream.set_nodelay(true).map(|()| stream)
+        })
+    }
+}
+
+fn serve_all<S: Bulk + Send + 'static>(accept: impl Fn() -> io::Result<S>) -> anyhow::Result<()> {
+    loop {
+        let stream = accept()?;
         thread::spawn(move || {
             if let Err(error) = obey(stream)
                 && error.kind() != io::ErrorKind::UnexpectedEof
@@ -20,37 +38,21 @@ pub(crate) fn serve(bind: SocketAddr) -> anyhow::Result<()> {
             }
         });
     }
-    Ok(())
 }
 
-fn obey(mut stream: TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+fn obey(mut stream: impl Bulk) -> io::Result<()> {
     let order = Order::read(&mut stream)?;
-    let mut buffer = vec![0x5a; (order.size as usize).max(256 << 10)];
+    let size = order.size as usize;
     match order.test {
         Test::Send => {
-            let mut left = order.total;
-            while left > 0 {
-                let n = stream.read(&mut buffer)?;
-                if n == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                left = left.saturating_sub(n as u64);
-            }
+            stream.read_bulk(size.max(MOST_READ), order.total)?;
             stream.write_all(&[0; 4])
         }
-        Test::Receive => {
-            let mut left = order.total;
-            while left > 0 {
-                let n = left.min(u64::from(order.size));
-                stream.write_all(&buffer[..usize::try_from(n).unwrap_or(usize::MAX)])?;
-                left -= n;
-            }
-            Ok(())
-        }
+        Test::Receive => stream.write_bulk(size, order.total),
         Test::Rtt | Test::Connect => {
+            let mut request = vec![0; size];
             for _ in 0..order.total {
-                stream.read_exact(&mut buffer[..order.size as usize])?;
+                stream.read_exact(&mut request)?;
                 stream.write_all(&[0; 4])?;
             }
             Ok(())

@@ -143,3 +143,5 @@ impl Drop for Stream {
         stack.sockets.remove(self.handle);
     }
 }
+
+impl crate::native::Bulk for Stream {}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sockets::{CallBatch, Client, Errno, Family, Request, SendFlags, Socket, SocketKind, Wait};
 
 /// SOL_SOCKET and SO_RCVBUF, by Linux's numbers.
@@ -15,7 +15,7 @@ const SOL_SOCKET: i32 = 1;
 const SO_RCVBUF: i32 = 8;
 
 /// What is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Call {
     /// Nothing.

@@ -14,9 +14,10 @@ mod uring;
 
 use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use self::measure::{Call, Caller};
+pub(crate) use self::measure::Call;
+use self::measure::Caller;
 pub(crate) use self::server::{ServerArgs, serve};
 
 /// What `calls` runs.
@@ -46,31 +47,32 @@ pub(crate) struct CallsArgs {
 }
 
 /// One figure, nanoseconds per call.
-#[derive(Debug, Serialize)]
-struct Figure {
-    call: Call,
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) call: Call,
     /// The server is kept from sleeping.
-    running: bool,
+    pub(crate) running: bool,
     /// Server and caller have one processor.
-    same_processor: bool,
+    pub(crate) same_processor: bool,
     /// Calls that travelled together.
-    count: u32,
-    packaged_ns: f64,
-    single_ns: f64,
+    pub(crate) count: u32,
+    pub(crate) packaged_ns: f64,
+    pub(crate) single_ns: f64,
 }
 
 /// The kernel's, nanoseconds per call.
-#[derive(Debug, Serialize)]
-struct Kernel {
-    getpid_ns: f64,
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Kernel {
+    pub(crate) getpid_ns: f64,
     /// NOPs submitted together, and what each took; empty where io_uring is not allowed.
     nop_ns: Vec<(u32, f64)>,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    kernel: Kernel,
-    figures: Vec<Figure>,
+/// All of them.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) kernel: Kernel,
+    pub(crate) figures: Vec<Figure>,
 }
 
 /// Measure and print.
@@ -112,7 +114,8 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
     Ok(())
 }
 
-fn tables(report: &Report) -> String {
+/// The figures as Markdown.
+pub(crate) fn tables(report: &Report) -> String {
     use std::fmt::Write as _;
     let mut text = format!("getpid(2): {:.0} ns\n", report.kernel.getpid_ns);
     let _ = writeln!(text, "\n| io_uring NOPs together | ns per NOP |\n|---:|---:|");

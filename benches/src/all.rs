@@ -1,0 +1,254 @@
+//! `tasuki-bench all`: everything that docs/performance.md is made of, one after the other.
+//!
+//! Each part is this very program with the words of the part and `--json`, so that none changes
+//! what another finds (processors that it is tied to, memory that it holds). After each part all
+//! that there is so far is written to a file, which `targets` and `tables` read.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::compare::Row;
+use crate::idle::Idle;
+use crate::instruments::{Hops, Stages, hops_table, stages_table};
+use crate::{calls, handover, report, targets};
+
+/// What `all` runs.
+#[derive(Args)]
+pub(crate) struct AllArgs {
+    /// The `tasuki` command.
+    #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
+    tasuki: PathBuf,
+    /// Rounds of `compare`, in which its set-ups take turns.
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// A tenth of everything: to see that it works.
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts.
+    #[arg(long, value_delimiter = ',', default_values_t = PARTS.map(str::to_owned))]
+    only: Vec<String>,
+    /// The file for everything that was found; what another run has put there of other parts stays.
+    #[arg(long, default_value = "target/bench.json")]
+    out: PathBuf,
+    /// What was found as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file that `all` has written.
+#[derive(Args)]
+pub(crate) struct FileArgs {
+    /// What `tasuki-bench all` has found.
+    #[arg(default_value = "target/bench.json")]
+    file: PathBuf,
+    /// As JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that was found.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Found {
+    /// The machine: system, processors.
+    pub(crate) machine: String,
+    /// What `tasuki --version` says, and the commit if the program was run in its repository.
+    pub(crate) tasuki: String,
+    /// Seconds that each part took.
+    pub(crate) seconds: Vec<(String, u64)>,
+    /// Parts that ended with an error.
+    pub(crate) failures: Vec<String>,
+    pub(crate) compare: Vec<Row>,
+    pub(crate) calls: Option<calls::Report>,
+    pub(crate) handover: Vec<handover::Figure>,
+    pub(crate) idle: Vec<Idle>,
+    pub(crate) hops: Vec<Hops>,
+    pub(crate) stages: Vec<Stages>,
+}
+
+const PARTS: [&str; 6] = ["idle", "calls", "handover", "hops", "stages", "compare"];
+
+/// Measures everything and prints targets and tables.
+pub(crate) fn run(args: &AllArgs) -> Result<()> {
+    if let Some(unknown) = args.only.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        bail!("`{unknown}` is none of {}", PARTS.join(", "));
+    }
+    let mut found = read(&args.out).unwrap_or_default();
+    found.machine = machine();
+    found.tasuki = tasuki(&args.tasuki)?;
+    found.failures.clear();
+    found.seconds.retain(|(part, _)| !args.only.contains(part));
+    for part in PARTS.into_iter().filter(|part| args.only.iter().any(|only| only == part)) {
+        let began = Instant::now();
+        measure(part, args, &mut found);
+        found.seconds.push((part.to_owned(), began.elapsed().as_secs()));
+        if let Some(folder) = args.out.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let text = serde_json::to_string_pretty(&found)?;
+        fs::write(&args.out, text).with_context(|| format!("{}", args.out.display()))?;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+    } else {
+        print!("{}", tables_of(&found));
+    }
+    if !found.failures.is_empty() {
+        bail!("some parts failed: {}", found.failures.join("; "));
+    }
+    Ok(())
+}
+
+/// One part, all figures of which are new then.
+fn measure(part: &str, args: &AllArgs, found: &mut Found) {
+    let tasuki = args.tasuki.to_string_lossy().into_owned();
+    let with = |words: &[&str]| -> Vec<String> {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .chain(["--tasuki".into(), tasuki.clone()])
+            .collect()
+    };
+    let pick = |full: &'static str, quick: &'static str| if args.quick { quick } else { full };
+    let failures = &mut found.failures;
+    match part {
+        "compare" => {
+            let rounds = args.rounds.to_string();
+            let mut words = with(&["compare", "--rounds", &rounds]);
+            words.extend(args.quick.then(|| "--quick".to_owned()));
+            found.compare = ask(&words, failures).unwrap_or_default();
+        }
+        "calls" => {
+            let words = ["calls", "--count", "1,10,100,1000", "--millis", pick("20", "2")];
+            found.calls = ask(&words.map(str::to_owned), failures);
+        }
+        "handover" => {
+            let words = ["handover", "--rounds", pick("50", "5")].map(str::to_owned);
+            found.handover = ask(&words, failures).unwrap_or_default();
+        }
+        _ => {
+            let mut each = Vec::new();
+            for mode in ["split", "fused"] {
+                let mut words = with(&[part, "--mode", mode]);
+                if part != "idle" {
+                    words.extend(["--count", pick("1000", "300")].map(str::to_owned));
+                }
+                each.extend(ask::<Value>(&words, failures));
+            }
+            let each = Value::from(each);
+            // What this program wrote it can read.
+            match part {
+                "idle" => found.idle = serde_json::from_value(each).unwrap_or_default(),
+                "hops" => found.hops = serde_json::from_value(each).unwrap_or_default(),
+                _ => found.stages = serde_json::from_value(each).unwrap_or_default(),
+            }
+        }
+    }
+}
+
+/// What this program says in JSON to these words, also where it ends with an error after it.
+fn ask<T: serde::de::DeserializeOwned>(words: &[String], failures: &mut Vec<String>) -> Option<T> {
+    eprintln!("==> tasuki-bench {}", words.join(" "));
+    let said = || -> Result<(T, bool)> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let output = command.args(words).arg("--json").stderr(Stdio::inherit()).output()?;
+        let said = serde_json::from_slice(&output.stdout);
+        Ok((
+            said.with_context(|| format!("it ended with {}", output.status))?,
+            output.status.success(),
+        ))
+    };
+    let (said, fine) = match said() {
+        Ok((said, fine)) => (Some(said), fine),
+        Err(error) => {
+            eprintln!("{error:#}");
+            (None, false)
+        }
+    };
+    if !fine {
+        failures.push(words.join(" "));
+    }
+    said
+}
+
+/// Prints the table of targets.
+pub(crate) fn targets(args: &FileArgs) -> Result<()> {
+    let targets = targets::of(&read(&args.file)?);
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&targets)? + "\n",
+        false => targets::table(&targets),
+    };
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+/// Prints all tables.
+pub(crate) fn tables(args: &FileArgs) -> Result<()> {
+    let found = read(&args.file)?;
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&found)? + "\n",
+        false => tables_of(&found),
+    };
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+fn read(file: &Path) -> Result<Found> {
+    let text = fs::read(file)
+        .with_context(|| format!("{} (`tasuki-bench all` writes it)", file.display()))?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("{} is not of this version of `tasuki-bench all`", file.display()))
+}
+
+fn tables_of(found: &Found) -> String {
+    let mut text = format!("{}; {}\n", found.machine, found.tasuki);
+    let times = found.seconds.iter().map(|(part, seconds)| format!("{part} {seconds} s"));
+    text += &format!("{}\n", times.collect::<Vec<_>>().join(", "));
+    text += &format!("\n## Targets\n\n{}", targets::table(&targets::of(found)));
+    text += &report::markdown(&found.compare);
+    if let Some(report) = &found.calls {
+        text += &format!("\n## Packaged calls\n\n{}", calls::tables(report));
+    }
+    if !found.handover.is_empty() {
+        text += &format!("\n## Hand-over of areas\n\n{}", handover::table(&found.handover));
+    }
+    for hops in &found.hops {
+        text += &format!("\n## Bells and sleeps of an operation\n\n{}", hops_table(hops));
+    }
+    for stages in &found.stages {
+        text += &format!("\n## Stages\n\n{}", stages_table(stages));
+    }
+    text
+}
+
+/// System, processors and their kind.
+fn machine() -> String {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let values = |name: &str| {
+        let lines = cpus.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
+        (lines.len(), lines.first().and_then(|l| l.split_once(": ")).map_or("", |l| l.1).to_owned())
+    };
+    let (count, _) = values("processor");
+    let (_, model) = values("model name");
+    format!("Linux {release}, {count} processors, {model}")
+}
+
+/// The version, and where that can be told the commit.
+fn tasuki(command: &Path) -> Result<String> {
+    let output = Command::new(command).arg("--version").output();
+    let output = output.with_context(|| format!("{} --version", command.display()))?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
+    let commit = commit.ok().filter(|output| output.status.success());
+    Ok(commit.map_or(version.clone(), |output| {
+        format!("{version}, commit {}", String::from_utf8_lossy(&output.stdout).trim())
+    }))
+}

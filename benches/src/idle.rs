@@ -1,0 +1,92 @@
+//! `tasuki-bench idle`: how often an instance in which nothing happens is woken.
+
+use std::fs;
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::instruments::{Instance, InstanceArgs};
+
+/// How long nothing may happen.
+const QUIET: Duration = Duration::from_secs(3);
+/// Within so many such times everything that the start brought is over: ARP, handshakes.
+const TRIES: u32 = 8;
+
+/// A client that waits.
+#[derive(Args)]
+pub(crate) struct WaitingArgs {
+    #[arg(long)]
+    connect: SocketAddr,
+}
+
+/// What was found.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Idle {
+    /// split or fused.
+    pub(crate) mode: String,
+    /// Context switches per second of all of the instance's processes and its program.
+    pub(crate) switches_per_second: f64,
+}
+
+/// Connects and waits for what never comes.
+pub(crate) fn waiting(args: &WaitingArgs) -> Result<()> {
+    let mut stream = TcpStream::connect(args.connect)?;
+    println!("waits");
+    stream.read_exact(&mut [0])?;
+    Ok(())
+}
+
+/// Counts.
+pub(crate) fn idle(args: &InstanceArgs) -> Result<()> {
+    let instance = Instance::new(args)?;
+    let mut program = instance.client(&["waiting"])?.stdout(Stdio::piped()).spawn()?;
+    let said = program.stdout.as_mut().context("the program's output")?.read_exact(&mut [0; 6]);
+    let found = said.map_err(anyhow::Error::from).and_then(|()| watch(&instance));
+    // It waits for ever.
+    program.kill()?;
+    program.wait()?;
+    let idle = Idle { mode: args.mode.clone(), switches_per_second: found? };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&idle)?);
+    } else {
+        println!("{}: {} context switches per second", idle.mode, idle.switches_per_second);
+    }
+    Ok(())
+}
+
+/// The least of some times of quiet, up to the first without any.
+fn watch(instance: &Instance) -> Result<f64> {
+    let status = instance.asked(&["ps"])?;
+    let processes = status[0]["processes"].as_array().context("the processes of `tasuki ps`")?;
+    let pids: Vec<u64> = processes.iter().filter_map(|process| process["pid"].as_u64()).collect();
+    let mut least = f64::INFINITY;
+    for _ in 0..TRIES {
+        let before = switches(&pids)?;
+        sleep(QUIET);
+        let count = switches(&pids)? - before;
+        least = least.min(count as f64 / QUIET.as_secs_f64());
+        if count == 0 {
+            break;
+        }
+    }
+    Ok(least)
+}
+
+/// Context switches of all threads of some processes so far.
+fn switches(pids: &[u64]) -> Result<u64> {
+    let mut sum = 0;
+    for pid in pids {
+        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let status = fs::read_to_string(task?.path().join("status"))?;
+            let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
+            sum += lines.filter_map(|l| l.rsplit_once('\t')?.1.parse::<u64>().ok()).sum::<u64>();
+        }
+    }
+    Ok(sum)
+}

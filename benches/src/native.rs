@@ -1,0 +1,113 @@
+//! Bytes in bulk, as each API moves them best: by a buffer that is written or read again and again
+//! where there is none but `Read` and `Write`, by areas in Tasuki's native API.
+//!
+//! Nobody looks at the bytes: not the program on `std::net`, for which the stack has copied them,
+//! nor the native one, which is told where they are. Areas that are sent are used again as soon as
+//! they are back, without being written anew, as the buffer of the other program is.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+
+use sockets::{Errno, SendFlags, Socket, TxArea, TxSlice, Wait};
+
+use crate::client::Connect;
+
+/// Most bytes that a server reads at once.
+pub(crate) const MOST_READ: usize = 256 << 10;
+
+/// A connection that bytes go over in bulk.
+pub(crate) trait Bulk: Read + Write {
+    /// Writes `total` bytes, `size` at a time.
+    fn write_bulk(&mut self, size: usize, total: u64) -> io::Result<()> {
+        let buffer = vec![0xa5; size];
+        let mut left = total;
+        while left > 0 {
+            let now = share(left, size);
+            self.write_all(&buffer[..now])?;
+            left -= now as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads `total` bytes, at most `size` at a time.
+    fn read_bulk(&mut self, size: usize, total: u64) -> io::Result<()> {
+        let mut buffer = vec![0; size];
+        let mut left = total;
+        while left > 0 {
+            match self.read(&mut buffer[..share(left, size)])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                now => left -= now as u64,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bulk for std::net::TcpStream {}
+
+/// Tasuki's native API.
+pub(crate) struct Native;
+
+impl Connect for Native {
+    type Stream = sockets::TcpStream;
+
+    fn connect(&mut self, to: SocketAddr) -> io::Result<sockets::TcpStream> {
+        let stream = sockets::TcpStream::connect(to)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+impl Bulk for sockets::TcpStream {
+    fn write_bulk(&mut self, size: usize, total: u64) -> io::Result<()> {
+        let socket = self.as_socket();
+        let mut flight = Flight(VecDeque::new());
+        let mut left = total;
+        while left > 0 {
+            let now = share(left, size);
+            let whole = flight.next_area(socket, size)?.freeze();
+            let slice = whole.slice(..now).ok_or(io::ErrorKind::InvalidInput)?;
+            drop(whole);
+            let slices = std::slice::from_ref(&slice);
+            let numbers = socket.send_slices(slices, SendFlags::default(), None, Wait::Forever)?;
+            flight.0.push_back((numbers.start, slice));
+            left -= now as u64;
+        }
+        Ok(())
+    }
+
+    fn read_bulk(&mut self, _: usize, total: u64) -> io::Result<()> {
+        let mut left = total;
+        while left > 0 {
+            match self.as_socket().recv_area(Wait::Forever)?.len() {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                now => left = left.saturating_sub(now as u64),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Areas that were sent, oldest first, each with the number of its slice.
+struct Flight(VecDeque<(u64, TxSlice)>);
+
+impl Flight {
+    /// The oldest if it is back, else a new one, else the oldest when it comes back.
+    fn next_area(&mut self, socket: &Socket, size: usize) -> io::Result<TxArea> {
+        let done = socket.slices_done()?;
+        if self.0.front().is_none_or(|(number, _)| *number >= done) {
+            match sockets::instance().map_err(io::Error::other)?.alloc(size) {
+                Err(Errno::NOBUFS) if !self.0.is_empty() => {}
+                area => return Ok(area?),
+            }
+        }
+        let (number, slice) = self.0.pop_front().ok_or(Errno::NOBUFS)?;
+        socket.wait_slice(number, Wait::Forever)?;
+        slice.reclaim().map_err(|_| io::Error::other("somebody else holds a slice of the area"))
+    }
+}
+
+fn share(left: u64, size: usize) -> usize {
+    usize::try_from(left).map_or(size, |left| left.min(size))
+}

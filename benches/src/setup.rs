@@ -1,0 +1,219 @@
+//! The set-ups: whose TCP the measured client uses, over what, and what it is compared with.
+
+use serde::{Deserialize, Serialize};
+
+/// Whose TCP the measured client uses.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    clap::ValueEnum,
+    Serialize,
+    Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Setup {
+    /// The kernel's over veth, MTU 1500, all offloads off.
+    LinuxOff,
+    /// Tasuki over a TAP without offloads, one process each.
+    SplitOff,
+    /// The same, inet server and driver in one process.
+    FusedOff,
+    /// The same, inside the client.
+    LibraryOff,
+    /// Tasuki split, over a packet socket on the kernel's veth pair, all offloads off.
+    Packet,
+    /// Tasuki split, over AF_XDP on the kernel's veth pair, all offloads off.
+    Xdp,
+    /// smoltcp, in the client's process.
+    Smoltcp,
+    /// lwIP as Debian packages it, in the client's process.
+    Lwip,
+    /// gVisor's netstack, in the client's process.
+    Gvisor,
+    /// The kernel's over veth with its default offloads.
+    LinuxOn,
+    /// Tasuki over a TAP with offloads, one process each.
+    Split,
+    /// The same, inet server and driver in one process.
+    Fused,
+    /// The same, inside the client.
+    Library,
+    /// As split, with a client that uses the native API.
+    SplitNative,
+    /// As fused, with a client that uses the native API.
+    FusedNative,
+    /// As split-native, with `[memory] share_frames`.
+    SplitShared,
+    /// As fused-native, with `[memory] share_frames`.
+    FusedShared,
+    /// The kernel's loopback interface.
+    Loopback,
+    /// Client and server both on Tasuki, with a wire between their instances; processes as split.
+    WireSplit,
+    /// The same, processes as fused.
+    WireFused,
+    /// The same, as library.
+    WireLibrary,
+    /// As wire-split, client and server by the native API.
+    WireSplitNative,
+    /// As wire-fused, client and server by the native API.
+    WireFusedNative,
+    /// As wire-split-native, with `[memory] share_frames` at both ends.
+    WireSplitShared,
+    /// As wire-fused-native, with `[memory] share_frames` at both ends.
+    WireFusedShared,
+}
+
+/// How Tasuki runs in a set-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tasuki {
+    /// As `tasuki run --mode` takes it.
+    pub(crate) mode: &'static str,
+    /// Over what.
+    pub(crate) device: Device,
+    /// By the native API.
+    pub(crate) native: bool,
+    /// With `[memory] share_frames`.
+    pub(crate) shared: bool,
+}
+
+/// The device of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// A TAP device with or without offloads.
+    Tap { offload: bool },
+    /// An interface of a veth pair, by the back end of that name.
+    Veth(&'static str),
+    /// A wire to the server's instance.
+    Wire,
+}
+
+impl Setup {
+    /// What `compare` measures unless it is told otherwise: all but the peers.
+    pub(crate) const ALL: [Self; 22] = [
+        Self::LinuxOff,
+        Self::SplitOff,
+        Self::FusedOff,
+        Self::LibraryOff,
+        Self::Packet,
+        Self::Xdp,
+        Self::LinuxOn,
+        Self::Split,
+        Self::Fused,
+        Self::Library,
+        Self::SplitNative,
+        Self::FusedNative,
+        Self::SplitShared,
+        Self::FusedShared,
+        Self::Loopback,
+        Self::WireSplit,
+        Self::WireFused,
+        Self::WireLibrary,
+        Self::WireSplitNative,
+        Self::WireFusedNative,
+        Self::WireSplitShared,
+        Self::WireFusedShared,
+    ];
+
+    /// The kernel's set-ups, each with a title for all that is compared with it.
+    pub(crate) const BASES: [(Self, &'static str); 3] = [
+        (Self::LinuxOff, "Off: MTU 1500, no offloads"),
+        (Self::LinuxOn, "On: the default offloads of both"),
+        (Self::Loopback, "Two programs over a wire"),
+    ];
+
+    /// The kernel's set-up that it is compared with.
+    pub(crate) fn base(self) -> Self {
+        match self {
+            Self::LinuxOn
+            | Self::Split
+            | Self::Fused
+            | Self::Library
+            | Self::SplitNative
+            | Self::FusedNative
+            | Self::SplitShared
+            | Self::FusedShared => Self::LinuxOn,
+            Self::Loopback
+            | Self::WireSplit
+            | Self::WireFused
+            | Self::WireLibrary
+            | Self::WireSplitNative
+            | Self::WireFusedNative
+            | Self::WireSplitShared
+            | Self::WireFusedShared => Self::Loopback,
+            _ => Self::LinuxOff,
+        }
+    }
+
+    /// How Tasuki runs; `None`: it does not.
+    pub(crate) fn tasuki(self) -> Option<Tasuki> {
+        let device = match self.base() {
+            Self::Loopback => Device::Wire,
+            base => Device::Tap { offload: base == Self::LinuxOn },
+        };
+        let plain = |mode| Tasuki { mode, device, native: false, shared: false };
+        Some(match self {
+            Self::SplitOff | Self::Split | Self::WireSplit => plain("split"),
+            Self::FusedOff | Self::Fused | Self::WireFused => plain("fused"),
+            Self::LibraryOff | Self::Library | Self::WireLibrary => plain("library"),
+            Self::Packet => Tasuki { device: Device::Veth("packet"), ..plain("split") },
+            Self::Xdp => Tasuki { device: Device::Veth("xdp"), ..plain("split") },
+            Self::SplitNative | Self::WireSplitNative => Tasuki { native: true, ..plain("split") },
+            Self::FusedNative | Self::WireFusedNative => Tasuki { native: true, ..plain("fused") },
+            Self::SplitShared | Self::WireSplitShared => {
+                Tasuki { native: true, shared: true, ..plain("split") }
+            }
+            Self::FusedShared | Self::WireFusedShared => {
+                Tasuki { native: true, shared: true, ..plain("fused") }
+            }
+            Self::LinuxOff
+            | Self::LinuxOn
+            | Self::Loopback
+            | Self::Smoltcp
+            | Self::Lwip
+            | Self::Gvisor => return None,
+        })
+    }
+
+    /// A stack in the client's own process, over a TAP that is made for it?
+    pub(crate) fn is_peer(self) -> bool {
+        matches!(self, Self::Smoltcp | Self::Lwip | Self::Gvisor)
+    }
+
+    /// Over a veth pair, the other end of which is the server's?
+    pub(crate) fn on_veth(self) -> bool {
+        let ours = self.tasuki().map(|tasuki| tasuki.device);
+        matches!(self, Self::LinuxOff | Self::LinuxOn) || matches!(ours, Some(Device::Veth(_)))
+    }
+
+    /// Do bytes come in super-segments, so that many are needed for a measurement?
+    pub(crate) fn is_fast(self) -> bool {
+        self.base() != Self::LinuxOff
+    }
+
+    /// Its column's head, beside those of the same base.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::LinuxOff | Self::LinuxOn => "Linux",
+            Self::SplitOff | Self::Split | Self::WireSplit => "split",
+            Self::FusedOff | Self::Fused | Self::WireFused => "fused",
+            Self::LibraryOff | Self::Library | Self::WireLibrary => "library",
+            Self::Packet => "split, packet:",
+            Self::Xdp => "split, xdp:",
+            Self::SplitNative | Self::WireSplitNative => "split, native",
+            Self::FusedNative | Self::WireFusedNative => "fused, native",
+            Self::SplitShared | Self::WireSplitShared => "split, native, share_frames",
+            Self::FusedShared | Self::WireFusedShared => "fused, native, share_frames",
+            Self::Loopback => "Linux loopback",
+            Self::Smoltcp => "smoltcp",
+            Self::Lwip => "lwIP",
+            Self::Gvisor => "gVisor netstack",
+        }
+    }
+}
