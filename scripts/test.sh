@@ -4,7 +4,6 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-target=${CARGO_TARGET_DIR:-target}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed_stages=
@@ -23,11 +22,6 @@ stage() {
 }
 set -o pipefail
 
-real_processes() {
-    TASUKI_BIN=$(realpath "$target/release/tasuki") \
-        cargo test -p tasuki-tests --no-fail-fast -- --test-threads=2
-}
-
 stage "tools" scripts/deps.sh
 stage "format" cargo fmt --all --check
 stage "lints" cargo clippy --workspace --all-targets -- -D warnings
@@ -37,7 +31,7 @@ stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
 stage "models" scripts/loom.sh
 stage "fuzzing" scripts/fuzz.sh
 stage "release build" cargo build --release -p tasuki -p tasuki-preload -p tasuki-c
-stage "real processes" real_processes
+stage "real processes" scripts/real-processes.sh
 
 # The sums of all "test result:" lines; a test that said SKIP has not passed.
 skips=$(grep -c '^SKIP: ' "$log")

@@ -1,5 +1,5 @@
 //! A network of two hosts in namespaces of its own: the kernel's stack, a TAP device, and Tasuki's
-//! stack.
+//! stack. Over a wire the other host is a second instance of Tasuki instead of the kernel.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,6 +14,8 @@ use crate::{
     tasuki_binary,
 };
 
+/// The instance at the other end of a wire.
+const FAR: &str = "far";
 /// The page that the driver holds for the next frame, once it has looked for one.
 const SPARE: u32 = 1;
 
@@ -42,6 +44,18 @@ impl Mode {
         given.unwrap_or_else(|| panic!("TASUKI_TEST_MODE={name}: split, fused or library"))
     }
 
+    /// [`Mode::given`] for an instance that several programs are on at once, or none: `None`, said
+    /// aloud, in mode `library`.
+    #[must_use]
+    pub fn shared() -> Option<Self> {
+        let given = Self::given();
+        if given == Self::Library {
+            skip("mode `library` has one program at a time, and no stack before it");
+            return None;
+        }
+        Some(given)
+    }
+
     /// As the command line has it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -62,26 +76,28 @@ pub enum Nic {
     Packet,
     /// The same, taken over by AF_XDP.
     Xdp,
+    /// Shared memory, and at the other end of it a second instance of Tasuki.
+    Wire,
 }
 
 impl Nic {
-    /// Those that tests of back ends are to be run over.
-    pub const ALL: [Self; 3] = [Self::Tap, Self::Packet, Self::Xdp];
+    const ALL: [Self; 4] = [Self::Tap, Self::Packet, Self::Xdp, Self::Wire];
 
-    /// As the command line has it.
-    fn name(self) -> String {
+    /// The kind, as the command line has it.
+    fn kind(self) -> &'static str {
         match self {
-            Self::Tap => format!("tap:{DEVICE}"),
-            Self::Packet => format!("packet:{FAR_END}"),
-            Self::Xdp => format!("xdp:{FAR_END}"),
+            Self::Tap => "tap",
+            Self::Packet => "packet",
+            Self::Xdp => "xdp",
+            Self::Wire => "wire",
         }
     }
 
-    /// What TASUKI_TEST_NIC says: `tap` (the default), `packet` or `xdp`.
-    fn of_environment() -> Self {
-        let wanted = std::env::var("TASUKI_TEST_NIC").unwrap_or_else(|_| "tap".to_owned());
-        let known = Self::ALL.into_iter().find(|nic| nic.name().starts_with(&format!("{wanted}:")));
-        known.unwrap_or_else(|| panic!("TASUKI_TEST_NIC={wanted}: not one of {:?}", Self::ALL))
+    /// What TASUKI_TEST_NIC says, `tap` without.
+    fn given() -> Self {
+        let kind = std::env::var("TASUKI_TEST_NIC").unwrap_or_else(|_| "tap".to_owned());
+        let given = Self::ALL.into_iter().find(|nic| nic.kind() == kind);
+        given.unwrap_or_else(|| panic!("TASUKI_TEST_NIC={kind}: not one of {:?}", Self::ALL))
     }
 }
 
@@ -117,7 +133,21 @@ impl World {
     /// When the rights are there and it cannot be made.
     #[must_use]
     pub fn new() -> Option<Self> {
-        Self::over(Nic::of_environment())
+        Self::over(Nic::given())
+    }
+
+    /// A new world whose other host is the kernel's stack: `None`, said aloud, where
+    /// TASUKI_TEST_NIC says `wire`.
+    ///
+    /// # Panics
+    /// When the rights are there and it cannot be made.
+    #[must_use]
+    pub fn with_kernel() -> Option<Self> {
+        if Nic::given() == Nic::Wire {
+            skip("needs the kernel's stack at the other end, and over a wire that is Tasuki");
+            return None;
+        }
+        Self::new()
     }
 
     /// A new world with this device.
@@ -126,6 +156,19 @@ impl World {
     /// When the rights are there and it cannot be made.
     #[must_use]
     pub fn over(nic: Nic) -> Option<Self> {
+        Self::over_with(nic, &[])
+    }
+
+    /// As [`World::new`]; over a wire, the instance at the other end has these options.
+    ///
+    /// # Panics
+    /// When the rights are there and it cannot be made.
+    #[must_use]
+    pub fn new_with(far: &[&str]) -> Option<Self> {
+        Self::over_with(Nic::given(), far)
+    }
+
+    fn over_with(nic: Nic, far: &[&str]) -> Option<Self> {
         let tun = Path::new("/dev/net/tun");
         if fs::OpenOptions::new().read(true).write(true).open(tun).is_err() {
             skip("needs root (or access to /dev/net/tun and user namespaces)");
@@ -160,8 +203,15 @@ impl World {
         }
         let world = Self { holder, directory, user, python: python(), nic };
         assert!(ready, "the namespaces are made, but not their content: see the messages above");
-        if nic != Nic::Tap {
-            world.lay_cable();
+        match nic {
+            Nic::Tap => {}
+            Nic::Packet | Nic::Xdp => world.lay_cable(),
+            Nic::Wire => {
+                let address = format!("{HOST}/24");
+                let words = ["up", "--nic", &world.device(), "--address", &address];
+                let up = world.tasuki(&[&words[..], far, &[FAR]].concat());
+                let _ = Running::start(up).finish().success();
+            }
         }
         Some(world)
     }
@@ -180,7 +230,7 @@ impl World {
             &format!("addr add {HOST}/24 dev {DEVICE}"),
         ] {
             let words: Vec<_> = ["ip"].into_iter().chain(line.split(' ')).collect();
-            let _ = self.run(&words).success();
+            let _ = Running::start(self.command(&words)).finish().success();
         }
     }
 
@@ -269,19 +319,20 @@ impl World {
         all
     }
 
-    /// Starts a program of the kernel's side.
+    /// Starts a program of the other host: the kernel's, or over a wire the other instance's.
     #[must_use]
     pub fn spawn<S: AsRef<str>>(&self, words: &[S]) -> Running {
-        Running::start(self.command(words))
+        let other = self.nic == Nic::Wire;
+        Running::start(if other { self.on_net(FAR, words) } else { self.command(words) })
     }
 
-    /// Runs a program of the kernel's side to its end.
+    /// Runs a program of the other host to its end.
     #[must_use]
     pub fn run<S: AsRef<str>>(&self, words: &[S]) -> Finished {
         self.spawn(words).finish()
     }
 
-    /// A Python HTTP server of the kernel's side for the test's directory, ready, on port 8000.
+    /// A Python HTTP server of the other host for the test's directory, ready, on port 8000.
     #[must_use]
     pub fn http_server(&self) -> Running {
         let server = self.spawn(&self.python(&["-m", "http.server", "8000"]));
@@ -367,15 +418,18 @@ impl World {
     }
 
     /// Asserts that Tasuki left no process, device or file. Programs that the test itself started
-    /// on the kernel's side must have ended before.
+    /// on the other host must have ended before.
     ///
     /// # Panics
     /// When something is left.
     pub fn assert_nothing_left(&self) {
+        if self.nic == Nic::Wire {
+            self.down(FAR);
+        }
         eventually("every process has ended", || self.processes().is_empty());
-        let links = self.run(&["ip", "-o", "link"]).success();
+        let links = Running::start(self.command(&["ip", "-o", "link"])).finish().success();
         // The loopback interface, and both ends of a cable.
-        let before = if self.nic == Nic::Tap { 1 } else { 3 };
+        let before = if matches!(self.nic, Nic::Packet | Nic::Xdp) { 3 } else { 1 };
         assert_eq!(links.stdout.lines().count(), before, "a device is left: {links}");
         assert!(!links.stdout.contains("xdp"), "a program is left: {links}");
         let left: Vec<_> = fs::read_dir(self.outside("/run/tasuki"))
@@ -387,7 +441,17 @@ impl World {
     /// The options that put an instance into this world.
     fn instance(&self) -> [String; 4] {
         let address = format!("{STACK}/24");
-        ["--nic".into(), self.nic.name(), "--address".into(), address]
+        ["--nic".into(), self.device(), "--address".into(), address]
+    }
+
+    /// The device of the instances, as the command line has it.
+    fn device(&self) -> String {
+        let target = match self.nic {
+            Nic::Tap => DEVICE.to_owned(),
+            Nic::Packet | Nic::Xdp => FAR_END.to_owned(),
+            Nic::Wire => self.file("wire"),
+        };
+        format!("{}:{target}", self.nic.kind())
     }
 
     /// Every process in this world's network but its holder.

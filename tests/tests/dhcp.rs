@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use abi::network::InterfaceStatus;
-use tasuki_tests::{DEVICE, HOST, Mode, Running, STACK, World, eventually};
+use tasuki_tests::{DEVICE, HOST, Mode, Nic, Running, STACK, World, eventually};
 
 const NET: &str = "leased";
 
@@ -30,7 +30,7 @@ fn eth0(world: &World) -> InterfaceStatus {
 #[test]
 fn the_address_router_and_name_server_come_from_the_server() {
     for mode in [Mode::Split, Mode::Fused] {
-        let Some(world) = World::new() else { return };
+        let Some(world) = World::over(Nic::Tap) else { return };
         up(&world, mode);
         assert!(eth0(&world).addresses.iter().all(|one| !one.address.is_ipv4()), "nobody gave one");
         let said = world.run(&["ip", "-4", "addr", "show", "dev", DEVICE]).success();
@@ -70,7 +70,7 @@ fn the_address_router_and_name_server_come_from_the_server() {
 
 #[test]
 fn an_ipv4_address_beside_dhcp_is_refused() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::over(Nic::Tap) else { return };
     let address = format!("{STACK}/24");
     let words = ["up", "--dhcp", "--address", &address, NET];
     let said = Running::start(world.tasuki(&words)).finish().code(118);

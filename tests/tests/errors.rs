@@ -16,7 +16,7 @@ fn a_closed_port_refuses() {
     let Some(world) = World::new() else { return };
     assert_eq!(connect(&world, &[HOST, "9"]), "ECONNREFUSED");
     // And the stack's own closed port, seen from the kernel.
-    world.up("closed", Mode::Split, &[]);
+    world.up("closed", Mode::given(), &[]);
     let said = world.run(&world.script("try_connect.py", &[STACK, "9"])).success();
     assert_eq!(said.stdout.trim(), "ECONNREFUSED", "{said}");
 }
@@ -29,7 +29,7 @@ fn a_host_that_is_not_there_is_unreachable() {
 
 #[test]
 fn a_silent_host_times_out() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     world.up("silent", Mode::given(), &[]);
     // The kernel answers ARP, but every packet it would send to the stack falls into a hole.
     let hole = ["ip", "route", "add", "blackhole", &format!("{STACK}/32")];

@@ -6,9 +6,9 @@ const NET: &str = "fastopen";
 
 #[test]
 fn our_client_against_the_kernel() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     let _ = world.run(&["sysctl", "-qw", "net.ipv4.tcp_fastopen=3"]).success();
-    world.up(NET, Mode::Split, &[]);
+    world.up(NET, Mode::given(), &[]);
     let server = world.spawn(&world.script("fastopen.py", &["serve", HOST, "8000"]));
     let _ = server.line("ready");
     let connect = |how: &str, len: &str| {
@@ -38,7 +38,7 @@ fn our_client_against_the_kernel() {
 
 #[test]
 fn the_kernels_client_against_ours() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     let _ = world.run(&["sysctl", "-qw", "net.ipv4.tcp_fastopen=1"]).success();
     let config = world.file("fast.toml");
     let key = "a0bf63f7-ed803d81-cd641d30-cebc4a90";
@@ -60,9 +60,9 @@ fn the_kernels_client_against_ours() {
 
 #[test]
 fn curl_opens_fast() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     let _ = world.run(&["sysctl", "-qw", "net.ipv4.tcp_fastopen=3"]).success();
-    world.up(NET, Mode::Fused, &[]);
+    world.up(NET, Mode::given(), &[]);
     let server = world.spawn(&world.script("fastopen.py", &["serve", HOST, "8000"]));
     let _ = server.line("ready");
     let url = format!("http://{HOST}:8000/");

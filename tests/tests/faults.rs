@@ -5,13 +5,13 @@ use tasuki_tests::{HOST, Mode, Running, World, sha256, write_noise};
 const BYTES: usize = 32 << 20;
 
 fn both_ways(fault: &str, counter: &str) {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::new_with(&["--offload", "off"]) else { return };
     write_noise(&world.path("file"), BYTES, 4);
     let digest = sha256(&world.path("file"));
     let files = world.http_server();
     let sink = world.spawn(&world.script("sink.py", &["0.0.0.0", "8001"]));
     let _ = sink.line("ready");
-    world.up("faults", Mode::Split, &["--fault", fault]);
+    world.up("faults", Mode::given(), &["--fault", fault]);
     let get = ["curl", "-sS", "-o", "back", &format!("http://{HOST}:8000/file")];
     let _ = Running::start(world.on_net("faults", &get)).finish().success();
     assert_eq!(sha256(&world.path("back")), digest);

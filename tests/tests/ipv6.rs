@@ -10,6 +10,11 @@ const HOST6: &str = "fd00:219:7::1";
 const STACK6: &str = "fd00:219:7::2";
 const NET: &str = "six";
 
+/// A world whose other host has an IPv6 address as well.
+fn world() -> Option<World> {
+    World::new_with(&["--ip", &format!("{HOST6}/64")])
+}
+
 fn with_six() -> [String; 2] {
     ["--ip".to_owned(), format!("{STACK6}/64")]
 }
@@ -21,8 +26,8 @@ fn up(world: &World, mode: Mode) {
 
 #[test]
 fn curl_over_ipv6_in_both_directions() {
-    for mode in [Mode::Split, Mode::Fused] {
-        let Some(world) = World::new() else { return };
+    for mode in [Mode::Split, Mode::Fused, Mode::Library] {
+        let Some(world) = world() else { return };
         write_noise(&world.path("file"), 4 << 20, 6);
         let digest = sha256(&world.path("file"));
         up(&world, mode);
@@ -50,8 +55,8 @@ fn curl_over_ipv6_in_both_directions() {
 
 #[test]
 fn iperf3_over_both_families_and_udp() {
-    let Some(world) = World::new() else { return };
-    up(&world, Mode::Split);
+    let Some(world) = world() else { return };
+    up(&world, Mode::given());
     let server = world.spawn(&["iperf3", "--server", "--forceflush"]);
     let _ = server.line("Server listening");
     for words in [
@@ -75,8 +80,8 @@ fn iperf3_over_both_families_and_udp() {
 
 #[test]
 fn a_dual_stack_server_sees_both_families() {
-    let Some(world) = World::new() else { return };
-    up(&world, Mode::Split);
+    let Some(world) = world() else { return };
+    up(&world, Mode::given());
     let server = Running::start(world.on_net(NET, &world.script("dual.py", &["8000", "2"])));
     let _ = server.line("ready");
     let ask = |to: &str| world.run(&world.script("ask.py", &[to, "8000"])).success().stdout;
@@ -88,8 +93,9 @@ fn a_dual_stack_server_sees_both_families() {
 
 #[test]
 fn programs_of_an_instance_reach_each_other_and_themselves() {
-    let Some(world) = World::new() else { return };
-    up(&world, Mode::Split);
+    let Some(world) = world() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    up(&world, mode);
     let server = Running::start(world.on_net(NET, &world.script("dual.py", &["8000", "4"])));
     let _ = server.line("ready");
     for (to, seen) in [
@@ -112,8 +118,9 @@ fn interfaces(world: &World) -> Vec<InterfaceStatus> {
 
 #[test]
 fn an_address_comes_from_a_router() {
-    let Some(world) = World::new() else { return };
-    world.up(NET, Mode::Split, &[]);
+    let Some(world) = World::with_kernel() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &[]);
     let prefix = "2001:db8:7::";
     let route = ["ip", "-6", "route", "add", "2001:db8:7::/64", "dev", DEVICE];
     let _ = world.run(&route).success();
@@ -142,8 +149,9 @@ fn an_address_comes_from_a_router() {
 
 #[test]
 fn without_ipv6_there_is_none() {
-    let Some(world) = World::new() else { return };
-    world.up(NET, Mode::Split, &["--ipv6", "off"]);
+    let Some(world) = World::with_kernel() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &["--ipv6", "off"]);
     let eth0 = interfaces(&world).into_iter().find(|one| one.name == "eth0").unwrap();
     assert_eq!(eth0.addresses, []);
     let connect = "import socket\nsix = socket.socket(socket.AF_INET6)\n\

@@ -33,7 +33,7 @@ fn told(world: &World, words: &[&str]) -> String {
 #[test]
 fn each_link_has_its_driver_addresses_and_routes() {
     for mode in [Mode::Split, Mode::Fused] {
-        let Some(world) = World::new() else { return };
+        let Some(world) = World::with_kernel() else { return };
         up(&world, mode);
         let all: Vec<InterfaceStatus> = serde_json::from_str(&told(&world, &["addr"])).unwrap();
         let seen: Vec<_> = all.iter().map(|one| (one.index, one.name.as_str(), one.mtu)).collect();
@@ -66,7 +66,7 @@ fn each_link_has_its_driver_addresses_and_routes() {
 
 #[test]
 fn programs_reach_what_lies_behind_each_link() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     up(&world, Mode::Split);
     let _ = world.run(&["ip", "addr", "add", "198.51.100.7/32", "dev", "lo"]).success();
     let echo = world.spawn(&world.script("dual.py", &["8000", "2"]));

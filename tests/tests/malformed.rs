@@ -5,7 +5,7 @@ use tasuki_tests::{DEVICE, HOST, Mode, Running, STACK, World, sha256, write_nois
 const NET: &str = "malformed";
 
 fn garbage(mode: Mode) {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     world.up(NET, mode, &[]);
     let _ = world.run(&["ping", "-c", "1", STACK]).success();
     let neighbour = world.run(&["ip", "-o", "neigh", "show", STACK]).success();

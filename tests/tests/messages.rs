@@ -15,7 +15,7 @@ fn start(world: &World, kernel: bool, words: &[&str]) -> Running {
 
 #[test]
 fn control_messages_and_errors_are_those_of_linux() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     world.up(NET, Mode::given(), &["--ip", &format!("{STACK6}/64")]);
     for (theirs, ours) in [(HOST, STACK), (HOST6, STACK6)] {
         let mut said = Vec::new();
@@ -37,8 +37,8 @@ fn control_messages_and_errors_are_those_of_linux() {
 
 #[test]
 fn equal_datagrams_are_joined() {
-    let Some(world) = World::new() else { return };
-    world.up(NET, Mode::Fused, &[]);
+    let Some(world) = World::with_kernel() else { return };
+    world.up(NET, Mode::given(), &[]);
     for on_kernel in [true, false] {
         let (here, there) = if on_kernel { (HOST, STACK) } else { (STACK, HOST) };
         let receiver = start(&world, on_kernel, &["joined", here, "7777", "-"]);

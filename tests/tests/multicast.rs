@@ -17,7 +17,7 @@ fn start(world: &World, kernel: bool, words: &[&str]) -> Running {
 
 #[test]
 fn groups_are_heard_and_spoken_to_as_on_linux() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     world.up(NET, Mode::given(), &["--ip", &format!("{STACK6}/64")]);
     for (group, kernel, ours) in [("239.7.7.7", HOST, STACK), ("ff15::77", HOST6, STACK6)] {
         let mut said = Vec::new();

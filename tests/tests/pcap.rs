@@ -27,7 +27,7 @@ fn captured(world: &World) {
 #[test]
 fn a_capture_is_replayed_and_answered() {
     for (mode, how) in [(Mode::Split, "delay=4"), (Mode::Fused, "fast,delay=4")] {
-        let Some(world) = World::new() else { return };
+        let Some(world) = World::with_kernel() else { return };
         captured(&world);
         let receive = "import socket\n\
              udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
@@ -50,7 +50,7 @@ fn a_capture_is_replayed_and_answered() {
 
 #[test]
 fn bad_files_are_refused_with_the_place() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     captured(&world);
     let mut bytes = fs::read(world.path("f.pcapng")).unwrap();
     bytes.pop();

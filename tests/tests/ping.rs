@@ -3,7 +3,7 @@
 use tasuki_tests::{Mode, STACK, World};
 
 fn ping(mode: Mode) {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::with_kernel() else { return };
     world.up("ping", mode, &[]);
     for size in ["0", "56", "500", "1472"] {
         let said = world.run(&["ping", "-c", "5", "-i", "0.05", "-W", "10", "-s", size, STACK]);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tasuki_tests::{HOST, Mode, Running, World};
+use tasuki_tests::{HOST, Mode, Nic, Running, World};
 
 const NET: &str = "stats";
 
@@ -21,7 +21,7 @@ fn page() -> BTreeSet<String> {
 #[test]
 fn the_page_lists_every_counter_and_no_other() {
     for mode in [Mode::Split, Mode::Fused] {
-        let Some(world) = World::new() else { return };
+        let Some(world) = World::over(Nic::Tap) else { return };
         // Only a driver that makes faults counts them.
         world.up(NET, mode, &["--fault", "loss=0.0001,seed=1"]);
         let status = world.ps(NET);
@@ -38,7 +38,7 @@ fn the_page_lists_every_counter_and_no_other() {
 
 #[test]
 fn stats_tell_what_a_transfer_did() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::over(Nic::Tap) else { return };
     world.up(NET, Mode::Split, &[]);
     let stats = |words: &[&str]| {
         let words: Vec<&str> = ["stats"].iter().chain(words).copied().collect();
@@ -90,7 +90,7 @@ fn stats_tell_what_a_transfer_did() {
 #[test]
 fn stages_of_a_send_are_told_apart() {
     for mode in [Mode::Split, Mode::Fused] {
-        let Some(world) = World::new() else { return };
+        let Some(world) = World::over(Nic::Tap) else { return };
         world.up(NET, mode, &[]);
         let witness = world.spawn(&world.script("witness.py", &["0.0.0.0", "9000"]));
         let _ = witness.line("ready");

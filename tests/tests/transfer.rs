@@ -1,7 +1,7 @@
 //! Whole files through the stack, both ways, by programs that know nothing of it; intact by
 //! SHA-256.
 
-use tasuki_tests::{HOST, LARGE, Mode, Running, STACK, World, sha256, write_noise};
+use tasuki_tests::{HOST, LARGE, Mode, Nic, Running, STACK, World, sha256, write_noise};
 
 const MEDIUM: usize = 32 << 20;
 
@@ -152,7 +152,8 @@ fn nc_receives() {
 #[test]
 fn both_directions_at_once() {
     let Some((world, digest)) = world(MEDIUM) else { return };
-    world.up("both", Mode::Split, &[]);
+    let Some(mode) = Mode::shared() else { return };
+    world.up("both", mode, &[]);
     let files = world.http_server();
     let sink = world.spawn(&world.script("sink.py", &["0.0.0.0", "8001"]));
     let _ = sink.line("ready");
@@ -169,7 +170,9 @@ fn both_directions_at_once() {
 
 #[test]
 fn the_defaults_suffice() {
-    let Some((world, digest)) = world(1 << 20) else { return };
+    let Some(world) = World::over(Nic::Tap) else { return };
+    write_noise(&world.path("file"), 1 << 20, 1);
+    let digest = sha256(&world.path("file"));
     let server = world.http_server();
     // The address of the host's side is a documented default: 10.219.0.1 where nothing else uses
     // it.

@@ -1,7 +1,13 @@
 //! `--nic wire:PATH`: two instances, and nothing of the kernel's network between them.
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::process::Command;
+
 use rustix::process::{Pid, Signal};
-use tasuki_tests::{Mode, Running, World, eventually, sha256, write_noise};
+use tasuki_tests::{
+    Mode, Nic, Running, World, eventually, sha256, skip, tasuki_binary, write_noise,
+};
 
 const A: &str = "10.55.0.1";
 const B: &str = "10.55.0.2";
@@ -14,7 +20,7 @@ fn up(world: &World, net: &str, mode: Mode, address: &str) {
 
 /// A world with a file of noise, its SHA-256, and two instances on a wire.
 fn joined(modes: [Mode; 2], len: usize) -> Option<(World, String)> {
-    let world = World::new()?;
+    let world = World::over(Nic::Tap)?;
     write_noise(&world.path("file"), len, 1);
     let digest = sha256(&world.path("file"));
     up(&world, "a", modes[0], A);
@@ -108,8 +114,110 @@ fn a_killed_end_is_replaced() {
 
 #[test]
 fn a_wire_needs_an_address() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::over(Nic::Tap) else { return };
     let said = Running::start(world.tasuki(&["run", "--nic", "wire:w", "--", "true"]));
     let said = said.finish().code(118);
     assert!(said.stderr.contains("--address"), "{said}");
+}
+
+/// Ordinary users, and a group that only the first two are in.
+const USERS: [u32; 3] = [47_121, 47_122, 47_123];
+const GROUP: u32 = 47_120;
+
+/// `tasuki WORDS…` by the user of that place in [`USERS`], whose files others of the group may use.
+fn by(world: &World, user: usize, words: &[&str]) -> Command {
+    let (id, group) = (USERS[user].to_string(), GROUP.to_string());
+    let groups = if user < 2 { ["--groups", &group] } else { ["--groups", &id] };
+    let home = format!("/run/home{user}");
+    let mut all = vec!["setpriv", "--reuid", &id, "--regid", &id];
+    let (folder, runtime) = (format!("--chdir={home}"), format!("XDG_RUNTIME_DIR={home}"));
+    all.extend(groups);
+    all.extend(["env", &folder, &runtime, "PATH=/usr/bin:/bin"]);
+    all.extend(["sh", "-c", "umask 007; exec /run/bin/tasuki \"$@\"", "sh"]);
+    all.extend(words);
+    world.command(&all)
+}
+
+/// A folder for the socket that all may look into and the group may write to, a copy of what is
+/// tested, and a home for each user.
+fn users() -> Option<World> {
+    if !rustix::process::geteuid().is_root() {
+        skip("needs root, to become other users");
+        return None;
+    }
+    let world = World::over(Nic::Tap)?;
+    let folder = |name: &str, user: u32, group: u32, mode: u32| {
+        let folder = world.outside(name);
+        fs::create_dir(&folder).unwrap();
+        chown(&folder, Some(user), Some(group)).unwrap();
+        // Set group id: what is made there belongs to the group.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        folder
+    };
+    let _ = folder("/run/shared", USERS[0], GROUP, 0o2775);
+    let bin = folder("/run/bin", 0, 0, 0o755);
+    for name in ["tasuki", "libtasuki_preload.so"] {
+        let copy = bin.join(name);
+        fs::copy(tasuki_binary().with_file_name(name), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for (at, &user) in USERS.iter().enumerate() {
+        let home = folder(&format!("/run/home{at}"), user, user, 0o700);
+        write_noise(&home.join("file"), 8 << 20, at as u64);
+        chown(home.join("file"), Some(user), Some(user)).unwrap();
+    }
+    Some(world)
+}
+
+/// Who may write to the socket meets its owner's instance, whoever it is; others do not.
+#[test]
+fn instances_of_two_users_meet_and_a_stranger_is_refused() {
+    let Some(world) = users() else { return };
+    let up = |user: usize, address: &str| {
+        let cidr = format!("{address}/24");
+        let words = ["up", "--nic", "wire:/run/shared/wire", "--ip", &cidr, "mine"];
+        let _ = Running::start(by(&world, user, &words)).finish().success();
+    };
+    let counter = |user: usize, name: &str| {
+        let words = ["stats", "--json", "mine"];
+        let said = Running::start(by(&world, user, &words)).finish().success();
+        let told: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+        told["counters"][name].as_u64().unwrap_or_else(|| panic!("{name}: {said}"))
+    };
+    up(0, A);
+    let socket = world.outside("/run/shared/wire");
+    eventually("the first one listens", || socket.exists());
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o770);
+    // Without the right: told so, and nothing of it is heard at the other end.
+    let words =
+        ["run", "--nic", "wire:/run/shared/wire", "--ip", "10.55.0.3/24", "--", "sleep", "600"];
+    let stranger = Running::start(by(&world, 2, &words));
+    let said = stranger.line("cannot meet the other end");
+    assert!(said.contains("Permission denied"), "{said}");
+    assert_eq!((counter(0, "wire.carrier"), counter(0, "wire.ups")), (0, 0));
+    up(1, B);
+    for user in [0, 1] {
+        eventually("both ends have met", || counter(user, "wire.carrier") == 1);
+    }
+    let ends = [(0, A, 1), (1, B, 0)];
+    for (server, address, client) in ends {
+        let serve = ["run", "--net", "mine", "--", "python3", "-u", "-m", "http.server", "8000"];
+        let serve = Running::start(by(&world, server, &serve));
+        let _ = serve.line("Serving HTTP");
+        let url = format!("http://{address}:8000/file");
+        let get = ["run", "--net", "mine", "--", "curl", "-sS", "-o", "back", &url];
+        let _ = Running::start(by(&world, client, &get)).finish().success();
+        let file =
+            |user: usize, name: &str| sha256(&world.outside(&format!("/run/home{user}/{name}")));
+        assert_eq!(file(client, "back"), file(server, "file"));
+        serve.signal(Signal::INT);
+        let _ = serve.finish();
+    }
+    for user in [0, 1] {
+        assert_eq!(counter(user, "wire.peer-faults"), 0);
+        let _ = Running::start(by(&world, user, &["down", "mine"])).finish().success();
+    }
+    stranger.signal(Signal::TERM);
+    let _ = stranger.finish();
+    world.assert_nothing_left();
 }

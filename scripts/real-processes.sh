@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The tests with real processes, of the release build of `tasuki` (or TASUKI_BIN): all of them in mode split, where a
+# test means no other one, and over TAP; then those of programs in the other modes and over the other devices. They wait
+# more than they work, so JOBS test programs run at once (twice as many as processors), each with its output in one piece.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+TASUKI_BIN=$(realpath "${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/release/tasuki}")
+export TASUKI_BIN CARGO_TERM_COLOR=never
+
+# Not of one mode or one device; what a test cannot have there it says (SKIP).
+everywhere="transfer parallel messages options urgent errors faults fastopen ipv6 multicast"
+in_fused="$everywhere crowd native"
+in_library="$everywhere"
+over_packet="$everywhere crowd native hostile malformed death ping"
+over_xdp="$over_packet"
+over_wire="transfer parallel urgent errors faults ipv6 crowd native hostile death"
+# These take longest, and begin first.
+long="native idle transfer dhcp devices death faults crowd hostile passt pcap"
+
+built=$(mktemp)
+trap 'rm -f "$built"' EXIT
+cargo test -p tasuki-tests --no-run 2>&1 | tee "$built" >&2
+sed -i -n 's|^ *Executable tests/\([a-z0-9_]*\)\.rs (\(.*\))$|\1 \2|p' "$built"
+
+# programs VARIABLE NAMES [OPTIONS]: a line for each of them: variable, name, executable, options.
+programs() {
+    for name in $2; do
+        path=$(awk -v name="$name" '$1 == name { print $2 }' "$built")
+        [ -n "$path" ] || { echo "there is no test program $name" >&2; return 1; }
+        echo "$1 $name $(realpath "$path") ${3:-}"
+    done
+}
+
+# run VARIABLE NAME EXECUTABLE [OPTIONS]: one of them; then what it said.
+run() {
+    local variable=$1 title="$2, $1" said begin=$SECONDS code=0
+    said=$(mktemp)
+    (cd tests && env "$variable" "${@:3}" --test-threads=2) >"$said" 2>&1 || code=$?
+    {
+        echo "  -> $title: $((SECONDS - begin)) s"
+        sed "s/^SKIP: /&$title: /" "$said"
+    } | flock "$built" cat
+    rm -f "$said"
+    return "$code"
+}
+export -f run
+export built
+
+others=$(awk -v long=" $long " 'index(long, " " $1 " ") == 0 { print $1 }' "$built")
+{
+    programs TASUKI_TEST_MODE=split "$long $others"
+    programs TASUKI_TEST_MODE=fused "$in_fused" "--skip _mode"
+    programs TASUKI_TEST_MODE=library "$in_library" "--skip _mode"
+    programs TASUKI_TEST_NIC=packet "$over_packet"
+    programs TASUKI_TEST_NIC=xdp "$over_xdp"
+    programs TASUKI_TEST_NIC=wire "$over_wire"
+} | xargs -P "${JOBS:-$((2 * $(nproc)))}" -L 1 bash -c 'run "$@"' run
