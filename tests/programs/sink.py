@@ -2,6 +2,7 @@
 
 import hashlib
 import http.server
+import socket
 import sys
 
 
@@ -28,6 +29,8 @@ class Sink(http.server.BaseHTTPRequestHandler):
 
 
 address, port = sys.argv[1], int(sys.argv[2])
+if ":" in address:
+    http.server.ThreadingHTTPServer.address_family = socket.AF_INET6
 server = http.server.ThreadingHTTPServer((address, port), Sink)
 print("ready", flush=True)
 server.serve_forever()

@@ -8,7 +8,8 @@ const NET: &str = "fastopen";
 fn our_client_against_the_kernel() {
     let Some(world) = World::with_kernel() else { return };
     let _ = world.run(&["sysctl", "-qw", "net.ipv4.tcp_fastopen=3"]).success();
-    world.up(NET, Mode::given(), &[]);
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &[]);
     let server = world.spawn(&world.script("fastopen.py", &["serve", HOST, "8000"]));
     let _ = server.line("ready");
     let connect = |how: &str, len: &str| {
@@ -62,7 +63,8 @@ fn the_kernels_client_against_ours() {
 fn curl_opens_fast() {
     let Some(world) = World::with_kernel() else { return };
     let _ = world.run(&["sysctl", "-qw", "net.ipv4.tcp_fastopen=3"]).success();
-    world.up(NET, Mode::given(), &[]);
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &[]);
     let server = world.spawn(&world.script("fastopen.py", &["serve", HOST, "8000"]));
     let _ = server.line("ready");
     let url = format!("http://{HOST}:8000/");

@@ -2,7 +2,7 @@
 
 use tasuki_tests::{HOST, Mode, Running, World, sha256, write_noise};
 
-const BYTES: usize = 32 << 20;
+const BYTES: usize = 16 << 20;
 
 fn both_ways(fault: &str, counter: &str) {
     let Some(world) = World::new_with(&["--offload", "off"]) else { return };
@@ -18,9 +18,18 @@ fn both_ways(fault: &str, counter: &str) {
     let put = ["curl", "-sS", "-T", "file", &format!("http://{HOST}:8001/file")];
     let _ = Running::start(world.on_net("faults", &put)).finish().success();
     assert_eq!(sink.line("sha256"), format!("sha256 {digest}"));
+    // In mode `library` the counters are those of the program that has the stack.
+    let stay = format!(
+        "import signal, urllib.request as r\n\
+         r.urlretrieve('http://{HOST}:8000/file', 'back')\n\
+         print('stays')\nsignal.pause()"
+    );
+    let stay = Running::start(world.on_net("faults", &world.python(&["-c", &stay])));
+    let _ = stay.line("stays");
+    assert_eq!(sha256(&world.path("back")), digest);
     let made = world.counter("faults", counter);
     assert!(made > 20, "only {made} faults were made: the test shows nothing");
-    drop((files, sink));
+    drop((files, sink, stay));
     world.down("faults");
     world.assert_nothing_left();
 }
