@@ -10,8 +10,8 @@ use abi::control::{InstanceStatus, PoolStatus, SocketStatus};
 use rustix::process::{Pid, Signal};
 
 use crate::{
-    DEVICE, FAR_END, Finished, HOST, PATIENCE, Running, STACK, eventually, program, python, skip,
-    tasuki_binary,
+    DEVICE, FAR_END, Finished, HOST, HOST6, PATIENCE, Running, STACK, eventually, program, python,
+    skip, tasuki_binary,
 };
 
 /// The instance at the other end of a wire.
@@ -216,7 +216,7 @@ impl World {
         Some(world)
     }
 
-    /// Lays the cable from [`DEVICE`], with the kernel's address, to [`FAR_END`], Tasuki's end.
+    /// Lays the cable from [`DEVICE`], with the kernel's addresses, to [`FAR_END`], Tasuki's end.
     ///
     /// # Panics
     /// When it cannot be laid.
@@ -228,6 +228,8 @@ impl World {
             &format!("link set {FAR_END} up"),
             &format!("link set {DEVICE} up"),
             &format!("addr add {HOST}/24 dev {DEVICE}"),
+            // What Tasuki gives the kernel's end of a TAP device, tests expect here too.
+            &format!("addr add {HOST6}/64 dev {DEVICE} nodad"),
         ] {
             let words: Vec<_> = ["ip"].into_iter().chain(line.split(' ')).collect();
             let _ = Running::start(self.command(&words)).finish().success();

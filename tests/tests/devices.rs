@@ -57,15 +57,18 @@ fn files_go_both_ways_over_an_xdp_socket_from_a_peer_without_offloads() {
     transfers(Nic::Xdp, false);
 }
 
-/// The state of the stack's interface, as `tasuki addr` tells it.
-fn state(world: &World) -> String {
+/// The stack's interface, as `tasuki addr` tells it.
+fn interface(world: &World) -> InterfaceStatus {
     let words = ["addr", "--json", "--net", NET];
     let said = Running::start(world.tasuki(&words)).finish().success();
-    let mut all: Vec<InterfaceStatus> =
+    let all: Vec<InterfaceStatus> =
         serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
-    // Before its driver has registered it there is none.
-    let at = all.iter().position(|one| one.name == "eth0");
-    at.map_or_else(String::new, |at| all.remove(at).state)
+    let found = all.into_iter().find(|one| one.name == "eth0");
+    found.unwrap_or_else(|| panic!("there is no eth0: {said}"))
+}
+
+fn state(world: &World) -> String {
+    interface(world).state
 }
 
 fn ip(world: &World, words: &str) {
@@ -77,7 +80,7 @@ fn ip(world: &World, words: &str) {
 fn survives(nic: Nic, mode: Mode, away: &dyn Fn(&World), states: &[&str], back: &dyn Fn(&World)) {
     let Some((world, digest)) = world(nic, LARGE / 8) else { return };
     world.up(NET, mode, &[]);
-    eventually("the interface is there", || state(&world) == "UP");
+    assert_eq!(state(&world), "UP", "as soon as the instance is");
     let server = world.http_server();
     let url = format!("http://{HOST}:8000/file");
     let get = ["curl", "-sS", "--limit-rate", "8M", "-o", "back", &url];
@@ -126,6 +129,37 @@ fn an_interface_set_down_and_a_lost_carrier_are_told_and_survived() {
     let none = ["LOWERLAYERDOWN"];
     survives(Nic::Packet, Mode::Split, &set(near, "down"), &none, &set(near, "up"));
     survives(Nic::Tap, Mode::Split, &set(near, "down"), &["DOWN"], &set(near, "up"));
+}
+
+#[test]
+fn neighbours_of_a_former_stack_learn_of_the_new_one_at_once() {
+    const STACK6: &str = "fd00:219:7::2";
+    for (nic, mode) in [(Nic::Packet, Mode::Split), (Nic::Xdp, Mode::Fused)] {
+        let Some(world) = World::over(nic) else { return };
+        let forget = || {
+            for address in [STACK, STACK6] {
+                let former = format!("{address} lladdr 02:00:00:00:00:99 dev {DEVICE} nud stale");
+                ip(&world, &format!("neigh replace {former}"));
+            }
+        };
+        let learnt = |mac: &str| {
+            let known = world.run(&["ip", "neigh", "show", "dev", DEVICE]).success().stdout;
+            let right =
+                |address: &str| known.lines().any(|l| l.starts_with(address) && l.contains(mac));
+            right(&format!("{STACK} ")) && right(&format!("{STACK6} "))
+        };
+        forget();
+        world.up(NET, mode, &["--ip", &format!("{STACK6}/64")]);
+        let mac = interface(&world).mac.unwrap();
+        eventually("its addresses are told", || learnt(&mac));
+        // Nobody can tell whether it is still the same link after that.
+        ip(&world, &format!("link set {FAR_END} down"));
+        eventually("it is down", || state(&world) == "DOWN");
+        forget();
+        ip(&world, &format!("link set {FAR_END} up"));
+        eventually("its addresses are told again", || learnt(&mac));
+        world.down(NET);
+    }
 }
 
 #[test]

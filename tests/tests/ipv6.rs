@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use abi::network::InterfaceStatus;
-use tasuki_tests::{DEVICE, HOST, Mode, Running, STACK, World, eventually, sha256, write_noise};
+use tasuki_tests::{
+    DEVICE, HOST, HOST6, Mode, Running, STACK, World, eventually, sha256, write_noise,
+};
 
-/// The kernel's and Tasuki's IPv6 addresses.
-const HOST6: &str = "fd00:219:7::1";
+/// Tasuki's IPv6 address.
 const STACK6: &str = "fd00:219:7::2";
 const NET: &str = "six";
 

@@ -1,10 +1,9 @@
 //! Datagrams and their control messages: the same programs on the kernel and on Tasuki print the
 //! same, and each hears the other.
 
-use tasuki_tests::{DEVICE, HOST, Mode, Running, STACK, World};
+use tasuki_tests::{DEVICE, HOST, HOST6, Mode, Running, STACK, World};
 
 const NET: &str = "messages";
-const HOST6: &str = "fd00:219:7::1";
 const STACK6: &str = "fd00:219:7::2";
 
 /// The program on the kernel or on the stack.

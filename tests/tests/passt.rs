@@ -112,10 +112,7 @@ fn a_users_server_is_reached_at_a_published_port() {
     let server = Running::start(as_user(&world, &[], &words));
     let _ = server.line("Serving HTTP");
     let url = "http://127.0.0.1:8080/file";
-    // Before it has heard of the stack, passt refuses what comes for it.
-    let again = ["--retry", "10", "--retry-delay", "1", "--retry-all-errors"];
-    let curl = [&["curl", "-sS", "-o", "back"][..], &again, &[url]].concat();
-    let _ = world.run(&curl).success();
+    let _ = world.run(&["curl", "-sS", "-o", "back", url]).success();
     assert_eq!(sha256(&world.path("back")), sha256(&at_home(&world, "file")));
     // The port is taken.
     let second = Running::start(as_user(&world, &[], &words)).finish().code(125);

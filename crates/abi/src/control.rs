@@ -257,6 +257,12 @@ pub enum ServerRequest {
         /// As in [`NicConfig`]: it decides the frame region's layout.
         offload: bool,
     },
+    /// To the inet server: the link of an interface may be another one, or has forgotten: tell it
+    /// what the stack has and listens to there.
+    Announce {
+        /// Number of the interface.
+        nic: u16,
+    },
     /// To both: a client. fds: region; to the inet server also the server's bell for this client.
     AddClient {
         /// The client's number.
@@ -383,6 +389,11 @@ pub enum ServerEvent {
     ClientReleased {
         /// The client's number.
         client: u16,
+    },
+    /// An interface has its addresses and routes, and programs can use it.
+    InterfaceReady {
+        /// Number of the interface.
+        nic: u16,
     },
     /// The device failed for good. A driver goes on without until [`ServerRequest::AttachDevice`].
     DeviceLost {

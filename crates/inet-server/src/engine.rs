@@ -78,6 +78,9 @@ impl Engine {
         // Links are made by the supervisor for this stack alone: there is nobody whose address ours
         // could be.
         config.v6.dad_transmits = 0;
+        // A bridge, a switch and a peer that knew another stack at our addresses learn at once.
+        config.arp_notify = true;
+        config.v6.ndisc_notify = true;
         config.v6.accept_ra = settings.ipv6 == Ipv6Mode::Auto;
         let mut stack = Stack::new(config, secret);
         if let Some(keys) = settings.tcp.fastopen_key {

@@ -197,6 +197,11 @@ impl Nics {
         self.ports.len()
     }
 
+    /// The number of a port's interface, as the supervisor counts.
+    pub(crate) fn number(&self, port: usize) -> Option<u16> {
+        Some(self.ports.get(port)?.number)
+    }
+
     /// The stack's name of a port's interface, once attached.
     pub(crate) fn interface(&self, port: usize) -> Option<InterfaceId> {
         self.ports.get(port)?.interface

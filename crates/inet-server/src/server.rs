@@ -73,6 +73,8 @@ pub(crate) struct Server {
 pub(crate) enum RequestError {
     #[error("interface {0} is here already")]
     NicExists(u16),
+    #[error("interface {0} is not here")]
+    NoNic(u16),
     #[error("client {0} is here already, or not wholly gone")]
     ClientExists(u16),
     #[error("client {0} is not here")]
@@ -313,7 +315,23 @@ impl Server {
             let id = self.network.attach(&mut self.engine, settings, link, self.config.ipv6);
             self.engine.nics.set_interface(port, id);
             self.engine.set_features(port, id, link.features);
+            let nic = self.engine.nics.number(port);
+            self.events.extend(nic.map(|nic| ServerEvent::InterfaceReady { nic }));
         }
+    }
+
+    /// Tells the link of interface `number` what we have and listen to there.
+    pub(crate) fn announce_on(&mut self, number: u16) -> Result<(), RequestError> {
+        if !self.engine.nics.contains(number) {
+            return Err(RequestError::NoNic(number));
+        }
+        let Engine { stack, nics, now, .. } = &mut self.engine;
+        let mut ports = (0..nics.len()).filter(|port| nics.number(*port) == Some(number));
+        // One that is not attached yet has nothing to tell of.
+        if let Some(id) = ports.find_map(|port| nics.interface(port)) {
+            let _ = stack.announce(*now, id);
+        }
+        Ok(())
     }
 
     /// Serves calls and queues of all clients, a bounded part of each.

@@ -104,6 +104,7 @@ impl Server {
             ServerRequest::AddNic { nic, interface, strict, offload } => {
                 self.add_nic(nic, interface, (strict, offload), fds)
             }
+            ServerRequest::Announce { nic } => self.announce_on(nic),
             ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),
             ServerRequest::AddThread { client, thread } => self.add_thread(client, thread, fds),
             ServerRequest::RemoveClient { client, orderly } => self.remove_client(client, orderly),

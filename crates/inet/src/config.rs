@@ -186,6 +186,8 @@ pub struct V6Config {
     pub hop_limit: u8,
     /// Packets of connections carry flow labels (RFC 6437).
     pub auto_flow_labels: bool,
+    /// An address is told to the link when it becomes usable (RFC 4861 7.2.6).
+    pub ndisc_notify: bool,
     /// Most addresses that one interface makes of routers' prefixes.
     pub max_addresses: usize,
     /// Most default routers of one interface.
@@ -205,6 +207,7 @@ impl Default for V6Config {
             stable_secret: None,
             hop_limit: 64,
             auto_flow_labels: true,
+            ndisc_notify: false,
             max_addresses: 16,
             routers: 8,
             prefixes: 16,

@@ -110,7 +110,7 @@ impl<T: TxBytes> Net<T> {
     pub(crate) fn assign(
         &mut self,
         id: InterfaceId,
-        address: Address,
+        mut address: Address,
         on_link: bool,
     ) -> Result<(), Error> {
         let (ip, limit) = (address.cidr.address, self.most_addresses);
@@ -124,6 +124,10 @@ impl<T: TxBytes> Net<T> {
         }
         if on_link {
             self.routes.add(Route::on_link(address.cidr, id))?;
+        }
+        if self.v6.ndisc_notify && address.is_usable() {
+            // With the next poll.
+            address.tell = Some(Instant::ZERO);
         }
         interface.addresses.push(address);
         self.reschedule(id);

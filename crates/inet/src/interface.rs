@@ -77,6 +77,8 @@ pub struct Address {
     pub valid_until: Option<Instant>,
     /// While it is tentative.
     pub(crate) dad: Option<Dad>,
+    /// When the link is to be told of it.
+    pub(crate) tell: Option<Instant>,
     /// How many identifiers were tried for it before (RFC 7217 5).
     pub(crate) attempt: u8,
 }
@@ -91,6 +93,7 @@ impl Address {
             preferred_until: None,
             valid_until: None,
             dad: None,
+            tell: None,
             attempt: 0,
         }
     }

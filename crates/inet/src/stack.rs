@@ -151,13 +151,25 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let place = self.net.interfaces.get_mut(usize::from(interface.0));
         let here = place.ok_or(Error::BadHandle)?;
         let was = core::mem::replace(&mut here.up, up);
-        if up && !was {
-            self.net.groups.report_all(now, interface);
-            self.arm_groups();
-        }
         if up != was {
             self.addressing_link(now, interface, up);
         }
+        if up && !was { self.announce(now, interface) } else { Ok(()) }
+    }
+
+    /// Tells the link of an interface what we have and listen to: it may be another link than
+    /// before, or one that has forgotten. Addresses as far as
+    /// [`Config::arp_notify`](crate::Config::arp_notify) and
+    /// [`V6Config::ndisc_notify`](crate::V6Config::ndisc_notify) say, and groups.
+    ///
+    /// # Errors
+    /// `BadHandle` without such an interface.
+    pub fn announce(&mut self, now: Instant, interface: InterfaceId) -> Result<(), Error> {
+        self.net.interface(interface).ok_or(Error::BadHandle)?;
+        self.net.groups.report_all(now, interface);
+        self.arm_groups();
+        self.announce_v4(now, interface);
+        self.net.announce_v6(interface);
         Ok(())
     }
 

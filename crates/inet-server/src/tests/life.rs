@@ -161,6 +161,7 @@ fn requests_that_make_no_sense_are_refused_in_one_sentence() {
     let requests = [
         (add_nic(0), vec![], "interface 0 is here already"),
         (add_nic(1), vec![], "needs 3 file descriptors, 0"),
+        (ServerRequest::Announce { nic: 7 }, vec![], "interface 7 is not here"),
         (ServerRequest::AddClient { client: 1, params: PARAMS }, fds(), "client 1 is here already"),
         (ServerRequest::AddClient { client: 2, params: bad }, fds(), "not possible"),
         (ServerRequest::AddClient { client: 2, params: PARAMS }, fds(), "could not be mapped"),
@@ -175,6 +176,27 @@ fn requests_that_make_no_sense_are_refused_in_one_sentence() {
         let ServerReply::Error { message } = reply else { panic!("{text}: {reply:?}") };
         assert!(message.contains(want), "{text}: {message}");
     }
+}
+
+#[test]
+fn a_link_that_may_have_forgotten_is_told_of_us() {
+    let mut world = World::new();
+    let arps = |world: &mut World| {
+        world.a.server.turn(world.now);
+        let frames = world.a.driver.transmit();
+        // From ourselves for ourselves (RFC 5227 2.3).
+        let ours = [10, 0, 0, 1];
+        let own = |frame: &&Vec<u8>| frame[28..32] == ours && frame[38..42] == ours;
+        frames.iter().filter(|frame| frame[12..14] == [8, 6]).filter(own).count()
+    };
+    assert_eq!(arps(&mut world), 1, "when it begins");
+    world.now += Duration::from_secs(10);
+    assert_eq!(arps(&mut world), 1, "once more");
+    world.now += Duration::from_secs(10);
+    assert_eq!(arps(&mut world), 0);
+    let announce = ServerRequest::Announce { nic: 0 };
+    let done = world.a.server.request(world.now, announce, Vec::new());
+    assert_eq!((done, arps(&mut world)), (ServerReply::Done, 1));
 }
 
 #[test]

@@ -307,6 +307,7 @@ impl Host {
         let mut driver = Driver::new(region);
         driver.attach(0x0200_0000_0000 | u64::from(last));
         server.turn(Instant::ZERO);
+        assert_eq!(server.take_events(), [ServerEvent::InterfaceReady { nic: 0 }]);
         Self { server, driver, address, events: Vec::new(), frames }
     }
 

@@ -129,6 +129,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
+    /// The link is to hear of the IPv4 addresses of an interface again.
+    pub(crate) fn announce_v4(&mut self, now: Instant, interface: InterfaceId) {
+        for one in self.addressing.watched.iter_mut().filter(|one| one.interface == interface) {
+            one.acd.announce_again(now);
+        }
+        self.arm_addressing_at(Instant::ZERO);
+    }
+
     /// An address was taken away.
     pub(crate) fn unwatch(&mut self, interface: InterfaceId, address: IpAddr) {
         self.addressing

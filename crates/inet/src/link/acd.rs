@@ -91,6 +91,13 @@ impl Acd {
         Self { address, state, next: Some(now), conflict: None, keep: true }
     }
 
+    /// The link is another one, or has forgotten: an address in use is announced once more.
+    pub(crate) fn announce_again(&mut self, now: Instant) {
+        if self.is_usable() {
+            (self.state, self.next) = (State::Announcing { sent: 0 }, Some(now));
+        }
+    }
+
     pub(crate) fn address(&self) -> Ipv4Addr {
         self.address
     }

@@ -83,6 +83,7 @@ impl<T: TxBytes> Net<T> {
     pub(super) fn probe_due(&mut self, now: Instant, id: InterfaceId, out: &mut dyn Egress<T>) {
         let Some(interface) = self.interface(id) else { return };
         let retrans = interface.link.times.retrans;
+        let told = self.v6.ndisc_notify.then_some(now);
         for place in 0..interface.addresses.len() {
             let address = self.interface(id).and_then(|interface| interface.addresses.get(place));
             let Some(address) = address.copied() else { return };
@@ -107,6 +108,7 @@ impl<T: TxBytes> Net<T> {
                 && let Some(address) = interface.addresses.get_mut(place)
             {
                 (address.dad, address.state) = (next, state);
+                address.tell = told.filter(|_| next.is_none());
             }
             if next.is_none() && address.origin == AddressOrigin::LinkLocal {
                 self.begin_soliciting(now, id);

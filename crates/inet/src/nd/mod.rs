@@ -92,6 +92,7 @@ impl<T: TxBytes> Net<T> {
         let Some(interface) = self.interfaces.get_mut(usize::from(id.0)) else { return };
         let link = &mut interface.link;
         let probes = interface.addresses.iter().filter_map(|ours| Some(ours.dad?.at));
+        let told = interface.addresses.iter().filter_map(|ours| ours.tell);
         let ends = interface.addresses.iter().flat_map(|ours| {
             let preferred = ours.preferred_until.filter(|_| ours.is_fresh());
             [preferred, ours.valid_until].into_iter().flatten()
@@ -99,7 +100,8 @@ impl<T: TxBytes> Net<T> {
         let prefixes = link.prefixes.iter().filter_map(|(_, until)| *until);
         let routers = link.routers.iter().map(|router| router.until);
         let solicit = link.solicit.map(|solicit| solicit.at);
-        let first = probes.chain(ends).chain(prefixes).chain(routers).chain(solicit).min();
+        let first =
+            probes.chain(told).chain(ends).chain(prefixes).chain(routers).chain(solicit).min();
         if link.timer.map(|(_, at)| at) == first {
             return;
         }
@@ -115,9 +117,41 @@ impl<T: TxBytes> Net<T> {
             interface.link.timer = None;
         }
         self.probe_due(now, id, out);
+        self.tell_due(now, id, out);
         self.end_lifetimes(now, id);
         self.solicit_due(now, id, out);
         self.reschedule(id);
+    }
+
+    /// The link is to hear of the usable IPv6 addresses of an interface again.
+    pub(crate) fn announce_v6(&mut self, id: InterfaceId) {
+        let wanted = self.v6.ndisc_notify;
+        let Some(interface) = self.interface_mut(id).filter(|_| wanted) else { return };
+        for ours in interface.addresses.iter_mut().filter(|ours| ours.is_usable()) {
+            // With the next poll.
+            ours.tell = Some(Instant::ZERO);
+        }
+        self.reschedule(id);
+    }
+
+    /// Tells the link of addresses that are usable from now on (RFC 4861 7.2.6): who has another
+    /// hardware address for them has the right one then.
+    fn tell_due(&mut self, now: Instant, id: InterfaceId, out: &mut dyn Egress<T>) {
+        let Some(interface) = self.interface_mut(id) else { return };
+        let mac = interface.mac();
+        let mut due = Vec::new();
+        for ours in &mut interface.addresses {
+            if ours.tell.take_if(|at| *at <= now).is_some()
+                && let IpAddr::V6(target) = ours.cidr.address
+            {
+                due.push(target);
+            }
+        }
+        for target in due {
+            let message = Outgoing::Advert { target, solicited: false, overrides: true, mac };
+            let to = ethernet::multicast(v6::ALL_NODES.into());
+            self.send_nd(id, target, v6::ALL_NODES, to, &message, out);
+        }
     }
 
     /// Takes a message that passed its checks; gives who waited for what it says.

@@ -196,4 +196,16 @@ fn static_addresses_are_announced_and_kept_if_wanted() {
     }
     assert_eq!(arps(&mut b).len(), 3, "once in ten seconds");
     assert_eq!((b.stack.addresses(ID).count(), b.counter("arp.conflicts")), (1, 30));
+    // Another link, maybe.
+    b.stack.announce(b.now, ID).unwrap();
+    b.pass(Duration::from_secs(5));
+    let seen = arps(&mut b);
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|packet| (packet.sender, packet.target) == (IP_B, IP_B)));
+    assert_eq!(b.stack.announce(b.now, InterfaceId(9)), Err(Error::BadHandle));
+    // Without the wish nothing is said.
+    let mut b = Host::b();
+    b.stack.announce(b.now, ID).unwrap();
+    b.pass(Duration::from_secs(5));
+    assert_eq!(arps(&mut b).len(), 0);
 }

@@ -182,8 +182,8 @@ impl Instance {
         (0..).zip(&self.links).map(|(number, _)| number).find(|n| interface_name(*n) == name)
     }
 
-    /// Tells the servers what they are; the number of replies to wait for. The requests do not wait
-    /// for each other: the two parts of a fused server start one after the other.
+    /// Tells the servers what they are; the number of replies and events to wait for. The requests
+    /// do not wait for each other: the two parts of a fused server start one after the other.
     ///
     /// # Errors
     /// When a server is gone already.
@@ -226,7 +226,8 @@ impl Instance {
             fds.extend(link.device.fds.iter().map(AsFd::as_fd));
             servers.ask(line, nic, &fds, purpose())?;
             servers.ask(Line::Inet, attach, &[frames, inet_bell, nic_bell], purpose())?;
-            asked += 2;
+            // Both answer, and the inet server tells when the interface is usable.
+            asked += 3;
         }
         Ok(asked)
     }

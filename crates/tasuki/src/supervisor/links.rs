@@ -57,6 +57,10 @@ impl State {
         }
     }
 
+    fn is_up(self) -> bool {
+        self.name() == "UP"
+    }
+
     fn is(self, interface: &Interface) -> bool {
         matches!(self, Self::There { index, .. } if index == interface.index)
     }
@@ -84,10 +88,11 @@ impl Supervisor {
             Change::Is(found) if link.state.is(found) => {
                 let (before, now) = (link.state, State::of(found));
                 link.state = now;
-                if before != now {
-                    tracing::info!(device = name, state = now.name(), "the device's state");
+                if before == now {
+                    return Ok(());
                 }
-                Ok(())
+                tracing::info!(device = name, state = now.name(), "the device's state");
+                if now.is_up() { self.announce(number) } else { Ok(()) }
             }
             Change::Is(found) if found.name == name => self.lost(number, "there is another one"),
             Change::Gone(found) if link.state.is(found) => self.lost(number, "it was deleted"),
@@ -156,14 +161,30 @@ impl Supervisor {
         self.servers.ask(line, ServerRequest::AttachDevice, &fds, Purpose::Attached(number))
     }
 
+    /// Peers and switches may not know the stack there: it tells of itself.
+    fn announce(&mut self, number: usize) -> Result<(), Failure> {
+        if !self.servers.are_there() {
+            // It will when it begins.
+            return Ok(());
+        }
+        let nic = u16::try_from(number).unwrap_or(u16::MAX);
+        self.servers.ask(Line::Inet, ServerRequest::Announce { nic }, &[], Purpose::Announced)
+    }
+
     /// A driver has its device again, or cannot use it.
-    pub(super) fn attached(&mut self, number: usize, refusal: Option<String>) {
-        let Some(link) = self.instance.links.get_mut(number) else { return };
+    pub(super) fn attached(
+        &mut self,
+        number: usize,
+        refusal: Option<String>,
+    ) -> Result<(), Failure> {
+        let Some(link) = self.instance.links.get_mut(number) else { return Ok(()) };
         link.attaching = link.attaching.saturating_sub(1);
         if let Some(reason) = refusal {
             tracing::warn!(device = link.device.device.name(), %reason, "the device is not usable");
             link.state = State::Gone;
+            return Ok(());
         }
+        self.announce(number)
     }
 
     /// Completes what the inet server says of its interfaces.

@@ -91,6 +91,8 @@ enum Purpose {
     Attached(usize),
     /// A driver does without its device.
     Detached,
+    /// The link of an interface is told of the stack.
+    Announced,
     /// A server is ending.
     Ending,
 }
@@ -332,6 +334,7 @@ impl Supervisor {
                 }
                 self.advance(client, Happening::Faulted)
             }
+            ServerEvent::InterfaceReady { .. } => self.one_more_ready(),
             ServerEvent::DeviceLost { reason } => self.device_lost(line, &reason),
         }
     }
@@ -370,18 +373,24 @@ impl Supervisor {
             Purpose::Capture { connection, socket } => {
                 self.give_capture(connection, &socket, refusal)?;
             }
-            Purpose::Attached(number) => self.attached(number, refusal),
-            Purpose::Detached | Purpose::Ending => {}
+            Purpose::Attached(number) => self.attached(number, refusal)?,
+            Purpose::Detached | Purpose::Announced | Purpose::Ending => {}
         }
         Ok(())
     }
 
-    /// One more server is configured; after the last one the instance is ready.
+    /// One more server is configured.
     fn configured(&mut self, refusal: Option<String>) -> Result<(), Failure> {
         if let Some(message) = refusal {
             let sentence = format!("a server refused its configuration: {message}");
             return Err(Failure::new(Code::Internal, sentence));
         }
+        self.one_more_ready()
+    }
+
+    /// One more server is configured, or one more interface is usable; after the last one the
+    /// instance is ready.
+    fn one_more_ready(&mut self) -> Result<(), Failure> {
         let Phase::Starting { left, .. } = &mut self.phase else { return Ok(()) };
         *left -= 1;
         if *left > 0 {

@@ -128,6 +128,44 @@ fn a_duplicate_is_not_used() {
 }
 
 #[test]
+fn an_address_is_told_when_it_becomes_usable_and_to_another_link() {
+    let notify = |dad_transmits| Config {
+        v6: V6Config { dad_transmits, ndisc_notify: true, ..V6Config::default() },
+        ..Config::default()
+    };
+    let told = |b: &mut Host| -> Vec<Vec<u8>> {
+        let all = b.sent();
+        let adverts =
+            all.iter().filter_map(|frame| icmp_in(frame)).filter_map(|(from, to, said)| {
+                assert!(said[0] != 136 || (from, to) == (B6, v6::ALL_NODES));
+                (said[0] == 136).then_some(said)
+            });
+        adverts.collect()
+    };
+    let one = advertisement(B6, OVERRIDE, Some(MAC_B)).split_off(54 + 4);
+    let said_once = |b: &mut Host| {
+        let told = told(b);
+        assert!(told.len() == 1 && told[0][4..] == one, "{told:?}");
+    };
+    let mut at_once = b6(notify(0));
+    said_once(&mut at_once);
+    let mut b = b6(notify(1));
+    assert_eq!(told(&mut b).len(), 0, "it is being probed");
+    b.pass(SECOND);
+    said_once(&mut b);
+    b.pass(10 * SECOND);
+    assert_eq!(told(&mut b).len(), 0);
+    b.stack.announce(b.now, ID).unwrap();
+    said_once(&mut b);
+    b.stack.set_link(b.now, ID, false).unwrap();
+    b.stack.set_link(b.now, ID, true).unwrap();
+    said_once(&mut b);
+    let mut silent = b6(super::at_once());
+    silent.stack.announce(silent.now, ID).unwrap();
+    assert_eq!(told(&mut silent).len(), 0);
+}
+
+#[test]
 fn floods_stay_within_bounds() {
     let config = Config { neighbours: 8, ..at_once() };
     let mut b = b6(config);
