@@ -1,6 +1,6 @@
 //! The inet server's end of the frame regions: one [`Port`] per interface.
 //!
-//! Receiving: the port keeps the `fill` ring stocked with [`STOCK`] empty areas of its pool; frames
+//! Receiving: the port keeps the `fill` ring stocked with empty areas of its pool; frames
 //! come back as `ethinput` calls on the `rx` ring, each area ours again once taken. Sending
 //! ([`Egress`]): headers are written into a page, the page is handed to the driver, and a
 //! descriptor names page and payload pieces, which stay in their client's region. The driver
@@ -32,10 +32,6 @@ use crate::offload;
 use crate::stages::Trace;
 use crate::tx::Chunk;
 
-/// Empty areas that a driver has to receive into, but no more than half of what it may have: of
-/// single pages 2 MiB, the burst that one turn of ours may lag behind. More would only make the
-/// driver walk through more of the cache.
-const STOCK: u32 = 512;
 /// While busy, the stock is filled up when this many are missing, so that it is not done page by
 /// page.
 const RESTOCK: u32 = 32;
@@ -418,10 +414,16 @@ impl Port {
         Ok(true)
     }
 
+    /// Empty areas that the driver has to receive into, half of what it may have: so many frames
+    /// may lag behind. More would only make the driver walk through more of the cache.
+    fn stock(&self) -> u32 {
+        (self.driver_most / 2).min(RING)
+    }
+
     /// Fills the stock up if at least `least` pages are missing.
     fn restock(&mut self, least: u32) -> Result<(), RingFault> {
         let before = self.fill.produced();
-        let stock = STOCK.min(self.driver_most / 2);
+        let stock = self.stock();
         let missing = stock.saturating_sub(RING - self.fill.free()?);
         let missing = missing.min(self.driver_most.saturating_sub(self.driver_has));
         if missing < least {

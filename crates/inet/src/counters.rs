@@ -88,7 +88,7 @@ counters! {
     udp_bad_checksum "udp.bad-checksum" "UDP packets with a bad checksum."
     udp_no_port "udp.no-port" "Datagrams to a port without a socket."
     udp_overflow "udp.overflows" "Datagrams dropped because the socket's receive queue was full."
-    tcp_in "tcp.segments-in" "Well-formed segments."
+    tcp_in "tcp.segments-in" "Well-formed segments, joined ones counted singly."
     tcp_out "tcp.segments-out" "Segments sent."
     tcp_malformed "tcp.malformed" "Segments that cannot be parsed."
     tcp_bad_checksum "tcp.bad-checksum" "Segments with a bad checksum."

@@ -3,7 +3,8 @@
 //! Receiving: an empty page comes out of the `fill` ring and is taken (it is ours now), the device
 //! fills it, it is handed over to the inet server and named in an `ethinput` call on the `rx` ring.
 //! Without an empty page or room in `rx` nothing is read: the host's queue of the device overflows,
-//! not ours.
+//! not ours. Segments of a stream that a device hands over singly are joined ([`crate::gro`]) as
+//! long as it has the next one already: nothing is held back beyond a step.
 //!
 //! Sending: the descriptor at the head of the `tx` ring is looked at, its head page taken, the
 //! payload pieces found in the clients' regions, and all of it goes to the device in one call. Only
@@ -20,13 +21,14 @@ use std::sync::Arc;
 use abi::call::{Call, Op, ReturnPath};
 use abi::frame::{FillSlot, RxFrame, TxFrame};
 use abi::nic::{INET, NIC, NicLayout, RING};
-use abi::offload::{Features, MAX_SUPER_FRAME, SegmentKind, TxOffload};
+use abi::offload::{Features, MAX_SUPER_FRAME, RxOffload, SegmentKind, TxOffload};
 use abi::stages::{Stage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
 use crate::DriverError;
 use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, Received, is_lost};
+use crate::gro::{Joined, MOST_HEADERS};
 
 /// Most frames of one direction in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
@@ -36,6 +38,7 @@ const BATCH: usize = 64;
 pub(crate) struct Counters {
     rx_packets: u64,
     rx_bytes: u64,
+    rx_joined: u64,
     rx_runts: u64,
     rx_bad_fill: u64,
     rx_no_page: u64,
@@ -74,6 +77,12 @@ pub(crate) struct Frames<D> {
     clients: HashMap<u16, Arc<Region>>,
     /// An empty page that the device had nothing for.
     spare: Option<Area>,
+    /// The frame that more segments may be joined to; none between steps.
+    open: Option<(Area, Joined)>,
+    /// Segments are joined here, since the device does not.
+    joins: bool,
+    /// The device had no frame when it was asked last.
+    empty: bool,
     /// The frame at the head of the `tx` ring, for which the device had no room.
     waiting: Option<(Area, TxFrame)>,
     /// What the device does for frames.
@@ -98,8 +107,15 @@ impl<D: Device> Frames<D> {
         mac: [u8; 6],
         mtu: u16,
     ) -> Result<Self, DriverError> {
+        let features = device.features();
+        let joins = !features.has(Features::GRO);
+        // What is joined was verified.
+        let joined = Features::RX_CHECKSUM.with(Features::GRO);
         let mut frames = Self {
-            features: device.features(),
+            features: if joins { features.with(joined) } else { features },
+            joins,
+            open: None,
+            empty: false,
             device,
             pool: PoolMap::attach(region, layout.pool, NIC)?,
             heads: PoolMap::attach(region, layout.heads, NIC)?,
@@ -143,9 +159,13 @@ impl<D: Device> Frames<D> {
     /// more.
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
         let sent = self.transmit_some()?;
-        while self.received < BATCH && self.receive_one()? {
-            self.received += 1;
+        let mut some = Ok(true);
+        while self.received < BATCH && matches!(some, Ok(true)) {
+            some = self.receive_one();
+            self.received += usize::from(matches!(some, Ok(true)));
         }
+        self.close()?;
+        some?;
         self.rx_per_step.add(self.received);
         Ok(sent || self.received > 0)
     }
@@ -173,7 +193,7 @@ impl<D: Device> Frames<D> {
 
     /// After a step: was the device asked last in vain?
     pub(crate) fn found_no_frame(&self) -> bool {
-        self.spare.is_some()
+        self.empty
     }
 
     fn flush(&mut self) -> Result<(), DriverError> {
@@ -203,7 +223,7 @@ impl<D: Device> Frames<D> {
         let send = self.waiting.is_none() && !self.tx.is_empty().map_err(ring("tx"))?;
         let receive = self.device.pending().receive && self.can_receive()?;
         // An empty page that came only now: the device may have been readable all along.
-        let refilled = self.spare.is_none() && self.can_receive()?;
+        let refilled = !self.empty && self.can_receive()?;
         Ok(send || receive || refilled)
     }
 
@@ -219,41 +239,145 @@ impl<D: Device> Frames<D> {
         Ok(page && self.rx.free().map_err(ring("rx"))? > 0)
     }
 
+    /// Receives a frame; `false` if there is none, or no place for it.
     fn receive_one(&mut self) -> Result<bool, DriverError> {
-        let ring = |ring| move |fault| DriverError::Ring { ring, fault };
-        if self.rx.free().map_err(ring("rx"))? == 0 {
+        if let Some((area, joined)) = self.open.take() {
+            // One page, as frames had before: longer ones than the MTU are taken, too.
+            match joined.place(area.len(), shm::PAGE) {
+                // What cannot be joined needs a page and a slot of its own.
+                Some(at) if self.has_reserve()? => return self.receive_behind(area, joined, at),
+                _ => self.hand_over_joined(area, &joined)?,
+            }
+        }
+        if self.rx_free()? == 0 {
             return Ok(false);
         }
         let Some(mut area) = self.empty_page()? else { return Ok(false) };
-        let Received { len, offload } = match self.device.receive(area.bytes_mut()) {
-            Ok(Some(received)) => received,
-            Ok(None) => {
+        match self.ask(area.bytes_mut()) {
+            Ok(Some(received)) => self.take(area, received).map(|()| true),
+            other => {
                 self.spare = Some(area);
-                return Ok(false);
+                other.map(|_| false)
+            }
+        }
+    }
+
+    /// Asks the device for a frame of at most so many bytes; the error of a lost device only.
+    fn ask(&mut self, into: &mut [u8]) -> Result<Option<Received>, DriverError> {
+        match self.device.receive(into) {
+            Ok(received) => {
+                self.empty = received.is_none();
+                let within =
+                    |received: Received| Received { len: received.len.min(into.len()), ..received };
+                Ok(received.map(within))
             }
             Err(error) => {
-                self.spare = Some(area);
+                self.empty = true;
                 self.counters.rx_device_errors += 1;
-                return DriverError::check_lost(error).map(|()| false);
+                DriverError::check_lost(error).map(|()| None)
+            }
+        }
+    }
+
+    /// Hands over a frame, or keeps it open for more.
+    fn take(&mut self, area: Area, received: Received) -> Result<(), DriverError> {
+        let Received { len, offload } = received;
+        if !self.count(len) {
+            self.spare = Some(area);
+            return Ok(());
+        }
+        let first = area.bytes().get(..len).filter(|_| self.joins && offload.segments.is_none());
+        if let Some(joined) = first.and_then(|frame| Joined::start(frame, offload.verified)) {
+            self.open = Some((area, joined));
+            return Ok(());
+        }
+        self.hand_over(area, len, offload)
+    }
+
+    /// Counts a frame; `false` for what is none.
+    fn count(&mut self, len: usize) -> bool {
+        let whole = len >= ETHERNET_HEADER;
+        self.counters.rx_runts += u64::from(!whole);
+        self.counters.rx_packets += u64::from(whole);
+        self.counters.rx_bytes += if whole { len as u64 } else { 0 };
+        whole
+    }
+
+    /// Is there an empty page at hand, and a slot for one more frame than the open one?
+    fn has_reserve(&mut self) -> Result<bool, DriverError> {
+        self.spare = self.empty_page()?;
+        Ok(self.spare.is_some() && self.rx_free()? > 1)
+    }
+
+    /// Receives a frame behind the open one, at `at`, where its headers are not wanted if it can be
+    /// joined.
+    fn receive_behind(
+        &mut self,
+        mut area: Area,
+        mut joined: Joined,
+        at: usize,
+    ) -> Result<bool, DriverError> {
+        let (first, behind) = area.bytes_mut().split_at_mut(at);
+        let kept = joined.len() - at;
+        let mut aside = [0; MOST_HEADERS];
+        aside[..kept].copy_from_slice(&behind[..kept]);
+        let asked = self.ask(behind);
+        let Ok(Some(received)) = asked else {
+            behind[..kept].copy_from_slice(&aside[..kept]);
+            self.open = Some((area, joined));
+            return asked.map(|_| false);
+        };
+        let Received { len, offload } = received;
+        let frame = &behind[..len];
+        let fits = offload.segments.is_none() && joined.join(first, frame, offload.verified);
+        let apart = match self.spare.take() {
+            Some(mut apart) if !fits => {
+                let to = apart.bytes_mut();
+                let len = len.min(to.len());
+                to[..len].copy_from_slice(&frame[..len]);
+                Some((apart, Received { len, offload }))
+            }
+            spare => {
+                self.spare = spare;
+                None
             }
         };
-        let len = len.min(area.len());
-        if len < ETHERNET_HEADER {
-            self.counters.rx_runts += 1;
-            self.spare = Some(area);
+        behind[..kept].copy_from_slice(&aside[..kept]);
+        let Some((apart, received)) = apart else {
+            self.count(len);
+            self.counters.rx_joined += 1;
+            self.open = Some((area, joined));
             return Ok(true);
-        }
-        self.counters.rx_packets += 1;
-        self.counters.rx_bytes += len as u64;
+        };
+        self.hand_over_joined(area, &joined)?;
+        self.take(apart, received).map(|()| true)
+    }
+
+    /// Hands over the open frame.
+    fn close(&mut self) -> Result<(), DriverError> {
+        let open = self.open.take();
+        open.map_or(Ok(()), |(area, joined)| self.hand_over_joined(area, &joined))
+    }
+
+    fn hand_over_joined(&mut self, mut area: Area, joined: &Joined) -> Result<(), DriverError> {
+        let segments = joined.finish(area.bytes_mut());
+        self.hand_over(area, joined.len(), RxOffload { verified: true, segments })
+    }
+
+    fn hand_over(&mut self, area: Area, len: usize, offload: RxOffload) -> Result<(), DriverError> {
         let area = area.hand_over(INET);
-        // `len` fits: it is at most a page.
+        // `len` fits: it is at most an area.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let frame = RxFrame { area, offset: 0, len, offload };
         match self.rx.push(&frame.encode()) {
-            // Full cannot be: there was room above and only we fill it.
-            Ok(()) | Err(PushError::Full) => Ok(true),
+            // Full cannot be: there was room before the frame was received, and only we fill it.
+            Ok(()) | Err(PushError::Full) => Ok(()),
             Err(PushError::Fault(fault)) => Err(DriverError::Ring { ring: "rx", fault }),
         }
+    }
+
+    fn rx_free(&mut self) -> Result<u32, DriverError> {
+        self.rx.free().map_err(|fault| DriverError::Ring { ring: "rx", fault })
     }
 
     /// An empty page that is ours; names that the pool refuses are passed over.
@@ -340,6 +464,7 @@ impl<D: Device> Frames<D> {
         for (name, value) in [
             ("nic.rx-packets", c.rx_packets),
             ("nic.rx-bytes", c.rx_bytes),
+            ("nic.rx-joined", c.rx_joined),
             ("nic.rx-runts", c.rx_runts),
             ("nic.rx-bad-fill", c.rx_bad_fill),
             ("nic.rx-no-page", c.rx_no_page),

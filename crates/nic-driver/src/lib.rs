@@ -22,6 +22,7 @@ pub mod device;
 mod driver;
 pub mod fault;
 mod frames;
+mod gro;
 pub mod interface;
 pub mod packet;
 pub mod passt;

@@ -24,13 +24,13 @@ const VLAN: [u16; 2] = [0x8100, 0x88a8];
 
 /// Where the headers of a super-frame are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Headers {
-    ipv6: bool,
-    udp: bool,
+pub(crate) struct Headers {
+    pub(crate) ipv6: bool,
+    pub(crate) udp: bool,
     /// Offsets of the IP header, the header of TCP or UDP, and the payload.
-    ip: usize,
-    transport: usize,
-    payload: usize,
+    pub(crate) ip: usize,
+    pub(crate) transport: usize,
+    pub(crate) payload: usize,
 }
 
 /// A super-frame that is being cut.
@@ -138,7 +138,7 @@ impl SuperFrame {
 }
 
 /// The headers of a frame of TCP or UDP that is no fragment and has no extension header.
-fn find(frame: &[u8]) -> Option<Headers> {
+pub(crate) fn find(frame: &[u8]) -> Option<Headers> {
     let mut ip = ETHERNET_HEADER;
     let mut kind = be16(frame, ip - 2)?;
     if VLAN.contains(&kind) {

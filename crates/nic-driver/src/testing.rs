@@ -26,6 +26,8 @@ pub(crate) struct Wire {
     pub(crate) room: usize,
     /// The error of the next call, once.
     pub(crate) error: Option<i32>,
+    /// The error of the first call that finds no frame, once.
+    pub(crate) error_after: Option<i32>,
 }
 
 /// A [`Wire`] for device and test; never borrowed twice at a time.
@@ -77,6 +79,11 @@ impl Device for Fake {
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         let mut wire = self.wire.borrow_mut();
         if let Some(errno) = wire.error.take() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        if wire.incoming.is_empty()
+            && let Some(errno) = wire.error_after.take()
+        {
             return Err(io::Error::from_raw_os_error(errno));
         }
         let offload = wire.known;

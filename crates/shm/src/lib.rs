@@ -29,7 +29,7 @@ pub use channel::{Channel, ChannelError, Message, TryRecv};
 pub use pool::{
     Area, AreaError, AreaName, Borrowed, Exhausted, FREE, Owner, Pool, PoolMap, PoolPlace,
 };
-pub use region::{Access, Backing, OutOfRange, Region, RegionError, Word32, Word64};
+pub use region::{Access, Backing, OutOfRange, Region, RegionError, Word32, Word64, checksum};
 pub use ring::{Consumer, Producer, PushError, RingFault, ring_bytes};
 
 /// Bytes of a page, the unit of pools.

@@ -470,6 +470,14 @@ unsafe fn copy(from: *const u8, into: *mut u8, len: usize) {
     unsafe { ptr::copy_nonoverlapping(from, into, len) }
 }
 
+/// The Internet checksum's sum (RFC 1071) of bytes of our own, not complemented. An odd byte at the
+/// end counts as if a zero followed.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u16 {
+    // SAFETY: a slice is valid for reads of its length.
+    unsafe { ones_complement_sum(bytes.as_ptr(), bytes.len()) }
+}
+
 /// RFC 1071: the sum does not depend on byte order but for a swap at the end, nor on the size of
 /// the words that are added, so this adds native 32-bit words in 64-bit lanes and folds.
 ///

@@ -84,7 +84,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Err(SegmentError::Checksum) => return counters.tcp_bad_checksum += 1,
             Err(_) => return counters.tcp_malformed += 1,
         };
-        counters.tcp_in += 1;
+        let payload_len = bytes.len() - parsed.payload;
+        counters.tcp_in += match parsed.repr.joined {
+            0 => 1,
+            size => segment_count(payload_len, size),
+        };
         counters.tcp_resets_in += u64::from(parsed.repr.rst);
         let segment = &SegmentRepr { ecn: EcnField::from_tos(packet.tos), ..parsed.repr };
         let ends =
