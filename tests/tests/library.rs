@@ -114,3 +114,28 @@ fn what_was_sent_before_the_end_arrives() {
     world.down(NET);
     world.assert_nothing_left();
 }
+
+/// Small writes that are collected leave although the program makes no other call after them.
+#[test]
+fn small_writes_leave_by_themselves() {
+    let Some((world, server)) = world() else { return };
+    let peer = "import socket\n\
+                listener = socket.create_server(('0.0.0.0', 9002))\n\
+                print('ready', flush=True)\n\
+                s, got = listener.accept()[0], 0\n\
+                while got < 20000: got += len(s.recv(65536))\n\
+                print('all', flush=True)\n";
+    let peer = world.spawn(&world.python(&["-c", peer]));
+    let _ = peer.line("ready");
+    let code = format!(
+        "import socket, threading\n\
+         s = socket.create_connection(('{HOST}', 9002))\n\
+         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n\
+         for i in range(2000): s.send(b'0123456789')\n\
+         threading.Event().wait()\n"
+    );
+    let program = Running::start(world.on_net(NET, &world.python(&["-c", &code])));
+    let _ = peer.line("all");
+    drop((program, peer, server));
+    world.down(NET);
+}

@@ -296,7 +296,13 @@ impl Client {
         }
     }
 
-    /// [`Client::check`] that asks the kernel, for calls and waits.
+    /// [`Client::check`] for waits: a child that no fork handler knows of is told apart too, if it
+    /// has memory of its own.
+    pub(crate) fn check_memory(&self) -> Result<(), Errno> {
+        if self.pid == shm::fork::pid() { self.check() } else { Err(Errno::NOTCONN) }
+    }
+
+    /// [`Client::check`] that asks the kernel, for calls.
     pub(crate) fn check_thoroughly(&self) -> Result<(), Errno> {
         if self.is_mine() { self.check() } else { Err(Errno::NOTCONN) }
     }
@@ -446,10 +452,15 @@ impl Client {
         }
     }
 
-    /// Tells the server that a socket has news.
-    pub(crate) fn announce(&self, socket: u16) {
+    /// Tells the server that a socket has news. If they may wait, a stack in this process may
+    /// look only when it works next. True: it was told at once.
+    pub(crate) fn announce(&self, socket: u16, may_wait: bool) -> bool {
         self.mark_dirty(socket);
-        self.ring();
+        let waits = may_wait && self.drive.as_ref().is_some_and(|drive| drive.post());
+        if !waits {
+            self.ring();
+        }
+        !waits
     }
 
     pub(crate) fn bury(&self, grave: Grave) {

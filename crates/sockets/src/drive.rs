@@ -8,6 +8,9 @@
 //! caller does its work ([`Drive::work`]). And a thread that waits works until its own bell has
 //! rung; only when there is nothing to do it sleeps, on what would wake a server.
 //!
+//! Small sends are *collected*: while bytes of a stream are on their way, a send only leaves its
+//! own for whoever works next ([`Drive::post`]), until they are [`COLLECTED`] or a full queue.
+//!
 //! One thread at a time sleeps so, in the *seat*. The others sleep on their own bells, which
 //! whoever works will ring, and one of them is *nudged* when the seat is free.
 
@@ -27,12 +30,20 @@ use crate::wait::Wait;
 /// The longest sleep for an answer without a look at everything.
 const SLICE: Duration = Duration::from_secs(1);
 
+/// So many bytes are worth the stack's work at once: what one super-segment holds.
+pub(crate) const COLLECTED: u64 = 64 * 1024;
+
 /// The stack inside this process.
 pub trait Drive: Send + Sync + Debug {
     /// Does what there is to do, in the calling thread, until there is no more, it has been much,
     /// or, after some of it, `enough` says so. Does nothing in a signal handler that came in the
     /// middle of it.
     fn work(&self, enough: &mut dyn FnMut() -> bool);
+
+    /// There is work that need not be done by the caller: somebody else will begin with it in
+    /// microseconds, if no call has done it before. `false`: the caller has to, since the stack has
+    /// not worked for so long that nobody knows what its peers have answered.
+    fn post(&self) -> bool;
 
     /// Takes the seat. `false`: somebody has it, and `nudge` is written when it becomes free.
     fn take_seat(&self, nudge: &Arc<OwnedFd>) -> bool;

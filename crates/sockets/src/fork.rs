@@ -4,7 +4,7 @@
 //! producer and areas one owner: the parent. So every operation asks whether its client is of this
 //! process. The answer is one load: of a page that the kernel wipes in children ([`shm::fork`]), or
 //! of a word if whoever loads this library promises with [`fork_watched`] to call [`forked`] in
-//! every child. Paths that sleep or call ask the kernel all the same, since a raw `clone` that
+//! every child. Waits look at the page in any case. Calls ask the kernel, since a `vfork` that
 //! shares memory does neither.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -362,7 +362,7 @@ impl Socket {
         };
         if side.is_worth_a_bell(outstanding, self.seldom()) {
             (side.quiet_bytes, side.quiet_slots) = (0, 0);
-            self.client().announce(self.index());
+            self.client().announce(self.index(), false);
         } else {
             self.client().mark_dirty(self.index());
         }

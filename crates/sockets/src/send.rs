@@ -24,6 +24,7 @@ use abi::{Errno, SocketFlags, SocketKind};
 use shm::{Area, AreaName, OutOfRange, Producer, Region, Slot};
 
 use crate::client::lock;
+use crate::drive::COLLECTED;
 use crate::error::Broken;
 use crate::native::TxSlice;
 use crate::socket::Socket;
@@ -83,6 +84,8 @@ pub(crate) struct SendSide {
     held: u32,
     /// Bytes ever published.
     pub(crate) sent: u64,
+    /// `sent` when the stack in this process last worked for it.
+    pub(crate) served: u64,
     /// Bytes released, as last believed.
     released: u64,
     /// Slices ever sent, and how many of them are released.
@@ -98,6 +101,7 @@ impl SendSide {
             lent: VecDeque::new(),
             held: 0,
             sent: 0,
+            served: 0,
             released: 0,
             slices_sent: 0,
             slices_done: 0,
@@ -145,6 +149,11 @@ impl SendSide {
     /// Is there room for so many slices, when `limit` bytes may be unreleased?
     pub(crate) fn takes(&mut self, slices: usize, limit: u64) -> Result<bool, Broken> {
         Ok(self.queue.free()? as usize >= slices && self.unreleased() < limit)
+    }
+
+    /// May what is published wait for more, for a stack in this process?
+    fn may_collect(&mut self) -> Result<bool, Broken> {
+        Ok(self.sent - self.served < COLLECTED && self.queue.free()? > 0)
     }
 
     /// Keeps a slice whose descriptor comes next.
@@ -419,6 +428,7 @@ impl Socket {
     ) -> Result<usize, Broken> {
         let pool = &self.client().tx;
         side.collect(self.words(), pool)?;
+        let before = side.unreleased();
         let limit = self.words().tx_limit.load(Ordering::Relaxed);
         let mut slots = side.queue.free()?;
         // The last descriptor made: published when it is known whether another follows.
@@ -436,14 +446,23 @@ impl Socket {
             pushed += now;
             slots -= 1;
             if let Some(last) = last.replace(next) {
-                self.publish(side, &DataDescriptor { flags: DataDescriptor::MORE, ..last }, None)?;
+                let last = DataDescriptor { flags: DataDescriptor::MORE, ..last };
+                match self.client().drive() {
+                    None => self.publish(side, &last, None)?,
+                    // The stack works once, for all of it.
+                    Some(_) => side.stage(&last.encode())?,
+                }
             }
         }
         if let Some(last) = last {
             let all = from.left == 0;
             let flags =
                 SendFlags { eor: said.eor && all, urgent: said.urgent && all, ..said }.to_bits();
-            self.publish(side, &DataDescriptor { flags, ..last }, None)?;
+            side.stage(&DataDescriptor { flags, ..last }.encode())?;
+            let collect = before > 0 && !said.urgent && side.may_collect()?;
+            if self.let_see(side, collect) {
+                side.served = side.sent;
+            }
         }
         Ok(pushed)
     }
@@ -464,11 +483,19 @@ impl Socket {
 
     /// Lets the server see what was staged.
     pub(crate) fn publish_staged(&self, side: &mut SendSide) {
-        self.client().mark(Stage::Request);
+        self.let_see(side, false);
+    }
+
+    /// [`Socket::publish_staged`]; what may be collected is left to a stack in this process that
+    /// works anyway. True: the server was told at once.
+    fn let_see(&self, side: &mut SendSide, collect: bool) -> bool {
+        let client = self.client();
+        client.mark(Stage::Request);
         self.words().tx_bytes.store(side.sent, Ordering::Release);
         side.queue.publish();
-        self.client().announce(self.index());
-        self.client().mark(Stage::Send);
+        let told = client.announce(self.index(), collect);
+        client.mark(Stage::Send);
+        told
     }
 
     /// Most bytes that may be unreleased.

@@ -109,7 +109,7 @@ impl ThreadSlot {
         wait: Wait,
         mut look_again: impl FnMut() -> bool,
     ) -> Result<(), Errno> {
-        client.check_thoroughly()?;
+        client.check_memory()?;
         bells::pay(client);
         let how = if self.driver.is_some() { Sleep::Driving } else { Sleep::Futex };
         let role = self.take_role(how);
@@ -437,7 +437,7 @@ impl Client {
     /// ENOTCONN in a forked child; ENETDOWN when the instance is gone; ENOBUFS when it gives not
     /// even one slot.
     pub(crate) fn thread(&self) -> Result<Held, Errno> {
-        self.check_thoroughly()?;
+        self.check_memory()?;
         let kept = CLAIM.try_with(|claim| {
             let Ok(mut claim) = claim.try_borrow_mut() else {
                 return Ok(None);

@@ -129,7 +129,7 @@ impl Client {
         if watched.is_empty() {
             return poll(kernel, timespec(deadline).as_ref()).map(drop);
         }
-        self.check_thoroughly().or_else(|errno| match errno {
+        self.check_memory().or_else(|errno| match errno {
             // The sockets say so themselves, by ERR and HUP.
             Errno::NETDOWN => Ok(()),
             other => Err(other),

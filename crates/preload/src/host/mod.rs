@@ -37,12 +37,15 @@ use sockets::drive::{Drive, Visit, refresh};
 
 use crate::errno::Outcome;
 use crate::signals;
+use helper::Alarm;
 use seat::Seat;
 
 /// How long a program that ends stays for what it has sent; as the supervisor's.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rounds of work of one call: what comes meanwhile from everywhere must not hold it for ever.
 const MOST_ROUNDS: u32 = 16;
+/// What socket words tell of the peer is believed for so long after they were written, nanoseconds.
+const FRESH: u64 = 50_000;
 /// Most events taken from the set at a time.
 const EVENTS: usize = 16;
 /// Where our descriptors go, far from the small numbers that programs expect to get.
@@ -67,8 +70,11 @@ pub(crate) struct Host {
     /// In the set: ends the sleep of whoever has the seat.
     kick: OwnedFd,
     seat: Seat,
+    alarm: Alarm,
     /// Counts calls, for the helper to see that there are some.
     calls: AtomicU32,
+    /// When the stack last worked, nanoseconds since `begun`.
+    worked_at: AtomicU64,
     /// Until when the seat's sleep lasts: nanoseconds since `begun`. 0: nobody sleeps there.
     sleeps_until: AtomicU64,
     begun: Instant,
@@ -129,7 +135,9 @@ impl Host {
             over: AtomicBool::new(false),
             kick,
             seat: Seat::new(),
+            alarm: Alarm::new(),
             calls: AtomicU32::new(0),
+            worked_at: AtomicU64::new(0),
             sleeps_until: AtomicU64::new(0),
             begun: Instant::now(),
         })
@@ -165,6 +173,7 @@ impl Host {
     fn turn(&self, enough: &mut dyn FnMut() -> bool) {
         self.with(|place| {
             let Some(stack) = place else { return };
+            self.alarm.clear();
             if !matches!(stack.work(enough), Ok(Told::Nothing | Told::Something)) {
                 // Dropping it resets what is open.
                 *place = None;
@@ -172,6 +181,7 @@ impl Host {
                 self.kick();
                 return;
             }
+            self.worked_at.store(self.nanos(Some(Duration::ZERO)), Ordering::Relaxed);
             let until = self.sleeps_until.load(Ordering::SeqCst);
             if until != 0 && self.nanos(stack.deadline()) < until {
                 self.sleeps_until.store(0, Ordering::SeqCst);
@@ -241,12 +251,24 @@ impl Drive for Host {
         });
     }
 
+    fn post(&self) -> bool {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let worked_at = self.worked_at.load(Ordering::Relaxed);
+        let fresh = self.nanos(Some(Duration::ZERO)).saturating_sub(worked_at) < FRESH;
+        if fresh {
+            self.alarm.post(|| self.kick());
+        }
+        fresh
+    }
+
     fn take_seat(&self, nudge: &Arc<OwnedFd>) -> bool {
         self.seat.take(nudge, || self.kick())
     }
 
     fn leave_seat(&self, nudge: &Arc<OwnedFd>) {
-        self.seat.leave(nudge);
+        if self.seat.leave(nudge) {
+            self.alarm.wake(|| self.kick());
+        }
     }
 
     fn wait(&self, most: Option<Duration>) -> Result<(), Errno> {

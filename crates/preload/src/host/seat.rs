@@ -22,7 +22,7 @@ struct State {
     holder: Holder,
     /// Threads that wait, by their nudges.
     line: Vec<Arc<OwnedFd>>,
-    /// The helper waits until the seat is free.
+    /// The helper wants to know when the seat is free.
     helper_waits: bool,
     /// A thread waits until the helper has left.
     evicting: bool,
@@ -70,44 +70,21 @@ impl Seat {
         free
     }
 
-    /// Leaves the seat, or the line.
-    pub(super) fn leave(&self, nudge: &Arc<OwnedFd>) {
+    /// Leaves the seat, or the line. True: the helper is to be told that the seat is free.
+    pub(super) fn leave(&self, nudge: &Arc<OwnedFd>) -> bool {
         let mut state = self.lock();
         state.line.retain(|waiting| key(waiting) != key(nudge));
         if state.holder == Holder::Thread(key(nudge)) {
             state.holder = Holder::Nobody;
         }
-        self.pass_on(state);
+        pass_on(state)
     }
 
-    /// If the seat is free, somebody is told.
-    fn pass_on(&self, mut state: MutexGuard<'_, State>) {
-        if state.holder != Holder::Nobody {
-            return;
-        }
-        let next = state.line.pop();
-        let tell_helper = state.helper_waits && next.is_none();
-        drop(state);
-        if let Some(next) = next {
-            // Full: it is as good as written.
-            let _ = rustix::io::write(&*next, &1_u64.to_ne_bytes());
-        }
-        if tell_helper {
-            self.changed.notify_all();
-        }
-    }
-
-    /// For the helper: waits until nobody has the seat. True: at once.
-    pub(super) fn wait_until_free(&self) -> bool {
+    /// For the helper: is the seat free? Otherwise it is told when it is.
+    pub(super) fn is_free_for_helper(&self) -> bool {
         let mut state = self.lock();
-        let mut at_once = true;
-        while state.holder != Holder::Nobody {
-            at_once = false;
-            state.helper_waits = true;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.helper_waits = false;
-        at_once
+        state.helper_waits = state.holder != Holder::Nobody;
+        !state.helper_waits
     }
 
     /// For the helper: takes the seat if nobody has it.
@@ -129,7 +106,22 @@ impl Seat {
         let mut state = self.lock();
         state.evicting = false;
         state.holder = Holder::Nobody;
-        self.pass_on(state);
+        pass_on(state);
         self.changed.notify_all();
     }
+}
+
+/// If the seat is free, somebody is told; true: that is to be the helper.
+fn pass_on(mut state: MutexGuard<'_, State>) -> bool {
+    if state.holder != Holder::Nobody {
+        return false;
+    }
+    let next = state.line.pop();
+    let tell_helper = next.is_none() && std::mem::take(&mut state.helper_waits);
+    drop(state);
+    if let Some(next) = next {
+        // Full: it is as good as written.
+        let _ = rustix::io::write(&*next, &1_u64.to_ne_bytes());
+    }
+    tell_helper
 }
