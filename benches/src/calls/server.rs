@@ -89,6 +89,8 @@ impl Companion for Busy {
         Ok(true)
     }
 
+    fn ask(&mut self) {}
+
     fn prepare_sleep(&mut self) -> bool {
         false
     }

@@ -120,6 +120,8 @@ pub struct InetConfig {
     pub tcp: TcpDefaults,
     /// Programs may read frames: received bytes are handed to them where they are.
     pub share_frames: bool,
+    /// How long the server's thread looks again before it sleeps, microseconds; 0: not at all.
+    pub busy_poll: u32,
 }
 
 /// What the TCP sockets of an instance start with, until a program changes its own. What is not
@@ -235,6 +237,8 @@ pub struct NicConfig {
     /// Leave checksums and the cutting of long segments to the device, as far as it can. The frame
     /// region is laid out for super-segments then.
     pub offload: bool,
+    /// How long the driver's own thread looks again before it sleeps, microseconds; 0: not at all.
+    pub busy_poll: u32,
 }
 
 /// What the supervisor asks of a server.

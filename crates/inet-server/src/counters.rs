@@ -8,6 +8,8 @@ inet::counters! {
     turns "server.turns" "Turns of the event loop."
     sleeps "server.sleeps" "Times that the server slept."
     idle_wakes "server.idle-wake-ups" "Times that it was woken and found nothing to do."
+    spins_won "server.spins-won" "Waits that were over while the server looked again."
+    spins_lost "server.spins-lost" "Waits in which it looked again and slept all the same."
     bells "server.bells-rung" "System calls made to wake a program or a driver."
     driver_bells "server.bells-to-drivers" "Those of them that woke a driver."
     calls "calls.executed" "Calls taken from programs' request rings."

@@ -55,7 +55,7 @@ use shm::{Channel, ChannelError};
 
 pub use crate::stepped::Stepped;
 pub use crate::supervisor::Told;
-pub use crate::turning::Turning;
+pub use crate::turning::{Look, Turning};
 
 /// Why the server ended otherwise than asked to.
 #[derive(Debug, thiserror::Error)]

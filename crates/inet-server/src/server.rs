@@ -22,7 +22,7 @@ use abi::network::InterfaceSettings;
 use abi::nic::NicLayout;
 use abi::stages::{Stage, StageReport};
 use inet::Instant;
-use shm::{Access, Region};
+use shm::{Access, Region, Spin};
 
 use crate::client::Client;
 use crate::engine::{Engine, Owner};
@@ -66,6 +66,8 @@ pub(crate) struct Server {
     first: usize,
     /// Room for the calls of one scan.
     scan: Vec<Call>,
+    /// Of whoever owns the thread.
+    pub(crate) spin: Spin,
 }
 
 /// A request of the supervisor that cannot be met; one sentence.
@@ -101,6 +103,7 @@ impl Server {
     pub(crate) fn new(config: InetConfig, secret: [u8; 16]) -> io::Result<Self> {
         Ok(Self {
             engine: Engine::new(secret, &config),
+            spin: Spin::new(Duration::from_micros(config.busy_poll.into())),
             config,
             clients: Vec::new(),
             poller: Poller::new()?,

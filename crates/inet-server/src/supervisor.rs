@@ -137,6 +137,8 @@ impl Server {
         let engine = &self.engine;
         let nics = engine.nics.counters.iter();
         let mut counters = engine.counters.clone();
+        let spins = self.spin.spins();
+        (counters.spins_won, counters.spins_lost) = (spins.won, spins.lost);
         self.clients.iter().flatten().for_each(|client| client.add_told(&mut counters));
         let own = counters.iter().zip(nics).map(|((name, a), (_, b))| (name, a + b));
         let all = own.chain(engine.stack.counters());

@@ -12,7 +12,7 @@ use std::time::Duration;
 use abi::companion::{Companion, NAMES};
 use inet::Instant;
 use rustix::event::epoll::EventFlags;
-use shm::Channel;
+use shm::{Channel, spin};
 
 use crate::server::Server;
 use crate::sleep::{COMPANIONS, LINE};
@@ -35,6 +35,17 @@ pub struct Turning {
     /// Somebody rang, and nothing was done since.
     rung: bool,
     ended: bool,
+}
+
+/// What a look in a spin came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// There is work.
+    Work,
+    /// Look again, after giving way.
+    Nothing,
+    /// Sleep.
+    Enough,
 }
 
 impl std::fmt::Debug for Turning {
@@ -98,6 +109,7 @@ impl Turning {
             if !progress {
                 return Ok(told);
             }
+            self.server.spin.over();
             if enough() {
                 // What the core answered with is in the rings.
                 self.step_companions()?;
@@ -114,11 +126,19 @@ impl Turning {
         Ok(progress)
     }
 
-    /// Sleeps until somebody rings or a timer is due. It may return at once.
+    /// Sleeps until somebody rings or a timer is due; before, it looks again for a while. It may
+    /// return at once.
     ///
     /// # Errors
     /// See [`ServerError`]; drop it.
     pub fn sleep(&mut self) -> Result<(), ServerError> {
+        loop {
+            match self.look()? {
+                Look::Nothing => spin::give_way(),
+                Look::Work => return Ok(()),
+                Look::Enough => break,
+            }
+        }
         if self.prepare_sleep() {
             self.server.engine.counters.sleeps += 1;
             let timeout = self.server.deadline(clock());
@@ -127,6 +147,19 @@ impl Turning {
             server.poller.wait(timeout, &mut report).map_err(system("epoll_wait"))?;
         }
         Ok(())
+    }
+
+    /// One look of a spin ([`shm::spin`]): is there work now?
+    ///
+    /// # Errors
+    /// See [`ServerError`]; drop it.
+    pub fn look(&mut self) -> Result<Look, ServerError> {
+        if !self.server.spin.again() {
+            return Ok(Look::Enough);
+        }
+        self.companions.iter_mut().for_each(|companion| companion.ask());
+        let work = self.step_companions()? || self.server.has_work();
+        Ok(if work { Look::Work } else { Look::Nothing })
     }
 
     /// Announces sleep and looks once more for work. True: there is none, and whoever brings some

@@ -20,6 +20,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use abi::companion::Companion;
 use abi::control::{Ask, NicConfig, Say, ServerEvent, ServerReply, ServerRequest};
@@ -29,7 +30,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use shm::descriptors::keep;
-use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, TryRecv};
+use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, Spin, TryRecv, spin};
 
 use crate::DriverError;
 use crate::backend::{self, exactly};
@@ -65,7 +66,12 @@ type Open = Box<dyn FnMut(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, D
 pub fn run(channel: Channel) -> Result<(), DriverError> {
     let mut driver = Driver::from_channel(channel)?;
     while !driver.ended() {
-        if !driver.step()? && driver.prepare_sleep() {
+        if driver.step()? {
+            driver.spin.over();
+        } else if driver.spin.again() {
+            driver.ask_in = 0;
+            spin::give_way();
+        } else if driver.prepare_sleep() {
             driver.sleep()?;
         }
     }
@@ -97,6 +103,8 @@ pub struct Driver {
     line_in: u32,
     /// [`Driver::prepare_sleep`] allowed it.
     asleep: bool,
+    /// Of the driver's own thread.
+    spin: Spin,
     bells_rung: u64,
     wake_ups: u64,
     idle_wake_ups: u64,
@@ -157,6 +165,7 @@ impl Driver {
         let Ends { frames, sleeper, inet, bell } = ends;
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(epoll_failed)?;
         let set = keep(set);
+        let spin = Spin::new(Duration::from_micros(config.busy_poll.into()));
         let mut driver = Self {
             line,
             config,
@@ -173,6 +182,7 @@ impl Driver {
             ask_in: 0,
             line_in: 0,
             asleep: false,
+            spin,
             bells_rung: 0,
             wake_ups: 0,
             idle_wake_ups: 0,
@@ -382,10 +392,13 @@ impl Driver {
                 self.frames.device.add_reader(socket, snaplen);
             }
             ServerRequest::Counters => {
+                let spins = self.spin.spins();
                 let mut counters = vec![
                     ("nic.bells-rung".to_owned(), self.bells_rung),
                     ("nic.wake-ups".to_owned(), self.wake_ups),
                     ("nic.idle-wake-ups".to_owned(), self.idle_wake_ups),
+                    ("nic.spins-won".to_owned(), spins.won),
+                    ("nic.spins-lost".to_owned(), spins.lost),
                 ];
                 self.frames.counters(&mut |name, value| counters.push((name.to_owned(), value)));
                 let histograms = self.frames.histograms();
@@ -417,6 +430,10 @@ impl Driver {
 impl Companion for Driver {
     fn step(&mut self) -> Result<bool, String> {
         Driver::step(self).map_err(|error| error.to_string())
+    }
+
+    fn ask(&mut self) {
+        self.ask_in = 0;
     }
 
     fn prepare_sleep(&mut self) -> bool {

@@ -19,6 +19,7 @@ pub mod fork;
 pub mod pool;
 pub mod region;
 pub mod ring;
+pub mod spin;
 mod sync;
 
 #[cfg(all(test, loom))]
@@ -31,6 +32,7 @@ pub use pool::{
 };
 pub use region::{Access, Backing, OutOfRange, Region, RegionError, Word32, Word64, checksum};
 pub use ring::{Consumer, Producer, PushError, RingFault, ring_bytes};
+pub use spin::Spin;
 
 /// Bytes of a page, the unit of pools.
 pub const PAGE: usize = 4096;

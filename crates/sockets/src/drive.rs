@@ -51,6 +51,10 @@ pub trait Drive: Send + Sync + Debug {
     /// Leaves the seat, or the line for it.
     fn leave_seat(&self, nudge: &Arc<OwnedFd>);
 
+    /// In the seat only: looks again for a while before a sleep. True: there is work, or `enough`
+    /// says so.
+    fn spin(&self, enough: &mut dyn FnMut() -> bool) -> bool;
+
     /// In the seat only: sleeps until something happens or a timer of the stack is due, at most
     /// `most`.
     ///
@@ -209,6 +213,10 @@ impl Driver {
         let done = loop {
             self.drive.work(&mut || bell.is_rung());
             seated = seated || self.drive.take_seat(&self.nudge);
+            let look_again = seated && !bell.is_rung() && !wait.is_over();
+            if look_again && self.drive.spin(&mut || bell.is_rung()) {
+                continue;
+            }
             if wait.is_over() || self.drive.is_over() || !bell.change(Sleep::Driving, Sleep::Fd) {
                 break Ok(());
             }

@@ -42,11 +42,12 @@ pub(crate) struct Config {
 pub(crate) struct InstanceSection {
     pub(crate) mode: Mode,
     pub(crate) clients: Ranged<1, 4000>,
+    pub(crate) busy_poll: Option<Ranged<0, 1000>>,
 }
 
 impl Default for InstanceSection {
     fn default() -> Self {
-        Self { mode: Mode::default(), clients: Ranged(1000) }
+        Self { mode: Mode::default(), clients: Ranged(1000), busy_poll: None }
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) clients: usize,
     pub(crate) params: ClientParams,
     pub(crate) tcp: TcpDefaults,
+    /// Microseconds that a waiting thread looks again before it sleeps.
+    pub(crate) busy_poll: u32,
     pub(crate) ipv6: Ipv6Mode,
     pub(crate) rp_filter: u8,
 }
@@ -57,6 +59,9 @@ const MOST_INSIDE: usize = 7;
 /// Most of them whose frames can be shared: their regions go to a program in one message, with two
 /// descriptors more.
 const MOST_SHARED: usize = shm::channel::MAX_FDS - 2;
+
+/// Microseconds that waiting threads look again where there are several processors.
+const BUSY_POLL: u32 = 50;
 
 impl Settings {
     /// For an instance of this name.
@@ -128,8 +133,18 @@ impl Settings {
             rp_filter: inet.rp_filter,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
+            busy_poll: config.instance.busy_poll.map_or_else(busy_poll, |micros| micros.0),
         })
     }
+}
+
+/// How long waiting threads look again if the file does not say, microseconds. With one processor
+/// nothing happens while they do.
+fn busy_poll() -> u32 {
+    // Those of the machine, such as "0-3": others work for us where we may not run.
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    let one = online.is_ok_and(|online| !online.contains(['-', ',']));
+    if one { 0 } else { BUSY_POLL }
 }
 
 /// Are the keys that choose one of three in their range?

@@ -226,6 +226,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
     };
     let config = InetConfig {
         share_frames: false,
+        busy_poll: 0,
         instance: "test".to_owned(),
         ipv6: Ipv6Mode::Off,
         rp_filter: 0,

@@ -290,6 +290,7 @@ impl Host {
             rp_filter: 0,
             tcp: TcpDefaults::default(),
             share_frames,
+            busy_poll: 0,
         };
         let interface = InterfaceSettings {
             name: "eth0".to_owned(),

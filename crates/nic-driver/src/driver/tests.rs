@@ -41,6 +41,7 @@ fn config(device: &str) -> NicConfig {
         fault: FaultConfig::default(),
         offload: false,
         strict: false,
+        busy_poll: 0,
     }
 }
 

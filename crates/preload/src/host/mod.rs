@@ -26,13 +26,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use abi::companion::Companion;
-use inet_server::{Told, Turning};
+use inet_server::{Look, Told, Turning};
 use nic_driver::Driver;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use shm::Channel;
 use shm::descriptors::keep;
+use shm::{Channel, spin};
 use sockets::drive::{Drive, Visit, refresh};
 
 use crate::errno::Outcome;
@@ -268,6 +268,17 @@ impl Drive for Host {
     fn leave_seat(&self, nudge: &Arc<OwnedFd>) {
         if self.seat.leave(nudge) {
             self.alarm.wake(|| self.kick());
+        }
+    }
+
+    fn spin(&self, enough: &mut dyn FnMut() -> bool) -> bool {
+        loop {
+            let look = self.with(|stack| stack.as_mut().map(Turning::look)).flatten();
+            match look {
+                Some(Ok(Look::Nothing)) if !enough() => spin::give_way(),
+                Some(Ok(Look::Enough)) | None => return false,
+                Some(Ok(Look::Work | Look::Nothing) | Err(_)) => return true,
+            }
         }
     }
 

@@ -199,6 +199,7 @@ impl Instance {
             ipv6: settings.ipv6,
             rp_filter: settings.rp_filter,
             share_frames: settings.share_frames,
+            busy_poll: settings.busy_poll,
         });
         servers.ask(Line::Inet, inet, &[], purpose())?;
         let mut asked = 1;
@@ -210,6 +211,7 @@ impl Instance {
                 fault: wanted.fault,
                 strict: settings.strict,
                 offload: wanted.offload,
+                busy_poll: settings.busy_poll,
             });
             let interface = InterfaceSettings {
                 name: interface_name(number),
