@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use tasuki_tests::{DEVICE, Finished, HOST, Mode, Running, STACK, World, tasuki_binary};
+use tasuki_tests::{DEVICE, Finished, HOST, Mode, Nic, Running, STACK, World, tasuki_binary};
 
 /// What `connect` on the stack says.
 fn connect(world: &World, words: &[&str]) -> String {
@@ -109,7 +109,7 @@ fn a_wrong_configuration_is_explained() {
 
 #[test]
 fn what_is_taken_is_named() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = World::over(Nic::Tap) else { return };
     world.up("first", Mode::given(), &[]);
     let said = Running::start(world.tasuki(&["up", "first"])).finish().code(123);
     one_sentence(&said, "first");
