@@ -18,10 +18,9 @@ fn kill_in_mid_transfer(mode: Mode) {
     let before = world.ps(NET).pools;
     write_noise(&world.path("file"), 128 << 20, 3);
     let server = world.http_server();
-    // Slow enough to be under way all the time.
-    let url = format!("http://{HOST}:8000/file");
-    let curl = ["curl", "-sS", "--limit-rate", "20M", "-o", "back", &url];
-    let mut other = Running::start(world.on_net(NET, &curl));
+    let other = world.script("slowly.py", &[&format!("http://{HOST}:8000/file"), "back", "go"]);
+    let mut other = Running::start(world.on_net(NET, &other));
+    let _ = other.line("begun");
     eventually("the other client is in", || clients(&world) == 1);
 
     // Several times, so that what one death loses adds up.
@@ -42,6 +41,7 @@ fn kill_in_mid_transfer(mode: Mode) {
         assert_eq!(victim.finish().status.signal(), Some(9));
     }
     assert!(!other.has_ended(), "the other transfer ended too early to show anything");
+    std::fs::write(world.path("go"), "").unwrap();
     let _ = other.finish().success();
     assert_eq!(sha256(&world.path("back")), sha256(&world.path("file")));
     world.assert_pools_return(NET, &before);
@@ -64,6 +64,7 @@ fn in_fused_mode() {
 #[test]
 fn a_private_instance_ends_with_its_program() {
     let Some(world) = World::new() else { return };
+    let before = world.processes();
     let witness = world.spawn(&world.script("witness.py", &["0.0.0.0", "9000"]));
     let _ = witness.line("ready");
     let pour = world.script("pour.py", &[HOST, "9000"]);
@@ -72,5 +73,5 @@ fn a_private_instance_ends_with_its_program() {
     run.signal(rustix::process::Signal::KILL);
     drop(run);
     drop(witness);
-    eventually("every process has ended", || world.processes().is_empty());
+    eventually("every process has ended", || world.processes() == before);
 }

@@ -13,10 +13,9 @@ fn dropped_alone(mode: Mode) {
     world.up(NET, mode, &[]);
     let before = world.ps(NET);
 
-    // Slow enough to be under way all the time.
-    let url = format!("http://{HOST}:8000/file");
-    let curl = ["curl", "-sS", "--limit-rate", "20M", "-o", "back", &url];
-    let mut other = Running::start(world.on_net(NET, &curl));
+    let other = world.script("slowly.py", &[&format!("http://{HOST}:8000/file"), "back", "go"]);
+    let mut other = Running::start(world.on_net(NET, &other));
+    let _ = other.line("begun");
     let roles = |role: &str| world.ps(NET).processes.iter().filter(|p| p.role == role).count();
     eventually("the honest client is in", || roles("client") == 1);
 
@@ -28,6 +27,7 @@ fn dropped_alone(mode: Mode) {
     }
     assert!(!other.has_ended(), "the other transfer ended too early to show anything");
     eventually("only the honest client is left", || roles("client") == 1);
+    std::fs::write(world.path("go"), "").unwrap();
     let _ = other.finish().success();
     assert_eq!(sha256(&world.path("back")), sha256(&world.path("file")));
 
