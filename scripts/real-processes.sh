@@ -27,7 +27,8 @@ programs() {
     for name in $2; do
         path=$(awk -v name="$name" '$1 == name { print $2 }' "$built")
         [ -n "$path" ] || { echo "there is no test program $name" >&2; return 1; }
-        echo "$1 $name $(realpath "$path") ${3:-}"
+        # No blank at the end: to xargs the line would go on.
+        echo "$1 $name $(realpath "$path")${3:+ $3}"
     done
 }
 
