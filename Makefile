@@ -7,10 +7,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test sim conformance bench bench-peers scale fmt clippy loom fuzz doc tidy man clean install uninstall
+.PHONY: help deps build demo test sim conformance bench bench-peers bench-instructions scale fmt clippy loom fuzz doc tidy man clean install uninstall
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## Check for the tools that all tasks need; as root, install what is missing
 	@scripts/deps.sh
@@ -42,6 +42,10 @@ PEERS ?= $(TARGET)/peers
 bench-peers: build ## Measure smoltcp, lwIP and gVisor's netstack beside Tasuki and the kernel (root)
 	@scripts/deps.sh demo
 	scripts/bench-peers.sh $(PEERS) $(TARGET)/release/tasuki
+
+bench-instructions: ## Count the instructions of all paths with valgrind: [INSTRUCTIONS="--check FILE"]
+	@scripts/deps.sh instructions
+	$(CARGO) run --release -p tasuki-benches --features valgrind --bin tasuki-instructions -- count $(INSTRUCTIONS)
 
 scale: ## Measure the core with 100,000 idle connections and under 1,000,000 SYNs
 	$(CARGO) run --release -p tasuki-benches --bin tasuki-scale -- idle

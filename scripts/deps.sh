@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps.sh [build|demo|bench|test]: makes sure that the tools for that are there. As root on a system with apt it
+# deps.sh [build|demo|bench|instructions|test]: makes sure that the tools for that are there. As root on a system with apt it
 # installs what is missing; otherwise it says what is missing and how to get it. Quick when nothing is
 # missing.
 set -eu
@@ -9,6 +9,7 @@ what=${1:-test}
 tools="gcc:gcc"
 [ "$what" = build ] || tools="$tools python3:python3 ip:iproute2 curl:curl sha256sum:coreutils"
 [ "$what" != bench ] || tools="$tools ethtool:ethtool taskset:util-linux sysctl:procps"
+[ "$what" != instructions ] || tools="$tools valgrind:valgrind"
 [ "$what" != test ] || tools="$tools wget:wget nc:netcat-openbsd ping:iputils-ping tshark:tshark
     ethtool:ethtool iperf3:iperf3 setpriv:util-linux nsenter:util-linux"
 

@@ -1,0 +1,231 @@
+//! What is counted of an instance: bytes on their way out and in, by program, inet server and
+//! driver; hand-overs and calls.
+
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use sockets::{CallBatch, Errno, RecvFlags, Request, SendFlags, Socket, Wait};
+
+use crate::peer::Bytes;
+use crate::world::{Instance, World};
+use crate::{Kind, Part, count, row};
+
+/// Bytes of most operations.
+const LARGE: usize = 64 << 10;
+/// Operations that are counted, after as many that are not.
+pub(crate) const OPERATIONS: u32 = 12;
+const PLAIN: Kind = Kind { offload: false, strict: false, shared: false };
+const OFFLOAD: Kind = Kind { offload: true, ..PLAIN };
+
+/// How a program sends.
+#[derive(Clone, Copy)]
+enum Send {
+    Copy(usize),
+    Area(usize),
+    File,
+}
+
+/// How a program receives.
+#[derive(Clone, Copy)]
+enum Take {
+    Copy,
+    Area,
+}
+
+/// Everything, row by row.
+pub(crate) fn all() -> Result<()> {
+    for (title, kind) in [
+        ("off", PLAIN),
+        ("off, strict", Kind { strict: true, ..PLAIN }),
+        ("off, share_frames", Kind { shared: true, ..PLAIN }),
+        ("on", OFFLOAD),
+        ("on, share_frames", Kind { shared: true, ..OFFLOAD }),
+    ] {
+        let instance = Instance::new(kind)?;
+        if !kind.shared {
+            send(&instance, &format!("{title}: send 64 KiB by POSIX calls"), Send::Copy(LARGE))?;
+        }
+        if kind == PLAIN {
+            send(&instance, &format!("{title}: send 1 KiB by POSIX calls"), Send::Copy(1024))?;
+        }
+        if kind == PLAIN || kind == OFFLOAD {
+            send(&instance, &format!("{title}: send 64 KiB, native"), Send::Area(LARGE))?;
+            send(&instance, &format!("{title}: send 64 KiB of a file"), Send::File)?;
+        }
+        receive(&instance, &format!("{title}: receive 64 KiB by POSIX calls"), Take::Copy)?;
+        if !kind.strict {
+            receive(&instance, &format!("{title}: receive 64 KiB, native"), Take::Area)?;
+        }
+        if kind == OFFLOAD {
+            for size in [4 << 10, 64 << 10, 1 << 20, 4 << 20] {
+                hand_over(&instance, size)?;
+            }
+            calls(&instance)?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves everything until nobody has anything to do.
+fn settle(world: &mut World, on: bool, part: Part) -> Result<()> {
+    loop {
+        let served = count(on && part == Part::Server, || world.server.turn(world.now));
+        let driven = count(on && part == Part::Driver, || world.driver.step())?;
+        let carried = world.carry();
+        world.now += Duration::from_micros(20);
+        if !(served | driven | carried) {
+            return Ok(());
+        }
+    }
+}
+
+/// An operation of each part in turn: first some to warm up, then those that are counted.
+fn each_part(
+    instance: &Instance,
+    title: &str,
+    mut operation: impl FnMut(&mut World, bool, Part) -> Result<()>,
+) -> Result<()> {
+    for part in [Part::Program, Part::Server, Part::Driver] {
+        instance.alone(|world| {
+            for number in 0..2 * OPERATIONS {
+                operation(world, number >= OPERATIONS, part)?;
+            }
+            Ok(())
+        })?;
+        row(title, part, OPERATIONS);
+    }
+    Ok(())
+}
+
+fn send(instance: &Instance, title: &str, way: Send) -> Result<()> {
+    let stream = instance.connect()?;
+    let (socket, buffer) = (stream.as_socket(), vec![0xa5; LARGE]);
+    let file = zeros()?;
+    each_part(instance, title, |world, on, part| {
+        count(on && part == Part::Program, || -> Result<()> {
+            match way {
+                Send::Copy(len) => {
+                    let parts = [IoSlice::new(&buffer[..len])];
+                    expect(len, socket.send(&parts, SendFlags::default(), None, Wait::No)?)
+                }
+                Send::Area(len) => {
+                    let slices = [instance.client.alloc(len)?.freeze()];
+                    socket.send_slices(&slices, SendFlags::default(), None, Wait::No)?;
+                    Ok(())
+                }
+                Send::File => expect(LARGE, socket.send_file(&file, 0, LARGE, Wait::No)?),
+            }
+        })?;
+        settle(world, on, part)
+    })
+}
+
+/// A file in memory that is long enough.
+fn zeros() -> Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let file = File::from(rustix::fs::memfd_create("zeros", flags)?);
+    file.set_len(LARGE as u64)?;
+    Ok(file)
+}
+
+fn expect(wanted: usize, done: usize) -> Result<()> {
+    if wanted != done {
+        bail!("{done} bytes instead of {wanted}");
+    }
+    Ok(())
+}
+
+fn receive(instance: &Instance, title: &str, way: Take) -> Result<()> {
+    let stream = instance.connect()?;
+    let (socket, mut buffer) = (stream.as_socket(), vec![0; LARGE]);
+    each_part(instance, title, |world, on, part| {
+        world.peer.send(world.now, Bytes::new(LARGE));
+        let mut left = LARGE;
+        // The window may be smaller than what the peer has to send.
+        for _ in 0..100 {
+            world.carry();
+            settle(world, on, part)?;
+            left -= count(on && part == Part::Program, || take(socket, way, &mut buffer))?;
+            if left == 0 {
+                return settle(world, on, part);
+            }
+            world.now += Duration::from_millis(1);
+        }
+        bail!("{left} bytes did not come")
+    })
+}
+
+/// Takes all that is there.
+fn take(socket: &Socket, way: Take, buffer: &mut [u8]) -> Result<usize> {
+    let mut sum = 0;
+    loop {
+        let got = match way {
+            Take::Copy => {
+                let into = &mut [IoSliceMut::new(buffer)];
+                socket.recv(into, RecvFlags::default(), Wait::No).map(|received| received.len)
+            }
+            Take::Area => socket.recv_area(Wait::No).map(|area| area.len()),
+        };
+        match got {
+            Ok(0) => bail!("the peer has closed"),
+            Ok(got) => sum += got,
+            Err(Errno::AGAIN) => return Ok(sum),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Handing over an area that is there, and nothing else.
+fn hand_over(instance: &Instance, size: usize) -> Result<()> {
+    let stream = instance.connect()?;
+    let socket = stream.as_socket();
+    instance.alone(|world| {
+        for number in 0..2 * OPERATIONS {
+            let slices = [instance.client.alloc(size)?.freeze()];
+            count(number >= OPERATIONS, || {
+                socket.send_slices(&slices, SendFlags::default(), None, Wait::No)
+            })?;
+            drop(slices);
+            settle(world, false, Part::Program)?;
+            // A delayed ACK.
+            world.now += Duration::from_millis(50);
+            settle(world, false, Part::Program)?;
+            if socket.unsent_len() > 0 {
+                bail!("areas of {size} bytes do not get away");
+            }
+        }
+        Ok(())
+    })?;
+    row(&format!("hand over an area of {} KiB", size >> 10), Part::Program, OPERATIONS);
+    Ok(())
+}
+
+/// Null calls, 100 together.
+fn calls(instance: &Instance) -> Result<()> {
+    const TOGETHER: u32 = 100;
+    let mut batch = CallBatch::with_threshold(&instance.client, 32)?;
+    for part in [Part::Program, Part::Server] {
+        instance.alone(|world| {
+            for number in 0..2 * OPERATIONS {
+                let on = number >= OPERATIONS;
+                count(on && part == Part::Program, || {
+                    (0..TOGETHER).try_for_each(|_| batch.submit(Request::null()).map(drop))
+                })?;
+                batch.flush();
+                settle(world, on, part)?;
+                count(on && part == Part::Program, || -> Result<()> {
+                    batch.wait_for(TOGETHER, Wait::No)?;
+                    while let Some(over) = batch.fetch() {
+                        over.result?;
+                    }
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        })?;
+        row("null call, 100 together", part, OPERATIONS * TOGETHER);
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! `tasuki-instructions`: how many instructions an operation takes, in user space, counted by
+//! valgrind's callgrind.
+//!
+//! A count is no time, but it is the same on every machine and under any load (to a few in a
+//! thousand: hash tables have seeds), so a change of some per cent can be seen. `count` runs this
+//! very program under callgrind, which counts only within [`counted_here`], not within
+//! [`left_out_here`], and writes what it has counted whenever [`row_ends_here`] returns; the names
+//! are given to it as patterns. The program's client, the inet server, the driver and the far end
+//! of its device are all in one process and moved one after the other, so that each is counted by
+//! itself ([`world`]).
+#![forbid(unsafe_code)]
+
+mod cores;
+mod flows;
+mod peer;
+mod world;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand};
+use serde::{Deserialize, Serialize};
+
+/// Count the instructions of Tasuki's paths.
+#[derive(Parser)]
+#[command(name = "tasuki-instructions", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Count them (needs valgrind).
+    Count {
+        /// Counts as JSON instead of tables.
+        #[arg(long)]
+        json: bool,
+        /// Fail if one is more than a twentieth above what is in this file.
+        #[arg(long, value_name = "FILE")]
+        check: Option<PathBuf>,
+        /// Write them to this file, for --check.
+        #[arg(long, value_name = "FILE")]
+        save: Option<PathBuf>,
+    },
+    /// What is counted: it says what each row is.
+    #[command(hide = true)]
+    Run,
+}
+
+/// What an instance is like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    /// With super-segments and no checksums.
+    offload: bool,
+    strict: bool,
+    /// `[memory] share_frames`.
+    shared: bool,
+}
+
+/// Whose instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    Core,
+    Program,
+    Server,
+    Driver,
+}
+
+/// A row as `run` says it.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    title: String,
+    part: Part,
+    /// Operations that were counted.
+    operations: u32,
+}
+
+/// Instructions of an operation by title and part.
+type Counts = BTreeMap<String, BTreeMap<Part, u64>>;
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+
+/// Counts what is done.
+fn measured<T>(act: impl FnOnce() -> T) -> T {
+    COUNTING.store(true, Ordering::Relaxed);
+    let done = counted_here(act);
+    COUNTING.store(false, Ordering::Relaxed);
+    done
+}
+
+/// As [`measured`], if this is what is looked at.
+fn count<T>(on: bool, act: impl FnOnce() -> T) -> T {
+    if on { measured(act) } else { act() }
+}
+
+/// Does not count what is done, in the midst of what is.
+fn aside<T>(act: impl FnOnce() -> T) -> T {
+    if COUNTING.load(Ordering::Relaxed) { left_out_here(act) } else { act() }
+}
+
+#[inline(never)]
+fn counted_here<T>(act: impl FnOnce() -> T) -> T {
+    act()
+}
+
+#[inline(never)]
+fn left_out_here<T>(act: impl FnOnce() -> T) -> T {
+    act()
+}
+
+/// All since the last row was this one.
+fn row(title: &str, part: Part, operations: u32) {
+    row_ends_here(&Row { title: title.to_owned(), part, operations });
+}
+
+#[inline(never)]
+fn row_ends_here(row: &Row) {
+    println!("{}", serde_json::to_string(row).expect("strings and numbers"));
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        What::Run => {
+            cores::all(false)?;
+            cores::all(true)?;
+            flows::all()
+        }
+        What::Count { json, check, save } => {
+            let counts = counted()?;
+            match json {
+                true => println!("{}", serde_json::to_string_pretty(&counts)?),
+                false => print!("{}", tables(&counts)),
+            }
+            if let Some(file) = save {
+                fs::write(file, serde_json::to_string_pretty(&counts)? + "\n")?;
+            }
+            check.map_or(Ok(()), |file| compare(&counts, &file))
+        }
+    }
+}
+
+/// Runs this program under callgrind.
+fn counted() -> Result<Counts> {
+    if !cfg!(feature = "valgrind") {
+        bail!("built without the feature `valgrind`: use `make bench-instructions`");
+    }
+    let folder = std::env::temp_dir().join(format!("tasuki-instructions-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let counts = counted_in(&folder);
+    fs::remove_dir_all(&folder)?;
+    counts
+}
+
+fn counted_in(folder: &Path) -> Result<Counts> {
+    let out = folder.join("out");
+    let output = Command::new("valgrind")
+        // Threads take turns, or those that move things would hardly ever run.
+        .args(["--quiet", "--fair-sched=yes", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .args(["--toggle-collect=*counted_here*", "--toggle-collect=*left_out_here*"])
+        .arg("--dump-after=*row_ends_here*")
+        .arg(std::env::current_exe()?)
+        .arg("run")
+        // It warns of each futex_waitv(2), for which there is another way.
+        .stderr(Stdio::piped())
+        .output()
+        .context("starting valgrind (on Debian: apt-get install valgrind)")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("under valgrind this program ended with {}:\n{said}", output.status);
+    }
+    let mut counts = Counts::new();
+    let rows = String::from_utf8(output.stdout)?;
+    for (number, line) in rows.lines().enumerate() {
+        let Row { title, part, operations } = serde_json::from_str(line)?;
+        let file = folder.join(format!("out.{}", number + 1));
+        let text = fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
+        let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        let total: u64 = totals.context("a file of callgrind without totals")?.trim().parse()?;
+        if total == 0 || operations == 0 {
+            bail!("nothing was counted of {title}");
+        }
+        counts.entry(title).or_default().insert(part, total / u64::from(operations));
+    }
+    Ok(counts)
+}
+
+/// As Markdown.
+fn tables(counts: &Counts) -> String {
+    let mut text = "| the core alone | instructions |\n|---|---:|\n".to_owned();
+    for (title, parts) in counts {
+        if let Some(count) = parts.get(&Part::Core) {
+            let _ = writeln!(text, "| {title} | {count} |");
+        }
+    }
+    text += "\n| | program | inet server | driver | all |\n|---|---:|---:|---:|---:|\n";
+    for (title, parts) in counts.iter().filter(|(_, parts)| !parts.contains_key(&Part::Core)) {
+        let cell = |part| parts.get(&part).map(u64::to_string).unwrap_or_default();
+        let [program, server, driver] = [Part::Program, Part::Server, Part::Driver].map(cell);
+        let all: u64 = parts.values().sum();
+        let _ = writeln!(text, "| {title} | {program} | {server} | {driver} | {all} |");
+    }
+    text
+}
+
+/// Fails if something has become dearer.
+fn compare(counts: &Counts, file: &Path) -> Result<()> {
+    let text = fs::read(file).with_context(|| format!("{}", file.display()))?;
+    let before: Counts = serde_json::from_slice(&text)?;
+    let mut dearer = Vec::new();
+    for (title, parts) in counts {
+        for (part, &count) in parts {
+            let Some(&was) = before.get(title).and_then(|parts| parts.get(part)) else { continue };
+            if count > was + was / 20 {
+                dearer.push(format!("{title}, {part:?}: {count} instructions instead of {was}"));
+            }
+        }
+    }
+    if !dearer.is_empty() {
+        bail!("{}", dearer.join("\n"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_runs_without_valgrind() {
+        cores::all(false).expect("the core");
+        cores::all(true).expect("the core with super-segments");
+        flows::all().expect("all flows");
+    }
+
+    #[test]
+    fn what_has_become_dearer_is_said() {
+        let counts = |count| Counts::from([("a".into(), BTreeMap::from([(Part::Core, count)]))]);
+        let file = std::env::temp_dir().join(format!("tasuki-dearer-{}", std::process::id()));
+        fs::write(&file, serde_json::to_string(&counts(100)).unwrap()).unwrap();
+        compare(&counts(105), &file).unwrap();
+        let error = compare(&counts(106), &file).unwrap_err().to_string();
+        assert_eq!(error, "a, Core: 106 instructions instead of 100");
+        fs::remove_file(&file).unwrap();
+    }
+}
