@@ -139,3 +139,36 @@ fn small_writes_leave_by_themselves() {
     drop((program, peer, server));
     world.down(NET);
 }
+
+/// Who only looks, and never waits, has the stack work and sees what has come.
+#[test]
+fn who_looks_without_waiting_sees_what_has_come() {
+    let Some((world, server)) = world() else { return };
+    let code = format!(
+        "import select, socket\n\
+         def fetch(look):\n\
+         \ts = socket.create_connection(('{HOST}', 8000))\n\
+         \tready, got = look(s), 0\n\
+         \ts.send(b'GET /file HTTP/1.0\\r\\n\\r\\n')\n\
+         \twhile True:\n\
+         \t\twhile not ready(): pass\n\
+         \t\tmore = len(s.recv(1000))\n\
+         \t\tif not more: return got > 12345\n\
+         \t\tgot += more\n\
+         def polled(s):\n\
+         \tpoll = select.poll()\n\
+         \tpoll.register(s, select.POLLIN)\n\
+         \treturn lambda: poll.poll(0)\n\
+         def epolled(s):\n\
+         \tepoll = select.epoll()\n\
+         \tepoll.register(s, select.EPOLLIN)\n\
+         \treturn lambda: epoll.poll(0)\n\
+         selected = lambda s: lambda: select.select([s], [], [], 0)[0]\n\
+         print(fetch(polled), fetch(epolled), fetch(selected))\n"
+    );
+    let program = Running::start(world.on_net(NET, &world.python(&["-c", &code])));
+    let said = program.finish().success();
+    assert_eq!(said.stdout.trim(), "True True True", "{said}");
+    drop(server);
+    world.down(NET);
+}

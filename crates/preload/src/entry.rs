@@ -117,6 +117,12 @@ pub(crate) fn wait_any(
     first.socket.client().wait_any(&watches, kernel, deadline)
 }
 
+/// Before a wait ends without anything: true if that brought the stack to work, which may have
+/// changed one of the `watched` sockets.
+pub(crate) fn attend(watched: &[(Arc<Entry>, u32)]) -> bool {
+    watched.first().is_some_and(|(first, _)| first.socket.client().attend())
+}
+
 /// A direction's timeout in nanoseconds; 0 is none.
 #[derive(Default)]
 pub(crate) struct Timeout(AtomicU64);

@@ -403,6 +403,12 @@ fn wait(
         }
         collect(&set, epfd, &mut events)?;
         let over = time::passed(deadline);
+        if over && events.count == 0 {
+            let watched = set.state().registrations.watched();
+            if entry::attend(&watched) {
+                collect(&set, epfd, &mut events)?;
+            }
+        }
         if events.count > 0 || kernel_ready || over {
             if set.kernel_members.load(Ordering::Relaxed) {
                 events.add_kernels(epfd, Some(Duration::ZERO), None)?;

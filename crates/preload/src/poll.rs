@@ -162,7 +162,11 @@ pub(crate) fn wait(
     let sets = poll.sets();
     loop {
         let sleeping: Vec<_> = sets.iter().map(|set| set.sleeping()).collect();
-        if poll.look() || time::passed(deadline) {
+        let found = poll.look();
+        if found || time::passed(deadline) {
+            if !found && entry::attend(&poll.watched) {
+                poll.look();
+            }
             poll.ask_kernel()?;
             return Ok(poll.answer());
         }

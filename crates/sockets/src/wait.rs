@@ -112,6 +112,15 @@ pub(crate) fn until<T>(
 }
 
 impl Client {
+    /// Before a look that does not wait says that there is nothing: does the work of a stack in
+    /// this process, and says whether it is there. Then look again.
+    #[must_use]
+    pub fn attend(&self) -> bool {
+        let drive = self.drive().filter(|_| self.check_memory().is_ok());
+        drive.iter().for_each(|drive| drive.work(&mut || false));
+        drive.is_some()
+    }
+
     /// Sleeps until one of the `watched` sockets may have changed since the version given for it,
     /// poll(2) reports something for `kernel` (`revents` are filled in), or `deadline` has passed.
     ///
