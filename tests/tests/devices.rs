@@ -150,7 +150,10 @@ fn neighbours_of_a_former_stack_learn_of_the_new_one_at_once() {
         };
         forget();
         world.up(NET, mode, &["--ip", &format!("{STACK6}/64")]);
-        let mac = interface(&world).mac.unwrap();
+        let InterfaceStatus { mac, device, features, .. } = interface(&world);
+        assert!(device.ends_with(FAR_END), "{device}");
+        assert!(features.iter().any(|one| one == "rx-checksumming"), "{features:?}");
+        let mac = mac.unwrap();
         eventually("its addresses are told", || learnt(&mac));
         // Nobody can tell whether it is still the same link after that.
         ip(&world, &format!("link set {FAR_END} down"));

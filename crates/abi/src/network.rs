@@ -161,6 +161,12 @@ pub struct InterfaceStatus {
     /// Name servers that were learnt on it, the preferred ones first.
     #[serde(default)]
     pub name_servers: Vec<IpAddr>,
+    /// The device behind it, as `--nic` names it; empty for a loopback interface.
+    #[serde(default)]
+    pub device: String,
+    /// What the device does for frames, as `ethtool -k` names it.
+    #[serde(default)]
+    pub features: Vec<String>,
 }
 
 fn up() -> String {

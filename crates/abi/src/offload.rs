@@ -45,6 +45,18 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
+    /// What `ethtool -k` calls each of them, in its order.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            (Self::RX_CHECKSUM, "rx-checksumming"),
+            (Self::TX_CHECKSUM, "tx-checksumming"),
+            (Self::TSO4, "tx-tcp-segmentation"),
+            (Self::TSO6, "tx-tcp6-segmentation"),
+            (Self::GRO, "rx-gro-hw"),
+        ];
+        all.into_iter().filter(move |(feature, _)| self.has(*feature)).map(|(_, name)| name)
+    }
+
     /// As an argument of a call.
     #[must_use]
     pub fn encode(self) -> u64 {

@@ -6,6 +6,7 @@ use abi::network::{
     AddressStatus, InterfaceSettings, InterfaceStatus, Ipv6Mode, NeighbourStatus, NetworkStatus,
     Prefixed, RouteSettings, RouteStatus,
 };
+use abi::offload::Features;
 use inet::{
     Address, AddressOrigin, AddressState, Cidr, Instant, InterfaceConfig, InterfaceId, Route,
 };
@@ -19,6 +20,7 @@ struct Interface {
     name: String,
     mac: [u8; 6],
     mtu: u16,
+    features: Features,
 }
 
 /// All interfaces, in order of their ids.
@@ -34,7 +36,7 @@ impl Network {
         &mut self,
         engine: &mut Engine,
         settings: &InterfaceSettings,
-        Link { mac, mtu, .. }: Link,
+        Link { mac, mtu, features }: Link,
         ipv6: Ipv6Mode,
     ) -> InterfaceId {
         let InterfaceSettings { name, addresses, routes, dhcp } = settings;
@@ -60,7 +62,7 @@ impl Network {
         if *dhcp && let Err(error) = engine.stack.enable_dhcp(engine.now, id) {
             tracing::error!(interface = name, %error, "DHCP refused");
         }
-        self.interfaces.push(Interface { id, name: name.clone(), mac, mtu });
+        self.interfaces.push(Interface { id, name: name.clone(), mac, mtu, features });
         tracing::info!(interface = name, mtu, "interface attached");
         id
     }
@@ -68,7 +70,7 @@ impl Network {
     /// How things are.
     pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
         let ethernet = self.interfaces.iter().map(|interface| {
-            let Interface { id, name, mac, mtu } = interface;
+            let Interface { id, name, mac, mtu, features } = interface;
             let lease = engine.stack.dhcp_lease(*id);
             let leased = lease.map(|lease| IpAddr::V4(lease.address));
             let address = |ours: &Address| {
@@ -91,6 +93,9 @@ impl Network {
                 state: "UP".to_owned(),
                 addresses: engine.stack.addresses(*id).map(address).collect(),
                 name_servers,
+                // The supervisor knows.
+                device: String::new(),
+                features: features.names().map(str::to_owned).collect(),
             }
         });
         let routes = engine.stack.routes().map(|route| RouteStatus {
@@ -163,5 +168,7 @@ fn loopback() -> InterfaceStatus {
             address(Ipv6Addr::LOCALHOST.into(), 128),
         ],
         name_servers: vec![],
+        device: String::new(),
+        features: vec![],
     }
 }

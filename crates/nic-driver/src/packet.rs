@@ -104,7 +104,7 @@ struct Membership {
     address: [u8; 8],
 }
 
-fn set_option<T>(
+pub(crate) fn set_option<T>(
     socket: &OwnedFd,
     level: libc::c_int,
     option: libc::c_int,

@@ -19,6 +19,7 @@
 
 mod bpf;
 mod partial;
+mod queues;
 mod ring;
 
 use std::io;
@@ -40,6 +41,7 @@ use self::bpf::Hook;
 use self::ring::Ring;
 use crate::device::{Device, ETHERNET_HEADER, Part, Pending, Received, frame_len};
 use crate::interface::{Interface, InterfaceError};
+use crate::packet::set_option;
 
 const NEEDS: &str = "CAP_NET_ADMIN with CAP_BPF and CAP_NET_RAW";
 
@@ -51,6 +53,8 @@ const CHUNK: u32 = PAGE as u32;
 const UMEM: usize = (RECEIVE + SEND) as usize * PAGE;
 /// What the kernel keeps free before each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: usize = 256;
+/// XDP_MAX_TX_SKB_BUDGET: frames that one call sends in copy mode, at most the ring's.
+const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Longest IP packet whose frame, with a VLAN tag, fits into a chunk.
 const LONGEST: usize = PAGE - HEADROOM - ETHERNET_HEADER - 4;
 
@@ -66,6 +70,9 @@ pub fn open(name: &str, mtu: u16) -> Result<Vec<OwnedFd>, InterfaceError> {
         |what: &str, why: String| InterfaceError::Unsupported { doing: doing(what), why };
     if usize::from(mtu) > LONGEST {
         let why = format!("AF_XDP carries packets of up to {LONGEST} bytes: set nic.mtu");
+        return Err(unsupported("take over", why));
+    }
+    if let Some(why) = queues::too_many(name) {
         return Err(unsupported("take over", why));
     }
     let failed = |what: &str, errno: Errno| match errno {
@@ -122,7 +129,10 @@ fn set_up(socket: &OwnedFd, memory: &Region) -> Result<(), Errno> {
     sockopt::set_xdp_umem_fill_ring_size(socket, RECEIVE)?;
     sockopt::set_xdp_umem_completion_ring_size(socket, SEND)?;
     sockopt::set_xdp_rx_ring_size(socket, RECEIVE)?;
-    sockopt::set_xdp_tx_ring_size(socket, SEND)
+    sockopt::set_xdp_tx_ring_size(socket, SEND)?;
+    // Linux before 6.17 does not know it.
+    let _ = set_option(socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &SEND);
+    Ok(())
 }
 
 /// An interface that was taken over.
@@ -223,7 +233,8 @@ impl Device for Xdp {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // In copy mode one call sends up to 32 frames, and says EAGAIN when there are more.
+        // In copy mode before Linux 6.17 one call sends up to 32 frames, and says EAGAIN when
+        // there are more.
         while self.tx.wants_call() {
             let before = self.tx.unread();
             if before == 0 {

@@ -95,6 +95,20 @@ fn an_interface_is_taken_over_by_one_only_and_given_back() {
 }
 
 #[test]
+fn an_interface_with_several_receive_queues_is_refused_with_what_to_do() {
+    if isolated().is_none() {
+        return;
+    }
+    ip("link add va numrxqueues 2 numtxqueues 2 type veth peer name vb");
+    let error = open("va", 1500).unwrap_err();
+    assert!(matches!(error, InterfaceError::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("2 receive queues"), "{error}");
+    assert!(error.to_string().contains("`ethtool -L va rx 1`"), "{error}");
+    assert_eq!(queues::too_many("lo"), None);
+    assert_eq!(queues::too_many("no-such-link"), None);
+}
+
+#[test]
 fn a_deleted_interface_is_a_lost_device() {
     let Some((mut xdp, _peer)) = cable() else { return };
     ip("link delete va");

@@ -293,6 +293,8 @@ mod tests {
             state: "UP".to_owned(),
             addresses: vec![],
             name_servers: vec![],
+            device: String::new(),
+            features: vec![],
         };
         assert_eq!(hardware(&interface).sa_data[..6], [2, 0, 0, 0, 0, -1]);
         let lo = InterfaceStatus { mac: None, ..interface };

@@ -80,7 +80,7 @@ fn neighbour_text(neighbour: &NeighbourStatus) -> String {
 // Writing to a string does not fail.
 
 fn interface_text(interface: &InterfaceStatus) -> String {
-    let InterfaceStatus { index, name, mac, mtu, state, addresses, name_servers } = interface;
+    let InterfaceStatus { index, name, mac, mtu, state, addresses, name_servers, .. } = interface;
     let flags = match mac {
         Some(_) if state == "LOWERLAYERDOWN" => "NO-CARRIER,BROADCAST,MULTICAST,UP",
         Some(_) if state != "UP" => "BROADCAST,MULTICAST",
@@ -96,6 +96,10 @@ fn interface_text(interface: &InterfaceStatus) -> String {
         Some(mac) => writeln!(text, "    link/ether {mac}"),
         None => writeln!(text, "    link/loopback"),
     };
+    if !interface.device.is_empty() {
+        let words = [&[interface.device.clone()][..], &interface.features].concat();
+        let _ = writeln!(text, "    device {}", words.join(" "));
+    }
     for address in addresses {
         let (ip, prefix) = (address.address, address.prefix);
         let family = if ip.is_ipv4() { "inet" } else { "inet6" };
@@ -168,6 +172,8 @@ mod tests {
                 state: state.to_owned(),
                 addresses: vec![],
                 name_servers: vec![],
+                device: String::new(),
+                features: vec![],
             };
             interface_text(&interface).lines().next().map(str::to_owned).unwrap()
         };
@@ -200,12 +206,15 @@ mod tests {
             state: "UP".to_owned(),
             addresses: vec![address("10.219.0.2", 24), address("fe80::1", 64), slaac],
             name_servers: vec![IpAddr::from([9, 9, 9, 9])],
+            device: "xdp:eth1".to_owned(),
+            features: vec!["rx-checksumming".to_owned(), "tx-checksumming".to_owned()],
         };
         assert_eq!(
             interface_text(&interface),
             "\
 1: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500
     link/ether 02:00:00:00:00:01
+    device xdp:eth1 rx-checksumming tx-checksumming
     inet 10.219.0.2/24 scope global
     inet6 fe80::1/64 scope link
     inet6 2001:db8::9/64 scope global slaac deprecated valid 60sec

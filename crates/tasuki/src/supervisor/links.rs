@@ -193,6 +193,7 @@ impl Supervisor {
             let name = interface_name(number);
             for interface in status.interfaces.iter_mut().filter(|one| one.name == name) {
                 link.state.name().clone_into(&mut interface.state);
+                interface.device = link.device.device.to_string();
             }
         }
         status
