@@ -14,6 +14,8 @@ in_library="$everywhere"
 over_packet="$everywhere crowd native hostile malformed death ping"
 over_xdp="$over_packet"
 over_wire="transfer parallel urgent errors faults ipv6 crowd native hostile death"
+# Of tests that are there for each mode, the other ones.
+in_split="--skip fused_mode --skip library_mode"
 # These take longest, and begin first.
 long="native idle transfer dhcp devices death faults crowd hostile passt pcap"
 
@@ -52,7 +54,7 @@ others=$(awk -v long=" $long " 'index(long, " " $1 " ") == 0 { print $1 }' "$bui
     programs TASUKI_TEST_MODE=split "$long $others"
     programs TASUKI_TEST_MODE=fused "$in_fused" "--skip _mode"
     programs TASUKI_TEST_MODE=library "$in_library" "--skip _mode"
-    programs TASUKI_TEST_NIC=packet "$over_packet"
-    programs TASUKI_TEST_NIC=xdp "$over_xdp"
-    programs TASUKI_TEST_NIC=wire "$over_wire"
+    programs TASUKI_TEST_NIC=packet "$over_packet" "$in_split"
+    programs TASUKI_TEST_NIC=xdp "$over_xdp" "$in_split"
+    programs TASUKI_TEST_NIC=wire "$over_wire" "$in_split"
 } | xargs -P "${JOBS:-$((2 * $(nproc)))}" -L 1 bash -c 'run "$@"' run
