@@ -85,7 +85,7 @@ impl Kernel {
         set("ipv4/tcp_syn_retries", tcp.syn_retries.into())?;
         set("ipv4/tcp_synack_retries", tcp.synack_retries.into())?;
         // Without offloads: worlds check every frame as it would be on a wire.
-        let device = Tap::new(tap::open(DEVICE).map_err(io::Error::other)?, false)?;
+        let device = Tap::new(tap::open(DEVICE, false).map_err(io::Error::other)?, false)?;
         let address = Prefixed { address: ADDRESSES[side], prefix: 24 };
         tap::configure(DEVICE, &[address], mtu).map_err(io::Error::other)?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

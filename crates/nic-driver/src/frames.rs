@@ -32,6 +32,9 @@ use crate::gro::{Joined, MOST_HEADERS};
 
 /// Most frames of one direction in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
+/// Most segments received in one step, if they are joined to fewer frames: the inet server is woken
+/// once for all of them.
+const SEGMENTS: usize = 2 * BATCH;
 
 /// What [`Frames`] counts, each since the driver's start.
 #[derive(Debug, Default)]
@@ -154,13 +157,17 @@ impl<D: Device> Frames<D> {
         self.clients.remove(&client);
     }
 
-    /// Moves up to [`BATCH`] frames in each direction. `true`: there were some, and the inet server
-    /// may wait for what they bring: frames, room in the `tx` ring, or memory that nobody reads any
-    /// more.
+    /// Moves up to [`BATCH`] frames in each direction, or [`SEGMENTS`] joined to fewer. `true`:
+    /// there were some, and the inet server may wait for what they bring: frames, room in the `tx`
+    /// ring, or memory that nobody reads any more.
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
         let sent = self.transmit_some()?;
         let mut some = Ok(true);
-        while self.received < BATCH && matches!(some, Ok(true)) {
+        let most = self.counters.rx_packets - self.counters.rx_joined + BATCH as u64;
+        while self.received < SEGMENTS
+            && self.counters.rx_packets - self.counters.rx_joined < most
+            && matches!(some, Ok(true))
+        {
             some = self.receive_one();
             self.received += usize::from(matches!(some, Ok(true)));
         }

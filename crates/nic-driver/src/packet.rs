@@ -12,8 +12,9 @@
 //! device, of slots of 64 KiB; and a block of them is handed over only when it is full or a
 //! millisecond old. `PACKET_VNET_HDR` puts virtio's header before each frame ([`crate::vnet`]): so
 //! frames whose checksums were left undone by the other end of a virtual cable are known to be
-//! right, super-segments may be sent, and those received are known, and cut
-//! ([`crate::superframe`]). VLAN tags that the kernel took out are put back.
+//! right, and super-segments may be sent; those received go on whole, or are cut
+//! ([`crate::superframe`]) where the stack takes none, and those of UDP always. VLAN tags that the
+//! kernel took out are put back.
 //!
 //! [`open`] is the supervisor's: it needs CAP_NET_RAW. The driver gets the socket and needs no
 //! right. When the interface is deleted the socket says so (ENETDOWN, then ENXIO).
@@ -192,9 +193,9 @@ impl Packet {
     #[must_use]
     pub fn new(socket: OwnedFd, offload: bool) -> Self {
         let cutting = SuperFrame::new();
-        let send = Features::TX_CHECKSUM.with(Features::TSO4).with(Features::TSO6);
-        let send = if offload { send } else { Features::NONE };
-        let features = send.with(Features::RX_CHECKSUM);
+        let all = Features::TX_CHECKSUM.with(Features::TSO4).with(Features::TSO6);
+        let all = if offload { all.with(Features::GRO) } else { Features::NONE };
+        let features = all.with(Features::RX_CHECKSUM);
         Self {
             socket,
             features,
@@ -248,6 +249,17 @@ impl Packet {
         }
         let len = len.cast_unsigned().saturating_sub(vnet::HEADER);
         Ok(Raw { len, header, tag: tag(&control.0[..message.msg_controllen.min(64)]) })
+    }
+
+    /// Does a super-frame go on as it is? There must be room for it, one of UDP is always cut.
+    fn goes_whole(&mut self, raw: &Raw, room: usize) -> bool {
+        let tag = if raw.tag.is_some() { TAG } else { 0 };
+        let fits = raw.len + tag <= room.min(superframe::LONGEST);
+        let whole = fits
+            && self.features.has(Features::GRO)
+            && vnet::decode(&raw.header).segments.is_some();
+        self.super_frames += u64::from(whole);
+        whole
     }
 
     /// Cuts the super-frame whose beginning is in `into`; the first segment.
@@ -317,7 +329,7 @@ impl Device for Packet {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno.into()),
             };
-            if vnet::segment_size(&raw.header) > 0 {
+            if vnet::segment_size(&raw.header) > 0 && !self.goes_whole(&raw, into.len()) {
                 match self.cut(&raw, into) {
                     Some(segment) => return Ok(Some(segment)),
                     None => continue,

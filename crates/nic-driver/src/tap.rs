@@ -2,10 +2,11 @@
 //!
 //! A TAP device is an Ethernet device of the host whose cable ends in a file descriptor: what the
 //! host sends is read from it, what is written to it the host receives. `IFF_NO_PI`: no packet
-//! information before frames. `IFF_VNET_HDR`: before each is virtio's header ([`crate::vnet`]), by
-//! which checksums stay undone and super-segments of up to 64 KiB whole in both directions; what
-//! the host may send so is set with TUNSETOFFLOAD. The device lives as long as the descriptor, so
-//! nothing is left when its holders end.
+//! information before frames. `IFF_VNET_HDR`, where offloads are wanted: before each is virtio's
+//! header ([`crate::vnet`]), by which checksums stay undone and super-segments of up to 64 KiB
+//! whole in both directions; what the host may send so is set with TUNSETOFFLOAD. Without it a
+//! frame is received by a read(2), which costs less than a readv(2) of two parts. The device lives
+//! as long as the descriptor, so nothing is left when its holders end.
 //!
 //! [`open`] and [`configure`] are the supervisor's: they need CAP_NET_ADMIN. The driver process
 //! gets the open descriptor and needs no right at all.
@@ -74,12 +75,13 @@ impl TapError {
     }
 }
 
-/// Makes the TAP device `name` and returns its descriptor: non-blocking, closed on exec. A device
-/// that is there already is nobody's to change, not even an unused persistent one.
+/// Makes the TAP device `name` and returns its descriptor: non-blocking, closed on exec; one that
+/// can have offloads if `offload`. A device that is there already is nobody's to change, not even
+/// an unused persistent one.
 ///
 /// # Errors
 /// See [`TapError`].
-pub fn open(name: &str) -> Result<OwnedFd, TapError> {
+pub fn open(name: &str, offload: bool) -> Result<OwnedFd, TapError> {
     let mut request = Request::new(name)?;
     let doing = || format!("make the network device {name}");
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -87,7 +89,7 @@ pub fn open(name: &str) -> Result<OwnedFd, TapError> {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoTap(errno),
         errno => TapError::new(doing(), errno),
     })?;
-    let header = features(fd.as_fd()) & libc::IFF_VNET_HDR;
+    let header = if offload { features(fd.as_fd()) & libc::IFF_VNET_HDR } else { 0 };
     request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header);
     request.call(fd.as_fd(), libc::TUNSETIFF).map_err(|errno| match errno {
         // EINVAL: the name is there, but is no TAP device.
@@ -298,12 +300,17 @@ impl Device for Tap {
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         let mut header = [0; HEADER];
-        let before = if self.header { HEADER } else { 0 };
         loop {
-            let parts = &mut [IoSliceMut::new(&mut header[..before]), IoSliceMut::new(into)];
-            match rustix::io::readv(&self.fd, parts) {
+            let read = match self.header {
+                true => {
+                    let parts = &mut [IoSliceMut::new(&mut header), IoSliceMut::new(into)];
+                    let read = rustix::io::readv(&self.fd, parts);
+                    read.map(|len| len.saturating_sub(HEADER))
+                }
+                false => rustix::io::read(&self.fd, &mut *into),
+            };
+            match read {
                 Ok(len) => {
-                    let len = len.saturating_sub(before);
                     let known = self.features != Features::NONE;
                     let offload = if known { vnet::decode(&header) } else { RxOffload::NONE };
                     return Ok(Some(Received { len, offload }));

@@ -83,7 +83,7 @@ fn a_vlan_tag_is_put_back() {
 }
 
 #[test]
-fn a_super_segment_arrives_in_segments_with_checksums_that_count_as_right() {
+fn a_super_segment_arrives_whole_or_in_segments_and_its_checksum_counts_as_right() {
     let Some((mut ours, mut theirs)) = cable() else { return };
     let payload: Vec<u8> = (0..20_000_u32).map(|n| (n % 251) as u8).collect();
     let mut head = frame(THEIRS, OURS, [8, 0], &[0x45, 0]);
@@ -115,6 +115,19 @@ fn a_super_segment_arrives_in_segments_with_checksums_that_count_as_right() {
         ("packet.rx-bad-super-frames", 0),
     ];
     assert_eq!(counters, expected);
+    // With room for all of it, it comes as it is.
+    assert!(ours.transmit(&parts, offload).unwrap());
+    let mut room = vec![0; superframe::LONGEST];
+    let received = theirs.receive(&mut room).unwrap().unwrap();
+    let whole = Received { len: 54 + payload.len(), offload: vnet_of(offload) };
+    assert_eq!(received, whole);
+    assert!(room[54..received.len] == payload);
+    assert!(all(&mut theirs).is_empty());
+}
+
+/// What is known of a frame that was sent with this left to the device.
+fn vnet_of(offload: TxOffload) -> RxOffload {
+    RxOffload { verified: offload.checksum.is_some(), segments: offload.segments }
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn unique(letter: char) -> String {
 #[test]
 fn impossible_names_are_refused_before_the_kernel_sees_them() {
     for name in ["", "a b", "a/b", "..", "sixteen-chars-xx", "a:0", "tap%d", "a\0b"] {
-        assert!(matches!(open(name), Err(TapError::BadName(bad)) if bad == name), "{name:?}");
+        assert!(matches!(open(name, true), Err(TapError::BadName(bad)) if bad == name), "{name:?}");
     }
 }
 
@@ -23,13 +23,13 @@ fn a_device_lives_as_long_as_its_descriptor() {
         return;
     }
     let name = unique('a');
-    let fd = open(&name).unwrap();
+    let fd = open(&name, false).unwrap();
     assert!(exists(&name));
-    let taken = open(&name).unwrap_err();
+    let taken = open(&name, true).unwrap_err();
     assert!(matches!(&taken, TapError::NameTaken(taken) if *taken == name), "{taken}");
     drop(fd);
     assert!(!exists(&name));
-    assert!(matches!(open("lo"), Err(TapError::NameTaken(_))));
+    assert!(matches!(open("lo", true), Err(TapError::NameTaken(_))));
 }
 
 #[test]
@@ -39,9 +39,14 @@ fn a_configured_device_is_up_and_carries_frames() {
         return;
     }
     let name = unique('b');
-    let mut tap = Tap::new(open(&name).unwrap(), false).unwrap();
+    for offload in [false, true] {
+        carries_frames(&name, Tap::new(open(&name, offload).unwrap(), offload).unwrap());
+    }
+}
+
+fn carries_frames(name: &str, mut tap: Tap) {
     let addresses = ["10.219.201.1/24", "fd00:219:201::1/64"].map(|text| text.parse().unwrap());
-    configure(&name, &addresses, 1400).unwrap();
+    configure(name, &addresses, 1400).unwrap();
     // Prefix length, scope, flags (permanent, and not tentative) and name. A kernel thread ends
     // what is tentative without probes, as soon as it runs.
     let settled = format!("40 00 80 {name}");

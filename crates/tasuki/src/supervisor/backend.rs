@@ -46,7 +46,7 @@ pub(super) fn open(
     mac: [u8; 6],
 ) -> Result<Opened, Failure> {
     let Some(device) = device else {
-        let open = |name: &str| tap::open(name).map_err(Failure::from);
+        let open = |name: &str| tap::open(name, wanted.offload).map_err(Failure::from);
         return match first_free_device(tap::exists, open) {
             Ok((name, fd)) => made_tap(Device::tap(name), fd, wanted, addresses),
             Err(failure) if failure.code == Code::Rights => {
@@ -57,7 +57,7 @@ pub(super) fn open(
     };
     match device.kind() {
         Kind::Tap => {
-            let fd = tap::open(device.name())?;
+            let fd = tap::open(device.name(), wanted.offload)?;
             made_tap(device, fd, wanted, addresses)
         }
         Kind::Passt => start_passt(wanted, addresses),

@@ -271,3 +271,77 @@ fn sack_blocks_come_out_of_the_payload() {
     rig.ack(401, 1 + 2 * (MSS as u32 - 12));
     assert!(rig.burst().iter().any(|(_, len)| *len == MSS));
 }
+
+mod joined {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What came in order out of `came`, segments of `MSS` bytes by their number.
+    fn in_order(came: &[bool]) -> u32 {
+        1 + (came.iter().take_while(|came| **came).count() * MSS) as u32
+    }
+
+    proptest! {
+        /// However a stream is joined to super-segments and cut into batches, with what is lost and
+        /// sent again: it arrives as it was, no ACK is of what has not come, and each batch in
+        /// order is acknowledged by one ACK at most.
+        #[test]
+        fn any_batches_give_the_same_bytes(
+            parts in prop::collection::vec((1..8_usize, any::<bool>(), 0..10_u8), 1..24),
+        ) {
+            let count: usize = parts.iter().map(|part| part.0).sum();
+            let bytes: Vec<u8> = (0..count * MSS).map(|n| (n % 251) as u8).collect();
+            let mut rig = Rig::established(&TcpConfig { recv_buffer: 512 * MSS, ..plain() });
+            let (mut came, mut got, mut at) = (vec![false; count], Vec::new(), 0);
+            let (mut lost, mut acked) = (Vec::new(), 1);
+            let mut passes: Vec<_> = parts.iter().map(|&(segments, batch_ends, fate)| {
+                let first = at;
+                at += segments;
+                (first, segments, batch_ends, fate)
+            }).collect();
+            while !passes.is_empty() {
+                for (first, segments, batch_ends, fate) in passes.drain(..) {
+                    if fate == 0 {
+                        lost.push((first, segments, true, 1));
+                        continue;
+                    }
+                    // What is beyond the window is not taken.
+                    let end = (first + segments) * MSS;
+                    let next = rig.c.durable().rcv_nxt.since(Seq::new(rig.irs + 1));
+                    let window = rig.c.durable().window_left();
+                    if end > (next + window) as usize {
+                        lost.push((first, segments, batch_ends, 1));
+                        continue;
+                    }
+                    let joined = if segments > 1 { MSS as u16 } else { 0 };
+                    let segment = SegmentRepr { joined, ..rig.seg(1 + (first * MSS) as u32, 1) };
+                    rig.take(&segment, &bytes[first * MSS..end]);
+                    came[first..first + segments].fill(true);
+                    if batch_ends {
+                        let mut acks = 0;
+                        while let Some(out) = rig.c.poll_segment(rig.now) {
+                            let ack = out.repr.ack.unwrap().get().wrapping_sub(IRS);
+                            prop_assert!((acked..=in_order(&came)).contains(&ack));
+                            acked = ack;
+                            acks += 1;
+                        }
+                        let gap = came.iter().rev().skip_while(|came| !**came).any(|came| !came);
+                        prop_assert!(gap || !lost.is_empty() || acks <= 1, "{} ACKs", acks);
+                    }
+                    let read = rig.read();
+                    rig.c.consumed(rig.now, read.len());
+                    got.extend(read);
+                }
+                passes = std::mem::take(&mut lost);
+            }
+            while rig.c.poll_segment(rig.now).is_some() {}
+            rig.pass(millis(500));
+            let last = rig.c.poll_segment(rig.now).map(|out| out.repr);
+            acked = last.map_or(acked, |ack| ack.ack.unwrap().get().wrapping_sub(IRS));
+            prop_assert!(got == bytes);
+            prop_assert_eq!(rig.c.durable().rcv_nxt.get(), IRS + 1 + bytes.len() as u32);
+            prop_assert!(acked <= in_order(&came));
+        }
+    }
+}
