@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use sockets::{CallBatch, Client, Errno, Family, Request, SendFlags, Socket, SocketKind, Wait};
+use sockets::{
+    CallBatch, Client, Completion, Errno, Family, Request, SendFlags, Socket, SocketKind, Ticket,
+    Wait,
+};
 
 /// SOL_SOCKET and SO_RCVBUF, by Linux's numbers.
 const SOL_SOCKET: i32 = 1;
@@ -36,6 +39,22 @@ impl Call {
             Self::Getsockopt => "getsockopt",
             Self::Send => "send 64 B",
         }
+    }
+}
+
+/// A batch and its caller's own lists, which are used again and again.
+struct Package<'c> {
+    batch: CallBatch<'c>,
+    requests: Vec<Request>,
+    tickets: Vec<Ticket>,
+    completions: Vec<Completion>,
+}
+
+impl<'c> Package<'c> {
+    fn new(client: &'c Client, threshold: u32) -> Result<Self, Errno> {
+        let batch = CallBatch::with_threshold(client, threshold)?;
+        let (requests, tickets, completions) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { batch, requests, tickets, completions })
     }
 }
 
@@ -67,8 +86,8 @@ impl Caller {
         time: Duration,
     ) -> Result<(f64, f64)> {
         let (mut packaged, mut single) = (Vec::new(), Vec::new());
-        let mut together = CallBatch::with_threshold(&self.client, self.threshold)?;
-        let mut alone = CallBatch::with_threshold(&self.client, 1)?;
+        let mut together = Package::new(&self.client, self.threshold)?;
+        let mut alone = Package::new(&self.client, 1)?;
         for _ in 0..rounds {
             packaged.extend(times(time, || self.together(&mut together, call, count))?);
             single.extend(times(time, || self.together(&mut alone, call, 1))?);
@@ -77,7 +96,8 @@ impl Caller {
     }
 
     /// `count` calls on their way at once, until all have their results.
-    fn together(&self, batch: &mut CallBatch<'_>, call: Call, count: u32) -> Result<(), Errno> {
+    fn together(&self, package: &mut Package<'_>, call: Call, count: u32) -> Result<(), Errno> {
+        let Package { batch, requests, tickets, completions } = package;
         if call == Call::Send {
             for _ in 0..count {
                 let bytes = &[IoSlice::new(&[7; 64])];
@@ -89,18 +109,15 @@ impl Caller {
             let _ = batch.fetch().map(|over| over.result);
             return Ok(());
         }
-        for _ in 0..count {
-            let request = match call {
-                Call::Null => Request::null(),
-                _ => Request::option(&self.socket, SOL_SOCKET, SO_RCVBUF, 0),
-            };
-            batch.submit(request)?;
-        }
+        requests.extend((0..count).map(|_| match call {
+            Call::Null => Request::null(),
+            _ => Request::option(&self.socket, SOL_SOCKET, SO_RCVBUF, 0),
+        }));
+        batch.submit_all(requests, tickets)?;
+        tickets.clear();
         batch.wait_for(count, Wait::Forever)?;
-        while let Some(over) = batch.fetch() {
-            black_box(over.result?);
-        }
-        Ok(())
+        batch.fetch_all(completions);
+        completions.drain(..).try_for_each(|over| over.result.map(|reply| drop(black_box(reply))))
     }
 }
 

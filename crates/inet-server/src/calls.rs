@@ -116,20 +116,25 @@ impl Client {
     /// Takes calls from the rings, one thread after the other, starting with another one each time.
     fn take_calls(&mut self, scan: &mut Vec<Call>) -> Result<(), ClientFault> {
         let (threads, first) = (self.threads.len(), self.next_thread);
+        // Calls whose results go elsewhere than to the thread that made them.
+        let mut elsewhere = false;
         // No remainders: this is done in every turn, mostly for nothing.
         for at in (first..threads).chain(0..first) {
             let Some(Some(thread)) = self.threads.get_mut(at) else { continue };
             while scan.len() < CALLS_PER_SCAN {
-                let slot = thread.requests.pop().map_err(ClientFault::ring("request"))?;
+                let slot = thread.requests.take().map_err(ClientFault::ring("request"))?;
                 let Some(slot) = slot else { break };
-                scan.push(Call::decode(&slot)?);
+                let call = Call::decode(&slot)?;
+                elsewhere |= call.path.client != self.number || usize::from(call.path.ring) != at;
+                scan.push(call);
             }
+            thread.requests.give_back();
             if scan.len() >= CALLS_PER_SCAN {
                 self.next_thread = (at + 1) % threads;
                 break;
             }
         }
-        for &Call { path, .. } in scan.iter() {
+        for &Call { path, .. } in scan.iter().filter(|_| elsewhere) {
             let attached = self.threads.get(usize::from(path.ring)).is_some_and(Option::is_some);
             if path.client != self.number || !attached {
                 return Err(ClientFault::ReturnPath { client: path.client, ring: path.ring });

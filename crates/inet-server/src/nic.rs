@@ -395,7 +395,7 @@ impl Port {
     /// Is there a head page and a slot for one more frame? What is wrong with a ring is told when
     /// it is used.
     fn has_room(&mut self) -> bool {
-        self.sent.len() < HEADS as usize && !matches!(self.tx.free(), Ok(0))
+        self.sent.len() < HEADS as usize && !matches!(self.tx.has_room(1), Ok(false))
     }
 
     fn complete(&mut self, counters: &mut Counters) -> Result<bool, RingFault> {

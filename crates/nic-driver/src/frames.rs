@@ -256,7 +256,7 @@ impl<D: Device> Frames<D> {
                 _ => self.hand_over_joined(area, &joined)?,
             }
         }
-        if self.rx_free()? == 0 {
+        if !self.rx_has_room(1)? {
             return Ok(false);
         }
         let Some(mut area) = self.empty_page()? else { return Ok(false) };
@@ -313,7 +313,7 @@ impl<D: Device> Frames<D> {
     /// Is there an empty page at hand, and a slot for one more frame than the open one?
     fn has_reserve(&mut self) -> Result<bool, DriverError> {
         self.spare = self.empty_page()?;
-        Ok(self.spare.is_some() && self.rx_free()? > 1)
+        Ok(self.spare.is_some() && self.rx_has_room(2)?)
     }
 
     /// Receives a frame behind the open one, at `at`, where its headers are not wanted if it can be
@@ -383,8 +383,8 @@ impl<D: Device> Frames<D> {
         }
     }
 
-    fn rx_free(&mut self) -> Result<u32, DriverError> {
-        self.rx.free().map_err(|fault| DriverError::Ring { ring: "rx", fault })
+    fn rx_has_room(&mut self, slots: u32) -> Result<bool, DriverError> {
+        self.rx.has_room(slots).map_err(|fault| DriverError::Ring { ring: "rx", fault })
     }
 
     /// An empty page that is ours; names that the pool refuses are passed over.

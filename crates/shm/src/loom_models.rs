@@ -101,6 +101,36 @@ fn loom_staged_slots_appear_together() {
     });
 }
 
+#[test]
+fn loom_slots_taken_together_are_given_back_together() {
+    check(|| {
+        let memory = RingMemory::new(2, u32::MAX);
+        let mut producer = Producer::over(memory.clone());
+        let mut consumer = Consumer::over(memory);
+        let writer = thread::spawn(move || {
+            for n in 0..4 {
+                while !producer.has_room(1).unwrap() {
+                    thread::yield_now();
+                }
+                push(&mut producer, n);
+            }
+        });
+        let mut next = 0;
+        while next < 4 {
+            let before = next;
+            while let Some(got) = consumer.take().unwrap() {
+                assert_eq!(got, slot(next), "lost, doubled, torn or out of order");
+                next += 1;
+            }
+            consumer.give_back();
+            if next == before {
+                thread::yield_now();
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
 /// What the consumer sleeps with in a model.
 #[derive(Clone, Copy, PartialEq)]
 enum How {

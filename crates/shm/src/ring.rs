@@ -106,6 +106,17 @@ impl Producer {
         Ok(self.ring.capacity() - self.tail.wrapping_sub(self.head))
     }
 
+    /// Can so many slots be staged now? The consumer's index is read, and so its cache line taken
+    /// from it, only if they could not when it was read last.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    #[inline]
+    pub fn has_room(&mut self, slots: u32) -> Result<bool, RingFault> {
+        let used = self.tail.wrapping_sub(self.head);
+        Ok(self.ring.capacity().saturating_sub(used) >= slots || self.free()? >= slots)
+    }
+
     /// Reads the consumer's index, which can be at most the published one.
     fn look(&mut self) -> Result<(), RingFault> {
         let now = self.ring.head().load(Ordering::Acquire);
@@ -180,8 +191,9 @@ impl Producer {
 #[derive(Debug)]
 pub struct Consumer {
     ring: RingMemory,
-    /// Next index to read.
+    /// Next index to read; slots `returned..head` are taken and not given back.
     head: u32,
+    returned: u32,
     /// The producer's index as last read.
     tail: u32,
 }
@@ -201,7 +213,7 @@ impl Consumer {
 
     pub(crate) fn over(ring: RingMemory) -> Self {
         let head = ring.head().load(Ordering::Relaxed);
-        Self { ring, head, tail: head }
+        Self { ring, head, returned: head, tail: head }
     }
 
     /// Unread slots as far as known.
@@ -213,7 +225,8 @@ impl Consumer {
     /// Reads the producer's index, which can be at most a whole ring ahead of ours.
     fn look(&mut self) -> Result<(), RingFault> {
         let now = self.ring.tail().load(Ordering::Acquire);
-        moved(self.tail, now, self.ring.capacity() - self.known())?;
+        let room = self.ring.capacity() - self.tail.wrapping_sub(self.returned);
+        moved(self.tail, now, room)?;
         self.tail = now;
         Ok(())
     }
@@ -261,7 +274,28 @@ impl Consumer {
     pub fn advance(&mut self) {
         if self.known() > 0 {
             self.head = self.head.wrapping_add(1);
+            self.give_back();
+        }
+    }
+
+    /// As [`Consumer::pop`] for one of many: the producer has the slot back only after
+    /// [`Consumer::give_back`], which costs one store for all.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<Slot>, RingFault> {
+        let slot = self.peek()?;
+        self.head = self.head.wrapping_add(u32::from(slot.is_some()));
+        Ok(slot)
+    }
+
+    /// Gives all slots that were taken back to the producer.
+    #[inline]
+    pub fn give_back(&mut self) {
+        if self.returned != self.head {
             self.ring.head().store(self.head, Ordering::Release);
+            self.returned = self.head;
         }
     }
 

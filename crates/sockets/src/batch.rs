@@ -22,10 +22,12 @@ use abi::client::REQUESTS;
 use crate::client::{Client, lock};
 use crate::error::Broken;
 use crate::request::{Completion, Request, Ticket};
-use crate::rings::{Order, Outcome};
+use crate::rings::{Order, Outcome, Over};
 use crate::thread::Held;
 use crate::wait::Wait;
 
+/// Results that [`CallBatch::fetch_all`] takes at a time.
+const FETCHED: usize = 32;
 /// Calls registered before a batch flushes by itself, unless told otherwise.
 const THRESHOLD: u32 = REQUESTS / 2;
 /// How long to wait for room in a full request ring before looking again: no bell is rung for room.
@@ -55,6 +57,8 @@ pub struct CallBatch<'c> {
     number: u16,
     threshold: u32,
     unflushed: u32,
+    /// Empty; room for what [`CallBatch::fetch_all`] takes.
+    fetched: Vec<Over>,
 }
 
 impl<'c> CallBatch<'c> {
@@ -87,7 +91,7 @@ impl<'c> CallBatch<'c> {
         let threshold = threshold.clamp(1, REQUESTS);
         let thread = client.thread()?;
         let number = lock(&thread.rings).open_batch().ok_or(Errno::NOBUFS)?;
-        Ok(Self { client, thread, number, threshold, unflushed: 0 })
+        Ok(Self { client, thread, number, threshold, unflushed: 0, fetched: Vec::new() })
     }
 
     /// Registers a call. Waits if the request ring is full, or 1,024 calls are out.
@@ -129,6 +133,55 @@ impl<'c> CallBatch<'c> {
             self.flush();
         }
         Ok(tag)
+    }
+
+    /// [`CallBatch::submit`] of many calls, which costs each of them less: takes them out of
+    /// `requests` and puts their tickets into `tickets`, in the same order.
+    ///
+    /// # Errors
+    /// As there; `requests` keeps those that were not registered.
+    pub fn submit_all(
+        &mut self,
+        requests: &mut Vec<Request>,
+        tickets: &mut Vec<Ticket>,
+    ) -> Result<(), Errno> {
+        let before = tickets.len();
+        let outcome = self.put_all(requests, tickets);
+        requests.drain(..tickets.len() - before);
+        outcome
+    }
+
+    fn put_all(
+        &mut self,
+        requests: &mut [Request],
+        tickets: &mut Vec<Ticket>,
+    ) -> Result<(), Errno> {
+        let mut left = requests.iter_mut().peekable();
+        while left.peek().is_some() {
+            let mut rings = lock(&self.thread.rings);
+            let mut full = false;
+            while self.unflushed < self.threshold
+                && let Some(Request(order)) = left.peek_mut()
+            {
+                match rings.stage(Some(self.number), order) {
+                    Ok(Some(tag)) => tickets.push(Ticket(tag)),
+                    Ok(None) => {
+                        full = true;
+                        break;
+                    }
+                    Err(Broken) => return Err(self.client.fault()),
+                }
+                self.unflushed += 1;
+                left.next();
+            }
+            drop(rings);
+            if full {
+                self.make_room()?;
+            } else if self.unflushed >= self.threshold {
+                self.flush();
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the server to take or to answer something.
@@ -186,6 +239,21 @@ impl<'c> CallBatch<'c> {
     pub fn fetch(&mut self) -> Option<Completion> {
         let over = lock(&self.thread.rings).fetch(self.number)?;
         Some(Completion::new(&self.client, &over))
+    }
+
+    /// Moves all results that have come and were not fetched, oldest first, to the end of
+    /// `completions`; as [`CallBatch::fetch`], and costs each of them less.
+    pub fn fetch_all(&mut self, completions: &mut Vec<Completion>) {
+        loop {
+            lock(&self.thread.rings).fetch_some(self.number, FETCHED, &mut self.fetched);
+            // Outside of the lock: the last handle of a socket closes it, by a call.
+            let some = self.fetched.drain(..).map(|over| Completion::new(&self.client, &over));
+            let before = completions.len();
+            completions.extend(some);
+            if completions.len() - before < FETCHED {
+                return;
+            }
+        }
     }
 
     /// Cancels a call whose result is due: if it waits, it ends with ECANCELED; otherwise its

@@ -287,7 +287,7 @@ impl Rings {
     /// Sorts arrived results to their batches. True if calls were made (and must be rung for).
     pub(crate) fn drain(&mut self) -> Result<bool, Broken> {
         let mut made = false;
-        while let Some(slot) = self.results.pop()? {
+        while let Some(slot) = self.results.take()? {
             let result = CallResult::decode(&slot)?;
             let ReturnPath { client, ring, tag } = result.path;
             if client != self.client || ring != self.ring {
@@ -307,6 +307,7 @@ impl Rings {
                 State::Done(_) | State::Free => return Err(Broken),
             }
         }
+        self.results.give_back();
         if made {
             self.requests.publish();
         }
@@ -360,6 +361,15 @@ impl Rings {
         let first = self.batch(batch)?.first;
         let tag = self.place(first)?.tag;
         self.take(batch, tag)
+    }
+
+    /// The oldest results of a batch, until there are `most` in `into`.
+    pub(crate) fn fetch_some(&mut self, batch: u16, most: usize, into: &mut Vec<Over>) {
+        while into.len() < most
+            && let Some(over) = self.fetch(batch)
+        {
+            into.push(over);
+        }
     }
 
     /// The result of a call, if it has come.

@@ -148,7 +148,8 @@ impl SendSide {
 
     /// Is there room for so many slices, when `limit` bytes may be unreleased?
     pub(crate) fn takes(&mut self, slices: usize, limit: u64) -> Result<bool, Broken> {
-        Ok(self.queue.free()? as usize >= slices && self.unreleased() < limit)
+        let slots = u32::try_from(slices)?;
+        Ok(self.unreleased() < limit && self.queue.has_room(slots)?)
     }
 
     /// May what is published wait for more, for a stack in this process?
@@ -430,11 +431,10 @@ impl Socket {
         side.collect(self.words(), pool)?;
         let before = side.unreleased();
         let limit = self.words().tx_limit.load(Ordering::Relaxed);
-        let mut slots = side.queue.free()?;
         // The last descriptor made: published when it is known whether another follows.
         let mut last: Option<DataDescriptor> = None;
         let mut pushed = 0;
-        while from.left > 0 && slots > 0 {
+        while from.left > 0 && side.queue.has_room(1 + u32::from(last.is_some()))? {
             let allowed = limit.saturating_sub(side.unreleased());
             let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
             let now = allowed.min(from.left).min(side.room(pool, 1));
@@ -444,7 +444,6 @@ impl Socket {
             let next = side.fill(from, now)?;
             self.client().count_copied_tx(now);
             pushed += now;
-            slots -= 1;
             if let Some(last) = last.replace(next) {
                 let last = DataDescriptor { flags: DataDescriptor::MORE, ..last };
                 match self.client().drive() {

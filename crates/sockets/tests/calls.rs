@@ -48,6 +48,30 @@ fn more_calls_than_the_rings_hold() {
 }
 
 #[test]
+fn many_calls_are_registered_and_fetched_at_once() {
+    let (fake, client) = Fake::with_client(small());
+    let mut batch = CallBatch::with_threshold(&client, 10).unwrap();
+    let of = |n: u64| Request::null().user_data(n);
+    let (mut requests, mut tickets) = ((0..19).map(of).collect(), Vec::new());
+    batch.submit_all(&mut requests, &mut tickets).unwrap();
+    assert_eq!((requests.len(), tickets.len()), (0, 19));
+    fake.eventually("the threshold", |core| core.calls.len() == 10);
+    // As many results as the ring holds may be unfetched; what does not fit is kept.
+    requests = (19..u64::from(RESULTS) + 5).map(of).collect();
+    assert_eq!(batch.submit_all(&mut requests, &mut tickets), Err(Errno::NOBUFS));
+    assert_eq!((requests.len(), tickets.len()), (5, RESULTS as usize));
+    assert_eq!(batch.wait_for(RESULTS, Wait::Forever), Ok(RESULTS));
+    let mut over = Vec::new();
+    batch.fetch_all(&mut over);
+    batch.fetch_all(&mut over);
+    let expected: Vec<_> = (0..).zip(tickets.drain(..)).collect();
+    let found: Vec<_> = over.iter().map(|over| (over.user_data, over.ticket)).collect();
+    assert_eq!(found, expected);
+    batch.submit_all(&mut requests, &mut tickets).unwrap();
+    assert_eq!((requests.len(), batch.counts()), (0, (0, 5)));
+}
+
+#[test]
 fn results_overtake_each_other() {
     let (fake, client) = Fake::with_client(small());
     fake.core().manner.holds = Some(Op::Socket);
