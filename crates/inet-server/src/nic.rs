@@ -406,9 +406,8 @@ impl Port {
         while self.tx_done < consumed {
             self.tx_done += 1;
             let Some(sent) = self.sent.pop_front() else { continue };
-            match self.heads.take(sent.area) {
-                Ok(area) => drop(area),
-                Err(_) => counters.nic_lost_pages += 1,
+            if self.heads.take_back(sent.area).is_err() {
+                counters.nic_lost_pages += 1;
             }
         }
         Ok(true)
@@ -431,8 +430,7 @@ impl Port {
         }
         for _ in 0..missing {
             // The pool is the sum of what its holders may have, so it is never exhausted for long.
-            let Ok(area) = self.pool.alloc(self.area_pages) else { break };
-            let name = area.hand_over(NIC);
+            let Ok(name) = self.pool.offer(self.area_pages, NIC) else { break };
             self.driver_has += 1;
             if self.fill.stage(&FillSlot(name).encode()).is_err() {
                 break;

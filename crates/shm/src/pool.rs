@@ -292,7 +292,8 @@ impl PoolMap {
     }
 }
 
-/// Moves the table's entry from "offered to me" to "held by me".
+/// Moves the table's entry from "offered to me" to "held by me". `adopt`: this is the allocating
+/// side, and has locked the allocator.
 fn accept(shared: &Shared, name: AreaName, adopt: bool) -> Result<(), AreaError> {
     let entry = shared.entry(name.page);
     if !entry.names(name) {
@@ -304,9 +305,15 @@ fn accept(shared: &Shared, name: AreaName, adopt: bool) -> Result<(), AreaError>
     if entry.offered != shared.me && !orphan {
         return Err(refused);
     }
-    let mine = Entry::held(shared.me, name.pages, name.generation).to_word();
+    let mine = Entry::held(shared.me, name.pages, name.generation);
+    if adopt {
+        // Under the allocator's lock: nobody but us may change what is offered to us.
+        shared.set_entry(name.page, mine);
+        return Ok(());
+    }
     // Fails if the entry changed since: someone else took it, or it was reclaimed.
-    word.compare_exchange(entry.to_word(), mine, Ordering::AcqRel, Ordering::Relaxed)
+    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    word.compare_exchange(entry.to_word(), mine.to_word(), success, failure)
         .map_or(Err(refused), |_| Ok(()))
 }
 
@@ -377,9 +384,20 @@ impl Pool {
     /// # Errors
     /// [`Exhausted`].
     pub fn alloc(&self, pages: u16) -> Result<Area, Exhausted> {
+        self.alloc_leaving(pages, 0)
+    }
+
+    /// As [`Pool::alloc`], if at least `least` pages stay free.
+    ///
+    /// # Errors
+    /// [`Exhausted`].
+    pub fn alloc_leaving(&self, pages: u16, least: u32) -> Result<Area, Exhausted> {
         let shared = &self.map.0;
         let mut allocator = lock(&self.allocator);
         let exhausted = Exhausted { wanted: pages, free: allocator.free() };
+        if exhausted.free < least.saturating_add(pages.into()) {
+            return Err(exhausted);
+        }
         let name = allocator.alloc(pages, shared.me).ok_or(exhausted)?;
         if shared.protect(name.page, pages, Allow::All).is_err() {
             allocator.free_area(name.page);
@@ -389,6 +407,45 @@ impl Pool {
         debug_assert!(covered, "{name} was free, so no area can cover it");
         shared.set_entry(name.page, Entry::held(shared.me, pages, name.generation));
         Ok(Area::new(shared, name))
+    }
+
+    /// An area of `pages` pages that is offered to `to`: as [`Pool::alloc`] and
+    /// [`Area::hand_over`] in one, where this party has nothing to write into it.
+    ///
+    /// # Errors
+    /// [`Exhausted`].
+    ///
+    /// # Panics
+    /// When `to` is not within `1..=Owner::MAX`.
+    pub fn offer(&self, pages: u16, to: Owner) -> Result<AreaName, Exhausted> {
+        let (shared, offered) = (&self.map.0, to.number());
+        let mut allocator = lock(&self.allocator);
+        let exhausted = Exhausted { wanted: pages, free: allocator.free() };
+        let name = allocator.alloc(pages, offered).ok_or(exhausted)?;
+        let AreaName { page, generation, .. } = name;
+        shared.set_entry(page, Entry { holder: shared.me, offered, pages, generation });
+        Ok(name)
+    }
+
+    /// Frees an area that was handed over to this party: as [`Pool::take`] and dropping it in one,
+    /// where nobody looks into it.
+    ///
+    /// # Errors
+    /// [`AreaError`]; the area stays what it was.
+    pub fn take_back(&self, name: AreaName) -> Result<(), AreaError> {
+        let shared = &self.map.0;
+        if !shared.in_pool(name) {
+            return Err(out_of_range(shared, name, 0, 0));
+        }
+        let mut allocator = lock(&self.allocator);
+        allocator.knows(name)?;
+        if shared.is_covered(name.page) {
+            return Err(AreaError::Twice { name });
+        }
+        accept(shared, name, true)?;
+        let generation = allocator.free_area(name.page);
+        shared.set_entry(name.page, Entry::free(generation));
+        Ok(())
     }
 
     /// Free pages; not all of them need to be in one run.

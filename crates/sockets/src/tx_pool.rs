@@ -75,10 +75,7 @@ impl TxPool {
         let without = lock(&self.without);
         let pages = self.pages_for(bytes);
         // As for a socket that has had what it was promised.
-        if !self.can_give(*without, 1, pages) {
-            return None;
-        }
-        self.pool.alloc(pages).ok()
+        self.pool.alloc_leaving(pages, self.reserve(*without, 1)).ok()
     }
 
     /// Is the area one of this pool?
@@ -95,10 +92,8 @@ impl TxPool {
         let mut without = lock(&self.without);
         let pages = self.pages_for(least);
         let promised = *held == 0 && pages == self.area_pages;
-        if !promised && !self.can_give(*without, *held, pages) {
-            return None;
-        }
-        let area = self.pool.alloc(pages).ok()?;
+        let least = if promised { 0 } else { self.reserve(*without, *held) };
+        let area = self.pool.alloc_leaving(pages, least).ok()?;
         if *held == 0 {
             *without = without.saturating_sub(1);
         }

@@ -59,7 +59,9 @@ pub(super) struct Shared {
     pub(super) region: Arc<Region>,
     pub(super) place: PoolPlace,
     pub(super) me: u8,
-    /// One bit per page that an [`super::Area`] value of this process covers.
+    /// One bit per page that an [`super::Area`] value of this process covers. On the allocating
+    /// side, whose records let no two areas overlap, only one for the first page of each: changed
+    /// under the allocator's lock, and at the same cost for any number of pages.
     held: Box<[AtomicU64]>,
     /// Only with the allocating side.
     pub(super) allocator: Option<Arc<Mutex<Allocator>>>,
@@ -127,8 +129,14 @@ impl Shared {
         self.region.protect(offset, len, allow)
     }
 
-    /// Marks pages as covered by an area value of this process; false if some are already.
+    /// Marks pages as covered by an area value of this process; false if some are already. The
+    /// allocating side holds the allocator's lock, here and in `uncover`.
     pub(super) fn cover(&self, page: u32, pages: u16) -> bool {
+        if self.allocator.is_some() {
+            let free = !self.is_covered(page);
+            self.change_first(page, |word, mask| word | mask);
+            return free;
+        }
         for (n, (index, mask)) in masks(page, pages.into()).enumerate() {
             let before =
                 self.held.get(index).map_or(u64::MAX, |w| w.fetch_or(mask, Ordering::AcqRel));
@@ -146,7 +154,18 @@ impl Shared {
         true
     }
 
+    /// Under the allocator's lock nobody else changes a word, so no exchange is needed.
+    fn change_first(&self, page: u32, change: impl Fn(u64, u64) -> u64) {
+        if let Some(word) = self.held.get(page as usize / 64) {
+            let now = change(word.load(Ordering::Relaxed), 1 << (page % 64));
+            word.store(now, Ordering::Release);
+        }
+    }
+
     pub(super) fn uncover(&self, page: u32, pages: u16) {
+        if self.allocator.is_some() {
+            return self.change_first(page, |word, mask| word & !mask);
+        }
         for (index, mask) in masks(page, pages.into()) {
             if let Some(word) = self.held.get(index) {
                 word.fetch_and(!mask, Ordering::AcqRel);

@@ -7,11 +7,14 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Step {
     Alloc(u16),
+    /// Pages, receiver.
+    Offer(u16, usize),
     /// Area (of those there are, modulo), receiver.
     HandOver(usize, usize),
     /// Area, by whom.
     Take(usize, usize),
     Drop(usize),
+    TakeBack(usize),
     /// Area, by whom, offset, length.
     Borrow(usize, usize, u32, u32),
     /// A name of any time, by whom.
@@ -26,9 +29,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let (area, party) = (0_usize..1000, 0_usize..3);
     let step = prop_oneof![
         8 => (1_u16..5).prop_map(Step::Alloc),
+        4 => (1_u16..5, party.clone()).prop_map(|(n, p)| Step::Offer(n, p)),
         6 => (area.clone(), party.clone()).prop_map(|(a, p)| Step::HandOver(a, p)),
         8 => (area.clone(), party.clone()).prop_map(|(a, p)| Step::Take(a, p)),
         4 => area.clone().prop_map(Step::Drop),
+        4 => area.clone().prop_map(Step::TakeBack),
         3 => (area.clone(), party.clone(), 0_u32..20_000, 0_u32..20_000)
             .prop_map(|(a, p, o, l)| Step::Borrow(a, p, o, l)),
         3 => (area, party).prop_map(|(a, p)| Step::Stale(a, p)),
@@ -97,6 +102,29 @@ impl World {
         self.areas.push(Model { name, at: Where::Held(0), value: Some(area), content });
     }
 
+    fn offer(&mut self, pages: u16, to: usize) {
+        let fits = self.taken().windows(pages.into()).position(|w| w.iter().all(|t| !t));
+        let got = self.pool.offer(pages, PARTIES[to]);
+        assert_eq!(got.ok().map(|name| name.page as usize), fits);
+        let Ok(name) = got else { return };
+        let content = self.names.len() as u64;
+        assert!(!self.names.contains(&name), "{name} was used before");
+        self.names.push(name);
+        let end = PLACE.pages_at + (name.page as usize + usize::from(pages)) * PAGE;
+        self.pool.map().region().write(end - 8, &content.to_ne_bytes()).unwrap();
+        self.areas.push(Model { name, at: Where::Offered(0, to), value: None, content });
+    }
+
+    fn take_back(&mut self, index: usize) {
+        let Some(area) = self.areas.get(index) else { return };
+        let got = self.pool.take_back(area.name);
+        let wanted = matches!(area.at, Where::Offered(_, 0));
+        assert_eq!(got.is_ok(), wanted, "{}: {:?}, {got:?}", area.name, area.at);
+        if wanted {
+            self.areas.swap_remove(index);
+        }
+    }
+
     fn hand_over(&mut self, index: usize, to: usize) {
         let Some(area) = self.areas.get_mut(index) else { return };
         if let (Where::Held(from), Some(value)) = (area.at, area.value.take()) {
@@ -138,6 +166,7 @@ impl World {
         let Some(name) = self.names.get(index) else { return };
         if self.areas.iter().all(|area| area.name != *name) {
             assert!(self.map(by).take(*name).is_err());
+            assert!(self.pool.take_back(*name).is_err());
             assert!(self.map(by).borrow(*name, 0, 0).is_err());
         }
     }
@@ -177,6 +206,8 @@ impl World {
         let area = |n: usize| n % self.areas.len().max(1);
         match *step {
             Step::Alloc(pages) => self.alloc(pages),
+            Step::Offer(pages, to) => self.offer(pages, to),
+            Step::TakeBack(n) => self.take_back(area(n)),
             Step::HandOver(n, to) => self.hand_over(area(n), to),
             Step::Take(n, by) => self.take(area(n), by),
             Step::Drop(n) => self.drop_area(area(n)),
@@ -209,7 +240,7 @@ proptest! {
     #[test]
     fn garbage_in_the_table_is_survived(
         words in prop::collection::vec(word(), PAGES as usize),
-        steps in prop::collection::vec((0_u32..PAGES, word(), name(), 0_u8..8), 0..100),
+        steps in prop::collection::vec((0_u32..PAGES, word(), name(), 0_u8..10), 0..100),
     ) {
         let Rig { fd, pool, peer } = rig();
         let write = |page: u32, word| table_word(&peer, page).store(word, Ordering::Relaxed);
@@ -227,6 +258,8 @@ proptest! {
                 3 => ours.extend(pool.alloc(name.pages % 4).ok()),
                 4 => drop(ours.pop()),
                 5 => drop(ours.pop().map(|area| area.hand_over(PEER))),
+                7 => _ = pool.take_back(name),
+                8 => _ = pool.offer(name.pages % 4, PEER),
                 6 => drop(theirs.pop().map(|area: Area| area.hand_over(ME))),
                 _ => drop(pool.reclaim(Owner(1 + name.pages % 3))),
             }
