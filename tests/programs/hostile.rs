@@ -95,8 +95,7 @@ impl Hostile {
 
     fn dirty(&self, socket: u16) {
         let head = self.layout.head(&self.region).expect("in the region");
-        head.dirty[usize::from(socket / 64)].fetch_or(1 << (socket % 64), SeqCst);
-        head.dirty_summary.fetch_or(1 << (socket / 64), SeqCst);
+        head.dirty.set(socket);
     }
 
     /// Fills its own bell, which it made blocking, while the server rings it.

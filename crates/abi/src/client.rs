@@ -12,13 +12,13 @@
 //! ```
 //!
 //! **How data is announced.** Program to server: publish descriptors (or advance `rx_consumed`),
-//! set the socket's bit in the dirty bitmap, set its bit in the summary, ring the server's bell.
-//! The server swaps summary and bitmap words to 0 *before* it looks at the sockets. Server to
+//! mark the socket in the dirty bitmap ([`Marks`]), ring the server's bell. The server takes the
+//! marks *before* it looks at the sockets. Server to
 //! program: write the words, add 1 to `version`, then ring the bell of every thread in `waiters` (a
 //! thread sets its own bit, with a sequentially consistent operation, before it looks at the words
 //! for the last time and sleeps; the server clears a bit when it rings). Before it rings, the
-//! server sets the socket's bit in the thread's news bitmap, and in the bitmap's summary: a thread
-//! that waits for many sockets swaps both to 0 when it wakes, and need not look at the others.
+//! server marks the socket in the thread's news bitmap: a thread that waits for many sockets takes
+//! the marks when it wakes, and need not look at the others.
 //!
 //! **Pool sizes** are the sum of who can hold what: each socket is sure of one area for sending and
 //! of [`ClientParams::rx_floor_areas`] for receiving; what is left is shared by those who want
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use crate::stages::TRACE_BYTES;
 use serde::{Deserialize, Serialize};
-use shm::{OutOfRange, Owner, PoolPlace, Region, Word32, Word64};
+use shm::{Marks, OutOfRange, Owner, PoolPlace, Region, Word32, Word64};
 
 /// The client in its own region's owner tables ([`crate::nic::INET`] is the other owner there).
 pub const CLIENT: Owner = Owner(3);
@@ -136,7 +136,8 @@ const SOCKET_WORDS: usize = 256;
 /// Summary word in a line of its own, then a bit for each of 4,096 sockets.
 const NEWS_BYTES: usize = 64 + 4096 / 8;
 const DIRTY_SUMMARY: usize = 64;
-const DIRTY_BITS: usize = 128;
+/// On the summary's cache line, as long as there are no more than 448 sockets.
+const DIRTY_BITS: usize = DIRTY_SUMMARY + 8;
 const COPIED: usize = 1024;
 
 /// Offsets in a client's region.
@@ -208,11 +209,11 @@ impl ClientLayout {
     ///
     /// # Errors
     /// [`OutOfRange`] when the region is smaller than the layout.
-    pub fn news(&self, region: &Arc<Region>, thread: u16) -> Result<NewsWords, OutOfRange> {
+    pub fn news(&self, region: &Arc<Region>, thread: u16) -> Result<Marks, OutOfRange> {
         let at = self.thread(thread) + self.news;
         let words = usize::from(self.params.sockets).div_ceil(64);
         let sockets = (0..words).map(|i| region.word64(at + 64 + 8 * i));
-        Ok(NewsWords { summary: region.word64(at)?, sockets: sockets.collect::<Result<_, _>>()? })
+        Ok(Marks { summary: region.word64(at)?, words: sockets.collect::<Result<_, _>>()? })
     }
 
     /// The words of the region's head.
@@ -224,8 +225,10 @@ impl ClientLayout {
         let dirty = (0..words).map(|i| region.word64(DIRTY_BITS + 8 * i));
         Ok(HeadWords {
             server_bell: region.word32(0)?,
-            dirty_summary: region.word64(DIRTY_SUMMARY)?,
-            dirty: dirty.collect::<Result<_, _>>()?,
+            dirty: Marks {
+                summary: region.word64(DIRTY_SUMMARY)?,
+                words: dirty.collect::<Result<_, _>>()?,
+            },
             copied_tx: region.word64(COPIED)?,
             copied_rx: region.word64(COPIED + 8)?,
             bells: region.word64(COPIED + 16)?,
@@ -256,36 +259,13 @@ impl ClientLayout {
     }
 }
 
-/// What a thread waited for and has changed; set by the server, taken by the thread.
-#[derive(Debug, Clone)]
-pub struct NewsWords {
-    /// Bit `i`: some bit of `sockets[i]` is set.
-    pub summary: Word64,
-    /// One bit per socket that changed while the thread's bit stood in its `waiters`.
-    pub sockets: Box<[Word64]>,
-}
-
-impl NewsWords {
-    /// Says that a socket has changed. A place that there is none of is ignored.
-    pub fn set(&self, socket: u16) {
-        use std::sync::atomic::Ordering;
-        let (word, bit) = (usize::from(socket) / 64, socket % 64);
-        if let Some(bits) = self.sockets.get(word) {
-            bits.fetch_or(1 << bit, Ordering::SeqCst);
-            self.summary.fetch_or(1 << word, Ordering::SeqCst);
-        }
-    }
-}
-
 /// The head of a client's region.
 #[derive(Debug, Clone)]
 pub struct HeadWords {
     /// The server's bell word for this client ([`shm::Sleeper`]).
     pub server_bell: Word32,
-    /// Bit `i`: some bit of `dirty[i]` is set.
-    pub dirty_summary: Word64,
-    /// One bit per socket that has news for the server.
-    pub dirty: Box<[Word64]>,
+    /// Sockets that have news for the server.
+    pub dirty: Marks,
     /// Payload bytes that the program's side copied into its tx pool; for statistics only.
     pub copied_tx: Word64,
     /// Payload bytes that the program's side copied out of its rx pool; for statistics only.

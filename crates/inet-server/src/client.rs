@@ -12,16 +12,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use abi::call::CallResult;
-use abi::client::{ClientLayout, ClientParams, HeadWords, NewsWords, QUEUE, REQUESTS, RESULTS};
+use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
 use abi::stages::TraceReader;
 use abi::{Family, SocketId, SocketKind};
 use inet::Handle;
 use shm::{
-    Consumer, OutOfRange, Pool, PoolMap, Producer, PushError, Region, Ringer, Sleep, Sleeper,
+    Consumer, Marks, OutOfRange, Pool, PoolMap, Producer, PushError, Region, Ringer, Sleep, Sleeper,
 };
 
 use crate::counters::Counters;
+use crate::dirty::Dirty;
 use crate::engine::Engine;
 use crate::fault::ClientFault;
 use crate::lend::Lending;
@@ -44,7 +45,7 @@ pub(crate) struct Thread {
     pub(crate) requests: Consumer,
     results: Producer,
     bell: Ringer,
-    news: NewsWords,
+    news: Marks,
     /// Results that found the ring full, oldest first.
     backlog: VecDeque<CallResult>,
 }
@@ -89,9 +90,7 @@ pub(crate) struct Client {
     pub(crate) next_thread: usize,
     pub(crate) places: Places,
     /// Sockets to look at: the dirty bits taken from the region and those of our own.
-    pub(crate) dirty: Box<[u64]>,
-    /// The place after the last one that was looked at.
-    pub(crate) dirty_next: usize,
+    pub(crate) dirty: Dirty,
     /// Sockets that were closed while sent bytes were in flight.
     pub(crate) closing: Vec<u16>,
     /// Threads with results that wait for room in their ring.
@@ -124,8 +123,7 @@ impl Client {
             tx_pool: PoolMap::attach(&region, layout.tx_pool, INET)?,
             rx_pool: Pool::create(&region, layout.rx_pool, INET)?,
             sleeper: Sleeper::new(head.server_bell.clone()),
-            dirty: vec![0; head.dirty.len()].into_boxed_slice(),
-            dirty_next: 0,
+            dirty: Dirty::new(head.dirty.words.len()),
             head,
             trace: TraceReader::attach(&region, layout.trace)?,
             bell,
@@ -262,9 +260,7 @@ impl Client {
 
     /// Has the socket looked at in this turn or the next, as if the program had set its dirty bit.
     pub(crate) fn mark_dirty(&mut self, index: u16) {
-        if let Some(word) = self.dirty.get_mut(usize::from(index) / 64) {
-            *word |= 1 << (index % 64);
-        }
+        self.dirty.add(usize::from(index) / 64, 1 << (index % 64));
     }
 
     /// Posts a call's result; it becomes visible at the end of the turn.
@@ -326,28 +322,15 @@ impl Client {
     /// Takes the dirty bits out of the region, before the sockets are looked at. Bits of places
     /// that do not exist are ignored.
     pub(crate) fn take_dirty(&mut self) {
-        use std::sync::atomic::Ordering;
-        if self.head.dirty_summary.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let mut summary = self.head.dirty_summary.swap(0, Ordering::SeqCst);
-        while summary != 0 {
-            let word = summary.trailing_zeros() as usize;
-            summary &= summary - 1;
-            if let (Some(from), Some(to)) = (self.head.dirty.get(word), self.dirty.get_mut(word)) {
-                *to |= from.swap(0, Ordering::SeqCst);
-            }
-        }
+        self.head.dirty.take(|word, bits| self.dirty.add(word, bits));
     }
 
     /// Is there something of this client to be done?
     pub(crate) fn has_work(&mut self) -> bool {
-        use std::sync::atomic::Ordering;
-        let calls = self.threads.iter_mut().flatten();
-        let calls = calls.map(|thread| !matches!(thread.requests.is_empty(), Ok(true)));
-        self.head.dirty_summary.load(Ordering::SeqCst) != 0
-            || self.dirty.iter().any(|&word| word != 0)
-            || calls.fold(false, |any, some| any | some)
+        let mut threads = self.threads.iter_mut().flatten();
+        !self.head.dirty.is_empty()
+            || !self.dirty.is_empty()
+            || threads.any(|thread| !matches!(thread.requests.is_empty(), Ok(true)))
     }
 
     /// Adds what the program says that it has done to `counters`.

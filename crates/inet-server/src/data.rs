@@ -27,26 +27,10 @@ impl Client {
     pub(crate) fn serve_sockets(&mut self, engine: &mut Engine) -> Result<bool, ClientFault> {
         self.take_dirty();
         for done in 0..SOCKETS_PER_TURN {
-            let Some(index) = self.next_dirty() else { return Ok(done > 0) };
+            let Some(index) = self.dirty.take() else { return Ok(done > 0) };
             self.look(engine, index)?;
         }
         Ok(true)
-    }
-
-    /// The next dirty place after the last one, whose bit is cleared.
-    fn next_dirty(&mut self) -> Option<u16> {
-        let words = self.dirty.len();
-        let (word, bit) = (self.dirty_next / 64 % words, self.dirty_next % 64);
-        let rest = self.dirty[word] >> bit << bit;
-        let found = match rest {
-            0 => (1..=words).map(|n| (word + n) % words).find(|&w| self.dirty[w] != 0)?,
-            _ => word,
-        };
-        let rest = if rest != 0 { rest } else { self.dirty[found] };
-        let bit = rest.trailing_zeros() as usize;
-        self.dirty[found] &= !(1 << bit);
-        self.dirty_next = (found * 64 + bit + 1) % (words * 64);
-        u16::try_from(found * 64 + bit).ok()
     }
 
     /// Takes what the program has consumed and what it wants to send.

@@ -24,6 +24,7 @@ mod client;
 mod counters;
 mod data;
 mod datagrams;
+mod dirty;
 mod engine;
 mod events;
 mod fault;

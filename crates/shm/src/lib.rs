@@ -16,6 +16,7 @@ mod bitmap;
 pub mod channel;
 pub mod descriptors;
 pub mod fork;
+mod marks;
 pub mod pool;
 pub mod region;
 pub mod ring;
@@ -27,6 +28,7 @@ mod loom_models;
 
 pub use bell::{Ringer, Sleep, Sleeper, doorbell, drain, eventfd};
 pub use channel::{Channel, ChannelError, Message, TryRecv};
+pub use marks::Marks;
 pub use pool::{
     Area, AreaError, AreaName, Borrowed, Exhausted, FREE, Owner, Pool, PoolMap, PoolPlace,
 };

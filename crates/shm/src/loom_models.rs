@@ -1,5 +1,5 @@
-//! Model checks of the ring and the bell: `RUSTFLAGS="--cfg loom" cargo test -p tasuki-shm
-//! --release --lib loom`.
+//! Model checks of the ring, the bell and the marks:
+//! `RUSTFLAGS="--cfg loom" cargo test -p tasuki-shm --release --lib loom`.
 //!
 //! Loom runs each model in every order of the threads' steps that the memory model allows, up to a
 //! bound on preemptions. A slot read while it is written is reported by its cell, a lost wake-up as
@@ -10,8 +10,9 @@ use loom::thread;
 
 use crate::Slot;
 use crate::bell::{Ringer, Sleep, Sleeper};
+use crate::marks::Marks;
 use crate::ring::{Consumer, Producer, PushError};
-use crate::sync::{OwnedFd, RingMemory, Word32};
+use crate::sync::{Ordering, OwnedFd, RingMemory, Word32, Word64};
 
 /// Preemptions per execution: 3 find every published bug of such protocols; more takes minutes.
 const PREEMPTIONS: usize = 3;
@@ -240,6 +241,89 @@ fn loom_a_wanted_completion_wakes() {
 #[test]
 fn loom_a_quiet_sleeper_hears_of_the_rest() {
     quiet_model(false);
+}
+
+/// Two markers, each with a word of its own that it counts up before it marks its number and
+/// rings; a taker that looks only at what is marked, and sleeps when there is nothing. It sees
+/// every count, or it sleeps for ever.
+fn marks_model(numbers: [u16; 2], counts: u64) {
+    check(move || {
+        let (word, fd) = (Word32::new(), OwnedFd::new());
+        let sleeper = Sleeper::new(word.clone());
+        let marks = Marks { summary: Word64::new(), words: [Word64::new(), Word64::new()].into() };
+        let values = [Word64::new(), Word64::new()];
+        let markers: Vec<_> = (0..2)
+            .map(|who| {
+                let (marks, value) = (marks.clone(), values[who].clone());
+                let ringer = Ringer::new(word.clone(), fd.clone());
+                thread::spawn(move || {
+                    for count in 1..=counts {
+                        value.store(count, Ordering::Release);
+                        marks.set(numbers[who]);
+                        ringer.ring();
+                    }
+                })
+            })
+            .collect();
+        let mut seen = [0; 2];
+        while seen != [counts; 2] {
+            sleeper.announce(Sleep::Fd);
+            if marks.is_empty() {
+                fd.poll_and_drain();
+            }
+            sleeper.awake();
+            marks.take(|word, bits| {
+                for (who, number) in numbers.into_iter().enumerate() {
+                    if usize::from(number) / 64 == word && bits >> (number % 64) & 1 == 1 {
+                        seen[who] = values[who].load(Ordering::Acquire);
+                    }
+                }
+            });
+        }
+        for marker in markers {
+            marker.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn loom_marks_in_one_word_are_not_lost() {
+    marks_model([1, 2], 1);
+}
+
+#[test]
+fn loom_marks_in_two_words_are_not_lost() {
+    marks_model([1, 65], 1);
+}
+
+#[test]
+fn loom_a_number_marked_again_is_not_lost() {
+    check(|| {
+        let marks = Marks { summary: Word64::new(), words: [Word64::new()].into() };
+        let value = Word64::new();
+        let marker = thread::spawn({
+            let (marks, value) = (marks.clone(), value.clone());
+            move || {
+                for count in 1..=3 {
+                    value.store(count, Ordering::Release);
+                    marks.set(5);
+                }
+            }
+        });
+        let mut seen = 0;
+        while seen < 3 {
+            let before = seen;
+            marks.take(|_, bits| {
+                if bits != 0 {
+                    seen = value.load(Ordering::Acquire);
+                }
+            });
+            if seen == before {
+                thread::yield_now();
+            }
+        }
+        marker.join().unwrap();
+    });
 }
 
 fn drain(rings: &mut [Consumer]) -> u64 {

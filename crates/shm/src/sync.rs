@@ -23,7 +23,7 @@ mod real {
     pub(crate) use std::os::fd::OwnedFd;
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    pub(crate) use crate::region::Word32;
+    pub(crate) use crate::region::{Word32, Word64};
     use crate::ring::{SLOTS_AT, ring_bytes};
     use crate::{OutOfRange, Region, Slot};
 
@@ -138,7 +138,7 @@ mod model {
     use std::time::Duration;
 
     use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
     use loom::sync::{Arc, Condvar, Mutex};
     use rustix::io::Errno;
 
@@ -217,6 +217,24 @@ mod model {
 
         fn deref(&self) -> &AtomicU32 {
             &self.0.word
+        }
+    }
+
+    /// A word that nobody sleeps on.
+    #[derive(Debug, Clone)]
+    pub struct Word64(Arc<AtomicU64>);
+
+    impl Word64 {
+        pub(crate) fn new() -> Self {
+            Self(Arc::new(AtomicU64::new(0)))
+        }
+    }
+
+    impl std::ops::Deref for Word64 {
+        type Target = AtomicU64;
+
+        fn deref(&self) -> &AtomicU64 {
+            &self.0
         }
     }
 

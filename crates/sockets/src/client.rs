@@ -445,11 +445,7 @@ impl Client {
 
     /// Leaves word that a socket has news, without waking a server that sleeps.
     pub(crate) fn mark_dirty(&self, socket: u16) {
-        let (word, bit) = (usize::from(socket) / 64, socket % 64);
-        if let Some(dirty) = self.head.dirty.get(word) {
-            dirty.fetch_or(1 << bit, Ordering::SeqCst);
-            self.head.dirty_summary.fetch_or(1 << word, Ordering::SeqCst);
-        }
+        self.head.dirty.set(socket);
     }
 
     /// Tells the server that a socket has news. If they may wait, a stack in this process may

@@ -21,12 +21,11 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use abi::Errno;
-use abi::client::NewsWords;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
-use shm::{Sleep, Sleeper, Word32};
+use shm::{Marks, Sleep, Sleeper, Word32};
 
 use crate::bells;
 use crate::client::{Client, lock};
@@ -233,7 +232,7 @@ impl ThreadSlot {
     ///
     /// # Errors
     /// ENOBUFS when a thread with which this slot is shared has them.
-    pub(crate) fn take_news_words(&self, client: &Client) -> Result<NewsWords, Errno> {
+    pub(crate) fn take_news_words(&self, client: &Client) -> Result<Marks, Errno> {
         if self.news_taken.swap(true, Ordering::SeqCst) {
             return Err(Errno::NOBUFS);
         }

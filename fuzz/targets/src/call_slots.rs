@@ -154,8 +154,7 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut Fuzz, bad: &mut Program) -> Result<
             let _ = queue.expect("a queue").push(&slot);
             let words = bad.layout.socket_words(&bad.region, socket).expect("a socket");
             words.tx_bytes.fetch_add(u64::from(u.arbitrary::<u16>()?), Ordering::SeqCst);
-            bad.head.dirty[0].fetch_or(1 << socket, Ordering::SeqCst);
-            bad.head.dirty_summary.fetch_or(1, Ordering::SeqCst);
+            bad.head.dirty.set(socket);
         }
         6 => {
             let words = bad.layout.socket_words(&bad.region, u.int_in_range(0..=3)?);
@@ -163,8 +162,8 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut Fuzz, bad: &mut Program) -> Result<
             let choice = [&words.rx_consumed, &words.tx_bytes, &words.waiters];
             let word = *u.choose(&choice)?;
             word.store(u.arbitrary::<u64>()? >> u.int_in_range(0..=63)?, Ordering::SeqCst);
-            bad.head.dirty[0].store(u.arbitrary()?, Ordering::SeqCst);
-            bad.head.dirty_summary.store(u.arbitrary()?, Ordering::SeqCst);
+            bad.head.dirty.words[0].store(u.arbitrary()?, Ordering::SeqCst);
+            bad.head.dirty.summary.store(u.arbitrary()?, Ordering::SeqCst);
         }
         7 => {
             // Any word of what comes before the pools: bells, indices, slots, owner tables.

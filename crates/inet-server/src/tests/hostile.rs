@@ -175,10 +175,10 @@ fn results_that_nobody_takes() {
 #[test]
 fn dirty_bits_of_nothing_are_ignored() {
     let (mut world, mut bad, mut good) = host();
-    for word in bad.head.dirty.iter() {
+    for word in bad.head.dirty.words.iter() {
         word.store(u64::MAX, Ordering::SeqCst);
     }
-    bad.head.dirty_summary.store(u64::MAX, Ordering::SeqCst);
+    bad.head.dirty.summary.store(u64::MAX, Ordering::SeqCst);
     world.rest();
     world.call(&mut bad, Op::Null, &[], 0).unwrap();
     world.call(&mut good, Op::Null, &[], 0).unwrap();
@@ -380,8 +380,8 @@ fn write(bad: &Program, nonsense: &Nonsense) {
             words.rx_consumed.store(value, Ordering::Release);
         }
         Nonsense::Dirty => {
-            bad.head.dirty.iter().for_each(|word| word.store(u64::MAX, Ordering::SeqCst));
-            bad.head.dirty_summary.store(u64::MAX, Ordering::SeqCst);
+            bad.head.dirty.words.iter().for_each(|word| word.store(u64::MAX, Ordering::SeqCst));
+            bad.head.dirty.summary.store(u64::MAX, Ordering::SeqCst);
         }
         Nonsense::Pause => {}
     }

@@ -184,9 +184,7 @@ impl Program {
     }
 
     pub(super) fn mark_dirty(&self, sock: &Sock) {
-        let (word, bit) = (sock.id.index / 64, sock.id.index % 64);
-        self.head.dirty[usize::from(word)].fetch_or(1 << bit, Ordering::SeqCst);
-        self.head.dirty_summary.fetch_or(1 << word, Ordering::SeqCst);
+        self.head.dirty.set(sock.id.index);
     }
 
     /// Sends up to `bytes`, one descriptor to an area; returns how many were queued.

@@ -19,8 +19,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use abi::Errno;
-use abi::client::NewsWords;
 use rustix::event::{PollFd, PollFlags};
+use shm::Marks;
 
 use crate::batch::CallBatch;
 use crate::bells;
@@ -98,7 +98,7 @@ impl Calls {
 pub struct Reactor {
     client: Arc<Client>,
     thread: Held,
-    news: NewsWords,
+    news: Marks,
     batch: RefCell<CallBatch<'static>>,
     calls: RefCell<Calls>,
     /// By place of the socket.
@@ -322,16 +322,8 @@ impl Reactor {
     }
 
     fn take_news(&self, wakers: &mut Vec<Waker>) {
-        if self.news.summary.load(Ordering::Relaxed) == 0 {
-            return;
-        }
         let mut all = self.waiters.borrow_mut();
-        let mut summary = self.news.summary.swap(0, Ordering::SeqCst);
-        while summary != 0 {
-            let word = summary.trailing_zeros() as usize;
-            summary &= summary - 1;
-            let Some(bits) = self.news.sockets.get(word) else { continue };
-            let mut bits = bits.swap(0, Ordering::SeqCst);
+        self.news.take(|word, mut bits| {
             while bits != 0 {
                 let at = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
@@ -339,7 +331,7 @@ impl Reactor {
                 let Some(waiters) = all.get_mut(at) else { continue };
                 wakers.extend(waiters.reader.take().into_iter().chain(waiters.writer.take()));
             }
-        }
+        });
     }
 
     fn take_results(&self, wakers: &mut Vec<Waker>) -> Result<bool, Errno> {
@@ -376,7 +368,7 @@ impl Reactor {
 
     /// Is there something to collect?
     fn has_news(&self) -> bool {
-        self.news.summary.load(Ordering::SeqCst) != 0 || lock(&self.thread.rings).has_results()
+        !self.news.is_empty() || lock(&self.thread.rings).has_results()
     }
 
     /// What tasks call and send from now on is gathered, until the next turn.

@@ -9,16 +9,14 @@ use std::time::Duration;
 
 use abi::ancillary::{RecvAncillary, SendAncillary};
 use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
-use abi::client::{
-    CLIENT, ClientLayout, HeadWords, NewsWords, QUEUE, REQUESTS, RESULTS, SocketWords,
-};
+use abi::client::{CLIENT, ClientLayout, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords};
 use abi::data::DataDescriptor;
 use abi::nic::INET;
 use abi::option::bytes_to_words;
 use abi::{Errno, SocketFlags, SocketId, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::{
-    Area, AreaName, Consumer, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper, Slot,
+    Area, AreaName, Consumer, Marks, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper, Slot,
 };
 
 pub(crate) const OPEN: u32 = SocketFlags::OPEN;
@@ -31,7 +29,7 @@ pub(crate) struct ThreadSide {
     requests: Consumer,
     pub(crate) results: Producer,
     ringer: Ringer,
-    news: NewsWords,
+    news: Marks,
 }
 
 pub(crate) struct Sock {
@@ -186,13 +184,7 @@ impl Core {
                 self.on_call(&Call::decode(&slot).unwrap());
             }
         }
-        let mut summary = self.head.dirty_summary.swap(0, Ordering::SeqCst);
-        while summary != 0 {
-            some = true;
-            let word = summary.trailing_zeros() as usize;
-            summary &= summary - 1;
-            self.head.dirty[word].swap(0, Ordering::SeqCst);
-        }
+        self.head.dirty.take(|_, _| some = true);
         for index in 0..self.socks.len() {
             some |= self.serve(u16::try_from(index).unwrap());
         }
