@@ -22,8 +22,9 @@
 //! are told by how long it took to come back. For others of the same instance, which work for some
 //! microseconds and then wait themselves, that is what a spin is for: it goes on without bells. But
 //! a program that computes keeps the processor for a time slice, and by yielding we have lost our
-//! place before it, which a sleeper keeps. So then the spin ends, and more and more of the
-//! following waits begin with a sleep.
+//! place before it, which a sleeper keeps. So then the spin ends, and the time that it cost is a
+//! debt: every wait pays a little of it, and as long as there is some, waits begin with a sleep. So
+//! on a busy processor spinning costs a wait no more than [`PAID`] on average.
 
 use std::time::Duration;
 
@@ -33,8 +34,10 @@ use rustix::time::{ClockId, clock_gettime};
 const START: u64 = 10_000;
 /// Between two looks others had the processor for so long that they compute, nanoseconds.
 const TAKEN: u64 = 200_000;
-/// So many waits at most begin with a sleep because the processor was taken.
-const MOST_LEFT_ALONE: u32 = 256;
+/// What each wait pays of the time for which the processor was taken, nanoseconds.
+const PAID: u64 = 5_000;
+/// The greatest debt: some thousand waits, so that a processor that is free again is found soon.
+const MOST_OWED: u64 = 20_000_000;
 
 /// What a thread's spins came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,8 +56,8 @@ pub struct Spin {
     /// How long the next wait spins.
     bound: u64,
     wait: Option<Wait>,
-    /// Waits that are still to begin with a sleep, and how many it were the last time.
-    left_alone: (u32, u32),
+    /// For how long others had the processor, as far as it is not paid.
+    owed: u64,
     spins: Spins,
 }
 
@@ -71,7 +74,7 @@ impl Spin {
     #[must_use]
     pub fn new(most: Duration) -> Self {
         let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-        Self { most, bound: most, wait: None, left_alone: (0, 0), spins: Spins::default() }
+        Self { most, bound: most, wait: None, owed: 0, spins: Spins::default() }
     }
 
     /// There was nothing to do: look again (after [`give_way`]), rather than sleep?
@@ -96,30 +99,30 @@ impl Spin {
     }
 
     fn again_at(&mut self, now: u64) -> bool {
-        let (bound, alone) = (self.bound, self.left_alone.0 > 0);
         let wait = self.wait.get_or_insert_with(|| {
-            self.left_alone.0 = self.left_alone.0.saturating_sub(1);
-            Wait { since: now, looked: now, spins: bound > 0 && !alone }
+            self.owed = self.owed.saturating_sub(PAID);
+            Wait { since: now, looked: now, spins: self.bound > 0 && self.owed == 0 }
         });
         if !wait.spins {
             return false;
         }
-        let taken = now.saturating_sub(wait.looked) > TAKEN;
-        if taken {
-            let next = (self.left_alone.1 * 2).clamp(1, MOST_LEFT_ALONE);
-            self.left_alone = (next, next);
+        let gap = now.saturating_sub(wait.looked);
+        if gap > TAKEN {
+            self.owed = gap.min(MOST_OWED);
         }
         wait.looked = now;
-        wait.spins = !taken && now.saturating_sub(wait.since) < bound;
+        wait.spins = gap <= TAKEN && now.saturating_sub(wait.since) < self.bound;
         self.spins.lost += u64::from(!wait.spins);
         wait.spins
     }
 
     fn over_at(&mut self, wait: Wait, now: u64) {
-        self.spins.won += u64::from(wait.spins);
-        if wait.spins {
-            self.left_alone.1 = 0;
+        // Work may have been found only after others had the processor.
+        let gap = if wait.spins { now.saturating_sub(wait.looked) } else { 0 };
+        if gap > TAKEN {
+            self.owed = gap.min(MOST_OWED);
         }
+        self.spins.won += u64::from(wait.spins);
         let waited = now.saturating_sub(wait.since);
         if waited > self.most {
             self.bound = if self.bound / 2 < START { 0 } else { self.bound / 2 };

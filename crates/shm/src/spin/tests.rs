@@ -67,29 +67,38 @@ fn the_bound_is_never_greater_than_was_allowed() {
     }
 }
 
+/// Waits until one spins again.
+fn waits_that_sleep(thread: &mut Thread) -> u64 {
+    let mut slept = 0;
+    while thread.wait(2 * LOOK) == 0 {
+        slept += 1;
+    }
+    slept
+}
+
 #[test]
 fn a_processor_that_others_compute_on_is_left_to_them() {
+    const SLICE: u64 = 3_000_000;
     let mut thread = Thread::new();
-    let mut spun = 0;
-    for _ in 0..1000 {
-        assert!(thread.spin.spins().lost == spun);
-        if thread.spin.again_at(thread.now) {
-            // Giving way took a time slice, and there is work at once.
-            thread.now += 3_000_000;
-            assert!(!thread.spin.again_at(thread.now));
-            spun += 1;
-        }
-        thread.now += LOOK;
-        // Such waits alone would make the bound small, which is not what is looked at here.
-        thread.spin.bound = MOST;
-        thread.over();
-        thread.spin.bound = MOST;
-    }
-    assert_eq!(spun, 11, "after 1, 2, 4, … 256 waits that begin with a sleep");
-    // Once the processor is free again it takes one success.
-    while thread.wait(LOOK) == 0 {}
-    assert_eq!(thread.spin.left_alone, (0, 0));
-    assert_eq!(thread.wait(LOOK), LOOK);
+    // Giving way takes a time slice, and then there is still nothing.
+    assert!(thread.spin.again_at(thread.now));
+    thread.now += SLICE;
+    assert!(!thread.spin.again_at(thread.now));
+    assert_eq!(thread.spin.spins().lost, 1);
+    thread.spin.wait = None;
+    assert_eq!(waits_that_sleep(&mut thread), SLICE / PAID - 1);
+    // The same if there is work at once.
+    assert!(thread.spin.again_at(thread.now));
+    thread.now += SLICE;
+    thread.over();
+    thread.spin.bound = MOST;
+    assert_eq!(waits_that_sleep(&mut thread), SLICE / PAID - 1);
+    // Stopped for a minute, as a debugger does: not for ever.
+    assert!(thread.spin.again_at(thread.now));
+    thread.now += 60_000_000_000;
+    assert!(!thread.spin.again_at(thread.now));
+    thread.spin.wait = None;
+    assert_eq!(waits_that_sleep(&mut thread), MOST_OWED / PAID - 1);
 }
 
 #[test]
