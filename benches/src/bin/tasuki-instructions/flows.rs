@@ -192,6 +192,8 @@ fn hand_over(instance: &Instance, size: usize) -> Result<()> {
             // A delayed ACK.
             world.now += Duration::from_millis(50);
             settle(world, false, Part::Program)?;
+            // The area before this one is free again.
+            socket.slices_done()?;
             if socket.unsent_len() > 0 {
                 bail!("areas of {size} bytes do not get away");
             }

@@ -82,8 +82,15 @@ struct Row {
     operations: u32,
 }
 
-/// Instructions of an operation by title and part.
-type Counts = BTreeMap<String, BTreeMap<Part, u64>>;
+/// Instructions of operations, in the order in which they were counted.
+type Counts = Vec<Counted>;
+
+/// Instructions of an operation, by part.
+#[derive(Serialize, Deserialize)]
+struct Counted {
+    title: String,
+    parts: BTreeMap<Part, u64>,
+}
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
@@ -161,6 +168,8 @@ fn counted() -> Result<Counts> {
 fn counted_in(folder: &Path) -> Result<Counts> {
     let out = folder.join("out");
     let output = Command::new("valgrind")
+        // `rep movsb` would count as an instruction for each byte; this leaves vectors of 32.
+        .env("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=1073741824")
         // Threads take turns, or those that move things would hardly ever run.
         .args(["--quiet", "--fair-sched=yes", "--tool=callgrind"])
         .arg(format!("--callgrind-out-file={}", out.display()))
@@ -187,21 +196,28 @@ fn counted_in(folder: &Path) -> Result<Counts> {
         if total == 0 || operations == 0 {
             bail!("nothing was counted of {title}");
         }
-        counts.entry(title).or_default().insert(part, total / u64::from(operations));
+        if counts.last().is_none_or(|last| last.title != title) {
+            counts.push(Counted { title, parts: BTreeMap::new() });
+        }
+        let parts = counts.last_mut().map(|last| &mut last.parts);
+        parts.map(|parts| parts.insert(part, total / u64::from(operations)));
     }
     Ok(counts)
 }
 
 /// As Markdown.
-fn tables(counts: &Counts) -> String {
+fn tables(counts: &[Counted]) -> String {
     let mut text = "| the core alone | instructions |\n|---|---:|\n".to_owned();
-    for (title, parts) in counts {
+    for Counted { title, parts } in counts {
         if let Some(count) = parts.get(&Part::Core) {
             let _ = writeln!(text, "| {title} | {count} |");
         }
     }
     text += "\n| | program | inet server | driver | all |\n|---|---:|---:|---:|---:|\n";
-    for (title, parts) in counts.iter().filter(|(_, parts)| !parts.contains_key(&Part::Core)) {
+    for Counted { title, parts } in counts {
+        if parts.contains_key(&Part::Core) {
+            continue;
+        }
         let cell = |part| parts.get(&part).map(u64::to_string).unwrap_or_default();
         let [program, server, driver] = [Part::Program, Part::Server, Part::Driver].map(cell);
         let all: u64 = parts.values().sum();
@@ -211,13 +227,14 @@ fn tables(counts: &Counts) -> String {
 }
 
 /// Fails if something has become dearer.
-fn compare(counts: &Counts, file: &Path) -> Result<()> {
+fn compare(counts: &[Counted], file: &Path) -> Result<()> {
     let text = fs::read(file).with_context(|| format!("{}", file.display()))?;
     let before: Counts = serde_json::from_slice(&text)?;
     let mut dearer = Vec::new();
-    for (title, parts) in counts {
+    for Counted { title, parts } in counts {
+        let same = before.iter().find(|before| before.title == *title);
         for (part, &count) in parts {
-            let Some(&was) = before.get(title).and_then(|parts| parts.get(part)) else { continue };
+            let Some(&was) = same.and_then(|before| before.parts.get(part)) else { continue };
             if count > was + was / 20 {
                 dearer.push(format!("{title}, {part:?}: {count} instructions instead of {was}"));
             }
@@ -242,7 +259,9 @@ mod tests {
 
     #[test]
     fn what_has_become_dearer_is_said() {
-        let counts = |count| Counts::from([("a".into(), BTreeMap::from([(Part::Core, count)]))]);
+        let counts = |count| {
+            vec![Counted { title: "a".into(), parts: BTreeMap::from([(Part::Core, count)]) }]
+        };
         let file = std::env::temp_dir().join(format!("tasuki-dearer-{}", std::process::id()));
         fs::write(&file, serde_json::to_string(&counts(100)).unwrap()).unwrap();
         compare(&counts(105), &file).unwrap();
