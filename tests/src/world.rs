@@ -92,7 +92,11 @@ impl Nic {
     }
 
     /// What TASUKI_TEST_NIC says, `tap` without.
-    fn given() -> Self {
+    ///
+    /// # Panics
+    /// When that is none.
+    #[must_use]
+    pub fn given() -> Self {
         let kind = std::env::var("TASUKI_TEST_NIC").unwrap_or_else(|_| "tap".to_owned());
         let given = Self::ALL.into_iter().find(|nic| nic.kind() == kind);
         given.unwrap_or_else(|| panic!("TASUKI_TEST_NIC={kind}: not one of {:?}", Self::ALL))
@@ -232,6 +236,9 @@ impl World {
             let words: Vec<_> = ["ip"].into_iter().chain(line.split(' ')).collect();
             let _ = Running::start(self.command(&words)).finish().success();
         }
+        // It would hear routers there, and lead packets out of that end.
+        let deaf = format!("net.ipv6.conf.{FAR_END}.disable_ipv6=1");
+        let _ = Running::start(self.command(&["sysctl", "-qw", &deaf])).finish().success();
     }
 
     /// Lets the kernel's end of the cable leave checksums and segmentation to the device, or not.
