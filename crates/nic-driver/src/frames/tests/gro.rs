@@ -127,7 +127,7 @@ fn what_follows_is_joined_under_the_headers_of_the_whole() {
 fn one_segment_alone_is_as_it_came() {
     let segment = Segment::of(5, 1448).build();
     let offload = RxOffload { verified: true, segments: None };
-    assert_eq!(pass(&[segment.clone()]), [(segment, offload)]);
+    assert_eq!(pass(std::slice::from_ref(&segment)), [(segment, offload)]);
 }
 
 #[test]
