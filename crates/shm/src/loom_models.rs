@@ -140,6 +140,8 @@ enum How {
     /// First the one, then the other.
     Both,
     Driving,
+    /// On the futex, after looking again for a while ([`crate::spin`]).
+    Spun,
 }
 
 /// A consumer that sleeps whenever the ring is empty gets all items of `producers` threads, each
@@ -168,6 +170,14 @@ fn bell_model(how: How, producers: usize, items: u64) {
             left -= drain(&mut rings);
             if left == 0 {
                 break;
+            }
+            if how == How::Spun {
+                // Its bell says that it is awake: nobody rings for what it finds now.
+                thread::yield_now();
+                left -= drain(&mut rings);
+                if left == 0 {
+                    break;
+                }
             }
             sleeper.announce(match (how, futex) {
                 (How::Driving, _) => Sleep::Driving,
@@ -354,6 +364,11 @@ fn loom_bell_that_changes_how_it_sleeps_loses_no_wake_up() {
 #[test]
 fn loom_bell_that_sleeps_only_after_driving_loses_no_wake_up() {
     bell_model(How::Driving, 1, 2);
+}
+
+#[test]
+fn loom_bell_that_sleeps_only_after_looking_again_loses_no_wake_up() {
+    bell_model(How::Spun, 1, 2);
 }
 
 #[test]
