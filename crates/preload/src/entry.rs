@@ -214,6 +214,11 @@ impl Entry {
         self.descriptors.load(Ordering::Acquire) == 0
     }
 
+    /// Is there but one descriptor?
+    pub(crate) fn is_last(&self) -> bool {
+        self.descriptors.load(Ordering::Acquire) == 1
+    }
+
     fn share(&self) -> bool {
         let more = |count: usize| count.checked_add(1).filter(|_| count > 0);
         self.descriptors.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()

@@ -39,6 +39,7 @@ unsafe extern "C" fn child() {
     // The runtime closes its copies of descriptors through `close`, so the table must not know
     // them as internal any more.
     instance::forget();
+    crate::placeholder::forget();
     crate::host::forget();
     TABLE.inherit();
     // A panic here could only be reported, and there is nobody to report to.

@@ -28,6 +28,7 @@ mod errno;
 mod fork;
 mod host;
 mod instance;
+mod placeholder;
 mod poll;
 mod real;
 mod registrations;

@@ -15,6 +15,7 @@ use sockets::{Family, Socket, SocketKind, Wait};
 
 use crate::entry::{self, Entry, Held, TABLE, is_socket};
 use crate::errno::{self, Outcome};
+use crate::placeholder::{self, Placeholder};
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
 use crate::{alias, fork, host, instance, interpose, real};
@@ -66,35 +67,6 @@ fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
     }
 }
 
-/// A kernel descriptor that is closed again unless it comes to stand for a socket.
-struct Placeholder(c_int);
-
-impl Placeholder {
-    /// A Unix socket of the same type: it can do nothing, and `fstat` calls it a socket.
-    fn new(kind: SocketKind, flags: c_int) -> Outcome<Self> {
-        let kind = match kind {
-            SocketKind::Stream => libc::SOCK_STREAM,
-            SocketKind::Datagram => libc::SOCK_DGRAM,
-        };
-        // SAFETY: no pointers.
-        errno::check(unsafe { real::socket(libc::AF_UNIX, kind | flags, 0) }).map(Self)
-    }
-
-    fn stand_for(self, entry: std::sync::Arc<Entry>) -> Outcome<c_int> {
-        entry::install(self.0, Held::Socket(entry))?;
-        let fd = self.0;
-        core::mem::forget(self);
-        Ok(fd)
-    }
-}
-
-impl Drop for Placeholder {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's own.
-        unsafe { real::close(self.0) };
-    }
-}
-
 unsafe fn accept_one(
     fd: c_int,
     addr: *mut sockaddr,
@@ -142,6 +114,9 @@ fn close_one(fd: c_int) -> Outcome<c_int> {
         return Err(Errno::BADF);
     }
     let held = TABLE.take(fd);
+    if let Some(Held::Socket(entry)) = &held {
+        placeholder::keep(fd, entry);
+    }
     let outcome = close();
     entry::release(held);
     outcome
