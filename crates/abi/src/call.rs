@@ -130,7 +130,7 @@ pub struct Call {
     pub op: Op,
     /// 0 is ordinary; higher goes first among the calls of one scan.
     pub priority: u8,
-    /// [`Call::NONBLOCK`], [`Call::FAST`], both or 0.
+    /// [`Call::NONBLOCK`], [`Call::FAST`], [`Call::QUIET`], several of them or 0.
     pub flags: u8,
     /// Where the result goes.
     pub path: ReturnPath,
@@ -143,6 +143,9 @@ impl Call {
     pub const NONBLOCK: u8 = 1;
     /// Connect by Fast Open (MSG_FASTOPEN).
     pub const FAST: u8 = 2;
+    /// Nobody waits for the result: it is posted without ringing, if it is what such a call nearly
+    /// always comes to: done; of a connect, that the attempt goes on.
+    pub const QUIET: u8 = 4;
 
     /// As a ring slot.
     #[must_use]
@@ -163,7 +166,7 @@ impl Call {
         let number = u16_at(slot[0], 0);
         let op = Op::from_number(number).ok_or(BadSlot::new("operation", number.into()))?;
         let [priority, flags] = u16_at(slot[0], 1).to_le_bytes();
-        if flags & !(Self::NONBLOCK | Self::FAST) != 0 {
+        if flags & !(Self::NONBLOCK | Self::FAST | Self::QUIET) != 0 {
             return Err(BadSlot::new("call flags", flags.into()));
         }
         let args = [slot[2], slot[3], slot[4], slot[5], slot[6], slot[7]];

@@ -108,7 +108,8 @@ impl Client {
                 Err(Refusal::Errno(errno)) => Err(errno),
                 Err(Refusal::Fault(fault)) => return Err(fault),
             };
-            self.post(engine, CallResult { path: call.path, outcome })?;
+            let quiet = call.flags & Call::QUIET != 0 && is_usual(call.op, &outcome);
+            self.post(engine, CallResult { path: call.path, outcome }, !quiet)?;
         }
         Ok(!scan.is_empty())
     }
@@ -400,6 +401,7 @@ impl Client {
             socket.tx.abandon();
         }
         self.give_back(index);
+        self.ring_posted();
         self.closing.push(index);
         let paths = waiting.connect.into_iter().chain(waiting.accept).chain(waiting.recv);
         for path in paths {
@@ -550,6 +552,14 @@ impl Client {
         self.places.touch(index);
         self.mark_dirty(index);
         DONE
+    }
+}
+
+/// Is it what a call nearly always comes to: done; of a connect, that the attempt goes on?
+fn is_usual(op: Op, outcome: &Result<[u64; 6], Errno>) -> bool {
+    match op {
+        Op::Connect => *outcome == Err(Errno::INPROGRESS),
+        _ => outcome.is_ok(),
     }
 }
 

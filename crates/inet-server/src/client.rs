@@ -101,6 +101,8 @@ pub(crate) struct Client {
     shared_areas: u32,
     /// Threads to ring at the end of the turn.
     ring: u64,
+    /// Threads with results that are not visible yet.
+    posted: u64,
     /// What it has been lent of frames.
     pub(crate) lending: Lending,
 }
@@ -135,6 +137,7 @@ impl Client {
             waiting: 0,
             shared_areas: (params.rx_pages / area).saturating_sub(promised),
             ring: 0,
+            posted: 0,
             lending,
             layout,
             memory: Arc::new(ClientMemory { region, client: number }),
@@ -263,17 +266,22 @@ impl Client {
         self.dirty.add(usize::from(index) / 64, 1 << (index % 64));
     }
 
-    /// Posts a call's result; it becomes visible at the end of the turn.
+    /// Posts a call's result; it becomes visible at the end of the turn, and its thread is rung
+    /// then if `rings`.
     pub(crate) fn post(
         &mut self,
         engine: &mut Engine,
         result: CallResult,
+        rings: bool,
     ) -> Result<(), ClientFault> {
         engine.counters.results += 1;
         let ring = usize::from(result.path.ring);
         // The return path was checked when the call was taken, and threads stay.
         let Some(Some(thread)) = self.threads.get_mut(ring) else { return Ok(()) };
-        self.ring |= 1 << ring;
+        self.posted |= 1 << ring;
+        if rings {
+            self.ring |= 1 << ring;
+        }
         if thread.backlog.is_empty() && thread.stage(&result)? {
             return Ok(());
         }
@@ -286,6 +294,13 @@ impl Client {
         }
     }
 
+    /// Rings the threads too that got quiet results in this turn: an attempt of which they say that
+    /// it goes on may be over already, and who waits for it may have set its bit too late for the
+    /// words, and looked for the result too early.
+    pub(crate) fn ring_posted(&mut self) {
+        self.ring |= self.posted;
+    }
+
     /// The end of a turn: publishes words, then results, then rings the bells.
     pub(crate) fn flush(&mut self, engine: &mut Engine) -> Result<(), ClientFault> {
         while let Some(socket) = self.places.next_touched() {
@@ -294,17 +309,20 @@ impl Client {
             self.ring |= published.waiters;
             tell(&self.threads, published.waiters, socket.id.index);
         }
-        let mut ring = std::mem::take(&mut self.ring) | std::mem::take(&mut self.backlogged);
-        while ring != 0 {
-            let number = ring.trailing_zeros() as usize;
-            ring &= ring - 1;
+        let ring = std::mem::take(&mut self.ring) | std::mem::take(&mut self.backlogged);
+        let mut some = ring | std::mem::take(&mut self.posted);
+        while some != 0 {
+            let number = some.trailing_zeros() as usize;
+            some &= some - 1;
             // A waiter bit of a thread that is not there concerns nobody.
             let Some(Some(thread)) = self.threads.get_mut(number) else { continue };
             thread.publish()?;
             if !thread.backlog.is_empty() {
                 self.backlogged |= 1 << number;
             }
-            engine.counters.bells += u64::from(thread.bell.ring());
+            if ring & 1 << number != 0 {
+                engine.counters.bells += u64::from(thread.bell.ring());
+            }
         }
         Ok(())
     }

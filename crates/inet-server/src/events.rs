@@ -26,6 +26,7 @@ impl Client {
                 socket.stage = Stage::Connected;
                 socket.opens_fast = false;
                 let waiter = socket.waiting.connect.take();
+                self.ring_posted();
                 self.places.touch(index);
                 self.finish(engine, waiter, Ok([0; 6]))
             }
@@ -92,6 +93,7 @@ impl Client {
         if connect.is_none() && readers.is_empty() {
             socket.error = Some(errno);
         }
+        self.ring_posted();
         self.settle(engine, index);
         self.finish(engine, connect, Err(errno))?;
         readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), Err(errno)))
@@ -118,6 +120,6 @@ impl Client {
     ) -> Result<(), ClientFault> {
         let Some(path) = path else { return Ok(()) };
         self.waiting = self.waiting.saturating_sub(1);
-        self.post(engine, CallResult { path, outcome })
+        self.post(engine, CallResult { path, outcome }, true)
     }
 }

@@ -184,7 +184,10 @@ impl Server {
 
     /// The supervisor says that a client is gone. One that was dropped before is now known to be.
     pub(crate) fn remove_client(&mut self, number: u16, orderly: bool) -> Result<(), RequestError> {
-        if self.clients.get(usize::from(number)).is_some_and(Option::is_some) {
+        if let Some(client) = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut) {
+            // What it called before it ended is still done: a close that nobody waited for. It may
+            // have left nonsense, and is dropped anyway.
+            let _ = client.serve_calls(&mut self.engine, &mut self.scan);
             self.drop_client(number, orderly, true);
             return Ok(());
         }

@@ -252,13 +252,19 @@ impl Socket {
             && !reached
             && !news
             && Shown { tx_released: self.shown.tx_released, ..now } == self.shown;
+        // That an attempt has begun its caller knows, and there is less to do than before.
+        let begun = error.is_none()
+            && !news
+            && now.flags == self.shown.flags | SocketFlags::CONNECTING
+            && Shown { flags: self.shown.flags, ..now } == self.shown;
         self.shown = now;
         if let Some(errno) = error {
             self.words.error.store(errno.raw_os_error().unsigned_abs(), Ordering::Release);
         }
         self.version = self.version.wrapping_add(1);
         self.show();
-        let waiters = if only_room && !self.tx.roomy() { 0 } else { self.take_waiters() };
+        let untold = begun || only_room && !self.tx.roomy();
+        let waiters = if untold { 0 } else { self.take_waiters() };
         Ok(Published { bytes, waiters })
     }
 

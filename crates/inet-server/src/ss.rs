@@ -13,7 +13,9 @@ impl Server {
     /// A row for each socket; with `info` also the inside of connections that a program has.
     pub(crate) fn sockets(&mut self, info: bool) -> Vec<SocketStatus> {
         let Self { engine, clients, .. } = self;
-        let rows: Vec<SocketInfo> = engine.stack.sockets().collect();
+        // As Linux: a stream without a port is in no table that could be asked.
+        let told = |row: &SocketInfo| row.kind == SocketKind::Datagram || row.local.port() != 0;
+        let rows: Vec<SocketInfo> = engine.stack.sockets().filter(told).collect();
         let status = |row: SocketInfo| {
             let owner = Owner::from_tag(row.tag);
             let client = clients.get_mut(usize::from(owner.client)).and_then(Option::as_mut);

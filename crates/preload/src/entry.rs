@@ -233,7 +233,7 @@ impl Entry {
         for set in watchers.iter().filter_map(Weak::upgrade) {
             set.forget(&self);
         }
-        self.socket.close();
+        self.socket.close_soon();
     }
 }
 

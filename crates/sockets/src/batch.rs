@@ -15,9 +15,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use abi::Errno;
-use abi::call::Op;
+use abi::call::{Call, Op};
 use abi::client::REQUESTS;
+use abi::{Errno, SocketId};
 
 use crate::client::{Client, lock};
 use crate::error::Broken;
@@ -313,11 +313,41 @@ impl<'c> CallBatch<'c> {
     }
 
     fn drain(&self) -> Result<(), Errno> {
-        let drained = lock(&self.thread.rings).drain();
-        if drained.map_err(|Broken| self.client.fault())? {
-            self.client.ring();
-        }
+        drain(&self.client, &self.thread)
+    }
+
+    /// Has a socket made ahead, if it looks as if one like this will be wanted; travels with the
+    /// next flush.
+    pub(crate) fn make_ahead(&mut self, speaks: [u64; 2]) -> Result<(), Errno> {
+        let staged = lock(&self.thread.rings).make_ahead(speaks);
+        self.unflushed += u32::from(staged.map_err(|Broken| self.client.fault())?);
         Ok(())
+    }
+
+    /// Makes a call of whose result nobody will hear; `rings`: at once, else before the server
+    /// does anything else of this client. False if there is no room for it.
+    ///
+    /// # Errors
+    /// As [`CallBatch::new`].
+    pub(crate) fn call_unheard(
+        client: &Client,
+        op: Op,
+        args: [u64; 6],
+        rings: bool,
+    ) -> Result<bool, Errno> {
+        client.check_thoroughly()?;
+        let thread = client.thread()?;
+        // Room: what was called so before is over by now.
+        drain(client, &thread)?;
+        let mut order = Order::new(op, Call::QUIET, args);
+        let mut locked = lock(&thread.rings);
+        let staged = locked.stage(None, &mut order).map_err(|Broken| client.fault())?;
+        locked.publish();
+        drop(locked);
+        if rings && staged.is_some() {
+            client.ring();
+        }
+        Ok(staged.is_some())
     }
 
     /// One call that the server completes at once, for as long as it takes: signals do not end it.
@@ -352,7 +382,12 @@ impl<'c> CallBatch<'c> {
         tickets.into_iter().map(|ticket| batch.surely_wait(ticket)).collect()
     }
 
-    fn surely_register(&mut self, op: Op, flags: u8, args: [u64; 6]) -> Result<Ticket, Errno> {
+    pub(crate) fn surely_register(
+        &mut self,
+        op: Op,
+        flags: u8,
+        args: [u64; 6],
+    ) -> Result<Ticket, Errno> {
         loop {
             match self.register(op, flags, args) {
                 Err(Errno::INTR) => {}
@@ -361,7 +396,7 @@ impl<'c> CallBatch<'c> {
         }
     }
 
-    fn surely_wait(&mut self, ticket: Ticket) -> Result<[u64; 6], Errno> {
+    pub(crate) fn surely_wait(&mut self, ticket: Ticket) -> Result<[u64; 6], Errno> {
         loop {
             match self.outcome(ticket, Wait::Forever) {
                 Err(Errno::INTR) => {}
@@ -371,10 +406,27 @@ impl<'c> CallBatch<'c> {
     }
 }
 
+/// Looks at what results have come for a thread.
+pub(crate) fn drain(client: &Client, thread: &Held) -> Result<(), Errno> {
+    let mut rings = lock(&thread.rings);
+    let before = rings.made_ahead();
+    let drained = rings.drain();
+    let made = rings.made_ahead().filter(|_| before.is_none());
+    drop(rings);
+    if let Some(id) = made {
+        // Its place had another socket, whose memory nobody needs any more.
+        client.unbury(SocketId::from_word(id).index);
+    }
+    if drained.map_err(|Broken| client.fault())? {
+        client.ring();
+    }
+    Ok(())
+}
+
 impl Drop for CallBatch<'_> {
     fn drop(&mut self) {
         // In a forked child the rings are the parent's.
-        if !self.client.is_mine() {
+        if self.client.is_stranger() {
             return;
         }
         let mut rings = lock(&self.thread.rings);

@@ -25,6 +25,7 @@ mod batch;
 mod bells;
 mod client;
 mod confirmed;
+mod connect;
 mod datagram;
 pub mod drive;
 mod error;

@@ -50,11 +50,13 @@ impl Request {
 
     /// As [`Socket::bind`].
     pub fn bind(socket: &Socket, addr: SocketAddr) -> Self {
+        socket.set_named();
         Self::to(socket, Op::Bind, addr)
     }
 
     /// As [`Socket::listen`].
     pub fn listen(socket: &Socket, backlog: u32) -> Self {
+        socket.set_named();
         Self::about(socket, Op::Listen, [backlog.into(), 0, 0, 0, 0])
     }
 

@@ -73,6 +73,8 @@ enum State {
     Due(bool),
     /// The same, and nobody will ask for it.
     Abandoned,
+    /// The same: it makes a socket ahead of its need.
+    Ahead,
     Done(Outcome),
 }
 
@@ -105,6 +107,15 @@ struct Batch {
 
 const EMPTY: Batch = Batch { first: NONE, last: NONE, ready: 0, due: 0 };
 
+/// A socket that was made before the program asked for one.
+#[derive(Debug, Clone, Copy)]
+struct Ahead {
+    /// The call's arguments: kind and family.
+    speaks: [u64; 2],
+    /// Its name; `None`: the call's result is due.
+    id: Option<u64>,
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Rings {
@@ -120,6 +131,9 @@ pub(crate) struct Rings {
     unfetched: u32,
     batches: Vec<Batch>,
     free_batches: Vec<u16>,
+    ahead: Option<Ahead>,
+    /// A thread of this slot has connected before.
+    connects: bool,
 }
 
 impl Rings {
@@ -140,7 +154,39 @@ impl Rings {
             unfetched: 0,
             batches: Vec::new(),
             free_batches: Vec::new(),
+            ahead: None,
+            connects: false,
         })
+    }
+
+    /// Stages a call for a socket such as the one that is being connected, if this is not the
+    /// thread's first: it will want another. Its result rings nobody. True if there is a call.
+    pub(crate) fn make_ahead(&mut self, speaks: [u64; 2]) -> Result<bool, Broken> {
+        if !std::mem::replace(&mut self.connects, true) || self.ahead.is_some() {
+            return Ok(false);
+        }
+        let [kind, family] = speaks;
+        let mut order = Order::new(Op::Socket, Call::QUIET, [kind, family, 0, 0, 0, 0]);
+        let staged = self.stage_as(NONE, State::Ahead, &mut order)?;
+        self.ahead = staged.map(|_| Ahead { speaks, id: None });
+        Ok(staged.is_some())
+    }
+
+    /// Was one made ahead, or is being made?
+    pub(crate) fn makes_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    /// The name of a socket that was made ahead and is now wanted.
+    pub(crate) fn take_ahead(&mut self, speaks: [u64; 2]) -> Option<u64> {
+        let id = self.ahead.filter(|ahead| ahead.speaks == speaks)?.id?;
+        self.ahead = None;
+        Some(id)
+    }
+
+    /// The name of the socket that was made ahead, if there is one.
+    pub(crate) fn made_ahead(&self) -> Option<u64> {
+        self.ahead?.id
     }
 
     /// A number for a new batch; `None` when there are too many.
@@ -208,6 +254,16 @@ impl Rings {
         batch: Option<u16>,
         order: &mut Order,
     ) -> Result<Option<u32>, Broken> {
+        let state = batch.map_or(State::Abandoned, |_| State::Due(order.may_wait()));
+        self.stage_as(batch.unwrap_or(NONE), state, order)
+    }
+
+    fn stage_as(
+        &mut self,
+        batch: u16,
+        state: State,
+        order: &mut Order,
+    ) -> Result<Option<u32>, Broken> {
         let Some((at, tag)) = self.next_place() else { return Ok(None) };
         let path = ReturnPath { client: self.client, ring: self.ring, tag };
         let Order { op, flags, priority, args, .. } = *order;
@@ -220,8 +276,8 @@ impl Rings {
             tag,
             op,
             priority,
-            batch: batch.unwrap_or(NONE),
-            state: batch.map_or(State::Abandoned, |_| State::Due(order.may_wait())),
+            batch,
+            state,
             args: [args[0], args[1]],
             user_data: order.user_data,
             about: order.about.take(),
@@ -236,7 +292,7 @@ impl Rings {
             None => self.places.push(place),
         }
         self.in_use += 1;
-        if let Some(batch) = batch.and_then(|batch| self.batch(batch)) {
+        if let Some(batch) = self.batch(batch) {
             batch.due += 1;
         }
         Ok(Some(tag))
@@ -303,6 +359,12 @@ impl Rings {
                 State::Abandoned => {
                     self.release(place_in(tag));
                     made |= self.close_orphan(op, result.outcome);
+                }
+                State::Ahead => {
+                    let speaks = place.args;
+                    self.release(place_in(tag));
+                    let id = result.outcome.ok().map(|[id, ..]| id);
+                    self.ahead = id.map(|_| Ahead { speaks, id });
                 }
                 State::Done(_) | State::Free => return Err(Broken),
             }

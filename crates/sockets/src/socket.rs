@@ -21,10 +21,14 @@ use crate::recv::{RecvSide, SELDOM};
 use crate::send::{Grave, SendSide};
 use crate::wait::{Wait, until};
 
-/// SOL_SOCKET and the two of its options that are known here.
+/// SOL_SOCKET and those of its options that are known here.
 const SOL_SOCKET: i32 = 1;
+const SO_REUSEADDR: i32 = 2;
 const SO_ERROR: i32 = 4;
 const SO_RCVBUF: i32 = 8;
+const SO_KEEPALIVE: i32 = 9;
+const IPPROTO_TCP: i32 = 6;
+const TCP_NODELAY: i32 = 1;
 /// What decides whether datagrams may be cut; its values 2 and 3 forbid it.
 const IPPROTO_IP: i32 = 0;
 const IP_MTU_DISCOVER: i32 = 10;
@@ -53,6 +57,8 @@ struct Inner {
     urgent_taken: AtomicU64,
     /// How many bytes the SYN takes, while it waits for them; else 0.
     syn_room: AtomicU32,
+    /// The program gave it an address, or made it a listener: who closes it may want that again.
+    named: AtomicBool,
 }
 
 /// A socket of a client. Clones are the same socket; it is closed explicitly or with its last
@@ -96,6 +102,7 @@ impl Socket {
                 urgent_taken: AtomicU64::new(0),
                 rx_taken: AtomicU64::new(0),
                 syn_room: AtomicU32::new(0),
+                named: AtomicBool::new(false),
             })
         })();
         made.map(|inner| Self(Arc::new(inner))).map_err(|_| client.fault())
@@ -214,11 +221,21 @@ impl Socket {
         flags: u8,
         addr: SocketAddr,
     ) -> Result<[u64; 6], Errno> {
+        let [a, b, c] = self.address_words(addr)?;
+        self.call(op, flags, [a, b, c, 0, 0])
+    }
+
+    /// An address as a call's arguments, if it is of the socket's family.
+    pub(crate) fn address_words(&self, addr: SocketAddr) -> Result<[u64; 3], Errno> {
         if self.family() == Family::V4 && addr.is_ipv6() {
             return Err(Errno::AFNOSUPPORT);
         }
-        let [a, b, c] = addr_to_words(addr);
-        self.call(op, flags, [a, b, c, 0, 0])
+        Ok(addr_to_words(addr))
+    }
+
+    /// A call that names the socket's port is made, or a listener of it.
+    pub(crate) fn set_named(&self) {
+        self.0.named.store(true, Ordering::Relaxed);
     }
 
     /// Gives the socket a local address; port 0 lets the stack choose.
@@ -228,6 +245,7 @@ impl Socket {
     /// EBADF after close, ENETDOWN, ENOTCONN in a forked child.
     pub fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
         self.forget_confirmed();
+        self.set_named();
         self.call_with_address(Op::Bind, 0, addr).map(drop)
     }
 
@@ -236,6 +254,7 @@ impl Socket {
     /// # Errors
     /// EOPNOTSUPP for datagrams; EINVAL when connected; EADDRINUSE; otherwise as [`Socket::bind`].
     pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
+        self.set_named();
         self.call(Op::Listen, 0, [backlog.into(), 0, 0, 0, 0]).map(drop)
     }
 
@@ -251,21 +270,12 @@ impl Socket {
     /// [`Socket::bind`].
     pub fn connect(&self, addr: SocketAddr, wait: Wait) -> Result<(), Errno> {
         self.forget_confirmed();
-        // Not the call that completes later: if a signal ended this wait, its result would reach
-        // nobody, while the error word keeps it for SO_ERROR.
-        let under_way = match self.call_with_address(Op::Connect, Call::NONBLOCK, addr) {
-            Err(errno @ (Errno::INPROGRESS | Errno::ALREADY)) if wait != Wait::No => errno,
-            Ok([room, ..]) => {
-                self.wait_for_data(room);
-                return Ok(());
-            }
-            Err(errno) => return Err(errno),
-        };
-        let attempt = || self.connected();
-        match until(self, wait, attempt, || !matches!(self.connecting(), Ok(true))) {
-            Err(Errno::AGAIN) => Err(under_way),
-            other => other,
+        if wait != Wait::No && self.kind() == SocketKind::Stream {
+            return self.connect_waiting(addr, wait);
         }
+        let [room, ..] = self.call_with_address(Op::Connect, Call::NONBLOCK, addr)?;
+        self.wait_for_data(room);
+        Ok(())
     }
 
     pub(crate) fn connecting(&self) -> Result<bool, Errno> {
@@ -336,6 +346,12 @@ impl Socket {
         self.0.close();
     }
 
+    /// [`Socket::close`] that does not wait for the server, unless the socket was bound to a port
+    /// that somebody else may now want. Memory of what was sent is free some time later.
+    pub fn close_soon(&self) {
+        self.0.close_soon();
+    }
+
     /// All of [`Socket::close`] but the call; false if there is none to be made.
     pub(crate) fn begin_close(&self) -> bool {
         self.0.begin_close()
@@ -349,9 +365,33 @@ impl Socket {
     pub fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
         let [a, b, c] = bytes_to_words(value);
         let key = OptionKey { level, name }.to_word();
-        self.call(Op::SetSockOpt, 0, [key, value.len() as u64, a, b, c])?;
+        let args = [key, value.len() as u64, a, b, c];
+        if !(self.may_set_unheard(level, name, value) && self.set_unheard(args)?) {
+            self.call(Op::SetSockOpt, 0, args)?;
+        }
         self.note_option(level, name, value);
         Ok(())
+    }
+
+    /// Is it an option that cannot fail, and that changes nothing before the next call or send?
+    fn may_set_unheard(&self, level: i32, name: i32, value: &[u8]) -> bool {
+        if self.kind() != SocketKind::Stream || value.len() < size_of::<i32>() {
+            return false;
+        }
+        match (level, name) {
+            (IPPROTO_TCP, TCP_NODELAY) => {
+                lock(&self.0.send).as_ref().is_some_and(|side| side.sent == 0)
+            }
+            (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE) => self.flags().0 == SocketFlags::OPEN,
+            _ => false,
+        }
+    }
+
+    /// Sets an option without waiting, or waking the server; false if there is no room.
+    fn set_unheard(&self, [a, b, c, d, e]: [u64; 5]) -> Result<bool, Errno> {
+        self.check()?;
+        let args = [self.0.id.to_word(), a, b, c, d, e];
+        CallBatch::call_unheard(self.client(), Op::SetSockOpt, args, false)
     }
 
     /// Remembers what of an option concerns this side.
@@ -467,8 +507,26 @@ impl Inner {
     fn close(&self) {
         if self.begin_close() {
             // Waited for, since a bind to the same port may follow in another thread.
-            let id = self.id.to_word();
-            let _ = CallBatch::call(&self.client, Op::Close, 0, [id, 0, 0, 0, 0, 0]);
+            let _ = CallBatch::call(&self.client, Op::Close, 0, self.named_alone());
+            self.client.reap();
+        }
+    }
+
+    /// The arguments of a call about the socket that has no others.
+    fn named_alone(&self) -> [u64; 6] {
+        [self.id.to_word(), 0, 0, 0, 0, 0]
+    }
+
+    fn close_soon(&self) {
+        let waits = self.kind != SocketKind::Stream || self.named.load(Ordering::Relaxed);
+        if waits {
+            return self.close();
+        }
+        if self.begin_close() {
+            let args = self.named_alone();
+            if CallBatch::call_unheard(&self.client, Op::Close, args, true) != Ok(true) {
+                let _ = CallBatch::call(&self.client, Op::Close, 0, args);
+            }
             self.client.reap();
         }
     }

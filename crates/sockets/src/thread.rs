@@ -370,6 +370,22 @@ impl Threads {
         Ok(slot)
     }
 
+    /// The name of a socket that was made ahead for any thread.
+    pub(crate) fn take_ahead(&self, client: &Client, speaks: [u64; 2]) -> Option<u64> {
+        let all = lock(&self.table).all.clone();
+        all.iter().find_map(|slot| {
+            let mut rings = lock(&slot.rings);
+            // A fault shows again to the slot's own thread.
+            let made = rings.drain();
+            let id = rings.take_ahead(speaks);
+            drop(rings);
+            if matches!(made, Ok(true)) {
+                client.ring();
+            }
+            id
+        })
+    }
+
     fn release(&self, slot: &Arc<ThreadSlot>) {
         let mut table = lock(&self.table);
         if slot.users.fetch_sub(1, Ordering::SeqCst) == 1 {

@@ -18,6 +18,53 @@ fn null_is_answered_in_one_turn() {
 }
 
 #[test]
+fn quiet_results_are_there_and_ring_nobody() {
+    let (mut world, mut a, _b) = pair();
+    let sock = world.socket(&mut a, SocketKind::Stream);
+    let to = with(&sock, SocketAddr::from((world.b.address, 80)));
+    let before = world.a.counter("server.bells-rung");
+    let asleep = shm::Sleeper::new(a.layout.thread_bell(&a.region, 0).unwrap());
+    asleep.announce(shm::Sleep::Fd);
+    let quiet = Call::QUIET;
+    let made = a.call(Op::Socket, &[1, 4], quiet);
+    let begun = a.call(Op::Connect, &to, Call::NONBLOCK | quiet);
+    // As a thread that waits for the outcome.
+    sock.words.waiters.store(1, Ordering::SeqCst);
+    world.a.turn(world.now);
+    assert!(matches!(a.result(made), Some(Ok(_))));
+    assert_eq!(a.result(begun), Some(Err(Errno::INPROGRESS)));
+    assert!(sock.has(SocketFlags::CONNECTING));
+    assert_eq!(world.a.counter("server.bells-rung"), before);
+    // An error other than that is worth waking for; here there is nobody who listens.
+    world.run(|_| !sock.has(SocketFlags::CONNECTING));
+    assert_eq!(sock.error(), Errno::CONNREFUSED.raw_os_error());
+    assert_eq!(world.a.counter("server.bells-rung"), before + 1);
+    asleep.awake();
+    asleep.announce(shm::Sleep::Fd);
+    let refused = a.call(Op::Close, &[made.into()], quiet);
+    world.a.turn(world.now);
+    assert_eq!(a.result(refused), Some(Err(Errno::BADF)));
+    assert_eq!(world.a.counter("server.bells-rung"), before + 2);
+}
+
+#[test]
+fn what_a_program_called_before_it_ended_is_done() {
+    let (mut world, mut a, mut b) = pair();
+    let listener = world.listener(&mut b, 80);
+    let sock = world.socket(&mut a, SocketKind::Stream);
+    let to = SocketAddr::from((world.b.address, 80));
+    world.call(&mut a, Op::Connect, &with(&sock, to), 0).unwrap();
+    world.run(|_| listener.words.accept_ready.load(Ordering::SeqCst) > 0);
+    let child = world.call(&mut b, Op::Accept, &[listener.word()], 0).unwrap();
+    let child = b.attach(child[0]);
+    a.call(Op::Close, &[sock.word()], Call::QUIET);
+    let now = world.now;
+    world.a.remove(5, false, now);
+    world.run(|_| child.has(SocketFlags::READ_CLOSED));
+    assert_eq!(child.error(), 0, "it was closed, not reset");
+}
+
+#[test]
 fn higher_priority_goes_first_within_a_scan() {
     let (mut world, mut a, _b) = pair();
     for (tag, priority) in [(1, 0), (2, 3), (3, 9), (4, 3)] {

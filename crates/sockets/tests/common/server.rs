@@ -436,7 +436,13 @@ impl Core {
     pub(crate) fn post(&mut self, call: &Call, outcome: Result<[u64; 6], Errno>) {
         let thread = &mut self.threads[usize::from(call.path.ring)];
         thread.results.push(&CallResult { path: call.path, outcome }.encode()).unwrap();
-        thread.ringer.ring();
+        let usual = match call.op {
+            Op::Connect => self.manner.connects.is_none(),
+            _ => outcome.is_ok(),
+        };
+        if call.flags & Call::QUIET == 0 || !usual {
+            thread.ringer.ring();
+        }
     }
 
     /// Answers the calls that were held.
