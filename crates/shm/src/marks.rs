@@ -75,7 +75,7 @@ mod tests {
     fn taken(marks: &Marks) -> Vec<usize> {
         let mut all = Vec::new();
         marks.take(|word, bits| {
-            all.extend((0..64).filter(|n| bits >> n & 1 == 1).map(|n| word * 64 + n))
+            all.extend((0..64).filter(|n| bits >> n & 1 == 1).map(|n| word * 64 + n));
         });
         all
     }
