@@ -60,7 +60,7 @@ struct Plan {
 
 const MIB: u64 = 1 << 20;
 const SWEEP: &str = "1024,4096,16384,65536,262144,1048576,4194304";
-const NATIVE_SWEEP: &str = "65536,262144,1048576,4194304";
+const NATIVE_SWEEP: &str = SWEEP;
 const SEND: Plan =
     Plan { test: "send", sizes: SWEEP, slow: 64 * MIB, fast: 256 * MIB, count: 0, with_cpu: false };
 const SEND_CPU: Plan =
