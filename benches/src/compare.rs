@@ -60,7 +60,6 @@ struct Plan {
 
 const MIB: u64 = 1 << 20;
 const SWEEP: &str = "1024,4096,16384,65536,262144,1048576,4194304";
-const NATIVE_SWEEP: &str = SWEEP;
 const SEND: Plan =
     Plan { test: "send", sizes: SWEEP, slow: 64 * MIB, fast: 256 * MIB, count: 0, with_cpu: false };
 const SEND_CPU: Plan =
@@ -85,7 +84,7 @@ impl Plan {
     fn sizes(&self, setup: Setup) -> Option<&'static str> {
         let native = setup.tasuki().is_some_and(|tasuki| tasuki.native);
         match (native, self.test, self.with_cpu) {
-            (true, "send" | "receive", false) => Some(NATIVE_SWEEP),
+            (true, "send" | "receive", false) => Some(SWEEP),
             (true, "send" | "receive", true) | (false, ..) => Some(self.sizes),
             (true, ..) => None,
         }
