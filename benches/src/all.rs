@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::compare::Row;
 use crate::idle::Idle;
 use crate::instruments::{Hops, Stages, hops_table, stages_table};
+use crate::programs::{self, Trip};
 use crate::{calls, handover, report, targets};
 
 /// What `all` runs.
@@ -72,9 +73,10 @@ pub(crate) struct Found {
     pub(crate) idle: Vec<Idle>,
     pub(crate) hops: Vec<Hops>,
     pub(crate) stages: Vec<Stages>,
+    pub(crate) programs: Vec<Trip>,
 }
 
-const PARTS: [&str; 6] = ["idle", "calls", "handover", "hops", "stages", "compare"];
+const PARTS: [&str; 7] = ["idle", "calls", "handover", "hops", "stages", "programs", "compare"];
 
 /// Measures everything and prints targets and tables.
 pub(crate) fn run(args: &AllArgs) -> Result<()> {
@@ -125,6 +127,10 @@ fn measure(part: &str, args: &AllArgs, found: &mut Found) {
             let mut words = with(&["compare", "--rounds", &rounds]);
             words.extend(args.quick.then(|| "--quick".to_owned()));
             found.compare = ask(&words, failures).unwrap_or_default();
+        }
+        "programs" => {
+            let words = with(&["programs", "--rounds", pick("5", "1")]);
+            found.programs = ask(&words, failures).unwrap_or_default();
         }
         "calls" => {
             let words = ["calls", "--count", "1,10,100,1000", "--millis", pick("20", "2")];
@@ -217,6 +223,10 @@ fn tables_of(found: &Found) -> String {
     }
     if !found.handover.is_empty() {
         text += &format!("\n## Hand-over of areas\n\n{}", handover::table(&found.handover));
+    }
+    if !found.programs.is_empty() {
+        let table = programs::table(&found.programs);
+        text += &format!("\n## Several programs, round trip in µs\n\n{table}");
     }
     for hops in &found.hops {
         text += &format!("\n## Bells and sleeps of an operation\n\n{}", hops_table(hops));

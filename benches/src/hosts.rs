@@ -36,7 +36,7 @@ pub(crate) struct Programs {
 }
 
 /// Starts `taskset` for one side: the client's on processor 0, the server's on processor 1.
-fn on_cpu(cpu: &str, pinned: bool) -> Command {
+pub(crate) fn on_cpu(cpu: &str, pinned: bool) -> Command {
     if !pinned {
         return Command::new("env");
     }

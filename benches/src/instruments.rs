@@ -2,9 +2,10 @@
 //! of each operation (`hops`), and the time of a send by stage beside the first paper's (`stages`).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::hosts::on_cpu;
 use crate::protocol::{Order, Test};
 
 /// What `hops` and `stages` run on.
@@ -69,13 +71,33 @@ pub(crate) fn paced(args: &PacedArgs) -> Result<()> {
 pub(crate) struct Instance {
     tasuki: PathBuf,
     name: String,
+    pinned: bool,
     server: Option<Child>,
+}
+
+/// How an instance is made.
+pub(crate) struct Making<'a> {
+    /// The `tasuki` command.
+    pub(crate) tasuki: &'a Path,
+    /// split or fused.
+    pub(crate) mode: &'a str,
+    /// Its processes and the clients have the first processor, the server the second.
+    pub(crate) pinned: bool,
+    /// A configuration file.
+    pub(crate) config: Option<&'a Path>,
 }
 
 impl Instance {
     pub(crate) fn new(args: &InstanceArgs) -> Result<Self> {
+        let InstanceArgs { tasuki, mode, .. } = args;
+        Self::made(&Making { tasuki, mode, pinned: false, config: None })
+    }
+
+    /// As the arguments say.
+    pub(crate) fn made(how: &Making<'_>) -> Result<Self> {
         let name = format!("bench-{}", std::process::id());
-        let mut made = Self { tasuki: args.tasuki.clone(), name, server: None };
+        let (tasuki, pinned) = (how.tasuki.to_owned(), how.pinned);
+        let mut made = Self { tasuki, name, pinned, server: None };
         run(Command::new("ip").args(["netns", "add", &made.name]))?;
         run(made.inside("ip").args(["link", "set", "lo", "up"]))?;
         // The host's kernel would look for routers and report its groups on the device.
@@ -84,18 +106,23 @@ impl Instance {
             run(made.inside("sysctl").args(["-qw", &key]))?;
         }
         let address = ["--address", "10.218.2.2/24", "--gateway", "10.218.2.1", "--ipv6", "off"];
-        run(made.tasuki().args(["up", "--mode", &args.mode]).args(address).arg(&made.name))?;
-        let me = std::env::current_exe()?;
-        let mut server = made.inside(&me);
+        let mut up = made.tasuki();
+        up.args(["up", "--mode", how.mode]).args(address).arg(&made.name);
+        run(up.args(how.config.map(|_| "--config")).args(how.config))?;
+        let mut server = made.inside_on("1", std::env::current_exe()?);
         server.args(["serve", "--bind", SERVER]).stdout(Stdio::piped());
         let server = made.server.insert(server.spawn().context("starting the server")?);
         server.stdout.as_mut().context("the server's output")?.read_exact(&mut [0])?;
         Ok(made)
     }
 
-    fn inside(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name]).arg(program);
+    fn inside(&self, program: impl AsRef<OsStr>) -> Command {
+        self.inside_on("0", program)
+    }
+
+    fn inside_on(&self, cpu: &str, program: impl AsRef<OsStr>) -> Command {
+        let mut command = on_cpu(cpu, self.pinned);
+        command.args(["ip", "netns", "exec", &self.name]).arg(program);
         command
     }
 

@@ -14,6 +14,8 @@
 //! `hops` and `stages` ask a running instance what an operation costs, in wake-ups and in time;
 //! `idle` looks how often one is woken in which nothing happens.
 //!
+//! `programs` runs several clients on one instance at once.
+//!
 //! `all` runs everything; `targets` and `tables` show what it found.
 
 mod all;
@@ -25,6 +27,7 @@ mod hosts;
 mod idle;
 mod instruments;
 mod native;
+mod programs;
 mod protocol;
 mod report;
 mod serve;
@@ -76,6 +79,8 @@ enum Command {
     Stages(instruments::InstanceArgs),
     /// How often an instance is woken in which nothing happens (needs root).
     Idle(instruments::InstanceArgs),
+    /// Round trips of several programs at once, with and without spinning (needs root).
+    Programs(programs::ProgramsArgs),
     /// The client of `idle`.
     #[command(hide = true)]
     Waiting(idle::WaitingArgs),
@@ -147,6 +152,7 @@ fn main() -> anyhow::Result<()> {
         Command::Targets(args) => all::targets(&args),
         Command::Tables(args) => all::tables(&args),
         Command::Idle(args) => idle::idle(&args),
+        Command::Programs(args) => programs::run(&args),
         Command::Waiting(args) => idle::waiting(&args),
         Command::Serve { bind, native } => serve::serve(bind, native),
         Command::Client(args) => client::run(&args),
