@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use abi::network::InterfaceStatus;
 use tasuki_tests::{
-    DEVICE, HOST, HOST6, Mode, Nic, Running, STACK, World, eventually, sha256, skip, write_noise,
+    DEVICE, HOST, HOST6, Mode, Running, STACK, World, eventually, sha256, write_noise,
 };
 
 /// Tasuki's IPv6 address.
@@ -28,10 +28,6 @@ fn up(world: &World, mode: Mode) {
 #[test]
 fn curl_over_ipv6_in_both_directions() {
     for mode in [Mode::Split, Mode::Fused, Mode::Library] {
-        if (mode, Nic::given()) == (Mode::Library, Nic::Xdp) {
-            skip("an AF_XDP socket does not pass from one program of mode `library` to the next");
-            continue;
-        }
         let Some(world) = world() else { return };
         write_noise(&world.path("file"), 4 << 20, 6);
         let digest = sha256(&world.path("file"));

@@ -25,6 +25,7 @@ mod ring;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use abi::offload::{Features, RxOffload, TxOffload};
 use rustix::io::Errno;
@@ -53,6 +54,8 @@ const CHUNK: u32 = PAGE as u32;
 const UMEM: usize = (RECEIVE + SEND) as usize * PAGE;
 /// What the kernel keeps free before each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: usize = 256;
+/// For so long a queue may be busy with a socket that is closed already.
+const BUSY: Duration = Duration::from_millis(300);
 /// XDP_MAX_TX_SKB_BUDGET: frames that one call sends in copy mode, at most the ring's.
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Longest IP packet whose frame, with a VLAN tag, fits into a chunk.
@@ -96,8 +99,7 @@ pub fn open(name: &str, mtu: u16) -> Result<Vec<OwnedFd>, InterfaceError> {
         errno => failed("share memory with", errno),
     })?;
     let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, interface.index, 0);
-    rustix::net::bind(&socket, &address)
-        .map_err(|errno| failed("bind an AF_XDP socket to", errno))?;
+    bind(&socket, &address).map_err(|errno| failed("bind an AF_XDP socket to", errno))?;
     let program = bpf::socket_map(socket.as_fd())
         .and_then(|map| bpf::program(map.as_fd()))
         .map_err(|errno| failed("load the XDP program for", errno))?;
@@ -112,6 +114,18 @@ pub fn open(name: &str, mtu: u16) -> Result<Vec<OwnedFd>, InterfaceError> {
     let promiscuous = crate::packet::promiscuous(interface.index)
         .map_err(|errno| failed("receive frames for another address by", errno))?;
     Ok(vec![socket, umem, link, promiscuous])
+}
+
+/// Binds. The kernel frees a queue a moment after the last descriptor of the socket before is
+/// closed, so for a while it is only busy.
+fn bind(socket: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno> {
+    let end = Instant::now() + BUSY;
+    loop {
+        match rustix::net::bind(socket, address) {
+            Err(Errno::BUSY) if Instant::now() < end => std::thread::sleep(BUSY / 100),
+            other => return other,
+        }
+    }
 }
 
 /// Shares the memory with the kernel, and makes the rings.

@@ -17,6 +17,7 @@ use shm::{Backing, Region, RegionError};
 use super::backend::{self, Opened};
 use super::links::State;
 use super::servers::{Line, Servers};
+use crate::device::Kind;
 use crate::exit::Failure;
 use crate::network::{Addresses, Routes};
 use crate::place::{InstanceName, Place, SocketFile};
@@ -164,15 +165,22 @@ impl Instance {
         self.socket.path()
     }
 
-    /// Fresh frame regions and bells, for servers that begin anew.
+    /// Fresh frame regions and bells, and AF_XDP sockets, for servers that begin anew.
     ///
     /// # Errors
-    /// When the system has no memory or descriptor left.
+    /// When the system has no memory or descriptor left, or takes the device away.
     pub(super) fn renew(&mut self) -> Result<(), Failure> {
         for (link, wanted) in self.links.iter_mut().zip(&self.settings.links) {
             let layout = NicLayout::new(wanted.offload);
             link.frames = Memory::create("tasuki-frames", layout.len, self.settings.huge_pages)?;
             (link.inet_bell, link.nic_bell) = (bell()?, bell()?);
+            if link.device.device.kind() == Kind::Xdp {
+                // The socket's rings stand where the driver before has left them, and know of
+                // memory that it had.
+                link.device.fds.clear();
+                let device = Some(link.device.device.clone());
+                link.device = backend::open(wanted, device, &link.addresses, link.mac)?;
+            }
         }
         Ok(())
     }
