@@ -36,8 +36,9 @@ const START: u64 = 10_000;
 const TAKEN: u64 = 200_000;
 /// What each wait pays of the time for which the processor was taken, nanoseconds.
 const PAID: u64 = 5_000;
-/// The greatest debt: some thousand waits, so that a processor that is free again is found soon.
-const MOST_OWED: u64 = 20_000_000;
+/// The greatest debt: a time slice. A program that begins keeps the processor for longer, once, and
+/// a processor that is free again is to be found within a thousand waits.
+const MOST_OWED: u64 = 4_000_000;
 
 /// What a thread's spins came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
