@@ -52,7 +52,7 @@ elif kind == "unread":
         does = lambda line=line: push(line, message({"request": "ps"}) * 100)
         threading.Thread(target=does, daemon=True).start()
 elif kind == "clients":
-    hello = message({"request": "hello", "version": 1, "program": "crowd"})
+    hello = message({"request": "hello", "version": 2, "program": "crowd"})
     for _ in range(40):
         line = connect()
         line.sendall(hello)
