@@ -1,5 +1,5 @@
-//! `tasuki-bench programs`: round trips of several programs at once on one instance, with waits that
-//! look again before they sleep (`instance.busy_poll`) and without.
+//! `tasuki-bench programs`: round trips of several programs at once on one instance, with waits
+//! that look again before they sleep (`instance.busy_poll`) and without.
 //!
 //! The server is a kernel program on the same machine, so on two processors one program leaves none
 //! free, and four want twice what there is: spinning must not cost them more than it saves.
