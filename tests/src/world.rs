@@ -443,9 +443,11 @@ impl World {
         assert_eq!(links.stdout.lines().count(), before, "a device is left: {links}");
         assert!(!links.stdout.contains("xdp"), "a program is left: {links}");
         let left: Vec<_> = fs::read_dir(self.outside("/run/tasuki"))
-            .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect())
+            .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
             .unwrap_or_default();
-        assert!(left.is_empty(), "left in /run/tasuki: {left:?}");
+        // A log that is left says why.
+        let said: Vec<_> = left.iter().map(|path| (path, fs::read_to_string(path).ok())).collect();
+        assert!(said.is_empty(), "left in /run/tasuki: {said:?}");
     }
 
     /// The options that put an instance into this world.

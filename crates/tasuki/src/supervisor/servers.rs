@@ -111,6 +111,8 @@ pub(super) struct Servers<P> {
     host: Option<Host>,
     next_id: u64,
     asked: BTreeMap<u64, P>,
+    /// One was asked to end, so all will.
+    ending: bool,
 }
 
 impl<P> Servers<P> {
@@ -121,7 +123,8 @@ impl<P> Servers<P> {
     pub(super) fn start(mode: Mode, drivers: usize) -> Result<Self, Failure> {
         let (inet, nics, mut ends) = lines(drivers)?;
         let (processes, asked) = (Vec::new(), BTreeMap::new());
-        let mut servers = Self { inet, nics, processes, host: None, next_id: 1, asked };
+        let (host, ending) = (None, false);
+        let mut servers = Self { inet, nics, processes, host, next_id: 1, asked, ending };
         let inet_end = ends.remove(0);
         let mut ends_of_drivers = ends.iter();
         match mode {
@@ -226,9 +229,11 @@ impl<P> Servers<P> {
     ) -> Result<(), Failure> {
         let id = self.next_id;
         self.next_id += 1;
+        let ending = request == ServerRequest::Shutdown;
         let body = serde_json::to_vec(&Ask { id, request })
             .map_err(|error| Failure::system("encode a request", error))?;
         self.asked.insert(id, purpose);
+        self.ending |= ending;
         if self.wire(line).unanswered >= WINDOW {
             let fds: Result<Vec<_>, _> = fds.iter().map(|fd| fd.try_clone_to_owned()).collect();
             let fds = fds.map_err(|error| Failure::system("copy a descriptor", error))?;
@@ -278,11 +283,16 @@ impl<P> Servers<P> {
     }
 
     /// A line is of no more use. Mostly its server has ended or is just ending: then that is the
-    /// news. In mode `library` it is none yet: see [`Servers::are_lost`].
+    /// news, unless servers were asked to. In mode `library` it is none yet: see
+    /// [`Servers::are_lost`].
     fn broken(&mut self, line: Line, what: &dyn fmt::Display) -> Option<Failure> {
         self.wire(line).broken = true;
         if self.host.is_some() {
             tracing::debug!(line = line.name(), %what, "the program that hosts the servers left");
+            return None;
+        }
+        if self.ending {
+            tracing::debug!(line = line.name(), %what, "while ending");
             return None;
         }
         let index = self.process_of(line);
