@@ -1,11 +1,15 @@
 //! A bad line, made by the driver's fault wrapper: the data arrive intact all the same.
 
-use tasuki_tests::{HOST, Mode, Running, World, sha256, write_noise};
+use tasuki_tests::{HOST, Mode, Nic, Running, World, sha256, write_noise};
 
 const BYTES: usize = 16 << 20;
 
 fn both_ways(fault: &str, counter: &str) {
     let Some(world) = World::new_with(&["--offload", "off"]) else { return };
+    if matches!(Nic::given(), Nic::Packet | Nic::Xdp) {
+        // Behind the wrapper an unfinished checksum is a wrong one (docs/limits.md).
+        world.offloads(false);
+    }
     write_noise(&world.path("file"), BYTES, 4);
     let digest = sha256(&world.path("file"));
     let files = world.http_server();
