@@ -216,7 +216,9 @@ fn a_file_goes_by_areas_or_where_there_are_none_by_a_copy() {
     assert_eq!(socket.send_file(&file, 0, 100_000, soon()), Ok(100_000));
     fake.eventually("all of it", |core| core.sock(index).got.len() == 100_000);
     assert!(fake.core().sock(index).got == data[..100_000]);
-    assert_eq!(fake.core().head.copied_tx.load(Ordering::Relaxed), 100_000);
+    // The last part may find an area that is back already.
+    let copied = fake.core().head.copied_tx.load(Ordering::Relaxed);
+    assert!((1..=100_000).contains(&copied), "{copied}");
     let none = std::fs::File::open("/").unwrap();
     assert_eq!(socket.send_file(&none, 0, 10, soon()), Err(Errno::ISDIR));
 }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -172,7 +172,10 @@ fn supervise(
 
 fn serve(core: &Mutex<Option<Core>>, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
-        let asleep = core.lock().unwrap().as_mut().map(Core::turn);
+        // A test that failed with the core in hand must not hang in its sockets' close.
+        let mut core = core.lock().unwrap_or_else(PoisonError::into_inner);
+        let asleep = core.as_mut().map(Core::turn);
+        drop(core);
         match asleep {
             Some(Some(asleep)) => asleep.sleep(Duration::from_secs(5)),
             Some(None) => std::thread::yield_now(),
