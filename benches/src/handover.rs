@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sockets::{Client, Errno, SendFlags, Socket, TcpListener, TcpStream, Wait};
 
 use crate::calls::server::{Child, pin};
+use crate::report::median;
 
 /// Connections.
 const WAYS: usize = 16;
@@ -90,11 +91,6 @@ fn timed<T>(what: impl FnOnce() -> T) -> (f64, T) {
     (began.elapsed().as_secs_f64() * 1e9, gave)
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// A connection to ourselves.
 fn pair(client: &Arc<Client>) -> Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind_via(client, (Ipv4Addr::LOCALHOST, 0))?;
@@ -139,7 +135,7 @@ fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<Figure> {
         }
     }
     let [hand_over, copying_send, alloc_and_drop, recv_and_drop] =
-        [handed, copied, made, taken].map(median);
+        [handed, copied, made, taken].map(|times| median(times).unwrap_or(f64::NAN));
     Ok(Figure { size, hand_over, copying_send, alloc_and_drop, recv_and_drop })
 }
 

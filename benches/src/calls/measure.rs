@@ -13,6 +13,8 @@ use sockets::{
     Wait,
 };
 
+use crate::report::median;
+
 /// SOL_SOCKET and SO_RCVBUF, by Linux's numbers.
 const SOL_SOCKET: i32 = 1;
 const SO_RCVBUF: i32 = 8;
@@ -92,7 +94,8 @@ impl Caller {
             packaged.extend(times(time, || self.together(&mut together, call, count))?);
             single.extend(times(time, || self.together(&mut alone, call, 1))?);
         }
-        Ok((median(packaged) / f64::from(count), median(single)))
+        let middle = |all| median(all).unwrap_or(f64::NAN);
+        Ok((middle(packaged) / f64::from(count), middle(single)))
     }
 
     /// `count` calls on their way at once, until all have their results.
@@ -138,7 +141,7 @@ pub(crate) fn per_call<E>(
     time: Duration,
     round: impl FnMut() -> Result<(), E>,
 ) -> Result<f64, E> {
-    Ok(median(times(time, round)?) / f64::from(count))
+    Ok(median(times(time, round)?).unwrap_or(f64::NAN) / f64::from(count))
 }
 
 /// Nanoseconds of each `round`, which is done over and over for `time`: so that what disturbs one
@@ -155,9 +158,4 @@ fn times<E>(time: Duration, mut round: impl FnMut() -> Result<(), E>) -> Result<
         last = now;
     }
     Ok(all)
-}
-
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -328,13 +328,10 @@ impl Server {
 
     /// Tells the link of interface `number` what we have and listen to there.
     pub(crate) fn announce_on(&mut self, number: u16) -> Result<(), RequestError> {
-        if !self.engine.nics.contains(number) {
-            return Err(RequestError::NoNic(number));
-        }
         let Engine { stack, nics, now, .. } = &mut self.engine;
-        let mut ports = (0..nics.len()).filter(|port| nics.number(*port) == Some(number));
+        let port = (0..nics.len()).find(|port| nics.number(*port) == Some(number));
         // One that is not attached yet has nothing to tell of.
-        if let Some(id) = ports.find_map(|port| nics.interface(port)) {
+        if let Some(id) = nics.interface(port.ok_or(RequestError::NoNic(number))?) {
             let _ = stack.announce(*now, id);
         }
         Ok(())

@@ -7,6 +7,7 @@
 //! and UDP are left undone: the frame went over no wire, so its segments count as verified.
 
 use abi::offload::RxOffload;
+use shm::checksum;
 
 use crate::device::{ETHERNET_HEADER, Received};
 use crate::vnet;
@@ -131,7 +132,7 @@ impl SuperFrame {
             let id = be16(head, ip + 4).unwrap_or(0).wrapping_add(self.count);
             head[ip + 4..ip + 6].copy_from_slice(&id.to_be_bytes());
             head[ip + 10..ip + 12].fill(0);
-            let sum = checksum(&head[ip..transport]);
+            let sum = !checksum(&head[ip..transport]);
             head[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
         }
     }
@@ -164,14 +165,6 @@ pub(crate) fn find(frame: &[u8]) -> Option<Headers> {
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-/// RFC 1071, of an even number of bytes.
-pub(crate) fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-    let sum: u32 = words.sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
@@ -247,7 +240,7 @@ mod tests {
                     assert_eq!(be16(segment, 14 + 4), u16::try_from(len - 54).ok());
                 } else {
                     assert_eq!(be16(segment, 14 + 2), u16::try_from(len - 14).ok());
-                    assert_eq!(checksum(&segment[14..34]), 0);
+                    assert_eq!(checksum(&segment[14..34]), u16::MAX);
                     assert_eq!(be16(segment, 18), Some(0xffff_u16.wrapping_add(number as u16)));
                 }
                 if udp {

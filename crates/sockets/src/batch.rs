@@ -23,7 +23,7 @@ use crate::client::{Client, lock};
 use crate::error::Broken;
 use crate::request::{Completion, Request, Ticket};
 use crate::rings::{Order, Outcome, Over};
-use crate::thread::Held;
+use crate::thread::{Held, ThreadSlot};
 use crate::wait::Wait;
 
 /// Results that [`CallBatch::fetch_all`] takes at a time.
@@ -407,7 +407,7 @@ impl<'c> CallBatch<'c> {
 }
 
 /// Looks at what results have come for a thread.
-pub(crate) fn drain(client: &Client, thread: &Held) -> Result<(), Errno> {
+pub(crate) fn drain(client: &Client, thread: &ThreadSlot) -> Result<(), Errno> {
     let mut rings = lock(&thread.rings);
     let before = rings.made_ahead();
     let drained = rings.drain();

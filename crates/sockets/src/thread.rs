@@ -27,6 +27,7 @@ use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
 use shm::{Marks, Sleep, Sleeper, Word32};
 
+use crate::batch;
 use crate::bells;
 use crate::client::{Client, lock};
 use crate::drive::Driver;
@@ -374,15 +375,9 @@ impl Threads {
     pub(crate) fn take_ahead(&self, client: &Client, speaks: [u64; 2]) -> Option<u64> {
         let all = lock(&self.table).all.clone();
         all.iter().find_map(|slot| {
-            let mut rings = lock(&slot.rings);
             // A fault shows again to the slot's own thread.
-            let made = rings.drain();
-            let id = rings.take_ahead(speaks);
-            drop(rings);
-            if matches!(made, Ok(true)) {
-                client.ring();
-            }
-            id
+            let _ = batch::drain(client, slot);
+            lock(&slot.rings).take_ahead(speaks)
         })
     }
 

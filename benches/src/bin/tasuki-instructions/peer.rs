@@ -25,16 +25,7 @@ impl TxBytes for Bytes {
 
     /// It is the owner's affair, not the core's.
     fn checksum(&self, range: Range<usize>) -> u16 {
-        crate::aside(|| {
-            let words = self.0[range].chunks(2);
-            let mut sum: u64 = words
-                .map(|pair| u64::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])))
-                .sum();
-            while sum > 0xffff {
-                sum = (sum & 0xffff) + (sum >> 16);
-            }
-            sum as u16
-        })
+        crate::aside(|| shm::checksum(&self.0[range]))
     }
 
     fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {

@@ -23,15 +23,7 @@ impl TxBytes for Bytes {
     }
 
     fn checksum(&self, range: Range<usize>) -> u16 {
-        let bytes = &self.0[range];
-        let words = bytes.chunks(2).map(|pair| {
-            u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
-        });
-        let mut sum: u32 = words.sum();
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        sum as u16
+        shm::checksum(&self.0[range])
     }
 
     fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {

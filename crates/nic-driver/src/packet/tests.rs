@@ -90,7 +90,7 @@ fn a_super_segment_arrives_whole_or_in_segments_and_its_checksum_counts_as_right
     let total = u16::try_from(40 + payload.len()).unwrap();
     head.extend_from_slice(&total.to_be_bytes());
     head.extend_from_slice(&[0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    let sum = crate::superframe::checksum(&head[14..34]);
+    let sum = !shm::checksum(&head[14..34]);
     head[24..26].copy_from_slice(&sum.to_be_bytes());
     head.extend_from_slice(&[0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
     let offload = TxOffload {

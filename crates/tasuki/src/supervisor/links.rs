@@ -58,7 +58,7 @@ impl State {
     }
 
     fn is_up(self) -> bool {
-        self.name() == "UP"
+        matches!(self, Self::Apart | Self::There { up: true, carrier: true, .. })
     }
 
     fn is(self, interface: &Interface) -> bool {
