@@ -1,10 +1,12 @@
-//! Model checks of the ring, the bell and the marks:
-//! `RUSTFLAGS="--cfg loom" cargo test -p tasuki-shm --release --lib loom`.
+//! Model checks of the ring, the bell, the marks, the pools ([`pool`]) and the words of a socket
+//! ([`socket`]): `scripts/loom.sh`.
 //!
 //! Loom runs each model in every order of the threads' steps that the memory model allows, up to a
 //! bound on preemptions. A slot read while it is written is reported by its cell, a lost wake-up as
 //! a deadlock. Threads wait by `yield_now`, which tells loom that nothing happens until another
 //! moves.
+
+mod pool;
 
 use loom::thread;
 

@@ -34,14 +34,14 @@ mod area;
 mod table;
 
 use std::fmt;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use self::allocator::Allocator;
 use self::table::{Entry, Shared, lock};
 use crate::region::Allow;
+use crate::sync::{Mutex, Ordering, OwnerTable};
 use crate::{Access, OutOfRange, PAGE, Region};
 
 pub use self::area::{Area, Borrowed};
@@ -200,8 +200,19 @@ impl PoolMap {
     ///
     /// # Panics
     /// When `me` is not within `1..=Owner::MAX`.
+    #[cfg(not(loom))]
     pub fn attach(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
-        let shared = Shared::new(region, place, me, None)?;
+        let table = OwnerTable::in_region(region, place.table, place.pages)?;
+        Self::over(region, place, table, me)
+    }
+
+    pub(crate) fn over(
+        region: &Arc<Region>,
+        place: PoolPlace,
+        table: OwnerTable,
+        me: Owner,
+    ) -> Result<Self, OutOfRange> {
+        let shared = Shared::new(region, place, table, me, None)?;
         shared.protect_all()?;
         Ok(Self(Arc::new(shared)))
     }
@@ -335,12 +346,24 @@ impl Pool {
     ///
     /// # Panics
     /// When `me` is not within `1..=Owner::MAX`.
+    #[cfg(not(loom))]
     pub fn create(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
-        // Refuses a read-only mapping, and a place that no private memory should be spent on.
+        // Refuses a read-only mapping.
         region.aligned(place.table, place.pages as usize * 8, 8)?;
+        let table = OwnerTable::in_region(region, place.table, place.pages)?;
+        Self::over(region, place, table, me)
+    }
+
+    pub(crate) fn over(
+        region: &Arc<Region>,
+        place: PoolPlace,
+        table: OwnerTable,
+        me: Owner,
+    ) -> Result<Self, OutOfRange> {
+        // Refuses a place that no private memory should be spent on.
         region.inside(place.pages_at, place.pages as usize * PAGE)?;
         let allocator = Arc::new(Mutex::new(Allocator::new(place.pages)));
-        let shared = Shared::new(region, place, me, Some(Arc::clone(&allocator)))?;
+        let shared = Shared::new(region, place, table, me, Some(Arc::clone(&allocator)))?;
         shared.protect_all()?;
         Ok(Self { map: PoolMap(Arc::new(shared)), allocator })
     }
@@ -354,6 +377,7 @@ impl Pool {
     ///
     /// # Panics
     /// When `me` is not within `1..=Owner::MAX`.
+    #[cfg(not(loom))]
     pub fn recover(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
         let pool = Self::create(region, place, me)?;
         let shared = &pool.map.0;
@@ -521,5 +545,5 @@ impl Pool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

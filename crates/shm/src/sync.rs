@@ -1,8 +1,8 @@
-//! What the ring and the bell stand on: atomics, fences, slots, futex and eventfd.
+//! What rings, bells, marks and pools stand on: atomics, fences, slots, locks, futex and eventfd.
 //!
 //! Built as usual these are the real things in a region. Built with `--cfg loom` they are loom's
-//! models of the same, so that `loom_models` checks the very code of [`crate::ring`] and
-//! [`crate::bell`] that ships, and no copy of it.
+//! models of the same, so that `loom_models` checks the very code that ships ([`crate::ring`],
+//! [`crate::bell`], [`crate::pool`] and the others), and no copy of it.
 
 #[cfg(loom)]
 pub(crate) use self::model::*;
@@ -24,6 +24,8 @@ mod real {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     pub(crate) use crate::region::{Word32, Word64};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+
     use crate::ring::{SLOTS_AT, ring_bytes};
     use crate::{OutOfRange, Region, Slot};
 
@@ -103,6 +105,42 @@ mod real {
         }
     }
 
+    /// The owner table of a pool: a word for each page.
+    #[derive(Debug)]
+    pub(crate) struct OwnerTable {
+        base: NonNull<AtomicU64>,
+        pages: usize,
+        /// Keeps `base` mapped.
+        _region: Arc<Region>,
+    }
+
+    // SAFETY: an address in a region, which is Send and Sync; the memory is used as atomics only.
+    unsafe impl Send for OwnerTable {}
+    // SAFETY: as for Send; the fields never change.
+    unsafe impl Sync for OwnerTable {}
+
+    impl OwnerTable {
+        pub(crate) fn in_region(
+            region: &Arc<Region>,
+            offset: usize,
+            pages: u32,
+        ) -> Result<Self, OutOfRange> {
+            let (pages, len) = (pages as usize, pages as usize * size_of::<u64>());
+            if !offset.is_multiple_of(size_of::<u64>()) {
+                return Err(OutOfRange { offset, len, region: region.len() });
+            }
+            let base = region.inside(offset, len)?.cast();
+            Ok(Self { base, pages, _region: Arc::clone(region) })
+        }
+
+        #[inline]
+        pub(crate) fn words(&self) -> &[AtomicU64] {
+            // SAFETY: in range and aligned (checked in `in_region`), mapped while `self` lives, and
+            // used as atomics by every process. Through a read-only mapping they are only loaded.
+            unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.pages) }
+        }
+    }
+
     /// Sleeps while `word` is `asleep`; EAGAIN if it is something else already.
     pub(crate) fn futex_wait(
         word: &Word32,
@@ -139,7 +177,8 @@ mod model {
 
     use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::sync::{Arc, Condvar};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
     use rustix::io::Errno;
 
     use crate::Slot;
@@ -191,6 +230,20 @@ mod model {
         pub(crate) fn write(&self, index: u32, from: &Slot) {
             // SAFETY: as in `read`.
             self.slot(index).with_mut(|slot| unsafe { *slot = *from });
+        }
+    }
+
+    /// An owner table, all of whose pages are free.
+    #[derive(Debug, Clone)]
+    pub(crate) struct OwnerTable(Arc<Box<[AtomicU64]>>);
+
+    impl OwnerTable {
+        pub(crate) fn new(pages: u32) -> Self {
+            Self(Arc::new((0..pages).map(|_| AtomicU64::new(0)).collect()))
+        }
+
+        pub(crate) fn words(&self) -> &[AtomicU64] {
+            &self.0
         }
     }
 

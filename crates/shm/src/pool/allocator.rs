@@ -73,6 +73,7 @@ impl Allocator {
 
     /// Recovery: the table says that there is an area at `page`, and it lies in the pool. Returns
     /// its pages.
+    #[cfg(not(loom))]
     pub(super) fn found(&mut self, page: u32, entry: Entry) -> u32 {
         let holder = if entry.offered == 0 { entry.holder } else { entry.offered };
         self.set_record(page, Entry::held(holder, entry.pages, entry.generation));
@@ -81,6 +82,7 @@ impl Allocator {
     }
 
     /// Recovery: no area starts at `page`.
+    #[cfg(not(loom))]
     pub(super) fn found_free(&mut self, page: u32, generation: u32) {
         self.set_record(page, Entry::free(generation));
     }

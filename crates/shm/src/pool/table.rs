@@ -1,9 +1,6 @@
 //! The owner table in shared memory, and what this process knows of its own areas.
 
-#![allow(unsafe_code)]
-
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rustix::io::Errno;
 
@@ -11,6 +8,7 @@ use super::allocator::Allocator;
 use super::{AreaName, Owner, PoolPlace};
 use crate::bitmap::masks;
 use crate::region::Allow;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, OwnerTable};
 use crate::{OutOfRange, PAGE, Region};
 
 /// A word of the owner table.
@@ -58,6 +56,7 @@ impl Entry {
 pub(super) struct Shared {
     pub(super) region: Arc<Region>,
     pub(super) place: PoolPlace,
+    table: OwnerTable,
     pub(super) me: u8,
     /// One bit per page that an [`super::Area`] value of this process covers. On the allocating
     /// side, whose records let no two areas overlap, only one for the first page of each: changed
@@ -77,29 +76,24 @@ impl Shared {
     pub(super) fn new(
         region: &Arc<Region>,
         place: PoolPlace,
+        table: OwnerTable,
         me: Owner,
         allocator: Option<Arc<Mutex<Allocator>>>,
     ) -> Result<Self, OutOfRange> {
         let pages = place.pages as usize;
         let me = me.number();
-        let misplaced = OutOfRange { offset: place.table, len: pages * 8, region: region.len() };
-        region.inside(place.table, pages * 8)?;
         region.inside(place.pages_at, pages * PAGE)?;
-        if !place.table.is_multiple_of(8) || !place.pages_at.is_multiple_of(PAGE) {
-            return Err(misplaced);
+        if !place.pages_at.is_multiple_of(PAGE) {
+            let (offset, len) = (place.pages_at, pages * PAGE);
+            return Err(OutOfRange { offset, len, region: region.len() });
         }
         let held = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { region: Arc::clone(region), place, me, held, allocator })
+        Ok(Self { region: Arc::clone(region), place, table, me, held, allocator })
     }
 
     /// The owner table.
     pub(super) fn table(&self) -> &[AtomicU64] {
-        let pages = self.place.pages as usize;
-        // The range was checked in `new`; an error here would be an empty table.
-        let Ok(table) = self.region.inside(self.place.table, pages * 8) else { return &[] };
-        // SAFETY: in range, aligned (checked in `new`), mapped while `self` lives, and used as
-        // atomics by every process. Through a read-only mapping they are only loaded.
-        unsafe { std::slice::from_raw_parts(table.as_ptr().cast::<AtomicU64>(), pages) }
+        self.table.words()
     }
 
     pub(super) fn entry(&self, page: u32) -> Entry {
