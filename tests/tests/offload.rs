@@ -47,11 +47,17 @@ fn both_ways(world: &World, digest: &str) {
     drop(servers);
 }
 
+/// The lengths of the frames of a capture that `filter` takes.
+fn lengths(world: &World, filter: &str) -> Vec<usize> {
+    let sums = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"];
+    let read = ["tshark", "-r", "f.pcapng", "-Y", filter, "-T", "fields", "-e", "frame.len"];
+    let said = world.run(&[&read[..], &sums].concat()).success();
+    said.stdout.lines().map(|len| len.parse().unwrap()).collect()
+}
+
 /// The longest frame of a capture that `filter` takes.
 fn longest(world: &World, filter: &str) -> usize {
-    let words = ["tshark", "-r", "f.pcapng", "-Y", filter, "-T", "fields", "-e", "frame.len"];
-    let said = world.run(&words).success();
-    said.stdout.lines().map(|len| len.parse::<usize>().unwrap()).max().unwrap_or_default()
+    lengths(world, filter).into_iter().max().unwrap_or_default()
 }
 
 /// The longest frames from the stack and from the kernel, of each family.
@@ -62,6 +68,14 @@ fn longest_frames(with: &[&str]) -> Option<[usize; 4]> {
     both_ways(&world, &digest);
     capture.signal(rustix::process::Signal::INT);
     let _ = capture.finish().success();
+    if with.contains(&"off") {
+        // What the stack makes as one is cut and summed by the driver.
+        let bad = lengths(&world, "tcp.checksum.status == 0 || ip.checksum.status == 0");
+        assert!(bad.is_empty(), "frames with a bad checksum: {bad:?}");
+        if Mode::given() != Mode::Library {
+            assert_ne!(world.counter(NET, "nic.tx-cut"), 0);
+        }
+    }
     let from = [("ip", STACK), ("ip", HOST), ("ipv6", STACK6), ("ipv6", HOST6)];
     let longest = from.map(|(family, from)| {
         longest(&world, &format!("tcp.port == 8000 && {family}.src == {from}"))

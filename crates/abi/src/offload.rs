@@ -31,7 +31,11 @@ impl Features {
     /// Received frames may be super-segments, longer than the MTU.
     pub const GRO: Self = Self(1 << 4);
 
-    const ALL: u32 = (1 << 5) - 1;
+    /// What of [`Features::TX_CHECKSUM`], [`Features::TSO4`] and [`Features::TSO6`] the device does
+    /// not do is done by its driver.
+    pub const GSO: Self = Self(1 << 5);
+
+    const ALL: u32 = (1 << 6) - 1;
 
     /// Both together.
     #[must_use]
@@ -52,6 +56,7 @@ impl Features {
             (Self::TX_CHECKSUM, "tx-checksumming"),
             (Self::TSO4, "tx-tcp-segmentation"),
             (Self::TSO6, "tx-tcp6-segmentation"),
+            (Self::GSO, "tx-generic-segmentation"),
             (Self::GRO, "rx-gro-hw"),
         ];
         all.into_iter().filter(move |(feature, _)| self.has(*feature)).map(|(_, name)| name)

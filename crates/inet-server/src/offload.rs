@@ -4,9 +4,10 @@ use abi::offload::{self as abi_offload, Features};
 
 /// What the core may leave to a device.
 pub(crate) fn features(said: Features) -> inet::Features {
-    let tx_checksum = said.has(Features::TX_CHECKSUM);
+    let driver = said.has(Features::GSO);
+    let tx_checksum = driver || said.has(Features::TX_CHECKSUM);
     // Who cuts a super-segment has to sum the pieces as well.
-    let cuts = |feature| tx_checksum && said.has(feature);
+    let cuts = |feature| driver || tx_checksum && said.has(feature);
     inet::Features { tx_checksum, tso4: cuts(Features::TSO4), tso6: cuts(Features::TSO6) }
 }
 
@@ -67,7 +68,9 @@ mod tests {
     fn cutting_needs_summing() {
         let cuts = Features::TSO4.with(Features::TSO6);
         assert_eq!(features(cuts), inet::Features::default());
+        assert_eq!(features(Features::GSO), features(Features::GSO.with(cuts)));
         let all = features(cuts.with(Features::TX_CHECKSUM));
+        assert_eq!(features(Features::GSO), all, "the driver does what the device does not");
         assert_eq!(all, inet::Features { tx_checksum: true, tso4: true, tso6: true });
     }
 }

@@ -373,14 +373,21 @@ impl<T: TxBytes> Net<T> {
     }
 
     /// The identification of the next packet to `destination` that is cut or may be: from a counter
-    /// that starts anywhere and is shared by few destinations (RFC 7739 5.3, RFC 6864).
-    pub(crate) fn fragment_id(&mut self, secret: &mut Secret, destination: IpAddr) -> u32 {
+    /// that starts anywhere and is shared by few destinations (RFC 7739 5.3, RFC 6864). Of a
+    /// super-segment those of all `packets` that it becomes follow each other.
+    pub(crate) fn fragment_id(
+        &mut self,
+        secret: &mut Secret,
+        destination: IpAddr,
+        packets: u32,
+    ) -> u32 {
         let place = usize::try_from(secret.tables().hash_one(destination) % 64).unwrap_or(0);
         let step = 1 + secret.below(8);
         let start = secret.below(u32::MAX);
         let Some(counter) = self.ids.get_mut(place) else { return start };
-        *counter = if *counter == 0 { start } else { counter.wrapping_add(step) };
-        *counter
+        let first = if *counter == 0 { start } else { counter.wrapping_add(step) };
+        *counter = first.wrapping_add(packets.saturating_sub(1));
+        first
     }
 
     /// The source of a report about groups that goes to `to`: of IPv6 a link-local address.

@@ -80,6 +80,28 @@ impl<'a> Part<'a> {
         }
     }
 
+    /// Its bytes `from..from + len`, which are inside.
+    pub(crate) fn slice(&self, from: usize, len: usize) -> Self {
+        Self(match self.0 {
+            Place::Local(bytes) => Place::Local(&bytes[from..from + len]),
+            Place::Shared { region, offset, len: whole } => {
+                assert!(from <= whole && len <= whole - from, "a slice is inside of its part");
+                Place::Shared { region, offset: offset + from, len }
+            }
+        })
+    }
+
+    /// The one's complement sum of its bytes (RFC 1071), the first of which is on an even place;
+    /// not inverted.
+    pub(crate) fn checksum(&self) -> u16 {
+        match self.0 {
+            Place::Local(bytes) => shm::checksum(bytes),
+            Place::Shared { region, offset, len } => region
+                .checksum(offset, len)
+                .expect("a shared part was found to be inside its region when it was made"),
+        }
+    }
+
     /// Copies all of it to the offset `at` of a region.
     ///
     /// # Errors

@@ -7,9 +7,10 @@
 //! long as it has the next one already: nothing is held back beyond a step.
 //!
 //! Sending: the descriptor at the head of the `tx` ring is looked at, its head page taken, the
-//! payload pieces found in the clients' regions, and all of it goes to the device in one call. Only
-//! then is the page handed back and the ring advanced: its consumer count tells the inet server
-//! whose bytes nobody reads any more. While the device has no room the frame stays where it is.
+//! payload pieces found in the clients' regions, and all of it goes to the device in one call, or
+//! in one for each segment of what the device does not cut itself ([`crate::gso`]). Only then is
+//! the page handed back and the ring advanced: its consumer count tells the inet server whose bytes
+//! nobody reads any more. While the device has no room the frame stays where it is.
 //!
 //! Descriptors are allegations. A bad one is counted by cause and passed over; a page that could be
 //! taken is handed back in every case. Only impossible ring indices end the driver, since with them
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use abi::call::{Call, Op, ReturnPath};
 use abi::frame::{FillSlot, RxFrame, TxFrame};
 use abi::nic::{INET, NIC, NicLayout, RING};
-use abi::offload::{Features, MAX_SUPER_FRAME, RxOffload, SegmentKind, TxOffload};
+use abi::offload::{Features, MAX_SUPER_FRAME, RxOffload};
 use abi::stages::{Stage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
@@ -29,6 +30,7 @@ use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 use crate::DriverError;
 use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, Received, is_lost};
 use crate::gro::{Joined, MOST_HEADERS};
+use crate::gso::Gso;
 
 /// Most frames of one direction in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
@@ -88,8 +90,8 @@ pub(crate) struct Frames<D> {
     empty: bool,
     /// The frame at the head of the `tx` ring, for which the device had no room.
     waiting: Option<(Area, TxFrame)>,
-    /// What the device does for frames.
-    features: Features,
+    /// What is left to the device and it does not do.
+    gso: Gso,
     /// Longest frame that is no super-segment.
     longest: usize,
     counters: Counters,
@@ -114,8 +116,9 @@ impl<D: Device> Frames<D> {
         let joins = !features.has(Features::GRO);
         // What is joined was verified.
         let joined = Features::RX_CHECKSUM.with(Features::GRO);
+        let registered = if joins { features.with(joined) } else { features }.with(Features::GSO);
         let mut frames = Self {
-            features: if joins { features.with(joined) } else { features },
+            gso: Gso::new(features),
             joins,
             open: None,
             empty: false,
@@ -138,7 +141,7 @@ impl<D: Device> Frames<D> {
         };
         let mac = mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
         let path = ReturnPath { client: 0, ring: 0, tag: 0 };
-        let args = [mac, mtu.into(), frames.features.encode(), 0, 0, 0];
+        let args = [mac, mtu.into(), registered.encode(), 0, 0, 0];
         let call = Call { op: Op::IfAttach, priority: 0, flags: 0, path, args };
         frames.rx.push(&call.encode()).map_err(|error| match error {
             PushError::Fault(fault) => DriverError::Ring { ring: "rx", fault },
@@ -181,16 +184,23 @@ impl<D: Device> Frames<D> {
     pub(crate) fn transmit_some(&mut self) -> Result<bool, DriverError> {
         self.trace.mark(Stage::DriverDispatch);
         self.received = 0;
-        let mut sent = 0;
-        while sent < BATCH && self.transmit_one()? == Sent::Done {
-            sent += 1;
+        let before = self.counters.tx_packets;
+        let (mut passed, mut sent) = (0, 0);
+        // A super-segment that is cut here is as many frames as it has segments.
+        while passed.max(sent) < BATCH {
+            let done = self.transmit_one()? == Sent::Done;
+            passed += usize::from(done);
+            sent = usize::try_from(self.counters.tx_packets - before).unwrap_or(BATCH);
+            if !done {
+                break;
+            }
         }
-        if sent > 0 || self.device.pending().transmit {
+        if passed.max(sent) > 0 || self.device.pending().transmit {
             self.flush()?;
         }
         self.trace.mark(Stage::DriverRest);
         self.tx_per_step.add(sent);
-        Ok(sent > 0)
+        Ok(passed.max(sent) > 0)
     }
 
     /// After a step: did it receive anything?
@@ -424,20 +434,19 @@ impl<D: Device> Frames<D> {
         };
         let mut parts = [Part::EMPTY; MAX_PARTS];
         let mut lost = None;
-        let most = longest(&frame.offload, self.features, self.longest);
-        let taken = match gather(&self.clients, &area, &frame, most, &mut parts) {
-            Ok(len) => {
-                let parts = &parts[..=frame.pieces().len()];
+        let taken = match gather(&self.clients, &area, &frame, self.longest, &mut parts)
+            .and_then(|parts| Ok((parts, self.gso.work(parts, &frame.offload, self.longest)?)))
+        {
+            Ok((parts, work)) => {
                 self.trace.mark(Stage::Io);
-                let transmitted = self.device.transmit(parts, frame.offload);
+                let passed = self.gso.transmit(&mut self.device, parts, frame.offload, work);
                 self.trace.mark(Stage::HandBack);
-                match transmitted {
-                    Ok(true) => {
-                        self.counters.tx_packets += 1;
-                        self.counters.tx_bytes += len as u64;
-                        true
+                match passed {
+                    Ok(passed) => {
+                        self.counters.tx_packets += passed.frames as u64;
+                        self.counters.tx_bytes += passed.bytes as u64;
+                        passed.whole
                     }
-                    Ok(false) => false,
                     Err(error) => {
                         self.counters.tx_device_errors += 1;
                         lost = DriverError::check_lost(error).err();
@@ -478,6 +487,7 @@ impl<D: Device> Frames<D> {
             ("nic.rx-device-errors", c.rx_device_errors),
             ("nic.tx-packets", c.tx_packets),
             ("nic.tx-bytes", c.tx_bytes),
+            ("nic.tx-cut", self.gso.cut),
             ("nic.tx-bad-slot", c.tx_bad_slot),
             ("nic.tx-bad-area", c.tx_bad_area),
             ("nic.tx-bad-piece", c.tx_bad_piece),
@@ -505,39 +515,26 @@ fn tick(counter: &mut u64) -> bool {
 }
 
 /// What is wrong with a frame's descriptor.
-enum BadFrame {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadFrame {
     /// The extent is not in the head page.
     Area,
     /// A piece is of an unknown client, or not in its region.
     Piece,
     /// No Ethernet frame of this interface has that length.
     Length,
-    /// Something is left to the device that it does not do.
+    /// It is not what is said to be left of it.
     Offload,
 }
 
-/// The longest frame of which that is left to a device with `features`, where one that is no
-/// super-segment has at most `plain` bytes; `None` if it cannot be left to it.
-fn longest(offload: &TxOffload, features: Features, plain: usize) -> Option<usize> {
-    if offload.checksum.is_some() && !features.has(Features::TX_CHECKSUM) {
-        return None;
-    }
-    let Some(segments) = offload.segments else { return Some(plain) };
-    let needed = match segments.kind {
-        SegmentKind::Tcp4 => Features::TSO4,
-        SegmentKind::Tcp6 => Features::TSO6,
-    };
-    features.has(needed).then_some(MAX_SUPER_FRAME)
-}
-
-/// Finds the bytes of a frame; returns how many they are.
-fn gather<'a>(
+/// Finds the bytes of a frame, of which one that is no super-segment has at most `plain`.
+fn gather<'a, 'p>(
     clients: &'a HashMap<u16, Arc<Region>>,
     area: &'a Area,
     frame: &TxFrame,
-    most: Option<usize>,
-    parts: &mut [Part<'a>; MAX_PARTS],
-) -> Result<usize, BadFrame> {
+    plain: usize,
+    parts: &'p mut [Part<'a>; MAX_PARTS],
+) -> Result<&'p [Part<'a>], BadFrame> {
     let start = usize::from(frame.offset);
     let head = area.bytes().get(start..start + usize::from(frame.len)).ok_or(BadFrame::Area)?;
     parts[0] = Part::local(head);
@@ -549,9 +546,9 @@ fn gather<'a>(
         len += part.len();
     }
     // The Ethernet header is the stack's own: it must be in the head page.
-    let most = most.ok_or(BadFrame::Offload)?;
+    let most = if frame.offload.segments.is_some() { MAX_SUPER_FRAME } else { plain };
     let fits = head.len() >= ETHERNET_HEADER && len <= most;
-    if fits { Ok(len) } else { Err(BadFrame::Length) }
+    if fits { Ok(&parts[..=frame.pieces().len()]) } else { Err(BadFrame::Length) }
 }
 
 impl DriverError {

@@ -13,7 +13,8 @@
 //! * [`device`]: what a device is. [`backend`]: the table of back ends: [`tap`], [`packet`],
 //!   [`xdp`], [`passt`], [`pcap`], [`wire`]. [`interface`]: the host's interfaces. [`fault`],
 //!   [`capture`]: wrappers.
-//! * `frames`: the data path over the rings. [`Driver`]: the supervisor's line, sleeping and
+//! * `frames`: the data path over the rings, with what devices leave undone: `gro` joins received
+//!   segments, `gso` cuts those to send. [`Driver`]: the supervisor's line, sleeping and
 //!   waking.
 
 pub mod backend;
@@ -23,6 +24,7 @@ mod driver;
 pub mod fault;
 mod frames;
 mod gro;
+mod gso;
 pub mod interface;
 pub mod packet;
 pub mod passt;

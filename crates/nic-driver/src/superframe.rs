@@ -91,7 +91,8 @@ impl SuperFrame {
         let mut head = [0; ETHERNET_HEADER + 8 + 60 + 60];
         let head = &mut head[..payload.min(ETHERNET_HEADER + 128)];
         head.copy_from_slice(&self.bytes[..head.len()]);
-        self.adapt(head, size, left == size);
+        let cut = Cut { size, done: self.done, count: self.count, last: left == size };
+        adapt(head, &self.headers, &cut);
         let from = payload + self.done;
         for (to, piece) in [(0, &*head), (payload, &self.bytes[from..from + size])] {
             if let Some(to) = into[..room].get_mut(to..) {
@@ -103,38 +104,51 @@ impl SuperFrame {
         self.count = self.count.wrapping_add(1);
         Some(Received { len, offload: RxOffload { verified: true, segments: None } })
     }
+}
 
-    /// Makes the headers those of a segment of `size` bytes.
-    fn adapt(&self, head: &mut [u8], size: usize, last: bool) {
-        let Headers { ipv6, udp, ip, transport, payload } = self.headers;
-        let mut put = |at: usize, value: usize| {
-            let value = u16::try_from(value).unwrap_or(u16::MAX);
-            head[at..at + 2].copy_from_slice(&value.to_be_bytes());
-        };
-        let behind = payload + size - ip;
-        if ipv6 {
-            put(ip + 4, behind - 40);
-        } else {
-            put(ip + 2, behind);
-        }
-        if udp {
-            put(transport + 4, payload + size - transport);
-        } else {
-            let done = u32::try_from(self.done).unwrap_or(u32::MAX);
-            let sequence = &mut head[transport + 4..transport + 8];
-            let first = u32::from_be_bytes([sequence[0], sequence[1], sequence[2], sequence[3]]);
-            sequence.copy_from_slice(&first.wrapping_add(done).to_be_bytes());
-            let flags = &mut head[transport + 13];
-            *flags &= if last { 0xff } else { !LAST_ONLY };
-            *flags &= if self.count == 0 { 0xff } else { !FIRST_ONLY };
-        }
-        if !ipv6 {
-            let id = be16(head, ip + 4).unwrap_or(0).wrapping_add(self.count);
-            head[ip + 4..ip + 6].copy_from_slice(&id.to_be_bytes());
-            head[ip + 10..ip + 12].fill(0);
-            let sum = !checksum(&head[ip..transport]);
-            head[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
-        }
+/// A segment of a super-frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cut {
+    /// Payload, bytes.
+    pub(crate) size: usize,
+    /// Payload bytes, and segments, before it.
+    pub(crate) done: usize,
+    pub(crate) count: u16,
+    /// There is none behind it.
+    pub(crate) last: bool,
+}
+
+/// Makes the headers of a super-frame, all of `head`, those of one of its segments; but for the
+/// checksum of TCP or UDP.
+pub(crate) fn adapt(head: &mut [u8], headers: &Headers, cut: &Cut) {
+    let Headers { ipv6, udp, ip, transport, payload } = *headers;
+    let mut put = |at: usize, value: usize| {
+        let value = u16::try_from(value).unwrap_or(u16::MAX);
+        head[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    };
+    let behind = payload + cut.size - ip;
+    if ipv6 {
+        put(ip + 4, behind - 40);
+    } else {
+        put(ip + 2, behind);
+    }
+    if udp {
+        put(transport + 4, payload + cut.size - transport);
+    } else {
+        let done = u32::try_from(cut.done).unwrap_or(u32::MAX);
+        let sequence = &mut head[transport + 4..transport + 8];
+        let first = u32::from_be_bytes([sequence[0], sequence[1], sequence[2], sequence[3]]);
+        sequence.copy_from_slice(&first.wrapping_add(done).to_be_bytes());
+        let flags = &mut head[transport + 13];
+        *flags &= if cut.last { 0xff } else { !LAST_ONLY };
+        *flags &= if cut.count == 0 { 0xff } else { !FIRST_ONLY };
+    }
+    if !ipv6 {
+        let id = be16(head, ip + 4).unwrap_or(0).wrapping_add(cut.count);
+        head[ip + 4..ip + 6].copy_from_slice(&id.to_be_bytes());
+        head[ip + 10..ip + 12].fill(0);
+        let sum = !checksum(&head[ip..transport]);
+        head[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
     }
 }
 

@@ -225,7 +225,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Link::Full => return self.datagram_done(handle, number, Some(Error::NoBuffers)),
         };
         if part.cut.is_some() && load.sent == 0 || !options.mtu_discover.sets_df() {
-            load.id = self.net.fragment_id(&mut self.secret, to.ip());
+            load.id = self.net.fragment_id(&mut self.secret, to.ip(), 1);
         }
         let (head, len, offload) = self.write_part(&path, mac, local, &options, &load, &part);
         let head = head.get(..len).unwrap_or_default();

@@ -320,10 +320,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 more = false;
                 break;
             };
-            let id = match df {
-                true => None,
-                false => Some(self.net.fragment_id(&mut self.secret, ends.remote.ip())),
-            };
+            let id = (!df).then(|| {
+                let packets = segment_count(segment.body_len(), segment.mss) as u32;
+                self.net.fragment_id(&mut self.secret, ends.remote.ip(), packets)
+            });
             lane.emit(&mut self.net, &segment, id, out);
         }
         if more {

@@ -131,6 +131,25 @@ fn super_segments_arrive_and_are_counted_as_what_they_become() {
 }
 
 #[test]
+fn segments_that_may_be_cut_have_identifications_of_their_own() {
+    let mut pair = pair();
+    let (client, _) = pair.connect_over_device();
+    let dont = SockOption::MtuDiscover(MtuDiscover::Dont);
+    pair.a.stack.set_option(pair.a.now, client, dont).unwrap();
+    // The initial window, in halves.
+    pair.a.send(client, &noise(50_000));
+    let mut next: Option<u16> = None;
+    for (frame, left) in pair.a.sent().iter().zip(pair.a.wire.left.drain(..)) {
+        let segments = device(frame, &left).len() as u16;
+        assert!(segments > 1, "{left:?}");
+        let id = u16::from_be_bytes([frame[18], frame[19]]);
+        assert!(next.is_none_or(|next| id.wrapping_sub(next) < 8), "{id} after {next:?}");
+        next = Some(id.wrapping_add(segments));
+    }
+    assert!(next.is_some());
+}
+
+#[test]
 fn what_is_lost_of_a_super_segment_is_sent_again() {
     let bytes = noise(1_000_000);
     for every in [7, 50, 211] {

@@ -1,6 +1,6 @@
 use abi::frame::{HEAD_PAGES, MAX_PIECES, Piece};
 use abi::nic::LAYOUT;
-use abi::offload::{Checksum, RxOffload, Segments, TxOffload};
+use abi::offload::{Checksum, RxOffload, SegmentKind, Segments, TxOffload};
 use proptest::prelude::*;
 use shm::{AreaName, Backing, Pool, Slot};
 
@@ -8,6 +8,7 @@ use super::*;
 use crate::testing::{Fake, SharedWire};
 
 mod gro;
+mod gso;
 
 const MAC: [u8; 6] = [2, 0, 0, 0xaa, 0xbb, 0xcc];
 
@@ -275,7 +276,8 @@ fn only_what_the_device_does_is_left_to_it() {
     let (sums, cuts) = (Features::TX_CHECKSUM, Features::TX_CHECKSUM.with(Features::TSO4));
     let (bad, long) = (Some("nic.tx-bad-offload"), Some("nic.tx-bad-length"));
     for (features, offload, payload, cause) in [
-        (Features::NONE, summed, 100, bad),
+        (Features::NONE, summed, 100, None),
+        (Features::NONE, four, 1505, bad),
         (sums, summed, 100, None),
         (sums, summed, 1505, long),
         (sums, four, 1505, bad),
@@ -297,7 +299,8 @@ fn only_what_the_device_does_is_left_to_it() {
         let sent: Vec<_> = wire.borrow().sent.iter().map(Vec::len).collect();
         let expected = if cause.is_none() { vec![54 + usize::from(payload)] } else { vec![] };
         assert_eq!(sent, expected);
-        let expected = if cause.is_none() { vec![offload] } else { vec![] };
+        let left = if features == Features::NONE { TxOffload::NONE } else { offload };
+        let expected = if cause.is_none() { vec![left] } else { vec![] };
         assert_eq!(wire.borrow().left, expected);
         assert!(inet.heads.take(area).is_ok());
     }
@@ -321,7 +324,8 @@ fn a_super_segment_lies_in_one_area() {
     wire.borrow_mut().known = RxOffload { verified: true, segments };
     frames.step().unwrap();
     let attach = Call::decode(&rx.pop().unwrap().unwrap()).unwrap();
-    assert_eq!(Features::decode(attach.args[2]).unwrap(), frames.features);
+    let registered = Features::RX_CHECKSUM.with(Features::GRO).with(Features::GSO);
+    assert_eq!(Features::decode(attach.args[2]).unwrap(), registered);
     let call = Call::decode(&rx.pop().unwrap().unwrap()).unwrap();
     let frame = RxFrame::from_call(&call).unwrap();
     assert_eq!(frame.offload, RxOffload { verified: true, segments });

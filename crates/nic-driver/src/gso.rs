@@ -1,0 +1,244 @@
+//! Generic segmentation offload, as Linux's: what is left to the device of a frame to send, and the
+//! device does not do, is done here, just before it leaves. So the stack makes one super-segment
+//! where it would make tens of segments, whatever the device: all that is done for each frame, from
+//! TCP down to the rings, is done once for all of them.
+//!
+//! Nothing is copied for it. Each segment gets headers of its own out of those of the super-segment
+//! ([`superframe::adapt`]: lengths, identification, sequence number, and flags that only the first
+//! or the last has), and its payload is named where it lies. Checksums are summed over those
+//! bytes. A client that writes to them meanwhile spoils its own frame.
+//!
+//! A device may have no room in the midst of a super-segment: what it took is remembered, and the
+//! rest goes when the same frame is offered again. If it refuses one segment with an error the rest
+//! is given up with it, as frames on a link that fails.
+
+use std::io;
+
+use abi::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
+
+use crate::device::{Device, MAX_PARTS, Part, frame_len};
+use crate::frames::BadFrame;
+use crate::superframe::{self, Cut, Headers};
+
+/// Where TCP and UDP have their checksum.
+const TCP_SUM: u8 = 16;
+const UDP_SUM: u8 = 6;
+
+/// What is to be done here for a frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    /// Nothing: the device does all that is left.
+    None,
+    /// The checksum.
+    Sum(Checksum),
+    /// Segments of so many bytes of payload.
+    Cut(Headers, usize),
+}
+
+/// The frame at hand, as far as the device has taken it.
+#[derive(Debug)]
+pub(crate) struct Gso {
+    /// What the device does.
+    device: Features,
+    /// A head as it leaves; a frame's own is never longer than a page.
+    head: Box<[u8]>,
+    /// Payload bytes, and segments, that are out.
+    done: usize,
+    count: u16,
+    /// Super-segments that were cut.
+    pub(crate) cut: u64,
+}
+
+/// What became of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// The device has all of it; else it has no room, and the same frame is to be offered again.
+    pub(crate) whole: bool,
+    /// Frames that the device took, and their bytes.
+    pub(crate) frames: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Gso {
+    /// For a device that does `device` itself.
+    pub(crate) fn new(device: Features) -> Self {
+        let head = vec![0; shm::PAGE].into_boxed_slice();
+        Self { device, head, done: 0, count: 0, cut: 0 }
+    }
+
+    /// What is to be done of that which is left of a frame; one for the device has at most
+    /// `longest` bytes.
+    ///
+    /// # Errors
+    /// The frame is not what it is said to be, or its segments are too long.
+    pub(crate) fn work(
+        &self,
+        frame: &[Part<'_>],
+        offload: &TxOffload,
+        longest: usize,
+    ) -> Result<Work, BadFrame> {
+        let TxOffload { checksum, segments } = *offload;
+        let head = frame.first().map_or(&[][..], Part::head);
+        let sums = self.device.has(Features::TX_CHECKSUM);
+        let Some(Segments { kind, size }) = segments else {
+            let Some(sum) = checksum.filter(|_| !sums) else { return Ok(Work::None) };
+            let end = usize::from(sum.start) + usize::from(sum.offset) + 2;
+            let fits = end <= head.len() && head.len() <= self.head.len();
+            return if fits { Ok(Work::Sum(sum)) } else { Err(BadFrame::Offload) };
+        };
+        let cuts = match kind {
+            SegmentKind::Tcp4 => Features::TSO4,
+            SegmentKind::Tcp6 => Features::TSO6,
+        };
+        if sums && self.device.has(cuts) {
+            return Ok(Work::None);
+        }
+        let headers = superframe::find(head).ok_or(BadFrame::Offload)?;
+        let same = !headers.udp && headers.ipv6 == (kind == SegmentKind::Tcp6);
+        let place = checksum.map(|sum| (usize::from(sum.start), sum.offset));
+        // All headers are in the first part, and nothing else.
+        let alone = headers.payload == head.len() && head.len() <= self.head.len();
+        if !same || !alone || size == 0 || place != Some((headers.transport, TCP_SUM)) {
+            return Err(BadFrame::Offload);
+        }
+        let fits = headers.payload + usize::from(size) <= longest;
+        if fits { Ok(Work::Cut(headers, size.into())) } else { Err(BadFrame::Length) }
+    }
+
+    /// Sends a frame, or what is left of it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn transmit<D: Device>(
+        &mut self,
+        device: &mut D,
+        frame: &[Part<'_>],
+        offload: TxOffload,
+        work: Work,
+    ) -> io::Result<Passed> {
+        match work {
+            Work::None => {
+                let whole = device.transmit(frame, offload)?;
+                Ok(Passed::one(whole, frame))
+            }
+            Work::Sum(sum) => self.summed(device, frame, sum),
+            Work::Cut(headers, size) => {
+                let cut = self.segments(device, frame, &headers, size);
+                if cut.as_ref().map_or(true, |passed| passed.whole) {
+                    (self.done, self.count) = (0, 0);
+                    self.cut += 1;
+                }
+                cut
+            }
+        }
+    }
+
+    /// Sends a frame whose checksum is completed here.
+    fn summed<D: Device>(
+        &mut self,
+        device: &mut D,
+        frame: &[Part<'_>],
+        sum: Checksum,
+    ) -> io::Result<Passed> {
+        let mut parts = [Part::EMPTY; MAX_PARTS];
+        let parts = &mut parts[..frame.len().min(MAX_PARTS)];
+        parts.copy_from_slice(&frame[..parts.len()]);
+        let Some((head, body)) = parts.split_first_mut() else { return Ok(Passed::NOTHING) };
+        let own = &mut self.head[..head.len()];
+        own.copy_from_slice(head.head());
+        complete(own, sum.start.into(), sum.offset.into(), 0, body);
+        *head = Part::local(own);
+        let whole = device.transmit(parts, TxOffload::NONE)?;
+        Ok(Passed::one(whole, parts))
+    }
+
+    fn segments<D: Device>(
+        &mut self,
+        device: &mut D,
+        frame: &[Part<'_>],
+        headers: &Headers,
+        size: usize,
+    ) -> io::Result<Passed> {
+        let Some((head, body)) = frame.split_first() else { return Ok(Passed::NOTHING) };
+        let own = &mut self.head[..headers.payload];
+        let all = frame_len(body);
+        let mut passed = Passed::NOTHING;
+        // One segment at least: of no payload there is one without.
+        while passed.frames == 0 || self.done < all {
+            let len = (all - self.done.min(all)).min(size);
+            own.copy_from_slice(head.head());
+            let last = self.done + len >= all;
+            let cut = Cut { size: len, done: self.done, count: self.count, last };
+            superframe::adapt(own, headers, &cut);
+            let mut parts = [Part::EMPTY; MAX_PARTS];
+            let count = pick(body, self.done, len, &mut parts[1..]);
+            complete(own, headers.transport, TCP_SUM.into(), all - len, &parts[1..=count]);
+            parts[0] = Part::local(own);
+            if !device.transmit(&parts[..=count], TxOffload::NONE)? {
+                return Ok(Passed { whole: false, ..passed });
+            }
+            self.done += len;
+            self.count = self.count.wrapping_add(1);
+            passed.frames += 1;
+            passed.bytes += headers.payload + len;
+        }
+        Ok(passed)
+    }
+}
+
+impl Passed {
+    const NOTHING: Self = Self { whole: true, frames: 0, bytes: 0 };
+
+    fn one(whole: bool, frame: &[Part<'_>]) -> Self {
+        match whole {
+            true => Self { whole, frames: 1, bytes: frame_len(frame) },
+            false => Self { whole, ..Self::NOTHING },
+        }
+    }
+}
+
+/// Completes the checksum at `start + offset`, of all from `start` on, whose place has the sum of
+/// the pseudo-header of a packet that is longer by `longer` bytes.
+fn complete(head: &mut [u8], start: usize, offset: usize, longer: usize, body: &[Part<'_>]) {
+    let place = start + offset..start + offset + 2;
+    // RFC 1624: the length in the pseudo-header is one of the words that were added.
+    let longer = u16::try_from(longer).unwrap_or(u16::MAX);
+    let mut sum = u32::from(shm::checksum(&head[start..])) + u32::from(!longer);
+    let mut odd = (head.len() - start) % 2 == 1;
+    for part in body {
+        let of_part = part.checksum();
+        sum += u32::from(if odd { of_part.swap_bytes() } else { of_part });
+        odd ^= part.len() % 2 == 1;
+    }
+    let folded = (sum >> 16) + (sum & 0xffff);
+    let folded = (folded >> 16) + (folded & 0xffff);
+    // Two folds of a sum of few words leave 16 bits.
+    let mut sum = !(folded as u16);
+    if sum == 0 && offset == usize::from(UDP_SUM) {
+        // RFC 768: zero says that there is none.
+        sum = u16::MAX;
+    }
+    head[place].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Names `len` bytes of `body` from `from` on; how many parts they are.
+fn pick<'a>(body: &[Part<'a>], mut from: usize, mut len: usize, into: &mut [Part<'a>]) -> usize {
+    let mut count = 0;
+    for part in body {
+        let here = part.len();
+        if from >= here {
+            from -= here;
+            continue;
+        }
+        if len == 0 {
+            break;
+        }
+        let take = (here - from).min(len);
+        // There are no more parts than in the frame itself.
+        into[count] = part.slice(from, take);
+        count += 1;
+        len -= take;
+        from = 0;
+    }
+    count
+}
