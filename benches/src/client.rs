@@ -4,14 +4,16 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use socket2::SockRef;
 
-use crate::ClientArgs;
 use crate::native::{Bulk, Native};
 use crate::protocol::{Order, Test};
 use crate::smoltcp_peer::Smoltcp;
+use crate::{ClientArgs, Congestion};
 
 /// One line of a client's output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -38,15 +40,30 @@ pub(crate) trait Connect {
 }
 
 /// Whatever `std::net` is on.
-struct Std;
+struct Std<'a> {
+    /// For bytes in bulk.
+    congestion: Option<&'a Congestion>,
+}
 
-impl Connect for Std {
+impl Connect for Std<'_> {
     type Stream = TcpStream;
 
     fn connect(&mut self, to: SocketAddr) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
+        self.congestion.map_or(Ok(()), |congestion| congestion.set(&stream))?;
         Ok(stream)
+    }
+}
+
+impl Congestion {
+    /// Sets it, or says what there is.
+    pub(crate) fn set(&self, socket: &impl AsFd) -> io::Result<()> {
+        let name = &self.congestion;
+        SockRef::from(socket).set_tcp_congestion(name.as_bytes()).map_err(|error| {
+            let see = "sysctl net.ipv4.tcp_available_congestion_control";
+            io::Error::new(error.kind(), format!("congestion control {name}: {error}; see `{see}`"))
+        })
     }
 }
 
@@ -55,7 +72,10 @@ pub(crate) fn run(args: &ClientArgs) -> anyhow::Result<()> {
     match &args.smoltcp {
         Some(tap) => measure(args, &mut Smoltcp::open(tap)?),
         None if args.native => measure(args, &mut Native),
-        None => measure(args, &mut Std),
+        None => {
+            let in_bulk = matches!(args.test, Test::Send | Test::Receive);
+            measure(args, &mut Std { congestion: in_bulk.then_some(&args.congestion) })
+        }
     }
 }
 

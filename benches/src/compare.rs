@@ -104,8 +104,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     let mut progress = Progress { began: Instant::now(), done: 0, steps };
     for round in 0..args.rounds {
         for setups in &kinds {
-            let hosts = setups.iter().map(|&setup| Host::new(setup, &programs, !args.unpinned));
-            let hosts = hosts.collect::<Result<Vec<_>>>()?;
+            let hosts = setups
+                .iter()
+                .map(|&setup| Host::new(setup, &programs, &args.congestion, !args.unpinned))
+                .collect::<Result<Vec<_>>>()?;
             for plan in &PLANS {
                 for (host, &setup) in hosts.iter().zip(setups) {
                     let what = format!("{setup:?} {}", plan.test);

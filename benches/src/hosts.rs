@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::Congestion;
 use crate::setup::{Device, Setup, Tasuki};
 
 /// A running server and how to start a client that reaches it.
@@ -19,6 +20,7 @@ pub(crate) struct Host {
     namespaces: Vec<String>,
     server: Child,
     programs: Programs,
+    congestion: Congestion,
     pinned: bool,
     /// Where two instances meet.
     wire: PathBuf,
@@ -55,7 +57,12 @@ const PEER_TAP: &str = "tap0";
 
 impl Host {
     /// Make the namespaces and start the server.
-    pub(crate) fn new(setup: Setup, programs: &Programs, pinned: bool) -> Result<Self> {
+    pub(crate) fn new(
+        setup: Setup,
+        programs: &Programs,
+        congestion: &Congestion,
+        pinned: bool,
+    ) -> Result<Self> {
         let tag = format!("tb{}{}", std::process::id(), setup as u8);
         let mut names = vec![format!("{tag}a")];
         if setup.on_veth() {
@@ -79,10 +86,13 @@ impl Host {
         if let Some(tasuki) = tasuki {
             on_stack = words(&programs.tasuki, tasuki, [&wire, &sharing], WIRE_SERVER);
         }
-        let native = tasuki.is_some_and(|tasuki| tasuki.native);
-        let server = start_server(&server_at, pinned, &on_stack, native)?;
-        let programs = programs.clone();
-        Ok(Self { setup, namespaces: names, server, programs, pinned, wire, sharing })
+        let options = match tasuki {
+            None => vec!["--congestion", &congestion.congestion],
+            Some(tasuki) => tasuki.native.then_some("--native").into_iter().collect(),
+        };
+        let server = start_server(&server_at, pinned, &on_stack, &options)?;
+        let (programs, congestion) = (programs.clone(), congestion.clone());
+        Ok(Self { setup, namespaces: names, server, programs, congestion, pinned, wire, sharing })
     }
 
     /// A command that runs this program's `client` on the set-up's stack.
@@ -113,6 +123,9 @@ impl Host {
             }
             _ => {
                 command.arg(me).arg("client");
+                if tasuki.is_none() {
+                    command.args(["--congestion", &self.congestion.congestion]);
+                }
                 command.args(tasuki.filter(|tasuki| tasuki.native).map(|_| "--native"));
             }
         }
@@ -196,14 +209,14 @@ fn start_server(
     namespace: &str,
     pinned: bool,
     on_stack: &[OsString],
-    native: bool,
+    options: &[&str],
 ) -> Result<Child> {
     let mut server = on_cpu("1", pinned)
         .args(["ip", "netns", "exec", namespace])
         .args(on_stack)
         .arg(std::env::current_exe()?)
         .args(["serve", "--bind", &format!("0.0.0.0:{PORT}")])
-        .args(native.then_some("--native"))
+        .args(options)
         .stdout(Stdio::piped())
         .spawn()
         .context("starting `ip netns exec`: is iproute2 installed?")?;

@@ -57,14 +57,7 @@ enum Command {
     /// All tables of what `all` has found.
     Tables(all::FileArgs),
     /// The other end of every measurement.
-    Serve {
-        /// Address to listen on.
-        #[arg(long, default_value = "0.0.0.0:5202")]
-        bind: SocketAddr,
-        /// Listen on Tasuki's native API.
-        #[arg(long)]
-        native: bool,
-    },
+    Serve(ServeArgs),
     /// One measured client; prints one JSON line per size.
     Client(ClientArgs),
     /// All set-ups in turn, the kernel's and Tasuki's (needs root).
@@ -92,6 +85,30 @@ enum Command {
     CallsServer(calls::ServerArgs),
 }
 
+/// The congestion control of connections that bytes in bulk go over. Without a word of ours it
+/// would be the machine's, which on some is BBR: that paces by its own estimate of the path, far
+/// below what two processors can move.
+#[derive(Args, Clone)]
+pub(crate) struct Congestion {
+    /// Congestion control (send, receive), as TCP_CONGESTION names it; `compare`: of the kernel's
+    /// ends, Tasuki's have CUBIC.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+}
+
+/// What the other end does.
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on.
+    #[arg(long, default_value = "0.0.0.0:5202")]
+    bind: SocketAddr,
+    /// Listen on Tasuki's native API.
+    #[arg(long)]
+    native: bool,
+    #[command(flatten)]
+    congestion: Congestion,
+}
+
 /// What one client measures.
 #[derive(Args, Clone)]
 pub(crate) struct ClientArgs {
@@ -116,6 +133,8 @@ pub(crate) struct ClientArgs {
     /// Use Tasuki's native API (send, receive).
     #[arg(long, conflicts_with = "smoltcp")]
     native: bool,
+    #[command(flatten)]
+    congestion: Congestion,
 }
 
 /// What `compare` runs.
@@ -141,6 +160,8 @@ pub(crate) struct CompareArgs {
     /// Without it: the kernel's and Tasuki's.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<setup::Setup>,
+    #[command(flatten)]
+    congestion: Congestion,
     /// All samples as JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -154,7 +175,7 @@ fn main() -> anyhow::Result<()> {
         Command::Idle(args) => idle::idle(&args),
         Command::Programs(args) => programs::run(&args),
         Command::Waiting(args) => idle::waiting(&args),
-        Command::Serve { bind, native } => serve::serve(bind, native),
+        Command::Serve(args) => serve::serve(&args),
         Command::Client(args) => client::run(&args),
         Command::Hops(args) => instruments::hops(&args),
         Command::Stages(args) => instruments::stages(&args),

@@ -2,23 +2,24 @@
 //! kernel's stack, or over a wire on Tasuki's, by POSIX calls or by the native API.
 
 use std::io;
-use std::net::SocketAddr;
 use std::thread;
 
+use crate::ServeArgs;
 use crate::native::{Bulk, MOST_READ};
 use crate::protocol::{Order, Test};
 
 /// Serve until killed, one thread per connection.
-pub(crate) fn serve(bind: SocketAddr, native: bool) -> anyhow::Result<()> {
-    if native {
-        let listener = sockets::TcpListener::bind(bind)?;
+pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+    if args.native {
+        let listener = sockets::TcpListener::bind(args.bind)?;
         println!("{}", listener.local_addr()?);
         serve_all(|| {
             let stream = listener.accept()?.0;
             stream.set_nodelay(true).map(|()| stream)
         })
     } else {
-        let listener = std::net::TcpListener::bind(bind)?;
+        let listener = std::net::TcpListener::bind(args.bind)?;
+        args.congestion.set(&listener)?;
         println!("{}", listener.local_addr()?);
         serve_all(|| {
             let stream = listener.accept()?.0;
