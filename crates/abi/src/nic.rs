@@ -18,7 +18,7 @@
 //! (out-of-order segments, undelivered datagrams), and programs that read received bytes in their
 //! frames at most [`LENT`] together. So [`NicLayout::areas`], their sum, can never leave the driver
 //! without an empty one. Heads: `tx` holds at most [`RING`], and as many may be that the driver has
-//! passed and the inet server has not taken back ([`HEADS`]). That is 178 MiB, or 569 MiB with
+//! passed and the inet server has not taken back ([`HEADS`]). That is 178 MiB, or 557 MiB with
 //! super-segments, of which what was never used costs nothing: the lowest free area is taken first,
 //! so only a burst of loss or a slow reader touches the upper ones.
 
@@ -85,9 +85,10 @@ impl NicLayout {
         let rx = fill + ring;
         let tx = rx + ring;
         let table = tx + ring;
-        // A super-segment stands for tens of frames, so fewer are needed.
+        // A super-segment stands for tens of frames, so fewer are needed; and as they are used in
+        // turn, more than the processor's cache takes would make each of them cold.
         let (area_pages, stock) =
-            if super_segments { (SUPER_PAGES, RING / 4) } else { (JOINED_PAGES, RING / 2) };
+            if super_segments { (SUPER_PAGES, RING / 16) } else { (JOINED_PAGES, RING / 2) };
         let pages = (stock + HELD + LENT) * area_pages as u32;
         let heads = HEADS;
         let heads_table = table + pages as usize * 8;

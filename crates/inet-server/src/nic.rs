@@ -32,8 +32,8 @@ use crate::offload;
 use crate::stages::Trace;
 use crate::tx::Chunk;
 
-/// While busy, the stock is filled up when this many are missing, so that it is not done page by
-/// page.
+/// While busy, the stock is filled up when this many are missing, or a quarter if that is less, so
+/// that it is not done page by page.
 const RESTOCK: u32 = 32;
 /// Frames staged before the driver sees them in mid-batch, so that it works while we go on.
 const TX_BATCH: u32 = 32;
@@ -419,13 +419,13 @@ impl Port {
         (self.driver_most / 2).min(RING)
     }
 
-    /// Fills the stock up if at least `least` pages are missing.
+    /// Fills the stock up if at least `least` pages are missing, or a quarter of it.
     fn restock(&mut self, least: u32) -> Result<(), RingFault> {
         let before = self.fill.produced();
         let stock = self.stock();
         let missing = stock.saturating_sub(RING - self.fill.free()?);
         let missing = missing.min(self.driver_most.saturating_sub(self.driver_has));
-        if missing < least {
+        if missing < least.min(stock / 4) {
             return Ok(());
         }
         for _ in 0..missing {
