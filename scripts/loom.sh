@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the models of ring, bell, marks and pools: every interleaving with at most LOOM_MAX_PREEMPTIONS
+# Runs the models of ring, bell, marks, pools and words of sockets: every interleaving with at most LOOM_MAX_PREEMPTIONS
 # forced switches between threads (three find practically all real faults, and end in a minute). Loom
 # replaces the atomics, so these builds have a target directory of their own.
 set -eu

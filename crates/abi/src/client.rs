@@ -15,8 +15,8 @@
 //! mark the socket in the dirty bitmap ([`Marks`]), ring the server's bell. The server takes the
 //! marks *before* it looks at the sockets. Server to
 //! program: write the words, add 1 to `version`, then ring the bell of every thread in `waiters` (a
-//! thread sets its own bit, with a sequentially consistent operation, before it looks at the words
-//! for the last time and sleeps; the server clears a bit when it rings). Before it rings, the
+//! thread sets its own bit before it looks at the words for the last time and sleeps, [`Waiters`];
+//! the server clears a bit when it rings). Before it rings, the
 //! server marks the socket in the thread's news bitmap: a thread that waits for many sockets takes
 //! the marks when it wakes, and need not look at the others.
 //!
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use crate::stages::TRACE_BYTES;
 use serde::{Deserialize, Serialize};
-use shm::{Marks, OutOfRange, Owner, PoolPlace, Region, Word32, Word64};
+use shm::{Count, Marks, OutOfRange, Owner, PoolPlace, Region, Waiters, Word32, Word64};
 
 /// The client in its own region's owner tables ([`crate::nic::INET`] is the other owner there).
 pub const CLIENT: Owner = Owner(3);
@@ -247,14 +247,13 @@ impl ClientLayout {
             error: region.word32(at + 4)?,
             version: region.word32(at + 8)?,
             accept_ready: region.word32(at + 12)?,
-            rx_bytes: region.word64(at + 16)?,
-            tx_released: region.word64(at + 24)?,
+            rx_bytes: Count(region.word64(at + 16)?),
+            tx_released: Count(region.word64(at + 24)?),
             tx_limit: region.word64(at + 32)?,
             urgent: region.word64(at + 40)?,
-            waiters: region.word64(at + 64)?,
+            waiters: Waiters { bits: region.word64(at + 64)?, place: region.word64(at + 144)? },
             tx_bytes: region.word64(at + 128)?,
-            rx_consumed: region.word64(at + 136)?,
-            tx_awaited: region.word64(at + 144)?,
+            rx_consumed: Count(region.word64(at + 136)?),
         })
     }
 }
@@ -289,25 +288,22 @@ pub struct SocketWords {
     /// Connections ready to be accepted; server.
     pub accept_ready: Word32,
     /// Bytes ever published in the receiving queue; server. Datagrams: number of datagrams.
-    pub rx_bytes: Word64,
+    pub rx_bytes: Count,
     /// Sent bytes no longer needed by anyone, in queue order; server. Streams: acknowledged by the
     /// peer. Datagrams: handed to the device.
-    pub tx_released: Word64,
+    pub tx_released: Count,
     /// Most bytes the program may have unreleased (SO_SNDBUF); server.
     pub tx_limit: Word64,
     /// One more than the place of the newest urgent byte in the stream received, counted as in
     /// `rx_consumed`; 0 while there was none; server. It may lie beyond `rx_bytes`, and is up to
     /// date when the byte itself is counted there.
     pub urgent: Word64,
-    /// Bit `t`: ring the bell of thread slot `t` at the next change; set by programs, cleared by
-    /// the server.
-    pub waiters: Word64,
+    /// The thread slots whose bells are to be rung at the next change. The place they wait for is
+    /// one of `tx_released`: otherwise they hear of it only when there is room worth waking for.
+    pub waiters: Waiters,
     /// Bytes ever published in the sending queue; program.
     pub tx_bytes: Word64,
     /// Bytes ever taken from the receiving queue, in queue order; program. Datagrams: number of
     /// datagrams.
-    pub rx_consumed: Word64,
-    /// The waiters are rung when `tx_released` reaches this, too, and not only when there is room
-    /// worth waking for; program. 0 for none.
-    pub tx_awaited: Word64,
+    pub rx_consumed: Count,
 }

@@ -6,7 +6,7 @@
 //! only after that are the waiters rung.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use abi::call::ReturnPath;
 use abi::client::SocketWords;
@@ -127,10 +127,9 @@ impl Socket {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { id, serial, family, kind, handle, words, tx, rx } = parts;
         words.error.store(0, Ordering::Relaxed);
-        words.waiters.store(0, Ordering::Relaxed);
+        words.waiters.reset();
         words.tx_bytes.store(0, Ordering::Relaxed);
-        words.rx_consumed.store(0, Ordering::Relaxed);
-        words.tx_awaited.store(0, Ordering::Relaxed);
+        words.rx_consumed.set(0);
         let socket = Self {
             id,
             serial,
@@ -205,7 +204,7 @@ impl Socket {
 
     /// What the program says that it has consumed, unchecked.
     pub(crate) fn alleged_consumed(&self) -> u64 {
-        self.words.rx_consumed.load(Ordering::Acquire)
+        self.words.rx_consumed.get()
     }
 
     /// Takes the pending error, as SO_ERROR does.
@@ -244,12 +243,7 @@ impl Socket {
         if now == self.shown && error.is_none() && !news {
             return Ok(Published::default());
         }
-        // A program that waits for room only is left asleep until there is enough to go on with, or
-        // the bytes it waits for are over.
-        let awaited = self.words.tx_awaited.load(Ordering::SeqCst);
-        let reached = self.shown.tx_released < awaited && awaited <= now.tx_released;
         let only_room = error.is_none()
-            && !reached
             && !news
             && Shown { tx_released: self.shown.tx_released, ..now } == self.shown;
         // That an attempt has begun its caller knows, and there is less to do than before.
@@ -257,14 +251,18 @@ impl Socket {
             && !news
             && now.flags == self.shown.flags | SocketFlags::CONNECTING
             && Shown { flags: self.shown.flags, ..now } == self.shown;
-        self.shown = now;
+        let before = std::mem::replace(&mut self.shown, now).tx_released;
         if let Some(errno) = error {
             self.words.error.store(errno.raw_os_error().unsigned_abs(), Ordering::Release);
         }
         self.version = self.version.wrapping_add(1);
         self.show();
-        let untold = begun || only_room && !self.tx.roomy();
-        let waiters = if untold { 0 } else { self.take_waiters() };
+        // A program that waits for room only is left asleep until there is enough to go on with, or
+        // the bytes it waits for are over.
+        let words = &self.words;
+        let too_little = || !self.tx.roomy() && !words.waiters.reached(before, now.tx_released);
+        let untold = begun || only_room && too_little();
+        let waiters = if untold { 0 } else { words.waiters.take() };
         Ok(Published { bytes, waiters })
     }
 
@@ -273,27 +271,17 @@ impl Socket {
         self.shown = Shown { flags: 0, tx_released: self.tx.released, ..self.shown };
         self.version = self.version.wrapping_add(1);
         self.show();
-        self.take_waiters()
+        self.words.waiters.take()
     }
 
     fn show(&self) {
         let Shown { flags, accept_ready, rx_bytes, tx_released, tx_limit, urgent } = self.shown;
         self.words.urgent.store(urgent, Ordering::Release);
-        self.words.rx_bytes.store(rx_bytes, Ordering::Release);
-        self.words.tx_released.store(tx_released, Ordering::Release);
+        self.words.rx_bytes.set(rx_bytes);
+        self.words.tx_released.set(tx_released);
         self.words.tx_limit.store(tx_limit, Ordering::Release);
         self.words.accept_ready.store(accept_ready, Ordering::Release);
         self.words.flags.store(flags, Ordering::Release);
         self.words.version.store(self.version, Ordering::Release);
-    }
-
-    /// A waiter sets its bit and then looks at the words; we wrote the words and now look at its
-    /// bit.
-    fn take_waiters(&self) -> u64 {
-        fence(Ordering::SeqCst);
-        match self.words.waiters.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.words.waiters.swap(0, Ordering::SeqCst),
-        }
     }
 }

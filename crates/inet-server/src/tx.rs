@@ -131,8 +131,11 @@ pub(crate) struct Tx {
     runs_end: u64,
     /// A bound stopped the taking of descriptors.
     pub(crate) blocked: bool,
-    /// The queue was full when last looked at: the program may wait for a slot.
+    /// The queue was full when last looked at, or may have been since: the program may wait for a
+    /// slot.
     pub(crate) was_full: bool,
+    /// Slots taken since the queue was last looked at.
+    since_look: u32,
 }
 
 impl Tx {
@@ -154,6 +157,7 @@ impl Tx {
             runs_end: 0,
             blocked: false,
             was_full: false,
+            since_look: 0,
         }
     }
 
@@ -170,6 +174,7 @@ impl Tx {
     pub(crate) fn look(&mut self) -> Result<(), ClientFault> {
         let len = self.queue.len().map_err(ClientFault::ring("sending"))?;
         self.was_full |= len >= QUEUE;
+        self.since_look = 0;
         Ok(())
     }
 
@@ -196,10 +201,12 @@ impl Tx {
             ancillary = SendAncillary::decode(&slot.ok_or(ClientFault::Alone { socket })?)?;
         }
         let chunk = self.check(socket, &descriptor, pool, memory)?;
-        self.queue.advance();
-        if has_more {
+        for _ in 0..1 + u32::from(has_more) {
             self.queue.advance();
+            self.since_look += 1;
         }
+        // Whoever filled it after the look saw it full at one of these slots, and may wait now.
+        self.was_full |= self.since_look >= QUEUE;
         Ok(Some(Taken { descriptor, ancillary, chunk }))
     }
 

@@ -22,6 +22,7 @@ pub mod region;
 pub mod ring;
 pub mod spin;
 mod sync;
+mod waiters;
 
 #[cfg(all(test, loom))]
 mod loom_models;
@@ -35,6 +36,7 @@ pub use pool::{
 pub use region::{Access, Backing, OutOfRange, Region, RegionError, Word32, Word64, checksum};
 pub use ring::{Consumer, Producer, PushError, RingFault, ring_bytes};
 pub use spin::Spin;
+pub use waiters::{Count, Waiters};
 
 /// Bytes of a page, the unit of pools.
 pub const PAGE: usize = 4096;

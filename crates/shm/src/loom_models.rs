@@ -7,6 +7,7 @@
 //! moves.
 
 mod pool;
+mod socket;
 
 use loom::thread;
 

@@ -351,7 +351,7 @@ impl Socket {
 
     /// Lets the server know what is not needed any more.
     fn tell_consumed(&self, side: &mut RecvSide, told: u64) {
-        self.words().rx_consumed.store(told, Ordering::Release);
+        self.words().rx_consumed.set(told);
         // Streams count bytes. Of datagrams the bytes outstanding are not known; slots decide.
         let outstanding = match self.kind() {
             SocketKind::Stream => {
@@ -382,7 +382,7 @@ impl Socket {
 
     /// Is there something in the receiving queue? From the words alone.
     pub(crate) fn has_data(&self) -> bool {
-        let published = self.words().rx_bytes.load(Ordering::Acquire);
+        let published = self.words().rx_bytes.get();
         let consumed = self.rx_taken().load(Ordering::Relaxed);
         // An urgent byte that a receive would pass over is nothing to be received.
         let hidden = self.urgent_ahead(consumed) == Ahead::Hidden;
@@ -400,7 +400,7 @@ impl Socket {
         let Some(side) = side.as_mut() else { return 0 };
         match self.kind() {
             SocketKind::Stream => {
-                let published = self.words().rx_bytes.load(Ordering::Acquire);
+                let published = self.words().rx_bytes.get();
                 let there = published.saturating_sub(side.consumed);
                 let there = self.until_urgent(side.consumed).map_or(there, |at| at.min(there));
                 usize::try_from(there).unwrap_or(usize::MAX)

@@ -112,13 +112,18 @@ impl SendSide {
         self.sent - self.released
     }
 
+    /// Bytes released, as last looked at.
+    pub(crate) fn released(&self) -> u64 {
+        self.released
+    }
+
     pub(crate) fn holds_memory(&self) -> bool {
         !self.lent.is_empty() || self.open.is_some()
     }
 
     /// Takes back what the server has released.
     pub(crate) fn collect(&mut self, words: &SocketWords, pool: &TxPool) -> Result<(), Broken> {
-        let released = words.tx_released.load(Ordering::Acquire);
+        let released = words.tx_released.get();
         if !(self.released..=self.sent).contains(&released) {
             return Err(Broken);
         }
@@ -286,8 +291,7 @@ impl Grave {
     /// hears before any byte of it can be released, its words speak of this one.
     pub(crate) fn is_released(&self) -> bool {
         let flags = SocketFlags(self.words.flags.load(Ordering::Acquire));
-        !flags.has(SocketFlags::OPEN)
-            || self.words.tx_released.load(Ordering::Acquire) >= self.side.sent
+        !flags.has(SocketFlags::OPEN) || self.words.tx_released.get() >= self.side.sent
     }
 
     pub(crate) fn empty(&mut self, pool: &TxPool) {

@@ -196,7 +196,7 @@ impl Socket {
 
     /// Asks the server to ring the thread with that bit at the socket's next change.
     pub(crate) fn wait_for_change(&self, bit: u64) {
-        self.0.words.waiters.fetch_or(bit, Ordering::SeqCst);
+        self.0.words.waiters.add(bit);
     }
 
     /// May the words and queues be used? The data path's check.
@@ -547,7 +547,7 @@ impl Inner {
         if let Some(recv) = lock(&self.recv).take() {
             // Linux resets a connection that is closed over unread bytes; the server must know of
             // none that were read.
-            self.words.rx_consumed.store(recv.consumed(), Ordering::Release);
+            self.words.rx_consumed.set(recv.consumed());
             self.client.mark_dirty(self.id.index);
         }
         if side.holds_memory() {

@@ -51,7 +51,7 @@ impl Socket {
     /// Is there an urgent byte that was neither received nor passed over: POLLPRI?
     pub(crate) fn has_urgent(&self) -> bool {
         let words = self.words();
-        let published = words.rx_bytes.load(Ordering::Acquire);
+        let published = words.rx_bytes.get();
         self.mark(self.rx_taken().load(Ordering::Relaxed))
             .is_some_and(|at| at < published && !self.is_taken(at))
     }

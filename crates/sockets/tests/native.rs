@@ -97,8 +97,9 @@ fn an_area_comes_back_when_the_last_reader_is_done() {
     area[999] = 7;
     drop(area);
     assert_eq!(socket.wait_slice(1, Wait::No), Err(Errno::AGAIN));
-    let awaited =
-        |core: &mut common::server::Core| core.sock(index).words.tx_awaited.load(Ordering::SeqCst);
+    let awaited = |core: &mut common::server::Core| {
+        core.sock(index).words.waiters.place.load(Ordering::SeqCst)
+    };
     assert_eq!(awaited(&mut fake.core()), 2001, "the server rings for it");
     std::thread::scope(|scope| {
         scope.spawn(|| release(1001));

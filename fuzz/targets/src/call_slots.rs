@@ -159,7 +159,7 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut Fuzz, bad: &mut Program) -> Result<
         6 => {
             let words = bad.layout.socket_words(&bad.region, u.int_in_range(0..=3)?);
             let words = words.expect("a socket");
-            let choice = [&words.rx_consumed, &words.tx_bytes, &words.waiters];
+            let choice = [&words.rx_consumed.0, &words.tx_bytes, &words.waiters.bits];
             let word = *u.choose(&choice)?;
             word.store(u.arbitrary::<u64>()? >> u.int_in_range(0..=63)?, Ordering::SeqCst);
             bad.head.dirty.words[0].store(u.arbitrary()?, Ordering::SeqCst);

@@ -29,7 +29,7 @@ fn quiet_results_are_there_and_ring_nobody() {
     let made = a.call(Op::Socket, &[1, 4], quiet);
     let begun = a.call(Op::Connect, &to, Call::NONBLOCK | quiet);
     // As a thread that waits for the outcome.
-    sock.words.waiters.store(1, Ordering::SeqCst);
+    sock.words.waiters.bits.store(1, Ordering::SeqCst);
     world.a.turn(world.now);
     assert!(matches!(a.result(made), Some(Ok(_))));
     assert_eq!(a.result(begun), Some(Err(Errno::INPROGRESS)));

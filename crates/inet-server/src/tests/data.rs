@@ -278,9 +278,9 @@ fn waiters_are_rung_and_forgotten() {
     let bell = shm::Sleeper::new(b.layout.thread_bell(&b.region, 0).unwrap());
     bell.announce(shm::Sleep::Fd);
     let version = child.words.version.load(Ordering::Acquire);
-    child.words.waiters.store(0b11, Ordering::SeqCst);
+    child.words.waiters.bits.store(0b11, Ordering::SeqCst);
     world.rest();
-    assert_eq!(child.words.waiters.load(Ordering::SeqCst), 0b11, "nothing has changed");
+    assert_eq!(child.words.waiters.bits.load(Ordering::SeqCst), 0b11, "nothing has changed");
     let rung = |b: &Program| {
         let mut fds = [rustix::event::PollFd::new(&b.bell, rustix::event::PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -290,7 +290,7 @@ fn waiters_are_rung_and_forgotten() {
     a.send(&mut sock, b"x", None);
     world.rest();
     assert!(rung(&b));
-    assert_eq!(child.words.waiters.load(Ordering::SeqCst), 0);
+    assert_eq!(child.words.waiters.bits.load(Ordering::SeqCst), 0);
     assert_ne!(child.words.version.load(Ordering::Acquire), version);
 }
 

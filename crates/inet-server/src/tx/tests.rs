@@ -65,6 +65,26 @@ fn neighbours_are_one_chunk() {
 }
 
 #[test]
+fn a_queue_that_is_filled_after_the_look_counts_as_full() {
+    let mut rig = rig();
+    let area = rig.pool.alloc(1).unwrap();
+    let slot = descriptor(&area, 0, 1);
+    for late in [1, 2] {
+        for _ in late..QUEUE {
+            rig.queue.push(&slot).unwrap();
+        }
+        rig.tx.look().unwrap();
+        // One slot more than was seen fills it; with one less than that nobody can have waited.
+        for _ in 1..late {
+            assert!(rig.take(false).is_some());
+        }
+        rig.queue.push(&slot).unwrap();
+        while rig.take(false).is_some() {}
+        assert_eq!(std::mem::take(&mut rig.tx.was_full), late == 1, "{late}");
+    }
+}
+
+#[test]
 fn bounds_hold_up_the_queue_and_nothing_else() {
     let mut rig = rig();
     let area = rig.pool.alloc(1).unwrap();

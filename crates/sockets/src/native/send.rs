@@ -164,9 +164,10 @@ impl Socket {
                 return Ok(Some(()));
             }
             let side = lock(self.send_side());
-            let end = side.as_ref().ok_or(Errno::BADF)?.end_of_slice(number);
+            let side = side.as_ref().ok_or(Errno::BADF)?;
+            let end = side.end_of_slice(number).ok_or(Errno::INVAL)?;
             // The server rings for less than a roomy queue only if it is asked to.
-            self.words().tx_awaited.store(end.ok_or(Errno::INVAL)?, Ordering::SeqCst);
+            self.words().waiters.await_place(end, side.released());
             Ok(None)
         };
         until(self, wait, attempt, || self.slices_done().is_ok_and(|done| done > number))

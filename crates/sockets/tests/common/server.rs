@@ -221,7 +221,7 @@ impl Core {
         for word in [&words.flags, &words.error, &words.version, &words.accept_ready] {
             word.store(0, Ordering::Release);
         }
-        for word in [&words.rx_bytes, &words.tx_released, &words.waiters] {
+        for word in [&words.rx_bytes.0, &words.tx_released.0, &words.waiters.bits] {
             word.store(0, Ordering::Release);
         }
         words.tx_bytes.store(0, Ordering::Release);
@@ -424,7 +424,7 @@ impl Core {
         let sock = self.sock(index);
         sock.version += 1;
         sock.words.version.store(sock.version, Ordering::SeqCst);
-        let mut waiters = sock.words.waiters.swap(0, Ordering::SeqCst);
+        let mut waiters = sock.words.waiters.bits.swap(0, Ordering::SeqCst);
         while waiters != 0 {
             let thread = waiters.trailing_zeros() as usize;
             waiters &= waiters - 1;

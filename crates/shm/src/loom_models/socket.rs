@@ -1,0 +1,175 @@
+//! The words of a socket, as the native API uses them: bytes go between program and server without
+//! a copy, so a count that is seen too early is memory that both use.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{check, drain, push};
+use crate::bell::{Ringer, Sleep, Sleeper};
+use crate::marks::Marks;
+use crate::ring::{Consumer, Producer};
+use crate::sync::{OwnedFd, RingMemory, Word32, Word64};
+use crate::waiters::{Count, Waiters};
+
+/// The bit of the program's thread.
+const THREAD: u64 = 1 << 3;
+/// The socket's place.
+const SOCKET: u16 = 5;
+
+/// What a program and the server share of one socket and one direction of it.
+#[derive(Clone)]
+struct Shared {
+    queue: RingMemory,
+    /// What the server says: bytes released, or bytes there are.
+    count: Count,
+    waiters: Waiters,
+    /// What the program says: bytes consumed.
+    consumed: Count,
+    dirty: Marks,
+    server: (Word32, OwnedFd),
+    program: (Word32, OwnedFd),
+    /// An area's bytes, of which loom reports accesses that could overlap.
+    bytes: Arc<UnsafeCell<u64>>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            queue: RingMemory::new(2, 0),
+            count: Count(Word64::new()),
+            waiters: Waiters { bits: Word64::new(), place: Word64::new() },
+            consumed: Count(Word64::new()),
+            dirty: Marks { summary: Word64::new(), words: [Word64::new()].into() },
+            server: (Word32::new(), OwnedFd::new()),
+            program: (Word32::new(), OwnedFd::new()),
+            bytes: Arc::new(UnsafeCell::new(0)),
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn write(&self, value: u64) {
+        // SAFETY: loom runs one thread at a time and reports accesses that could overlap.
+        self.bytes.with_mut(|bytes| unsafe { *bytes = value });
+    }
+
+    #[allow(unsafe_code)]
+    fn read(&self) -> u64 {
+        // SAFETY: as in `write`.
+        self.bytes.with(|bytes| unsafe { *bytes })
+    }
+
+    /// The program: has news for the server.
+    fn announce(&self) {
+        self.dirty.set(SOCKET);
+        Ringer::new(self.server.0.clone(), self.server.1.clone()).ring();
+    }
+
+    /// The program: waits until `ripe`, as `sockets` does.
+    fn wait(&self, mut ask: impl FnMut(), ripe: impl Fn() -> bool) {
+        let sleeper = Sleeper::new(self.program.0.clone());
+        while !ripe() {
+            ask();
+            sleeper.announce(Sleep::Futex);
+            self.waiters.add(THREAD);
+            if ripe() {
+                sleeper.awake();
+            } else {
+                sleeper.wait_futex(None).unwrap();
+            }
+        }
+    }
+
+    /// The server: sleeps until the socket is marked.
+    fn wait_for_mark(&self) {
+        let sleeper = Sleeper::new(self.server.0.clone());
+        let mut marked = false;
+        while !marked {
+            sleeper.announce(Sleep::Fd);
+            if self.dirty.is_empty() {
+                self.server.1.poll_and_drain();
+            }
+            sleeper.awake();
+            self.dirty.take(|_, bits| marked = bits >> SOCKET & 1 == 1);
+        }
+    }
+
+    /// The server: rings those that are to hear of what it has written.
+    fn tell(&self) {
+        if self.waiters.take() & THREAD != 0 {
+            Ringer::new(self.program.0.clone(), self.program.1.clone()).ring();
+        }
+    }
+}
+
+/// The program sends an area, waits for its end, and writes it again; `more` is released after it
+/// without a ring, as where there is no room worth waking for. A ring that is lost lets the program
+/// sleep for ever.
+fn slice_model(more: bool) {
+    check(move || {
+        let shared = Shared::new();
+        let program = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                shared.write(7);
+                push(&mut Producer::over(shared.queue.clone()), 0);
+                shared.announce();
+                let ask = || shared.waiters.await_place(1, shared.count.get());
+                shared.wait(ask, || shared.count.get() >= 1);
+                shared.write(8);
+            }
+        });
+        shared.wait_for_mark();
+        assert_eq!(drain(&mut [Consumer::over(shared.queue.clone())]), 1);
+        assert_eq!(shared.read(), 7);
+        for released in 1..=1 + u64::from(more) {
+            shared.count.set(released);
+            if shared.waiters.reached(released - 1, released) {
+                shared.tell();
+            }
+        }
+        program.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_slice_that_is_over_is_told_and_written_again() {
+    slice_model(false);
+}
+
+#[test]
+fn loom_a_slice_that_is_over_is_told_at_once_or_not_at_all() {
+    slice_model(true);
+}
+
+#[test]
+fn loom_what_is_received_in_place_is_given_back_before_it_is_written_again() {
+    check(|| {
+        let shared = Shared::new();
+        let program = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let mut queue = Consumer::over(shared.queue.clone());
+                for round in 0..2 {
+                    shared.wait(|| {}, || shared.count.get() > round);
+                    assert_eq!(queue.pop().unwrap(), Some(super::slot(round)));
+                    assert_eq!(shared.read(), 10 + round);
+                    shared.consumed.set(round + 1);
+                    shared.announce();
+                }
+            }
+        });
+        let mut queue = Producer::over(shared.queue.clone());
+        for round in 0..2 {
+            while shared.consumed.get() < round {
+                shared.wait_for_mark();
+            }
+            shared.write(10 + round);
+            push(&mut queue, round);
+            shared.count.set(round + 1);
+            shared.tell();
+        }
+        program.join().unwrap();
+        assert_eq!(shared.consumed.get(), 2);
+    });
+}

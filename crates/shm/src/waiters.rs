@@ -1,0 +1,136 @@
+//! Words that one side writes and threads of the other wait for: counts, and who waits.
+//!
+//! A [`Count`] says how far one side has come, and what lies before it is the other's from then on:
+//! bytes that it may read now, or memory that it may write again. When a thread finds that a count
+//! has not come far enough, it sleeps on its bell, and [`Waiters`] says so to the side that counts:
+//!
+//! Who waits:
+//! 1. announces on its bell that it sleeps;
+//! 2. says what for if it is less than what it would be woken for ([`Waiters::await_place`]), and
+//!    sets its bit ([`Waiters::add`], which ends with a fence);
+//! 3. looks at the counts again, and sleeps if they are what they were.
+//!
+//! Who counts ([`Waiters::reached`], [`Waiters::take`]):
+//! 1. writes its words;
+//! 2. fence;
+//! 3. reads the place waited for and the bits, and rings the bells of those that are to hear of it.
+//!
+//! Both fences are sequentially consistent, so either the one sees the bit and the place, or the
+//! other sees the count. The order matters on both sides: a place that is read before the count is
+//! written is missed by nobody but who set it in between, and that one sleeps. The model check is
+//! `loom_models`.
+//!
+//! The words lie in shared memory: a hostile waiter can keep itself asleep or be woken for nothing.
+
+use std::ops::Deref;
+
+use crate::sync::{AtomicU64, Ordering, Word64, fence};
+
+/// How far one side has come; see the module's head.
+#[derive(Debug, Clone)]
+pub struct Count(pub Word64);
+
+impl Count {
+    /// How far it has come. Bytes that this makes ours are seen as the other side left them.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Says how far this side has come, after all that it did to what lies before.
+    #[inline]
+    pub fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Release);
+    }
+}
+
+impl Deref for Count {
+    type Target = AtomicU64;
+
+    fn deref(&self) -> &AtomicU64 {
+        &self.0
+    }
+}
+
+/// Who waits; see the module's head.
+#[derive(Debug, Clone)]
+pub struct Waiters {
+    /// Bit `t`: thread `t` waits. Set by those who wait, cleared by who counts.
+    pub bits: Word64,
+    /// They are to be rung when a count reaches this, even if it is not worth it otherwise; 0 for
+    /// none. Written by those who wait.
+    pub place: Word64,
+}
+
+impl Waiters {
+    /// Nobody waits: for words that are used anew.
+    pub fn reset(&self) {
+        self.bits.store(0, Ordering::Relaxed);
+        self.place.store(0, Ordering::Relaxed);
+    }
+
+    /// Asks to be rung when the count reaches `place`, or an earlier one that another thread has
+    /// asked for and that `count` has not reached. Only under a lock that all of them use, and
+    /// before [`Waiters::add`].
+    pub fn await_place(&self, place: u64, count: u64) {
+        let before = self.place.load(Ordering::Relaxed);
+        if before <= count || place < before {
+            self.place.store(place, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks for a ring at the next change. Look again afterwards.
+    pub fn add(&self, bits: u64) {
+        self.bits.fetch_or(bits, Ordering::SeqCst);
+        // A read-modify-write orders no later reads by itself.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Has the count, which went from `before` to `now`, reached the place waited for? Call it
+    /// after the count was set.
+    #[must_use]
+    pub fn reached(&self, before: u64, now: u64) -> bool {
+        fence(Ordering::SeqCst);
+        let place = self.place.load(Ordering::Relaxed);
+        before < place && place <= now
+    }
+
+    /// Takes all bits, after the words were written: ring these threads.
+    #[must_use]
+    pub fn take(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        // Looked at without taking the cache line: mostly nobody waits.
+        match self.bits.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.bits.swap(0, Ordering::SeqCst),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Backing, Region};
+
+    #[test]
+    fn the_nearest_place_is_kept_until_it_is_reached() {
+        let (region, _) = Region::create("waiters", 4096, Backing::Small).unwrap();
+        let waiters = Waiters { bits: region.word64(0).unwrap(), place: region.word64(8).unwrap() };
+        assert!(!waiters.reached(0, u64::MAX), "nobody asked");
+        waiters.await_place(50, 0);
+        waiters.await_place(100, 10);
+        assert!(!waiters.reached(10, 49) && waiters.reached(49, 50) && waiters.reached(10, 99));
+        assert!(!waiters.reached(50, 100), "one asks again after a ring");
+        waiters.await_place(100, 50);
+        assert!(waiters.reached(50, 100));
+        waiters.await_place(70, 60);
+        assert!(waiters.reached(60, 70), "an earlier one");
+        waiters.add(0b10);
+        waiters.add(0b11);
+        assert_eq!((waiters.take(), waiters.take()), (0b11, 0));
+        waiters.add(1);
+        waiters.reset();
+        assert!(waiters.take() == 0 && !waiters.reached(0, u64::MAX));
+    }
+}
