@@ -394,7 +394,8 @@ pub enum ServerEvent {
         /// The client's number.
         client: u16,
     },
-    /// An interface has its addresses and routes, and programs can use it.
+    /// An interface has its addresses and routes, and programs can use it: none of the addresses
+    /// that were given to it, and not its link-local one, is tentative.
     InterfaceReady {
         /// Number of the interface.
         nic: u16,

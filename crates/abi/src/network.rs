@@ -114,7 +114,14 @@ pub struct InterfaceSettings {
     /// Whether it asks a DHCP server for an IPv4 address, routes and name servers.
     #[serde(default)]
     pub dhcp: bool,
+    /// Probes for somebody who has an IPv6 address already, one per second, before it is used
+    /// (0 to [`MOST_DAD_TRANSMITS`]; 0: addresses are used at once).
+    #[serde(default)]
+    pub dad_transmits: u8,
 }
+
+/// Most probes for an address: who starts an instance waits for them.
+pub const MOST_DAD_TRANSMITS: u8 = 5;
 
 /// The network of an instance as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -180,7 +187,8 @@ pub struct AddressStatus {
     pub address: IpAddr,
     /// Bits of its network's prefix.
     pub prefix: u8,
-    /// `tentative` (another host may have it), `preferred` or `deprecated`.
+    /// `tentative` (another host may have it), `preferred`, `deprecated` or `dadfailed` (another
+    /// host has it; it is not used).
     pub state: String,
     /// `static`, `link-local`, `slaac`, `dhcp`: who gave it.
     pub origin: String,

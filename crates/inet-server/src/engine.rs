@@ -75,8 +75,7 @@ impl Engine {
         // What each socket is sure of; more is granted out of its client's pool.
         config.tcp.recv_buffer = FLOOR;
         config.tcp.recv_buffer_granted = FLOOR;
-        // Links are made by the supervisor for this stack alone: there is nobody whose address ours
-        // could be.
+        // Each interface has its own number: `InterfaceSettings::dad_transmits`.
         config.v6.dad_transmits = 0;
         // A bridge, a switch and a peer that knew another stack at our addresses learn at once.
         config.arp_notify = true;

@@ -1,6 +1,7 @@
 //! The stack's interfaces, addresses and routes: set up as the supervisor says, and told.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use abi::network::{
     AddressStatus, InterfaceSettings, InterfaceStatus, Ipv6Mode, NeighbourStatus, NetworkStatus,
@@ -21,12 +22,29 @@ struct Interface {
     mac: [u8; 6],
     mtu: u16,
     features: Features,
+    /// Addresses of which the log says that somebody else has them.
+    told: Vec<IpAddr>,
 }
+
+/// An interface of which programs are to wait until its addresses are theirs.
+struct Settling {
+    nic: u16,
+    id: InterfaceId,
+    /// When they wait no longer.
+    until: Instant,
+}
+
+/// How much longer than its probes take the addresses of an interface are waited for: a probe is
+/// late by up to a second (RFC 4862 5.4.2), and a router may have said that each takes longer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All interfaces, in order of their ids.
 #[derive(Default)]
 pub(crate) struct Network {
     interfaces: Vec<Interface>,
+    settling: Vec<Settling>,
+    /// Of the core, as far as they are in the log.
+    duplicates: u64,
 }
 
 impl Network {
@@ -39,8 +57,10 @@ impl Network {
         Link { mac, mtu, features }: Link,
         ipv6: Ipv6Mode,
     ) -> InterfaceId {
-        let InterfaceSettings { name, addresses, routes, dhcp } = settings;
+        let InterfaceSettings { name, addresses, routes, dhcp, dad_transmits } = settings;
         let id = engine.stack.add_interface(InterfaceConfig { mac, mtu });
+        // It was just added.
+        let _ = engine.stack.set_dad_transmits(id, *dad_transmits);
         if ipv6 != Ipv6Mode::Off {
             engine.stack.start_ipv6(engine.now, id);
         }
@@ -62,15 +82,80 @@ impl Network {
         if *dhcp && let Err(error) = engine.stack.enable_dhcp(engine.now, id) {
             tracing::error!(interface = name, %error, "DHCP refused");
         }
-        self.interfaces.push(Interface { id, name: name.clone(), mac, mtu, features });
+        let (name, told) = (name.clone(), Vec::new());
         tracing::info!(interface = name, mtu, "interface attached");
+        self.interfaces.push(Interface { id, name, mac, mtu, features, told });
         id
+    }
+
+    /// Programs are to wait for the addresses of an interface: driver `nic`'s, just attached.
+    pub(crate) fn await_addresses(
+        &mut self,
+        now: Instant,
+        nic: u16,
+        id: InterfaceId,
+        settings: &InterfaceSettings,
+    ) {
+        let probes = Duration::from_secs(settings.dad_transmits.into());
+        self.settling.push(Settling { nic, id, until: now + probes + PATIENCE });
+    }
+
+    /// Drivers whose interfaces need not be waited for any more. Addresses from routers are not
+    /// waited for: there may be no router, or always another one.
+    pub(crate) fn settled(&mut self, engine: &Engine) -> Vec<u16> {
+        let mut settled = Vec::new();
+        self.settling.retain(|&Settling { nic, id, until }| {
+            let mut probed = engine.stack.addresses(id).filter(|ours| {
+                ours.state == AddressState::Tentative && ours.origin != AddressOrigin::Slaac
+            });
+            let tentative = probed.next().map(|ours| ours.cidr.address);
+            if let Some(address) = tentative.filter(|_| until <= engine.now) {
+                tracing::warn!(nic, %address, "still tentative, and not waited for any longer");
+            }
+            let waits = tentative.is_some() && engine.now < until;
+            if !waits {
+                settled.push(nic);
+            }
+            waits
+        });
+        settled
+    }
+
+    /// Is no interface waited for?
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settling.is_empty()
+    }
+
+    /// When [`Network::settled`] is to be asked again, whatever happens.
+    pub(crate) fn settling_until(&self) -> Option<Instant> {
+        self.settling.iter().map(|settling| settling.until).min()
+    }
+
+    /// Says in the log which addresses are somebody else's, once for each.
+    pub(crate) fn tell_duplicates(&mut self, engine: &Engine) {
+        let duplicates = engine.stack.duplicates();
+        if std::mem::replace(&mut self.duplicates, duplicates) == duplicates {
+            return;
+        }
+        for Interface { id, name, told, .. } in &mut self.interfaces {
+            let lost = engine.stack.addresses(*id);
+            let lost = lost.filter(|ours| ours.state == AddressState::Duplicate);
+            let mut now_told = Vec::new();
+            for ours in lost {
+                let address = ours.cidr.address;
+                now_told.push(address);
+                if !told.contains(&address) {
+                    tracing::error!("{}", duplicate_text(name, ours));
+                }
+            }
+            *told = now_told;
+        }
     }
 
     /// How things are.
     pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
         let ethernet = self.interfaces.iter().map(|interface| {
-            let Interface { id, name, mac, mtu, features } = interface;
+            let Interface { id, name, mac, mtu, features, .. } = interface;
             let lease = engine.stack.dhcp_lease(*id);
             let leased = lease.map(|lease| IpAddr::V4(lease.address));
             let address = |ours: &Address| {
@@ -124,6 +209,25 @@ impl Network {
     }
 }
 
+/// What is wrong with a duplicate address, and what to do about it.
+fn duplicate_text(interface: &str, ours: &Address) -> String {
+    let owner = ours.owner.map_or_else(String::new, |mac| format!(" ({})", mac_text(mac)));
+    let remedy = match ours.origin {
+        AddressOrigin::LinkLocal => {
+            "its hardware address is the same, or it answers for everybody; IPv6 \
+             autoconfiguration has ended there"
+        }
+        AddressOrigin::Static | AddressOrigin::Slaac => {
+            "give the stack another one (--address, inet.address), or that host"
+        }
+    };
+    format!(
+        "duplicate address: {} is not used on {interface}, because another host on the link{owner} \
+         has it: {remedy}; it is probed again when the link has been down",
+        ours.cidr.address
+    )
+}
+
 fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
@@ -136,6 +240,7 @@ fn address_status(now: Instant, ours: &Address) -> AddressStatus {
             AddressState::Tentative => "tentative",
             AddressState::Preferred => "preferred",
             AddressState::Deprecated => "deprecated",
+            AddressState::Duplicate => "dadfailed",
         }
         .to_owned(),
         origin: match ours.origin {

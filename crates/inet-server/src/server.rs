@@ -228,6 +228,7 @@ impl Server {
         progress |= self.drain_events();
         progress |= self.serve_clients();
         self.poll_core();
+        self.look_at_addresses();
         progress |= self.drain_events();
         for client in self.clients.iter_mut().flatten() {
             client.serve_closing(&mut self.engine);
@@ -321,9 +322,25 @@ impl Server {
             let id = self.network.attach(&mut self.engine, settings, link, self.config.ipv6);
             self.engine.nics.set_interface(port, id);
             self.engine.set_features(port, id, link.features);
-            let nic = self.engine.nics.number(port);
-            self.events.extend(nic.map(|nic| ServerEvent::InterfaceReady { nic }));
+            if let Some(nic) = self.engine.nics.number(port) {
+                self.network.await_addresses(self.engine.now, nic, id, settings);
+            }
         }
+    }
+
+    /// Tells the supervisor of interfaces whose addresses are ours now, and the log of those that
+    /// are somebody else's.
+    fn look_at_addresses(&mut self) {
+        self.network.tell_duplicates(&self.engine);
+        if !self.network.is_settled() {
+            let settled = self.network.settled(&self.engine).into_iter();
+            self.events.extend(settled.map(|nic| ServerEvent::InterfaceReady { nic }));
+        }
+    }
+
+    /// Has every interface that is attached its addresses?
+    pub(crate) fn is_settled(&self) -> bool {
+        self.network.is_settled()
     }
 
     /// Tells the link of interface `number` what we have and listen to there.
@@ -462,7 +479,8 @@ impl Server {
     /// How long the server may sleep if nobody rings; `None` is for ever.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Duration> {
         use inet::Egress;
-        let left = self.engine.stack.poll_at()?.since(now);
+        let due = [self.engine.stack.poll_at(), self.network.settling_until()];
+        let left = due.into_iter().flatten().min()?.since(now);
         // Output that waits for room is due all the time; the driver rings when there is some.
         let blocked = left.is_zero() && !self.engine.nics.ready();
         Some(if blocked { NO_ROOM_RETRY } else { left })

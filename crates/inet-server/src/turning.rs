@@ -204,6 +204,21 @@ impl Turning {
         self.server.is_deserted()
     }
 
+    /// Works and sleeps until every interface has its addresses, or has been waited for long
+    /// enough: with duplicate address detection that takes seconds.
+    ///
+    /// # Errors
+    /// See [`ServerError`]; drop it.
+    pub fn settle(&mut self) -> Result<Told, ServerError> {
+        loop {
+            let told = self.work(&mut || false)?;
+            if told == Told::Shutdown || self.server.is_settled() {
+                return Ok(told);
+            }
+            self.sleep()?;
+        }
+    }
+
     /// How long there is nothing to do if nobody rings; `None` is for ever.
     pub fn deadline(&mut self) -> Option<Duration> {
         self.server.deadline(clock())

@@ -43,6 +43,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.net.interface(interface).into_iter().flat_map(|found| &found.addresses)
     }
 
+    /// How many addresses were found to be somebody else's so far.
+    pub fn duplicates(&self) -> u64 {
+        self.net.counters.nd_duplicates
+    }
+
     /// All interfaces but the one to the stack itself.
     pub fn interfaces(&self) -> impl Iterator<Item = InterfaceId> + use<T, R> {
         (0..u16::try_from(self.net.interfaces.len()).unwrap_or(u16::MAX)).map(InterfaceId)
@@ -51,6 +56,23 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// The neighbours that are known or being asked for, in no order.
     pub fn neighbours(&self) -> impl Iterator<Item = NeighbourInfo> {
         self.net.neighbours.all()
+    }
+
+    /// Says how many probes of an interface (0 to 255, one per second) look for somebody who has
+    /// an IPv6 address already, before it is used (RFC 4862 5.1); otherwise
+    /// [`V6Config::dad_transmits`](crate::V6Config::dad_transmits). It holds for addresses that
+    /// come afterwards.
+    ///
+    /// # Errors
+    /// `BadHandle` without such an interface.
+    pub fn set_dad_transmits(
+        &mut self,
+        interface: InterfaceId,
+        transmits: u8,
+    ) -> Result<(), Error> {
+        let interface = self.net.interface_mut(interface).ok_or(Error::BadHandle)?;
+        interface.link.dad_transmits = Some(transmits);
+        Ok(())
     }
 
     /// Starts IPv6 on an interface: it gets its link-local address, asks for routers, and from then
@@ -102,7 +124,7 @@ impl<T: TxBytes> Net<T> {
             return Err(Error::Invalid);
         }
         let mut address = Address::new(address, AddressOrigin::Static);
-        self.begin_dad(Instant::ZERO, &mut address);
+        address.begin_dad(Instant::ZERO, self.dad_transmits(id));
         self.assign(id, address, true)
     }
 
@@ -114,7 +136,10 @@ impl<T: TxBytes> Net<T> {
         on_link: bool,
     ) -> Result<(), Error> {
         let (ip, limit) = (address.cidr.address, self.most_addresses);
-        let elsewhere = !is_link_scope(ip) && self.is_ours(ip);
+        // Also one that is tentative there.
+        let mut all = self.interfaces.iter();
+        let elsewhere = !is_link_scope(ip)
+            && (ip.is_loopback() || all.any(|interface| interface.address(ip).is_some()));
         let interface = self.interfaces.get_mut(usize::from(id.0)).ok_or(Error::BadHandle)?;
         if elsewhere || interface.address(ip).is_some() {
             return Err(Error::AddrInUse);

@@ -49,6 +49,8 @@ pub enum AddressState {
     Preferred,
     /// Used on, but not for anything new if there is a better one.
     Deprecated,
+    /// Somebody else on the link has it: not used.
+    Duplicate,
 }
 
 /// Where an address comes from.
@@ -75,6 +77,8 @@ pub struct Address {
     pub preferred_until: Option<Instant>,
     /// When it goes; `None` for never.
     pub valid_until: Option<Instant>,
+    /// The hardware address of who has a duplicate one, as far as it was told.
+    pub owner: Option<[u8; 6]>,
     /// While it is tentative.
     pub(crate) dad: Option<Dad>,
     /// When the link is to be told of it.
@@ -92,6 +96,7 @@ impl Address {
             origin,
             preferred_until: None,
             valid_until: None,
+            owner: None,
             dad: None,
             tell: None,
             attempt: 0,
@@ -100,7 +105,12 @@ impl Address {
 
     /// Whether packets to and from it are ours.
     pub(crate) fn is_usable(&self) -> bool {
-        self.state != AddressState::Tentative
+        matches!(self.state, AddressState::Preferred | AddressState::Deprecated)
+    }
+
+    /// Whether it is somebody else's.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        self.state == AddressState::Duplicate
     }
 }
 
@@ -158,9 +168,11 @@ impl Interface {
     }
 
     /// Whether it is in an IPv6 group: all nodes, and those that its addresses are asked for in.
+    /// Tentative ones are (RFC 4862 5.4.2).
     pub(crate) fn listens(&self, group: Ipv6Addr) -> bool {
+        let mut asked_for = self.addresses.iter().filter(|ours| !ours.is_duplicate());
         group == v6::ALL_NODES
-            || self.addresses.iter().any(|ours| match ours.cidr.address {
+            || asked_for.any(|ours| match ours.cidr.address {
                 IpAddr::V6(ip) => v6::solicited_node(ip) == group,
                 IpAddr::V4(_) => false,
             })

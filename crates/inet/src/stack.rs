@@ -160,7 +160,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Tells the link of an interface what we have and listen to: it may be another link than
     /// before, or one that has forgotten. Addresses as far as
     /// [`Config::arp_notify`](crate::Config::arp_notify) and
-    /// [`V6Config::ndisc_notify`](crate::V6Config::ndisc_notify) say, and groups.
+    /// [`V6Config::ndisc_notify`](crate::V6Config::ndisc_notify) say, and groups. IPv6 addresses
+    /// are probed for duplicates first, where new ones are.
     ///
     /// # Errors
     /// `BadHandle` without such an interface.
@@ -169,7 +170,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.net.groups.report_all(now, interface);
         self.arm_groups();
         self.announce_v4(now, interface);
-        self.net.announce_v6(interface);
+        self.net.announce_v6(now, interface);
         Ok(())
     }
 

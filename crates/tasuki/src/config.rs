@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use abi::client::ClientParams;
 use abi::control::{FaultConfig, TcpDefaults};
-use abi::network::{Ipv6Mode, Prefixed};
+use abi::network::{Ipv6Mode, MOST_DAD_TRANSMITS, Prefixed};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -59,6 +59,7 @@ pub(crate) struct InetSection {
     pub(crate) gateway: List<Router>,
     pub(crate) ipv6: Ipv6Mode,
     pub(crate) rp_filter: u8,
+    pub(crate) dad_transmits: Option<DadTransmits>,
     pub(crate) dhcp: bool,
     pub(crate) routes: Vec<RouteSection>,
 }
@@ -154,10 +155,14 @@ pub(crate) struct InterfaceSection {
     pub(crate) publish: List<Publish>,
     pub(crate) address: List<Cidr>,
     pub(crate) gateway: List<Router>,
+    pub(crate) dad_transmits: Option<DadTransmits>,
     pub(crate) dhcp: bool,
     pub(crate) routes: Vec<RouteSection>,
     pub(crate) fault: Fault,
 }
+
+/// Probes for an IPv6 address.
+pub(crate) type DadTransmits = Ranged<0, { MOST_DAD_TRANSMITS as u32 }>;
 
 /// IP bytes per frame.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]

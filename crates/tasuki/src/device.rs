@@ -37,24 +37,39 @@ struct Row {
     /// addresses are chosen where none are given. Otherwise the stack is a guest in somebody's
     /// network and must be told its address, or ask by DHCP.
     host_end: bool,
+    /// Others than the stack and who is at the other end of the link may be there, and have an
+    /// address of the stack's. A TAP device, passt and a wire have one other end, and its
+    /// addresses are told by whoever makes the two; nobody answers behind a capture file.
+    shared: bool,
     /// What is wrong with a target, if something is.
     check: fn(&str) -> Result<(), String>,
 }
 
 /// Every kind.
 const KINDS: &[Row] = &[
-    Row { kind: Kind::Tap, word: "tap", host_end: true, check: check_interface },
-    Row { kind: Kind::Passt, word: "passt", host_end: true, check: check_nothing },
-    Row { kind: Kind::Pcap, word: "pcap", host_end: false, check: check_replay },
-    Row { kind: Kind::Wire, word: "wire", host_end: false, check: check_socket },
-    Row { kind: Kind::Packet, word: "packet", host_end: false, check: check_interface },
-    Row { kind: Kind::Xdp, word: "xdp", host_end: false, check: check_interface },
+    Row { kind: Kind::Tap, word: "tap", host_end: true, shared: false, check: check_interface },
+    Row { kind: Kind::Passt, word: "passt", host_end: true, shared: false, check: check_nothing },
+    Row { kind: Kind::Pcap, word: "pcap", host_end: false, shared: false, check: check_replay },
+    Row { kind: Kind::Wire, word: "wire", host_end: false, shared: false, check: check_socket },
+    Row {
+        kind: Kind::Packet,
+        word: "packet",
+        host_end: false,
+        shared: true,
+        check: check_interface,
+    },
+    Row { kind: Kind::Xdp, word: "xdp", host_end: false, shared: true, check: check_interface },
 ];
 
 impl Kind {
     fn row(self) -> &'static Row {
         // There is one for each.
         KINDS.iter().find(|row| row.kind == self).unwrap_or(&KINDS[0])
+    }
+
+    /// May others be on the link, beside the stack and who is at its other end?
+    pub(crate) fn is_shared(self) -> bool {
+        self.row().shared
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) struct Link {
     pub(crate) dhcp: bool,
     pub(crate) publish: Vec<Publish>,
     addresses: Option<Addresses>,
+    dad_transmits: Option<u8>,
 }
 
 /// Most interfaces: each has a driver and a frame region of its own.
@@ -109,6 +110,7 @@ impl Settings {
             },
             address: List(or(&options.address, inet.address.0)),
             gateway: List(gateways),
+            dad_transmits: inet.dad_transmits,
             dhcp: options.dhcp || inet.dhcp,
             routes: inet.routes,
             fault: options.fault.unwrap_or(config.nic.fault),
@@ -195,6 +197,7 @@ impl Link {
             publish,
             address,
             gateway,
+            dad_transmits,
             dhcp,
             routes,
             fault,
@@ -242,7 +245,16 @@ impl Link {
             publish: publish.0,
             dhcp,
             addresses,
+            dad_transmits: dad_transmits.and_then(|transmits| u8::try_from(transmits.0).ok()),
         })
+    }
+
+    /// Probes for each IPv6 address of the stack before it is used, on a device of this kind: one,
+    /// as Linux, where others than this host and the stack may be on the link. A TAP device is
+    /// such a link if a DHCP server is expected there: it is meant to be put into a bridge.
+    pub(crate) fn dad_transmits(&self, kind: Kind) -> u8 {
+        let shared = kind.is_shared() || kind == Kind::Tap && self.dhcp;
+        self.dad_transmits.unwrap_or(u8::from(shared))
     }
 
     /// The addresses asked for, or free ones. Hold the lock of the directory until the device has
@@ -404,6 +416,36 @@ mod tests {
         assert_eq!((found.mode, link.fault.loss, link.fault.duplicate), (Mode::Split, 0.0, 0.1));
         assert_eq!(link.device.unwrap().name(), "two");
         assert_eq!(link.addresses.unwrap().gateways, ["10.2.0.1".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn addresses_are_probed_where_others_may_have_them() {
+        let with = |text: &str| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+            let config = Some(file.path().to_owned());
+            let options = InstanceOptions { config, ..Default::default() };
+            settings(&options).map(|found| found.links[0].clone())
+        };
+        let alone = with("").unwrap();
+        for (kind, probes) in [
+            (Kind::Tap, 0),
+            (Kind::Passt, 0),
+            (Kind::Pcap, 0),
+            (Kind::Wire, 0),
+            (Kind::Packet, 1),
+            (Kind::Xdp, 1),
+        ] {
+            assert_eq!(alone.dad_transmits(kind), probes, "{kind:?}");
+        }
+        let bridged = with("[inet]\ndhcp = true\n").unwrap();
+        assert_eq!(bridged.dad_transmits(Kind::Tap), 1);
+        let given = with("[inet]\ndad_transmits = 3\n").unwrap();
+        assert_eq!((given.dad_transmits(Kind::Tap), given.dad_transmits(Kind::Packet)), (3, 3));
+        let off = with("[inet]\ndad_transmits = 0\n").unwrap();
+        assert_eq!(off.dad_transmits(Kind::Packet), 0);
+        let failure = with("[inet]\ndad_transmits = 6\n").unwrap_err();
+        assert!(failure.sentence.contains("6 is not in 0 to 5"), "{failure}");
     }
 
     #[test]

@@ -138,6 +138,7 @@ impl World {
             addresses: vec![Prefixed { address: OURS.into(), prefix: 24 }],
             routes: Vec::new(),
             dhcp: false,
+            dad_transmits: 0,
         };
         let add =
             ServerRequest::AddNic { nic: 0, interface, strict: kind.strict, offload: kind.offload };

@@ -4,6 +4,7 @@
 //! region and works the rings with nothing but `shm` and `abi`. [`World`] joins two servers back to
 //! back: what one driver transmits the other receives.
 
+mod addresses;
 mod calls;
 mod data;
 mod datagrams;
@@ -282,19 +283,32 @@ impl Host {
     /// `strict`: the server loses access to the pages that it hands over.
     pub(super) fn new(last: u8, (strict, share_frames): (bool, bool)) -> Self {
         let address = Ipv4Addr::new(10, 0, 0, last);
+        let interface = InterfaceSettings {
+            name: "eth0".to_owned(),
+            addresses: vec![Prefixed { address: address.into(), prefix: 24 }],
+            ..InterfaceSettings::default()
+        };
+        let mut host = Self::with(last, interface, Ipv6Mode::Off, (strict, share_frames));
+        host.server.turn(Instant::ZERO);
+        assert_eq!(host.server.take_events(), [ServerEvent::InterfaceReady { nic: 0 }]);
+        host
+    }
+
+    /// One whose driver has just said what it has.
+    pub(super) fn with(
+        last: u8,
+        interface: InterfaceSettings,
+        ipv6: Ipv6Mode,
+        (strict, share_frames): (bool, bool),
+    ) -> Self {
+        let address = Ipv4Addr::new(10, 0, 0, last);
         let config = InetConfig {
             instance: "test".to_owned(),
-            ipv6: Ipv6Mode::Off,
+            ipv6,
             rp_filter: 0,
             tcp: TcpDefaults::default(),
             share_frames,
             busy_poll: 0,
-        };
-        let interface = InterfaceSettings {
-            name: "eth0".to_owned(),
-            addresses: vec![Prefixed { address: address.into(), prefix: 24 }],
-            routes: Vec::new(),
-            dhcp: false,
         };
         let mut server = Server::new(config, [last; 16]).unwrap();
         let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
@@ -305,8 +319,6 @@ impl Host {
         assert_eq!(server.request(Instant::ZERO, add, fds), ServerReply::Done);
         let mut driver = Driver::new(region);
         driver.attach(0x0200_0000_0000 | u64::from(last));
-        server.turn(Instant::ZERO);
-        assert_eq!(server.take_events(), [ServerEvent::InterfaceReady { nic: 0 }]);
         Self { server, driver, address, events: Vec::new(), frames }
     }
 

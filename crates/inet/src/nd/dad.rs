@@ -5,7 +5,10 @@
 //! has a secret, as RFC 7217 says: stable on one network, without telling the hardware address or
 //! linking one network to another. A duplicate of such a one is answered with another identifier,
 //! three times; a duplicate of the other kind means that the hardware address is not unique, which
-//! ends IPv6 on the interface (RFC 4862 5.4.5).
+//! ends autoconfiguration on the interface (RFC 4862 5.4.5).
+//!
+//! A duplicate of the owner's or of the interface itself stays, unused, so that it can be seen, and
+//! is probed again when the link has been away; one made of a router's prefix goes, as on Linux.
 //!
 //! Somebody on the link who answers all probes keeps us from having addresses (RFC 3756 4.1.4).
 //! The counter `nd.duplicates` tells.
@@ -21,7 +24,7 @@ use crate::bytes::{Egress, TxBytes};
 use crate::interface::{Address, AddressOrigin, AddressState, InterfaceId};
 use crate::ip::cidr::Cidr;
 use crate::ip::v6;
-use crate::link::ethernet;
+use crate::link::ethernet::{self, Mac};
 use crate::net::Net;
 use crate::time::Instant;
 
@@ -42,21 +45,29 @@ pub(crate) struct Dad {
     nonce: Option<Nonce>,
 }
 
-impl<T: TxBytes> Net<T> {
-    /// Makes `address` tentative, with the first probe at `at`, if addresses are probed.
-    pub(crate) fn begin_dad(&self, at: Instant, address: &mut Address) {
-        let left = self.v6.dad_transmits;
-        if left > 0 && address.cidr.address.is_ipv6() {
-            address.state = AddressState::Tentative;
-            address.dad = Some(Dad { left, at, nonce: None });
+impl Address {
+    /// Makes an IPv6 address tentative, with the first of `probes` at `at`, if there are any.
+    pub(crate) fn begin_dad(&mut self, at: Instant, probes: u8) {
+        if probes > 0 && self.cidr.address.is_ipv6() {
+            self.state = AddressState::Tentative;
+            self.dad = Some(Dad { left: probes, at, nonce: None });
+            (self.owner, self.tell) = (None, None);
         }
+    }
+}
+
+impl<T: TxBytes> Net<T> {
+    /// Probes for an address of an interface before it is used.
+    pub(crate) fn dad_transmits(&self, id: InterfaceId) -> u8 {
+        let own = self.interface(id).and_then(|interface| interface.link.dad_transmits);
+        own.unwrap_or(self.v6.dad_transmits)
     }
 
     /// Gives the interface its link-local address, probed from `at` on.
     pub(super) fn add_link_local(&mut self, at: Instant, id: InterfaceId, attempt: u8) {
         let Some(cidr) = self.autoconfigured(id, LINK_LOCAL, attempt) else { return };
         let mut address = Address { attempt, ..Address::new(cidr, AddressOrigin::LinkLocal) };
-        self.begin_dad(at, &mut address);
+        address.begin_dad(at, self.dad_transmits(id));
         let is_ready = address.is_usable();
         if self.assign(id, address, true).is_ok() && is_ready {
             self.begin_soliciting(at, id);
@@ -111,6 +122,10 @@ impl<T: TxBytes> Net<T> {
                 address.tell = told.filter(|_| next.is_none());
             }
             if next.is_none() && address.origin == AddressOrigin::LinkLocal {
+                if let Some(interface) = self.interface_mut(id) {
+                    // A former duplicate that is none any more.
+                    interface.link.is_started = true;
+                }
                 self.begin_soliciting(now, id);
             }
         }
@@ -133,7 +148,8 @@ impl<T: TxBytes> Net<T> {
             Some(dad) if dad.nonce.is_some() && dad.nonce == nonce => {
                 self.counters.nd_looped += 1;
             }
-            Some(_) => self.address_is_duplicate(now, id, target),
+            Some(_) => self.address_is_duplicate(now, id, target, None),
+            None if ours.is_duplicate() => {}
             // RFC 4861 7.2.4: it is ours, and everybody hears it.
             None => {
                 let message = Outgoing::Advert { target, solicited: false, overrides: true, mac };
@@ -143,31 +159,50 @@ impl<T: TxBytes> Net<T> {
         }
     }
 
-    /// Somebody else has our tentative address (RFC 4862 5.4.5).
-    pub(super) fn address_is_duplicate(&mut self, now: Instant, id: InterfaceId, ip: Ipv6Addr) {
+    /// Somebody else, at this hardware address if it was told, has our tentative address
+    /// (RFC 4862 5.4.5).
+    pub(super) fn address_is_duplicate(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        ip: Ipv6Addr,
+        owner: Option<Mac>,
+    ) {
         self.counters.nd_duplicates += 1;
         let Some(interface) = self.interface(id) else { return };
         let Some(lost) = interface.address(ip.into()).copied() else { return };
-        self.withdraw(id, ip.into());
         let again = self.v6.stable_secret.is_some() && lost.attempt < IDGEN_RETRIES;
         match lost.origin {
-            AddressOrigin::LinkLocal if again => self.add_link_local(now, id, lost.attempt + 1),
-            AddressOrigin::Slaac if again => {
+            AddressOrigin::LinkLocal if again => {
+                self.withdraw(id, ip.into());
+                self.add_link_local(now, id, lost.attempt + 1);
+            }
+            AddressOrigin::Slaac => {
+                self.withdraw(id, ip.into());
                 let lifetimes = slaac::Lifetimes {
                     preferred_until: lost.preferred_until,
                     valid_until: lost.valid_until,
                 };
-                self.add_slaac(now, id, lost.cidr, lifetimes, lost.attempt + 1);
-            }
-            AddressOrigin::LinkLocal => {
-                if let Some(interface) = self.interface_mut(id) {
-                    interface.link.is_started = false;
-                    interface.link.solicit = None;
+                if again {
+                    self.add_slaac(now, id, lost.cidr, lifetimes, lost.attempt + 1);
                 }
             }
-            _ => {}
+            AddressOrigin::LinkLocal | AddressOrigin::Static => self.disown(id, ip, owner),
         }
         self.reschedule(id);
+    }
+
+    /// An address that stays is somebody else's.
+    fn disown(&mut self, id: InterfaceId, ip: Ipv6Addr, owner: Option<Mac>) {
+        let Some(interface) = self.interface_mut(id) else { return };
+        let ours = interface.addresses.iter_mut().find(|ours| ours.cidr.address == ip);
+        let Some(ours) = ours else { return };
+        (ours.state, ours.dad) = (AddressState::Duplicate, None);
+        ours.owner = owner.map(|mac| mac.0);
+        if ours.origin == AddressOrigin::LinkLocal {
+            interface.link.is_started = false;
+            interface.link.solicit = None;
+        }
     }
 }
 

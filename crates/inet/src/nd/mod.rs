@@ -44,6 +44,8 @@ pub(crate) struct Link {
     /// [`Stack::start_ipv6`](crate::Stack::start_ipv6) was called, and no duplicate of the
     /// link-local address has ended it.
     pub(crate) is_started: bool,
+    /// Probes for an address of this interface; `None` for as many as the configuration says.
+    pub(crate) dad_transmits: Option<u8>,
     /// What a router said.
     pub(crate) hop_limit: Option<u8>,
     pub(crate) mtu: Option<u16>,
@@ -123,13 +125,19 @@ impl<T: TxBytes> Net<T> {
         self.reschedule(id);
     }
 
-    /// The link is to hear of the usable IPv6 addresses of an interface again.
-    pub(crate) fn announce_v6(&mut self, id: InterfaceId) {
-        let wanted = self.v6.ndisc_notify;
-        let Some(interface) = self.interface_mut(id).filter(|_| wanted) else { return };
-        for ours in interface.addresses.iter_mut().filter(|ours| ours.is_usable()) {
-            // With the next poll.
-            ours.tell = Some(Instant::ZERO);
+    /// The link is to hear of the usable IPv6 addresses of an interface again. Where addresses are
+    /// probed, all are anew, former duplicates too: who else is on the link now is not known
+    /// (RFC 4862 5.3).
+    pub(crate) fn announce_v6(&mut self, now: Instant, id: InterfaceId) {
+        let (wanted, transmits) = (self.v6.ndisc_notify, self.dad_transmits(id));
+        let Some(interface) = self.interface_mut(id) else { return };
+        for ours in interface.addresses.iter_mut().filter(|ours| ours.cidr.address.is_ipv6()) {
+            if transmits > 0 {
+                ours.begin_dad(now, transmits);
+            } else if wanted && ours.is_usable() {
+                // With the next poll.
+                ours.tell = Some(Instant::ZERO);
+            }
         }
         self.reschedule(id);
     }
@@ -221,9 +229,10 @@ impl<T: TxBytes> Net<T> {
         advert: &Advert,
     ) -> Option<Found<T>> {
         let interface = self.interface(id)?;
-        if let Some(ours) = interface.address(target.into()) {
+        // One that we have lost is its owner's, whom we may want to speak to.
+        if let Some(ours) = interface.address(target.into()).filter(|ours| !ours.is_duplicate()) {
             if ours.dad.is_some() {
-                self.address_is_duplicate(now, id, target);
+                self.address_is_duplicate(now, id, target, advert.mac);
             } else {
                 self.counters.nd_conflicts += 1;
             }

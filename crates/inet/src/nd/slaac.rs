@@ -156,7 +156,7 @@ impl<T: TxBytes> Net<T> {
         }
         // RFC 4862 5.4.2: everybody hears the same advertisement.
         let delay = self.random_below(super::router::MAX_RTR_SOLICITATION_DELAY);
-        self.begin_dad(now + delay, &mut address);
+        address.begin_dad(now + delay, self.dad_transmits(id));
         // The network is on the link only if the router says that, too (RFC 5942 4).
         if self.assign(id, address, false).is_err() {
             self.counters.nd_refused += 1;

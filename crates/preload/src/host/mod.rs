@@ -90,7 +90,11 @@ pub(crate) fn start(lines: Vec<OwnedFd>) -> Result<Arc<dyn Drive>, String> {
         let driver = Driver::from_channel(line).map_err(|error| error.to_string())?;
         drivers.push(Box::new(driver));
     }
-    let stack = Turning::new(inet, drivers).map_err(|error| error.to_string())?;
+    let mut stack = Turning::new(inet, drivers).map_err(|error| error.to_string())?;
+    // What the program does next is to find the addresses of its interfaces usable.
+    if stack.settle().map_err(|error| error.to_string())? == Told::Shutdown {
+        return Err("the instance has just ended".to_owned());
+    }
     let host = Host::new(stack).map_err(|error| error.to_string())?;
     let host = Arc::new(host);
     HOST.store(Arc::into_raw(Arc::clone(&host)).cast_mut(), Ordering::Release);

@@ -107,9 +107,12 @@ fn interface_text(interface: &InterfaceStatus) -> String {
         if address.origin != "static" {
             let _ = write!(text, " {}", address.origin);
         }
-        if address.state != "preferred" {
-            let _ = write!(text, " {}", address.state);
-        }
+        // One that is somebody else's is tentative for ever, to `ip`.
+        let _ = match address.state.as_str() {
+            "preferred" => Ok(()),
+            "dadfailed" => write!(text, " dadfailed tentative"),
+            state => write!(text, " {state}"),
+        };
         let _ = match address.valid {
             Some(seconds) => writeln!(text, " valid {seconds}sec"),
             None => writeln!(text),
@@ -192,6 +195,7 @@ mod tests {
             origin: "static".to_owned(),
             valid: None,
         };
+        let lost = AddressStatus { state: "dadfailed".to_owned(), ..address("fd00::2", 64) };
         let slaac = AddressStatus {
             state: "deprecated".to_owned(),
             origin: "slaac".to_owned(),
@@ -204,7 +208,7 @@ mod tests {
             mac: Some("02:00:00:00:00:01".to_owned()),
             mtu: 1500,
             state: "UP".to_owned(),
-            addresses: vec![address("10.219.0.2", 24), address("fe80::1", 64), slaac],
+            addresses: vec![address("10.219.0.2", 24), address("fe80::1", 64), lost, slaac],
             name_servers: vec![IpAddr::from([9, 9, 9, 9])],
             device: "xdp:eth1".to_owned(),
             features: vec!["rx-checksumming".to_owned(), "tx-checksumming".to_owned()],
@@ -217,6 +221,7 @@ mod tests {
     device xdp:eth1 rx-checksumming tx-checksumming
     inet 10.219.0.2/24 scope global
     inet6 fe80::1/64 scope link
+    inet6 fd00::2/64 scope global dadfailed tentative
     inet6 2001:db8::9/64 scope global slaac deprecated valid 60sec
     nameserver 9.9.9.9
 "

@@ -226,6 +226,7 @@ impl Instance {
                 addresses: link.addresses.stack.iter().map(|cidr| cidr.prefixed()).collect(),
                 routes: link.addresses.all_routes(u32::from(number) * METRIC_STEP),
                 dhcp: wanted.dhcp,
+                dad_transmits: wanted.dad_transmits(link.device.device.kind()),
             };
             let (strict, offload) = (settings.strict, wanted.offload);
             let attach = ServerRequest::AddNic { nic: number, interface, strict, offload };

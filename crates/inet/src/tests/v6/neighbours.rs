@@ -102,8 +102,7 @@ fn an_address_is_ours_when_nobody_answers() {
     b.take(&sent[0]);
     assert_eq!(b.counter("nd.looped"), 1);
     b.pass(SECOND);
-    let states: Vec<AddressState> = b.stack.addresses(ID).map(|ours| ours.state).collect();
-    assert_eq!(states, [AddressState::Preferred]);
+    assert_eq!(states(&b), [AddressState::Preferred]);
     assert_eq!(b.stack.bind(socket, at6(B6, 9)), Ok(()));
     assert_eq!(b.stack.poll_at(), None);
     // Now it is defended.
@@ -112,19 +111,125 @@ fn an_address_is_ours_when_nobody_answers() {
     assert_eq!((from, to, message[4]), (B6, v6::ALL_NODES, OVERRIDE));
 }
 
+fn states(b: &Host) -> Vec<AddressState> {
+    b.stack.addresses(ID).map(|ours| ours.state).collect()
+}
+
 #[test]
 fn a_duplicate_is_not_used() {
-    let probe = solicitation(Ipv6Addr::UNSPECIFIED, v6::solicited_node(B6), B6, None);
-    for evidence in [advertisement(B6, OVERRIDE, Some(MAC_A)), probe] {
+    let probe = || solicitation(Ipv6Addr::UNSPECIFIED, v6::solicited_node(B6), B6, None);
+    let advert = advertisement(B6, OVERRIDE, Some(MAC_A));
+    for (evidence, owner) in [(advert, Some(MAC_A.0)), (probe(), None)] {
         let mut b = b6(Config::default());
         b.pass(Duration::from_millis(1));
         b.take(&evidence);
         b.pass(3 * SECOND);
-        assert_eq!(b.stack.addresses(ID).count(), 0);
-        assert_eq!(b.counter("nd.duplicates"), 1);
-        assert_eq!(b.stack.routes().count(), 0);
+        assert_eq!(states(&b), [AddressState::Duplicate]);
+        assert_eq!(b.stack.addresses(ID).next().unwrap().owner, owner);
+        assert_eq!((b.counter("nd.duplicates"), b.stack.duplicates()), (1, 1));
         assert_eq!(b.stack.poll_at(), None);
+        // Nothing is sent from it, and nobody who asks for it gets an answer.
+        b.sent();
+        let socket = b.stack.open_in(Family::V6, SocketKind::Datagram, 1).unwrap();
+        assert_eq!(b.stack.bind(socket, at6(B6, 9)), Err(Error::AddrNotAvailable));
+        assert_eq!(b.stack.connect(b.now, socket, at6(A6, 9)), Err(Error::NetUnreachable));
+        b.take(&probe());
+        b.take(&solicitation(A6, v6::solicited_node(B6), B6, Some(MAC_A)));
+        assert_eq!(b.sent().len(), 0);
     }
+}
+
+#[test]
+fn the_owner_of_a_duplicate_is_a_neighbour_as_others() {
+    const OTHER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xc);
+    let mut b = b6(Config::default());
+    b.pass(Duration::from_millis(1));
+    b.take(&advertisement(B6, OVERRIDE, Some(MAC_A)));
+    b.stack.add_address(ID, Cidr::new(OTHER, 64)).unwrap();
+    b.pass(2 * SECOND);
+    b.sent();
+    let stream = b.stack.open_in(Family::V6, SocketKind::Stream, 1).unwrap();
+    b.stack.connect(b.now, stream, at6(B6, 80)).unwrap();
+    let (from, to, _) = icmp_in(&b.sent()[0]).unwrap();
+    assert_eq!((from, to), (OTHER, v6::solicited_node(B6)));
+    b.take(&advertisement(B6, OVERRIDE, Some(MAC_A)));
+    let syn = b.sent().remove(0);
+    assert_eq!((&syn[..6], syn[20]), (&MAC_A.0[..], 6));
+    assert_eq!(b.counter("nd.conflicts"), 0);
+}
+
+#[test]
+fn addresses_are_probed_again_when_the_link_was_away() {
+    let mut b = b6(Config::default());
+    b.stack.start_ipv6(b.now, ID);
+    b.pass(3 * SECOND);
+    assert_eq!(states(&b), [AddressState::Preferred; 2]);
+    b.sent();
+    let back = |b: &mut Host| {
+        b.stack.set_link(b.now, ID, false).unwrap();
+        b.stack.set_link(b.now, ID, true).unwrap();
+        assert_eq!(states(b), [AddressState::Tentative; 2]);
+        b.pass(Duration::from_millis(1));
+        let probed: Vec<_> = b.sent().iter().filter_map(|frame| icmp_in(frame)).collect();
+        let probes = probed.iter().filter(|(from, _, m)| from.is_unspecified() && m[0] == 135);
+        assert_eq!(probes.count(), 2);
+    };
+    // On the link that it is now, others have them.
+    back(&mut b);
+    b.take(&advertisement(B6, OVERRIDE, Some(MAC_A)));
+    b.take(&advertisement(B_LOCAL, OVERRIDE, Some(MAC_A)));
+    b.pass(3 * SECOND);
+    assert_eq!(states(&b), [AddressState::Duplicate; 2]);
+    assert!(!sent_types(&mut b).contains(&133), "no router is asked from nowhere");
+    // On the next they are ours, and autoconfiguration goes on.
+    back(&mut b);
+    b.pass(3 * SECOND);
+    assert_eq!(states(&b), [AddressState::Preferred; 2]);
+    assert!(sent_types(&mut b).contains(&133));
+}
+
+#[test]
+fn an_interface_may_have_its_own_number_of_probes() {
+    for (transmits, seconds) in [(0, 0), (1, 1), (3, 3)] {
+        let mut b = Host::new(IP_B, MAC_B, Config::default());
+        b.stack.remove_address(ID, IP_B.into()).unwrap();
+        b.stack.set_dad_transmits(ID, transmits).unwrap();
+        b.stack.add_address(ID, Cidr::new(B6, 64)).unwrap();
+        b.pass(Duration::from_millis(1));
+        for _ in 0..seconds {
+            assert_eq!(states(&b), [AddressState::Tentative], "{transmits}");
+            b.pass(SECOND);
+        }
+        assert_eq!(states(&b), [AddressState::Preferred], "{transmits}");
+        assert_eq!(sent_types(&mut b).len(), transmits.into());
+    }
+    let mut b = b6(Config::default());
+    assert_eq!(b.stack.set_dad_transmits(InterfaceId(9), 1), Err(Error::BadHandle));
+    let other = b.stack.add_interface(InterfaceConfig { mac: [2, 0, 0, 0, 0, 9], mtu: 1500 });
+    let tentative = b.stack.add_address(other, Cidr::new(B6, 64));
+    assert_eq!(tentative, Err(Error::AddrInUse), "one that is being probed is taken");
+}
+
+#[test]
+fn a_connection_outlives_the_probing() {
+    let mut pair = pair6();
+    pair.b.stack.set_dad_transmits(ID, 1).unwrap();
+    let listener = pair.b.stack.open_in(Family::V6, SocketKind::Stream, 2).unwrap();
+    pair.b.stack.bind(listener, at6(B6, 80)).unwrap();
+    pair.b.stack.listen(listener, 5).unwrap();
+    let client = pair.a.stack.open_in(Family::V6, SocketKind::Stream, 1).unwrap();
+    pair.a.stack.connect(pair.a.now, client, at6(B6, 80)).unwrap();
+    pair.settle();
+    let (server, _) = pair.b.stack.accept(listener, 3).unwrap().expect("a connection");
+    pair.b.stack.announce(pair.b.now, ID).unwrap();
+    pair.a.send(client, b"there");
+    pair.b.send(server, b"and back");
+    pair.pass(SECOND / 2);
+    assert_eq!((pair.a.received(client), pair.b.received(server)), (Vec::new(), Vec::new()));
+    pair.pass(5 * SECOND);
+    assert_eq!(pair.b.received(server), b"there");
+    assert_eq!(pair.a.received(client), b"and back");
+    assert_eq!(pair.b.events_of(3), [EventKind::Readable, EventKind::Acked]);
 }
 
 #[test]
@@ -156,10 +261,14 @@ fn an_address_is_told_when_it_becomes_usable_and_to_another_link() {
     b.pass(10 * SECOND);
     assert_eq!(told(&mut b).len(), 0);
     b.stack.announce(b.now, ID).unwrap();
+    assert_eq!(told(&mut b).len(), 0, "it is being probed again");
+    b.pass(SECOND);
     said_once(&mut b);
-    b.stack.set_link(b.now, ID, false).unwrap();
-    b.stack.set_link(b.now, ID, true).unwrap();
-    said_once(&mut b);
+    at_once.stack.announce(at_once.now, ID).unwrap();
+    said_once(&mut at_once);
+    at_once.stack.set_link(at_once.now, ID, false).unwrap();
+    at_once.stack.set_link(at_once.now, ID, true).unwrap();
+    said_once(&mut at_once);
     let mut silent = b6(super::at_once());
     silent.stack.announce(silent.now, ID).unwrap();
     assert_eq!(told(&mut silent).len(), 0);
