@@ -13,8 +13,8 @@ use crate::{Part, count, row};
 /// Payload of a segment: MTU 1500 and timestamps.
 const SEGMENT: usize = 1448;
 
-/// Frames in and out, in turn.
-pub(crate) fn all(offload: bool) -> Result<()> {
+/// Frames in and out, in turn, as far as `only` names them.
+pub(crate) fn all(offload: bool, only: &str) -> Result<()> {
     let mut pair = Pair::new(offload)?;
     let (title, segments) = if offload { ("on", 44) } else { ("off", 16) };
     let bytes = segments * SEGMENT;
@@ -23,6 +23,12 @@ pub(crate) fn all(offload: bool) -> Result<()> {
         ("pure ACK", Pair::acknowledge),
         ("data sent", Pair::send),
     ] {
+        let each = if offload { "super-segment of 62 KiB" } else { "segment" };
+        let of = if what == "pure ACK" { "ACK" } else { each };
+        let row_title = format!("{title}: {what}, {of}");
+        if !row_title.contains(only) {
+            continue;
+        }
         let mut frames = 0;
         for number in 0..2 * OPERATIONS {
             let on = number >= OPERATIONS;
@@ -30,9 +36,7 @@ pub(crate) fn all(offload: bool) -> Result<()> {
             pair.rest();
             frames += if on { done } else { 0 };
         }
-        let each = if offload { "super-segment of 62 KiB" } else { "segment" };
-        let of = if what == "pure ACK" { "ACK" } else { each };
-        row(&format!("{title}: {what}, {of}"), Part::Core, u32::try_from(frames)?);
+        row(&row_title, Part::Core, u32::try_from(frames)?);
     }
     Ok(())
 }

@@ -10,14 +10,14 @@ use sockets::{CallBatch, Errno, RecvFlags, Request, SendFlags, Socket, Wait};
 
 use crate::peer::Bytes;
 use crate::world::{Instance, World};
-use crate::{Kind, Part, count, row};
+use crate::{Kind, Part, connects, count, row};
 
 /// Bytes of most operations.
 const LARGE: usize = 64 << 10;
 /// Operations that are counted, after as many that are not.
 pub(crate) const OPERATIONS: u32 = 12;
-const PLAIN: Kind = Kind { offload: false, strict: false, shared: false };
-const OFFLOAD: Kind = Kind { offload: true, ..PLAIN };
+pub(crate) const PLAIN: Kind = Kind { offload: false, strict: false, shared: false };
+pub(crate) const OFFLOAD: Kind = Kind { offload: true, ..PLAIN };
 
 /// How a program sends.
 #[derive(Clone, Copy)]
@@ -34,8 +34,8 @@ enum Take {
     Area,
 }
 
-/// Everything, row by row.
-pub(crate) fn all() -> Result<()> {
+/// Everything, row by row, as far as `only` names it.
+pub(crate) fn all(only: &str) -> Result<()> {
     for (title, kind) in [
         ("off", PLAIN),
         ("off, strict", Kind { strict: true, ..PLAIN }),
@@ -43,7 +43,7 @@ pub(crate) fn all() -> Result<()> {
         ("on", OFFLOAD),
         ("on, share_frames", Kind { shared: true, ..OFFLOAD }),
     ] {
-        let instance = Instance::new(kind)?;
+        let instance = Instance::new(kind, only)?;
         if !kind.shared {
             send(&instance, &format!("{title}: send 64 KiB by POSIX calls"), Send::Copy(LARGE))?;
         }
@@ -64,12 +64,15 @@ pub(crate) fn all() -> Result<()> {
             }
             calls(&instance)?;
         }
+        if kind == PLAIN || kind == OFFLOAD {
+            connects::cycle(&instance, &format!("{title}: connect, request, close"))?;
+        }
     }
     Ok(())
 }
 
 /// Moves everything until nobody has anything to do.
-fn settle(world: &mut World, on: bool, part: Part) -> Result<()> {
+pub(crate) fn settle(world: &mut World, on: bool, part: Part) -> Result<()> {
     loop {
         let served = count(on && part == Part::Server, || world.server.turn(world.now));
         let driven = count(on && part == Part::Driver, || world.driver.step())?;
@@ -100,6 +103,9 @@ fn each_part(
 }
 
 fn send(instance: &Instance, title: &str, way: Send) -> Result<()> {
+    if !instance.counts(title) {
+        return Ok(());
+    }
     let stream = instance.connect()?;
     let (socket, buffer) = (stream.as_socket(), vec![0xa5; LARGE]);
     let file = zeros()?;
@@ -138,6 +144,9 @@ fn expect(wanted: usize, done: usize) -> Result<()> {
 }
 
 fn receive(instance: &Instance, title: &str, way: Take) -> Result<()> {
+    if !instance.counts(title) {
+        return Ok(());
+    }
     let stream = instance.connect()?;
     let (socket, mut buffer) = (stream.as_socket(), vec![0; LARGE]);
     each_part(instance, title, |world, on, part| {
@@ -179,6 +188,10 @@ fn take(socket: &Socket, way: Take, buffer: &mut [u8]) -> Result<usize> {
 
 /// Handing over an area that is there, and nothing else.
 fn hand_over(instance: &Instance, size: usize) -> Result<()> {
+    let title = format!("hand over an area of {} KiB", size >> 10);
+    if !instance.counts(&title) {
+        return Ok(());
+    }
     let stream = instance.connect()?;
     let socket = stream.as_socket();
     instance.alone(|world| {
@@ -200,13 +213,17 @@ fn hand_over(instance: &Instance, size: usize) -> Result<()> {
         }
         Ok(())
     })?;
-    row(&format!("hand over an area of {} KiB", size >> 10), Part::Program, OPERATIONS);
+    row(&title, Part::Program, OPERATIONS);
     Ok(())
 }
 
 /// Null calls, 100 together.
 fn calls(instance: &Instance) -> Result<()> {
     const TOGETHER: u32 = 100;
+    let title = "null call, 100 together";
+    if !instance.counts(title) {
+        return Ok(());
+    }
     let mut batch = CallBatch::with_threshold(&instance.client, 32)?;
     for part in [Part::Program, Part::Server] {
         instance.alone(|world| {
@@ -227,7 +244,7 @@ fn calls(instance: &Instance) -> Result<()> {
             }
             Ok(())
         })?;
-        row("null call, 100 together", part, OPERATIONS * TOGETHER);
+        row(title, part, OPERATIONS * TOGETHER);
     }
     Ok(())
 }

@@ -10,17 +10,18 @@
 //! itself ([`world`]).
 #![forbid(unsafe_code)]
 
+mod connects;
 mod cores;
 mod flows;
 mod peer;
 mod world;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
@@ -47,10 +48,17 @@ enum What {
         /// Write them to this file, for --check.
         #[arg(long, value_name = "FILE")]
         save: Option<PathBuf>,
+        /// Count only what has this in its name.
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        only: String,
     },
     /// What is counted: it says what each row is.
     #[command(hide = true)]
-    Run,
+    Run {
+        /// As of `count`.
+        #[arg(long, default_value = "")]
+        only: String,
+    },
 }
 
 /// What an instance is like.
@@ -92,13 +100,16 @@ struct Counted {
     parts: BTreeMap<Part, u64>,
 }
 
-static COUNTING: AtomicBool = AtomicBool::new(false);
+thread_local! {
+    /// As callgrind, which counts each thread by itself.
+    static COUNTING: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Counts what is done.
 fn measured<T>(act: impl FnOnce() -> T) -> T {
-    COUNTING.store(true, Ordering::Relaxed);
+    COUNTING.set(true);
     let done = counted_here(act);
-    COUNTING.store(false, Ordering::Relaxed);
+    COUNTING.set(false);
     done
 }
 
@@ -109,7 +120,7 @@ fn count<T>(on: bool, act: impl FnOnce() -> T) -> T {
 
 /// Does not count what is done, in the midst of what is.
 fn aside<T>(act: impl FnOnce() -> T) -> T {
-    if COUNTING.load(Ordering::Relaxed) { left_out_here(act) } else { act() }
+    if COUNTING.get() { left_out_here(act) } else { act() }
 }
 
 #[inline(never)]
@@ -134,13 +145,13 @@ fn row_ends_here(row: &Row) {
 
 fn main() -> Result<()> {
     match Cli::parse().command {
-        What::Run => {
-            cores::all(false)?;
-            cores::all(true)?;
-            flows::all()
+        What::Run { only } => {
+            cores::all(false, &only)?;
+            cores::all(true, &only)?;
+            flows::all(&only)
         }
-        What::Count { json, check, save } => {
-            let counts = counted()?;
+        What::Count { json, check, save, only } => {
+            let counts = counted(&only)?;
             match json {
                 true => println!("{}", serde_json::to_string_pretty(&counts)?),
                 false => print!("{}", tables(&counts)),
@@ -154,18 +165,18 @@ fn main() -> Result<()> {
 }
 
 /// Runs this program under callgrind.
-fn counted() -> Result<Counts> {
+fn counted(only: &str) -> Result<Counts> {
     if !cfg!(feature = "valgrind") {
         bail!("built without the feature `valgrind`: use `make bench-instructions`");
     }
     let folder = std::env::temp_dir().join(format!("tasuki-instructions-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let counts = counted_in(&folder);
+    let counts = counted_in(&folder, only);
     fs::remove_dir_all(&folder)?;
     counts
 }
 
-fn counted_in(folder: &Path) -> Result<Counts> {
+fn counted_in(folder: &Path, only: &str) -> Result<Counts> {
     let out = folder.join("out");
     let output = Command::new("valgrind")
         // `rep movsb` would count as an instruction for each byte; this leaves vectors of 32.
@@ -176,7 +187,7 @@ fn counted_in(folder: &Path) -> Result<Counts> {
         .args(["--toggle-collect=*counted_here*", "--toggle-collect=*left_out_here*"])
         .arg("--dump-after=*row_ends_here*")
         .arg(std::env::current_exe()?)
-        .arg("run")
+        .args(["run", "--only", only])
         // It warns of each futex_waitv(2), for which there is another way.
         .stderr(Stdio::piped())
         .output()
@@ -252,9 +263,9 @@ mod tests {
 
     #[test]
     fn everything_runs_without_valgrind() {
-        cores::all(false).expect("the core");
-        cores::all(true).expect("the core with super-segments");
-        flows::all().expect("all flows");
+        cores::all(false, "").expect("the core");
+        cores::all(true, "").expect("the core with super-segments");
+        flows::all("").expect("all flows");
     }
 
     #[test]

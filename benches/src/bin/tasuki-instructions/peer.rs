@@ -85,7 +85,14 @@ pub(crate) struct Peer {
     pub(crate) address: Ipv4Addr,
     pub(crate) connection: Option<Handle>,
     listener: Option<Handle>,
+    /// It answers so many bytes of a connection, and closes it.
+    pub(crate) request: Option<usize>,
+    /// Bytes that came on the connection.
+    came: usize,
 }
+
+/// Bytes of an answer.
+pub(crate) const ANSWER: usize = 4;
 
 impl Peer {
     pub(crate) fn new(last: u8, offload: bool) -> Self {
@@ -95,7 +102,16 @@ impl Peer {
         stack.add_address(id, Cidr::new(address, 24)).expect("a free address");
         let features = Features { tx_checksum: offload, tso4: offload, tso6: offload };
         stack.set_features(id, features).expect("an interface");
-        Self { stack, id, wire: Wire::default(), address, connection: None, listener: None }
+        Self {
+            stack,
+            id,
+            wire: Wire::default(),
+            address,
+            connection: None,
+            listener: None,
+            request: None,
+            came: 0,
+        }
     }
 
     pub(crate) fn listen(&mut self, port: u16) {
@@ -120,7 +136,7 @@ impl Peer {
         while self.stack.poll_event().is_some() {}
         let accepted = self.listener.map(|listener| self.stack.accept(listener, 1));
         if let Some(Ok(Some((handle, _)))) = accepted {
-            self.connection = Some(handle);
+            (self.connection, self.came) = (Some(handle), 0);
         }
     }
 
@@ -143,6 +159,12 @@ impl Peer {
             let len = received.piece.bytes().len();
             self.stack.consumed(now, connection, len);
             sum += len;
+        }
+        self.came += sum;
+        if self.request.is_some_and(|request| self.came >= request) {
+            self.send(now, Bytes::new(ANSWER));
+            self.stack.close(now, connection).expect("it is open");
+            self.connection = None;
         }
         sum
     }

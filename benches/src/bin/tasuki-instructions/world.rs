@@ -30,7 +30,7 @@ use inet_server::Stepped;
 use nic_driver::Driver;
 use nic_driver::device::{Device, Part, Received};
 use rustix::event::epoll::EventFlags;
-use shm::{Backing, Channel, Region};
+use shm::{Backing, Channel, Region, Word32};
 use sockets::Client;
 
 use crate::peer::{Packet, Peer, carried};
@@ -39,7 +39,7 @@ use crate::{Kind, aside};
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEERS: u8 = 2;
 /// The peer listens here, and connects to it.
-const PORT: u16 = 80;
+pub(crate) const PORT: u16 = 80;
 
 /// What a driver's device is in its epoll set.
 const DEVICE: u64 = 2;
@@ -106,6 +106,8 @@ pub(crate) struct World {
     frames: OwnedFd,
     shared: bool,
     asked: u64,
+    /// The bell of the client's first thread.
+    bell: Option<Word32>,
 }
 
 impl World {
@@ -158,7 +160,7 @@ impl World {
         let mut peer = Peer::new(PEERS, kind.offload);
         peer.listen(PORT);
         let shared = kind.shared;
-        Ok(Self { server, driver, peer, now, queues, line, frames, shared, asked: 0 })
+        Ok(Self { server, driver, peer, now, queues, line, frames, shared, asked: 0, bell: None })
     }
 
     /// Everything that the device has sent goes to the peer, and its answers to the device.
@@ -188,6 +190,11 @@ impl World {
         any
     }
 
+    /// Has the client's first thread announced that it sleeps?
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.bell.as_ref().is_some_and(|bell| bell.load(Ordering::SeqCst) != 0)
+    }
+
     /// Steps of everybody until there is nothing to do, and then some time.
     pub(crate) fn rest(&mut self) -> Result<()> {
         while self.server.turn(self.now) | self.driver.step()? | self.carry() {}
@@ -211,7 +218,9 @@ impl World {
         let params = ClientParams::default();
         let (reply, fds) = match request {
             ClientRequest::Hello { .. } => {
-                let (_, region) = Region::create("client", params.layout()?.len, Backing::Small)?;
+                let layout = params.layout()?;
+                let (memory, region) = Region::create("client", layout.len, Backing::Small)?;
+                self.bell = Some(layout.thread_bell(&memory, 0)?);
                 let bell = shm::eventfd()?;
                 let add = ServerRequest::AddClient { client: 0, params };
                 self.ask_driver(add.clone(), &[region.as_fd()])?;
@@ -261,10 +270,12 @@ pub(crate) struct Instance {
     world: Arc<Mutex<World>>,
     pumping: Arc<AtomicBool>,
     pub(crate) client: Arc<Client>,
+    only: String,
 }
 
 impl Instance {
-    pub(crate) fn new(kind: Kind) -> Result<Self> {
+    /// One on which what has `only` in its title is counted.
+    pub(crate) fn new(kind: Kind, only: &str) -> Result<Self> {
         let world = Arc::new(Mutex::new(World::new(kind)?));
         let pumping = Arc::new(AtomicBool::new(true));
         let name = format!("tasuki-instructions-{}.sock", std::process::id());
@@ -278,7 +289,12 @@ impl Instance {
         thread::spawn(move || supervise(&listener, &inner));
         let client = Client::connect(&path)?;
         std::fs::remove_file(&path)?;
-        Ok(Self { world, pumping, client })
+        Ok(Self { world, pumping, client, only: only.to_owned() })
+    }
+
+    /// Is what has this title to be counted?
+    pub(crate) fn counts(&self, title: &str) -> bool {
+        title.contains(&self.only)
     }
 
     /// A connection to the peer.
