@@ -19,6 +19,7 @@ use sockets::{Readiness, Received, RecvFlags, SendFlags, Socket, SocketKind, Wai
 
 use crate::epoll::EpollSet;
 use crate::errno::Outcome;
+use crate::placeholder;
 use crate::registrations::Source;
 use crate::table::{Holder, Kind, Table};
 use crate::time;
@@ -152,6 +153,8 @@ pub(crate) struct Entry {
     /// SO_SNDTIMEO.
     pub(crate) send_timeout: Timeout,
     nonblocking: AtomicBool,
+    /// Its descriptors are duplicates of the kept placeholder.
+    on_kept: AtomicBool,
     descriptors: AtomicUsize,
     watchers: Mutex<Vec<Weak<EpollSet>>>,
 }
@@ -164,6 +167,7 @@ impl Entry {
             receive_timeout: Timeout::default(),
             send_timeout: Timeout::default(),
             nonblocking: AtomicBool::new(nonblocking),
+            on_kept: AtomicBool::new(false),
             descriptors: AtomicUsize::new(1),
             watchers: Mutex::default(),
         })
@@ -185,6 +189,11 @@ impl Entry {
     /// Sets O_NONBLOCK.
     pub(crate) fn set_nonblocking(&self, on: bool) {
         self.nonblocking.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether its descriptor is a duplicate of the kept placeholder.
+    pub(crate) fn set_on_kept(&self, on: bool) {
+        self.on_kept.store(on, Ordering::Release);
     }
 
     /// How long a receiving call may wait.
@@ -227,6 +236,9 @@ impl Entry {
     fn release(self: Arc<Self>) {
         if self.descriptors.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
+        }
+        if self.on_kept.load(Ordering::Acquire) {
+            placeholder::end(!self.is_nonblocking());
         }
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         let watchers = core::mem::take(&mut *watchers);

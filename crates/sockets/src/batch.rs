@@ -335,7 +335,7 @@ impl<'c> CallBatch<'c> {
         args: [u64; 6],
         rings: bool,
     ) -> Result<bool, Errno> {
-        client.check_thoroughly()?;
+        client.check_memory()?;
         let thread = client.thread()?;
         // Room: what was called so before is over by now.
         drain(client, &thread)?;

@@ -184,7 +184,7 @@ impl Client {
     /// # Errors
     /// ENETDOWN when the instance is gone, ENOTCONN in a forked child, EIO when it does not tell.
     pub fn network(&self) -> Result<NetworkStatus, Errno> {
-        self.check_thoroughly()?;
+        self.check_memory()?;
         let line = self.line().ok_or(Errno::NETDOWN)?;
         let exchanged = self.exchange(&line, &ClientRequest::Network);
         match exchanged {
@@ -217,9 +217,9 @@ impl Client {
         self.pid == fork::pid()
     }
 
-    /// Is this a forked child, as far as can be told without a system call?
+    /// Is this a forked child with memory of its own? Told without a system call.
     pub(crate) fn is_stranger(&self) -> bool {
-        self.pid != fork::pid_cached()
+        self.pid != shm::fork::pid()
     }
 
     /// Is the instance still there, as far as is known? Otherwise every call gives ENETDOWN.
@@ -313,15 +313,10 @@ impl Client {
         }
     }
 
-    /// [`Client::check`] for waits: a child that no fork handler knows of is told apart too, if it
-    /// has memory of its own.
+    /// [`Client::check`] for calls and waits: a child that no fork handler knows of is told apart
+    /// too, if it has memory of its own.
     pub(crate) fn check_memory(&self) -> Result<(), Errno> {
         if self.pid == shm::fork::pid() { self.check() } else { Err(Errno::NOTCONN) }
-    }
-
-    /// [`Client::check`] that asks the kernel, for calls.
-    pub(crate) fn check_thoroughly(&self) -> Result<(), Errno> {
-        if self.is_mine() { self.check() } else { Err(Errno::NOTCONN) }
     }
 
     /// The server wrote what no correct server writes into what all sockets share: nothing of it

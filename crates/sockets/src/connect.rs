@@ -32,7 +32,7 @@ impl Socket {
     /// [`Socket::connect`] of a stream that may wait.
     pub(crate) fn connect_waiting(&self, addr: SocketAddr, wait: Wait) -> Result<(), Errno> {
         let [a, b, c] = self.address_words(addr)?;
-        self.client().check_thoroughly()?;
+        self.client().check_memory()?;
         self.check()?;
         let mut batch = CallBatch::new(self.client())?;
         let args = [self.id().to_word(), a, b, c, 0, 0];

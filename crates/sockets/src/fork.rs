@@ -4,8 +4,9 @@
 //! producer and areas one owner: the parent. So every operation asks whether its client is of this
 //! process. The answer is one load: of a page that the kernel wipes in children ([`shm::fork`]), or
 //! of a word if whoever loads this library promises with [`fork_watched`] to call [`forked`] in
-//! every child. Waits look at the page in any case. Calls ask the kernel, since a `vfork` that
-//! shares memory does neither.
+//! every child. Calls and waits look at the page in any case. A `vfork` that shares memory does
+//! neither, and is not told apart: the thread whose rings such a child would use sleeps meanwhile.
+//! Only the goodbye asks the kernel, since the child ends before its parent.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

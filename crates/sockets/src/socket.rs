@@ -209,7 +209,7 @@ impl Socket {
     }
 
     fn call(&self, op: Op, flags: u8, args: [u64; 5]) -> Result<[u64; 6], Errno> {
-        self.client().check_thoroughly()?;
+        self.client().check_memory()?;
         self.check()?;
         let [a, b, c, d, e] = args;
         CallBatch::call(self.client(), op, flags, [self.0.id.to_word(), a, b, c, d, e])
@@ -428,7 +428,7 @@ impl Socket {
             into.iter_mut().zip(pending).for_each(|(to, from)| *to = from);
             return Ok(pending.len());
         }
-        self.client().check_thoroughly()?;
+        self.client().check_memory()?;
         self.check()?;
         let most = into.len().clamp(1, GET_MOST);
         let (id, key) = (self.0.id.to_word(), OptionKey { level, name }.to_word());
@@ -532,7 +532,7 @@ impl Inner {
     }
 
     fn begin_close(&self) -> bool {
-        if self.client.check_thoroughly().is_err() {
+        if self.client.check_memory().is_err() {
             return false;
         }
         self.closed.store(true, Ordering::Release);
@@ -562,7 +562,7 @@ impl Drop for Inner {
         self.close();
         // Left over in a forked child, or without an instance: areas write into the owner table
         // when they are dropped, and that table is the parent's.
-        if !self.client.is_mine() {
+        if self.client.is_stranger() {
             let side = self.send.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(side.take());
         }
