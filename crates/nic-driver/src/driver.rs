@@ -15,7 +15,9 @@
 //!
 //! A device that said that it has no frame is not asked again before the set reports it, or, while
 //! there is no sleep, at every [`ASK_EVERY`]-th step: to ask in vain costs a system call, and who
-//! works without pause for the other direction would do so at every step.
+//! works without pause for the other direction would do so at every step. But where the last frames
+//! sent were answered when it was asked next, as by a host behind a TAP, whose kernel answers
+//! within the call that sends, it is asked after those that are sent now.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -99,6 +101,9 @@ pub struct Driver {
     suspect: bool,
     /// Steps until a device that had no frame is asked again; 0: now.
     ask_in: u32,
+    /// Frames were sent since it was asked, and: those before were answered at once.
+    sent: bool,
+    answers: bool,
     /// Steps until the line is looked at.
     line_in: u32,
     /// [`Driver::prepare_sleep`] allowed it.
@@ -180,6 +185,8 @@ impl Driver {
             ready: false,
             suspect: false,
             ask_in: 0,
+            sent: false,
+            answers: false,
             line_in: 0,
             asleep: false,
             spin,
@@ -245,9 +252,17 @@ impl Driver {
         let ask = self.ask_in == 0 || self.frames.device.pending().receive;
         if !ask {
             self.ask_in -= 1;
-            return self.frames.transmit_some();
+            let sent = self.frames.transmit_some()?;
+            self.sent |= sent;
+            if sent && self.answers {
+                self.ask_in = 0;
+            }
+            return Ok(sent);
         }
         let moved = self.frames.step()?;
+        if self.sent || self.frames.has_sent() {
+            (self.sent, self.answers) = (false, self.frames.has_received());
+        }
         self.ask_in = if self.frames.found_no_frame() { ASK_EVERY } else { 0 };
         Ok(moved)
     }

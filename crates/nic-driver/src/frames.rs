@@ -95,7 +95,8 @@ pub(crate) struct Frames<D> {
     /// Longest frame that is no super-segment.
     longest: usize,
     counters: Counters,
-    /// Frames that the last step received.
+    /// Frames that the last step sent and received.
+    sent: usize,
     received: usize,
     /// Frames in one step, each way.
     rx_per_step: Sizes,
@@ -134,6 +135,7 @@ impl<D: Device> Frames<D> {
             // One VLAN tag may come on top of the MTU.
             longest: usize::from(mtu) + ETHERNET_HEADER + 4,
             counters: Counters::default(),
+            sent: 0,
             received: 0,
             rx_per_step: Sizes::default(),
             tx_per_step: Sizes::default(),
@@ -183,7 +185,7 @@ impl<D: Device> Frames<D> {
     /// The half of [`Frames::step`] that sends.
     pub(crate) fn transmit_some(&mut self) -> Result<bool, DriverError> {
         self.trace.mark(Stage::DriverDispatch);
-        self.received = 0;
+        (self.sent, self.received) = (0, 0);
         let before = self.counters.tx_packets;
         let (mut passed, mut sent) = (0, 0);
         // A super-segment that is cut here is as many frames as it has segments.
@@ -200,7 +202,13 @@ impl<D: Device> Frames<D> {
         }
         self.trace.mark(Stage::DriverRest);
         self.tx_per_step.add(sent);
-        Ok(passed.max(sent) > 0)
+        self.sent = passed.max(sent);
+        Ok(self.sent > 0)
+    }
+
+    /// After a step: did it send anything?
+    pub(crate) fn has_sent(&self) -> bool {
+        self.sent > 0
     }
 
     /// After a step: did it receive anything?
