@@ -99,8 +99,9 @@ pub(crate) struct Client {
     pub(crate) waiting: usize,
     /// Areas of the receiving pool that nobody has been promised.
     shared_areas: u32,
-    /// Threads to ring at the end of the turn.
+    /// Threads to ring at the end of the turn, and those for which everything is visible already.
     ring: u64,
+    due: u64,
     /// Threads with results that are not visible yet.
     posted: u64,
     /// What it has been lent of frames.
@@ -137,6 +138,7 @@ impl Client {
             waiting: 0,
             shared_areas: (params.rx_pages / area).saturating_sub(promised),
             ring: 0,
+            due: 0,
             posted: 0,
             lending,
             layout,
@@ -301,7 +303,7 @@ impl Client {
         self.ring |= self.posted;
     }
 
-    /// The end of a turn: publishes words, then results, then rings the bells.
+    /// The end of a turn: publishes words, then results. The bells are due then.
     pub(crate) fn flush(&mut self, engine: &mut Engine) -> Result<(), ClientFault> {
         while let Some(socket) = self.places.next_touched() {
             let published = socket.publish()?;
@@ -320,11 +322,26 @@ impl Client {
             if !thread.backlog.is_empty() {
                 self.backlogged |= 1 << number;
             }
-            if ring & 1 << number != 0 {
+        }
+        self.due |= ring;
+        Ok(())
+    }
+
+    /// Rings the bells that are due.
+    pub(crate) fn ring(&mut self, engine: &mut Engine) {
+        let mut due = std::mem::take(&mut self.due);
+        while due != 0 {
+            let number = due.trailing_zeros() as usize;
+            due &= due - 1;
+            if let Some(Some(thread)) = self.threads.get(number) {
                 engine.counters.bells += u64::from(thread.bell.ring());
             }
         }
-        Ok(())
+    }
+
+    /// Is there a bell to ring?
+    pub(crate) fn owes_bells(&self) -> bool {
+        self.due != 0
     }
 
     /// Says that we sleep.

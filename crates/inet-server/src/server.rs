@@ -4,7 +4,8 @@
 //! A turn moves bounded work through the stages in the order of the data path: frames that drivers
 //! passed are taken back; received frames go through the core into clients' areas; calls and queues
 //! of every client are served, starting with another client each turn; the core's output leaves;
-//! and at the end all words and results are published and bells rung, once per turn and party.
+//! and at the end all words and results are published and bells rung, once per turn and party;
+//! programs' bells last, when a driver of the same thread has sent what the core had to send.
 //!
 //! A turn never waits. Whoever owns the thread calls [`Server::turn`] until it reports no progress,
 //! then [`Server::announce`], looks with [`Server::has_work`] once more, and may sleep until
@@ -218,6 +219,13 @@ impl Server {
 
     /// One turn of the event loop. Was there anything to do?
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
+        let progress = self.turn_silently(now);
+        self.ring();
+        progress
+    }
+
+    /// [`Server::turn`] that leaves the programs' bells to be rung.
+    pub(crate) fn turn_silently(&mut self, now: Instant) -> bool {
         self.engine.now = now;
         self.engine.counters.turns += 1;
         self.engine.nics.trace.mark(Stage::Dispatch);
@@ -411,7 +419,17 @@ impl Server {
         progress
     }
 
-    /// Publishes words and results and rings bells.
+    /// Does anybody wait for [`Server::ring`]?
+    pub(crate) fn owes_bells(&self) -> bool {
+        self.clients.iter().flatten().any(|client| client.owes_bells())
+    }
+
+    /// Rings the programs' bells.
+    pub(crate) fn ring(&mut self) {
+        self.clients.iter_mut().flatten().for_each(|client| client.ring(&mut self.engine));
+    }
+
+    /// Publishes words and results.
     fn flush(&mut self) {
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else { continue };

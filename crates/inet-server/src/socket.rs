@@ -17,7 +17,7 @@ use inet::{Handle, RxPiece};
 use crate::fault::ClientFault;
 use crate::nic::Frame;
 use crate::rx::Rx;
-use crate::tx::Tx;
+use crate::tx::{Tx, roomy};
 
 /// How far a socket has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,13 +257,22 @@ impl Socket {
         }
         self.version = self.version.wrapping_add(1);
         self.show();
-        // A program that waits for room only is left asleep until there is enough to go on with, or
-        // the bytes it waits for are over.
-        let words = &self.words;
-        let too_little = || !self.tx.roomy() && !words.waiters.reached(before, now.tx_released);
-        let untold = begun || only_room && too_little();
-        let waiters = if untold { 0 } else { words.waiters.take() };
+        let untold = begun || only_room && !self.is_worth_telling(before);
+        let waiters = if untold { 0 } else { self.words.waiters.take() };
         Ok(Published { bytes, waiters })
+    }
+
+    /// Whether somebody may wait for what was released after the first `before` bytes. Who waits
+    /// for room is left asleep until there is enough to go on with, and who had enough waits for
+    /// something else; unless the bytes that somebody waits for are over.
+    fn is_worth_telling(&self, before: u64) -> bool {
+        let Self { words, shown, tx, .. } = self;
+        if words.waiters.reached(before, shown.tx_released) {
+            return true;
+        }
+        // Behind the fence of `reached`: who waits for room has counted what it sent before.
+        let unreleased = words.tx_bytes.load(Ordering::Relaxed).saturating_sub(before);
+        tx.roomy() && unreleased > roomy(tx.limit)
     }
 
     /// The last words: the place is free. Returns the threads to ring.

@@ -102,7 +102,12 @@ impl Turning {
                 }
             }
             let mut progress = self.step_companions()?;
-            progress |= self.server.turn(now);
+            progress |= self.server.turn_silently(now);
+            if self.server.owes_bells() {
+                // Who is woken may take the processor from us: frames leave first.
+                progress |= self.step_companions()?;
+                self.server.ring();
+            }
             self.line.report(self.server.take_events())?;
             let idle_wake = std::mem::take(&mut self.rung) && !progress;
             self.server.engine.counters.idle_wakes += u64::from(idle_wake);

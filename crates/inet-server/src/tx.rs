@@ -100,6 +100,11 @@ pub(crate) struct Taken {
     pub(crate) chunk: Chunk,
 }
 
+/// So many unreleased bytes leave enough room to go on with, when there may be `limit`.
+pub(crate) fn roomy(limit: u64) -> u64 {
+    limit / 3 * 2
+}
+
 /// The sending half of one socket. Positions count bytes in queue order.
 pub(crate) struct Tx {
     queue: Consumer,
@@ -322,7 +327,7 @@ impl Tx {
     /// Enough is released that a program which waits for room should go on: a third is free, as
     /// Linux wakes its writers.
     pub(crate) fn roomy(&self) -> bool {
-        self.in_flight() <= self.limit / 3 * 2
+        self.in_flight() <= roomy(self.limit)
     }
 
     /// Nothing that was taken is needed by anyone.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use abi::ancillary::SendAncillary;
 use abi::client::{QUEUE, SocketWords};
@@ -251,9 +251,20 @@ impl SendSide {
         if self.queue.free()? == 0 || unreleased > limit / 3 * 2 || unreleased >= limit {
             return Ok(false);
         }
+        if self.finds_memory(pool, least) {
+            return Ok(true);
+        }
+        // The server, which knows nothing of this pool, rings for less than enough if asked to.
+        words.waiters.await_place(self.released + 1, self.released);
+        fence(Ordering::SeqCst);
+        self.collect(words, pool)?;
+        Ok(self.finds_memory(pool, least))
+    }
+
+    fn finds_memory(&self, pool: &TxPool, least: usize) -> bool {
         let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
-        let idle = unreleased == 0 && self.held > 0;
-        Ok(left >= least || idle || pool.has_room(self.held, least))
+        let idle = self.unreleased() == 0 && self.held > 0;
+        left >= least || idle || pool.has_room(self.held, least)
     }
 
     /// Gives all memory back.
