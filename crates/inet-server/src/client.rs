@@ -85,7 +85,9 @@ pub(crate) struct Client {
     pub(crate) trace: TraceReader,
     sleeper: Sleeper,
     bell: OwnedFd,
+    /// By number, as far as any is attached; and how many there may be.
     pub(crate) threads: Vec<Option<Thread>>,
+    most_threads: u16,
     /// The thread slot that the next scan starts with.
     pub(crate) next_thread: usize,
     pub(crate) places: Places,
@@ -130,7 +132,8 @@ impl Client {
             head,
             trace: TraceReader::attach(&region, layout.trace)?,
             bell,
-            threads: (0..params.threads).map(|_| None).collect(),
+            threads: Vec::new(),
+            most_threads: params.threads,
             next_thread: 0,
             places: Places::new(params.sockets),
             closing: Vec::new(),
@@ -159,8 +162,15 @@ impl Client {
     /// Takes up the rings of a thread slot; false if there is no such slot.
     pub(crate) fn add_thread(&mut self, thread: u16, bell: OwnedFd) -> Result<bool, OutOfRange> {
         let region = &self.memory.region;
-        let Some(place) = self.threads.get_mut(usize::from(thread)) else { return Ok(false) };
-        *place = Some(Thread {
+        let place = usize::from(thread);
+        if thread >= self.most_threads {
+            return Ok(false);
+        }
+        // Only as far as there are any: they are walked through in every turn.
+        if self.threads.len() <= place {
+            self.threads.resize_with(place + 1, || None);
+        }
+        self.threads[place] = Some(Thread {
             requests: Consumer::attach(region, self.layout.request_ring(thread), REQUESTS)?,
             results: Producer::attach(region, self.layout.result_ring(thread), RESULTS)?,
             bell: Ringer::of_stranger(self.layout.thread_bell(region, thread)?, bell),

@@ -1,7 +1,7 @@
 //! What an ACK acknowledges leaves the queue.
 
 use super::ack::{RttTimes, Seen};
-use super::sent::SentSegment;
+use super::sent::{Acked, SentSegment};
 use super::{Env, Recovery};
 use crate::Instant;
 
@@ -12,8 +12,8 @@ impl Recovery {
         let (mut first, mut last, mut reord) = (None::<Instant>, None::<Instant>, None);
         let mut ambiguous = false;
         let mut gone = 0;
-        while let Some(segment) = self.sent.pop_acked(env.una) {
-            gone += 1;
+        while let Some(Acked { first: segment, last: end, count }) = self.sent.pop_acked(env.una) {
+            gone += count;
             ambiguous |= segment.ambiguous();
             if segment.ever_repeated() {
                 seen.repeated_acked = true;
@@ -26,8 +26,10 @@ impl Recovery {
                 first = first.or(last);
             }
             if env.sack && !segment.sacked() {
-                self.deliver(env, &segment, seen);
-                self.rack.advance(env.now, &segment, env.rtt.min().unwrap_or_default());
+                self.deliver(env, &segment, count, seen);
+                let mut latest = segment;
+                latest.end = end;
+                self.rack.advance(env.now, &latest, env.rtt.min().unwrap_or_default());
             } else {
                 newest(&segment, seen);
             }
@@ -53,9 +55,15 @@ impl Recovery {
         }
     }
 
-    /// `segment` has arrived for the first time.
-    pub(super) fn deliver(&mut self, env: &Env<'_>, segment: &SentSegment, seen: &mut Seen) {
-        self.delivered += 1;
+    /// `segment`, and others like it, `count` in all, have arrived for the first time.
+    pub(super) fn deliver(
+        &mut self,
+        env: &Env<'_>,
+        segment: &SentSegment,
+        count: u32,
+        seen: &mut Seen,
+    ) {
+        self.delivered += u64::from(count);
         self.delivered_at = env.now;
         newest(segment, seen);
         if let Some((at, _)) = seen.newest {

@@ -245,17 +245,9 @@ impl Recovery {
             // F-RTO has what it wanted: now the answer counts.
             self.repeat = Repeat::Nothing;
         }
-        let (last, mss) = (start + len, mss.max(1));
-        let end = last + u32::from(fin);
-        let mut at = start;
-        while at.before(end) {
-            let next = if last.since(at) <= mss { end } else { at + mss };
-            let snapshot = self.snapshot(now);
-            let marks = if next == end { marks } else { Marks::default() };
-            self.sent.push(at, next, now, snapshot, marks);
-            self.count_for_reduction();
-            at = next;
-        }
+        let snapshot = self.snapshot(now);
+        let count = self.sent.push((start, len, fin), mss.max(1), (now, snapshot), marks);
+        self.count_for_reduction(count);
     }
 
     /// The segment at `index` was sent again; if it is not held to be lost, that was a probe, which
@@ -271,14 +263,14 @@ impl Recovery {
         }
         self.retrans_stamp.get_or_insert(stamp);
         self.undo_retrans = Some(self.undo_retrans.unwrap_or(0) + 1);
-        self.count_for_reduction();
+        self.count_for_reduction(1);
     }
 
-    fn count_for_reduction(&mut self) {
+    fn count_for_reduction(&mut self, segments: u32) {
         if self.reducing()
             && let Some(prr) = &mut self.prr
         {
-            prr.sent(1);
+            prr.sent(segments);
         }
     }
 

@@ -225,7 +225,7 @@ impl Recovery {
             }
             self.sent.sack(index);
             seen.data_sacked = true;
-            self.deliver(env, &segment, seen);
+            self.deliver(env, &segment, 1, seen);
             self.fack = self.fack.max(segment.end);
         }
         if duplicate {

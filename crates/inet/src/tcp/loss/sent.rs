@@ -43,6 +43,9 @@ const RECORD: u8 = 1 << 6;
 /// A super-segment ended with it: as on Linux, what is sent again is none across that place.
 const BURST: u8 = 1 << 7;
 
+/// What has happened to a segment since it left for the first time.
+const HISTORY: u8 = SACKED | LOST | REPEATED | EVER_REPEATED | AMBIGUOUS;
+
 /// What was known when a segment left, for the sample of the delivery rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::tcp) struct Snapshot {
@@ -120,6 +123,16 @@ impl SentSegment {
     }
 }
 
+/// Segments that left the queue together: they were sent in one go, for the first time, and nothing
+/// has been heard of them since; or a single one, whatever its history.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::tcp) struct Acked {
+    pub(in crate::tcp) first: SentSegment,
+    /// The last one's end.
+    pub(in crate::tcp) last: Seq,
+    pub(in crate::tcp) count: u32,
+}
+
 /// The queue.
 #[derive(Debug, Default)]
 pub(in crate::tcp) struct SentQueue {
@@ -192,36 +205,82 @@ impl SentQueue {
         self.segments.partition_point(|segment| segment.end.at_or_before(seq))
     }
 
-    /// A segment `start..end` with `marks` at its end is sent for the first time.
+    /// `len` bytes from `start` on, and a FIN if `fin`, are sent for the first time, in segments of
+    /// `mss` bytes, the last of them with `marks`. How many they are.
     pub(in crate::tcp) fn push(
         &mut self,
-        start: Seq,
-        end: Seq,
-        at: Instant,
-        snapshot: Snapshot,
+        (start, len, fin): (Seq, u32, bool),
+        mss: u32,
+        (at, snapshot): (Instant, Snapshot),
         marks: Marks,
-    ) {
-        let number = self.first.wrapping_add(self.packets_out());
+    ) -> u32 {
         let mark = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = mark(marks.push, PUSH) | mark(marks.record, RECORD) | mark(marks.burst, BURST);
-        let new = SentSegment { start, end, at, snapshot, earlier: NONE, later: NONE, flags };
-        self.segments.push_back(new);
-        self.link(number);
+        // A lone FIN is one, too; behind payload it comes with the last of it.
+        let count = len.div_ceil(mss).max(u32::from(fin));
+        if count == 0 {
+            return 0;
+        }
+        let end = start + len + u32::from(fin);
+        let (number, before) = (self.number(self.segments.len()), self.newest);
+        self.segments.extend((0..count).map(|n| {
+            let (start, last) = (start + n * mss, n == count - 1);
+            SentSegment {
+                start,
+                end: if last { end } else { start + mss },
+                at,
+                snapshot,
+                earlier: if n == 0 { before } else { number.wrapping_add(n - 1) },
+                later: if last { NONE } else { number.wrapping_add(n + 1) },
+                flags: if last { flags } else { 0 },
+            }
+        }));
+        match before {
+            NONE => self.oldest = number,
+            _ => {
+                if let Some(before) = self.by_number(before) {
+                    before.later = number;
+                }
+            }
+        }
+        self.newest = number.wrapping_add(count - 1);
+        count
     }
 
-    /// Takes the first segment out if `una` has passed it; else cuts off what `una` has passed.
-    pub(in crate::tcp) fn pop_acked(&mut self, una: Seq) -> Option<SentSegment> {
+    /// Takes the first segment out if `una` has passed it, and with it those behind it of which
+    /// everything is the same but their place; else cuts off what `una` has passed.
+    pub(in crate::tcp) fn pop_acked(&mut self, una: Seq) -> Option<Acked> {
         let head = self.segments.front_mut()?;
         if head.end.after(una) {
             head.start = head.start.max(una);
             return None;
         }
-        if head.listed() {
-            self.unlink(self.first);
+        let first = *head;
+        let (mut last, mut count) = (head.end, 1);
+        let mut later = head.later;
+        if first.flags & HISTORY == 0 {
+            for next in self.segments.iter().skip(1) {
+                let same = next.flags & HISTORY == 0
+                    && later == self.first.wrapping_add(count)
+                    && next.at == first.at
+                    && next.snapshot == first.snapshot;
+                if !same || next.end.after(una) {
+                    break;
+                }
+                (last, later) = (next.end, next.later);
+                count += 1;
+            }
         }
-        let head = self.segments.pop_front()?;
-        self.recount(head.flags, 0);
-        self.first = self.first.wrapping_add(1);
+        if first.listed() {
+            self.join(first.earlier, later);
+        }
+        match count {
+            1 => drop(self.segments.pop_front()),
+            _ => drop(self.segments.drain(..count as usize)),
+        }
+        // Only one that is alone has a history.
+        self.recount(first.flags, 0);
+        self.first = self.first.wrapping_add(count);
         if (self.hint.wrapping_sub(self.first)).cast_signed() < 0 {
             self.hint = self.first;
         }
@@ -231,7 +290,7 @@ impl SentQueue {
             // Long before a number could pass for no link.
             self.relink();
         }
-        Some(head)
+        Some(Acked { first, last, count })
     }
 
     /// The queue is empty: links begin anew, memory goes back.
@@ -441,6 +500,11 @@ impl SentQueue {
         let Some(segment) = self.by_number(number) else { return };
         let (earlier, later) = (segment.earlier, segment.later);
         (segment.earlier, segment.later) = (NONE, NONE);
+        self.join(earlier, later);
+    }
+
+    /// What was between two entries of the list is gone.
+    fn join(&mut self, earlier: u32, later: u32) {
         match earlier {
             NONE => self.oldest = later,
             _ => {

@@ -43,27 +43,41 @@ impl Model {
         Instant::from_nanos(self.clock)
     }
 
-    fn push(&mut self, len: u32) {
-        let (start, end, at) = (self.next, self.next + len, self.now());
-        self.queue.push(self.seq(start), self.seq(end), at, Snapshot::default(), Marks::default());
-        let sent = self.clock;
-        self.plain.push(Plain { start, end, sent, sacked: false, lost: false, repeated: false });
-        self.next = end;
+    /// Sends `len` bytes in segments of at most 3, with or without a FIN.
+    fn push(&mut self, len: u32, fin: bool) {
+        const MSS: u32 = 3;
+        let at = self.now();
+        let (start, marks) = (self.seq(self.next), Marks { push: true, ..Marks::default() });
+        let before = self.plain.len();
+        let end = self.next + len + u32::from(fin);
+        while self.next < end {
+            let next = if end - u32::from(fin) <= self.next + MSS { end } else { self.next + MSS };
+            let (start, sent) = (self.next, self.clock);
+            let (sacked, lost, repeated) = (false, false, false);
+            self.plain.push(Plain { start, end: next, sent, sacked, lost, repeated });
+            self.next = next;
+        }
+        let new = self.queue.push((start, len, fin), MSS, (at, Snapshot::default()), marks);
+        assert_eq!(new as usize, self.plain.len() - before);
+        let pushed = self.queue.iter().skip(before).map(|segment| segment.marks().push);
+        assert!(pushed.enumerate().all(|(n, push)| push == (n + 1 == new as usize)));
     }
 
     fn ack(&mut self, una: u32) {
-        let mut gone = Vec::new();
-        while let Some(segment) = self.queue.pop_acked(self.seq(una)) {
-            gone.push(segment);
-        }
         let count = self.plain.iter().take_while(|plain| plain.end <= una).count();
-        assert_eq!(gone.len(), count);
-        for (segment, plain) in gone.iter().zip(self.plain.drain(..count)) {
-            assert_eq!(
-                (segment.end, segment.sacked()),
-                (Seq::new(self.base) + plain.end, plain.sacked)
-            );
+        let mut gone: Vec<Plain> = self.plain.drain(..count).collect();
+        while let Some(Acked { first, last, count }) = self.queue.pop_acked(self.seq(una)) {
+            let rest = gone.split_off(count as usize);
+            let run = core::mem::replace(&mut gone, rest);
+            let end = |plain: &Plain| Seq::new(self.base) + plain.end;
+            assert_eq!((first.end, last), (end(&run[0]), end(&run[run.len() - 1])));
+            assert_eq!(first.sacked(), run[0].sacked);
+            // More than one only of those that are alike.
+            let plain = |one: &Plain| !one.sacked && !one.lost && !one.repeated;
+            let alike = run.iter().all(|one| one.sent == run[0].sent && plain(one));
+            assert!(run.len() == 1 || (alike && !first.ever_repeated() && !first.ambiguous()));
         }
+        assert!(gone.is_empty());
         if let Some(first) = self.plain.first_mut() {
             first.start = first.start.max(una);
         }
@@ -74,7 +88,7 @@ impl Model {
         let at = self.now();
         let clock = self.clock;
         match (what, self.plain.get_mut(index)) {
-            (0 | 1, _) => self.push(1 + amount % 10),
+            (0 | 1, _) => self.push(amount % 20, what == 1),
             (2, Some(_)) => {
                 let first = self.plain[0].start;
                 self.ack(first + amount % (self.next - first + 1));
@@ -180,9 +194,9 @@ fn numbers_begin_anew_long_before_they_end() {
     let mut model = Model::new(0);
     model.queue.first = NONE / 2 - 3;
     model.queue.hint = model.queue.first;
-    model.push(1);
+    model.push(1, false);
     for _ in 0..10 {
-        model.push(1);
+        model.push(1, false);
         model.queue.mark_lost(0);
         model.plain[0].lost = true;
         model.check();
