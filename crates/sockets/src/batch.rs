@@ -27,7 +27,7 @@ use crate::thread::{Held, ThreadSlot};
 use crate::wait::Wait;
 
 /// Results that [`CallBatch::fetch_all`] takes at a time.
-const FETCHED: usize = 32;
+const FETCHED: u32 = 32;
 /// Calls registered before a batch flushes by itself, unless told otherwise.
 const THRESHOLD: u32 = REQUESTS / 2;
 /// How long to wait for room in a full request ring before looking again: no bell is rung for room.
@@ -247,10 +247,12 @@ impl<'c> CallBatch<'c> {
         loop {
             lock(&self.thread.rings).fetch_some(self.number, FETCHED, &mut self.fetched);
             // Outside of the lock: the last handle of a socket closes it, by a call.
-            let some = self.fetched.drain(..).map(|over| Completion::new(&self.client, &over));
-            let before = completions.len();
-            completions.extend(some);
-            if completions.len() - before < FETCHED {
+            let some = self.fetched.len();
+            completions.reserve(some);
+            for over in self.fetched.drain(..) {
+                completions.push(Completion::new(&self.client, &over));
+            }
+            if some < FETCHED as usize {
                 return;
             }
         }

@@ -177,13 +177,20 @@ pub struct Completion {
 }
 
 impl Completion {
+    #[inline]
     pub(crate) fn new(client: &Client, over: &Over) -> Self {
-        if over.op == Op::Close {
-            client.reap();
-        }
-        let (about, args) = (over.about.as_ref(), over.args);
-        let reply = |values| reply(client, over.op, about, args, values);
-        let result = over.outcome.and_then(reply);
+        let result = match (over.op, over.outcome) {
+            (Op::Null | Op::SetSockOpt | Op::Flush | Op::Shutdown, outcome) => {
+                outcome.map(|_| Reply::Done)
+            }
+            (op, outcome) => {
+                if op == Op::Close {
+                    client.reap();
+                }
+                let (about, args) = (over.about.as_ref(), over.args);
+                outcome.and_then(|values| reply(client, op, about, args, values))
+            }
+        };
         Self { ticket: Ticket(over.tag), user_data: over.user_data, result }
     }
 }

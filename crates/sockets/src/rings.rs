@@ -94,6 +94,15 @@ struct Place {
     prev: u16,
 }
 
+impl Place {
+    /// What its batch gets of the call; the place has its socket no more.
+    #[inline]
+    fn over(&mut self, outcome: Outcome) -> Over {
+        let Self { tag, op, args, user_data, .. } = *self;
+        Over { tag, op, args, user_data, about: self.about.take(), outcome }
+    }
+}
+
 /// The calls of one batch.
 #[derive(Debug, Clone, Copy)]
 struct Batch {
@@ -425,25 +434,39 @@ impl Rings {
         self.take(batch, tag)
     }
 
-    /// The oldest results of a batch, until there are `most` in `into`.
-    pub(crate) fn fetch_some(&mut self, batch: u16, most: usize, into: &mut Vec<Over>) {
-        while into.len() < most
-            && let Some(over) = self.fetch(batch)
+    /// The oldest results of a batch, at most `most`, to the end of `into`: as [`Rings::fetch`] of
+    /// each, and what all of them have in common is done once.
+    pub(crate) fn fetch_some(&mut self, batch: u16, most: u32, into: &mut Vec<Over>) {
+        let Some(list) = self.batches.get_mut(usize::from(batch)) else { return };
+        let mut taken = 0;
+        while taken < most
+            && let Some(place) = self.places.get_mut(usize::from(list.first))
+            && let State::Done(outcome) = place.state
         {
-            into.push(over);
+            into.push(place.over(outcome));
+            let at = std::mem::replace(&mut list.first, place.next);
+            (place.state, place.next) = (State::Free, self.free);
+            self.free = at;
+            taken += 1;
         }
+        match self.places.get_mut(usize::from(list.first)) {
+            Some(first) => first.prev = NONE,
+            None => list.last = NONE,
+        }
+        list.ready -= taken;
+        self.unfetched -= taken;
+        self.in_use -= taken;
     }
 
     /// The result of a call, if it has come.
     pub(crate) fn take(&mut self, batch: u16, tag: u32) -> Option<Over> {
         let place = self.place_of(tag).filter(|place| place.batch == batch)?;
         let State::Done(outcome) = place.state else { return None };
-        let (op, args, user_data) = (place.op, place.args, place.user_data);
-        let about = place.about.take();
+        let over = place.over(outcome);
         let (prev, next) = (place.prev, place.next);
         self.unlink(batch, prev, next);
         self.release(place_in(tag));
-        Some(Over { tag, op, args, user_data, about, outcome })
+        Some(over)
     }
 
     /// Is it a call of this batch that was not fetched?

@@ -225,21 +225,22 @@ fn calls(instance: &Instance) -> Result<()> {
         return Ok(());
     }
     let mut batch = CallBatch::with_threshold(&instance.client, 32)?;
+    let (mut requests, mut tickets, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for part in [Part::Program, Part::Server] {
         instance.alone(|world| {
             for number in 0..2 * OPERATIONS {
                 let on = number >= OPERATIONS;
                 count(on && part == Part::Program, || {
-                    (0..TOGETHER).try_for_each(|_| batch.submit(Request::null()).map(drop))
+                    requests.extend((0..TOGETHER).map(|_| Request::null()));
+                    batch.submit_all(&mut requests, &mut tickets)
                 })?;
+                tickets.clear();
                 batch.flush();
                 settle(world, on, part)?;
                 count(on && part == Part::Program, || -> Result<()> {
                     batch.wait_for(TOGETHER, Wait::No)?;
-                    while let Some(over) = batch.fetch() {
-                        over.result?;
-                    }
-                    Ok(())
+                    batch.fetch_all(&mut done);
+                    done.drain(..).try_for_each(|over| Ok(over.result.map(drop)?))
                 })?;
             }
             Ok(())
