@@ -405,10 +405,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             {
                 self.recv.take_fin(self.durable.rcv_nxt, fin);
             }
-            self.wish(|wishes| wishes.ack = true);
         }
         if self.recv.fin == Some(self.durable.rcv_nxt) {
             self.take_fin(now);
+        } else if segment.fin {
+            self.wish(|wishes| wishes.ack = true);
         }
         Reply::None
     }
@@ -478,7 +479,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.state() == State::TimeWait {
             self.start_time_wait(now);
         }
-        self.wish(|wishes| wishes.ack = true);
+        if self.state() == State::CloseWait {
+            // As Linux: mostly our own FIN comes soon, and tells it.
+            self.quick_acks = 0;
+            self.acknowledge_later(now);
+        } else {
+            self.wish(|wishes| wishes.ack = true);
+        }
     }
 
     pub(super) fn start_time_wait(&mut self, now: Instant) {

@@ -18,6 +18,7 @@ fn in_state(state: State) -> Rig {
         }
         State::CloseWait => {
             rig.take(&peer_fin, b"");
+            rig.quiet_until(millis(40));
             rig.sent();
         }
         State::Closing => {
@@ -80,6 +81,27 @@ fn the_peer_closes_first() {
     assert_eq!(rig.c.state(), State::LastAck);
     rig.ack(2, 6);
     assert!(rig.c.is_done() && rig.c.error().is_none());
+}
+
+#[test]
+fn our_fin_soon_after_theirs_acknowledges_it() {
+    let mut rig = Rig::established(&plain());
+    rig.take(&SegmentRepr { fin: true, ..rig.seg(1, 1) }, b"bye");
+    assert_eq!(rig.read(), b"bye");
+    rig.silent();
+    rig.now += millis(39);
+    rig.c.consumed(rig.now, 3);
+    assert_eq!(rig.c.close(rig.now), None);
+    let fin = rig.sent();
+    assert!(fin.fin && rig.acked(&fin) == 5);
+    rig.ack(5, 2);
+    assert!(rig.c.is_done() && rig.c.error().is_none());
+    // Two full segments are acknowledged at once, with or without a FIN.
+    let mut rig = Rig::established(&plain());
+    rig.data(1, &[7; MSS]);
+    rig.take(&SegmentRepr { fin: true, ..rig.seg(1 + MSS as u32, 1) }, &[7; MSS]);
+    let ack = rig.sent();
+    assert_eq!(rig.acked(&ack), 2 * MSS as u32 + 2);
 }
 
 #[test]
@@ -148,7 +170,10 @@ fn the_peers_fin_in_every_state() {
         rig.now += secs(1);
         rig.take(&SegmentRepr { fin: true, ..rig.seg(1, ack) }, b"");
         assert_eq!(rig.c.state(), after);
-        // Timers that are due by now aside, the FIN is acknowledged at once.
+        if before == State::Established {
+            rig.quiet_until(millis(40));
+        }
+        // Timers that are due by now aside, otherwise the FIN is acknowledged at once.
         let (answer, _) = rig.sent_data();
         assert_eq!(rig.acked(&answer), 2, "{before:?}");
     }
