@@ -64,6 +64,35 @@ fn whoever_waits_for_a_position_is_rung_when_it_is_released() {
     assert!(AREA as u64 - released > limit / 3 * 2, "{released} leaves room, by {limit}");
 }
 
+/// Who had room before it is released sleeps for something else, such as an answer.
+#[test]
+fn an_ack_of_what_left_room_wakes_nobody() {
+    let mut world = World::new();
+    let mut a = world.a.admit(5, LARGE);
+    let mut b = world.b.admit(7, PARAMS);
+    let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
+    let limit = sock.words.tx_limit.load(Ordering::Acquire);
+    for (bytes, woken) in [(1000, 0), (limit / 3 * 2 + 1, 1), (20_000, 0)] {
+        let from = sock.sent;
+        let mut left = usize::try_from(bytes).unwrap();
+        while left > 0 {
+            left -= a.send(&mut sock, &vec![7; left], None);
+        }
+        sock.words.waiters.add(1);
+        world.run(|_| {
+            let _ = b.recv(&mut child);
+            sock.words.tx_released.load(Ordering::Acquire) == from + bytes
+        });
+        let asleep = sock.words.waiters.take();
+        assert_eq!(asleep, 1 - woken, "{bytes} bytes of {limit}");
+    }
+    // Data do wake it.
+    sock.words.waiters.add(1);
+    b.send(&mut child, b"answer", None);
+    world.run(|_| sock.words.rx_bytes.load(Ordering::Acquire) > 0);
+    assert_eq!(sock.words.waiters.take(), 0);
+}
+
 /// Sends `bytes` from a to b, who reads whenever `reads` says so.
 fn transfer(
     world: &mut World,
