@@ -39,6 +39,9 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     Stages(StagesArgs),
     /// Show interfaces and addresses of an instance, as `ip addr` does
+    ///
+    /// An IPv6 address is `tentative` while it is being found out whether another host has it, and
+    /// `dadfailed` if one does: then it is not used.
     #[command(after_help = ADDR_EXAMPLES)]
     Addr(NetworkArgs),
     /// Show the routing table of an instance, as `ip route` does
@@ -210,8 +213,10 @@ impl Ipv6Choice {
 
 /// Start an instance that programs can share
 ///
-/// Returns when the instance answers; it then runs in the background until `tasuki down`. Its
-/// messages go to NAME.log beside its socket in /run/tasuki (or $XDG_RUNTIME_DIR/tasuki).
+/// Returns when the instance answers and its addresses are usable; it then runs in the background
+/// until `tasuki down`. With packet: and xdp:, IPv6 addresses are probed for duplicates first, for
+/// one to two seconds. Messages go to NAME.log beside its socket in /run/tasuki (or
+/// $XDG_RUNTIME_DIR/tasuki).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

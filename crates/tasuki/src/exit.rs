@@ -4,6 +4,7 @@
 //! so that a script can tell "Tasuki failed" from "the program failed".
 
 use std::fmt;
+use std::io::Write as _;
 
 /// The exit codes of `tasuki` itself. `tasuki run` otherwise gives the program's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ Exit codes:
     1  an output file or pipe failed
     2  wrong usage
   118  wrong configuration
-  119  missing rights (/dev/net/tun, CAP_NET_ADMIN, another user's instance)
+  119  missing rights (/dev/net/tun, a capability for the device, another user's instance)
   120  address in use or device name taken
   121  the program cannot be run on the stack (static, setuid, other machine type, shim missing)
   122  no such instance is running
@@ -56,6 +57,12 @@ pub(crate) struct Failure {
     pub(crate) code: Code,
     /// What is wrong and what to do about it.
     pub(crate) sentence: String,
+}
+
+/// Says a line on standard error. Where nobody hears it any more (a pipe whose reader is gone),
+/// what the command does goes on, and its exit code tells.
+pub(crate) fn say(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 impl Failure {

@@ -39,7 +39,8 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && error.kind() != NO_ARGUMENTS => {
-            eprintln!("tasuki: {}", cli::refusal(&error, std::env::args_os().skip(1)));
+            let refusal = cli::refusal(&error, std::env::args_os().skip(1));
+            exit::say(format_args!("tasuki: {refusal}"));
             return ExitCode::from(exit::Code::Usage as u8);
         }
         Err(help) => help.exit(),
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("tasuki: {failure}");
+            exit::say(format_args!("tasuki: {failure}"));
             ExitCode::from(failure.code as u8)
         }
     }
@@ -76,11 +77,13 @@ fn start_log(background: bool) {
     let parsed =
         EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).parse(&asked);
     let filter = parsed.unwrap_or_else(|error| {
-        eprintln!("tasuki: TASUKI_LOG is ignored: {error}; see `tasuki --help`");
+        let see = "see `tasuki --help`";
+        exit::say(format_args!("tasuki: TASUKI_LOG is ignored: {error}; {see}"));
         EnvFilter::new("warn")
     });
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let log = log.with_ansi(std::io::stderr().is_terminal());
+    // A message that cannot be written is lost: saying so there as well would be a panic.
+    let log = log.with_ansi(std::io::stderr().is_terminal()).log_internal_errors(false);
     if background {
         log.init();
     } else {

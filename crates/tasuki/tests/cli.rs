@@ -45,6 +45,23 @@ fn help_has_examples_and_exit_codes() {
     }
 }
 
+/// A pipe whose reader is gone.
+fn unheard() -> std::io::PipeWriter {
+    std::io::pipe().expect("a pipe").1
+}
+
+#[test]
+fn the_exit_code_is_right_where_nobody_hears_why() {
+    for (arguments, code) in [
+        (&["frobnicate"][..], 2),
+        (&["run", "--address", "10.0.0.2/24", "--gateway", "10.9.0.1", "--", "true"], 118),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
+        let status = command.args(arguments).stderr(unheard()).status().expect("tasuki starts");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
 #[test]
 fn wrong_usage_is_2() {
     for arguments in [&["frobnicate"][..], &["run"], &["run", "--mode", "x", "--", "true"]] {

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use crate::cli::CaptureArgs;
-use crate::exit::{Code, Failure};
+use crate::exit::{self, Code, Failure};
 use crate::operator::Operator;
 use crate::supervisor::Signals;
 
@@ -58,10 +58,13 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<u8, Failure> {
     file.flush().map_err(|error| file_failed(args, &error))?;
     let named = operator.name();
     let on = args.interface.as_ref().map_or_else(String::new, |name| format!(" {name}"));
-    eprintln!("capturing on {named}{on}, Ethernet, at most {snaplen} bytes of each frame");
+    exit::say(format_args!(
+        "capturing on {named}{on}, Ethernet, at most {snaplen} bytes of each frame"
+    ));
     let done = copy(&socket, &operator, &mut signals, &mut file, args.count);
     let done = done.and_then(|()| file.flush());
-    eprintln!("{} packets captured\n{} packets missed", file.taken, file.missed);
+    let (taken, missed) = (file.taken, file.missed);
+    exit::say(format_args!("{taken} packets captured\n{missed} packets missed"));
     match done {
         Ok(()) => Ok(0),
         // Whoever read from the pipe has had enough.

@@ -6,7 +6,7 @@ use abi::control::{ClientReply, ClientRequest, InstanceStatus};
 
 use super::{print, print_json, table};
 use crate::cli::PsArgs;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::operator::Operator;
 
 /// Shows one instance, or all of this user.
@@ -25,7 +25,7 @@ pub(crate) fn ps(args: &PsArgs) -> Result<u8, Failure> {
     if args.json {
         print_json(&statuses)?;
     } else if statuses.is_empty() {
-        eprintln!("no instance of this user is running; start one with `tasuki up`");
+        exit::say("no instance of this user is running; start one with `tasuki up`");
     } else {
         let texts: Vec<String> = statuses.iter().map(|one| text(one, args.verbose)).collect();
         print(&texts.join("\n"))?;

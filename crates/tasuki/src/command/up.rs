@@ -17,7 +17,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::UpArgs;
-use crate::exit::{Code, Failure};
+use crate::exit::{self, Code, Failure};
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::supervisor::{Duty, Instance, Signals, Supervisor};
@@ -99,7 +99,7 @@ fn detach(args: &UpArgs) -> Result<u8, Failure> {
             if !others && std::fs::metadata(&log_path).is_ok_and(|log| log.len() == 0) {
                 let _ = std::fs::remove_file(&log_path);
             }
-            eprintln!("tasuki: {sentence}");
+            exit::say(format_args!("tasuki: {sentence}"));
             Ok(code)
         }
         Err(_) => {
