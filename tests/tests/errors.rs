@@ -76,6 +76,19 @@ fn the_exit_code_is_the_programs() {
 }
 
 #[test]
+fn messages_that_nobody_reads_end_nothing() {
+    let Some(world) = World::new() else { return };
+    let words = world.python(&["-c", "import socket\nsocket.socket()\nraise SystemExit(7)"]);
+    for mode in [Mode::Split, Mode::Fused, Mode::Library] {
+        let (_, unheard) = std::io::pipe().unwrap();
+        let mut command = world.on_stack(mode, &words);
+        let status = command.env("TASUKI_LOG", "trace").stderr(unheard).status().unwrap();
+        assert_eq!(status.code(), Some(7), "{mode:?}");
+    }
+    world.assert_nothing_left();
+}
+
+#[test]
 fn signals_are_passed_on() {
     let Some(world) = World::new() else { return };
     let program =
