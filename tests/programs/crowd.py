@@ -1,7 +1,8 @@
-"""Crowds the control socket of an instance until it is killed: crowd.py SOCKET KIND.
+"""Crowds the control socket of an instance until it is killed: crowd.py SOCKET KIND VERSION.
 
 Kinds: "held", connections that never say anything; "flood", requests that are none, whose answers
-are read; "clients", one process as many clients; "unread", answers that are never read.
+are read; "clients", one process as many clients, who speak VERSION; "unread", answers that are
+never read.
 """
 
 import json
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 
-path, kind = sys.argv[1:]
+path, kind, version = sys.argv[1:]
 
 
 def connect():
@@ -52,7 +53,7 @@ elif kind == "unread":
         does = lambda line=line: push(line, message({"request": "ps"}) * 100)
         threading.Thread(target=does, daemon=True).start()
 elif kind == "clients":
-    hello = message({"request": "hello", "version": 2, "program": "crowd"})
+    hello = message({"request": "hello", "version": int(version), "program": "crowd"})
     for _ in range(40):
         line = connect()
         line.sendall(hello)

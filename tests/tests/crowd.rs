@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use abi::control::VERSION;
 use tasuki_tests::{HOST, Mode, World, write_noise};
 
 const NET: &str = "crowd";
@@ -14,9 +15,9 @@ fn nobody_is_kept_out() {
     let server = world.http_server();
     world.up(NET, mode, &[]);
     let before = world.ps(NET);
-    let socket = format!("/run/tasuki/{NET}.sock");
+    let (socket, version) = (format!("/run/tasuki/{NET}.sock"), VERSION.to_string());
     for kind in ["held", "flood", "unread", "clients"] {
-        let crowd = world.spawn(&world.script("crowd.py", &[&socket, kind]));
+        let crowd = world.spawn(&world.script("crowd.py", &[&socket, kind, &version]));
         let _ = crowd.line("crowding");
         if kind == "clients" {
             let _ = crowd.line("refused");
