@@ -108,13 +108,48 @@ fn stages_of_a_send_are_told_apart() {
         assert_eq!(report["missed"], 0);
         for row in report["stages"].as_array().unwrap() {
             // Each send passes each stage: three segments of 1,448 bytes at most, and their frames.
-            assert!(row["sends"].as_u64() > Some(10), "{mode:?}: {row} in {report}");
-            assert!(row["times"].as_u64() >= row["sends"].as_u64(), "{row}");
+            assert!(row["seen"].as_u64() > Some(10), "{mode:?}: {row} in {report}");
+            assert!(row["times"].as_u64() >= row["seen"].as_u64(), "{row}");
         }
         // Nothing is marked any more: a second report begins anew.
         let said = Running::start(world.tasuki(&["stages", "-s", "0.3", NET])).finish().success();
         assert!(said.stdout.contains("TCP layer"), "{said}");
         drop((witness, program));
+        world.down(NET);
+    }
+}
+
+#[test]
+fn stages_of_a_receive_are_told_apart() {
+    for mode in [Mode::Split, Mode::Fused] {
+        let Some(world) = World::over(Nic::Tap) else { return };
+        world.up(NET, mode, &[]);
+        let code = format!(
+            "import socket, time; s = socket.create_server((\"{HOST}\", 9000))\n\
+             print(\"ready\", flush=True); c, _ = s.accept()\n\
+             while True: c.send(b\"x\" * 4096); time.sleep(0.005)"
+        );
+        let peer = world.spawn(&world.python(&["-c", &code]));
+        let _ = peer.line("ready");
+        let code = format!(
+            "import socket; s = socket.create_connection((\"{HOST}\", 9000))\n\
+             while s.recv(65536): pass"
+        );
+        let program = Running::start(world.on_net(NET, &world.python(&["-c", &code])));
+        tasuki_tests::eventually("it receives", || world.counter(NET, "payload.rx-bytes") > 0);
+        let words = ["stages", "-s", "1", "--receive"];
+        let said = Running::start(world.tasuki(&[&words[..], &["--json", NET]].concat()));
+        let said = said.finish().success().stdout;
+        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert!(report["receives"].as_u64() > Some(10), "{report}");
+        assert_eq!(report["missed"], 0);
+        for row in report["receive_stages"].as_array().unwrap() {
+            assert!(row["seen"].as_u64() > Some(10), "{mode:?}: {row} in {report}");
+            assert!(row["times"].as_u64() >= row["seen"].as_u64(), "{row}");
+        }
+        let said = Running::start(world.tasuki(&[&words[..], &[NET]].concat())).finish().success();
+        assert!(said.stdout.contains("recv returns to program"), "{said}");
+        drop((peer, program));
         world.down(NET);
     }
 }

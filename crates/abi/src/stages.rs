@@ -1,4 +1,4 @@
-//! Where the time of a send goes: marks that each process makes as it enters a stage.
+//! Where the time of sends and receives goes: marks that each process makes as it enters a stage.
 //!
 //! A mark is a time and the stage that begins then. Programs and drivers make theirs in a ring of
 //! their region, from which the inet server takes them; without room a mark is left out. A word
@@ -54,11 +54,29 @@ pub enum Stage {
     Result,
     /// Driver: anything else.
     DriverRest,
+    /// Driver: the device was asked for a frame, and gave one.
+    Read,
+    /// Driver: the frame is joined to others or handed to the inet server.
+    HandOver,
+    /// Inet server: the Ethernet header of a frame that came.
+    EthernetInput,
+    /// Inet server: its IP header.
+    IpInput,
+    /// Inet server: its TCP header, and what it changes.
+    TcpInput,
+    /// Inet server: bytes are put where the program reads them.
+    Deliver,
+    /// Inet server: the program is rung, after its words were written.
+    Announce,
+    /// Program: a receive looks whether something is there, again after each sleep.
+    Recv,
+    /// Program: the receive has got something and returns.
+    Received,
 }
 
 impl Stage {
     /// All of them, in order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 24] = [
         Self::Send,
         Self::Request,
         Self::Returned,
@@ -74,6 +92,15 @@ impl Stage {
         Self::HandBack,
         Self::Result,
         Self::DriverRest,
+        Self::Read,
+        Self::HandOver,
+        Self::EthernetInput,
+        Self::IpInput,
+        Self::TcpInput,
+        Self::Deliver,
+        Self::Announce,
+        Self::Recv,
+        Self::Received,
     ];
 }
 
@@ -138,10 +165,31 @@ impl Tracer {
         }
     }
 
+    /// A mark for [`Tracer::keep`], made now, if anybody wants it: for what may turn out to be
+    /// nothing.
+    #[inline]
+    #[must_use]
+    pub fn note(&self, stage: Stage) -> Option<Mark> {
+        self.is_on().then(|| Mark::now(stage))
+    }
+
+    /// Keeps a mark, if there is room.
+    #[inline]
+    pub fn keep(&mut self, noted: Option<Mark>) {
+        if let Some(mark) = noted {
+            self.add(mark);
+        }
+    }
+
     #[cold]
     fn push(&mut self, stage: Stage) {
+        self.add(Mark::now(stage));
+    }
+
+    #[cold]
+    fn add(&mut self, mark: Mark) {
         // Without room it is left out; a reader that breaks the ring gets none.
-        let _ = self.marks.push(&Mark::now(stage).encode());
+        let _ = self.marks.push(&mark.encode());
     }
 }
 
@@ -173,32 +221,36 @@ impl TraceReader {
     }
 }
 
-/// What was found out of one stage of sends.
+/// What was found out of one stage of sends, or of receives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTime {
     /// What is done, in words.
     pub stage: String,
     /// The process: `program`, `inet` or `driver`; two with an arrow for a way between them.
     pub process: String,
-    /// Sends in which it was seen.
-    pub sends: u64,
+    /// Sends (receives) in which it was seen.
+    pub seen: u64,
     /// Times in all of them.
     pub times: u64,
-    /// Median over these sends of the time spent in it by one, nanoseconds.
+    /// Median over these of the time spent in it by one, nanoseconds.
     pub median_ns: u64,
     /// Mean, nanoseconds.
     pub mean_ns: u64,
 }
 
-/// Where the time of sends went.
+/// Where the time of sends and receives went.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StageReport {
     /// Sends seen from their begin to their end.
     pub sends: u64,
     /// Marks for which there was no room; the last sends are missing then.
     pub missed: u64,
-    /// In the order of the way.
+    /// Of sends, in the order of the way.
     pub stages: Vec<StageTime>,
+    /// Receives seen: from the frame that came first to what follows the program's return.
+    pub receives: u64,
+    /// Of receives, in the order of the way.
+    pub receive_stages: Vec<StageTime>,
 }
 
 #[cfg(test)]
@@ -212,7 +264,7 @@ mod tests {
         let mut tracer = Tracer::attach(&region, 0).unwrap();
         let mut reader = TraceReader::attach(&region, 0).unwrap();
         tracer.mark(Stage::Send);
-        assert_eq!(reader.take(), None);
+        assert_eq!((tracer.note(Stage::Read), reader.take()), (None, None));
         reader.want(true);
         for stage in Stage::ALL {
             tracer.mark(stage);
@@ -220,6 +272,9 @@ mod tests {
         let marks: Vec<Mark> = std::iter::from_fn(|| reader.take()).collect();
         assert!(marks.iter().map(|mark| mark.stage).eq(Stage::ALL));
         assert!(marks.is_sorted_by_key(|mark| mark.at));
+        let noted = tracer.note(Stage::Read);
+        tracer.keep(noted);
+        assert_eq!(reader.take(), noted);
         // A full ring takes no more, and gives what it has.
         (0..MARKS + 5).for_each(|_| tracer.mark(Stage::Io));
         assert_eq!(std::iter::from_fn(|| reader.take()).count(), MARKS as usize);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use abi::call::CallResult;
 use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
-use abi::stages::TraceReader;
+use abi::stages::{Stage, TraceReader};
 use abi::{Family, SocketId, SocketKind};
 use inet::Handle;
 use shm::{
@@ -81,7 +81,7 @@ pub(crate) struct Client {
     pub(crate) rx_pool: Pool,
     layout: ClientLayout,
     pub(crate) head: HeadWords,
-    /// The program's marks of the stages of sends.
+    /// The program's marks of stages.
     pub(crate) trace: TraceReader,
     sleeper: Sleeper,
     bell: OwnedFd,
@@ -340,6 +340,10 @@ impl Client {
     /// Rings the bells that are due.
     pub(crate) fn ring(&mut self, engine: &mut Engine) {
         let mut due = std::mem::take(&mut self.due);
+        if due == 0 {
+            return;
+        }
+        engine.nics.trace.mark(Stage::Announce);
         while due != 0 {
             let number = due.trailing_zeros() as usize;
             due &= due - 1;
@@ -347,6 +351,7 @@ impl Client {
                 engine.counters.bells += u64::from(thread.bell.ring());
             }
         }
+        engine.nics.trace.mark(Stage::InetRest);
     }
 
     /// Is there a bell to ring?

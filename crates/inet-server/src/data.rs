@@ -94,6 +94,7 @@ impl Client {
     /// Copies what the core has received into the client's areas.
     pub(crate) fn receive(&mut self, engine: &mut Engine, index: u16) {
         let Some(socket) = self.places.at(index).filter(|socket| !socket.closed) else { return };
+        engine.nics.trace.mark(Stage::Deliver);
         let mut copied = 0;
         if socket.is_stream() && engine.lending.is_some() {
             copied = lend(engine, socket, &self.rx_pool, &self.lending);
@@ -110,6 +111,7 @@ impl Client {
         } else {
             copied = datagrams::receive(engine, socket, &self.rx_pool);
         }
+        engine.nics.trace.mark(Stage::InetRest);
         engine.counters.copied_rx += copied as u64;
         self.places.touch(index);
     }

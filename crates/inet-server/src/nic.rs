@@ -491,6 +491,9 @@ impl Egress<Chunk> for Nics {
             inet::Stage::Tcp => Stage::Tcp,
             inet::Stage::Ip => Stage::Ip,
             inet::Stage::Ethernet => Stage::Ethernet,
+            inet::Stage::EthernetInput => Stage::EthernetInput,
+            inet::Stage::IpInput => Stage::IpInput,
+            inet::Stage::TcpInput => Stage::TcpInput,
         });
     }
 

@@ -1,10 +1,12 @@
-//! Where the time of sends goes: our own marks, and those that programs and drivers leave in their
-//! regions, put together to a table ([`abi::stages`]).
+//! Where the time of sends and receives goes: our own marks, and those that programs and drivers
+//! leave in their regions, put together to two tables ([`abi::stages`]).
 //!
 //! Marks are kept until the report is asked for, at most [`MOST`]. A process is in one stage at a
 //! time: from its mark until its next one. All that happens between the begin of a send and that of
 //! the next is counted to the first, so the table is right for a program that sends, waits, and
-//! sends again; what did not lead to a frame (turns for an acknowledgement) is left out.
+//! sends again; what did not lead to a frame (turns for an acknowledgement) is left out. In the
+//! same way a receive lasts from the first frame that the device gave to the first one after the
+//! program's return: right for a program that has nothing else to do than to wait.
 
 use abi::stages::{Mark, Stage, StageReport, StageTime, TraceReader};
 
@@ -58,118 +60,167 @@ impl Trace {
     pub(crate) fn report(&mut self) -> StageReport {
         let mut marks = std::mem::take(&mut self.marks);
         marks.sort_by_key(|mark| mark.at);
-        let sends: Vec<[Option<Spent>; ROWS.len()]> = windows(&marks).map(spent).collect();
-        let stages = ROWS.iter().enumerate().map(|(row, &(stage, process))| {
-            let seen: Vec<Spent> = sends.iter().filter_map(|send| send[row]).collect();
+        let (sends, stages) = SENDS.report(&marks);
+        let (receives, receive_stages) = RECEIVES.report(&marks);
+        StageReport { sends, missed: self.missed, stages, receives, receive_stages }
+    }
+}
+
+/// The way of a send, or of a receive.
+struct Way {
+    /// It begins with the first of these after the end of the one before.
+    begins: Stage,
+    /// The program has what it wants.
+    ends: Stage,
+    rows: &'static [Row],
+}
+
+/// A row of a way's table: what is done, where, and when.
+struct Row(&'static str, &'static str, Lasts);
+
+enum Lasts {
+    /// From each mark of a stage until the next of its process, if that is the one named.
+    Until(Stage, Option<Stage>),
+    /// Between processes: from the first request to the first that heard of it.
+    Between(Stage, Stage),
+    /// As `Between`, after the first mark of the first stage.
+    After(Stage, Stage, Stage),
+}
+
+use Lasts::{After, Between, Until};
+
+const SENDS: Way = Way {
+    begins: Stage::Send,
+    ends: Stage::Returned,
+    rows: &[
+        Row("before request to inet server", "program", Until(Stage::Send, None)),
+        Row("request program -> inet", "program -> inet", Between(Stage::Request, Stage::Dispatch)),
+        Row("inet server dispatch", "inet", Until(Stage::Dispatch, Some(Stage::Tcp))),
+        Row("TCP layer", "inet", Until(Stage::Tcp, None)),
+        Row("IP layer", "inet", Until(Stage::Ip, None)),
+        Row("Ethernet layer", "inet", Until(Stage::Ethernet, None)),
+        Row("before request to driver", "inet", Until(Stage::Descriptor, None)),
+        Row(
+            "request inet -> driver",
+            "inet -> driver",
+            Between(Stage::DriverRequest, Stage::DriverDispatch),
+        ),
+        Row("driver dispatch", "driver", Until(Stage::DriverDispatch, Some(Stage::Io))),
+        Row("I/O to NIC", "driver", Until(Stage::Io, None)),
+        Row("before result", "driver", Until(Stage::HandBack, None)),
+        Row("result driver -> inet", "driver -> inet", Between(Stage::Result, Stage::Dispatch)),
+        Row("send returns to program", "program", Until(Stage::Request, None)),
+    ],
+};
+
+const RECEIVES: Way = Way {
+    begins: Stage::Read,
+    ends: Stage::Received,
+    rows: &[
+        Row("I/O from NIC", "driver", Until(Stage::Read, None)),
+        Row("before request to inet server", "driver", Until(Stage::HandOver, None)),
+        Row("request driver -> inet", "driver -> inet", Between(Stage::Result, Stage::Dispatch)),
+        Row("inet server dispatch", "inet", Until(Stage::Dispatch, Some(Stage::EthernetInput))),
+        Row("Ethernet layer", "inet", Until(Stage::EthernetInput, None)),
+        Row("IP layer", "inet", Until(Stage::IpInput, None)),
+        Row("TCP layer", "inet", Until(Stage::TcpInput, None)),
+        Row("to the program's memory", "inet", Until(Stage::Deliver, None)),
+        Row("program's bell", "inet", Until(Stage::Announce, None)),
+        Row(
+            "bell inet -> program",
+            "inet -> program",
+            After(Stage::Deliver, Stage::Announce, Stage::Recv),
+        ),
+        Row("recv returns to program", "program", Until(Stage::Recv, Some(Stage::Received))),
+    ],
+};
+
+impl Way {
+    /// How many there were, and the table.
+    fn report(&self, marks: &[Mark]) -> (u64, Vec<StageTime>) {
+        let windows: Vec<&[Mark]> = self.windows(marks).collect();
+        let stages = self.rows.iter().map(|Row(stage, process, lasts)| {
+            let seen: Vec<Spent> = windows.iter().filter_map(|marks| lasts.spent(marks)).collect();
             let mut nanos: Vec<u64> = seen.iter().map(|spent| spent.nanos).collect();
             nanos.sort_unstable();
             let sum = nanos.iter().fold(0_u64, |sum, nanos| sum.saturating_add(*nanos));
             StageTime {
-                stage: stage.to_owned(),
-                process: process.to_owned(),
-                sends: seen.len() as u64,
+                stage: (*stage).to_owned(),
+                process: (*process).to_owned(),
+                seen: seen.len() as u64,
                 times: seen.iter().map(|spent| spent.times).sum(),
                 median_ns: nanos.get(nanos.len() / 2).copied().unwrap_or(0),
                 mean_ns: sum / (nanos.len().max(1) as u64),
             }
         });
-        StageReport { sends: sends.len() as u64, missed: self.missed, stages: stages.collect() }
+        (windows.len() as u64, stages.collect())
+    }
+
+    /// The marks of each one that has come to its end: from its first one to the first one of the
+    /// next.
+    fn windows<'m>(&self, marks: &'m [Mark]) -> impl Iterator<Item = &'m [Mark]> {
+        let (mut begins, mut over) = (Vec::new(), true);
+        for (index, mark) in marks.iter().enumerate() {
+            if mark.stage == self.begins && over {
+                begins.push(index);
+                over = false;
+            } else if mark.stage == self.ends {
+                over = true;
+            }
+        }
+        let end = marks.len();
+        let last = begins.pop().map(|begin| (begin, end));
+        let next = begins.clone().into_iter().skip(1).chain(last.map(|(begin, _)| begin));
+        let whole = begins.into_iter().zip(next).chain(last.filter(|_| over));
+        whole.map(|(begin, end)| &marks[begin..end])
     }
 }
 
-/// The table's rows: what is done, and where.
-const ROWS: [(&str, &str); 13] = [
-    ("before request to inet server", "program"),
-    ("request program -> inet", "program -> inet"),
-    ("inet server dispatch", "inet"),
-    ("TCP layer", "inet"),
-    ("IP layer", "inet"),
-    ("Ethernet layer", "inet"),
-    ("before request to driver", "inet"),
-    ("request inet -> driver", "inet -> driver"),
-    ("driver dispatch", "driver"),
-    ("I/O to NIC", "driver"),
-    ("before result", "driver"),
-    ("result driver -> inet", "driver -> inet"),
-    ("send returns to program", "program"),
-];
-
-/// Time that one send spent in one row.
+/// Time that one of them spent in one row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Spent {
     times: u64,
     nanos: u64,
 }
 
-/// The marks of each send: from its first one to the first one of the next.
-fn windows(marks: &[Mark]) -> impl Iterator<Item = &[Mark]> {
-    let mut begins = Vec::new();
-    let mut returned = true;
-    for (index, mark) in marks.iter().enumerate() {
-        match mark.stage {
-            Stage::Send if returned => {
-                begins.push(index);
-                returned = false;
+impl Lasts {
+    /// What one of them, which has these marks, spent so; `None` if it was not seen.
+    fn spent(&self, marks: &[Mark]) -> Option<Spent> {
+        let first = |marks: &[Mark], stage| marks.iter().position(|mark| mark.stage == stage);
+        let between = |marks: &[Mark], from, to| {
+            let begin = first(marks, from)?;
+            let heard = begin + first(&marks[begin..], to)?;
+            Some(Spent { times: 1, nanos: marks[heard].at.saturating_sub(marks[begin].at) })
+        };
+        match *self {
+            Between(from, to) => between(marks, from, to),
+            After(after, from, to) => between(&marks[first(marks, after)?..], from, to),
+            Until(stage, until) => {
+                let mut spent = Spent::default();
+                for (index, mark) in marks.iter().enumerate().filter(|(_, m)| m.stage == stage) {
+                    let mut later = marks[index + 1..].iter();
+                    let next = later.find(|next| process(next.stage) == process(stage));
+                    let next = next.filter(|next| until.is_none_or(|until| until == next.stage));
+                    let Some(next) = next else { continue };
+                    spent.times += 1;
+                    spent.nanos = spent.nanos.saturating_add(next.at.saturating_sub(mark.at));
+                }
+                Some(spent).filter(|spent| spent.times > 0)
             }
-            Stage::Returned => returned = true,
-            _ => {}
         }
     }
-    let ends = begins.clone().into_iter().skip(1).chain([marks.len()]);
-    begins.into_iter().zip(ends).map(|(begin, end)| &marks[begin..end])
 }
 
 fn process(stage: Stage) -> u8 {
+    use Stage::{
+        DriverDispatch, DriverRest, HandBack, HandOver, Io, Read, Received, Recv, Request, Result,
+        Returned, Send,
+    };
     match stage {
-        Stage::Send | Stage::Request | Stage::Returned => 0,
-        Stage::DriverDispatch | Stage::Io | Stage::HandBack | Stage::Result | Stage::DriverRest => {
-            2
-        }
+        Send | Request | Returned | Recv | Received => 0,
+        DriverDispatch | Io | HandBack | Result | DriverRest | Read | HandOver => 2,
         _ => 1,
     }
-}
-
-/// What one send spent in each row.
-fn spent(marks: &[Mark]) -> [Option<Spent>; ROWS.len()] {
-    let mut rows = [None; ROWS.len()];
-    let mut add = |row: usize, nanos: u64| {
-        let spent: &mut Spent = rows[row].get_or_insert_default();
-        spent.times += 1;
-        spent.nanos = spent.nanos.saturating_add(nanos);
-    };
-    for (index, mark) in marks.iter().enumerate() {
-        let mut later = marks[index + 1..].iter();
-        let Some(next) = later.find(|next| process(next.stage) == process(mark.stage)) else {
-            continue;
-        };
-        let row = match (mark.stage, next.stage) {
-            (Stage::Send, _) => 0,
-            (Stage::Dispatch, Stage::Tcp) => 2,
-            (Stage::Tcp, _) => 3,
-            (Stage::Ip, _) => 4,
-            (Stage::Ethernet, _) => 5,
-            (Stage::Descriptor, _) => 6,
-            (Stage::DriverDispatch, Stage::Io) => 8,
-            (Stage::Io, _) => 9,
-            (Stage::HandBack, _) => 10,
-            (Stage::Request, _) => 12,
-            _ => continue,
-        };
-        add(row, next.at.saturating_sub(mark.at));
-    }
-    // Ways between processes: from the first request to the first that heard of it.
-    for (row, from, to) in [
-        (1, Stage::Request, Stage::Dispatch),
-        (7, Stage::DriverRequest, Stage::DriverDispatch),
-        (11, Stage::Result, Stage::Dispatch),
-    ] {
-        let Some(begin) = marks.iter().position(|mark| mark.stage == from) else { continue };
-        let heard = marks[begin..].iter().find(|mark| mark.stage == to);
-        if let Some(heard) = heard {
-            add(row, heard.at.saturating_sub(marks[begin].at));
-        }
-    }
-    rows
 }
 
 #[cfg(test)]
@@ -184,7 +235,7 @@ mod tests {
 
     fn row(report: &StageReport, name: &str) -> (u64, u64, u64) {
         let row = report.stages.iter().find(|row| row.stage == name).unwrap();
-        (row.sends, row.times, row.median_ns)
+        (row.seen, row.times, row.median_ns)
     }
 
     #[test]
@@ -251,8 +302,58 @@ mod tests {
         trace.mark(Send);
         assert_eq!(trace.report().sends, 0, "nobody wanted it");
         trace.set(true);
-        (0..=MOST).for_each(|_| trace.mark(Send));
+        trace.mark(Send);
+        trace.mark(Returned);
+        (2..=MOST).for_each(|_| trace.mark(Request));
         let report = trace.report();
         assert_eq!((report.sends, report.missed), (1, 1));
+    }
+
+    #[test]
+    fn a_receive_lasts_from_its_first_frame_to_the_next_ones() {
+        use Stage::*;
+        let receive = |at: u64| {
+            // Two frames, joined to one; the program sleeps.
+            let marks = [
+                (0, Read),
+                (4, HandOver),
+                (5, Read),
+                (8, HandOver),
+                (10, Result),
+                (14, DriverRest),
+                (13, Dispatch),
+                (16, EthernetInput),
+                (17, IpInput),
+                (19, TcpInput),
+                (24, Deliver),
+                (34, InetRest),
+                (36, Tcp),
+                (37, Ip),
+                (40, Announce),
+                (46, InetRest),
+                (52, Recv),
+                (60, Received),
+                (61, Recv),
+            ];
+            marks.map(|(after, stage)| (at + after, stage))
+        };
+        // Before the first frame the program looks in vain; the last frame is nobody's yet.
+        let marks =
+            [&[(50, Recv)][..], &receive(100), &receive(200), &[(300, Read), (302, HandOver)]];
+        let report = trace(&marks.concat());
+        assert_eq!((report.sends, report.receives), (0, 2));
+        for (name, times, nanos) in [
+            ("I/O from NIC", 4, 4 + 3),
+            ("request driver -> inet", 2, 3),
+            ("inet server dispatch", 2, 3),
+            ("TCP layer", 2, 5),
+            ("to the program's memory", 2, 10),
+            ("program's bell", 2, 6),
+            ("bell inet -> program", 2, 12),
+            ("recv returns to program", 2, 8),
+        ] {
+            let row = report.receive_stages.iter().find(|row| row.stage == name).unwrap();
+            assert_eq!((row.seen, row.times, row.median_ns), (2, times, nanos), "{name}");
+        }
     }
 }

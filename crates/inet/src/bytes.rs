@@ -114,7 +114,7 @@ impl<T> Clone for TxPiece<'_, T> {
 /// Most pieces that one frame's payload consists of.
 pub const MAX_TX_PIECES: usize = 5;
 
-/// The parts of making a frame.
+/// The parts of making a frame, and of taking one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// TCP decides what is sent, and makes its header and checksum.
@@ -123,6 +123,12 @@ pub enum Stage {
     Ip,
     /// The Ethernet header.
     Ethernet,
+    /// A frame that came: its Ethernet header.
+    EthernetInput,
+    /// Its IP header.
+    IpInput,
+    /// Its TCP header, checksum included where the device did not verify it, and what it changes.
+    TcpInput,
 }
 
 /// Where frames leave.
@@ -142,7 +148,7 @@ pub trait Egress<T> {
         offload: TxOffload,
     );
 
-    /// A part of making a frame begins: told only while somebody measures
+    /// A part of making or taking a frame begins: told only while somebody measures
     /// ([`Stack::set_traced`](crate::Stack::set_traced)).
     fn stage(&mut self, _stage: Stage) {}
 }

@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::wire::{Icmpv6DstUnreachable, Icmpv6Message, IpProtocol, Ipv6Packet, checksum};
 
-use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
+use crate::bytes::{Egress, Frame, RxBytes, Stage, TxBytes};
 use crate::error::Error;
 use crate::icmp::Complaint;
 use crate::interface::InterfaceId;
@@ -70,6 +70,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
+        self.net.stage(Stage::IpInput, out);
         let counters = &mut self.net.counters;
         let (packet, content) = match v6::parse(frame.bytes(), at, origin.interface) {
             Ok(found) => found,

@@ -12,7 +12,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::wire::IpProtocol;
 
-use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
+use crate::bytes::{Egress, Frame, RxBytes, Stage, TxBytes};
 use crate::config::Config;
 use crate::counters::TcpTotals;
 use crate::dhcp::Addressing;
@@ -192,6 +192,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let Some(mac) = self.net.interface(interface).map(Interface::mac) else { return };
+        self.net.stage(Stage::EthernetInput, out);
         let counters = &mut self.net.counters;
         counters.frames_in += 1;
         counters.bytes_in += frame.bytes().len() as u64;
@@ -231,6 +232,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
+        self.net.stage(Stage::IpInput, out);
         let counters = &mut self.net.counters;
         let packet = match v4::parse(frame.bytes(), at, origin.interface) {
             Ok(packet) => packet,

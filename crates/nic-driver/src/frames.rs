@@ -289,9 +289,14 @@ impl<D: Device> Frames<D> {
 
     /// Asks the device for a frame of at most so many bytes; the error of a lost device only.
     fn ask(&mut self, into: &mut [u8]) -> Result<Option<Received>, DriverError> {
+        let begun = self.trace.note(Stage::Read);
         match self.device.receive(into) {
             Ok(received) => {
                 self.empty = received.is_none();
+                if received.is_some() {
+                    self.trace.keep(begun);
+                    self.trace.mark(Stage::HandOver);
+                }
                 let within =
                     |received: Received| Received { len: received.len.min(into.len()), ..received };
                 Ok(received.map(within))

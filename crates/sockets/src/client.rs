@@ -432,7 +432,7 @@ impl Client {
         }
     }
 
-    /// Marks that a stage of a send begins, if anybody wants to know.
+    /// Marks that a stage of a send or receive begins, if anybody wants to know.
     #[inline]
     pub(crate) fn mark(&self, stage: Stage) {
         if self.traced.load(Ordering::Relaxed) != 0 {

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use abi::ancillary::RecvAncillary;
 use abi::client::QUEUE;
 use abi::data::DataDescriptor;
+use abi::stages::Stage;
 use abi::{Errno, SocketFlags, SocketKind};
 use shm::{Consumer, OutOfRange, Region};
 
@@ -258,13 +259,30 @@ impl Socket {
         match self.kind() {
             SocketKind::Stream => {
                 let attempt = || self.try_recv_stream(&mut into, flags.peek);
-                until(self, wait, attempt, || self.is_readable())
+                self.until_received(wait, attempt)
             }
             SocketKind::Datagram => {
                 let attempt = || self.try_recv_datagram(&mut into, flags.peek);
-                until(self, wait, attempt, || self.is_readable())
+                self.until_received(wait, attempt)
             }
         }
+    }
+
+    /// Does `attempt` until something is received, and marks the stages of it.
+    pub(crate) fn until_received<T>(
+        &self,
+        wait: Wait,
+        mut attempt: impl FnMut() -> Result<Option<T>, Errno>,
+    ) -> Result<T, Errno> {
+        let attempt = || {
+            self.client().mark(Stage::Recv);
+            attempt()
+        };
+        let received = until(self, wait, attempt, || self.is_readable());
+        if received.is_ok() {
+            self.client().mark(Stage::Received);
+        }
+        received
     }
 
     fn try_recv_stream(

@@ -76,6 +76,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         frame: Frame<R>,
         out: &mut dyn Egress<T>,
     ) {
+        self.net.stage(Stage::TcpInput, out);
         let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
         let counters = &mut self.net.counters;
         let (source, destination) = (packet.source, packet.destination);

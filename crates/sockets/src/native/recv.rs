@@ -20,7 +20,7 @@ use crate::error::Broken;
 use crate::recv::RecvSide;
 use crate::socket::Socket;
 use crate::urgent::Ahead;
-use crate::wait::{Wait, until};
+use crate::wait::Wait;
 
 /// A part that was received and of which the server is not told yet.
 #[derive(Debug)]
@@ -219,7 +219,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::recv`].
     pub fn recv_area(&self, wait: Wait) -> Result<RxArea, Errno> {
-        until(self, wait, || self.try_recv_area(), || self.is_readable())
+        self.until_received(wait, || self.try_recv_area())
     }
 
     fn try_recv_area(&self) -> Result<Option<RxArea>, Errno> {

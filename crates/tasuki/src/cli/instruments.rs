@@ -51,17 +51,22 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds.ok_or_else(wrong)?))
 }
 
-/// Show where the time of sends goes, from the program to the device
+/// Show where the time of sends goes, from the program to the device, or of receives
 ///
 /// Watches for some seconds, or until Ctrl-C, and shows the time that a send spends in each stage:
-/// copying, the way to the inet server, TCP, IP, Ethernet, the way to the driver, the device. The
-/// table is right for one program that sends on TCP and pauses in between.
+/// copying, the way to the inet server, TCP, IP, Ethernet, the way to the driver, the device; with
+/// --receive, that of a receive on the way back, until the program has it. The table is right for
+/// one program that sends on TCP and pauses in between, or waits for what a peer so sends.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tasuki stages                 for 5 seconds
-  tasuki stages -s 1 web --json")]
+  tasuki stages --receive       the way of what comes
+  tasuki stages -s 1 web --json both ways")]
 pub(crate) struct StagesArgs {
+    /// Show receives instead of sends
+    #[arg(long)]
+    pub(crate) receive: bool,
     /// How long to watch
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds, default_value = "5")]
     pub(crate) seconds: Duration,

@@ -1,4 +1,4 @@
-//! `tasuki stages`: where the time of sends goes, from the program to the device.
+//! `tasuki stages`: where the time of sends goes, from the program to the device, and of receives.
 //!
 //! While it runs, programs, inet server and drivers mark the time at which each stage begins; at
 //! all other times a mark is a load and a branch.
@@ -35,7 +35,7 @@ pub(crate) fn stages(args: &StagesArgs) -> Result<u8, Failure> {
     if args.json {
         print_json(&report)?;
     } else {
-        print(&text(&report))?;
+        print(&text(&report, args.receive))?;
     }
     Ok(0)
 }
@@ -51,19 +51,24 @@ fn micros(nanos: u64) -> String {
     format!("{:.2}", Duration::from_nanos(nanos).as_secs_f64() * 1e6)
 }
 
-fn text(report: &StageReport) -> String {
-    let head = ["STAGE", "PROCESS", "TIMES/SEND", "MEDIAN US", "MEAN US"];
+fn text(report: &StageReport, receives: bool) -> String {
+    let (what, seen, stages) = match receives {
+        false => ("SEND", report.sends, &report.stages),
+        true => ("RECEIVE", report.receives, &report.receive_stages),
+    };
+    let head = ["STAGE", "PROCESS", &format!("TIMES/{what}"), "MEDIAN US", "MEAN US"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for row in &report.stages {
-        let StageTime { stage, process, sends, times, median_ns, mean_ns } = row;
-        let each = *times as f64 / (*sends).max(1) as f64;
+    for row in stages {
+        let StageTime { stage, process, seen, times, median_ns, mean_ns } = row;
+        let each = *times as f64 / (*seen).max(1) as f64;
         let mut cells = vec![stage.clone(), process.clone(), format!("{each:.1}")];
         cells.extend([micros(*median_ns), micros(*mean_ns)]);
         rows.push(cells);
     }
-    let mut text = format!("{} sends\n", report.sends);
+    let what = what.to_lowercase();
+    let mut text = format!("{seen} {what}s\n");
     if report.missed > 0 {
-        text = format!("{} sends; {} marks found no room\n", report.sends, report.missed);
+        text = format!("{seen} {what}s; {} marks found no room\n", report.missed);
     }
     text + &table(&rows, &[false, false, true, true, true])
 }
@@ -77,23 +82,29 @@ mod tests {
         let row = |stage: &str, times, median_ns| StageTime {
             stage: stage.to_owned(),
             process: "inet".to_owned(),
-            sends: 2,
+            seen: 2,
             times,
             median_ns,
             mean_ns: 1234,
         };
         let stages = vec![row("TCP layer", 90, 12_340), row("IP layer", 2, 40)];
-        let report = StageReport { sends: 2, missed: 0, stages };
+        let (receives, receive_stages) = (1, vec![row("I/O from NIC", 6, 500)]);
+        let report = StageReport { sends: 2, missed: 0, stages, receives, receive_stages };
         let expected = "\
 2 sends
 STAGE      PROCESS  TIMES/SEND  MEDIAN US  MEAN US
 TCP layer  inet           45.0      12.34     1.23
 IP layer   inet            1.0       0.04     1.23
 ";
-        assert_eq!(text(&report), expected);
-        assert!(
-            text(&StageReport { missed: 3, ..report.clone() }).contains("3 marks found no room")
-        );
+        assert_eq!(text(&report, false), expected);
+        let expected = "\
+1 receives
+STAGE         PROCESS  TIMES/RECEIVE  MEDIAN US  MEAN US
+I/O from NIC  inet               3.0       0.50     1.23
+";
+        assert_eq!(text(&report, true), expected);
+        let missed = StageReport { missed: 3, ..report.clone() };
+        assert!(text(&missed, false).contains("3 marks found no room"));
         crate::command::tests::every_key_is_documented(&report);
     }
 }
