@@ -511,8 +511,8 @@ unsafe fn ones_complement_sum(from: *const u8, len: usize) -> u16 {
     let rest = unsafe { from.add(at) };
     // SAFETY: len - at < STEP bytes are left, and `tail` is private and large enough.
     unsafe { ptr::copy_nonoverlapping(rest, tail.as_mut_ptr(), len - at) };
-    for pair in tail.chunks_exact(2) {
-        sum += u64::from(u16::from_ne_bytes([pair[0], pair[1]]));
+    for word in tail.chunks_exact(4) {
+        sum += u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
     }
     u16::from_be(fold(sum))
 }

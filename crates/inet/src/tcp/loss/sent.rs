@@ -223,7 +223,7 @@ impl SentQueue {
         }
         let end = start + len + u32::from(fin);
         let (number, before) = (self.number(self.segments.len()), self.newest);
-        self.segments.extend((0..count).map(|n| {
+        let entry = |n: u32| {
             let (start, last) = (start + n * mss, n == count - 1);
             SentSegment {
                 start,
@@ -234,7 +234,11 @@ impl SentQueue {
                 later: if last { NONE } else { number.wrapping_add(n + 1) },
                 flags: if last { flags } else { 0 },
             }
-        }));
+        };
+        match count {
+            1 => self.segments.push_back(entry(0)),
+            _ => self.segments.extend((0..count).map(entry)),
+        }
         match before {
             NONE => self.oldest = number,
             _ => {
