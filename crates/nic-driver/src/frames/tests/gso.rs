@@ -164,7 +164,7 @@ fn one() -> Stream {
 fn set_up_sending() -> (Inet, Frames<Fake>, SharedWire, Vec<u8>) {
     let (inet, mut frames, wire) = set_up();
     let region = client_region();
-    let memory: Vec<u8> = (0..50_000_u32).map(|n| (n * 31 >> 3) as u8).collect();
+    let memory: Vec<u8> = (0..50_000_u32).map(|n| ((n * 31) >> 3) as u8).collect();
     region.write(0, &memory).unwrap();
     frames.add_client(CLIENT, region);
     (inet, frames, wire, memory)
