@@ -98,7 +98,7 @@ fn start<C: Connect>(
     total: u64,
 ) -> io::Result<C::Stream> {
     let mut stream = stack.connect(args.connect)?;
-    Order { test: args.test, size, total }.write(&mut stream)?;
+    Order { test: args.test, pause: 0, size, total }.write(&mut stream)?;
     Ok(stream)
 }
 

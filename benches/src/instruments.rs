@@ -1,10 +1,10 @@
 //! What `tasuki stats` and `tasuki stages` say of one running instance: system calls and wake-ups
-//! of each operation (`hops`), and the time of a send by stage beside the first paper's (`stages`).
+//! of each operation (`hops`), and the time of sends and receives by stage, of sends beside the
+//! first paper's (`stages`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::hosts::on_cpu;
-use crate::protocol::{Order, Test};
+use crate::operations::PAUSE;
 
 /// What `hops` and `stages` run on.
 #[derive(Args)]
@@ -37,35 +37,10 @@ pub(crate) struct InstanceArgs {
     pub(crate) json: bool,
 }
 
-/// A client that sends and pauses.
-#[derive(Args)]
-pub(crate) struct PacedArgs {
-    #[arg(long)]
-    connect: SocketAddr,
-    #[arg(long)]
-    size: u32,
-    #[arg(long)]
-    count: u32,
-}
-
-/// Long enough for everybody to have gone to sleep again.
-const PAUSE: Duration = Duration::from_millis(2);
 const SERVER: &str = "10.218.2.1:5202";
 
-/// Sends `count` times, with a pause after each.
-pub(crate) fn paced(args: &PacedArgs) -> Result<()> {
-    let mut stream = TcpStream::connect(args.connect)?;
-    stream.set_nodelay(true)?;
-    let (size, total) = (args.size, u64::from(args.size) * u64::from(args.count));
-    Order { test: Test::Send, size, total }.write(&mut stream)?;
-    let bytes = vec![0xa5; size as usize];
-    for _ in 0..args.count {
-        stream.write_all(&bytes)?;
-        std::thread::sleep(PAUSE);
-    }
-    stream.read_exact(&mut [0; 4])?;
-    Ok(())
-}
+/// Tasuki's side, where `accepting` listens.
+const ACCEPTS: &str = "10.218.2.2:5203";
 
 /// An instance in a namespace of its own, with the server of measurements beside it.
 pub(crate) struct Instance {
@@ -179,6 +154,14 @@ impl Drop for Instance {
     }
 }
 
+fn ended(client: &mut Child) -> Result<()> {
+    let status = client.wait()?;
+    if !status.success() {
+        bail!("the client ended with {status}");
+    }
+    Ok(())
+}
+
 fn run(command: &mut Command) -> Result<()> {
     let status = command.status()?;
     if !status.success() {
@@ -207,7 +190,7 @@ pub(crate) fn hops(args: &InstanceArgs) -> Result<()> {
     let count = args.count.to_string();
     let bulk = (u64::from(args.count) << 16).to_string();
     let stream = ["--size", "65536", "--bytes", &bulk];
-    let operations: [(&str, Vec<&str>); 5] = [
+    let operations: [(&str, Vec<&str>); 8] = [
         ("send, 64 B, paused", vec!["paced", "--size", "64", "--count", &count]),
         ("send, 64 KiB, stream", [&["client", "--test", "send"], &stream[..]].concat()),
         ("receive, 64 KiB, stream", [&["client", "--test", "receive"], &stream[..]].concat()),
@@ -216,11 +199,19 @@ pub(crate) fn hops(args: &InstanceArgs) -> Result<()> {
             "connect, request, close",
             vec!["client", "--test", "connect", "--size", "64", "--count", &count],
         ),
+        ("accept, close", vec!["accepting", "--count", &count]),
+        ("null call", vec!["nulls", "--together", "1", "--count", &count]),
+        ("null call, of 100", vec!["nulls", "--together", "100", "--count", &count]),
     ];
     let mut found = serde_json::Map::new();
     for (title, words) in &operations {
         let before = instance.counters()?;
-        run(&mut instance.client(words)?)?;
+        let mut client = instance.client(words)?.spawn()?;
+        if words[0] == "accepting" {
+            let mut dials = instance.inside_on("1", std::env::current_exe()?);
+            run(dials.args(["dialing", "--count", &count, "--connect", ACCEPTS]))?;
+        }
+        ended(&mut client)?;
         let after = instance.counters()?;
         let each = after.iter().map(|(name, now)| {
             let done = now.saturating_sub(before.get(name).copied().unwrap_or(0));
@@ -278,25 +269,15 @@ const PAPER: [(&str, &str); 13] = [
     ("0.20", "0.21"),
 ];
 
-/// Where the time of sends goes, for each size.
+/// Where the time of sends and receives goes, for each size.
 pub(crate) fn stages(args: &InstanceArgs) -> Result<()> {
     let instance = Instance::new(args)?;
-    let mut found = Vec::new();
+    let (mut found, mut received) = (Vec::new(), Vec::new());
     for size in &args.size {
-        let (size, count) = (size.to_string(), args.count.to_string());
-        let words = ["paced", "--size", &size, "--count", &count];
-        let mut client = instance.client(&words)?.spawn()?;
-        // Begin and end of the program are not watched.
-        std::thread::sleep(Duration::from_millis(500));
-        let seconds = (PAUSE * args.count / 2).as_secs_f64().to_string();
-        let report = instance.asked(&["stages", "-s", &seconds]);
-        let ended = client.wait()?;
-        found.push(report?);
-        if !ended.success() {
-            bail!("the client ended with {ended}");
-        }
+        found.push(staged(args, &instance, *size, &[])?);
+        received.push(staged(args, &instance, *size, &["--receive"])?);
     }
-    let found = Stages { mode: args.mode.clone(), sizes: args.size.clone(), found };
+    let found = Stages { mode: args.mode.clone(), sizes: args.size.clone(), found, received };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&found)?);
     } else {
@@ -305,30 +286,59 @@ pub(crate) fn stages(args: &InstanceArgs) -> Result<()> {
     Ok(())
 }
 
+/// What `tasuki stages` says of one paced client.
+fn staged(args: &InstanceArgs, instance: &Instance, size: u32, way: &[&str]) -> Result<Value> {
+    let (size, count) = (size.to_string(), args.count.to_string());
+    let words = [&["paced", "--size", &size, "--count", &count], way].concat();
+    let mut client = instance.client(&words)?.spawn()?;
+    // Begin and end of the program are not watched.
+    std::thread::sleep(Duration::from_millis(500));
+    let seconds = f64::from(args.count) * f64::from(PAUSE) / 2000.0;
+    let report = instance.asked(&["stages", "-s", &seconds.to_string()]);
+    ended(&mut client)?;
+    report
+}
+
 /// What `stages` found: a report of `tasuki stages` for each size.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Stages {
     mode: String,
     sizes: Vec<u32>,
     found: Vec<Value>,
+    /// The same of receives; none in files from before there were any.
+    #[serde(default)]
+    received: Vec<Value>,
+}
+
+/// Median microseconds of a row of reports.
+fn micros(reports: &[Value], way: &str, row: usize) -> String {
+    let micros = |report: &Value| {
+        let nanos = report[way][row]["median_ns"].as_f64().unwrap_or(0.0);
+        format!("{:.2}", nanos / 1000.0)
+    };
+    reports.iter().map(micros).collect::<Vec<_>>().join(" | ")
 }
 
 /// As Markdown.
-pub(crate) fn stages_table(Stages { mode, sizes, found }: &Stages) -> String {
+pub(crate) fn stages_table(Stages { mode, sizes, found, received }: &Stages) -> String {
     let heads: Vec<String> = sizes.iter().map(|size| format!("{size} B")).collect();
     let heads_of = heads.join(" | ");
     let mut text =
         format!("| median us of a send, {mode} | {heads_of} | AnT 256 B | AnT 1024 B |\n");
     text += &format!("|---|{}\n", "---:|".repeat(heads.len() + 2));
     for (row, (small, large)) in PAPER.iter().enumerate() {
-        let micros = |report: &Value| {
-            let nanos = report["stages"][row]["median_ns"].as_f64().unwrap_or(0.0);
-            format!("{:.2}", nanos / 1000.0)
-        };
-        let cells: Vec<String> = found.iter().map(micros).collect();
         let stage = found.first().and_then(|report| report["stages"][row]["stage"].as_str());
-        let (stage, cells) = (stage.unwrap_or("?"), cells.join(" | "));
+        let (stage, cells) = (stage.unwrap_or("?"), micros(found, "stages", row));
         text += &format!("| {stage} | {cells} | {small} | {large} |\n");
+    }
+    let Some(rows) = received.first().and_then(|first| first["receive_stages"].as_array()) else {
+        return text;
+    };
+    text += &format!("\n| median us of a receive, {mode} | {heads_of} |\n");
+    text += &format!("|---|{}\n", "---:|".repeat(heads.len()));
+    for (row, first) in rows.iter().enumerate() {
+        let stage = first["stage"].as_str().unwrap_or("?");
+        text += &format!("| {stage} | {} |\n", micros(received, "receive_stages", row));
     }
     text
 }

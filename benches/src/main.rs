@@ -27,6 +27,7 @@ mod hosts;
 mod idle;
 mod instruments;
 mod native;
+mod operations;
 mod programs;
 mod protocol;
 mod report;
@@ -68,7 +69,8 @@ enum Command {
     Calls(calls::CallsArgs),
     /// System calls and wake-ups of each operation (needs root).
     Hops(instruments::InstanceArgs),
-    /// Where the time of a send goes, beside the first paper's figures (needs root).
+    /// Where the time of a send goes, beside the first paper's figures, and of a receive (needs
+    /// root).
     Stages(instruments::InstanceArgs),
     /// How often an instance is woken in which nothing happens (needs root).
     Idle(instruments::InstanceArgs),
@@ -79,7 +81,16 @@ enum Command {
     Waiting(idle::WaitingArgs),
     /// The client of `stages`.
     #[command(hide = true)]
-    Paced(instruments::PacedArgs),
+    Paced(operations::PacedArgs),
+    /// A client of `hops`.
+    #[command(hide = true)]
+    Accepting(operations::AcceptArgs),
+    /// The peer of `accepting`.
+    #[command(hide = true)]
+    Dialing(operations::AcceptArgs),
+    /// A client of `hops`.
+    #[command(hide = true)]
+    Nulls(operations::NullsArgs),
     /// The server that `calls` measures.
     #[command(hide = true)]
     CallsServer(calls::ServerArgs),
@@ -179,7 +190,10 @@ fn main() -> anyhow::Result<()> {
         Command::Client(args) => client::run(&args),
         Command::Hops(args) => instruments::hops(&args),
         Command::Stages(args) => instruments::stages(&args),
-        Command::Paced(args) => instruments::paced(&args),
+        Command::Paced(args) => operations::paced(&args),
+        Command::Accepting(args) => operations::accepting(&args),
+        Command::Dialing(args) => operations::dialing(&args),
+        Command::Nulls(args) => operations::nulls(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Calls(args) => calls::run(&args),
         Command::Handover(args) => handover::run(&args),

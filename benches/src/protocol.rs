@@ -33,6 +33,8 @@ pub(crate) enum Test {
 pub(crate) struct Order {
     /// The measurement.
     pub(crate) test: Test,
+    /// Milliseconds that the server pauses after each write ([`Test::Receive`]).
+    pub(crate) pause: u8,
     /// Bytes per write or request.
     pub(crate) size: u32,
     /// Bytes in all; round trips for [`Test::Rtt`].
@@ -47,6 +49,7 @@ impl Order {
     pub(crate) fn write(&self, stream: &mut impl Write) -> io::Result<()> {
         let mut bytes = [0; 16];
         bytes[0] = self.test as u8;
+        bytes[1] = self.pause;
         bytes[4..8].copy_from_slice(&self.size.to_le_bytes());
         bytes[8..].copy_from_slice(&self.total.to_le_bytes());
         stream.write_all(&bytes)
@@ -72,6 +75,6 @@ impl Order {
         if size == 0 || size > 64 << 20 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Self { test, size, total: u64::from_le_bytes(total) })
+        Ok(Self { test, pause: bytes[1], size, total: u64::from_le_bytes(total) })
     }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::thread;
+use std::time::Duration;
 
 use crate::ServeArgs;
 use crate::native::{Bulk, MOST_READ};
@@ -48,6 +49,13 @@ fn obey(mut stream: impl Bulk) -> io::Result<()> {
         Test::Send => {
             stream.read_bulk(size.max(MOST_READ), order.total)?;
             stream.write_all(&[0; 4])
+        }
+        Test::Receive if order.pause > 0 => {
+            for _ in 0..order.total / u64::from(order.size) {
+                stream.write_all(&vec![0xa5; size])?;
+                thread::sleep(Duration::from_millis(order.pause.into()));
+            }
+            Ok(())
         }
         Test::Receive => stream.write_bulk(size, order.total),
         Test::Rtt | Test::Connect => {
