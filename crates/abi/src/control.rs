@@ -237,6 +237,8 @@ pub struct NicConfig {
     /// Leave checksums and the cutting of long segments to the device, as far as it can. The frame
     /// region is laid out for super-segments then.
     pub offload: bool,
+    /// The frame region is the device's own memory ([`crate::nic::NicLayout::for_umem`]).
+    pub umem: bool,
     /// How long the driver's own thread looks again before it sleeps, microseconds; 0: not at all.
     pub busy_poll: u32,
 }
@@ -260,6 +262,8 @@ pub enum ServerRequest {
         strict: bool,
         /// As in [`NicConfig`]: it decides the frame region's layout.
         offload: bool,
+        /// As in [`NicConfig`]: it decides the layout, too.
+        umem: bool,
     },
     /// To the inet server: the link of an interface may be another one, or has forgotten: tell it
     /// what the stack has and listens to there.

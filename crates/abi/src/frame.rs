@@ -43,17 +43,55 @@ impl FillSlot {
     }
 }
 
+/// Most frames of a [`Chain`] beyond the first.
+pub const MAX_MORE: u16 = 44;
+
+/// How a received frame goes with those next to it in the `rx` ring. Segments of one TCP stream
+/// that were joined where they lie, each in an area of its own, are one super-segment: the first
+/// frame with its headers, as it was, and the payloads of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chain {
+    /// A frame, and the number of payloads that follow it; at most [`MAX_MORE`].
+    First(u16),
+    /// Payload that continues the frame before.
+    Next,
+}
+
+impl Chain {
+    /// A frame of its own.
+    pub const ALONE: Self = Self::First(0);
+
+    const NEXT: u64 = 1 << 16;
+
+    fn encode(self) -> u64 {
+        match self {
+            Self::First(more) => more.into(),
+            Self::Next => Self::NEXT,
+        }
+    }
+
+    fn decode(word: u64) -> Result<Self, BadSlot> {
+        if word == Self::NEXT {
+            return Ok(Self::Next);
+        }
+        let more = u16::try_from(word).ok().filter(|&more| more <= MAX_MORE);
+        more.map(Self::First).ok_or(BadSlot::new("chain of frames", word))
+    }
+}
+
 /// A received frame: bytes `offset..offset + len` of `area`, which the driver gives away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RxFrame {
     /// The page that the driver had from the `fill` ring.
     pub area: AreaName,
-    /// First byte of the Ethernet header.
+    /// First byte of the Ethernet header, or of a payload that continues another frame.
     pub offset: u32,
     /// Length without frame check sequence.
     pub len: u32,
     /// What the device knows of it.
     pub offload: RxOffload,
+    /// Whether it stands alone.
+    pub chain: Chain,
 }
 
 impl RxFrame {
@@ -65,7 +103,7 @@ impl RxFrame {
             pack32(self.offset, self.len),
             u64::from(self.area.pages),
             self.offload.encode(),
-            0,
+            self.chain.encode(),
             0,
         ];
         let path = ReturnPath { client: 0, ring: 0, tag: 0 };
@@ -75,7 +113,7 @@ impl RxFrame {
     /// Out of an `ethinput` call's arguments; the pool judges area and extent.
     ///
     /// # Errors
-    /// [`BadSlot`] for an offload that means nothing.
+    /// [`BadSlot`] for an offload or a chain that means nothing.
     pub fn from_call(call: &Call) -> Result<Self, BadSlot> {
         Ok(Self {
             area: AreaName {
@@ -86,6 +124,7 @@ impl RxFrame {
             offset: u32_at(call.args[1], 0),
             len: u32_at(call.args[1], 1),
             offload: RxOffload::decode(call.args[3])?,
+            chain: Chain::decode(call.args[4])?,
         })
     }
 }

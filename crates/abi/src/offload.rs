@@ -34,8 +34,10 @@ impl Features {
     /// What of [`Features::TX_CHECKSUM`], [`Features::TSO4`] and [`Features::TSO6`] the device does
     /// not do is done by its driver.
     pub const GSO: Self = Self(1 << 5);
+    /// Received frames are where the kernel has put them, copied by nobody (AF_XDP).
+    pub const RX_IN_PLACE: Self = Self(1 << 6);
 
-    const ALL: u32 = (1 << 6) - 1;
+    const ALL: u32 = (1 << 7) - 1;
 
     /// Both together.
     #[must_use]
@@ -49,7 +51,7 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
-    /// What `ethtool -k` calls each of them, in its order.
+    /// What `ethtool -k` calls each of them, in its order; the last one it does not know.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let all = [
             (Self::RX_CHECKSUM, "rx-checksumming"),
@@ -58,6 +60,7 @@ impl Features {
             (Self::TSO6, "tx-tcp6-segmentation"),
             (Self::GSO, "tx-generic-segmentation"),
             (Self::GRO, "rx-gro-hw"),
+            (Self::RX_IN_PLACE, "rx-in-place"),
         ];
         all.into_iter().filter(move |(feature, _)| self.has(*feature)).map(|(_, name)| name)
     }

@@ -10,7 +10,7 @@ use abi::call::{Call, CallResult, Op, ReturnPath, addr_from_words, addr_to_words
 use abi::client::ClientParams;
 use abi::control::CaptureHeader;
 use abi::data::DataDescriptor;
-use abi::frame::{FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
+use abi::frame::{Chain, FillSlot, MAX_MORE, MAX_PIECES, Piece, RxFrame, TxFrame};
 use abi::offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
 use abi::{Errno, SocketId};
 use proptest::prelude::*;
@@ -100,10 +100,11 @@ proptest! {
     fn frames_survive_the_ring(
         area in area(), offset: u32, len: u32,
         (sent, got) in (tx_offload(), rx_offload()),
+        chain in prop_oneof![(0..=MAX_MORE).prop_map(Chain::First), Just(Chain::Next)],
         pieces in proptest::collection::vec(any::<(u16, u16, u32)>(), 0..=MAX_PIECES),
     ) {
         prop_assert_eq!(FillSlot::decode(&FillSlot(area).encode()), FillSlot(area));
-        let rx = RxFrame { area, offset, len, offload: got };
+        let rx = RxFrame { area, offset, len, offload: got, chain };
         let call = Call::decode(&rx.encode()).expect("an ethinput call");
         prop_assert_eq!(call.op, Op::EthInput);
         prop_assert_eq!(RxFrame::from_call(&call), Ok(rx));

@@ -261,7 +261,7 @@ impl Client {
             // After a failed attempt this is a new connection.
             socket.tx.restart();
             socket.eof = false;
-            socket.left = None;
+            socket.left.clear();
             socket.opens_fast = room.is_some();
         }
         if let Some(room) = room {

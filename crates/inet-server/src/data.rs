@@ -15,7 +15,8 @@ use crate::client::Client;
 use crate::datagrams;
 use crate::engine::{Engine, Owner, Release};
 use crate::fault::ClientFault;
-use crate::lend::Lending;
+use crate::lend::{Lending, Piece};
+use crate::nic;
 use crate::socket::Socket;
 use crate::tx::Taken;
 
@@ -100,13 +101,8 @@ impl Client {
             copied = lend(engine, socket, &self.rx_pool, &self.lending);
         } else if socket.is_stream() {
             while socket.rx.reserve(&self.rx_pool) {
-                let left = socket.left.take();
-                let received = || engine.stack.recv(socket.handle).map(|received| received.piece);
-                let Some(mut piece) = left.or_else(received) else { break };
-                let written = socket.rx.write(piece.bytes());
-                copied += written;
-                piece.range.start += written;
-                socket.left = Some(piece).filter(|piece| !piece.range.is_empty());
+                let Some(piece) = next_piece(engine, socket) else { break };
+                copied += copy(socket, piece);
             }
         } else {
             copied = datagrams::receive(engine, socket, &self.rx_pool);
@@ -174,10 +170,8 @@ fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, lending: &Lending
     let mut copied = 0;
     socket.rx.stalled = false;
     loop {
-        let left = socket.left.take();
-        let received = || engine.stack.recv(socket.handle).map(|received| received.piece);
-        let Some(piece) = left.or_else(received) else { return copied };
-        let mut piece = match socket.rx.lend(piece, lending) {
+        let Some(piece) = next_piece(engine, socket) else { return copied };
+        let piece = match socket.rx.lend(piece, lending) {
             Ok(lent) => {
                 engine.counters.lent_rx += lent as u64;
                 continue;
@@ -185,14 +179,29 @@ fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, lending: &Lending
             Err(piece) => piece,
         };
         if !socket.rx.reserve(pool) {
-            socket.left = Some(piece);
+            socket.left.push_front(piece);
             return copied;
         }
-        let written = socket.rx.write(piece.bytes());
-        copied += written;
-        piece.range.start += written;
-        socket.left = Some(piece).filter(|piece| !piece.range.is_empty());
+        copied += copy(socket, piece);
     }
+}
+
+/// The next piece of a stream, in one area.
+fn next_piece(engine: &mut Engine, socket: &mut Socket) -> Option<Piece> {
+    if socket.left.is_empty() {
+        nic::take_apart(engine.stack.recv(socket.handle)?.piece, &mut socket.left);
+    }
+    socket.left.pop_front()
+}
+
+/// Copies of a piece what there is room for, and keeps the rest; how many bytes were copied.
+fn copy(socket: &mut Socket, mut piece: Piece) -> usize {
+    let written = socket.rx.write(piece.bytes());
+    piece.range.start += written;
+    if !piece.range.is_empty() {
+        socket.left.push_front(piece);
+    }
+    written
 }
 
 /// Gives one descriptor's bytes to the core. What the core refuses is dropped; streams tell the

@@ -1,7 +1,8 @@
 //! The inet server's end of the frame regions: one [`Port`] per interface.
 //!
 //! Receiving: the port keeps the `fill` ring stocked with empty areas of its pool; frames
-//! come back as `ethinput` calls on the `rx` ring, each area ours again once taken. Sending
+//! come back as `ethinput` calls on the `rx` ring, each area ours again once taken; several calls
+//! for one frame whose payload lies in several areas ([`Chain`]). Sending
 //! ([`Egress`]): headers are written into a page, the page is handed to the driver, and a
 //! descriptor names page and payload pieces, which stay in their client's region. The driver
 //! advances the `tx` ring when the device has the frame, so the ring's consumer count tells which
@@ -14,20 +15,22 @@
 //! A driver that writes impossible ring indices is given up alone: its port stays, dead.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use abi::call::{Call, Op};
-use abi::frame::{FillSlot, HEAD_PAGES, MAX_PIECES, Piece, RxFrame, TxFrame};
+use abi::frame::{self, Chain, FillSlot, HEAD_PAGES, MAX_PIECES, RxFrame, TxFrame};
 use abi::nic::{HEADS, INET, NIC, NicLayout, RING};
 use abi::offload::Features;
 use abi::stages::{Stage, TraceReader};
-use inet::{Egress, InterfaceId, RxBytes, RxOffload, TxOffload, TxPiece};
+use inet::{Egress, InterfaceId, RxBytes, RxOffload, RxPiece, TxOffload, TxPiece};
 use shm::{
     Area, AreaName, Consumer, OutOfRange, Pool, Producer, Region, RingFault, Ringer, Sleep, Sleeper,
 };
 
 use crate::counters::Counters;
+use crate::lend::Piece;
 use crate::offload;
 use crate::stages::Trace;
 use crate::tx::Chunk;
@@ -49,6 +52,8 @@ pub(crate) struct Frame {
     offload: RxOffload,
     /// Number of the interface.
     nic: u16,
+    /// Payloads that continue its own.
+    behind: Vec<Frame>,
 }
 
 impl Frame {
@@ -63,6 +68,30 @@ impl Frame {
     }
 }
 
+/// Puts a piece into `parts`, each of them in one area.
+pub(crate) fn take_apart(piece: Piece, parts: &mut VecDeque<Piece>) {
+    let mut put = |frame, range: Range<usize>| {
+        if !range.is_empty() {
+            parts.push_back(RxPiece { frame: inet::Frame::One(frame), range });
+        }
+    };
+    let RxPiece { frame, range } = piece;
+    match frame {
+        inet::Frame::One(mut first) if !first.behind.is_empty() => {
+            let behind = std::mem::take(&mut first.behind);
+            let mut at = 0;
+            for frame in std::iter::once(first).chain(behind) {
+                let len = frame.bytes().len();
+                let within = |position: usize| position.clamp(at, at + len) - at;
+                let part = within(range.start)..within(range.end);
+                put(frame, part);
+                at += len;
+            }
+        }
+        frame => parts.push_back(RxPiece { frame, range }),
+    }
+}
+
 impl RxBytes for Frame {
     fn bytes(&self) -> &[u8] {
         self.area.bytes().get(self.start..self.end).unwrap_or_default()
@@ -70,6 +99,10 @@ impl RxBytes for Frame {
 
     fn offload(&self) -> RxOffload {
         self.offload
+    }
+
+    fn frames(&self) -> usize {
+        1 + self.behind.len()
     }
 }
 
@@ -362,18 +395,23 @@ impl Port {
         let call = Call::decode(slot).map_err(|_| BadInput::Slot)?;
         match call.op {
             Op::EthInput => {
-                let RxFrame { area, offset, len, offload } =
-                    RxFrame::from_call(&call).map_err(|_| BadInput::Slot)?;
-                let area = self.pool.take(area).map_err(|_| BadInput::Frame)?;
-                self.driver_has = self.driver_has.saturating_sub(1);
-                let start = offset as usize;
-                let end = start.saturating_add(len as usize);
-                if end > area.len() {
-                    return Err(BadInput::Frame);
+                let said = RxFrame::from_call(&call).map_err(|_| BadInput::Slot)?;
+                let first = self.take(&said);
+                let Chain::First(more) = said.chain else { return Err(BadInput::Frame) };
+                if more == 0 {
+                    return first.map(Input::Frame);
                 }
-                let offload =
-                    offload::from_device(self.features, offload).ok_or(BadInput::Frame)?;
-                Ok(Input::Frame(Frame { area, start, end, offload, nic: self.number }))
+                // All of them are taken, whatever is wrong with one, so that no area is lost.
+                let behind: Vec<_> = (0..more).map(|_| self.next_of_chain()).collect();
+                let mut first = first?;
+                first.behind = behind.into_iter().collect::<Result<_, _>>()?;
+                let bytes = first.behind.iter().map(|frame| frame.bytes().len()).sum::<usize>();
+                // Only what was joined has something behind it; an area of `MAX_MORE` each is less
+                // than 32 bits.
+                let joined = first.offload.segment > 0;
+                first.offload.behind =
+                    u32::try_from(bytes).ok().filter(|_| joined).ok_or(BadInput::Frame)?;
+                Ok(Input::Frame(first))
             }
             Op::IfAttach => {
                 let [0, 0, mac @ ..] = call.args[0].to_be_bytes() else {
@@ -390,6 +428,26 @@ impl Port {
             }
             _ => Err(BadInput::Slot),
         }
+    }
+
+    /// The driver was to publish all of a chain at once.
+    fn next_of_chain(&mut self) -> Result<Frame, BadInput> {
+        let slot = self.rx.pop().ok().flatten().ok_or(BadInput::Slot)?;
+        let call = Call::decode(&slot).ok().filter(|call| call.op == Op::EthInput);
+        let said = call.and_then(|call| RxFrame::from_call(&call).ok()).ok_or(BadInput::Slot)?;
+        let frame = self.take(&said)?;
+        if said.chain == Chain::Next { Ok(frame) } else { Err(BadInput::Frame) }
+    }
+
+    /// A frame whose area was handed over.
+    fn take(&mut self, said: &RxFrame) -> Result<Frame, BadInput> {
+        let area = self.pool.take(said.area).map_err(|_| BadInput::Frame)?;
+        self.driver_has = self.driver_has.saturating_sub(1);
+        let start = said.offset as usize;
+        let end = start.saturating_add(said.len as usize);
+        let offload = offload::from_device(self.features, said.offload);
+        let offload = offload.filter(|_| end <= area.len()).ok_or(BadInput::Frame)?;
+        Ok(Frame { area, start, end, offload, nic: self.number, behind: Vec::new() })
     }
 
     /// Is there a head page and a slot for one more frame? What is wrong with a ring is told when
@@ -465,7 +523,7 @@ impl Port {
             .get_mut(usize::from(HEAD_ROOM)..)?
             .get_mut(..head.len())?
             .copy_from_slice(head);
-        let mut pieces = [Piece::default(); MAX_PIECES];
+        let mut pieces = [frame::Piece::default(); MAX_PIECES];
         let mut count = 0;
         for piece in body {
             *pieces.get_mut(usize::from(count))? = piece.bytes.piece(piece.range.clone())?;

@@ -36,7 +36,7 @@ pub(crate) fn from_device(
     let honest = (!verified || features.has(Features::RX_CHECKSUM))
         && (segments.is_none() || features.has(Features::GRO));
     let segment = segments.map_or(0, |segments| segments.size);
-    honest.then_some(inet::RxOffload { verified, segment })
+    honest.then_some(inet::RxOffload { verified, segment, behind: 0 })
 }
 
 #[cfg(test)]

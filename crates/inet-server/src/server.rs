@@ -123,14 +123,14 @@ impl Server {
         &mut self,
         number: u16,
         interface: InterfaceSettings,
-        (strict, offload): (bool, bool),
+        (strict, offload, umem): (bool, bool, bool),
         fds: Vec<OwnedFd>,
     ) -> Result<(), RequestError> {
         if self.engine.nics.contains(number) {
             return Err(RequestError::NicExists(number));
         }
         let [region, bell, driver] = descriptors("an interface", fds)?;
-        let layout = NicLayout::new(offload);
+        let layout = NicLayout::of(offload, umem);
         let region = nic::map(&region, layout.len, strict)?;
         self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
         self.engine.nics.add(number, &region, &layout, bell, driver)?;

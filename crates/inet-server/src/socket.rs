@@ -12,10 +12,10 @@ use abi::call::ReturnPath;
 use abi::client::SocketWords;
 use abi::option::OptionKey;
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
-use inet::{Handle, RxPiece};
+use inet::Handle;
 
 use crate::fault::ClientFault;
-use crate::nic::Frame;
+use crate::lend::Piece;
 use crate::rx::Rx;
 use crate::tx::{Tx, roomy};
 
@@ -75,8 +75,8 @@ pub(crate) struct Socket {
     version: u32,
     pub(crate) tx: Tx,
     pub(crate) rx: Rx,
-    /// A piece of the stream that has been copied in part.
-    pub(crate) left: Option<RxPiece<inet::Frame<Frame>>>,
+    /// Pieces of the stream that are still to be handed over, each in one area.
+    pub(crate) left: VecDeque<Piece>,
     pub(crate) stage: Stage,
     /// It looks connected to the program, whose first bytes the SYN waits for, or has taken.
     pub(crate) opens_fast: bool,
@@ -141,7 +141,7 @@ impl Socket {
             version: 0,
             tx,
             rx,
-            left: None,
+            left: VecDeque::new(),
             stage: Stage::Idle,
             opens_fast: false,
             eof: false,

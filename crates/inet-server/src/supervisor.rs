@@ -101,8 +101,8 @@ impl Server {
     ) -> ServerReply {
         self.engine.now = now;
         let done = match request {
-            ServerRequest::AddNic { nic, interface, strict, offload } => {
-                self.add_nic(nic, interface, (strict, offload), fds)
+            ServerRequest::AddNic { nic, interface, strict, offload, umem } => {
+                self.add_nic(nic, interface, (strict, offload, umem), fds)
             }
             ServerRequest::Announce { nic } => self.announce_on(nic),
             ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),

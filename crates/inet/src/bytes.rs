@@ -50,6 +50,12 @@ pub trait RxBytes {
     fn offload(&self) -> RxOffload {
         RxOffload::NONE
     }
+
+    /// How many frames of the interface it takes up, at least 1: those whose payload is
+    /// [`RxOffload::behind`] count.
+    fn frames(&self) -> usize {
+        1
+    }
 }
 
 /// A frame as the core holds it.
@@ -75,7 +81,14 @@ impl<R: RxBytes> RxBytes for Frame<R> {
         match self {
             Self::One(frame) => frame.offload(),
             Self::Joined(_) => RxOffload::NONE,
-            Self::Looped(_) => RxOffload { verified: true, segment: 0 },
+            Self::Looped(_) => RxOffload { verified: true, ..RxOffload::NONE },
+        }
+    }
+
+    fn frames(&self) -> usize {
+        match self {
+            Self::One(frame) => frame.frames(),
+            Self::Joined(_) | Self::Looped(_) => 1,
         }
     }
 }
@@ -85,7 +98,8 @@ impl<R: RxBytes> RxBytes for Frame<R> {
 pub struct RxPiece<R> {
     /// The frame.
     pub frame: R,
-    /// Which bytes of it.
+    /// Which bytes of it; those past its end are of the payload behind it
+    /// ([`RxOffload::behind`]).
     pub range: Range<usize>,
 }
 

@@ -44,9 +44,9 @@ impl HeldFrames {
         Self { count: Arc::default(), limit, bytes: Arc::default(), most_bytes: bytes }
     }
 
-    pub(crate) fn hold<R>(&self, frame: Frame<R>) -> Held<R> {
+    pub(crate) fn hold<R: RxBytes>(&self, frame: Frame<R>) -> Held<R> {
         let token = match &frame {
-            Frame::One(_) => Token(Arc::clone(&self.count), 1),
+            Frame::One(frame) => Token(Arc::clone(&self.count), frame.frames()),
             Frame::Joined(bytes) | Frame::Looped(bytes) => {
                 Token(Arc::clone(&self.bytes), bytes.len())
             }
@@ -65,26 +65,27 @@ impl HeldFrames {
 
     /// Whether `frame` may be kept. What can wait (out-of-order segments, datagrams) leaves the
     /// last quarter to what cannot.
-    pub(crate) fn has_room<R>(&self, frame: &Frame<R>, can_wait: bool) -> bool {
+    pub(crate) fn has_room<R: RxBytes>(&self, frame: &Frame<R>, can_wait: bool) -> bool {
         self.room(frame, can_wait) > 0
     }
 
     /// Whether a connection that keeps `own` frames out of order may keep `frame`, too. How many it
     /// may have follows from how many are free: one connection in trouble gets nearly all, several
     /// get equal parts, and however many there are, one that has few finds room.
-    pub(crate) fn has_fair_room<R>(&self, frame: &Frame<R>, own: usize) -> bool {
+    pub(crate) fn has_fair_room<R: RxBytes>(&self, frame: &Frame<R>, own: usize) -> bool {
         let room = self.room(frame, true);
         let own = match frame {
-            Frame::One(_) => own,
+            Frame::One(frame) => own.saturating_mul(frame.frames()),
             // Those count in bytes, and are as long as they are.
             Frame::Joined(bytes) | Frame::Looped(bytes) => own.saturating_mul(bytes.len()),
         };
         room > 0 && own <= room.saturating_mul(FAIR)
     }
 
-    fn room<R>(&self, frame: &Frame<R>, can_wait: bool) -> usize {
+    fn room<R: RxBytes>(&self, frame: &Frame<R>, can_wait: bool) -> usize {
         let (held, limit) = match frame {
-            Frame::One(_) => (self.count(), self.limit),
+            // There must be room for all of it.
+            Frame::One(frame) => (self.count() + frame.frames().max(1) - 1, self.limit),
             Frame::Joined(_) | Frame::Looped(_) => (self.bytes(), self.most_bytes),
         };
         let limit = if can_wait { limit - limit / 4 } else { limit };
@@ -95,6 +96,10 @@ impl HeldFrames {
 impl<R: RxBytes> RxBytes for Held<R> {
     fn bytes(&self) -> &[u8] {
         self.frame.bytes()
+    }
+
+    fn frames(&self) -> usize {
+        self.frame.frames()
     }
 }
 

@@ -76,9 +76,13 @@ pub struct RxOffload {
     /// It was joined of segments with that many bytes of payload each, the last may have fewer; 0
     /// if it is as it was sent.
     pub segment: u16,
+    /// TCP payload that continues the frame's and lies elsewhere, bytes: who hands the frame over
+    /// finds it by the range of a piece, which goes so far beyond the frame
+    /// ([`RxPiece`](crate::RxPiece)).
+    pub behind: u32,
 }
 
 impl RxOffload {
     /// Nothing: the frame is as it was sent, and to be checked.
-    pub const NONE: Self = Self { verified: false, segment: 0 };
+    pub const NONE: Self = Self { verified: false, segment: 0, behind: 0 };
 }

@@ -5,25 +5,26 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use abi::control::NicConfig;
 use abi::offload::Features;
 
-use crate::DriverError;
 use crate::device::Device;
 use crate::packet::Packet;
 use crate::passt::Passt;
 use crate::pcap::{Pcap, Target};
 use crate::tap::Tap;
 use crate::wire::Wire;
-use crate::xdp::Xdp;
+use crate::xdp::{Memory, Xdp};
+use crate::{DriverError, Given};
 
-/// The device that `config` names, out of its descriptors.
+/// The device that the configuration names, out of its descriptors.
 ///
 /// # Errors
 /// [`DriverError::BadMessage`] when there is no such back end or it needs other descriptors,
 /// [`DriverError::System`] when the system refuses what it needs.
-pub fn open(config: &NicConfig, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> {
+pub fn open(given: Given<'_>, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> {
+    let config = given.config;
     match config.device.split_once(':') {
         Some(("tap", _)) => {
             let [fd] = exactly(fds)?;
@@ -56,7 +57,11 @@ pub fn open(config: &NicConfig, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Dr
             Ok(Box::new(Packet::new(socket, config.offload)))
         }
         Some(("xdp", _)) => {
-            let xdp = Xdp::new(exactly(fds)?).map_err(system("use the AF_XDP socket"))?;
+            let memory = match given.layout.umem() {
+                Some(_) => Memory::Pool(Arc::clone(given.region), *given.layout),
+                None => Memory::Own,
+            };
+            let xdp = Xdp::new(fds, memory).map_err(system("use the AF_XDP socket"))?;
             Ok(Box::new(xdp))
         }
         _ => {

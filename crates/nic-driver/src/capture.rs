@@ -14,11 +14,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use abi::control::CaptureHeader;
-use abi::offload::{Features, TxOffload};
+use abi::offload::{Features, RxOffload, TxOffload};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::device::{Device, Part, Pending, Received, frame_len};
+use crate::device::{Device, Part, Pending, Placed, Received, frame_len};
 
 /// A device whose frames are shown to readers.
 #[derive(Debug)]
@@ -99,6 +99,21 @@ impl<D: Device> Device for CaptureDevice<D> {
             self.show(&[Part::local(into.get(..len).unwrap_or(into))], false);
         }
         Ok(received)
+    }
+
+    fn post(&mut self, at: usize) -> bool {
+        self.inner.post(at)
+    }
+
+    fn receive_posted(&mut self) -> io::Result<Option<Placed>> {
+        self.inner.receive_posted()
+    }
+
+    fn look_at(&mut self, frame: &[u8]) -> RxOffload {
+        if !self.readers.is_empty() {
+            self.show(&[Part::local(frame)], false);
+        }
+        self.inner.look_at(frame)
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {

@@ -164,6 +164,15 @@ impl Received {
     }
 }
 
+/// A frame that was received into a page posted before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Its first byte, from the first page of the pool.
+    pub at: usize,
+    /// Its length, bytes.
+    pub len: usize,
+}
+
 /// An Ethernet device. It may move to another thread, as it does in mode `library`.
 pub trait Device: Send {
     /// What the device does for frames; always the same.
@@ -176,6 +185,27 @@ pub trait Device: Send {
     /// # Errors
     /// The system's, when the device failed ([`is_lost`] tells if for good).
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>>;
+
+    /// Gives the device the empty page at this offset from the pool's first to receive into: it may
+    /// write there until it says that there is a frame, or is dropped. Only of a device with
+    /// [`Features::RX_IN_PLACE`], which then receives so and by [`Device::receive`] nothing.
+    /// `false`: no room, it does not have the page.
+    fn post(&mut self, _at: usize) -> bool {
+        false
+    }
+
+    /// A frame in a page that was posted; the page is the caller's again. `None`: none now.
+    ///
+    /// # Errors
+    /// As [`Device::receive`].
+    fn receive_posted(&mut self) -> io::Result<Option<Placed>> {
+        Ok(None)
+    }
+
+    /// The bytes of such a frame, once: what the device knows of it.
+    fn look_at(&mut self, _frame: &[u8]) -> RxOffload {
+        RxOffload::NONE
+    }
 
     /// Sends one frame, of which `offload` is left to the device. When this returns its memory is
     /// needed no more, though the frame itself may wait for [`Device::flush`]. `false`: no room
@@ -228,6 +258,18 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         (**self).receive(into)
+    }
+
+    fn post(&mut self, at: usize) -> bool {
+        (**self).post(at)
+    }
+
+    fn receive_posted(&mut self) -> io::Result<Option<Placed>> {
+        (**self).receive_posted()
+    }
+
+    fn look_at(&mut self, frame: &[u8]) -> RxOffload {
+        (**self).look_at(frame)
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {

@@ -58,7 +58,18 @@ const DEVICE: u64 = 2;
 type Wrapped = CaptureDevice<FaultDevice<Slot>>;
 
 /// Makes a device out of configuration and descriptors.
-type Open = Box<dyn FnMut(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> + Send>;
+type Open = Box<dyn FnMut(Given<'_>, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> + Send>;
+
+/// What a device may be made of, beyond its descriptors.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    /// What is wanted.
+    pub config: &'a NicConfig,
+    /// The frame region, and its layout.
+    pub region: &'a Arc<Region>,
+    /// See `region`.
+    pub layout: &'a NicLayout,
+}
 
 /// Runs a driver in this thread until the supervisor ends it or goes away (`Ok`), or it cannot go
 /// on.
@@ -134,7 +145,7 @@ impl Driver {
     /// See [`DriverError`].
     pub fn with_device(
         mut line: Channel,
-        open: impl FnMut(&NicConfig, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>
+        open: impl FnMut(Given<'_>, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>
         + Send
         + 'static,
     ) -> Result<Self, DriverError> {
@@ -420,13 +431,17 @@ impl Driver {
                 return Ok(ServerReply::Counters { counters, pools: Vec::new(), histograms });
             }
             ServerRequest::AttachDevice => {
-                let device = (self.open)(&self.config, fds)?;
+                let (config, region) = (&self.config, self.frames.region());
+                let layout = &layout_of(config);
+                let device = (self.open)(Given { config, region, layout }, fds)?;
                 if !self.slot().fits(&*device) {
                     return Err(DriverError::BadMessage(
                         "the new device does less for frames than the one before".to_owned(),
                     ));
                 }
                 self.replace_device(Some(device))?;
+                // Whoever had descriptors of the one before has closed them.
+                self.frames.device_replaced();
             }
             ServerRequest::DetachDevice => self.replace_device(None)?,
             ServerRequest::Shutdown => self.ended = true,
@@ -499,14 +514,15 @@ impl Ends {
     ) -> Result<Self, DriverError> {
         let device = fds.split_off(fds.len().min(RINGS_FDS));
         let [region, bell, inet_bell] = exactly(fds)?;
-        let layout = NicLayout::new(config.offload);
+        let layout = layout_of(config);
         let region: Arc<Region> = if config.strict {
             Region::map_strict(region.as_fd(), layout.len)?
         } else {
             Region::map(region.as_fd(), layout.len, Access::ReadWrite)?
         };
+        let given = Given { config, region: &region, layout: &layout };
         let device =
-            FaultDevice::new(Slot::new(open(config, device)?).map_err(no_eventfd)?, config.fault);
+            FaultDevice::new(Slot::new(open(given, device)?).map_err(no_eventfd)?, config.fault);
         Ok(Self {
             sleeper: Sleeper::new(region.word32(layout.nic_bell)?),
             inet: Ringer::new(region.word32(layout.inet_bell)?, inet_bell),
@@ -520,6 +536,10 @@ impl Ends {
             bell,
         })
     }
+}
+
+fn layout_of(config: &NicConfig) -> NicLayout {
+    NicLayout::of(config.offload, config.umem)
 }
 
 fn no_eventfd(error: io::Error) -> DriverError {

@@ -15,11 +15,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use abi::control::FaultConfig;
-use abi::offload::{Features, TxOffload};
+use abi::offload::{Features, RxOffload, TxOffload};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::device::{Device, Part, Pending, Received};
+use crate::device::{Device, Part, Pending, Placed, Received};
 
 /// Most frames that one direction holds back at a time; one more is let through in order.
 const HELD_MOST: usize = 16;
@@ -82,6 +82,19 @@ impl<D: Device> Device for FaultDevice<D> {
             let frame = into.get(..received.len).unwrap_or(into).to_vec();
             self.rx.pass(frame);
         }
+    }
+
+    // Where faults are made nothing is received in place: `features` say so.
+    fn post(&mut self, at: usize) -> bool {
+        self.inner.post(at)
+    }
+
+    fn receive_posted(&mut self) -> io::Result<Option<Placed>> {
+        self.inner.receive_posted()
+    }
+
+    fn look_at(&mut self, frame: &[u8]) -> RxOffload {
+        self.inner.look_at(frame)
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {

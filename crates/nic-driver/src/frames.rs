@@ -20,17 +20,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use abi::call::{Call, Op, ReturnPath};
-use abi::frame::{FillSlot, RxFrame, TxFrame};
+use abi::frame::{Chain, FillSlot, RxFrame, TxFrame};
 use abi::nic::{INET, NIC, NicLayout, RING};
 use abi::offload::{Features, MAX_SUPER_FRAME, RxOffload};
 use abi::stages::{Stage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
+use self::in_place::{Open, Posted};
 use crate::DriverError;
 use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, Received, is_lost};
 use crate::gro::{Joined, MOST_HEADERS};
 use crate::gso::Gso;
+
+mod in_place;
 
 /// Most frames of one direction in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
@@ -46,6 +49,7 @@ pub(crate) struct Counters {
     rx_joined: u64,
     rx_runts: u64,
     rx_bad_fill: u64,
+    rx_bad_place: u64,
     rx_no_page: u64,
     rx_device_errors: u64,
     tx_packets: u64,
@@ -84,6 +88,9 @@ pub(crate) struct Frames<D> {
     spare: Option<Area>,
     /// The frame that more segments may be joined to; none between steps.
     open: Option<(Area, Joined)>,
+    /// The same where the device receives in place, and the pages that it has.
+    open_in_place: Option<Open>,
+    posted: Posted,
     /// Segments are joined here, since the device does not.
     joins: bool,
     /// The device had no frame when it was asked last.
@@ -114,6 +121,7 @@ impl<D: Device> Frames<D> {
         mtu: u16,
     ) -> Result<Self, DriverError> {
         let features = device.features();
+        let in_place = features.has(Features::RX_IN_PLACE);
         let joins = !features.has(Features::GRO);
         // What is joined was verified.
         let joined = Features::RX_CHECKSUM.with(Features::GRO);
@@ -122,6 +130,8 @@ impl<D: Device> Frames<D> {
             gso: Gso::new(features),
             joins,
             open: None,
+            open_in_place: None,
+            posted: if in_place { Posted::new(layout.pool.pages) } else { Posted::default() },
             empty: false,
             device,
             pool: PoolMap::attach(region, layout.pool, NIC)?,
@@ -152,6 +162,11 @@ impl<D: Device> Frames<D> {
         Ok(frames)
     }
 
+    /// The frame region.
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        self.pool.region()
+    }
+
     /// Frames of this client may be sent from now on.
     pub(crate) fn add_client(&mut self, client: u16, region: Arc<Region>) {
         self.clients.insert(client, region);
@@ -167,6 +182,7 @@ impl<D: Device> Frames<D> {
     /// ring, or memory that nobody reads any more.
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
         let sent = self.transmit_some()?;
+        self.post()?;
         let mut some = Ok(true);
         let most = self.counters.rx_packets - self.counters.rx_joined + BATCH as u64;
         while self.received < SEGMENTS
@@ -247,9 +263,10 @@ impl<D: Device> Frames<D> {
         let ring = |ring| move |fault| DriverError::Ring { ring, fault };
         let send = self.waiting.is_none() && !self.tx.is_empty().map_err(ring("tx"))?;
         let receive = self.device.pending().receive && self.can_receive()?;
+        let post = self.can_post()?;
         // An empty page that came only now: the device may have been readable all along.
         let refilled = !self.empty && self.can_receive()?;
-        Ok(send || receive || refilled)
+        Ok(send || receive || refilled || post)
     }
 
     /// Does the device hold up frames for want of room?
@@ -260,12 +277,18 @@ impl<D: Device> Frames<D> {
     /// Is there an empty page and room to announce it?
     pub(crate) fn can_receive(&mut self) -> Result<bool, DriverError> {
         let ring = |ring| move |fault| DriverError::Ring { ring, fault };
-        let page = self.spare.is_some() || !self.fill.is_empty().map_err(ring("fill"))?;
+        // Where it receives in place, the device has the pages.
+        let page = self.in_place()
+            || self.spare.is_some()
+            || !self.fill.is_empty().map_err(ring("fill"))?;
         Ok(page && self.rx.free().map_err(ring("rx"))? > 0)
     }
 
     /// Receives a frame; `false` if there is none, or no place for it.
     fn receive_one(&mut self) -> Result<bool, DriverError> {
+        if self.in_place() {
+            return self.receive_in_place();
+        }
         if let Some((area, joined)) = self.open.take() {
             // One page, as frames had before: longer ones than the MTU are taken, too.
             match joined.place(area.len(), shm::PAGE) {
@@ -385,6 +408,7 @@ impl<D: Device> Frames<D> {
 
     /// Hands over the open frame.
     fn close(&mut self) -> Result<(), DriverError> {
+        self.close_in_place()?;
         let open = self.open.take();
         open.map_or(Ok(()), |(area, joined)| self.hand_over_joined(area, &joined))
     }
@@ -398,7 +422,7 @@ impl<D: Device> Frames<D> {
         let area = area.hand_over(INET);
         // `len` fits: it is at most an area.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let frame = RxFrame { area, offset: 0, len, offload };
+        let frame = RxFrame { area, offset: 0, len, offload, chain: Chain::ALONE };
         match self.rx.push(&frame.encode()) {
             // Full cannot be: there was room before the frame was received, and only we fill it.
             Ok(()) | Err(PushError::Full) => Ok(()),
@@ -496,6 +520,7 @@ impl<D: Device> Frames<D> {
             ("nic.rx-joined", c.rx_joined),
             ("nic.rx-runts", c.rx_runts),
             ("nic.rx-bad-fill", c.rx_bad_fill),
+            ("nic.rx-bad-place", c.rx_bad_place),
             ("nic.rx-no-page", c.rx_no_page),
             ("nic.rx-device-errors", c.rx_device_errors),
             ("nic.tx-packets", c.tx_packets),

@@ -2,10 +2,11 @@
 //! are joined to one frame, so that all that is done for each frame is done once for tens of
 //! segments. It is for devices that hand over single segments.
 //!
-//! Nothing is copied for it. The next frame is received into the area of the one before, with its
-//! headers over the last payload bytes, which are kept aside meanwhile; if it may be joined, the
-//! kept bytes go over its headers again, and both payloads lie in one piece. Only a frame that does
-//! not fit is moved, to an area of its own.
+//! Nothing is copied for it. Where the kernel chooses the place of each frame they stay where they
+//! are (`frames::in_place`). Otherwise the next frame is received into the area of the one before,
+//! with its headers over the last payload bytes, which are kept aside meanwhile; if it may be
+//! joined, the kept bytes go over its headers again, and both payloads lie in one piece. Only a
+//! frame that does not fit is moved, to an area of its own.
 //!
 //! The rules are those of Linux's `tcp_gro_receive`. A segment is joined to those before it only if
 //! it begins where they end, is no longer than the first of them, and all of its headers say the
@@ -71,9 +72,18 @@ impl Joined {
     /// bytes and the packet may become longer.
     pub(crate) fn place(&self, area: usize, longest: usize) -> Option<usize> {
         let place = self.len - self.headers.payload;
+        (self.can_grow() && place + longest <= area).then_some(place)
+    }
+
+    /// May one more segment be joined?
+    pub(crate) fn can_grow(&self) -> bool {
         let packet = self.len - self.headers.ip + usize::from(self.size);
-        let fits = !self.over && packet <= MOST_PACKET && place + longest <= area;
-        fits.then_some(place)
+        !self.over && packet <= MOST_PACKET
+    }
+
+    /// Bytes of the headers of each segment.
+    pub(crate) fn headers(&self) -> usize {
+        self.headers.payload
     }
 
     /// Joins `frame`, which was received at [`Joined::place`], if it is the next segment; `first`
@@ -121,8 +131,22 @@ impl Joined {
             frame[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
         }
         frame[transport + 13] |= if self.push { PSH } else { 0 };
-        let kind = if ipv6 { SegmentKind::Tcp6 } else { SegmentKind::Tcp4 };
-        Some(Segments { kind, size: self.size })
+        Some(self.segments())
+    }
+
+    /// As [`Joined::finish`], where each segment stays where it is: the first keeps its headers,
+    /// but for PSH.
+    pub(crate) fn finish_apart(&self, first: &mut [u8]) -> Option<Segments> {
+        if self.segments == 1 {
+            return None;
+        }
+        first[self.headers.transport + 13] |= if self.push { PSH } else { 0 };
+        Some(self.segments())
+    }
+
+    fn segments(&self) -> Segments {
+        let kind = if self.headers.ipv6 { SegmentKind::Tcp6 } else { SegmentKind::Tcp4 };
+        Segments { kind, size: self.size }
     }
 }
 

@@ -39,7 +39,7 @@ pub mod wire;
 pub mod xdp;
 
 pub use capture::CaptureDevice;
-pub use driver::{Driver, run};
+pub use driver::{Driver, Given, run};
 pub use fault::FaultDevice;
 
 /// Why a driver cannot start or go on.

@@ -7,10 +7,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use abi::offload::{Features, TxOffload};
+use abi::offload::{Features, RxOffload, TxOffload};
 use shm::descriptors::keep;
 
-use crate::device::{Device, Part, Pending, Received};
+use crate::device::{Device, Part, Pending, Placed, Received};
 
 /// See the module's head.
 pub(crate) struct Slot {
@@ -51,6 +51,18 @@ impl Device for Slot {
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         self.device.as_mut().map_or(Ok(None), |device| device.receive(into))
+    }
+
+    fn post(&mut self, at: usize) -> bool {
+        self.device.as_mut().is_some_and(|device| device.post(at))
+    }
+
+    fn receive_posted(&mut self) -> io::Result<Option<Placed>> {
+        self.device.as_mut().map_or(Ok(None), |device| device.receive_posted())
+    }
+
+    fn look_at(&mut self, frame: &[u8]) -> RxOffload {
+        self.device.as_mut().map_or(RxOffload::NONE, |device| device.look_at(frame))
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {

@@ -5,8 +5,16 @@
 //! that this process and the kernel share, in chunks of one page, and four rings ([`ring`]) say
 //! whose a chunk is: *fill* (empty, for the kernel), *rx* (received), *tx* (to be sent),
 //! *completion* (sent). Receiving needs no system call, and a whole batch of frames is sent by one
-//! ([`Device::flush`]), which is left out while the kernel does not ask for it. The UMEM is the
-//! device's own: each frame is copied once between it and the pages of the driver's rings.
+//! ([`Device::flush`]), which is left out while the kernel does not ask for it.
+//!
+//! The UMEM is the pool of the frame region ([`NicLayout::umem`]): the kernel puts a frame into an
+//! empty page that the driver had from its `fill` ring, and that page goes on to the inet server.
+//! Nobody copies it. The pages are pinned through the supervisor's mapping, so it does not matter
+//! what strict mode takes from the servers'; they stay the region's, since no part of a region is
+//! ever cut out of it. The socket keeps them for itself until its last descriptor is closed. What
+//! is sent is gathered into chunks behind the pool, since it lies in other regions and no socket
+//! has more than one UMEM: one copy. Where the pool cannot be the UMEM (too much to lock, or faults
+//! are to be made) the device has one of its own, and each frame is copied between the two.
 //!
 //! XDP tells nothing of checksums, but frames that the other end of a virtual cable sent may have
 //! theirs undone: then the sum of the pseudo-header is in their place, which is recognised.
@@ -27,6 +35,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use abi::nic::{NicLayout, UMEM_STOCK};
 use abi::offload::{Features, RxOffload, TxOffload};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -40,16 +49,16 @@ use shm::{Access, Backing, PAGE, Region};
 
 use self::bpf::Hook;
 use self::ring::Ring;
-use crate::device::{Device, ETHERNET_HEADER, Part, Pending, Received, frame_len};
+use crate::device::{Device, ETHERNET_HEADER, Part, Pending, Placed, Received, frame_len};
 use crate::interface::{Interface, InterfaceError};
 use crate::packet::set_option;
 
 const NEEDS: &str = "CAP_NET_ADMIN with CAP_BPF and CAP_NET_RAW";
 
 /// Chunks, and slots of the rings, for receiving and for sending.
-const RECEIVE: u32 = 2048;
-const SEND: u32 = 512;
-/// Bytes of a chunk, and of the UMEM.
+const RECEIVE: u32 = UMEM_STOCK;
+const SEND: u32 = abi::nic::SEND_CHUNKS;
+/// Bytes of a chunk, and of an UMEM of the device's own.
 const CHUNK: u32 = PAGE as u32;
 const UMEM: usize = (RECEIVE + SEND) as usize * PAGE;
 /// What the kernel keeps free before each received frame (XDP_PACKET_HEADROOM).
@@ -61,12 +70,18 @@ const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Longest IP packet whose frame, with a VLAN tag, fits into a chunk.
 const LONGEST: usize = PAGE - HEADROOM - ETHERNET_HEADER - 4;
 
-/// Takes the interface `name` over for packets of up to `mtu` bytes. Four descriptors: socket,
-/// UMEM, and what keeps program and promiscuous mode.
+/// Takes the interface `name` over for packets of up to `mtu` bytes. Its UMEM is that of a frame
+/// region, mapped for writing, if one is given. Descriptors: socket, what keeps program and
+/// promiscuous mode, and without a frame region the UMEM.
 ///
 /// # Errors
-/// See [`InterfaceError`]; nothing is left behind then.
-pub fn open(name: &str, mtu: u16) -> Result<Vec<OwnedFd>, InterfaceError> {
+/// See [`InterfaceError`]; nothing is left behind then. [`InterfaceError::Unsupported`] may be for
+/// the frame region.
+pub fn open(
+    name: &str,
+    mtu: u16,
+    frames: Option<(&Region, &NicLayout)>,
+) -> Result<Vec<OwnedFd>, InterfaceError> {
     let interface = Interface::require(name, mtu)?;
     let doing = |what: &str| format!("{what} the interface {name}");
     let unsupported =
@@ -85,16 +100,32 @@ pub fn open(name: &str, mtu: u16) -> Result<Vec<OwnedFd>, InterfaceError> {
         }
         errno => InterfaceError::new(doing(what), NEEDS, errno),
     };
-    let (memory, umem) = Region::create("tasuki-umem", UMEM, Backing::Small).map_err(|error| {
-        unsupported("take over", format!("there is no memory for its frames: {error}"))
-    })?;
+    let no_memory = |why: &dyn std::fmt::Display| {
+        unsupported("take over", format!("there is no memory for its frames: {why}"))
+    };
+    let own = match frames {
+        Some(_) => None,
+        None => Some(
+            Region::create("tasuki-umem", UMEM, Backing::Small)
+                .map_err(|error| no_memory(&error))?,
+        ),
+    };
+    let (address, len) = match (frames, &own) {
+        (Some((region, layout)), _) => {
+            let (at, len) = layout.umem().ok_or_else(|| no_memory(&"the frame region has none"))?;
+            (region.as_ptr(at, len), len)
+        }
+        (None, Some((region, _))) => (region.as_ptr(0, UMEM), UMEM),
+        (None, None) => return Err(no_memory(&"none was made")),
+    };
+    let address = address.map_err(|error| no_memory(&error))? as u64;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
         .map_err(|errno| failed("open an AF_XDP socket for", errno))?;
-    set_up(&socket, &memory).map_err(|errno| match errno {
+    set_up(&socket, address, len as u64).map_err(|errno| match errno {
         Errno::NOBUFS | Errno::NOMEM => unsupported(
             "share memory with",
-            format!("{} KiB are to be locked: raise `ulimit -l`", UMEM / 1024),
+            format!("{} KiB are to be locked: raise `ulimit -l`", len / 1024),
         ),
         errno => failed("share memory with", errno),
     })?;
@@ -113,7 +144,7 @@ pub fn open(name: &str, mtu: u16) -> Result<Vec<OwnedFd>, InterfaceError> {
         .map_err(|errno| failed("attach the XDP program to", errno))?;
     let promiscuous = crate::packet::promiscuous(interface.index)
         .map_err(|errno| failed("receive frames for another address by", errno))?;
-    Ok(vec![socket, umem, link, promiscuous])
+    Ok([socket, link, promiscuous].into_iter().chain(own.map(|(_, umem)| umem)).collect())
 }
 
 /// Binds. The kernel frees a queue a moment after the last descriptor of the socket before is
@@ -129,11 +160,10 @@ fn bind(socket: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno> {
 }
 
 /// Shares the memory with the kernel, and makes the rings.
-fn set_up(socket: &OwnedFd, memory: &Region) -> Result<(), Errno> {
-    let address = memory.as_ptr(0, UMEM).map_err(|_| Errno::INVAL)?;
+fn set_up(socket: &OwnedFd, addr: u64, len: u64) -> Result<(), Errno> {
     let umem = XdpUmemReg {
-        addr: address as u64,
-        len: UMEM as u64,
+        addr,
+        len,
         chunk_size: CHUNK,
         headroom: 0,
         flags: XdpUmemRegFlags::empty(),
@@ -149,6 +179,15 @@ fn set_up(socket: &OwnedFd, memory: &Region) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Where a driver has the UMEM.
+#[derive(Debug, Clone)]
+pub enum Memory {
+    /// In a region that comes with the descriptors.
+    Own,
+    /// In this frame region.
+    Pool(Arc<Region>, NicLayout),
+}
+
 /// An interface that was taken over.
 #[derive(Debug)]
 pub struct Xdp {
@@ -156,7 +195,11 @@ pub struct Xdp {
     rx: Ring<XdpDesc>,
     tx: Ring<XdpDesc>,
     completion: Ring<u64>,
-    umem: Arc<Region>,
+    /// Where the UMEM lies: from this offset of a region on.
+    region: Arc<Region>,
+    base: usize,
+    /// The UMEM is the pool.
+    in_place: bool,
     /// Chunks to send from that are free: their addresses.
     free: Vec<u64>,
     socket: OwnedFd,
@@ -164,6 +207,9 @@ pub struct Xdp {
     _kept: [OwnedFd; 2],
     calls: u64,
     bad: u64,
+    /// Bytes copied between UMEM and pages, or areas.
+    rx_copied: u64,
+    tx_copied: u64,
 }
 
 impl Xdp {
@@ -171,9 +217,21 @@ impl Xdp {
     ///
     /// # Errors
     /// When they are not of such a kind, or the system has no memory left.
-    pub fn new(fds: [OwnedFd; 4]) -> io::Result<Self> {
-        let [socket, umem, link, promiscuous] = fds;
-        let umem = Region::map(umem.as_fd(), UMEM, Access::ReadWrite).map_err(io::Error::other)?;
+    pub fn new(mut fds: Vec<OwnedFd>, memory: Memory) -> io::Result<Self> {
+        let short = || io::Error::from(io::ErrorKind::InvalidInput);
+        let (region, base, receive, in_place) = match memory {
+            Memory::Own => {
+                let umem = fds.pop().ok_or_else(short)?;
+                let region = Region::map(umem.as_fd(), UMEM, Access::ReadWrite);
+                (region.map_err(io::Error::other)?, 0, RECEIVE, false)
+            }
+            Memory::Pool(region, layout) => {
+                let (base, len) = layout.umem().ok_or_else(short)?;
+                region.as_ptr(base, len).map_err(io::Error::other)?;
+                (region, base, layout.pool.pages, true)
+            }
+        };
+        let [socket, link, promiscuous]: [_; 3] = fds.try_into().map_err(|_| short())?;
         let offsets = sockopt::xdp_mmap_offsets(&socket)?;
         let fd = socket.as_fd();
         let mut fill = Ring::map(fd, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, RECEIVE)?;
@@ -181,12 +239,35 @@ impl Xdp {
         let tx = Ring::map(fd, XDP_PGOFF_TX_RING, &offsets.tx, SEND)?;
         let completion = Ring::map(fd, XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, SEND)?;
         let chunk = |number: u32| u64::from(number) * u64::from(CHUNK);
-        for number in 0..RECEIVE {
-            fill.push(chunk(number));
+        if !in_place {
+            (0..receive).for_each(|number| _ = fill.push(chunk(number)));
         }
-        let free = (RECEIVE..RECEIVE + SEND).map(chunk).collect();
-        let _kept = [link, promiscuous];
-        Ok(Self { fill, rx, tx, completion, umem, free, socket, _kept, calls: 0, bad: 0 })
+        Ok(Self {
+            fill,
+            rx,
+            tx,
+            completion,
+            region,
+            base,
+            in_place,
+            free: (receive..receive + SEND).map(chunk).collect(),
+            socket,
+            _kept: [link, promiscuous],
+            calls: 0,
+            bad: 0,
+            rx_copied: 0,
+            tx_copied: 0,
+        })
+    }
+
+    /// Gives the kernel an empty chunk; `false`: it has as many as there is room for.
+    fn give(&mut self, chunk: u64) -> bool {
+        let given = self.fill.push(chunk);
+        if self.fill.wants_call() && self.rx.filled() == 0 {
+            self.calls += 1;
+            let _ = rustix::net::recv(&self.socket, &mut [0; 0][..], DONTWAIT);
+        }
+        given
     }
 
     /// Takes back what was sent.
@@ -201,27 +282,46 @@ impl Xdp {
 
 impl Device for Xdp {
     fn features(&self) -> Features {
-        Features::RX_CHECKSUM
+        match self.in_place {
+            true => Features::RX_CHECKSUM.with(Features::RX_IN_PLACE),
+            false => Features::RX_CHECKSUM,
+        }
     }
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
-        let Some(desc) = self.rx.pop() else { return Ok(None) };
+        let Some(desc) = (if self.in_place { None } else { self.rx.pop() }) else {
+            return Ok(None);
+        };
         let len = desc.len as usize;
         let fits = len.min(into.len());
         let at = usize::try_from(desc.addr).unwrap_or(usize::MAX);
-        let read = self.umem.read(at, &mut into[..fits]);
+        let read = self.region.read(at, &mut into[..fits]);
+        self.rx_copied += fits as u64;
         // The kernel wants the chunk, wherever in it the frame began.
-        self.fill.push(desc.addr - desc.addr % u64::from(CHUNK));
-        if self.fill.wants_call() && self.rx.filled() == 0 {
-            self.calls += 1;
-            let _ = rustix::net::recv(&self.socket, &mut [0; 0][..], DONTWAIT);
-        }
+        self.give(desc.addr - desc.addr % u64::from(CHUNK));
         if read.is_err() {
             self.bad += 1;
             return Ok(Some(Received::plain(0)));
         }
         let verified = partial::is_undone(&into[..fits]);
         Ok(Some(Received { len, offload: RxOffload { verified, segments: None } }))
+    }
+
+    fn post(&mut self, at: usize) -> bool {
+        self.give(at as u64)
+    }
+
+    fn receive_posted(&mut self) -> io::Result<Option<Placed>> {
+        let placed = |desc: XdpDesc| {
+            // What no page has is no place of the pool either.
+            let at = usize::try_from(desc.addr).unwrap_or(usize::MAX);
+            Placed { at, len: desc.len as usize }
+        };
+        Ok(self.rx.pop().map(placed))
+    }
+
+    fn look_at(&mut self, frame: &[u8]) -> RxOffload {
+        RxOffload { verified: partial::is_undone(frame), segments: None }
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], _offload: TxOffload) -> io::Result<bool> {
@@ -233,15 +333,16 @@ impl Device for Xdp {
             return Err(Errno::MSGSIZE.into());
         }
         let Some(&address) = self.free.last() else { return Ok(false) };
-        let mut at = usize::try_from(address).unwrap_or(usize::MAX);
+        let mut at = usize::try_from(address).map_or(usize::MAX, |address| self.base + address);
         for part in frame {
-            part.copy_to(&self.umem, at).map_err(|_| io::Error::from(Errno::FAULT))?;
+            part.copy_to(&self.region, at).map_err(|_| io::Error::from(Errno::FAULT))?;
             at += part.len();
         }
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let taken = self.tx.push(XdpDesc { addr: address, len, options: XdpDescOptions::empty() });
         if taken {
             self.free.pop();
+            self.tx_copied += u64::from(len);
         }
         Ok(taken)
     }
@@ -280,6 +381,8 @@ impl Device for Xdp {
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("xdp.calls", self.calls);
         each("xdp.rx-bad-chunks", self.bad);
+        each("xdp.rx-copied-bytes", self.rx_copied);
+        each("xdp.tx-copied-bytes", self.tx_copied);
         if let Ok(counts) = sockopt::xdp_statistics(&self.socket) {
             let full = counts.rx_ring_full.unwrap_or(0);
             each("xdp.rx-dropped", counts.rx_dropped + full);

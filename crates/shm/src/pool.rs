@@ -296,6 +296,12 @@ impl PoolMap {
         self.0.place.pages
     }
 
+    /// Byte offset of the first page in the region.
+    #[must_use]
+    pub fn first_page(&self) -> usize {
+        self.0.place.pages_at
+    }
+
     /// The region that the pool lies in.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {

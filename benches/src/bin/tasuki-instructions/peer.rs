@@ -74,7 +74,7 @@ impl Egress<Bytes> for Wire {
 /// What a device that leaves nothing undone makes of a frame for the other end of its link.
 pub(crate) fn carried((frame, left): (Vec<u8>, TxOffload)) -> Packet {
     let segment = left.segments.map_or(0, |segments| segments.size);
-    Packet(frame, RxOffload { verified: left.checksum.is_some(), segment })
+    Packet(frame, RxOffload { verified: left.checksum.is_some(), segment, behind: 0 })
 }
 
 /// One stack on the link 10.0.0.0/24, and the connection that is measured.

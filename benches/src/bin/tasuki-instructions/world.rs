@@ -130,6 +130,7 @@ impl World {
             mtu: 1500,
             fault: FaultConfig::default(),
             offload: kind.offload,
+            umem: false,
             strict: kind.strict,
             busy_poll: 0,
         };
@@ -142,8 +143,13 @@ impl World {
             dhcp: false,
             dad_transmits: 0,
         };
-        let add =
-            ServerRequest::AddNic { nic: 0, interface, strict: kind.strict, offload: kind.offload };
+        let add = ServerRequest::AddNic {
+            nic: 0,
+            interface,
+            strict: kind.strict,
+            offload: kind.offload,
+            umem: false,
+        };
         let fds = vec![frames.try_clone()?, inet_bell.try_clone()?, bell.try_clone()?];
         done(&server.request(now, add, fds))?;
         drop(region);
@@ -169,7 +175,7 @@ impl World {
         let mut any = !sent.is_empty();
         for (frame, left) in sent {
             let segment = left.segments.map_or(0, |segments| segments.size);
-            let known = inet::RxOffload { verified: left.checksum.is_some(), segment };
+            let known = inet::RxOffload { verified: left.checksum.is_some(), segment, behind: 0 };
             self.peer.handle(self.now, Packet(frame, known));
         }
         self.peer.take(self.now);

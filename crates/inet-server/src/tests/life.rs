@@ -148,6 +148,7 @@ fn add_nic(nic: u16) -> ServerRequest {
         interface: InterfaceSettings::default(),
         strict: false,
         offload: false,
+        umem: false,
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod calls;
+mod chains;
 mod data;
 mod datagrams;
 mod hostile;
@@ -24,10 +25,10 @@ use abi::client::{
 };
 use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest, TcpDefaults};
 use abi::data::DataDescriptor;
-use abi::frame::{FillSlot, RxFrame, TxFrame};
+use abi::frame::{Chain, FillSlot, RxFrame, TxFrame};
 use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
 use abi::nic::{INET, LAYOUT, NIC, RING};
-use abi::offload::RxOffload;
+use abi::offload::{Features, RxOffload, SegmentKind, Segments};
 use abi::option::{OptionKey, bytes_to_words, words_to_bytes};
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Instant;
@@ -47,14 +48,18 @@ pub(super) fn int(value: i32) -> Vec<u8> {
 /// A driver's side of a frame region.
 pub(super) struct Driver {
     pub(super) region: Arc<Region>,
-    pool: PoolMap,
+    pub(super) pool: PoolMap,
     heads: PoolMap,
-    fill: Consumer,
+    pub(super) fill: Consumer,
     pub(super) rx: Producer,
     pub(super) tx: Consumer,
     clients: HashMap<u16, Arc<Region>>,
     /// Pages that it was given to receive into.
     spare: Vec<Area>,
+    /// Segments that it receives are cut into chains of so many payloads; 0: they are not.
+    pub(super) chain: usize,
+    /// How many were.
+    pub(super) chains: u64,
     /// It takes nothing while this is set.
     pub(super) stopped: bool,
 }
@@ -70,13 +75,16 @@ impl Driver {
             region,
             clients: HashMap::new(),
             spare: Vec::new(),
+            chain: 0,
+            chains: 0,
             stopped: false,
         }
     }
 
     pub(super) fn attach(&mut self, mac: u64) {
         let path = ReturnPath { client: 0, ring: 0, tag: 0 };
-        let args = [mac, 1500, 0, 0, 0, 0];
+        let features = Features::GRO.with(Features::RX_CHECKSUM);
+        let args = [mac, 1500, features.encode(), 0, 0, 0];
         let call = Call { op: Op::IfAttach, priority: 0, flags: 0, path, args };
         self.rx.push(&call.encode()).unwrap();
     }
@@ -105,20 +113,59 @@ impl Driver {
 
     /// Hands a frame to the server; false when there is no page or no room.
     pub(super) fn receive(&mut self, frame: &[u8]) -> bool {
-        if self.rx.free().unwrap() == 0 {
+        let parts = chain_of(frame, self.chain);
+        if (self.rx.free().unwrap() as usize) < parts.len() {
             return false;
         }
-        while self.spare.is_empty() {
+        while self.spare.len() < parts.len() {
             let Some(slot) = self.fill.pop().unwrap() else { return false };
             self.spare.push(self.pool.take(FillSlot::decode(&slot).0).unwrap());
         }
-        let mut area = self.spare.pop().unwrap();
-        area.bytes_mut()[..frame.len()].copy_from_slice(frame);
-        let area = area.hand_over(INET);
-        let len = u32::try_from(frame.len()).unwrap();
-        self.rx.push(&RxFrame { area, offset: 0, len, offload: RxOffload::NONE }.encode()).unwrap();
+        self.chains += u64::from(parts.len() > 1);
+        for (index, part) in parts.iter().enumerate() {
+            let mut area = self.spare.pop().unwrap();
+            // Nowhere in particular.
+            let at = if parts.len() > 1 { 256 + 3 * index } else { 0 };
+            area.bytes_mut()[at..at + part.len()].copy_from_slice(part);
+            let area = area.hand_over(INET);
+            let (chain, offload) = match (index, parts.len() - 1) {
+                (0, 0) => (Chain::ALONE, RxOffload::NONE),
+                (0, more) => {
+                    let size = u16::try_from(parts[1].len()).unwrap();
+                    let segments = Some(Segments { kind: SegmentKind::Tcp4, size });
+                    let known = RxOffload { verified: true, segments };
+                    (Chain::First(u16::try_from(more).unwrap()), known)
+                }
+                _ => (Chain::Next, RxOffload::NONE),
+            };
+            let (offset, len) = (at as u32, u32::try_from(part.len()).unwrap());
+            let said = RxFrame { area, offset, len, offload, chain };
+            self.rx.stage(&said.encode()).unwrap();
+        }
+        self.rx.publish();
         true
     }
+}
+
+/// A segment with much payload, cut into that many parts, of which the first has headers of its
+/// own; or the frame alone.
+fn chain_of(frame: &[u8], parts: usize) -> Vec<Vec<u8>> {
+    const TCP: u8 = 6;
+    let headers = 34 + frame.get(46).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    let Some(payload) = frame.get(headers..) else { return vec![frame.to_vec()] };
+    if parts < 2 || payload.len() < 8 * parts || frame[12..14] != [8, 0] || frame[23] != TCP {
+        return vec![frame.to_vec()];
+    }
+    let size = payload.len().div_ceil(parts);
+    let mut cut: Vec<_> = payload.chunks(size).map(<[u8]>::to_vec).collect();
+    let mut first = [&frame[..headers], &cut[0]].concat();
+    let total = u16::try_from(first.len() - 14).unwrap();
+    first[16..18].copy_from_slice(&total.to_be_bytes());
+    first[24..26].fill(0);
+    let sum = !shm::checksum(&first[14..34]);
+    first[24..26].copy_from_slice(&sum.to_be_bytes());
+    cut[0] = first;
+    cut
 }
 
 /// A program's side of a client region, with thread slot 0.
@@ -315,7 +362,7 @@ impl Host {
         let frames = Region::map(fd.as_fd(), LAYOUT.len, Access::ReadOnly).unwrap();
         let frames = share_frames.then(|| PoolMap::attach(&frames, LAYOUT.pool, CLIENT).unwrap());
         let fds = vec![fd, shm::eventfd().unwrap(), shm::eventfd().unwrap()];
-        let add = ServerRequest::AddNic { nic: 0, interface, strict, offload: false };
+        let add = ServerRequest::AddNic { nic: 0, interface, strict, offload: false, umem: false };
         assert_eq!(server.request(Instant::ZERO, add, fds), ServerReply::Done);
         let mut driver = Driver::new(region);
         driver.attach(0x0200_0000_0000 | u64::from(last));

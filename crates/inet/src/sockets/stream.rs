@@ -85,7 +85,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Err(SegmentError::Checksum) => return counters.tcp_bad_checksum += 1,
             Err(_) => return counters.tcp_malformed += 1,
         };
-        let payload_len = bytes.len() - parsed.payload;
+        // What follows the frame continues the packet only if that ends with it.
+        let behind = match packet.payload.end == frame.bytes().len() {
+            true => frame.offload().behind as usize,
+            false => 0,
+        };
+        let payload_len = bytes.len() - parsed.payload + behind;
         counters.tcp_in += match parsed.repr.joined {
             0 => 1,
             size => segment_count(payload_len, size),
@@ -94,7 +99,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let segment = &SegmentRepr { ecn: EcnField::from_tos(packet.tos), ..parsed.repr };
         let ends =
             Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
-        let payload = packet.payload.start + parsed.payload..packet.payload.end;
+        let payload = packet.payload.start + parsed.payload..packet.payload.end + behind;
         let target = self.demux.target(&ends).filter(|target| match target {
             Target::Socket(handle) => self.uses(*handle, packet.interface),
             Target::Request(_) | Target::TimeWait(_) => true,

@@ -110,6 +110,10 @@ impl RxBytes for Known {
     fn offload(&self) -> RxOffload {
         self.1
     }
+
+    fn frames(&self) -> usize {
+        1 + (self.1.behind as usize).div_ceil(1448)
+    }
 }
 
 /// A stack with one interface, its clock and its end of the wire.

@@ -213,8 +213,36 @@ fn what_the_device_vouches_for_is_not_summed() {
     frame[40] ^= 0x55;
     take(&mut b, frame.clone(), RxOffload::NONE);
     assert_eq!((b.counter("udp.bad-checksum"), b.received(socket)), (1, Vec::new()));
-    take(&mut b, frame, RxOffload { verified: true, segment: 0 });
+    take(&mut b, frame, RxOffload { verified: true, ..RxOffload::NONE });
     assert_eq!(b.received(socket), b"half summed");
+}
+
+/// B with a connection of its peer, whose first byte is 1001, and what B has sent.
+fn accepted() -> (Host, Handle, tcp::Seq) {
+    accepted_by(Config::default())
+}
+
+fn accepted_by(config: Config) -> (Host, Handle, tcp::Seq) {
+    let mut b = Host::new(IP_B, MAC_B, config);
+    b.take(&arp_frame(MAC_A, IP_A, IP_B, true));
+    b.wire.frames.clear();
+    let listener = b.stack.open(SocketKind::Stream, 2).unwrap();
+    b.stack.bind(listener, at(Ipv4Addr::UNSPECIFIED, 80)).unwrap();
+    b.stack.listen(listener, 5).unwrap();
+    let syn = tcp::SegmentRepr {
+        src_port: 4000,
+        dst_port: 80,
+        seq: tcp::Seq::new(1000),
+        syn: true,
+        window: 60_000,
+        mss: Some(1460),
+        ..tcp::SegmentRepr::default()
+    };
+    b.take(&tcp_frame(&syn, &[]));
+    let ack = segment_of(&b.sent()[0]).seq + 1;
+    b.take(&joined(1001, ack, &[]));
+    let server = b.stack.accept(listener, 3).unwrap().expect("a connection").0;
+    (b, server, ack)
 }
 
 /// A segment of B's peer that was joined of others.
@@ -233,25 +261,9 @@ fn joined(seq: u32, ack: tcp::Seq, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn super_segments_are_taken_whole_in_part_and_out_of_order() {
-    let mut b = Host::b_knowing_a();
-    let listener = b.stack.open(SocketKind::Stream, 2).unwrap();
-    b.stack.bind(listener, at(Ipv4Addr::UNSPECIFIED, 80)).unwrap();
-    b.stack.listen(listener, 5).unwrap();
-    let syn = tcp::SegmentRepr {
-        src_port: 4000,
-        dst_port: 80,
-        seq: tcp::Seq::new(1000),
-        syn: true,
-        window: 60_000,
-        mss: Some(1460),
-        ..tcp::SegmentRepr::default()
-    };
-    b.take(&tcp_frame(&syn, &[]));
-    let ack = segment_of(&b.sent()[0]).seq + 1;
-    b.take(&joined(1001, ack, &[]));
-    let server = b.stack.accept(listener, 3).unwrap().expect("a connection").0;
+    let (mut b, server, ack) = accepted();
     let bytes = noise(60_000);
-    let known = |segment| RxOffload { verified: true, segment };
+    let known = |segment| RxOffload { verified: true, segment, behind: 0 };
     // The second of them first; one that overlaps both; sizes that make no sense are none.
     take(&mut b, joined(1001 + 20_000, ack, &bytes[20_000..40_000]), known(1460));
     assert_eq!(b.received(server), b"");
@@ -264,4 +276,42 @@ fn super_segments_are_taken_whole_in_part_and_out_of_order() {
     let stats = b.stack.tcp_info(b.now, server).expect("a connection");
     assert_eq!(stats.bytes_received, 60_000);
     assert_eq!(b.counter("memory.frames-held"), 0);
+}
+
+#[test]
+fn payload_behind_a_frame_counts_and_is_named_by_the_piece() {
+    let (mut b, server, ack) = accepted();
+    let known = |behind| RxOffload { verified: true, segment: 1000, behind };
+    let first = joined(1001, ack, &noise(1000));
+    let header = first.len() - 1000;
+    let segments = b.counter("tcp.segments-in");
+    take(&mut b, first.clone(), known(2500));
+    assert_eq!(b.counter("tcp.segments-in"), segments + 4);
+    assert_eq!(b.counter("memory.frames-held"), 3, "as many as the frame takes up");
+    let piece = b.stack.recv(server).expect("bytes").piece;
+    assert_eq!(piece.range, header..header + 3500);
+    b.stack.consumed(b.now, server, 3500);
+    assert_eq!(b.counter("memory.frames-held"), 0);
+    // Half of it is there already.
+    take(&mut b, joined(1001 + 2000, ack, &noise(1000)), known(2000));
+    let piece = b.stack.recv(server).expect("bytes").piece;
+    assert_eq!(piece.range, header + 1500..header + 3000);
+    b.stack.consumed(b.now, server, 1500);
+    let last = b.sent().last().map(|frame| segment_of(frame).ack.unwrap());
+    assert_eq!(last, Some(tcp::Seq::new(1001 + 5000)));
+    // Nothing follows what does not end with its packet.
+    let padded = [joined(1001 + 5000, ack, &noise(10)), Vec::from([0; 6])].concat();
+    take(&mut b, padded, known(2000));
+    assert_eq!(b.stack.recv(server).expect("bytes").piece.range.len(), 10);
+}
+
+#[test]
+fn what_takes_up_more_frames_than_may_be_held_is_dropped() {
+    let (mut b, server, ack) = accepted_by(Config { held_frames: 8, ..Config::default() });
+    let known = |behind| RxOffload { verified: true, segment: 1448, behind };
+    take(&mut b, joined(1001, ack, &noise(1448)), known(1448 * 8));
+    assert!(b.stack.recv(server).is_none());
+    assert_eq!(b.counter("memory.frames-held"), 0);
+    take(&mut b, joined(1001, ack, &noise(1448)), known(1448 * 7));
+    assert_eq!(b.counter("memory.frames-held"), 8);
 }

@@ -40,6 +40,7 @@ fn config(device: &str) -> NicConfig {
         mtu: 1500,
         fault: FaultConfig::default(),
         offload: false,
+        umem: false,
         strict: false,
         busy_poll: 0,
     }

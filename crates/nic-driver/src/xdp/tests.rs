@@ -5,13 +5,20 @@ use crate::testing::{ip, isolated};
 /// Both ends of a virtual cable, in a network namespace of this thread's own: one taken over, the
 /// other a packet socket.
 fn cable() -> Option<(Xdp, crate::packet::Packet)> {
+    cable_with(None, Memory::Own)
+}
+
+fn cable_with(
+    frames: Option<(&Region, &NicLayout)>,
+    memory: Memory,
+) -> Option<(Xdp, crate::packet::Packet)> {
     isolated()?;
     ip("link add va type veth peer name vb");
     for end in ["va", "vb"] {
         ip(&format!("link set {end} addrgenmode none"));
         ip(&format!("link set {end} up"));
     }
-    let xdp = Xdp::new(open("va", 1500).unwrap().try_into().unwrap()).unwrap();
+    let xdp = Xdp::new(open("va", 1500, frames).unwrap(), memory).unwrap();
     let peer = crate::packet::open("vb", PEER, 1500).unwrap();
     Some((xdp, crate::packet::Packet::new(peer, false)))
 }
@@ -77,9 +84,71 @@ fn a_device_without_room_says_so_and_goes_on() {
 }
 
 #[test]
+fn frames_arrive_in_the_pages_of_the_pool_that_were_posted() {
+    let layout = NicLayout::for_umem();
+    let (region, _fd) = Region::create("frames", layout.len, Backing::Small).unwrap();
+    let memory = Memory::Pool(Arc::clone(&region), layout);
+    let Some((mut xdp, mut peer)) = cable_with(Some((&region, &layout)), memory) else { return };
+    assert!(xdp.features().has(Features::RX_IN_PLACE));
+    // Every third page, from the last one down.
+    let mut page = layout.pool.pages as usize;
+    let mut post = |xdp: &mut Xdp, count: u32| {
+        for _ in 0..count {
+            page -= 3;
+            assert!(xdp.post(page * PAGE));
+        }
+    };
+    post(&mut xdp, RECEIVE);
+    assert!(!xdp.post(0), "there is no room for more");
+    let mut expected_page = layout.pool.pages as usize;
+    for round in 0..4 {
+        let frames: Vec<_> =
+            (0..300).map(|n| frame(round * 300 + n, 60 + n as usize * 4)).collect();
+        for frame in &frames {
+            assert!(peer.transmit(&[Part::local(frame)], TxOffload::NONE).unwrap());
+        }
+        assert!(xdp.receive(&mut [0; PAGE]).unwrap().is_none(), "not so");
+        for frame in &frames {
+            let placed = (0..1000).find_map(|_| {
+                let placed = xdp.receive_posted().unwrap();
+                placed.is_none().then(|| std::thread::sleep(std::time::Duration::from_millis(5)));
+                placed
+            });
+            let Placed { at, len } = placed.expect("the frame has come");
+            expected_page -= 3;
+            assert_eq!((at / PAGE, at % PAGE >= HEADROOM, len), (expected_page, true, frame.len()));
+            let mut bytes = vec![0; len];
+            region.read(layout.pool.pages_at + at, &mut bytes).unwrap();
+            assert!(bytes == *frame);
+        }
+        post(&mut xdp, 300);
+        for frame in &frames {
+            assert!(xdp.transmit(&[Part::local(frame)], TxOffload::NONE).unwrap());
+        }
+        xdp.flush().unwrap();
+        assert!(all(&mut peer) == frames);
+    }
+    let mut counters = std::collections::BTreeMap::new();
+    xdp.counters(&mut |name, value| assert!(counters.insert(name, value).is_none()));
+    assert_eq!((counters["xdp.rx-copied-bytes"], counters["xdp.rx-dropped"]), (0, 0));
+    assert!(counters["xdp.tx-copied-bytes"] > 4 * 300 * 60);
+}
+
+#[test]
+fn a_region_that_is_no_umem_is_refused() {
+    let Some((xdp, _peer)) = cable() else { return };
+    drop(xdp);
+    let (region, _fd) = Region::create("frames", 1 << 20, Backing::Small).unwrap();
+    for layout in [NicLayout::new(false), NicLayout::for_umem()] {
+        let error = open("va", 1500, Some((&region, &layout))).unwrap_err();
+        assert!(error.to_string().contains("memory for its frames"), "{error}");
+    }
+}
+
+#[test]
 fn an_interface_is_taken_over_by_one_only_and_given_back() {
     let Some((xdp, _peer)) = cable() else { return };
-    let refused = |name, mtu| open(name, mtu).unwrap_err();
+    let refused = |name, mtu| open(name, mtu, None).unwrap_err();
     assert!(matches!(refused("va", 1500), InterfaceError::InUse { .. }));
     ip("link add vc mtu 9000 type veth peer name vd mtu 9000");
     let error = refused("vc", 3900);
@@ -89,7 +158,7 @@ fn an_interface_is_taken_over_by_one_only_and_given_back() {
     let again = (0..100).find_map(|_| {
         // The kernel takes a socket's memory back in its own time.
         std::thread::sleep(std::time::Duration::from_millis(20));
-        open("va", 1500).ok()
+        open("va", 1500, None).ok()
     });
     assert!(again.is_some());
 }
@@ -100,7 +169,7 @@ fn an_interface_with_several_receive_queues_is_refused_with_what_to_do() {
         return;
     }
     ip("link add va numrxqueues 2 numtxqueues 2 type veth peer name vb");
-    let error = open("va", 1500).unwrap_err();
+    let error = open("va", 1500, None).unwrap_err();
     assert!(matches!(error, InterfaceError::Unsupported { .. }), "{error}");
     assert!(error.to_string().contains("2 receive queues"), "{error}");
     assert!(error.to_string().contains("`ethtool -L va rx 1`"), "{error}");

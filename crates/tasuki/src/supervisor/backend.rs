@@ -6,15 +6,33 @@
 use std::fs::File;
 use std::io::Seek as _;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use abi::network::Prefixed;
+use abi::nic::NicLayout;
 use nic_driver::{packet, pcap, tap, xdp};
+use shm::Region;
 
 use super::passt::Passt;
 use crate::device::{Device, Kind};
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, first_free_device};
 use crate::settings;
+
+/// A frame region that is a device's memory, mapped for writing: so it is given to the kernel, and
+/// again when the device comes back, when programs may read it and nobody can map it so any more.
+#[derive(Debug)]
+pub(super) struct Umem {
+    pub(super) region: Arc<Region>,
+    pub(super) layout: NicLayout,
+}
+
+/// Can a device that is wanted so have the frame region as its memory? Where faults are made, a
+/// frame may be held back or changed, so they are made on copies.
+pub(super) fn wants_umem(wanted: &settings::Link) -> bool {
+    let xdp = wanted.device.as_ref().is_some_and(|device| device.kind() == Kind::Xdp);
+    xdp && wanted.fault.is_none()
+}
 
 /// An open device.
 #[derive(Debug)]
@@ -34,8 +52,8 @@ impl Opened {
 }
 
 /// Opens `device` as it is wanted; if it does not matter which, a TAP device of the first free
-/// name, or passt for those who may not make one. The stack's hardware address on it is `mac`. Hold
-/// the lock of the directory.
+/// name, or passt for those who may not make one. The stack's hardware address on it is `mac`, and
+/// the frame region its memory, if that is given ([`Umem`]). Hold the lock of the directory.
 ///
 /// # Errors
 /// What is in use, missing or not permitted; nothing is left behind then.
@@ -44,6 +62,7 @@ pub(super) fn open(
     device: Option<Device>,
     addresses: &Addresses,
     mac: [u8; 6],
+    umem: Option<&Umem>,
 ) -> Result<Opened, Failure> {
     let Some(device) = device else {
         let open = |name: &str| tap::open(name, wanted.offload).map_err(Failure::from);
@@ -65,7 +84,8 @@ pub(super) fn open(
         // Two ends meet of their own accord, and need no right for it.
         Kind::Wire => Ok(Opened::new(device, Vec::new())),
         Kind::Xdp => {
-            let fds = xdp::open(device.name(), wanted.mtu)?;
+            let frames = umem.map(|umem| (&*umem.region, &umem.layout));
+            let fds = xdp::open(device.name(), wanted.mtu, frames)?;
             Ok(Opened::new(device, fds))
         }
         Kind::Packet => {

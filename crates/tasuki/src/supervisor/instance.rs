@@ -14,7 +14,7 @@ use abi::nic::NicLayout;
 use nic_driver::interface::Watch;
 use shm::{Backing, Region, RegionError};
 
-use super::backend::{self, Opened};
+use super::backend::{self, Opened, Umem};
 use super::links::State;
 use super::servers::{Line, Servers};
 use crate::device::Kind;
@@ -32,6 +32,8 @@ pub(super) struct Memory {
     pub(super) fd: OwnedFd,
     /// As `tasuki ps` shows it: `4k`, `2M`, `4k (no 2M pages free)`.
     pub(super) backing: String,
+    /// A frame region that is a device's memory.
+    pub(super) umem: Option<Umem>,
 }
 
 impl Memory {
@@ -40,7 +42,19 @@ impl Memory {
     /// # Errors
     /// When the system has no memory or descriptor left.
     pub(super) fn create(name: &str, len: usize, huge: bool) -> Result<Self, Failure> {
-        Self::create_by(Region::create, name, len, huge)
+        Self::create_by(Region::create, name, len, huge).map(|(memory, _)| memory)
+    }
+
+    /// A frame region; `umem` if it is to be the device's memory.
+    fn of_frames(
+        wanted: &settings::Link,
+        (huge, share): (bool, bool),
+        umem: bool,
+    ) -> Result<Self, Failure> {
+        let create = if share { Region::create_unsealed } else { Region::create };
+        let layout = NicLayout::of(wanted.offload, umem);
+        let (memory, region) = Self::create_by(create, "tasuki-frames", layout.len, huge)?;
+        Ok(Self { umem: umem.then_some(Umem { region, layout }), ..memory })
     }
 
     fn create_by(
@@ -48,7 +62,7 @@ impl Memory {
         name: &str,
         len: usize,
         huge: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<(Self, Arc<Region>), Failure> {
         let want = if huge { Backing::Huge } else { Backing::Small };
         let (region, fd) = create(name, len, want)
             .map_err(|error| Failure::system(format!("make the memory region {name}"), error))?;
@@ -56,7 +70,7 @@ impl Memory {
             (true, Backing::Small) => format!("{} (no 2M pages free)", Backing::Small),
             (_, got) => got.to_string(),
         };
-        Ok(Self { fd, backing })
+        Ok((Self { fd, backing, umem: None }, region))
     }
 }
 
@@ -96,24 +110,40 @@ pub(super) struct Link {
 
 impl Link {
     /// Makes device, region and bells. Hold the lock of the directory.
-    fn make(
-        wanted: &settings::Link,
-        (huge_pages, share_frames): (bool, bool),
-        mac: [u8; 6],
-    ) -> Result<Self, Failure> {
+    fn make(wanted: &settings::Link, memory: (bool, bool), mac: [u8; 6]) -> Result<Self, Failure> {
         let addresses = wanted.addresses(&Routes::read()?)?;
-        let device = backend::open(wanted, wanted.device.clone(), &addresses, mac)?;
+        let (device, frames) = open_with_frames(wanted, &addresses, mac, memory)?;
         let state = match device.device.is_interface() {
             true => State::find(device.device.name())?,
             false => State::Apart,
         };
-        let create = if share_frames { Region::create_unsealed } else { Region::create };
-        let layout = NicLayout::new(wanted.offload);
-        let frames = Memory::create_by(create, "tasuki-frames", layout.len, huge_pages)?;
         let (inet_bell, nic_bell) = (bell()?, bell()?);
         let attaching = 0;
         Ok(Self { addresses, device, mac, state, attaching, frames, inet_bell, nic_bell })
     }
+}
+
+/// Opens the device, and makes the frame region, which is the device's memory where it can be.
+fn open_with_frames(
+    wanted: &settings::Link,
+    addresses: &Addresses,
+    mac: [u8; 6],
+    memory: (bool, bool),
+) -> Result<(Opened, Memory), Failure> {
+    let open =
+        |umem: Option<&Umem>| backend::open(wanted, wanted.device.clone(), addresses, mac, umem);
+    if backend::wants_umem(wanted) {
+        let frames = Memory::of_frames(wanted, memory, true)?;
+        match open(frames.umem.as_ref()) {
+            Ok(device) => return Ok((device, frames)),
+            // If that is not the reason, the next attempt says it again.
+            Err(failure) => {
+                tracing::info!(%failure, "the device cannot use the frame region as its memory");
+            }
+        }
+    }
+    let device = open(None)?;
+    Ok((device, Memory::of_frames(wanted, memory, false)?))
 }
 
 impl Instance {
@@ -171,15 +201,16 @@ impl Instance {
     /// When the system has no memory or descriptor left, or takes the device away.
     pub(super) fn renew(&mut self) -> Result<(), Failure> {
         for (link, wanted) in self.links.iter_mut().zip(&self.settings.links) {
-            let layout = NicLayout::new(wanted.offload);
-            link.frames = Memory::create("tasuki-frames", layout.len, self.settings.huge_pages)?;
+            let memory = (self.settings.huge_pages, self.settings.share_frames);
             (link.inet_bell, link.nic_bell) = (bell()?, bell()?);
             if link.device.device.kind() == Kind::Xdp {
                 // The socket's rings stand where the driver before has left them, and know of
                 // memory that it had.
                 link.device.fds.clear();
-                let device = Some(link.device.device.clone());
-                link.device = backend::open(wanted, device, &link.addresses, link.mac)?;
+                (link.device, link.frames) =
+                    open_with_frames(wanted, &link.addresses, link.mac, memory)?;
+            } else {
+                link.frames = Memory::of_frames(wanted, memory, false)?;
             }
         }
         Ok(())
@@ -219,6 +250,7 @@ impl Instance {
                 fault: wanted.fault,
                 strict: settings.strict,
                 offload: wanted.offload,
+                umem: link.frames.umem.is_some(),
                 busy_poll: settings.busy_poll,
             });
             let interface = InterfaceSettings {
@@ -229,7 +261,8 @@ impl Instance {
                 dad_transmits: wanted.dad_transmits(link.device.device.kind()),
             };
             let (strict, offload) = (settings.strict, wanted.offload);
-            let attach = ServerRequest::AddNic { nic: number, interface, strict, offload };
+            let umem = link.frames.umem.is_some();
+            let attach = ServerRequest::AddNic { nic: number, interface, strict, offload, umem };
             let frames = link.frames.fd.as_fd();
             let (inet_bell, nic_bell) = (link.inet_bell.as_fd(), link.nic_bell.as_fd());
             let line = Line::Nic(number);

@@ -146,7 +146,8 @@ impl Supervisor {
         let wanted = &self.instance.settings.links[number];
         let link = &mut self.instance.links[number];
         let device = link.device.device.clone();
-        let opened = backend::open(wanted, Some(device.clone()), &link.addresses, link.mac);
+        let umem = link.frames.umem.as_ref();
+        let opened = backend::open(wanted, Some(device.clone()), &link.addresses, link.mac, umem);
         match opened.and_then(|opened| Ok((opened, State::find(device.name())?))) {
             Ok((opened, state)) => (link.device, link.state) = (opened, state),
             Err(failure) => {

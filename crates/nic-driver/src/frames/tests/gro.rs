@@ -7,23 +7,23 @@ const PSH: u8 = 0x08;
 
 /// A TCP segment with timestamps; its checksums are right when it is built.
 #[derive(Debug, Clone)]
-struct Segment {
-    v6: bool,
-    port: u16,
-    seq: u32,
-    ack: u32,
-    flags: u8,
-    window: u16,
-    echo: u32,
-    class: u8,
-    ttl: u8,
-    fragment: u16,
-    payload: Vec<u8>,
+pub(super) struct Segment {
+    pub(super) v6: bool,
+    pub(super) port: u16,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) flags: u8,
+    pub(super) window: u16,
+    pub(super) echo: u32,
+    pub(super) class: u8,
+    pub(super) ttl: u8,
+    pub(super) fragment: u16,
+    pub(super) payload: Vec<u8>,
 }
 
 impl Segment {
     /// `len` bytes of a stream from `seq` on: each is told by its number.
-    fn of(seq: u32, len: usize) -> Self {
+    pub(super) fn of(seq: u32, len: usize) -> Self {
         let payload = (0..len).map(|n| byte(seq.wrapping_add(n as u32))).collect();
         Self {
             v6: false,
@@ -40,7 +40,7 @@ impl Segment {
         }
     }
 
-    fn build(&self) -> Vec<u8> {
+    pub(super) fn build(&self) -> Vec<u8> {
         let mut frame = [&MAC[..], &[2, 0, 0, 0, 0, 1]].concat();
         let tcp = 32 + self.payload.len();
         if self.v6 {
