@@ -29,7 +29,7 @@ fn cell() -> &'static Mutex<Option<Arc<Client>>> {
 /// As [`Client::from_env`]; the next use tries again.
 pub fn instance() -> Result<Arc<Client>, ConnectError> {
     let mut cell = cell().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(client) = cell.as_ref().filter(|client| client.is_mine()) {
+    if let Some(client) = cell.as_ref().filter(|client| !client.is_stranger()) {
         return Ok(Arc::clone(client));
     }
     // Whatever was here belongs to the parent: let go of it before the child gets its own.
