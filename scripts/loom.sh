@@ -5,5 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-3}"
+# Nothing is timed, and linking would take longer than the models.
+export CARGO_PROFILE_RELEASE_LTO=off
 export RUSTFLAGS="--cfg loom ${RUSTFLAGS:-}"
 exec cargo test --release --target-dir "${CARGO_TARGET_DIR:-target}/loom" -p tasuki-shm --lib loom_models "$@"
