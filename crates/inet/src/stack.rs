@@ -161,12 +161,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// before, or one that has forgotten. Addresses as far as
     /// [`Config::arp_notify`](crate::Config::arp_notify) and
     /// [`V6Config::ndisc_notify`](crate::V6Config::ndisc_notify) say, and groups. IPv6 addresses
-    /// are probed for duplicates first, where new ones are.
+    /// are probed for duplicates first, where new ones are. Neighbours are asked for anew.
     ///
     /// # Errors
     /// `BadHandle` without such an interface.
     pub fn announce(&mut self, now: Instant, interface: InterfaceId) -> Result<(), Error> {
         self.net.interface(interface).ok_or(Error::BadHandle)?;
+        for timer in self.net.neighbours.forget(interface) {
+            self.net.wheel.cancel(timer);
+        }
         self.net.groups.report_all(now, interface);
         self.arm_groups();
         self.announce_v4(now, interface);

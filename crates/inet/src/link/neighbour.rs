@@ -212,6 +212,16 @@ impl<T> Neighbours<T> {
         })
     }
 
+    /// Forgets the hardware addresses of an interface whose link may be another one, as Linux does
+    /// when the carrier is lost; who is being asked is asked on. Gives the timers, to be cancelled.
+    pub(crate) fn forget(&mut self, interface: InterfaceId) -> Vec<TimerId> {
+        let known = |key: &Key, neighbour: &Neighbour<T>| {
+            key.interface == interface && neighbour.state.mac().is_some()
+        };
+        let gone = self.map.extract_if(|key, neighbour| known(key, neighbour));
+        gone.filter_map(|(_, neighbour)| neighbour.timer).collect()
+    }
+
     /// Looks for a neighbour that something is sent to. `progress`: what was sent before has
     /// arrived, which proves that it is reachable (RFC 4861 7.3.1).
     pub(crate) fn look_up(

@@ -25,6 +25,27 @@ fn neighbours_are_told() {
 }
 
 #[test]
+fn on_another_link_neighbours_are_asked_for_anew() {
+    let mut b = Host::b_knowing_a();
+    let socket = b.stack.open(SocketKind::Datagram, 1).unwrap();
+    let nobody = Ipv4Addr::new(10, 0, 0, 77);
+    b.stack.send(b.now, socket, Chunk(b"x".to_vec()), Some(at(nobody, 9))).unwrap();
+    b.poll();
+    b.stack.announce(b.now, ID).unwrap();
+    let known: Vec<_> = b.stack.neighbours().collect();
+    assert_eq!((known.len(), known[0].address, known[0].mac), (1, nobody.into(), None));
+    b.sent();
+    b.take(&echo_frame(b"x"));
+    assert!(is_request_for(&b.sent()[0], IP_A, Mac::BROADCAST));
+    b.take(&arp_frame(MAC_A, IP_A, IP_B, false));
+    assert_eq!(b.sent()[0][..6], MAC_A.0);
+    // No timer of what was forgotten is left.
+    b.pass(50 * SECOND);
+    b.pass(61 * SECOND);
+    assert_eq!(b.stack.neighbours().count(), 0);
+}
+
+#[test]
 fn a_request_for_us_is_answered_and_its_sender_learnt() {
     let mut b = Host::b();
     b.take(&arp_frame(MAC_A, IP_A, IP_B, true));
