@@ -54,7 +54,7 @@ fn unheard() -> std::io::PipeWriter {
 fn the_exit_code_is_right_where_nobody_hears_why() {
     for (arguments, code) in [
         (&["frobnicate"][..], 2),
-        (&["run", "--address", "10.0.0.2/24", "--gateway", "10.9.0.1", "--", "true"], 118),
+        (&["up", "--address", "10.0.0.2/24", "--gateway", "10.9.0.1"], 118),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
         let status = command.args(arguments).stderr(unheard()).status().expect("tasuki starts");
