@@ -19,7 +19,7 @@
 //! long as the device has the next one already, so that nobody waits.
 
 use abi::offload::{SegmentKind, Segments};
-use shm::checksum;
+use shm::{checksum, fold};
 
 use crate::superframe::{self, Headers};
 
@@ -201,8 +201,7 @@ fn is_right(frame: &[u8], headers: &Headers, verified: bool) -> bool {
         let pseudo = [checksum(&frame[addresses..transport]), 6, segment];
         let all = pseudo.map(u32::from).iter().sum::<u32>();
         let all = all + u32::from(checksum(&frame[transport..]));
-        let folded = (all >> 16) + (all & 0xffff);
-        (folded >> 16) + (folded & 0xffff) == u32::from(u16::MAX)
+        fold(all.into()) == u16::MAX
     }
 }
 

@@ -15,6 +15,7 @@
 use std::io;
 
 use abi::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
+use shm::{checksum, fold};
 
 use crate::device::{Device, MAX_PARTS, Part, frame_len};
 use crate::frames::BadFrame;
@@ -203,17 +204,14 @@ fn complete(head: &mut [u8], start: usize, offset: usize, longer: usize, body: &
     let place = start + offset..start + offset + 2;
     // RFC 1624: the length in the pseudo-header is one of the words that were added.
     let longer = u16::try_from(longer).unwrap_or(u16::MAX);
-    let mut sum = u32::from(shm::checksum(&head[start..])) + u32::from(!longer);
+    let mut sum = u32::from(checksum(&head[start..])) + u32::from(!longer);
     let mut odd = (head.len() - start) % 2 == 1;
     for part in body {
         let of_part = part.checksum();
         sum += u32::from(if odd { of_part.swap_bytes() } else { of_part });
         odd ^= part.len() % 2 == 1;
     }
-    let folded = (sum >> 16) + (sum & 0xffff);
-    let folded = (folded >> 16) + (folded & 0xffff);
-    // Two folds of a sum of few words leave 16 bits.
-    let mut sum = !(folded as u16);
+    let mut sum = !fold(sum.into());
     if sum == 0 && offset == usize::from(UDP_SUM) {
         // RFC 768: zero says that there is none.
         sum = u16::MAX;

@@ -33,7 +33,9 @@ pub use marks::Marks;
 pub use pool::{
     Area, AreaError, AreaName, Borrowed, Exhausted, FREE, Owner, Pool, PoolMap, PoolPlace,
 };
-pub use region::{Access, Backing, OutOfRange, Region, RegionError, Word32, Word64, checksum};
+pub use region::{
+    Access, Backing, OutOfRange, Region, RegionError, Word32, Word64, checksum, fold,
+};
 pub use ring::{Consumer, Producer, PushError, RingFault, ring_bytes};
 pub use spin::Spin;
 pub use waiters::{Count, Waiters};

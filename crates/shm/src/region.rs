@@ -517,8 +517,10 @@ unsafe fn ones_complement_sum(from: *const u8, len: usize) -> u16 {
     u16::from_be(fold(sum))
 }
 
-/// Adds the carries back in until 16 bits are left.
-fn fold(mut sum: u64) -> u16 {
+/// Adds the carries of a sum of 16-bit words, or of their sums, back in until 16 bits are left
+/// (RFC 1071).
+#[must_use]
+pub fn fold(mut sum: u64) -> u16 {
     loop {
         match u16::try_from(sum) {
             Ok(folded) => return folded,

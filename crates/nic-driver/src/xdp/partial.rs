@@ -4,7 +4,7 @@
 //! and Linux's CHECKSUM_PARTIAL). A frame that a wire has spoilt looks so once in 65,536 times,
 //! which is as often as a wrong checksum looks right.
 
-use shm::checksum;
+use shm::{checksum, fold};
 
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
@@ -16,7 +16,7 @@ pub(super) fn is_undone(frame: &[u8]) -> bool {
         Some(IPV6) => v6(&frame[14..]),
         _ => None,
     };
-    found.is_some_and(|(sum, field)| fold(sum) == field)
+    found.is_some_and(|(sum, field)| fold(sum.into()) == field)
 }
 
 /// Sum of the pseudo-header, and what is in the checksum's place.
@@ -46,11 +46,6 @@ fn place(protocol: u8, segment: &[u8]) -> Option<u16> {
 
 fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn fold(sum: u32) -> u16 {
-    let sum = (sum & 0xffff) + (sum >> 16);
-    u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
