@@ -103,22 +103,20 @@ pub fn open(
     let no_memory = |why: &dyn std::fmt::Display| {
         unsupported("take over", format!("there is no memory for its frames: {why}"))
     };
-    let own = match frames {
-        Some(_) => None,
-        None => Some(
-            Region::create("tasuki-umem", UMEM, Backing::Small)
-                .map_err(|error| no_memory(&error))?,
-        ),
-    };
-    let (address, len) = match (frames, &own) {
-        (Some((region, layout)), _) => {
-            let (at, len) = layout.umem().ok_or_else(|| no_memory(&"the frame region has none"))?;
-            (region.as_ptr(at, len), len)
+    // Mapped until it is registered.
+    let made;
+    let (region, (at, len), umem) = match frames {
+        Some((region, layout)) => {
+            (region, layout.umem().ok_or_else(|| no_memory(&"the frame region has none"))?, None)
         }
-        (None, Some((region, _))) => (region.as_ptr(0, UMEM), UMEM),
-        (None, None) => return Err(no_memory(&"none was made")),
+        None => {
+            let own = Region::create("tasuki-umem", UMEM, Backing::Small);
+            let (own, umem) = own.map_err(|error| no_memory(&error))?;
+            made = own;
+            (&*made, (0, UMEM), Some(umem))
+        }
     };
-    let address = address.map_err(|error| no_memory(&error))? as u64;
+    let address = region.as_ptr(at, len).map_err(|error| no_memory(&error))? as u64;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
         .map_err(|errno| failed("open an AF_XDP socket for", errno))?;
@@ -144,7 +142,7 @@ pub fn open(
         .map_err(|errno| failed("attach the XDP program to", errno))?;
     let promiscuous = crate::packet::promiscuous(interface.index)
         .map_err(|errno| failed("receive frames for another address by", errno))?;
-    Ok([socket, link, promiscuous].into_iter().chain(own.map(|(_, umem)| umem)).collect())
+    Ok([socket, link, promiscuous].into_iter().chain(umem).collect())
 }
 
 /// Binds. The kernel frees a queue a moment after the last descriptor of the socket before is
@@ -289,9 +287,10 @@ impl Device for Xdp {
     }
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
-        let Some(desc) = (if self.in_place { None } else { self.rx.pop() }) else {
+        if self.in_place {
             return Ok(None);
-        };
+        }
+        let Some(desc) = self.rx.pop() else { return Ok(None) };
         let len = desc.len as usize;
         let fits = len.min(into.len());
         let at = usize::try_from(desc.addr).unwrap_or(usize::MAX);
