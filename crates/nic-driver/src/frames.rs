@@ -17,22 +17,26 @@
 //! there is no next descriptor.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 
 use abi::call::{Call, Op, ReturnPath};
 use abi::frame::{Chain, FillSlot, RxFrame, TxFrame};
 use abi::nic::{INET, NIC, NicLayout, RING};
-use abi::offload::{Features, MAX_SUPER_FRAME, RxOffload};
-use abi::stages::{Stage, Tracer};
+use abi::offload::{Features, RxOffload};
+use abi::stages::{Mark, Stage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
+pub(crate) use self::gather::BadFrame;
+use self::gather::gather;
 use self::in_place::{Open, Posted};
 use crate::DriverError;
 use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, Received, is_lost};
 use crate::gro::{Joined, MOST_HEADERS};
 use crate::gso::Gso;
 
+mod gather;
 mod in_place;
 
 /// Most frames of one direction in one step: the other direction and the supervisor wait that long.
@@ -313,23 +317,26 @@ impl<D: Device> Frames<D> {
     /// Asks the device for a frame of at most so many bytes; the error of a lost device only.
     fn ask(&mut self, into: &mut [u8]) -> Result<Option<Received>, DriverError> {
         let begun = self.trace.note(Stage::Read);
-        match self.device.receive(into) {
-            Ok(received) => {
-                self.empty = received.is_none();
-                if received.is_some() {
-                    self.trace.keep(begun);
-                    self.trace.mark(Stage::HandOver);
-                }
-                let within =
-                    |received: Received| Received { len: received.len.min(into.len()), ..received };
-                Ok(received.map(within))
-            }
-            Err(error) => {
-                self.empty = true;
-                self.counters.rx_device_errors += 1;
-                DriverError::check_lost(error).map(|()| None)
-            }
+        let said = self.device.receive(into);
+        let received = self.asked(begun, said)?;
+        Ok(received.map(|it| Received { len: it.len.min(into.len()), ..it }))
+    }
+
+    /// Notes what the device said when it was asked for a frame, which was begun at that mark.
+    fn asked<T>(
+        &mut self,
+        begun: Option<Mark>,
+        said: io::Result<Option<T>>,
+    ) -> Result<Option<T>, DriverError> {
+        self.empty = !matches!(said, Ok(Some(_)));
+        if !self.empty {
+            self.trace.keep(begun);
+            self.trace.mark(Stage::HandOver);
         }
+        said.or_else(|error| {
+            self.counters.rx_device_errors += 1;
+            DriverError::check_lost(error).map(|()| None)
+        })
     }
 
     /// Hands over a frame, or keeps it open for more.
@@ -552,46 +559,9 @@ fn tick(counter: &mut u64) -> bool {
     true
 }
 
-/// What is wrong with a frame's descriptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadFrame {
-    /// The extent is not in the head page.
-    Area,
-    /// A piece is of an unknown client, or not in its region.
-    Piece,
-    /// No Ethernet frame of this interface has that length.
-    Length,
-    /// It is not what is said to be left of it.
-    Offload,
-}
-
-/// Finds the bytes of a frame, of which one that is no super-segment has at most `plain`.
-fn gather<'a, 'p>(
-    clients: &'a HashMap<u16, Arc<Region>>,
-    area: &'a Area,
-    frame: &TxFrame,
-    plain: usize,
-    parts: &'p mut [Part<'a>; MAX_PARTS],
-) -> Result<&'p [Part<'a>], BadFrame> {
-    let start = usize::from(frame.offset);
-    let head = area.bytes().get(start..start + usize::from(frame.len)).ok_or(BadFrame::Area)?;
-    parts[0] = Part::local(head);
-    let mut len = head.len();
-    for (part, piece) in parts[1..].iter_mut().zip(frame.pieces()) {
-        let region = clients.get(&piece.client).ok_or(BadFrame::Piece)?;
-        *part = Part::shared(region, piece.offset as usize, piece.len.into())
-            .map_err(|_| BadFrame::Piece)?;
-        len += part.len();
-    }
-    // The Ethernet header is the stack's own: it must be in the head page.
-    let most = if frame.offload.segments.is_some() { MAX_SUPER_FRAME } else { plain };
-    let fits = head.len() >= ETHERNET_HEADER && len <= most;
-    if fits { Ok(&parts[..=frame.pieces().len()]) } else { Err(BadFrame::Length) }
-}
-
 impl DriverError {
     /// `Err` when the device is lost; any other error concerns one frame only.
-    fn check_lost(error: std::io::Error) -> Result<(), Self> {
+    fn check_lost(error: io::Error) -> Result<(), Self> {
         if is_lost(&error) { Err(Self::DeviceLost(error)) } else { Ok(()) }
     }
 }

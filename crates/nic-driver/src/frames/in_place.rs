@@ -12,6 +12,7 @@
 use abi::frame::{Chain, MAX_MORE, RxFrame};
 use abi::nic::{INET, UMEM_STOCK};
 use abi::offload::RxOffload;
+use abi::stages::Stage;
 use shm::{Area, PAGE, PushError};
 
 use super::Frames;
@@ -118,19 +119,9 @@ impl<D: Device> Frames<D> {
         if !self.rx_has_room(chain as u32 + 1)? {
             return Ok(false);
         }
-        let placed = match self.device.receive_posted() {
-            Ok(Some(placed)) => placed,
-            Ok(None) => {
-                self.empty = true;
-                return Ok(false);
-            }
-            Err(error) => {
-                self.empty = true;
-                self.counters.rx_device_errors += 1;
-                return DriverError::check_lost(error).map(|()| false);
-            }
-        };
-        self.empty = false;
+        let begun = self.trace.note(Stage::Read);
+        let said = self.device.receive_posted();
+        let Some(placed) = self.asked(begun, said)? else { return Ok(false) };
         let Some((area, offset)) = self.posted.take(placed.at) else {
             self.counters.rx_bad_place += 1;
             return Ok(true);

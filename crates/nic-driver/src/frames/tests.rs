@@ -1,6 +1,6 @@
 use abi::frame::{HEAD_PAGES, MAX_PIECES, Piece};
 use abi::nic::LAYOUT;
-use abi::offload::{Checksum, RxOffload, SegmentKind, Segments, TxOffload};
+use abi::offload::{Checksum, MAX_SUPER_FRAME, RxOffload, SegmentKind, Segments, TxOffload};
 use proptest::prelude::*;
 use shm::{AreaName, Backing, Pool, Slot};
 

@@ -3,6 +3,7 @@
 use abi::frame::{Chain, MAX_MORE};
 use abi::nic::UMEM_STOCK;
 use abi::offload::SegmentKind;
+use abi::stages::TraceReader;
 
 use super::gro::Segment;
 use super::*;
@@ -82,6 +83,25 @@ fn a_frame_is_handed_over_where_the_kernel_has_put_it() {
     drop(frames);
     inet.pool.reclaim(NIC);
     assert_eq!(inet.pool.free_pages(), UMEM.pool.pages, "no page is lost");
+}
+
+#[test]
+fn receives_are_marked() {
+    let (mut inet, mut frames, wire) = set_up_in_place();
+    let mut marks = TraceReader::attach(frames.region(), UMEM.trace).unwrap();
+    marks.want(true);
+    restock(&mut inet);
+    while frames.step().unwrap() {}
+    let mut stages = || -> Vec<Stage> {
+        std::iter::from_fn(|| marks.take())
+            .map(|mark| mark.stage)
+            .filter(|stage| matches!(stage, Stage::Read | Stage::HandOver))
+            .collect()
+    };
+    assert_eq!(stages(), [], "there was no frame");
+    wire.borrow_mut().incoming.extend([vec![1; 60], vec![2; 60]]);
+    while frames.step().unwrap() {}
+    assert_eq!(stages(), [Stage::Read, Stage::HandOver].repeat(2));
 }
 
 #[test]
