@@ -153,3 +153,48 @@ fn stages_of_a_receive_are_told_apart() {
         world.down(NET);
     }
 }
+
+/// The driver need not wake the inet server for a datagram that has left, unless somebody waits for
+/// its memory: then it does.
+#[test]
+fn datagrams_that_have_left_wake_nobody() {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    // It sleeps as soon as it has passed the datagram on.
+    std::fs::write(world.path("at-once.toml"), "[instance]\nbusy_poll = 0\n").unwrap();
+    world.up(NET, Mode::Split, &["--config", &world.file("at-once.toml"), "--ipv6", "off"]);
+    let sink = format!(
+        "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('{HOST}', 9))\n\
+         print('ready')\n\
+         while True: s.recv(2000)"
+    );
+    let sink = world.spawn(&world.python(&["-c", &sink]));
+    let _ = sink.line("ready");
+    let program = format!(
+        "import os, socket, time\n\
+         def until(name):\n    while not os.path.exists(name): time.sleep(0.01)\n\
+         s = socket.socket(type=socket.SOCK_DGRAM); s.connect(('{HOST}', 9))\n\
+         s.send(b'first')\n\
+         print('first'); until('second')\n\
+         for i in range(300): s.send(b'x' * 100); time.sleep(0.002)\n\
+         print('paused'); until('third')\n\
+         for i in range(20000): s.send(b'x' * 1000)\n\
+         print('all'); until('end')"
+    );
+    let go_on = |to: &str| std::fs::write(world.path(to), "").unwrap();
+    let program = Running::start(world.on_net(NET, &world.python(&["-c", &program])));
+    let _ = program.line("first");
+    let before = world.counter(NET, "nic.bells-rung");
+    go_on("second");
+    let _ = program.line("paused");
+    let bells = world.counter(NET, "nic.bells-rung") - before;
+    assert!(bells < 30, "{bells} bells for 300 datagrams that nobody waited for");
+    // More than the socket holds: who waits for room is woken, or this does not end.
+    let before = world.counter(NET, "program.sleeps");
+    go_on("third");
+    let _ = program.line("all");
+    assert_ne!(world.counter(NET, "program.sleeps"), before, "it had to wait");
+    go_on("end");
+    let _ = program.finish().success();
+    drop(sink);
+    world.down(NET);
+}

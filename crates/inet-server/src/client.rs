@@ -23,7 +23,7 @@ use shm::{
 
 use crate::counters::Counters;
 use crate::dirty::Dirty;
-use crate::engine::Engine;
+use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
 use crate::lend::Lending;
 use crate::rx::{self, Rx};
@@ -373,6 +373,12 @@ impl Client {
     /// that do not exist are ignored.
     pub(crate) fn take_dirty(&mut self) {
         self.head.dirty.take(|word, bits| self.dirty.add(word, bits));
+    }
+
+    /// Does anybody wait for the release of sent bytes of this socket?
+    pub(crate) fn awaits_release(&mut self, owner: Owner) -> bool {
+        let socket = self.places.at(owner.index).filter(|socket| socket.serial == owner.serial);
+        socket.is_some_and(|socket| socket.awaits_release())
     }
 
     /// Is there something of this client to be done?

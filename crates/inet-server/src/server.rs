@@ -69,6 +69,8 @@ pub(crate) struct Server {
     scan: Vec<Call>,
     /// Of whoever owns the thread.
     pub(crate) spin: Spin,
+    /// Sleep is announced: do the drivers ring for frames that they have passed?
+    sleeping: Option<bool>,
 }
 
 /// A request of the supervisor that cannot be met; one sentence.
@@ -115,6 +117,7 @@ impl Server {
             events: Vec::new(),
             first: 0,
             scan: Vec::new(),
+            sleeping: None,
         })
     }
 
@@ -463,32 +466,54 @@ impl Server {
         mem::take(&mut self.events)
     }
 
-    /// Does anything wait for a driver to pass frames: sent bytes to be released, the memory of a
-    /// client that is gone, or output for which there was no room? Else nobody needs to be woken
-    /// for a frame that has left; its head page is taken back in the next turn.
-    fn wants_completions(&mut self) -> bool {
+    /// Does anybody wait for a driver to pass frames: for sent bytes to be released, for the memory
+    /// of a client that is gone, or with output for which there was no room? Else nobody needs to
+    /// be woken for a frame that has left; what it held is given back in the next turn.
+    fn completions_are_awaited(&mut self) -> bool {
+        let Self { clients, engine, .. } = self;
+        let mut owners = engine.releases.iter().map(|release| release.owner);
+        let awaited = owners.any(|owner| {
+            let place = clients.get_mut(usize::from(owner.client));
+            place.and_then(Option::as_mut).is_some_and(|client| client.awaits_release(owner))
+        });
+        awaited || self.completions_are_needed()
+    }
+
+    /// Does anybody wait for a driver to pass frames, whom no program can do without?
+    fn completions_are_needed(&mut self) -> bool {
         use inet::Egress;
-        !self.engine.releases.is_empty()
-            || self.leaving.iter().any(|leaving| leaving.fence.is_some())
-            || !self.engine.nics.ready()
+        self.leaving.iter().any(|leaving| leaving.fence.is_some()) || !self.engine.nics.ready()
     }
 
     /// Says on all bells that we sleep. Look with [`Server::has_work`] afterwards.
     pub(crate) fn announce(&mut self) {
-        let completions = self.wants_completions();
+        let completions = self.completions_are_awaited();
+        self.sleeping = Some(completions);
         self.engine.nics.announce(completions);
         self.clients.iter().flatten().for_each(|client| client.announce());
     }
 
     /// Takes the announcement back.
-    pub(crate) fn awake(&self) {
+    pub(crate) fn awake(&mut self) {
+        self.sleeping = None;
         self.engine.nics.awake();
         self.clients.iter().flatten().for_each(|client| client.awake());
     }
 
     /// Has anybody left work for us?
     pub(crate) fn has_work(&mut self) -> bool {
-        let completions = self.wants_completions();
+        let completions = match self.sleeping {
+            // Who is awake anyway need not wait until somebody waits for it.
+            None => !self.engine.releases.is_empty() || self.completions_are_needed(),
+            Some(wanted) => {
+                let awaited = self.completions_are_awaited();
+                if awaited && !wanted {
+                    // Somebody began to wait meanwhile, and the drivers would not ring for it.
+                    return true;
+                }
+                wanted
+            }
+        };
         self.engine.nics.has_work(completions)
             || !self.events.is_empty()
             || self.clients.iter_mut().flatten().any(|client| client.has_work())

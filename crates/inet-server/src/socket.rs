@@ -275,6 +275,17 @@ impl Socket {
         tx.roomy() && unreleased > roomy(tx.limit)
     }
 
+    /// Does anybody wait for the release of sent bytes? Of datagrams only who lacks room, or has
+    /// said so and rung: a program that has room looks when it sends the next one.
+    pub(crate) fn awaits_release(&self) -> bool {
+        let Self { tx, words, .. } = self;
+        self.is_stream()
+            || self.closed
+            || tx.blocked
+            || !tx.roomy()
+            || words.waiters.place.load(Ordering::Relaxed) > tx.released
+    }
+
     /// The last words: the place is free. Returns the threads to ring.
     pub(crate) fn retire(&mut self) -> u64 {
         self.shown = Shown { flags: 0, tx_released: self.tx.released, ..self.shown };

@@ -541,7 +541,21 @@ impl Socket {
             SocketKind::Datagram => client.tx.area_len().max(self.largest_datagram()),
         };
         let mut side = lock(self.send_side());
-        side.as_mut().is_none_or(|side| side.is_roomy(words, &client.tx, least).unwrap_or(true))
+        let roomy = |side: &mut SendSide| side.is_roomy(words, &client.tx, least).unwrap_or(true);
+        let room = side.as_mut().is_none_or(roomy);
+        drop(side);
+        if !room {
+            self.hasten_release();
+        }
+        room
+    }
+
+    /// Has the server, which is not woken for datagrams that have left unless somebody waits for
+    /// it, look which have. Call it after saying what is waited for.
+    pub(crate) fn hasten_release(&self) {
+        if self.kind() == SocketKind::Datagram {
+            self.client().ring();
+        }
     }
 
     /// Bytes sent and not yet released by the server: SIOCOUTQ. 0 after close.
@@ -552,7 +566,11 @@ impl Socket {
         }
         let side = lock(self.send_side());
         let sent = side.as_ref().map_or(0, |side| side.sent);
+        drop(side);
         let released = self.words().tx_released.load(Ordering::Acquire);
+        if sent > released {
+            self.hasten_release();
+        }
         usize::try_from(sent.saturating_sub(released)).unwrap_or(usize::MAX)
     }
 }

@@ -143,11 +143,20 @@ impl Socket {
     /// EIO when the server says what cannot be; EBADF after close, ENETDOWN when the instance is
     /// gone, ENOTCONN in a forked child: areas come back then when the socket is dropped.
     pub fn slices_done(&self) -> Result<u64, Errno> {
+        let (done, sent) = self.slices()?;
+        if done < sent {
+            self.hasten_release();
+        }
+        Ok(done)
+    }
+
+    /// Slices that are not needed any more, and all that were sent.
+    fn slices(&self) -> Result<(u64, u64), Errno> {
         self.check()?;
         let mut side = lock(self.send_side());
         let side = side.as_mut().ok_or(Errno::BADF)?;
         side.collect(self.words(), &self.client().tx).map_err(|Broken| Errno::IO)?;
-        Ok(side.slices_done())
+        Ok((side.slices_done(), side.slices_sent()))
     }
 
     /// Waits until the slice of that number (see [`Socket::send_slices`]) is not needed any more.
@@ -159,17 +168,18 @@ impl Socket {
     /// as [`Socket::slices_done`].
     pub fn wait_slice(&self, number: u64, wait: Wait) -> Result<(), Errno> {
         let attempt = || {
-            let done = self.slices_done()?;
-            if done > number {
+            if self.slices()?.0 > number {
                 return Ok(Some(()));
             }
             let side = lock(self.send_side());
-            let side = side.as_ref().ok_or(Errno::BADF)?;
-            let end = side.end_of_slice(number).ok_or(Errno::INVAL)?;
+            let sent = side.as_ref().ok_or(Errno::BADF)?;
+            let end = sent.end_of_slice(number).ok_or(Errno::INVAL)?;
             // The server rings for less than a roomy queue only if it is asked to.
-            self.words().waiters.await_place(end, side.released());
+            self.words().waiters.await_place(end, sent.released());
+            drop(side);
+            self.hasten_release();
             Ok(None)
         };
-        until(self, wait, attempt, || self.slices_done().is_ok_and(|done| done > number))
+        until(self, wait, attempt, || self.slices().is_ok_and(|(done, _)| done > number))
     }
 }
