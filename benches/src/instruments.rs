@@ -190,8 +190,10 @@ pub(crate) fn hops(args: &InstanceArgs) -> Result<()> {
     let count = args.count.to_string();
     let bulk = (u64::from(args.count) << 16).to_string();
     let stream = ["--size", "65536", "--bytes", &bulk];
-    let operations: [(&str, Vec<&str>); 8] = [
+    let operations: [(&str, Vec<&str>); 10] = [
         ("send, 64 B, paused", vec!["paced", "--size", "64", "--count", &count]),
+        ("datagram, 64 B, paused", vec!["datagrams", "--paced", "--size", "64", "--count", &count]),
+        ("datagram, 64 B", vec!["datagrams", "--size", "64", "--count", &count]),
         ("send, 64 KiB, stream", [&["client", "--test", "send"], &stream[..]].concat()),
         ("receive, 64 KiB, stream", [&["client", "--test", "receive"], &stream[..]].concat()),
         ("round trip, 64 B", vec!["client", "--test", "rtt", "--size", "64", "--count", &count]),

@@ -85,6 +85,8 @@ enum Command {
     /// A client of `hops`.
     #[command(hide = true)]
     Accepting(operations::AcceptArgs),
+    /// A program that sends datagrams.
+    Datagrams(operations::DatagramsArgs),
     /// The peer of `accepting`.
     #[command(hide = true)]
     Dialing(operations::AcceptArgs),
@@ -193,6 +195,7 @@ fn main() -> anyhow::Result<()> {
         Command::Paced(args) => operations::paced(&args),
         Command::Accepting(args) => operations::accepting(&args),
         Command::Dialing(args) => operations::dialing(&args),
+        Command::Datagrams(args) => operations::datagrams(&args),
         Command::Nulls(args) => operations::nulls(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Calls(args) => calls::run(&args),

@@ -1,7 +1,7 @@
 //! The clients of `hops` and `stages`: programs that do one operation again and again.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -46,6 +46,38 @@ pub(crate) fn paced(args: &PacedArgs) -> Result<()> {
         std::thread::sleep(Duration::from_millis(PAUSE.into()));
     }
     stream.read_exact(&mut [0; 4])?;
+    Ok(())
+}
+
+/// A program that sends datagrams.
+#[derive(Args)]
+pub(crate) struct DatagramsArgs {
+    #[arg(long)]
+    connect: SocketAddr,
+    #[arg(long)]
+    size: usize,
+    #[arg(long)]
+    count: u32,
+    /// Pause after each.
+    #[arg(long)]
+    paced: bool,
+}
+
+/// Sends `count` datagrams and says how many that were in a second.
+pub(crate) fn datagrams(args: &DatagramsArgs) -> Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(args.connect)?;
+    let bytes = vec![0xa5; args.size];
+    // The first one waits for its way to be found.
+    socket.send(&bytes)?;
+    let begun = Instant::now();
+    for _ in 0..args.count {
+        socket.send(&bytes)?;
+        if args.paced {
+            std::thread::sleep(Duration::from_millis(PAUSE.into()));
+        }
+    }
+    println!("{:.0} datagrams/s", f64::from(args.count) / begun.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -21,7 +21,10 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     } else {
         let listener = std::net::TcpListener::bind(args.bind)?;
         args.congestion.set(&listener)?;
+        let datagrams = std::net::UdpSocket::bind(args.bind)?;
         println!("{}", listener.local_addr()?);
+        // They are only taken: nobody is told that there is no such port.
+        thread::spawn(move || while datagrams.recv(&mut [0; 1 << 16]).is_ok() {});
         serve_all(|| {
             let stream = listener.accept()?.0;
             stream.set_nodelay(true).map(|()| stream)

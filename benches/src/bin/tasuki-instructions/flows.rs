@@ -10,7 +10,7 @@ use sockets::{CallBatch, Errno, RecvFlags, Request, SendFlags, Socket, Wait};
 
 use crate::peer::Bytes;
 use crate::world::{Instance, World};
-use crate::{Kind, Part, connects, count, row};
+use crate::{Kind, Part, connects, count, datagrams, row};
 
 /// Bytes of most operations.
 const LARGE: usize = 64 << 10;
@@ -63,6 +63,11 @@ pub(crate) fn all(only: &str) -> Result<()> {
                 hand_over(&instance, size)?;
             }
             calls(&instance)?;
+        }
+        if kind == PLAIN {
+            for size in [64, 1024] {
+                datagrams::send(&instance, title, size)?;
+            }
         }
         if kind == PLAIN || kind == OFFLOAD {
             connects::cycle(&instance, &format!("{title}: connect, request, close"))?;

@@ -12,6 +12,7 @@
 
 mod connects;
 mod cores;
+mod datagrams;
 mod flows;
 mod peer;
 mod world;

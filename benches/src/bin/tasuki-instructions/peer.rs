@@ -85,10 +85,13 @@ pub(crate) struct Peer {
     pub(crate) address: Ipv4Addr,
     pub(crate) connection: Option<Handle>,
     listener: Option<Handle>,
+    /// Takes datagrams.
+    datagrams: Option<Handle>,
     /// It answers so many bytes of a connection, and closes it.
     pub(crate) request: Option<usize>,
     /// Bytes that came on the connection.
     came: usize,
+    pub(crate) datagrams_came: u32,
 }
 
 /// Bytes of an answer.
@@ -109,8 +112,10 @@ impl Peer {
             address,
             connection: None,
             listener: None,
+            datagrams: None,
             request: None,
             came: 0,
+            datagrams_came: 0,
         }
     }
 
@@ -120,6 +125,9 @@ impl Peer {
         self.stack.bind(listener, at).expect("a free port");
         self.stack.listen(listener, 16).expect("a bound socket");
         self.listener = Some(listener);
+        let datagrams = self.stack.open(SocketKind::Datagram, 0).expect("room");
+        self.stack.bind(datagrams, at).expect("a free port");
+        self.datagrams = Some(datagrams);
     }
 
     pub(crate) fn connect(&mut self, now: Instant, to: SocketAddr) {
@@ -151,8 +159,15 @@ impl Peer {
         assert!(sent.is_ok(), "an open connection takes data");
     }
 
-    /// Takes all that came on the connection; how much it was.
+    /// Takes all that came on the connection, and datagrams; how much the former was.
     pub(crate) fn take(&mut self, now: Instant) -> usize {
+        while let Some((socket, received)) =
+            self.datagrams.and_then(|socket| Some((socket, self.stack.recv(socket)?)))
+        {
+            let len = received.piece.bytes().len();
+            self.stack.consumed(now, socket, len);
+            self.datagrams_came += 1;
+        }
         let Some(connection) = self.connection else { return 0 };
         let mut sum = 0;
         while let Some(received) = self.stack.recv(connection) {
