@@ -105,7 +105,7 @@ impl Host {
             (Setup::Loopback, _) => ("127.0.0.1", ""),
             (_, Some(Device::Wire)) => (WIRE_SERVER, "10.218.2.2"),
             (_, Some(Device::Veth(_))) => ("10.218.0.1", "10.218.0.2"),
-            (Setup::LinuxOff | Setup::LinuxOn, _) => ("10.218.0.1", ""),
+            (setup, _) if setup.is_kernel_on_veth() => ("10.218.0.1", ""),
             (_, _) => ("10.218.1.1", "10.218.1.2"),
         };
         if let Some(tasuki) = tasuki {
@@ -182,7 +182,7 @@ fn make_veth(setup: Setup, [a, b]: [&String; 2]) -> Result<()> {
          ip -n {a} link set {VETH} up && \
          ip -n {b} addr add 10.218.0.1/24 dev {VETH} && ip -n {b} link set {VETH} up"
     ))?;
-    if matches!(setup, Setup::LinuxOff | Setup::LinuxOn) {
+    if setup.is_kernel_on_veth() {
         sh(&format!("ip -n {a} addr add 10.218.0.2/24 dev {VETH}"))?;
     }
     if setup != Setup::LinuxOn {
@@ -191,6 +191,13 @@ fn make_veth(setup: Setup, [a, b]: [&String; 2]) -> Result<()> {
                 "ip netns exec {namespace} ethtool -K {VETH} \
                  tso off gso off gro off tx off rx off >/dev/null"
             ))?;
+        }
+    }
+    if setup == Setup::LinuxRps {
+        // Masks of the processors that they are tied to.
+        for (namespace, mask) in [(a, 1), (b, 2)] {
+            let queue = format!("/sys/class/net/{VETH}/queues/rx-0/rps_cpus");
+            sh(&format!("ip netns exec {namespace} sh -c 'echo {mask} > {queue}'"))?;
         }
     }
     Ok(())

@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Setup {
     /// The kernel's over veth, MTU 1500, all offloads off.
     LinuxOff,
+    /// The same, where each end's processor receives what comes to it (receive packet steering):
+    /// otherwise the sender's does it all.
+    LinuxRps,
     /// Tasuki over a TAP without offloads, one process each.
     SplitOff,
     /// The same, inet server and driver in one process.
@@ -96,8 +99,9 @@ pub(crate) enum Device {
 
 impl Setup {
     /// What `compare` measures unless it is told otherwise: all but the peers.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::LinuxOff,
+        Self::LinuxRps,
         Self::SplitOff,
         Self::FusedOff,
         Self::LibraryOff,
@@ -173,6 +177,7 @@ impl Setup {
                 Tasuki { native: true, shared: true, ..plain("fused") }
             }
             Self::LinuxOff
+            | Self::LinuxRps
             | Self::LinuxOn
             | Self::Loopback
             | Self::Smoltcp
@@ -186,10 +191,15 @@ impl Setup {
         matches!(self, Self::Smoltcp | Self::Lwip | Self::Gvisor)
     }
 
+    /// The kernel's TCP, over a veth pair?
+    pub(crate) fn is_kernel_on_veth(self) -> bool {
+        matches!(self, Self::LinuxOff | Self::LinuxRps | Self::LinuxOn)
+    }
+
     /// Over a veth pair, the other end of which is the server's?
     pub(crate) fn on_veth(self) -> bool {
         let ours = self.tasuki().map(|tasuki| tasuki.device);
-        matches!(self, Self::LinuxOff | Self::LinuxOn) || matches!(ours, Some(Device::Veth(_)))
+        self.is_kernel_on_veth() || matches!(ours, Some(Device::Veth(_)))
     }
 
     /// Do bytes come in super-segments, so that many are needed for a measurement?
@@ -201,6 +211,7 @@ impl Setup {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::LinuxOff | Self::LinuxOn => "Linux",
+            Self::LinuxRps => "Linux, RPS",
             Self::SplitOff | Self::Split | Self::WireSplit => "split",
             Self::FusedOff | Self::Fused | Self::WireFused => "fused",
             Self::LibraryOff | Self::Library | Self::WireLibrary => "library",
