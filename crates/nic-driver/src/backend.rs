@@ -54,7 +54,8 @@ pub fn open(given: Given<'_>, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Driv
         }
         Some(("packet", _)) => {
             let [socket] = exactly(fds)?;
-            Ok(Box::new(Packet::new(socket, config.offload)))
+            let packet = Packet::new(socket, config.mtu, config.offload);
+            Ok(Box::new(packet.map_err(system("use the packet socket"))?))
         }
         Some(("xdp", _)) => {
             let memory = match given.layout.umem() {

@@ -6,20 +6,23 @@
 //! not seen, and the host's own stack sees all that comes in as before; it drops what is for our
 //! address. So host and stack both work on one interface, though not with each other.
 //!
-//! One `recvmsg` receives one frame, one `sendmsg` sends one, straight between the kernel and the
-//! pages of the rings: no byte is copied here. Rings that are shared with the kernel (TPACKET_V3)
-//! save the call at the price of one more copy and, with a peer whose segmentation is left to its
-//! device, of slots of 64 KiB; and a block of them is handed over only when it is full or a
-//! millisecond old. `PACKET_VNET_HDR` puts virtio's header before each frame ([`crate::vnet`]): so
-//! frames whose checksums were left undone by the other end of a virtual cable are known to be
-//! right, and super-segments may be sent; those received go on whole, or are cut
-//! ([`crate::superframe`]) where the stack takes none, and those of UDP always. VLAN tags that the
-//! kernel took out are put back.
+//! Received frames are in a ring of memory that is shared with the kernel ([`ring`]): each is
+//! copied out of it into a page of the frame region, and takes no system call. A super-segment is
+//! longer than a slot, and one `recvmsg` gets it straight into such a page. Without a ring (Linux
+//! before 4.6, or no memory for it) all frames are received so. One `sendmsg` sends one frame,
+//! straight out of the clients' pages.
+//!
+//! `PACKET_VNET_HDR` puts virtio's header before each frame ([`crate::vnet`]): so frames whose
+//! checksums were left undone by the other end of a virtual cable are known to be right, and
+//! super-segments may be sent; those received go on whole, or are cut ([`crate::superframe`]) where
+//! the stack takes none, and those of UDP always. VLAN tags that the kernel took out are put back.
 //!
 //! [`open`] is the supervisor's: it needs CAP_NET_RAW. The driver gets the socket and needs no
 //! right. When the interface is deleted the socket says so (ENETDOWN, then ENXIO).
 
 #![allow(unsafe_code)]
+
+mod ring;
 
 use std::cell::Cell;
 use std::io;
@@ -30,7 +33,8 @@ use abi::offload::{Features, TxOffload};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::device::{Device, MAX_PARTS, Part, Received};
+use self::ring::{Ring, Slot};
+use crate::device::{Device, MAX_PARTS, Part, Pending, Received};
 use crate::interface::{Interface, InterfaceError};
 use crate::superframe::{self, SuperFrame};
 use crate::vnet;
@@ -52,6 +56,18 @@ const TAG_AT: usize = 12;
 /// # Errors
 /// See [`InterfaceError`].
 pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceError> {
+    let (socket, interface) = socket(name, mac, mtu)?;
+    if let Err(errno) = ring::make(&socket, mtu) {
+        tracing::info!(%errno, "no ring for received frames: each takes a system call");
+    }
+    bind(&socket, interface).map_err(|errno| {
+        InterfaceError::new(format!("bind a packet socket to the interface {name}"), NEEDS, errno)
+    })?;
+    Ok(socket)
+}
+
+/// The socket that [`open`] makes a ring for and binds, and the interface's number.
+fn socket(name: &str, mac: [u8; 6], mtu: u16) -> Result<(OwnedFd, libc::c_int), InterfaceError> {
     let interface = Interface::require(name, mtu)?;
     let doing = |what: &str| format!("{what} the interface {name}");
     let failed = |what: &str, errno| InterfaceError::new(doing(what), NEEDS, errno);
@@ -78,8 +94,7 @@ pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceErro
         .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
         .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
-    bind(&socket, index).map_err(|errno| failed("bind a packet socket to", errno))?;
-    Ok(socket)
+    Ok((socket, index))
 }
 
 /// A packet socket that receives nothing, but has the interface take frames for all addresses as
@@ -169,11 +184,30 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
+/// The version of the rings of a packet socket.
+fn ring_version(socket: &OwnedFd) -> Result<libc::c_int, Errno> {
+    let mut version = 0;
+    get_option(socket, libc::PACKET_VERSION, &mut version).map(|()| version)
+}
+
+/// Asks a packet socket for an option of its own level, of which any bytes are a value.
+fn get_option<T: Copy>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> Result<(), Errno> {
+    let mut len = mem::size_of::<T>() as libc::socklen_t;
+    let (fd, level, to) = (socket.as_raw_fd(), libc::SOL_PACKET, (&raw mut *value).cast());
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which has so many.
+    let done = unsafe { libc::getsockopt(fd, level, option, to, &raw mut len) };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
 /// An open packet socket.
 #[derive(Debug)]
 pub struct Packet {
     socket: OwnedFd,
     features: Features,
+    /// Where the kernel puts received frames; without one they are all in the socket's queue.
+    ring: Option<Ring>,
+    /// The socket was reported ready, and has not been asked for its error since.
+    ready: bool,
     /// A super-frame that was received, while it is cut.
     cutting: SuperFrame,
     super_frames: u64,
@@ -181,6 +215,10 @@ pub struct Packet {
     bad_super_frames: u64,
     /// What the kernel dropped for want of room until it was last asked.
     dropped: Cell<u64>,
+    /// Frames longer than a slot that the kernel had no room for.
+    lost: u64,
+    /// Bytes copied out of the ring.
+    copied: u64,
 }
 
 /// Room for the control message with [`libc::tpacket_auxdata`], aligned as the kernel wants it.
@@ -188,45 +226,84 @@ pub struct Packet {
 struct Control([u8; 64]);
 
 impl Packet {
-    /// A device out of a socket from [`open`], that does for frames to send what it can if
-    /// `offload`. Checksums of received frames may be undone in any case.
-    #[must_use]
-    pub fn new(socket: OwnedFd, offload: bool) -> Self {
+    /// A device out of a socket that [`open`] made for that MTU, that does for frames to send what
+    /// it can if `offload`. Checksums of received frames may be undone in any case.
+    ///
+    /// # Errors
+    /// The system's, when it is no such socket or its ring cannot be mapped.
+    pub fn new(socket: OwnedFd, mtu: u16, offload: bool) -> io::Result<Self> {
         let cutting = SuperFrame::new();
         let all = Features::TX_CHECKSUM.with(Features::TSO4).with(Features::TSO6);
         let all = if offload { all.with(Features::GRO) } else { Features::NONE };
         let features = all.with(Features::RX_CHECKSUM);
-        Self {
+        let ring = match ring_version(&socket)? {
+            version if version == libc::tpacket_versions::TPACKET_V2 as libc::c_int => {
+                Some(Ring::map(socket.as_fd(), mtu)?)
+            }
+            _ => None,
+        };
+        Ok(Self {
             socket,
             features,
+            ring,
+            ready: false,
             cutting,
             super_frames: 0,
             bad_super_frames: 0,
             dropped: Cell::new(0),
-        }
+            lost: 0,
+            copied: 0,
+        })
     }
 
-    /// Frames that the kernel dropped since the start for want of room in the socket. It forgets
-    /// the count when it tells it.
+    /// Frames that the kernel dropped since the start for want of room. It forgets the count when
+    /// it tells it.
     fn dropped(&self) -> u64 {
         let mut count = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut len = mem::size_of_val(&count) as libc::socklen_t;
-        let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        // SAFETY: the kernel writes at most `len` bytes to `count`, which has so many and may have
-        // any value.
-        let done = unsafe {
-            let to = (&raw mut count).cast();
-            libc::getsockopt(self.socket.as_raw_fd(), level, option, to, &raw mut len)
-        };
-        if done == 0 {
+        if get_option(&self.socket, libc::PACKET_STATISTICS, &mut count).is_ok() {
             self.dropped.set(self.dropped.get() + u64::from(count.tp_drops));
         }
-        self.dropped.get()
+        self.dropped.get() + self.lost
     }
 
-    /// One frame into `into`, the rest of a longer one behind its `into.len()`th byte of
-    /// `self.cutting`: its length, header, and VLAN tag.
-    fn receive_raw(&mut self, into: &mut [u8]) -> Result<Raw, Errno> {
+    /// One frame into `into`, as [`Packet::receive_queued`]; `None` when there is none.
+    fn receive_raw(&mut self, into: &mut [u8]) -> Result<Option<Raw>, Errno> {
+        loop {
+            let Some(ring) = &mut self.ring else { return self.receive_queued(into) };
+            let Some(slot) = ring.front() else {
+                return match mem::take(&mut self.ready) {
+                    true => sockopt::socket_error(&self.socket)?.map(|()| None),
+                    false => Ok(None),
+                };
+            };
+            let raw = match slot {
+                Slot::Frame(header, tag, frame) => {
+                    let (first, rest) = frame.split_at(frame.len().min(into.len()));
+                    into[..first.len()].copy_from_slice(first);
+                    let behind = self.cutting.bytes_mut().get_mut(into.len()..);
+                    let behind = behind.and_then(|behind| behind.get_mut(..rest.len()));
+                    behind.unwrap_or_default().copy_from_slice(rest);
+                    self.copied += frame.len() as u64;
+                    Some(Raw { len: frame.len(), header, tag })
+                }
+                Slot::Queued => self.receive_queued(into)?,
+                Slot::Lost => {
+                    self.lost += 1;
+                    None
+                }
+            };
+            if let Some(ring) = &mut self.ring {
+                ring.pass();
+            }
+            if raw.is_some() {
+                return Ok(raw);
+            }
+        }
+    }
+
+    /// One frame of the socket's queue into `into`, the rest of a longer one behind its
+    /// `into.len()`th byte of `self.cutting`: its length, header, and VLAN tag.
+    fn receive_queued(&mut self, into: &mut [u8]) -> Result<Option<Raw>, Errno> {
         let mut header = [0; vnet::HEADER];
         let rest = self.cutting.bytes_mut().get_mut(into.len()..).unwrap_or_default();
         let mut vectors = [
@@ -241,14 +318,19 @@ impl Packet {
         message.msg_iovlen = vectors.len();
         message.msg_control = (&raw mut control.0).cast();
         message.msg_controllen = control.0.len();
-        // SAFETY: `message` names the header, the caller's bytes, our own and `control`, each with
-        // its length, all borrowed mutably until the call is over.
-        let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
-        if len < 0 {
-            return Err(last_errno());
-        }
-        let len = len.cast_unsigned().saturating_sub(vnet::HEADER);
-        Ok(Raw { len, header, tag: tag(&control.0[..message.msg_controllen.min(64)]) })
+        let len = loop {
+            // SAFETY: `message` names the header, the caller's bytes, our own and `control`, each
+            // with its length, all borrowed mutably until the call is over.
+            let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
+            match usize::try_from(len).map_err(|_| last_errno()) {
+                Ok(len) => break len.saturating_sub(vnet::HEADER),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        };
+        let tag = tag(&control.0[..message.msg_controllen.min(64)]);
+        Ok(Some(Raw { len, header, tag }))
     }
 
     /// Does a super-frame go on as it is? There must be room for it, one of UDP is always cut.
@@ -297,6 +379,11 @@ fn tag(control: &[u8]) -> Option<[u8; TAG]> {
     let status = word(data + mem::offset_of!(libc::tpacket_auxdata, tp_status))?;
     let identifier = short(data + mem::offset_of!(libc::tpacket_auxdata, tp_vlan_tci))?;
     let protocol = short(data + mem::offset_of!(libc::tpacket_auxdata, tp_vlan_tpid))?;
+    vlan_tag(status, identifier, protocol)
+}
+
+/// A VLAN tag that the kernel took out of a frame, as its status says.
+fn vlan_tag(status: u32, identifier: u16, protocol: u16) -> Option<[u8; TAG]> {
     let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
     let [a, b] = if known { protocol } else { libc::ETH_P_8021Q as u16 }.to_be_bytes();
     let [c, d] = identifier.to_be_bytes();
@@ -323,12 +410,7 @@ impl Device for Packet {
             return Ok(Some(segment));
         }
         loop {
-            let raw = match self.receive_raw(into) {
-                Ok(raw) => raw,
-                Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(errno.into()),
-            };
+            let Some(raw) = self.receive_raw(into)? else { return Ok(None) };
             if vnet::segment_size(&raw.header) > 0 && !self.goes_whole(&raw, into.len()) {
                 match self.cut(&raw, into) {
                     Some(segment) => return Ok(Some(segment)),
@@ -359,12 +441,17 @@ impl Device for Packet {
         self.socket.as_fd()
     }
 
-    fn pending(&self) -> crate::device::Pending {
-        crate::device::Pending { receive: self.cutting.has_more(), transmit: false }
+    fn awake(&mut self, ready: bool) {
+        self.ready |= ready;
+    }
+
+    fn pending(&self) -> Pending {
+        Pending { receive: self.cutting.has_more(), transmit: false }
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("packet.rx-dropped", self.dropped());
+        each("packet.rx-copied-bytes", self.copied);
         each("packet.rx-super-frames", self.super_frames);
         each("packet.rx-bad-super-frames", self.bad_super_frames);
     }

@@ -18,7 +18,7 @@ fn cable() -> Option<(Packet, Packet)> {
         ip(&format!("link set {end} addrgenmode none"));
         ip(&format!("link set {end} up"));
     }
-    let end = |name, mac| Packet::new(open(name, mac, 1500).unwrap(), true);
+    let end = |name, mac| Packet::new(open(name, mac, 1500).unwrap(), 1500, true).unwrap();
     Some((end("va", OURS), end("vb", THEIRS)))
 }
 
@@ -111,6 +111,7 @@ fn a_super_segment_arrives_whole_or_in_segments_and_its_checksum_counts_as_right
     theirs.counters(&mut |name, value| counters.push((name, value)));
     let expected = [
         ("packet.rx-dropped", 0),
+        ("packet.rx-copied-bytes", 0),
         ("packet.rx-super-frames", 1),
         ("packet.rx-bad-super-frames", 0),
     ];
@@ -128,6 +129,49 @@ fn a_super_segment_arrives_whole_or_in_segments_and_its_checksum_counts_as_right
 /// What is known of a frame that was sent with this left to the device.
 fn vnet_of(offload: TxOffload) -> RxOffload {
     RxOffload { verified: offload.checksum.is_some(), segments: offload.segments }
+}
+
+#[test]
+fn frames_in_ring_and_queue_keep_their_order() {
+    let Some((mut ours, mut theirs)) = cable() else { return };
+    let offload = TxOffload {
+        checksum: Some(Checksum { start: 34, offset: 16 }),
+        segments: Some(Segments { kind: SegmentKind::Tcp4, size: 1460 }),
+    };
+    let (mut room, mut expected) = (vec![0; superframe::LONGEST], Vec::new());
+    for number in 0..200_u8 {
+        // Those that fit into a slot in between, super-segments or not.
+        let len = 500 + 3000 * usize::from(number % 3);
+        let mut frame = frame(THEIRS, OURS, [8, 0], &[0x45, 0, 0, 0]);
+        frame[16..18].copy_from_slice(&u16::try_from(len - 14).unwrap().to_be_bytes());
+        frame.extend_from_slice(&[0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.resize(len, number);
+        frame[46] = 0x50;
+        let left = if len > 1500 { offload } else { TxOffload::NONE };
+        send(&mut ours, &frame, left);
+        expected.push((len, number, left.segments));
+    }
+    let mut arrived = Vec::new();
+    while arrived.len() < expected.len()
+        && let Some(Received { len, offload }) = theirs.receive(&mut room).unwrap()
+    {
+        arrived.push((len, room[len - 1], offload.segments));
+    }
+    assert_eq!(arrived, expected);
+    assert!(all(&mut theirs).is_empty());
+}
+
+#[test]
+fn the_error_of_an_interface_is_told_when_the_socket_was_ready() {
+    let Some((mut ours, mut theirs)) = cable() else { return };
+    send(&mut ours, &frame(THEIRS, OURS, EXPERIMENT, &[7; 100]), TxOffload::NONE);
+    ip("link set vb down");
+    let mut page = [0; 4096];
+    theirs.awake(true);
+    assert!(theirs.receive(&mut page).unwrap().is_some(), "first what came before");
+    let error = theirs.receive(&mut page).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENETDOWN));
+    assert!(!is_lost(&error) && theirs.receive(&mut page).unwrap().is_none());
 }
 
 #[test]
@@ -158,13 +202,31 @@ fn what_cannot_be_used_is_refused_with_the_reason() {
 #[test]
 fn frames_that_the_kernel_had_no_room_for_are_counted() {
     let Some((mut ours, mut theirs)) = cable() else { return };
-    sockopt::set_socket_recv_buffer_size(&theirs.socket, 4096).unwrap();
-    for _ in 0..50 {
-        send(&mut ours, &frame(THEIRS, OURS, EXPERIMENT, &[7; 1000]), TxOffload::NONE);
+    let sent = 5000;
+    for _ in 0..sent {
+        send(&mut ours, &frame(THEIRS, OURS, EXPERIMENT, &[7; 100]), TxOffload::NONE);
     }
     let received = all(&mut theirs).len() as u64;
-    assert!(received < 50);
-    assert_eq!((theirs.dropped(), theirs.dropped()), (50 - received, 50 - received));
+    assert_eq!(received, 4096, "as many as there are slots");
+    assert_eq!((theirs.dropped(), theirs.dropped()), (sent - received, sent - received));
+    // And it goes on.
+    send(&mut ours, &frame(THEIRS, OURS, EXPERIMENT, &[8; 100]), TxOffload::NONE);
+    assert_eq!(all(&mut theirs).len(), 1);
+}
+
+#[test]
+fn without_a_ring_frames_come_out_of_the_queue() {
+    let Some((mut ours, _)) = cable() else { return };
+    let (unbound, interface) = socket("vb", THEIRS, 1500).unwrap();
+    bind(&unbound, interface).unwrap();
+    let mut theirs = Packet::new(unbound, 1500, true).unwrap();
+    assert!(theirs.ring.is_none());
+    sockopt::set_socket_recv_buffer_size(&theirs.socket, 4096).unwrap();
+    let frame = frame(THEIRS, OURS, EXPERIMENT, &[7; 1000]);
+    (0..50).for_each(|_| send(&mut ours, &frame, TxOffload::NONE));
+    let received = all(&mut theirs);
+    assert!((1..50).contains(&received.len()) && received.iter().all(|(bytes, _)| *bytes == frame));
+    assert_eq!(theirs.dropped(), 50 - received.len() as u64);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn cable_with(
     }
     let xdp = Xdp::new(open("va", 1500, frames).unwrap(), memory).unwrap();
     let peer = crate::packet::open("vb", PEER, 1500).unwrap();
-    Some((xdp, crate::packet::Packet::new(peer, false)))
+    Some((xdp, crate::packet::Packet::new(peer, 1500, false).unwrap()))
 }
 
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];

@@ -1,0 +1,261 @@
+//! Received frames in memory that the kernel and the driver share (TPACKET_V2).
+//!
+//! The ring is an array of slots, which the kernel fills in turn. The first word of a slot says
+//! whose it is: it is the kernel's until that sets TP_STATUS_USER, and ours until we set
+//! TP_STATUS_KERNEL. Behind it are lengths and offsets, then virtio's header, then the frame; so a
+//! frame is received by reading memory, and the kernel's copy into the slot is made where the frame
+//! comes from: over a virtual cable, on the processor of the other end.
+//!
+//! Slots are as long as the frames of the interface's MTU need. A longer one, as the other end of a
+//! virtual cable makes them with its segmentation offload, the kernel puts whole into the socket's
+//! queue, and says so in the slot whose turn it is (PACKET_COPY_THRESH, TP_STATUS_COPY): so what is
+//! in both keeps its order. Version 3 packs frames of any length into blocks, but gives a block
+//! away only when it is full or a millisecond old; version 2 gives each frame away at once.
+
+use std::io;
+use std::mem;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::{TAG, set_option, vlan_tag};
+use crate::device::ETHERNET_HEADER;
+use crate::vnet;
+
+/// Bytes of a ring: at an MTU of 1,500 it has 4,096 slots, more than a window of 4 MiB needs.
+const RING: usize = 8 << 20;
+/// What the kernel puts before a frame: `tpacket2_hdr` and a `sockaddr_ll`, then virtio's header;
+/// and where it begins, aligned, if the frame has the shortest header that there is.
+const BEFORE: usize = 76;
+/// Bytes of a slot's own header, which nothing else may lie in.
+const HEADER: usize = mem::size_of::<libc::tpacket2_hdr>();
+/// Bytes that the kernel allocates at once; slots do not cross from one to the next.
+const BLOCK: usize = 1 << 16;
+
+/// How a ring lies in memory; of an MTU it is always the same, so whoever makes a ring and whoever
+/// maps it agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Geometry {
+    /// Bytes of a slot, a power of two.
+    slot: usize,
+    /// Their number.
+    slots: usize,
+}
+
+impl Geometry {
+    fn of(mtu: u16) -> Self {
+        let slot = (BEFORE + ETHERNET_HEADER + TAG + usize::from(mtu)).next_power_of_two();
+        Self { slot, slots: RING / slot }
+    }
+
+    fn len(&self) -> usize {
+        self.slot * self.slots
+    }
+}
+
+/// Makes the ring of a packet socket that is not bound yet and has PACKET_VNET_HDR.
+///
+/// # Errors
+/// The system's: the kernel has no such rings, or no memory. The socket is as before then.
+pub(super) fn make(socket: &OwnedFd, mtu: u16) -> Result<(), Errno> {
+    let set = |option, value| set_option(socket, libc::SOL_PACKET, option, &value);
+    set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
+    let geometry = Geometry::of(mtu);
+    let block = geometry.slot.max(BLOCK);
+    // All are at most 2^23.
+    let request = libc::tpacket_req {
+        tp_block_size: block as libc::c_uint,
+        tp_block_nr: (geometry.len() / block) as libc::c_uint,
+        tp_frame_size: geometry.slot as libc::c_uint,
+        tp_frame_nr: geometry.slots as libc::c_uint,
+    };
+    set(libc::PACKET_COPY_THRESH, 1)
+        .and_then(|()| set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request))
+        .inspect_err(|_| {
+            let _ = set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V1 as libc::c_int);
+        })
+}
+
+/// The ring of a socket, mapped.
+#[derive(Debug)]
+pub(super) struct Ring {
+    map: *mut libc::c_void,
+    geometry: Geometry,
+    /// The slot that the kernel fills next, or has filled.
+    next: usize,
+}
+
+// SAFETY: the mapping belongs to no thread, and whoever has the value reads the ring alone.
+unsafe impl Send for Ring {}
+
+/// What the kernel put into a slot.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Slot<'a> {
+    /// A frame: virtio's header, a VLAN tag that was taken out, and the bytes.
+    Frame([u8; vnet::HEADER], Option<[u8; TAG]>, &'a [u8]),
+    /// The next frame of the socket's queue.
+    Queued,
+    /// The beginning of a longer frame, for which the socket's queue had no room.
+    Lost,
+}
+
+impl Ring {
+    /// Maps the ring that [`make`] made for that MTU.
+    ///
+    /// # Errors
+    /// The system's; EINVAL when there is none, or for another MTU.
+    pub(super) fn map(socket: BorrowedFd<'_>, mtu: u16) -> io::Result<Self> {
+        let geometry = Geometry::of(mtu);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        let (anywhere, len) = (std::ptr::null_mut(), geometry.len());
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
+        let map = unsafe { rustix::mm::mmap(anywhere, len, protection, flags, socket, 0) }?;
+        Ok(Self { map, geometry, next: 0 })
+    }
+
+    fn slot(&self) -> *mut libc::c_void {
+        // SAFETY: `next` is below `slots`, so the slot is inside of the mapping.
+        unsafe { self.map.byte_add(self.next * self.geometry.slot) }
+    }
+
+    /// The status word of the next slot, the first of it.
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: slots are aligned to their size, which is a power of two above four; the mapping
+        // lives as long as `self`, and while the slot may be the kernel's the word is used by
+        // atomic accesses only.
+        unsafe { AtomicU32::from_ptr(self.slot().cast()) }
+    }
+
+    /// The next slot, if the kernel has filled it.
+    pub(super) fn front(&self) -> Option<Slot<'_>> {
+        // What is in the slot was written before its status.
+        if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the slot is inside of the mapping (see `slot`), and ours: the kernel writes to
+        // it only after `pass`, which needs `self` alone, has given it back.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(self.slot().cast::<u8>(), self.geometry.slot) };
+        Some(read(bytes).unwrap_or(Slot::Lost))
+    }
+
+    /// Gives the slot that [`Ring::front`] found filled back to the kernel.
+    pub(super) fn pass(&mut self) {
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next = (self.next + 1) % self.geometry.slots;
+    }
+}
+
+/// What is in a slot; `None` if lengths and offsets in it lead out of it.
+fn read(slot: &[u8]) -> Option<Slot<'_>> {
+    let word = |at: usize| Some(u32::from_ne_bytes(slot.get(at..at + 4)?.try_into().ok()?));
+    let short = |at: usize| Some(u16::from_ne_bytes(slot.get(at..at + 2)?.try_into().ok()?));
+    let status = word(mem::offset_of!(libc::tpacket2_hdr, tp_status))?;
+    if status & libc::TP_STATUS_COPY != 0 {
+        return Some(Slot::Queued);
+    }
+    let len = word(mem::offset_of!(libc::tpacket2_hdr, tp_len))?;
+    let kept = word(mem::offset_of!(libc::tpacket2_hdr, tp_snaplen))? as usize;
+    if kept != len as usize {
+        return Some(Slot::Lost);
+    }
+    let at = usize::from(short(mem::offset_of!(libc::tpacket2_hdr, tp_mac))?);
+    let before = at.checked_sub(vnet::HEADER).filter(|before| *before >= HEADER)?;
+    let header = slot.get(before..at)?.try_into().ok()?;
+    let frame = slot.get(at..)?.get(..kept)?;
+    let identifier = short(mem::offset_of!(libc::tpacket2_hdr, tp_vlan_tci))?;
+    let protocol = short(mem::offset_of!(libc::tpacket2_hdr, tp_vlan_tpid))?;
+    Some(Slot::Frame(header, vlan_tag(status, identifier, protocol), frame))
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference into it outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.map, self.geometry.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn slots_hold_the_longest_frame_of_every_mtu() {
+        for mtu in 68..=u16::MAX {
+            let Geometry { slot, slots } = Geometry::of(mtu);
+            assert!(slot.is_power_of_two() && slot >= BEFORE + 18 + usize::from(mtu), "{mtu}");
+            assert!(slots >= 64 && slot * slots == RING, "{mtu}");
+            assert_eq!(RING % slot.max(BLOCK), 0, "{mtu}");
+        }
+        assert_eq!(Geometry::of(1500), Geometry { slot: 2048, slots: 4096 });
+    }
+
+    /// A slot of 256 bytes with a header of this status, lengths, place, and VLAN tag.
+    fn slot(status: u32, len: u32, kept: u32, at: u16, tag: [u16; 2]) -> [u8; 256] {
+        let mut slot: [u8; 256] = std::array::from_fn(|n| n as u8);
+        for (at, word) in [(0, status), (4, len), (8, kept)] {
+            slot[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        for (to, short) in [(12, at), (24, tag[0]), (26, tag[1])] {
+            slot[to..to + 2].copy_from_slice(&short.to_ne_bytes());
+        }
+        slot
+    }
+
+    #[test]
+    fn a_slot_says_what_is_in_it() {
+        let user = libc::TP_STATUS_USER;
+        let plain = slot(user, 60, 60, 76, [0; 2]);
+        let Some(Slot::Frame(header, None, frame)) = read(&plain) else {
+            panic!("it has a frame without a tag")
+        };
+        assert_eq!((header[0], header[9], frame[0], frame.len()), (66, 75, 76, 60));
+        let tagged = slot(user | libc::TP_STATUS_VLAN_VALID, 60, 60, 76, [42, 0x88a8]);
+        let tag = |slot: &[u8]| match read(slot) {
+            Some(Slot::Frame(_, tag, _)) => tag,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(tag(&tagged), Some([0x81, 0, 0, 42]));
+        let both = user | libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID;
+        assert_eq!(tag(&slot(both, 60, 60, 76, [42, 0x88a8])), Some([0x88, 0xa8, 0, 42]));
+        // A longer frame: in the queue, or nowhere.
+        assert_eq!(
+            read(&slot(user | libc::TP_STATUS_COPY, 999, 180, 76, [0; 2])),
+            Some(Slot::Queued)
+        );
+        assert_eq!(read(&slot(user, 999, 180, 76, [0; 2])), Some(Slot::Lost));
+    }
+
+    proptest! {
+        #[test]
+        fn no_slot_leads_out_of_itself(
+            status in any::<u32>(),
+            len in prop_oneof![0..300_u32, any::<u32>()],
+            same in any::<bool>(),
+            other in any::<u32>(),
+            at in prop_oneof![0..300_u16, any::<u16>()],
+            size in 0..=256_usize,
+        ) {
+            let kept = if same { len } else { other };
+            let slot = slot(status, len, kept, at, [0; 2]);
+            let (from, to) = (u64::from(at), u64::from(at) + u64::from(kept));
+            let inside = from >= (HEADER + vnet::HEADER) as u64 && to <= size as u64;
+            match read(&slot[..size]) {
+                Some(Slot::Queued) => prop_assert!(status & libc::TP_STATUS_COPY != 0),
+                Some(Slot::Lost) => prop_assert!(len != kept),
+                Some(Slot::Frame(header, _, frame)) => {
+                    prop_assert!(inside && len == kept);
+                    let at = usize::from(at);
+                    prop_assert_eq!(&header[..], &slot[at - vnet::HEADER..at]);
+                    prop_assert_eq!(frame, &slot[at..at + frame.len()]);
+                }
+                None => prop_assert!(!inside),
+            }
+        }
+    }
+}
