@@ -153,3 +153,31 @@ fn a_device_that_was_down_may_be_on_another_link() {
     world.down(NET);
     world.assert_nothing_left();
 }
+
+/// A TAP device is at first alone with this host; in a bridge it is on a link with others.
+#[test]
+fn a_device_that_is_put_into_a_bridge_is_on_another_link() {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    let (nic, address) = (format!("tap:{DEVICE}"), format!("{STACK6}/64"));
+    let up = world.tasuki(&["up", "--nic", &nic, "--dhcp", "--address", &address, NET]);
+    let _ = Running::start(up).finish().success();
+    assert_eq!(told(&world), free());
+    ip(&world, "netns add other");
+    ip(&world, "link add bridge0 type bridge");
+    ip(&world, "link add port0 type veth peer name port1 netns other");
+    ip(&world, "-n other link set port1 up");
+    ip(&world, &format!("-n other addr add {STACK6}/64 dev port1 nodad"));
+    ip(&world, "link set port0 master bridge0");
+    ip(&world, "link set port0 up");
+    ip(&world, "link set bridge0 up");
+    assert_eq!(told(&world), free(), "the other host is not on its link");
+    ip(&world, &format!("link set {DEVICE} master bridge0"));
+    eventually("the other host's address is left to it", || told(&world) == taken());
+    ip(&world, &format!("link set {DEVICE} nomaster"));
+    eventually("the address is the stack's again", || told(&world) == free());
+    assert_eq!(world.counter(NET, "nic.devices-lost"), 0, "the device has been there all the time");
+    ip(&world, "link del bridge0");
+    ip(&world, "link del port0");
+    world.down(NET);
+    world.assert_nothing_left();
+}

@@ -27,6 +27,7 @@ const REQUEST: u16 = 1;
 /// Attributes.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
 const IFLA_EXT_MASK: u16 = 29;
 /// RTEXT_FILTER_SKIP_STATS
 const SKIP_STATS: u32 = 1 << 3;
@@ -110,6 +111,8 @@ pub struct Interface {
     pub up: bool,
     /// There is somebody at the other end of the cable (IFF_LOWER_UP).
     pub carrier: bool,
+    /// The bridge (bond, …) it is a port of, by number; 0 for none.
+    pub master: u32,
 }
 
 impl Interface {
@@ -253,8 +256,12 @@ fn each_message(mut bytes: &[u8], mut each: impl FnMut(u16, &[u8])) {
     }
 }
 
-/// Out of an `ifinfomsg` and what follows it.
+/// Out of an `ifinfomsg` and what follows it. Those of a family, a bridge's of its ports, tell of
+/// something else: a port that leaves its bridge is deleted there, not gone.
 fn parse(body: &[u8]) -> Option<Interface> {
+    if u16::from(*body.first()?) != AddressFamily::UNSPEC.as_raw() {
+        return None;
+    }
     let flags = u32_at(body, 8)?.cast_signed();
     let mut interface = Interface {
         index: u32_at(body, 4)?,
@@ -263,6 +270,7 @@ fn parse(body: &[u8]) -> Option<Interface> {
         ethernet: u16_at(body, 2)? == ETHERNET,
         up: flags & libc::IFF_UP != 0,
         carrier: flags & libc::IFF_LOWER_UP != 0,
+        master: 0,
     };
     let mut rest = body.get(INFO..)?;
     while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
@@ -273,6 +281,7 @@ fn parse(body: &[u8]) -> Option<Interface> {
                 interface.name = String::from_utf8_lossy(name).into_owned();
             }
             IFLA_MTU => interface.mtu = u32_at(value, 0)?,
+            IFLA_MASTER => interface.master = u32_at(value, 0)?,
             _ => {}
         }
         rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
@@ -315,5 +324,8 @@ mod tests {
             assert_eq!(parse(&false_one), None);
         }
         assert_eq!(parse(&whole[HEADER..]).map(|link| link.name), Some("lo".to_owned()));
+        let mut of_bridge = whole[HEADER..].to_vec();
+        of_bridge[0] = libc::AF_BRIDGE as u8;
+        assert_eq!(parse(&of_bridge), None, "what a bridge says of its port");
     }
 }

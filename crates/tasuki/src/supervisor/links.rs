@@ -31,6 +31,8 @@ pub(super) enum State {
         up: bool,
         /// There is somebody at the other end.
         carrier: bool,
+        /// The bridge it is a port of: another one is another link.
+        master: u32,
     },
     /// It is not there any more, or cannot be opened.
     Gone,
@@ -38,8 +40,8 @@ pub(super) enum State {
 
 impl State {
     fn of(interface: &Interface) -> Self {
-        let Interface { index, up, carrier, .. } = *interface;
-        Self::There { index, up, carrier }
+        let Interface { index, up, carrier, master, .. } = *interface;
+        Self::There { index, up, carrier, master }
     }
 
     /// That of a device that was just opened.
