@@ -58,9 +58,12 @@ const NEEDS: &str = "CAP_NET_ADMIN with CAP_BPF and CAP_NET_RAW";
 /// Chunks, and slots of the rings, for receiving and for sending.
 const RECEIVE: u32 = UMEM_STOCK;
 const SEND: u32 = abi::nic::SEND_CHUNKS;
+/// Chunks for receiving of an UMEM of the device's own, which with those for sending is within the
+/// 8 MiB that everybody may lock by default (Linux's MLOCK_LIMIT), and leaves some of them.
+const OWN_RECEIVE: u32 = 1280;
 /// Bytes of a chunk, and of an UMEM of the device's own.
 const CHUNK: u32 = PAGE as u32;
-const UMEM: usize = (RECEIVE + SEND) as usize * PAGE;
+const UMEM: usize = (OWN_RECEIVE + SEND) as usize * PAGE;
 /// What the kernel keeps free before each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: usize = 256;
 /// For so long a queue may be busy with a socket that is closed already.
@@ -221,7 +224,7 @@ impl Xdp {
             Memory::Own => {
                 let umem = fds.pop().ok_or_else(short)?;
                 let region = Region::map(umem.as_fd(), UMEM, Access::ReadWrite);
-                (region.map_err(io::Error::other)?, 0, RECEIVE, false)
+                (region.map_err(io::Error::other)?, 0, OWN_RECEIVE, false)
             }
             Memory::Pool(region, layout) => {
                 let (base, len) = layout.umem().ok_or_else(short)?;
