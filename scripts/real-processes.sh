@@ -9,8 +9,8 @@ export TASUKI_BIN CARGO_TERM_COLOR=never
 
 # Not of one mode or one device; what a test cannot have there it says (SKIP).
 everywhere="transfer parallel messages options urgent errors faults fastopen ipv6 multicast"
-in_fused="$everywhere crowd native"
-in_library="$everywhere"
+in_fused="$everywhere crowd native offload"
+in_library="$everywhere offload"
 over_packet="$everywhere crowd native hostile malformed death ping"
 over_xdp="$over_packet"
 over_wire="transfer parallel urgent errors faults ipv6 crowd native hostile death"

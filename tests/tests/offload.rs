@@ -29,22 +29,58 @@ fn serve(world: &World, on_stack: bool) -> Running {
     server
 }
 
-/// The file goes from the kernel's side to the stack and back, by both families.
-fn both_ways(world: &World, digest: &str) {
-    let servers = [serve(world, false), serve(world, true)];
-    for (on_stack, at) in [
-        (true, HOST),
-        (true, &format!("[{HOST6}]")),
-        (false, STACK),
-        (false, &format!("[{STACK6}]")),
-    ] {
+/// Who has the stack in mode `library`: it serves the file, and fetches it when told.
+const SERVES_AND_FETCHES: &str = "\
+import http.server, os, signal, socket, threading, time, urllib.request
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+    def server_bind(self):
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+server = Server(('::', 8000), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print('Serving HTTP')
+while not os.path.exists('fetch'): time.sleep(0.01)
+for number, at in enumerate(open('fetch').read().split()):
+    urllib.request.urlretrieve('http://' + at + ':8000/file', 'back' + str(number))
+print('fetched')
+signal.pause()";
+
+/// The file goes from the kernel's side to the stack and back, by both families, after `begin`,
+/// which is called when there is a stack. What it gave, and whoever has the stack.
+fn both_ways<T>(world: &World, digest: &str, begin: impl FnOnce() -> T) -> (T, [Running; 2]) {
+    let alone = Mode::given() == Mode::Library;
+    let on_stack = if alone {
+        let words = world.python(&["-c", SERVES_AND_FETCHES]);
+        Running::start(world.on_net(NET, &words))
+    } else {
+        serve(world, true)
+    };
+    let servers = [serve(world, false), on_stack];
+    let _ = servers[1].line("Serving HTTP");
+    let begun = begin();
+    let hosts = [HOST.to_owned(), format!("[{HOST6}]")];
+    if alone {
+        std::fs::write(world.path("told"), hosts.join(" ")).unwrap();
+        std::fs::rename(world.path("told"), world.path("fetch")).unwrap();
+        let _ = servers[1].line("fetched");
+        for (number, at) in hosts.iter().enumerate() {
+            assert_eq!(sha256(&world.path(&format!("back{number}"))), digest, "{at}");
+        }
+        std::fs::remove_file(world.path("fetch")).unwrap();
+    } else {
+        for at in hosts {
+            let get = ["curl", "-sS", "-o", "back", &format!("http://{at}:8000/file")];
+            let _ = Running::start(world.on_net(NET, &get)).finish().success();
+            assert_eq!(sha256(&world.path("back")), digest, "{at}");
+        }
+    }
+    for at in [STACK.to_owned(), format!("[{STACK6}]")] {
         let get = ["curl", "-sS", "-o", "back", &format!("http://{at}:8000/file")];
-        let get =
-            if on_stack { Running::start(world.on_net(NET, &get)) } else { world.spawn(&get) };
-        let _ = get.finish().success();
+        let _ = world.run(&get).success();
         assert_eq!(sha256(&world.path("back")), digest, "{at}");
     }
-    drop(servers);
+    (begun, servers)
 }
 
 /// The lengths of the frames of a capture that `filter` takes.
@@ -63,9 +99,11 @@ fn longest(world: &World, filter: &str) -> usize {
 /// The longest frames from the stack and from the kernel, of each family.
 fn longest_frames(with: &[&str]) -> Option<[usize; 4]> {
     let (world, digest) = world(with)?;
-    let capture = Running::start(world.tasuki(&["capture", "-w", "f.pcapng", "--net", NET]));
-    let _ = capture.line("capturing on");
-    both_ways(&world, &digest);
+    let (capture, servers) = both_ways(&world, &digest, || {
+        let capture = Running::start(world.tasuki(&["capture", "-w", "f.pcapng", "--net", NET]));
+        let _ = capture.line("capturing on");
+        capture
+    });
     capture.signal(rustix::process::Signal::INT);
     let _ = capture.finish().success();
     if with.contains(&"off") {
@@ -75,10 +113,9 @@ fn longest_frames(with: &[&str]) -> Option<[usize; 4]> {
         let bad = "(tcp.checksum.status == 0 || ip.checksum.status == 0)";
         let bad = lengths(&world, &format!("{ours} && {bad}"));
         assert!(bad.is_empty(), "frames with a bad checksum: {bad:?}");
-        if Mode::given() != Mode::Library {
-            assert_ne!(world.counter(NET, "nic.tx-cut"), 0);
-        }
+        assert_ne!(world.counter(NET, "nic.tx-cut"), 0);
     }
+    drop(servers);
     let from = [("ip", STACK), ("ip", HOST), ("ipv6", STACK6), ("ipv6", HOST6)];
     let longest = from.map(|(family, from)| {
         longest(&world, &format!("tcp.port == 8000 && {family}.src == {from}"))
@@ -106,7 +143,7 @@ fn a_peer_whose_device_is_smaller_gets_everything() {
     for with in [&[][..], &["--offload", "off"]] {
         let Some((world, digest)) = world(with) else { return };
         let _ = world.run(&["ip", "link", "set", DEVICE, "mtu", "1280"]).success();
-        both_ways(&world, &digest);
+        drop(both_ways(&world, &digest, || ()));
         world.down(NET);
         world.assert_nothing_left();
     }
