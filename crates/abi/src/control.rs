@@ -210,13 +210,16 @@ pub struct FaultConfig {
     pub corrupt: f64,
     /// Seed of the random numbers: the same seed and frames give the same faults.
     pub seed: u64,
+    /// Faults happen to frames as stack and device exchange them, super-segments of many segments
+    /// among them, instead of to frames as on a wire.
+    pub super_segments: bool,
 }
 
 impl FaultConfig {
     /// No faults are made.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        Self { seed: 0, ..*self } == Self::default()
+        Self { seed: 0, super_segments: false, ..*self } == Self::default()
     }
 }
 

@@ -45,6 +45,12 @@ impl Features {
         Self(self.0 | other.0)
     }
 
+    /// All of it that is not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Is all of `other` in it?
     #[must_use]
     pub const fn has(self, other: Self) -> bool {

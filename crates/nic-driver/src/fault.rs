@@ -5,7 +5,10 @@
 //! direction depends on the seed and n alone. A failing run is repeated with its seed.
 //!
 //! Faults are those of a wire, so with them the device does nothing for frames: each has its
-//! checksums and fits the MTU.
+//! checksums and fits the MTU. With `super_segments` faults are those of a queue before the device
+//! instead: frames are as stack and device exchange them, so tens of segments are lost, doubled or
+//! late at once. Of such frames the checksum is not there to find out corruption by, so they are
+//! never spoilt.
 //!
 //! A frame that is **reordered** is held back until 1 to 3 later frames of its direction have
 //! passed it. If none follows it stays: to the ends it is lost until one of them repeats something.
@@ -31,10 +34,15 @@ const OUTBOX_MOST: usize = 64;
 pub struct FaultDevice<D> {
     inner: D,
     none: bool,
-    rx: Direction,
-    tx: Direction,
+    /// Frames are as the device exchanges them.
+    whole: bool,
+    rx: Direction<RxOffload>,
+    tx: Direction<TxOffload>,
     scratch: Vec<u8>,
 }
+
+/// A frame, and what a device does or did for it.
+type Frame<O> = (Vec<u8>, O);
 
 impl<D: Device> FaultDevice<D> {
     /// The device inside.
@@ -44,16 +52,17 @@ impl<D: Device> FaultDevice<D> {
 
     /// Wraps `inner`.
     pub fn new(inner: D, config: FaultConfig) -> Self {
-        let none = config.is_none();
+        let (none, whole) = (config.is_none(), config.super_segments);
         let (rx, tx) = (Direction::new(config, 0), Direction::new(config, 1));
-        Self { inner, none, rx, tx, scratch: Vec::new() }
+        Self { inner, none, whole, rx, tx, scratch: Vec::new() }
     }
 
     /// Sends what waits; `true` when nothing waits any more.
     fn drain(&mut self) -> io::Result<bool> {
         while let Some(frame) = self.tx.ready.pop_front() {
             // A frame that the device refuses is gone, like one it took.
-            if !self.inner.transmit(&[Part::local(&frame)], TxOffload::NONE)? {
+            let (bytes, offload) = &frame;
+            if !self.inner.transmit(&[Part::local(bytes)], *offload)? {
                 self.tx.ready.push_front(frame);
                 return Ok(false);
             }
@@ -64,7 +73,12 @@ impl<D: Device> FaultDevice<D> {
 
 impl<D: Device> Device for FaultDevice<D> {
     fn features(&self) -> Features {
-        if self.none { self.inner.features() } else { Features::NONE }
+        match (self.none, self.whole) {
+            (true, _) => self.inner.features(),
+            // What is held back has to be copied.
+            (false, true) => self.inner.features().without(Features::RX_IN_PLACE),
+            (false, false) => Features::NONE,
+        }
     }
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
@@ -73,14 +87,15 @@ impl<D: Device> Device for FaultDevice<D> {
         }
         self.drain()?;
         loop {
-            if let Some(frame) = self.rx.ready.pop_front() {
+            if let Some((frame, offload)) = self.rx.ready.pop_front() {
                 let len = frame.len().min(into.len());
                 into[..len].copy_from_slice(&frame[..len]);
-                return Ok(Some(Received::plain(len)));
+                return Ok(Some(Received { len, offload }));
             }
             let Some(received) = self.inner.receive(into)? else { return Ok(None) };
             let frame = into.get(..received.len).unwrap_or(into).to_vec();
-            self.rx.pass(frame);
+            let offload = if self.whole { received.offload } else { RxOffload::NONE };
+            self.rx.pass((frame, offload), offload.segments.is_some());
         }
     }
 
@@ -108,7 +123,7 @@ impl<D: Device> Device for FaultDevice<D> {
         for part in frame {
             part.append_to(&mut self.scratch, usize::MAX);
         }
-        self.tx.pass(self.scratch.clone());
+        self.tx.pass((self.scratch.clone(), offload), offload.segments.is_some());
         self.drain()?;
         Ok(true)
     }
@@ -144,6 +159,7 @@ impl<D: Device> Device for FaultDevice<D> {
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         if !self.none {
             each("fault.lost", self.rx.lost + self.tx.lost);
+            each("fault.lost-super-segments", self.rx.lost_super + self.tx.lost_super);
             each("fault.duplicated", self.rx.duplicated + self.tx.duplicated);
             each("fault.reordered", self.rx.reordered + self.tx.reordered);
             each("fault.corrupted", self.rx.corrupted + self.tx.corrupted);
@@ -154,20 +170,22 @@ impl<D: Device> Device for FaultDevice<D> {
 
 /// The faults of one direction.
 #[derive(Debug)]
-struct Direction {
+struct Direction<O> {
     config: FaultConfig,
     rng: ChaCha8Rng,
     /// Frames that go on now.
-    ready: VecDeque<Vec<u8>>,
+    ready: VecDeque<Frame<O>>,
     /// Frames held back, with the number of frames that still pass each.
-    held: Vec<(u32, Vec<u8>)>,
+    held: Vec<(u32, Frame<O>)>,
     lost: u64,
+    /// Super-segments among them.
+    lost_super: u64,
     duplicated: u64,
     reordered: u64,
     corrupted: u64,
 }
 
-impl Direction {
+impl<O: Copy + Default> Direction<O> {
     fn new(config: FaultConfig, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
         rng.set_stream(stream);
@@ -177,6 +195,7 @@ impl Direction {
             ready: VecDeque::new(),
             held: Vec::new(),
             lost: 0,
+            lost_super: 0,
             duplicated: 0,
             reordered: 0,
             corrupted: 0,
@@ -191,7 +210,7 @@ impl Direction {
     }
 
     /// Decides what becomes of a frame and moves it to `ready` or `held`.
-    fn pass(&mut self, mut frame: Vec<u8>) {
+    fn pass(&mut self, mut frame: Frame<O>, is_super: bool) {
         let lose = self.chance(self.config.loss);
         let double = self.chance(self.config.duplicate);
         let delay = self.chance(self.config.reorder);
@@ -199,11 +218,13 @@ impl Direction {
         let (bit, behind) = (self.rng.next_u64(), 1 + self.rng.next_u32() % 3);
         if lose {
             self.lost += 1;
+            self.lost_super += u64::from(is_super);
         } else {
-            if spoil && !frame.is_empty() {
+            let bytes = &mut frame.0;
+            if spoil && !bytes.is_empty() && !self.config.super_segments {
                 self.corrupted += 1;
-                let bit = bit % (frame.len() as u64 * 8);
-                frame[usize::try_from(bit / 8).unwrap_or(0)] ^= 1 << (bit % 8);
+                let bit = bit % (bytes.len() as u64 * 8);
+                bytes[usize::try_from(bit / 8).unwrap_or(0)] ^= 1 << (bit % 8);
             }
             if double {
                 self.duplicated += 1;

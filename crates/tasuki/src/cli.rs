@@ -174,10 +174,12 @@ pub(crate) struct InstanceOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Leave checksums and the cutting of long segments to the device, as far as it can; off with
-    /// --fault [default: on]
+    /// --fault, but for super_segments=on [default: on]
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
     pub(crate) offload: Option<Switch>,
-    /// Make faults on the wire: loss=P,duplicate=P,reorder=P,corrupt=P,seed=N
+    /// Make faults on the wire: loss=P,duplicate=P,reorder=P,corrupt=P,seed=N; with
+    /// super_segments=on, before a device that cuts long segments itself, so that many are lost
+    /// (doubled, late) at once
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(crate) fault: Option<Fault>,
 }

@@ -312,11 +312,15 @@ impl TryFrom<FaultConfig> for Fault {
     type Error = String;
 
     fn try_from(fault: FaultConfig) -> Result<Self, String> {
-        let FaultConfig { loss, duplicate, reorder, corrupt, seed: _ } = fault;
+        let FaultConfig { loss, duplicate, reorder, corrupt, seed: _, super_segments } = fault;
         let all =
             [("loss", loss), ("duplicate", duplicate), ("reorder", reorder), ("corrupt", corrupt)];
         match all.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
             Some((key, value)) => Err(format!("{key} = {value} is not a probability (0 to 1)")),
+            None if super_segments && corrupt > 0.0 => Err(format!(
+                "corrupt = {corrupt} cannot be with super_segments: their checksums are left to \
+                 the device, so nobody could find out; leave one of both away"
+            )),
             None => Ok(Self(fault)),
         }
     }
@@ -326,7 +330,8 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const KNOWN: [&str; 5] = ["loss", "duplicate", "reorder", "corrupt", "seed"];
+        const KNOWN: [&str; 6] =
+            ["loss", "duplicate", "reorder", "corrupt", "seed", "super_segments"];
         let mut fault = FaultConfig::default();
         for item in text.split(',') {
             let (key, value) = item
@@ -343,6 +348,13 @@ impl FromStr for Fault {
                     fault.seed = value
                         .parse()
                         .map_err(|_| format!("seed: `{value}` is not a whole number"))?;
+                }
+                "super_segments" => {
+                    fault.super_segments = match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(format!("{key}: `{value}` is neither on nor off")),
+                    };
                 }
                 _ => return Err(unknown("fault", key, &KNOWN)),
             }

@@ -235,8 +235,9 @@ impl Link {
             ));
         }
         let fault = fault.0;
-        // Faults are those of a wire, where every frame is one as it is.
-        let offload = offload.unwrap_or(true) && fault.is_none();
+        // Faults are those of a wire, where every frame is one as it is, unless it is said that
+        // they are not.
+        let offload = offload.unwrap_or(true) && (fault.is_none() || fault.super_segments);
         Ok(Self {
             device,
             mtu: mtu.0.narrow(),

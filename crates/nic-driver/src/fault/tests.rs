@@ -1,8 +1,10 @@
+use abi::offload::{Checksum, SegmentKind, Segments};
+
 use super::*;
 use crate::testing::Fake;
 
 fn config(seed: u64) -> FaultConfig {
-    FaultConfig { loss: 0.01, duplicate: 0.02, reorder: 0.03, corrupt: 0.0, seed }
+    FaultConfig { loss: 0.01, duplicate: 0.02, reorder: 0.03, seed, ..FaultConfig::default() }
 }
 
 fn frame(n: u32) -> Vec<u8> {
@@ -124,7 +126,7 @@ fn corruption_flips_one_bit() {
         let bits: u32 = spoiled.iter().zip(&clean).map(|(a, b)| (a ^ b).count_ones()).sum();
         assert_eq!((spoiled.len(), bits), (60, 1));
     }
-    assert_eq!(counters(&device)[3], ("fault.corrupted", 1000));
+    assert_eq!(counters(&device)[4], ("fault.corrupted", 1000));
 }
 
 #[test]
@@ -145,4 +147,57 @@ fn what_the_device_has_no_room_for_waits() {
     assert!(!device.pending().transmit);
     let numbers: Vec<u32> = wire.borrow().sent.iter().map(|f| number(f)).collect();
     assert_eq!(numbers, (1..=taken).flat_map(|n| [n, n]).collect::<Vec<_>>());
+}
+
+#[test]
+fn super_segments_stay_whole_if_asked_to() {
+    const OFFLOADS: Features = Features::TX_CHECKSUM.with(Features::TSO4).with(Features::GRO);
+    let segments = Some(Segments { kind: SegmentKind::Tcp4, size: 1448 });
+    let left = TxOffload { checksum: Some(Checksum { start: 34, offset: 16 }), segments };
+    let known = RxOffload { verified: true, segments };
+    let (mut fake, wire) = Fake::new();
+    fake.features = OFFLOADS.with(Features::RX_IN_PLACE);
+    // Corruption would not be found: there is none, whatever is asked for.
+    let config = FaultConfig { super_segments: true, corrupt: 1.0, ..config(9) };
+    let mut device = FaultDevice::new(fake, config);
+    assert_eq!(device.features(), OFFLOADS);
+    let whole = vec![7; 60_000];
+    for n in 0..1000 {
+        let frame = [Part::local(&whole[..54]), Part::local(&whole[54..])];
+        let offload = if n % 2 == 0 { left } else { TxOffload::NONE };
+        assert!(device.transmit(&frame, offload).unwrap());
+    }
+    {
+        let mut wire = wire.borrow_mut();
+        assert!(wire.sent.iter().all(|frame| *frame == whole));
+        let cut_by_device = wire.left.iter().filter(|offload| **offload == left).count();
+        assert!((450..550).contains(&cut_by_device), "{cut_by_device}");
+        assert!(wire.left.iter().all(|offload| [left, TxOffload::NONE].contains(offload)));
+        wire.known = known;
+        wire.incoming.extend(std::iter::repeat_n(whole.clone(), 1000));
+    }
+    let mut page = vec![0; 17 * shm::PAGE];
+    let mut came = 0;
+    while let Some(received) = device.receive(&mut page).unwrap() {
+        assert_eq!(received, Received { len: whole.len(), offload: known });
+        assert_eq!(page[..received.len], whole);
+        came += 1;
+    }
+    let counters = counters(&device);
+    let count = |name: &str| counters.iter().find(|(counter, _)| *counter == name).unwrap().1;
+    assert_eq!(count("fault.corrupted"), 0);
+    assert!(came < 1040 && count("fault.lost") > count("fault.lost-super-segments"));
+    assert!(count("fault.lost-super-segments") >= 5, "{counters:?}");
+}
+
+#[test]
+fn frames_are_those_of_a_wire_otherwise() {
+    let (mut fake, wire) = Fake::new();
+    fake.features = Features::TX_CHECKSUM.with(Features::RX_CHECKSUM);
+    let mut device = FaultDevice::new(fake, FaultConfig { duplicate: 1.0, ..config(1) });
+    assert_eq!(device.features(), Features::NONE);
+    wire.borrow_mut().known = RxOffload { verified: true, segments: None };
+    wire.borrow_mut().incoming.push_back(frame(1));
+    let received = device.receive(&mut [0; 4096]).unwrap();
+    assert_eq!(received, Some(Received::plain(60)), "what the device knows is not believed");
 }

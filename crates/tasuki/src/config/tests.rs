@@ -140,6 +140,7 @@ fn values_out_of_range_are_refused_with_their_line() {
         ("[nic]\ndevice = \"tap:a-name-too-long-for-it\"\n", "cannot be a device name"),
         ("[nic.fault]\nloss = 1.5\n", "loss = 1.5 is not a probability"),
         ("[nic.fault]\nloss = nan\n", "not a probability"),
+        ("[nic.fault]\ncorrupt = 0.1\nsuper_segments = true\n", "cannot be with super_segments"),
         ("[inet]\naddress = \"10.0.0.0/24\"\n", "network address"),
         ("[inet]\ngateway = \"10.0.0\"\n", "not an IP address"),
         ("[inet]\ngateway = 10.0.0.1 # x\n", "text needs quotes: gateway = \"10.0.0.1\""),
@@ -169,14 +170,20 @@ fn client_measures_that_do_not_fit_together() {
 #[test]
 fn faults_on_the_command_line() {
     let fault: Fault = "loss=0.01,duplicate=0.02,reorder=0.03,corrupt=0.04,seed=9".parse().unwrap();
-    let FaultConfig { loss, duplicate, reorder, corrupt, seed } = fault.0;
+    let FaultConfig { loss, duplicate, reorder, corrupt, seed, super_segments } = fault.0;
     assert_eq!((loss, duplicate, reorder, corrupt, seed), (0.01, 0.02, 0.03, 0.04, 9));
+    assert!(!super_segments, "frames are those of a wire");
+    let fault: Fault = "loss=0.01,super_segments=on".parse().unwrap();
+    assert!(fault.0.super_segments && !fault.0.is_none());
+    assert!("super_segments=on".parse::<Fault>().unwrap().0.is_none(), "no fault");
     let table = [
         ("los=0.1", "did you mean `loss`?"),
         ("loss", "not KEY=VALUE"),
         ("loss=x", "not a number"),
         ("loss=2", "not a probability"),
         ("seed=-1", "not a whole number"),
+        ("super_segments=1", "neither on nor off"),
+        ("corrupt=0.1,super_segments=on", "leave one of both away"),
         ("", "not KEY=VALUE"),
     ];
     for (text, why) in table {
