@@ -118,8 +118,7 @@ impl Caller {
         }));
         batch.submit_all(requests, tickets)?;
         tickets.clear();
-        batch.wait_for(count, Wait::Forever)?;
-        batch.fetch_all(completions);
+        batch.collect(count, Wait::Forever, completions)?;
         completions.drain(..).try_for_each(|over| over.result.map(|reply| drop(black_box(reply))))
     }
 }

@@ -72,6 +72,7 @@ mod real {
             self.index(TAIL_AT)
         }
 
+        #[inline]
         fn index(&self, at: usize) -> &AtomicU32 {
             // SAFETY: HEAD_AT and TAIL_AT are less than ring_bytes, all of which are in the region.
             let index = unsafe { self.base.add(at) }.cast();
@@ -93,14 +94,19 @@ mod real {
 
         #[inline]
         pub(crate) fn read(&self, index: u32) -> Slot {
+            let mut slot = [0; 8];
             let words = self.slot(index);
-            std::array::from_fn(|i| words[i].load(Ordering::Relaxed))
+            for i in 0..slot.len() {
+                slot[i] = words[i].load(Ordering::Relaxed);
+            }
+            slot
         }
 
         #[inline]
         pub(crate) fn write(&self, index: u32, slot: &Slot) {
-            for (word, &value) in self.slot(index).iter().zip(slot) {
-                word.store(value, Ordering::Relaxed);
+            let words = self.slot(index);
+            for i in 0..slot.len() {
+                words[i].store(slot[i], Ordering::Relaxed);
             }
         }
     }

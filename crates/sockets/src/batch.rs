@@ -22,14 +22,18 @@ use abi::{Errno, SocketId};
 use crate::client::{Client, lock};
 use crate::error::Broken;
 use crate::request::{Completion, Request, Ticket};
-use crate::rings::{Order, Outcome, Over};
+use crate::rings::{Order, Outcome, Over, Rings};
+use crate::socket::Socket;
 use crate::thread::{Held, ThreadSlot};
 use crate::wait::Wait;
 
-/// Results that [`CallBatch::fetch_all`] takes at a time.
+/// Results that [`CallBatch::collect`] takes at a time, of those that were sorted before.
 const FETCHED: u32 = 32;
 /// Calls registered before a batch flushes by itself, unless told otherwise.
 const THRESHOLD: u32 = REQUESTS / 2;
+/// How often a collector looks again before it sleeps, while its results come: 2 to 5 µs, and to
+/// sleep and be woken takes longer. The server is at the rest of them, if it has not just ended.
+const LOOKS: u32 = 64;
 /// How long to wait for room in a full request ring before looking again: no bell is rung for room.
 const ROOM: Duration = Duration::from_millis(1);
 
@@ -57,8 +61,9 @@ pub struct CallBatch<'c> {
     number: u16,
     threshold: u32,
     unflushed: u32,
-    /// Empty; room for what [`CallBatch::fetch_all`] takes.
+    /// Empty; room for what [`CallBatch::collect`] takes.
     fetched: Vec<Over>,
+    held: Vec<Socket>,
 }
 
 impl<'c> CallBatch<'c> {
@@ -91,7 +96,15 @@ impl<'c> CallBatch<'c> {
         let threshold = threshold.clamp(1, REQUESTS);
         let thread = client.thread()?;
         let number = lock(&thread.rings).open_batch().ok_or(Errno::NOBUFS)?;
-        Ok(Self { client, thread, number, threshold, unflushed: 0, fetched: Vec::new() })
+        Ok(Self {
+            client,
+            thread,
+            number,
+            threshold,
+            unflushed: 0,
+            fetched: Vec::new(),
+            held: Vec::new(),
+        })
     }
 
     /// Registers a call. Waits if the request ring is full, or 1,024 calls are out.
@@ -156,26 +169,18 @@ impl<'c> CallBatch<'c> {
         requests: &mut [Request],
         tickets: &mut Vec<Ticket>,
     ) -> Result<(), Errno> {
-        let mut left = requests.iter_mut().peekable();
-        while left.peek().is_some() {
+        let mut left = requests;
+        while !left.is_empty() {
+            let before = tickets.len();
+            let run = left.len().min((self.threshold - self.unflushed) as usize);
             let mut rings = lock(&self.thread.rings);
-            let mut full = false;
-            while self.unflushed < self.threshold
-                && let Some(Request(order)) = left.peek_mut()
-            {
-                match rings.stage(Some(self.number), order) {
-                    Ok(Some(tag)) => tickets.push(Ticket(tag)),
-                    Ok(None) => {
-                        full = true;
-                        break;
-                    }
-                    Err(Broken) => return Err(self.client.fault()),
-                }
-                self.unflushed += 1;
-                left.next();
-            }
+            let staged = rings.stage_all(self.number, &mut left[..run], tickets);
             drop(rings);
-            if full {
+            staged.map_err(|Broken| self.client.fault())?;
+            let staged = tickets.len() - before;
+            self.unflushed += u32::try_from(staged).unwrap_or(u32::MAX);
+            left = &mut left[staged..];
+            if staged < run {
                 self.make_room()?;
             } else if self.unflushed >= self.threshold {
                 self.flush();
@@ -241,19 +246,57 @@ impl<'c> CallBatch<'c> {
         Some(Completion::new(&self.client, &over))
     }
 
-    /// Moves all results that have come and were not fetched, oldest first, to the end of
-    /// `completions`; as [`CallBatch::fetch`], and costs each of them less.
-    pub fn fetch_all(&mut self, completions: &mut Vec<Completion>) {
+    /// [`CallBatch::wait_for`] and [`CallBatch::fetch`] in one, for many results, which costs each
+    /// of them less: flushes, and moves results as they come, oldest first, to the end of
+    /// `completions`, until at least `wanted` are there, or as many as are due if that is less;
+    /// with 0, or when `wait` is over, those that have come. Returns how many.
+    ///
+    /// # Errors
+    /// As [`CallBatch::wait_for`]. What came before is in `completions`.
+    pub fn collect(
+        &mut self,
+        wanted: u32,
+        wait: Wait,
+        completions: &mut Vec<Completion>,
+    ) -> Result<usize, Errno> {
+        self.flush();
+        let before = completions.len();
         loop {
-            lock(&self.thread.rings).fetch_some(self.number, FETCHED, &mut self.fetched);
-            // Outside of the lock: the last handle of a socket closes it, by a call.
-            let some = self.fetched.len();
-            completions.reserve(some);
-            for over in self.fetched.drain(..) {
-                completions.push(Completion::new(&self.client, &over));
+            let some = completions.len();
+            self.take_results(completions)?;
+            let came = completions.len() - before;
+            if came >= wanted as usize || self.counts() == (0, 0) || wait.is_over() {
+                return Ok(came);
             }
+            let goes_on = came > some - before;
+            if goes_on && (0..LOOKS).any(|_| self.looks_again()) {
+                continue;
+            }
+            self.thread.sleep(&self.client, wait, || lock(&self.thread.rings).has_results())?;
+        }
+    }
+
+    /// Is there a result by now? Else some time passes.
+    fn looks_again(&self) -> bool {
+        let some = lock(&self.thread.rings).has_results();
+        if !some {
+            std::hint::spin_loop();
+        }
+        some
+    }
+
+    /// Moves all results that have come to the end of `completions`.
+    fn take_results(&mut self, completions: &mut Vec<Completion>) -> Result<(), Errno> {
+        let Self { client, thread, number, fetched, held, .. } = self;
+        sorted(client, thread, |rings| rings.collect(*number, completions, held))?;
+        // Outside of the lock: the last handle of a socket closes it, by a call.
+        held.clear();
+        loop {
+            lock(&thread.rings).fetch_some(*number, FETCHED, fetched);
+            let some = fetched.len();
+            completions.extend(fetched.drain(..).map(|over| Completion::new(client, &over)));
             if some < FETCHED as usize {
-                return;
+                return Ok(());
             }
         }
     }
@@ -410,9 +453,18 @@ impl<'c> CallBatch<'c> {
 
 /// Looks at what results have come for a thread.
 pub(crate) fn drain(client: &Client, thread: &ThreadSlot) -> Result<(), Errno> {
+    sorted(client, thread, Rings::drain)
+}
+
+/// Does `sort` to what results have come for a thread, and what follows from it.
+fn sorted(
+    client: &Client,
+    thread: &ThreadSlot,
+    sort: impl FnOnce(&mut Rings) -> Result<bool, Broken>,
+) -> Result<(), Errno> {
     let mut rings = lock(&thread.rings);
     let before = rings.made_ahead();
-    let drained = rings.drain();
+    let drained = sort(&mut rings);
     let made = rings.made_ahead().filter(|_| before.is_none());
     drop(rings);
     if let Some(id) = made {

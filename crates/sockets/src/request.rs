@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use abi::call::{Call, Op, addr_from_words, addr_to_words};
-use abi::option::{GET_PART, OptionKey, bytes_to_words, words_to_bytes};
+use abi::option::{GET_PART, OptionKey, bytes_to_words};
 use abi::{Errno, Family, How, SocketKind};
 
 use crate::client::Client;
-use crate::rings::{Order, Over};
+use crate::rings::{Order, Outcome, Over};
 use crate::socket::Socket;
 
 /// Names a registered call of a [`CallBatch`](crate::CallBatch).
@@ -177,21 +177,34 @@ pub struct Completion {
 }
 
 impl Completion {
-    #[inline]
     pub(crate) fn new(client: &Client, over: &Over) -> Self {
-        let result = match (over.op, over.outcome) {
-            (Op::Null | Op::SetSockOpt | Op::Flush | Op::Shutdown, outcome) => {
-                outcome.map(|_| Reply::Done)
+        let result = Self::plain(over.op, &over.outcome).unwrap_or_else(|| {
+            if over.op == Op::Close {
+                client.reap();
             }
-            (op, outcome) => {
-                if op == Op::Close {
-                    client.reap();
-                }
-                let (about, args) = (over.about.as_ref(), over.args);
-                outcome.and_then(|values| reply(client, op, about, args, values))
-            }
-        };
+            let (about, args) = (over.about.as_ref(), over.args);
+            over.outcome.and_then(|values| reply(client, over.op, about, args, values))
+        });
         Self { ticket: Ticket(over.tag), user_data: over.user_data, result }
+    }
+
+    /// What a call gives if its outcome says all of it, and nobody has to know.
+    #[inline]
+    pub(crate) fn plain(op: Op, outcome: &Outcome) -> Option<Result<Reply, Errno>> {
+        match (op, outcome) {
+            (Op::Close, _) => None,
+            (_, Err(errno)) => Some(Err(*errno)),
+            (Op::Null | Op::SetSockOpt | Op::Flush | Op::Shutdown, Ok(_)) => Some(Ok(Reply::Done)),
+            (Op::Recv, Ok([len, ..])) => Some(Ok(Reply::Readable(*len))),
+            (Op::GetSockOpt, Ok([len, words @ ..])) => {
+                let mut part = [0; GET_PART];
+                for (to, word) in part.chunks_exact_mut(8).zip(words) {
+                    to.copy_from_slice(&word.to_ne_bytes());
+                }
+                Some(Ok(Reply::Option { len: *len, part }))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -227,12 +240,6 @@ fn reply(
             let addr = addr_from_words([first, a, b]).map_err(|_| client.fault())?;
             Ok(Reply::Address(addr))
         }
-        (Op::GetSockOpt, _) => {
-            let mut part = [0; GET_PART];
-            part.iter_mut().zip(words_to_bytes(&words)).for_each(|(to, from)| *to = from);
-            Ok(Reply::Option { len: first, part })
-        }
-        (Op::Recv, _) => Ok(Reply::Readable(first)),
         _ => Ok(Reply::Done),
     }
 }

@@ -6,115 +6,29 @@
 //! come is linked into a list of its batch, oldest first. Every step takes the same time however
 //! many calls are out.
 //!
+//! A batch that collects what has come ([`Rings::collect`]) gets it out of the ring without that
+//! detour, as long as nothing is in its list, and the result can be told without asking anybody.
+//!
 //! Places hold sockets, and the last handle of a socket closes it, which takes the lock that these
 //! rings are behind: so a place's socket is always handed out, never dropped here.
 
+mod place;
+
 use std::sync::Arc;
 
-use abi::Errno;
 use abi::call::{Call, CallResult, Op, ReturnPath};
 use abi::client::{ClientLayout, REQUESTS, RESULTS};
 use shm::{Consumer, OutOfRange, Producer, PushError, Region};
 
 use crate::error::Broken;
+use crate::request::{Completion, Request, Ticket};
 use crate::socket::Socket;
 
-/// What a call came to: its six values, or why not.
-pub(crate) type Outcome = Result<[u64; 6], Errno>;
+use self::place::{Batch, EMPTY, NEXT, NONE, Place, State, place_in};
+pub(crate) use self::place::{Order, Outcome, Over};
 
-/// The low bits of a tag: the call's place.
-const PLACE_BITS: u32 = RESULTS.trailing_zeros();
-/// No place.
-const NONE: u16 = u16::MAX;
 /// Most batches on one slot.
 const MAX_BATCHES: usize = 1 << 15;
-const _: () = assert!(RESULTS.is_power_of_two() && RESULTS < NONE as u32);
-
-/// What a batch says of a call that it registers.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) op: Op,
-    pub(crate) flags: u8,
-    pub(crate) priority: u8,
-    pub(crate) args: [u64; 6],
-    /// The caller's own word.
-    pub(crate) user_data: u64,
-    /// The socket that the call is about, kept open meanwhile.
-    pub(crate) about: Option<Socket>,
-}
-
-impl Order {
-    pub(crate) fn new(op: Op, flags: u8, args: [u64; 6]) -> Self {
-        Self { op, flags, priority: 0, args, user_data: 0, about: None }
-    }
-
-    /// Can the server keep it waiting?
-    fn may_wait(&self) -> bool {
-        matches!(self.op, Op::Connect | Op::Accept | Op::Recv) && self.flags & Call::NONBLOCK == 0
-    }
-}
-
-/// A call that is over, as its batch gets it.
-#[derive(Debug)]
-pub(crate) struct Over {
-    pub(crate) tag: u32,
-    pub(crate) op: Op,
-    /// Its first two arguments.
-    pub(crate) args: [u64; 2],
-    pub(crate) user_data: u64,
-    pub(crate) about: Option<Socket>,
-    pub(crate) outcome: Outcome,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Free,
-    /// Its result is due. True: the server may keep it waiting.
-    Due(bool),
-    /// The same, and nobody will ask for it.
-    Abandoned,
-    /// The same: it makes a socket ahead of its need.
-    Ahead,
-    Done(Outcome),
-}
-
-#[derive(Debug)]
-struct Place {
-    tag: u32,
-    op: Op,
-    priority: u8,
-    batch: u16,
-    state: State,
-    /// The first arguments: mostly the socket's name, and what it should be.
-    args: [u64; 2],
-    user_data: u64,
-    about: Option<Socket>,
-    /// Neighbours among the batch's results, or the next free place.
-    next: u16,
-    prev: u16,
-}
-
-impl Place {
-    /// What its batch gets of the call; the place has its socket no more.
-    #[inline]
-    fn over(&mut self, outcome: Outcome) -> Over {
-        let Self { tag, op, args, user_data, .. } = *self;
-        Over { tag, op, args, user_data, about: self.about.take(), outcome }
-    }
-}
-
-/// The calls of one batch.
-#[derive(Debug, Clone, Copy)]
-struct Batch {
-    first: u16,
-    last: u16,
-    /// Results that have come.
-    ready: u32,
-    /// Calls without a result.
-    due: u32,
-}
-
-const EMPTY: Batch = Batch { first: NONE, last: NONE, ready: 0, due: 0 };
 
 /// A socket that was made before the program asked for one.
 #[derive(Debug, Clone, Copy)]
@@ -267,13 +181,36 @@ impl Rings {
         self.stage_as(batch.unwrap_or(NONE), state, order)
     }
 
+    /// Stages calls for a batch, one after the other as far as there is room; their tickets go to
+    /// the end of `tickets`.
+    pub(crate) fn stage_all(
+        &mut self,
+        batch: u16,
+        requests: &mut [Request],
+        tickets: &mut Vec<Ticket>,
+    ) -> Result<(), Broken> {
+        tickets.reserve(requests.len());
+        for Request(order) in requests {
+            let state = State::Due(order.may_wait());
+            let Some(tag) = self.stage_as(batch, state, order)? else { break };
+            tickets.push(Ticket(tag));
+        }
+        Ok(())
+    }
+
+    /// All is written where it stays, place and slot.
+    #[inline]
     fn stage_as(
         &mut self,
         batch: u16,
         state: State,
         order: &mut Order,
     ) -> Result<Option<u32>, Broken> {
-        let Some((at, tag)) = self.next_place() else { return Ok(None) };
+        if self.free == NONE && !self.add_place() {
+            return Ok(None);
+        }
+        let Some(place) = self.places.get_mut(usize::from(self.free)) else { return Err(Broken) };
+        let tag = place.tag.wrapping_add(NEXT);
         let path = ReturnPath { client: self.client, ring: self.ring, tag };
         let Order { op, flags, priority, args, .. } = *order;
         match self.requests.stage(&Call { op, priority, flags, path, args }.encode()) {
@@ -281,40 +218,29 @@ impl Rings {
             Err(PushError::Full) => return Ok(None),
             Err(PushError::Fault(_)) => return Err(Broken),
         }
-        let place = Place {
-            tag,
-            op,
-            priority,
-            batch,
-            state,
-            args: [args[0], args[1]],
-            user_data: order.user_data,
-            about: order.about.take(),
-            next: NONE,
-            prev: NONE,
-        };
-        match self.places.get_mut(usize::from(at)) {
-            Some(free) => {
-                self.free = free.next;
-                *free = place;
-            }
-            None => self.places.push(place),
-        }
+        self.free = place.next;
+        (place.tag, place.op, place.priority) = (tag, op, priority);
+        (place.batch, place.state) = (batch, state);
+        place.args = [args[0], args[1]];
+        place.user_data = order.user_data;
+        place.about = order.about.take();
         self.in_use += 1;
-        if let Some(batch) = self.batch(batch) {
+        if let Some(batch) = self.batches.get_mut(usize::from(batch)) {
             batch.due += 1;
         }
         Ok(Some(tag))
     }
 
-    /// The place for the next call and its tag there.
-    fn next_place(&mut self) -> Option<(u16, u32)> {
-        let at = self.free;
-        if let Some(place) = self.place(at) {
-            return Some((at, place.tag.wrapping_add(1 << PLACE_BITS)));
+    /// Makes one more place, the next to be used; false if there are as many as there may be.
+    #[cold]
+    fn add_place(&mut self) -> bool {
+        let Ok(at) = u16::try_from(self.places.len()) else { return false };
+        if u32::from(at) >= RESULTS {
+            return false;
         }
-        let at = u16::try_from(self.places.len()).ok()?;
-        (u32::from(at) < RESULTS).then_some((at, at.into()))
+        self.places.push(Place::new(at));
+        self.free = at;
+        true
     }
 
     fn release(&mut self, at: u16) {
@@ -353,32 +279,82 @@ impl Rings {
     pub(crate) fn drain(&mut self) -> Result<bool, Broken> {
         let mut made = false;
         while let Some(slot) = self.results.take()? {
-            let result = CallResult::decode(&slot)?;
-            let ReturnPath { client, ring, tag } = result.path;
-            if client != self.client || ring != self.ring {
-                return Err(Broken);
-            }
-            let place = self.place_of(tag).ok_or(Broken)?;
-            let (batch, op) = (place.batch, place.op);
-            match place.state {
-                State::Due(_) => {
-                    place.state = State::Done(result.outcome);
-                    self.link(batch, place_in(tag));
-                }
-                State::Abandoned => {
-                    self.release(place_in(tag));
-                    made |= self.close_orphan(op, result.outcome);
-                }
-                State::Ahead => {
-                    let speaks = place.args;
-                    self.release(place_in(tag));
-                    let id = result.outcome.ok().map(|[id, ..]| id);
-                    self.ahead = id.map(|_| Ahead { speaks, id });
-                }
-                State::Done(_) | State::Free => return Err(Broken),
-            }
+            made |= self.sort(CallResult::decode(&slot)?)?;
         }
         self.results.give_back();
+        if made {
+            self.requests.publish();
+        }
+        Ok(made)
+    }
+
+    /// Sorts a result to its batch. True if a call was staged.
+    fn sort(&mut self, result: CallResult) -> Result<bool, Broken> {
+        let ReturnPath { client, ring, tag } = result.path;
+        if client != self.client || ring != self.ring {
+            return Err(Broken);
+        }
+        let place = self.place_of(tag).ok_or(Broken)?;
+        let (batch, op) = (place.batch, place.op);
+        match place.state {
+            State::Due(_) => {
+                (place.state, place.outcome) = (State::Done, result.outcome);
+                self.link(batch, place_in(tag));
+            }
+            State::Abandoned => {
+                self.release(place_in(tag));
+                return Ok(self.close_orphan(op, result.outcome));
+            }
+            State::Ahead => {
+                let speaks = place.args;
+                self.release(place_in(tag));
+                let id = result.outcome.ok().map(|[id, ..]| id);
+                self.ahead = id.map(|_| Ahead { speaks, id });
+            }
+            State::Done | State::Free => return Err(Broken),
+        }
+        Ok(false)
+    }
+
+    /// As [`Rings::drain`], and results of `batch` go to the end of `into` at once, in the order in
+    /// which they came, up to the first that needs more than itself to be told: that one and what
+    /// comes after it is for [`Rings::fetch_some`], and so is all if there was something already.
+    /// Sockets that they held go to `held`, to be dropped outside of the lock.
+    pub(crate) fn collect(
+        &mut self,
+        batch: u16,
+        into: &mut Vec<Completion>,
+        held: &mut Vec<Socket>,
+    ) -> Result<bool, Broken> {
+        let (mut made, mut taken) = (false, 0);
+        let mut direct = self.counts(batch).0 == 0;
+        while let Some(slot) = self.results.take()? {
+            let result = CallResult::decode(&slot)?;
+            let path = result.path;
+            if direct
+                && (path.client, path.ring) == (self.client, self.ring)
+                && let Some(place) = self.places.get_mut(usize::from(place_in(path.tag)))
+                && (place.tag, place.batch) == (path.tag, batch)
+                && matches!(place.state, State::Due(_))
+            {
+                let (ticket, user_data) = (Ticket(path.tag), place.user_data);
+                if let Some(result) = Completion::plain(place.op, &result.outcome) {
+                    into.push(Completion { ticket, user_data, result });
+                    held.extend(place.about.take());
+                    (place.state, place.next) = (State::Free, self.free);
+                    self.free = place_in(path.tag);
+                    taken += 1;
+                    continue;
+                }
+                direct = false;
+            }
+            made |= self.sort(result)?;
+        }
+        self.results.give_back();
+        self.in_use -= taken;
+        if let Some(batch) = self.batch(batch) {
+            batch.due -= taken;
+        }
         if made {
             self.requests.publish();
         }
@@ -441,9 +417,9 @@ impl Rings {
         let mut taken = 0;
         while taken < most
             && let Some(place) = self.places.get_mut(usize::from(list.first))
-            && let State::Done(outcome) = place.state
+            && place.state == State::Done
         {
-            into.push(place.over(outcome));
+            into.push(place.over());
             let at = std::mem::replace(&mut list.first, place.next);
             (place.state, place.next) = (State::Free, self.free);
             self.free = at;
@@ -461,8 +437,8 @@ impl Rings {
     /// The result of a call, if it has come.
     pub(crate) fn take(&mut self, batch: u16, tag: u32) -> Option<Over> {
         let place = self.place_of(tag).filter(|place| place.batch == batch)?;
-        let State::Done(outcome) = place.state else { return None };
-        let over = place.over(outcome);
+        (place.state == State::Done).then_some(())?;
+        let over = place.over();
         let (prev, next) = (place.prev, place.next);
         self.unlink(batch, prev, next);
         self.release(place_in(tag));
@@ -476,7 +452,7 @@ impl Rings {
 
     /// Has the call's result come?
     pub(crate) fn is_done(&mut self, tag: u32) -> bool {
-        self.place_of(tag).is_some_and(|place| matches!(place.state, State::Done(_)))
+        self.place_of(tag).is_some_and(|place| place.state == State::Done)
     }
 
     /// The order that cancels a call, if its result is due. Its own call's priority, so that none
@@ -512,10 +488,4 @@ impl Rings {
         // Without room the socket stays until the process ends; a fault shows again.
         matches!(self.stage(None, &mut order), Ok(Some(_)))
     }
-}
-
-/// The place that a tag names.
-fn place_in(tag: u32) -> u16 {
-    // Fewer bits than a place has: see `PLACE_BITS`.
-    u16::try_from(tag & (RESULTS - 1)).unwrap_or(NONE)
 }

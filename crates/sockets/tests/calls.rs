@@ -60,10 +60,9 @@ fn many_calls_are_registered_and_fetched_at_once() {
     requests = (19..u64::from(RESULTS) + 5).map(of).collect();
     assert_eq!(batch.submit_all(&mut requests, &mut tickets), Err(Errno::NOBUFS));
     assert_eq!((requests.len(), tickets.len()), (5, RESULTS as usize));
-    assert_eq!(batch.wait_for(RESULTS, Wait::Forever), Ok(RESULTS));
     let mut over = Vec::new();
-    batch.fetch_all(&mut over);
-    batch.fetch_all(&mut over);
+    assert_eq!(batch.collect(RESULTS, Wait::Forever, &mut over), Ok(RESULTS as usize));
+    assert_eq!(batch.collect(1, Wait::Forever, &mut over), Ok(0), "nothing is due");
     let expected: Vec<_> = (0..).zip(tickets.drain(..)).collect();
     let found: Vec<_> = over.iter().map(|over| (over.user_data, over.ticket)).collect();
     assert_eq!(found, expected);
@@ -141,6 +140,49 @@ fn results_come_with_the_callers_word_in_the_order_of_their_coming() {
     assert_eq!((socket.kind(), socket.family()), (kind, family));
     assert_eq!(batch.counts(), (0, 0));
     assert_eq!(batch.wait_for(1, Wait::Forever), Ok(0), "nothing is due");
+}
+
+#[test]
+fn results_are_collected_in_the_order_of_their_coming() {
+    let (fake, client) = Fake::with_client(small());
+    let (about, index) = connected(&client);
+    let mut batch = CallBatch::new(&client).unwrap();
+    let mut other = CallBatch::new(&client).unwrap();
+    let (mut over, mut tickets) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        tickets.push(batch.submit(Request::null().user_data(1)).unwrap());
+        other.submit(Request::null()).unwrap();
+        // One that the client has to know of, between those that it has not.
+        let socket = Request::socket(Family::V4, SocketKind::Datagram);
+        tickets.push(batch.submit(socket.user_data(2)).unwrap());
+        let unnamed = Request::local_addr(&about).user_data(3);
+        tickets.push(batch.submit(unnamed).unwrap());
+        let option = Request::option(&about, 6, 11, 60).user_data(4);
+        tickets.push(batch.submit(option).unwrap());
+        // Results of another batch come in between.
+        other.flush();
+        assert_eq!(batch.collect(4, Wait::Forever, &mut over), Ok(4));
+    }
+    let found: Vec<_> = over.iter().map(|over| over.ticket).collect();
+    assert_eq!(found, tickets);
+    for (over, word) in over.drain(..).zip([1, 2, 3, 4].into_iter().cycle()) {
+        assert_eq!(over.user_data, word);
+        match (word, over.result.unwrap()) {
+            (1, Reply::Done) | (2, Reply::Socket(_)) | (3, Reply::Address(_)) => {}
+            (4, Reply::Option { len: 100, part }) => assert!(part.into_iter().eq(60..100)),
+            (word, reply) => panic!("{word}: {reply:?}"),
+        }
+    }
+    assert_eq!(other.collect(3, Wait::Forever, &mut over), Ok(3));
+    let soon = Wait::Until(Instant::now() + Duration::from_millis(10));
+    fake.core().manner.holds = Some(Op::Socket);
+    batch.submit(Request::socket(Family::V4, SocketKind::Stream)).unwrap();
+    assert_eq!(batch.collect(1, soon, &mut over), Ok(0), "the time is over");
+    fake.core().answer_held();
+    assert_eq!(batch.collect(9, Wait::Forever, &mut over), Ok(1), "no more are due");
+    // Nothing that is over keeps a socket open.
+    drop(about);
+    fake.eventually("the close", |core| core.socks[usize::from(index)].is_none());
 }
 
 #[test]

@@ -243,8 +243,7 @@ fn calls(instance: &Instance) -> Result<()> {
                 batch.flush();
                 settle(world, on, part)?;
                 count(on && part == Part::Program, || -> Result<()> {
-                    batch.wait_for(TOGETHER, Wait::No)?;
-                    batch.fetch_all(&mut done);
+                    batch.collect(TOGETHER, Wait::No, &mut done)?;
                     done.drain(..).try_for_each(|over| Ok(over.result.map(drop)?))
                 })?;
             }
