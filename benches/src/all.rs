@@ -19,7 +19,7 @@ use crate::compare::Row;
 use crate::idle::Idle;
 use crate::instruments::{Hops, Stages, hops_table, stages_table};
 use crate::programs::{self, Trip};
-use crate::{calls, handover, report, targets};
+use crate::{calls, devices, handover, report, targets};
 
 /// What `all` runs.
 #[derive(Args)]
@@ -70,13 +70,15 @@ pub(crate) struct Found {
     pub(crate) compare: Vec<Row>,
     pub(crate) calls: Option<calls::Report>,
     pub(crate) handover: Vec<handover::Figure>,
+    pub(crate) devices: Vec<devices::Figure>,
     pub(crate) idle: Vec<Idle>,
     pub(crate) hops: Vec<Hops>,
     pub(crate) stages: Vec<Stages>,
     pub(crate) programs: Vec<Trip>,
 }
 
-const PARTS: [&str; 7] = ["idle", "calls", "handover", "hops", "stages", "programs", "compare"];
+const PARTS: [&str; 8] =
+    ["idle", "calls", "devices", "handover", "hops", "stages", "programs", "compare"];
 
 /// Measures everything and prints targets and tables.
 pub(crate) fn run(args: &AllArgs) -> Result<()> {
@@ -135,6 +137,10 @@ fn measure(part: &str, args: &AllArgs, found: &mut Found) {
         "calls" => {
             let words = ["calls", "--count", "1,10,100,1000", "--millis", pick("20", "2")];
             found.calls = ask(&words.map(str::to_owned), failures);
+        }
+        "devices" => {
+            let words = ["devices", "--rounds", pick("200", "5")].map(str::to_owned);
+            found.devices = ask(&words, failures).unwrap_or_default();
         }
         "handover" => {
             let words = ["handover", "--rounds", pick("50", "5")].map(str::to_owned);
@@ -223,6 +229,9 @@ fn tables_of(found: &Found) -> String {
     }
     if !found.handover.is_empty() {
         text += &format!("\n## Hand-over of areas\n\n{}", handover::table(&found.handover));
+    }
+    if !found.devices.is_empty() {
+        text += &format!("\n## Devices by themselves\n{}", devices::tables(&found.devices));
     }
     if !found.programs.is_empty() {
         let table = programs::table(&found.programs);

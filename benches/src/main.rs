@@ -14,6 +14,8 @@
 //! `hops` and `stages` ask a running instance what an operation costs, in wake-ups and in time;
 //! `idle` looks how often one is woken in which nothing happens.
 //!
+//! `devices` measures the kernel's devices by themselves, without Tasuki.
+//!
 //! `programs` runs several clients on one instance at once.
 //!
 //! `all` runs everything; `targets` and `tables` show what it found.
@@ -22,6 +24,7 @@ mod all;
 mod calls;
 mod client;
 mod compare;
+mod devices;
 mod handover;
 mod hosts;
 mod idle;
@@ -67,6 +70,8 @@ enum Command {
     Handover(handover::HandoverArgs),
     /// Calls that travel together against calls one by one, and against the kernel's.
     Calls(calls::CallsArgs),
+    /// What a frame costs by each way that the kernel offers to a device (needs root).
+    Devices(devices::DevicesArgs),
     /// System calls and wake-ups of each operation (needs root).
     Hops(instruments::InstanceArgs),
     /// Where the time of a send goes, beside the first paper's figures, and of a receive (needs
@@ -199,6 +204,7 @@ fn main() -> anyhow::Result<()> {
         Command::Nulls(args) => operations::nulls(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Calls(args) => calls::run(&args),
+        Command::Devices(args) => devices::run(&args),
         Command::Handover(args) => handover::run(&args),
         Command::CallsServer(args) => calls::serve(&args),
     }

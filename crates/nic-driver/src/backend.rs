@@ -27,10 +27,8 @@ pub fn open(given: Given<'_>, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Driv
     let config = given.config;
     match config.device.split_once(':') {
         Some(("tap", _)) => {
-            let [fd] = exactly(fds)?;
-            let tap =
-                Tap::new(fd, config.offload).map_err(system("use the TAP device's descriptor"))?;
-            Ok(Box::new(tap))
+            let tap = Tap::from_queues(fds, config.offload);
+            Ok(Box::new(tap.map_err(system("use the TAP device's descriptors"))?))
         }
         Some(("passt", _)) => {
             let [fd] = exactly(fds)?;

@@ -5,13 +5,17 @@
 //! information before frames. `IFF_VNET_HDR`, where offloads are wanted: before each is virtio's
 //! header ([`crate::vnet`]), by which checksums stay undone and super-segments of up to 64 KiB
 //! whole in both directions; what the host may send so is set with TUNSETOFFLOAD. Without it a
-//! frame is received by a read(2), which costs less than a readv(2) of two parts. The device lives
-//! as long as the descriptor, so nothing is left when its holders end.
+//! frame is received by a read(2), which costs less than a readv(2) of two parts. Each frame costs
+//! a system call then, within which the host's kernel also receives it; for frames in bulk a kernel
+//! thread does that instead ([`bulk`]). The device lives as long as its descriptors, so nothing is
+//! left when their holders end.
 //!
-//! [`open`] and [`configure`] are the supervisor's: they need CAP_NET_ADMIN. The driver process
-//! gets the open descriptor and needs no right at all.
+//! [`open`], [`open_queues`] and [`configure`] are the supervisor's: they need CAP_NET_ADMIN. The
+//! driver process gets the open descriptors and needs no right at all.
 
 #![allow(unsafe_code)]
+
+mod bulk;
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,6 +27,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use self::bulk::Chooser;
 use crate::device::{Device, MAX_PARTS, Part, Received};
 use crate::vnet::{self, HEADER};
 
@@ -82,6 +87,32 @@ impl TapError {
 /// # Errors
 /// See [`TapError`].
 pub fn open(name: &str, offload: bool) -> Result<OwnedFd, TapError> {
+    let header = |fd: BorrowedFd<'_>| if offload { features(fd) & libc::IFF_VNET_HDR } else { 0 };
+    open_queue(name, |fd| header(fd) | libc::IFF_TUN_EXCL)
+}
+
+/// As [`open`]; for a device without offloads, where that can be had, with a second queue: see
+/// [`bulk`].
+///
+/// # Errors
+/// See [`TapError`].
+pub fn open_queues(name: &str, offload: bool) -> Result<Vec<OwnedFd>, TapError> {
+    if !offload && bulk::may_help() {
+        match bulk::open(name) {
+            Ok(queues) => return Ok(queues.into()),
+            Err(TapError::NameTaken(name)) => return Err(TapError::NameTaken(name)),
+            // What is wrong with the device itself is told below.
+            Err(error) => tracing::debug!(%error, "no kernel thread receives frames in bulk"),
+        }
+    }
+    open(name, offload).map(|fd| vec![fd])
+}
+
+/// One queue of the device `name`, with these flags beside those of all.
+fn open_queue(
+    name: &str,
+    more: impl FnOnce(BorrowedFd<'_>) -> libc::c_int,
+) -> Result<OwnedFd, TapError> {
     let mut request = Request::new(name)?;
     let doing = || format!("make the network device {name}");
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -89,8 +120,7 @@ pub fn open(name: &str, offload: bool) -> Result<OwnedFd, TapError> {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoTap(errno),
         errno => TapError::new(doing(), errno),
     })?;
-    let header = if offload { features(fd.as_fd()) & libc::IFF_VNET_HDR } else { 0 };
-    request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header);
+    request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI | more(fd.as_fd()));
     request.call(fd.as_fd(), libc::TUNSETIFF).map_err(|errno| match errno {
         // EINVAL: the name is there, but is no TAP device.
         Errno::BUSY | Errno::INVAL | Errno::EXIST => TapError::NameTaken(name.to_owned()),
@@ -230,6 +260,13 @@ impl Request {
         self.0.ifr_ifru.ifru_addr = libc::sockaddr { sa_family: family, sa_data: data };
     }
 
+    /// The hardware address that a request for one has told.
+    fn mac(&self) -> [u8; 6] {
+        // SAFETY: every bit pattern is a `sockaddr`, and the union was zeroed at first.
+        let data = unsafe { self.0.ifr_ifru.ifru_hwaddr.sa_data };
+        std::array::from_fn(|at| data[at].to_ne_bytes()[0])
+    }
+
     fn call(&mut self, fd: BorrowedFd<'_>, request: libc::Ioctl) -> Result<(), Errno> {
         // SAFETY: every request made here reads and writes one `ifreq`, which `self` is; `fd` is
         // open.
@@ -250,6 +287,8 @@ const HOST_OFFLOADS: libc::c_uint =
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
+    /// The queue of frames that the host receives within the call, if `fd` is that of a thread.
+    direct: Option<(OwnedFd, Chooser)>,
     /// There is a header before each frame.
     header: bool,
     features: Features,
@@ -275,7 +314,21 @@ impl Tap {
             );
         }
         let features = if offload && set { Self::FEATURES } else { Features::NONE };
-        Ok(Self { fd, header, features })
+        Ok(Self { fd, direct: None, header, features })
+    }
+
+    /// As [`Tap::new`], out of what [`open_queues`] gave.
+    ///
+    /// # Errors
+    /// As there; `InvalidInput` when there are none, or too many.
+    pub fn from_queues(queues: Vec<OwnedFd>, offload: bool) -> io::Result<Self> {
+        let mut queues = queues.into_iter();
+        let (Some(fd), direct, None) = (queues.next(), queues.next(), queues.next()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let tap = Self::new(fd, offload)?;
+        let direct = direct.map(|fd| (fd, Chooser::default()));
+        Ok(Self { direct, ..tap })
     }
 
     const FEATURES: Features = Features::TX_CHECKSUM
@@ -311,11 +364,19 @@ impl Device for Tap {
             };
             match read {
                 Ok(len) => {
+                    if let Some((_, chooser)) = &mut self.direct {
+                        chooser.received();
+                    }
                     let known = self.features != Features::NONE;
                     let offload = if known { vnet::decode(&header) } else { RxOffload::NONE };
                     return Ok(Some(Received { len, offload }));
                 }
-                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::AGAIN) => {
+                    if let Some((_, chooser)) = &mut self.direct {
+                        chooser.pause();
+                    }
+                    return Ok(None);
+                }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -325,9 +386,17 @@ impl Device for Tap {
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
         let header = vnet::encode(&offload, frame.first().map_or(&[], Part::head));
         let before = if self.header { &header[..] } else { &[] };
+        let direct = self.direct.as_mut();
+        let direct = direct.and_then(|(fd, chooser)| chooser.is_direct().then_some(&*fd));
+        let fd = direct.unwrap_or(&self.fd);
         loop {
-            match write_parts(self.fd.as_fd(), before, frame) {
-                Ok(()) => return Ok(true),
+            match write_parts(fd.as_fd(), before, frame) {
+                Ok(()) => {
+                    if let Some((_, chooser)) = &mut self.direct {
+                        chooser.sent();
+                    }
+                    return Ok(true);
+                }
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -335,8 +404,21 @@ impl Device for Tap {
         }
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some((_, chooser)) = &mut self.direct {
+            chooser.batch_ends();
+        }
+        Ok(())
+    }
+
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        if let Some((_, chooser)) = &self.direct {
+            each("tap.tx-by-thread", chooser.by_thread());
+        }
     }
 }
 

@@ -25,7 +25,7 @@
 
 #![allow(unsafe_code)]
 
-mod bpf;
+pub(crate) mod bpf;
 mod partial;
 mod queues;
 mod ring;

@@ -40,11 +40,11 @@ fn a_configured_device_is_up_and_carries_frames() {
     }
     let name = unique('b');
     for offload in [false, true] {
-        carries_frames(&name, Tap::new(open(&name, offload).unwrap(), offload).unwrap());
+        carries_frames(&name, &mut Tap::new(open(&name, offload).unwrap(), offload).unwrap());
     }
 }
 
-fn carries_frames(name: &str, mut tap: Tap) {
+fn carries_frames(name: &str, tap: &mut Tap) {
     let addresses = ["10.219.201.1/24", "fd00:219:201::1/64"].map(|text| text.parse().unwrap());
     configure(name, &addresses, 1400).unwrap();
     // Prefix length, scope, flags (permanent, and not tentative) and name. A kernel thread ends
@@ -65,11 +65,10 @@ fn carries_frames(name: &str, mut tap: Tap) {
     assert_eq!(of("tx_queue_len").trim(), HOST_QUEUE.to_string());
     let flags = u32::from_str_radix(of("flags").trim().trim_start_matches("0x"), 16).unwrap();
     assert_eq!(flags & 1, 1, "IFF_UP");
-    let before: u64 = of("statistics/rx_packets").trim().parse().unwrap();
+    let before = received(name);
     let (head, body) = ([0xff; 14], [0; 46]);
     assert!(tap.transmit(&[Part::local(&head), Part::local(&body)], TxOffload::NONE).unwrap());
-    let after: u64 = of("statistics/rx_packets").trim().parse().unwrap();
-    assert_eq!(after, before + 1);
+    assert_eq!(received(name), before + 1);
     // Too short for an Ethernet header: the kernel refuses it, the device is not lost.
     let error = tap.transmit(&[Part::local(&[0; 4])], TxOffload::NONE).unwrap_err();
     assert!(!crate::device::is_lost(&error), "{error}");
@@ -78,4 +77,71 @@ fn carries_frames(name: &str, mut tap: Tap) {
     while let Some(Received { len, .. }) = tap.receive(&mut page).unwrap() {
         assert!(len >= 14);
     }
+}
+
+/// What the kernel has counted of received frames.
+fn received(name: &str) -> u64 {
+    let file = format!("/sys/class/net/{name}/statistics/rx_packets");
+    std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn frames_in_bulk_are_received_by_a_kernel_thread() {
+    if !as_root() {
+        eprintln!("SKIP: needs root and {CLONE_DEVICE}");
+        return;
+    }
+    let name = unique('c');
+    let queues = open_queues(&name, false).unwrap();
+    if queues.len() == 1 {
+        eprintln!("SKIP: this kernel has no thread for a TAP device");
+        return;
+    }
+    let mut tap = Tap::from_queues(queues, false).unwrap();
+    carries_frames(&name, &mut tap);
+    tap.flush().unwrap();
+    let before = received(&name);
+    let by_thread = |tap: &Tap| {
+        let mut count = 0;
+        tap.counters(&mut |_, value| count = value);
+        count
+    };
+    assert_eq!(by_thread(&tap), 0);
+    for _ in 0..100 {
+        assert!(tap.transmit(&[Part::local(&[0xff; 60])], TxOffload::NONE).unwrap());
+    }
+    tap.flush().unwrap();
+    assert_eq!(by_thread(&tap), 92);
+    let begun = std::time::Instant::now();
+    while received(&name) < before + 100 {
+        assert!(begun.elapsed().as_secs() < 20, "{} of 100", received(&name) - before);
+    }
+    // Both queues are the device.
+    drop(tap);
+    assert!(!exists(&name));
+}
+
+#[test]
+fn all_frames_of_the_host_come_by_one_queue() {
+    if !as_root() {
+        eprintln!("SKIP: needs root and {CLONE_DEVICE}");
+        return;
+    }
+    let name = unique('d');
+    let queues = open_queues(&name, false).unwrap();
+    let [first, second] = &queues[..] else {
+        eprintln!("SKIP: this kernel has no thread for a TAP device");
+        return;
+    };
+    configure(&name, &["10.219.202.1/24".parse().unwrap()], 1500).unwrap();
+    // A neighbour of each address is asked for.
+    let socket = std::net::UdpSocket::bind("10.219.202.1:0").unwrap();
+    (2..60).for_each(|last| _ = socket.send_to(&[0], format!("10.219.202.{last}:9")).unwrap());
+    let mut page = [0; 4096];
+    let mut count = 0;
+    while rustix::io::read(first, &mut page).is_ok() {
+        count += 1;
+    }
+    assert!(count >= 58, "{count}");
+    assert_eq!(rustix::io::read(second, &mut page), Err(Errno::AGAIN));
 }

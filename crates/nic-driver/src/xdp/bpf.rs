@@ -1,5 +1,6 @@
-//! What the `xdp` back end needs of bpf(2): a map with one socket, a program of six instructions,
-//! and its attachment to an interface, which lasts as long as its descriptor.
+//! What the back ends need of bpf(2). `xdp`: a map with one socket, a program of six instructions,
+//! and its attachment to an interface, which lasts as long as its descriptor. `tap`: a program that
+//! chooses the queue of a frame.
 //!
 //! The attributes are those of Linux's `linux/bpf.h` (`union bpf_attr`), as far as they are used;
 //! what is behind them the kernel takes as zero.
@@ -17,6 +18,7 @@ const PROG_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
 /// Types of map, of program, of attachment.
 const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
@@ -142,11 +144,22 @@ fn instructions(map: i32) -> [Instruction; 6] {
 
 /// The program for this map.
 pub(super) fn program(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let instructions = instructions(map.as_raw_fd());
+    load(PROG_TYPE_XDP, &instructions(map.as_raw_fd()))
+}
+
+/// `return 0;`: the program by which all frames of a TAP device go to its first queue
+/// (TUNSETSTEERINGEBPF).
+pub(crate) fn first_queue() -> Result<OwnedFd, Errno> {
+    let op = |code| Instruction { code, registers: 0, offset: 0, immediate: 0 };
+    // r0 = 0; exit
+    load(PROG_TYPE_SOCKET_FILTER, &[op(0xb7), op(0x95)])
+}
+
+fn load(prog_type: u32, instructions: &[Instruction]) -> Result<OwnedFd, Errno> {
     let load = ProgLoad {
-        prog_type: PROG_TYPE_XDP,
+        prog_type,
         count: instructions.len() as u32,
-        instructions: address(&instructions),
+        instructions: address(instructions),
         license: address(c"Dual MIT/GPL".to_bytes_with_nul()),
         log_level: 0,
         log_size: 0,

@@ -65,9 +65,9 @@ pub(super) fn open(
     umem: Option<&Umem>,
 ) -> Result<Opened, Failure> {
     let Some(device) = device else {
-        let open = |name: &str| tap::open(name, wanted.offload).map_err(Failure::from);
+        let open = |name: &str| tap::open_queues(name, wanted.offload).map_err(Failure::from);
         return match first_free_device(tap::exists, open) {
-            Ok((name, fd)) => made_tap(Device::tap(name), fd, wanted, addresses),
+            Ok((name, fds)) => made_tap(Device::tap(name), fds, wanted, addresses),
             Err(failure) if failure.code == Code::Rights => {
                 without_rights(wanted, addresses, &failure)
             }
@@ -76,8 +76,8 @@ pub(super) fn open(
     };
     match device.kind() {
         Kind::Tap => {
-            let fd = tap::open(device.name(), wanted.offload)?;
-            made_tap(device, fd, wanted, addresses)
+            let fds = tap::open_queues(device.name(), wanted.offload)?;
+            made_tap(device, fds, wanted, addresses)
         }
         Kind::Passt => start_passt(wanted, addresses),
         Kind::Pcap => open_files(device),
@@ -132,11 +132,11 @@ fn open_files(device: Device) -> Result<Opened, Failure> {
 
 fn made_tap(
     device: Device,
-    fd: OwnedFd,
+    fds: Vec<OwnedFd>,
     wanted: &settings::Link,
     addresses: &Addresses,
 ) -> Result<Opened, Failure> {
     let host: Vec<Prefixed> = addresses.host().collect();
     tap::configure(device.name(), &host, wanted.mtu)?;
-    Ok(Opened::new(device, vec![fd]))
+    Ok(Opened::new(device, fds))
 }

@@ -1,0 +1,241 @@
+//! Ways to move frames over a TAP device.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::frames::{HEADER, Parcel, Source};
+use super::uring::{Batch, Ring};
+use super::{Contender, Way, sh, timed};
+use crate::calls::server::pin;
+
+/// Places to receive into, used in turn.
+const PLACES: usize = 64;
+
+/// All ways, for both kinds of frames.
+pub(super) fn all(processors: [usize; 2]) -> Result<Vec<Contender>> {
+    let mut all = Vec::new();
+    for super_segment in [false, true] {
+        let parcel = Parcel::new(super_segment);
+        let mut add = |name: &str, queues, flags, how| -> Result<()> {
+            let number = format!("tap{}{}", all.len(), if super_segment { "s" } else { "" });
+            let tap = Tap::new(&number, &parcel, queues, flags, how)?;
+            let source = Source::new(&number, &parcel)?;
+            all.push(Contender::new("tap", name, &parcel, tap, source));
+            Ok(())
+        };
+        add("writev(2), readv(2) one by one", 1, 0, How::Calls)?;
+        add("two queues in turn, one thread", 2, 0, How::Calls)?;
+        add("two queues, two threads, two processors", 2, 0, How::Threads(processors))?;
+        add("IFF_NAPI", 1, libc::IFF_NAPI, How::Calls)?;
+        add("IFF_NAPI, received by a kernel thread", 1, libc::IFF_NAPI, How::Thread)?;
+        for (together, fixed, defer) in
+            [(8, true, false), (64, true, false), (64, true, true), (64, false, true)]
+        {
+            let memory = if fixed { ", registered memory" } else { "" };
+            let defer_too = if defer { ", DEFER_TASKRUN" } else { "" };
+            let name = format!("io_uring, {together} together{memory}{defer_too}");
+            add(&name, 1, 0, How::Ring(Batch { together, fixed, defer }))?;
+        }
+    }
+    Ok(all)
+}
+
+/// How frames are moved.
+#[derive(Debug, Clone, Copy)]
+enum How {
+    /// A system call for each.
+    Calls,
+    /// The same, with `threaded` set.
+    Thread,
+    /// The same, by a thread for each queue, on these processors.
+    Threads([usize; 2]),
+    Ring(Batch),
+}
+
+struct Tap {
+    queues: Vec<File>,
+    parcel: Parcel,
+    places: Vec<u8>,
+    /// With [`How::Threads`].
+    processors: Option<[usize; 2]>,
+    /// With [`How::Ring`].
+    ring: Option<Ring>,
+}
+
+impl Tap {
+    fn new(
+        name: &str,
+        parcel: &Parcel,
+        queues: usize,
+        flags: libc::c_int,
+        how: How,
+    ) -> Result<Self> {
+        let vnet = if parcel.is_super() { libc::IFF_VNET_HDR } else { 0 };
+        let many = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+        let queues = (0..queues)
+            .map(|_| open(name, flags | vnet | many).map(File::from))
+            .collect::<io::Result<Vec<_>>>()
+            .context("making a TAP device")?;
+        // The length is also that of the queue in which frames wait for us.
+        sh(&format!("ip link set {name} txqueuelen 16384 up"))?;
+        if matches!(how, How::Thread) {
+            sh(&format!("echo 1 > /sys/class/net/{name}/threaded"))?;
+        }
+        let ring = match (how, &queues[..]) {
+            (How::Ring(batch), [fd]) => {
+                let fd = fd.try_clone()?.into();
+                Some(Ring::new(&fd, parcel.bytes(parcel.is_super()), batch)?)
+            }
+            _ => None,
+        };
+        let processors = match how {
+            How::Threads(processors) => Some(processors),
+            _ => None,
+        };
+        let places = vec![0; PLACES * parcel.frame_len()];
+        Ok(Self { queues, parcel: parcel.clone(), places, processors, ring })
+    }
+
+    /// By one thread on each queue; from the first beginning to the last end.
+    fn by_two(
+        &self,
+        processors: [usize; 2],
+        each: impl Fn(&File) -> io::Result<()> + Sync,
+    ) -> io::Result<Duration> {
+        let (start, each) = (Barrier::new(2), &each);
+        let times = thread::scope(|scope| {
+            let runs = [0, 1].map(|which| {
+                let start = &start;
+                scope.spawn(move || {
+                    pin(processors[which]).map_err(io::Error::other)?;
+                    start.wait();
+                    let begun = Instant::now();
+                    each(&self.queues[which]).map(|()| (begun, Instant::now()))
+                })
+            });
+            runs.map(|run| run.join().expect("moving frames does not panic"))
+        });
+        let [a, b] = times;
+        let (a, b) = (a?, b?);
+        Ok(a.1.max(b.1) - a.0.min(b.0))
+    }
+}
+
+/// A queue of a TAP device, which is made if it is the first.
+fn open(name: &str, flags: libc::c_int) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    let access = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open("/dev/net/tun", access, Mode::empty())?;
+    // SAFETY: `ifreq` is plain old data: all zero bytes are a value of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | flags) as libc::c_short;
+    // SAFETY: the request reads and writes one `ifreq`; `fd` is open.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let offloads = libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4);
+    if flags & libc::IFF_VNET_HDR != 0 {
+        // SAFETY: the request takes its argument as a number; `fd` is open.
+        let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, offloads) };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(fd)
+}
+
+/// One writev(2), in parts as a stack has them.
+fn write_one(mut queue: &File, parcel: &Parcel) -> io::Result<()> {
+    let bytes = parcel.bytes(true);
+    let (header, frame) = bytes.split_at(HEADER);
+    let (head, payload) = frame.split_at(54);
+    let parts = [header, head, payload].map(IoSlice::new);
+    queue.write_vectored(&parts[usize::from(!parcel.is_super())..]).map(drop)
+}
+
+/// One read(2), or a readv(2) where a header comes first.
+fn read_one(mut queue: &File, header: bool, into: &mut [u8]) -> io::Result<()> {
+    if !header {
+        return queue.read(into).map(drop);
+    }
+    let mut before = [0; HEADER];
+    queue.read_vectored(&mut [IoSliceMut::new(&mut before), IoSliceMut::new(into)]).map(drop)
+}
+
+impl Way for Tap {
+    fn send(&mut self, count: usize) -> io::Result<Duration> {
+        if let Some(ring) = &mut self.ring {
+            return timed(|| ring.write(count));
+        }
+        let Self { queues, parcel, .. } = &*self;
+        if let Some(processors) = self.processors {
+            let half = count / 2;
+            return self
+                .by_two(processors, |queue| (0..half).try_for_each(|_| write_one(queue, parcel)));
+        }
+        timed(|| queues.iter().cycle().take(count).try_for_each(|queue| write_one(queue, parcel)))
+    }
+
+    fn receive(&mut self, count: usize) -> io::Result<Duration> {
+        if let Some(ring) = &mut self.ring {
+            return timed(|| ring.read(count));
+        }
+        let (header, len) = (self.parcel.is_super(), self.parcel.frame_len());
+        if let Some(processors) = self.processors {
+            return self.by_two(processors, |queue| {
+                let mut places = vec![0; PLACES * len];
+                drain(queue, header, places.chunks_mut(len), usize::MAX).map(drop)
+            });
+        }
+        let Self { queues, places, .. } = self;
+        if let [queue] = &queues[..] {
+            let mut number = 0;
+            return timed(|| {
+                (0..count).try_for_each(|_| {
+                    number = (number + 1) % PLACES;
+                    read_one(queue, header, &mut places[number * len..][..len])
+                })
+            });
+        }
+        timed(|| {
+            let mut left = count;
+            while left > 0 {
+                for queue in &*queues {
+                    left -= drain(queue, header, places.chunks_mut(len), left)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Reads what there is, up to so many frames and one for each place unless `most` is no bound.
+fn drain<'a>(
+    queue: &File,
+    header: bool,
+    places: impl Iterator<Item = &'a mut [u8]>,
+    most: usize,
+) -> io::Result<usize> {
+    let mut places: Vec<&mut [u8]> = places.collect();
+    let bound = if most == usize::MAX { most } else { most.min(places.len()) };
+    let mut count = 0;
+    while count < bound {
+        let place = count % places.len();
+        match read_one(queue, header, places[place]) {
+            Ok(()) => count += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}

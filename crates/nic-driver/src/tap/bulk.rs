@@ -1,0 +1,195 @@
+//! Frames in bulk over a TAP device without offloads: two queues, one with a kernel thread.
+//!
+//! What is written to a TAP device the host's kernel receives within that write(2): its TCP, and
+//! what that sends in turn, are done on our processor before the call returns, once for each frame
+//! of 1,514 bytes. On a device with IFF_NAPI whose `threaded` is set, write(2) only queues the
+//! frame, and a thread of the kernel takes up to 64 at once, on another processor if one is free,
+//! and joins segments before TCP sees them. That more than doubles what one connection sends; but
+//! a single request comes later by the thread's waking. So the device has two queues (IFF_NAPI is a
+//! queue's, not the device's): the first with the thread, the second without, and [`Chooser`] says
+//! for each frame by which it goes. With offloads there is nothing to gain: a super-segment is one
+//! call.
+//!
+//! All that the host sends comes by the first queue: a program of two instructions says so.
+//!
+//! Without NAPI's thread IFF_NAPI costs more than it brings, so where the thread cannot be had (a
+//! sysfs that is not writable or another network namespace's, no right to bpf(2), one processor)
+//! the device has one queue without it.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::{Request, TapError, last_errno, open_queue};
+use crate::xdp::bpf;
+
+/// Bytes of frames, as the kernel counts them, that may wait for the thread. Some 1,800 frames of
+/// 1,514 bytes: a millisecond of its work.
+const WAITING: libc::c_int = 4 << 20;
+
+/// Frames of a batch that are sent directly before the others go by the thread.
+const DIRECT: u32 = 8;
+/// Frames received without a pause after which frames, most of them ACKs, go by the thread.
+const RUN: u32 = 16;
+/// For so long all frames go by the thread after one had a reason to: a frame that is sent directly
+/// is before those that wait for the thread, which TCP takes for a loss if there are many.
+const HOLD: Duration = Duration::from_millis(2);
+
+/// Is there a processor for the thread? Which of them this process may use does not matter.
+pub(super) fn may_help() -> bool {
+    // SAFETY: it takes a number and touches no memory of ours.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    online > 1
+}
+
+/// Makes the device `name`: the queue with the thread, and that without.
+///
+/// # Errors
+/// See [`TapError`]; there is no device then.
+pub(super) fn open(name: &str) -> Result<[OwnedFd; 2], TapError> {
+    let both = libc::IFF_MULTI_QUEUE;
+    let threaded = open_queue(name, |_| both | libc::IFF_NAPI | libc::IFF_TUN_EXCL)?;
+    set_threaded(threaded.as_fd(), name)?;
+    let failed = |what: &str, errno| TapError::new(format!("{what} of device {name}"), errno);
+    let steering = bpf::first_queue()
+        .and_then(|program| set_number(&threaded, libc::TUNSETSTEERINGEBPF, program.as_raw_fd()));
+    steering.map_err(|errno| failed("choose the queue", errno))?;
+    set_number(&threaded, libc::TUNSETSNDBUF, WAITING)
+        .map_err(|errno| failed("set the buffer", errno))?;
+    let direct = open_queue(name, |_| both)?;
+    Ok([threaded, direct])
+}
+
+/// Sets `threaded` of a device: a file of sysfs, which is that of a network namespace, so the
+/// device there must be the same as ours.
+fn set_threaded(fd: BorrowedFd<'_>, name: &str) -> Result<(), TapError> {
+    let doing = |what: &str| format!("{what} /sys/class/net/{name}");
+    let system = |what: &str, error: &std::io::Error| {
+        TapError::new(doing(what), Errno::from_io_error(error).unwrap_or(Errno::IO))
+    };
+    let mut request = Request::new(name)?;
+    let told = request.call(fd, libc::SIOCGIFHWADDR);
+    told.map_err(|errno| TapError::new(format!("read the address of {name}"), errno))?;
+    let ours: Vec<String> = request.mac().iter().map(|byte| format!("{byte:02x}")).collect();
+    let theirs = fs::read_to_string(format!("/sys/class/net/{name}/address"));
+    let theirs = theirs.map_err(|error| system("read", &error))?;
+    if theirs.trim() != ours.join(":") {
+        // Of another network namespace.
+        return Err(TapError::System { doing: doing("find it in"), errno: Errno::NODEV });
+    }
+    let file = format!("/sys/class/net/{name}/threaded");
+    fs::write(file, "1").map_err(|error| system("write to threaded of", &error))
+}
+
+/// A request that reads one number.
+fn set_number(fd: &OwnedFd, request: libc::Ioctl, number: libc::c_int) -> Result<(), Errno> {
+    // SAFETY: the requests made here read one int, which `number` is; `fd` is open.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw const number) };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+/// Says by which queue a frame goes.
+#[derive(Debug, Default)]
+pub(super) struct Chooser {
+    /// Frames received without a pause, and those of the batch that is being sent.
+    received: u32,
+    sent: u32,
+    /// All of this batch go by the thread.
+    held: bool,
+    /// So do those of all batches until then.
+    until: Option<Instant>,
+    by_thread: u64,
+}
+
+impl Chooser {
+    /// A frame was received.
+    pub(super) fn received(&mut self) {
+        self.received += 1;
+        if self.received >= RUN {
+            self.received = 0;
+            self.hold();
+        }
+    }
+
+    /// There was none to be received.
+    pub(super) fn pause(&mut self) {
+        self.received = 0;
+    }
+
+    /// Is the next frame to be sent directly?
+    pub(super) fn is_direct(&mut self) -> bool {
+        if self.sent == 0 {
+            self.held = self.until.is_some_and(|until| Instant::now() < until);
+            self.until = self.until.filter(|_| self.held);
+        }
+        !self.held && self.sent < DIRECT
+    }
+
+    /// It was sent.
+    pub(super) fn sent(&mut self) {
+        self.by_thread += u64::from(self.held || self.sent >= DIRECT);
+        self.sent += 1;
+    }
+
+    /// All frames of the batch were sent.
+    pub(super) fn batch_ends(&mut self) {
+        if self.sent > DIRECT {
+            self.hold();
+        }
+        self.sent = 0;
+    }
+
+    /// Frames that went by the thread.
+    pub(super) fn by_thread(&self) -> u64 {
+        self.by_thread
+    }
+
+    fn hold(&mut self) {
+        self.until = Some(Instant::now() + HOLD);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(chooser: &mut Chooser, frames: u32) -> u64 {
+        let before = chooser.by_thread();
+        for _ in 0..frames {
+            chooser.is_direct();
+            chooser.sent();
+        }
+        chooser.batch_ends();
+        chooser.by_thread() - before
+    }
+
+    #[test]
+    fn few_frames_go_directly_and_many_by_the_thread() {
+        let mut chooser = Chooser::default();
+        for _ in 0..10 {
+            assert_eq!(send(&mut chooser, DIRECT), 0);
+        }
+        assert_eq!(send(&mut chooser, DIRECT + 5), 5);
+        // None passes those that still wait for the thread.
+        chooser.until = Some(Instant::now() + Duration::from_secs(60));
+        assert_eq!(send(&mut chooser, 3), 3);
+        // The time is over.
+        chooser.until = Some(Instant::now());
+        assert_eq!(send(&mut chooser, 3), 0);
+        assert_eq!(chooser.until, None);
+    }
+
+    #[test]
+    fn answers_to_many_frames_go_by_the_thread() {
+        let mut chooser = Chooser::default();
+        for _ in 0..10 {
+            (1..RUN).for_each(|_| chooser.received());
+            chooser.pause();
+        }
+        assert_eq!(chooser.until, None);
+        (0..RUN).for_each(|_| chooser.received());
+        assert!(chooser.until.is_some());
+    }
+}
