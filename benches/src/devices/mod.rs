@@ -20,8 +20,10 @@ use std::io;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use abi::offload::TxOffload;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nic_driver::device::{Device, Part};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +81,50 @@ trait Way {
     /// Receives so many frames, which are there.
     fn receive(&mut self, _count: usize) -> io::Result<Duration> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A device as Tasuki's driver has it.
+struct OfDriver<D> {
+    device: D,
+    frame: Vec<u8>,
+    place: Vec<u8>,
+    /// Frames after which it is flushed.
+    batch: usize,
+}
+
+impl<D: Device> OfDriver<D> {
+    fn new(device: D, parcel: &Parcel, batch: usize) -> Self {
+        let frame = parcel.bytes(false).to_vec();
+        Self { device, place: vec![0; frame.len()], frame, batch }
+    }
+}
+
+impl<D: Device> Way for OfDriver<D> {
+    fn send(&mut self, count: usize) -> io::Result<Duration> {
+        let (head, payload) = self.frame.split_at(54);
+        let parts = [head, payload].map(Part::local);
+        let mut left = count;
+        timed(|| {
+            while left > 0 {
+                let batch = left.min(self.batch);
+                for _ in 0..batch {
+                    left -= usize::from(self.device.transmit(&parts, TxOffload::NONE)?);
+                }
+                self.device.flush()?;
+            }
+            Ok(())
+        })
+    }
+
+    fn receive(&mut self, count: usize) -> io::Result<Duration> {
+        let mut left = count;
+        timed(|| {
+            while left > 0 {
+                left -= usize::from(self.device.receive(&mut self.place)?.is_some());
+            }
+            Ok(())
+        })
     }
 }
 

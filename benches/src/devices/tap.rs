@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::frames::{HEADER, Parcel, Source};
 use super::uring::{Batch, Ring};
-use super::{Contender, Way, sh, timed};
+use super::{Contender, OfDriver, Way, sh, timed};
 use crate::calls::server::pin;
 
 /// Places to receive into, used in turn.
@@ -42,6 +42,15 @@ pub(super) fn all(processors: [usize; 2]) -> Result<Vec<Contender>> {
             let name = format!("io_uring, {together} together{memory}{defer_too}");
             add(&name, 1, 0, How::Ring(Batch { together, fixed, defer }))?;
         }
+    }
+    for (name, batch) in [("Tasuki's driver, one by one", 1), ("Tasuki's driver, 64 a batch", 64)] {
+        let (parcel, interface) = (Parcel::new(false), format!("tap{}", all.len()));
+        let queues = nic_driver::tap::open_queues(&interface, false)?;
+        let device = nic_driver::tap::Tap::from_queues(queues, false)?;
+        sh(&format!("ip link set {interface} txqueuelen 16384 up"))?;
+        let source = Source::new(&interface, &parcel)?;
+        let way = OfDriver::new(device, &parcel, batch);
+        all.push(Contender::new("tap", name, &parcel, way, source));
     }
     Ok(all)
 }
