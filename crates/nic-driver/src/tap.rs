@@ -98,12 +98,7 @@ pub fn open(name: &str, offload: bool) -> Result<OwnedFd, TapError> {
 /// See [`TapError`].
 pub fn open_queues(name: &str, offload: bool) -> Result<Vec<OwnedFd>, TapError> {
     if !offload && bulk::may_help() {
-        match bulk::open(name) {
-            Ok(queues) => return Ok(queues.into()),
-            Err(TapError::NameTaken(name)) => return Err(TapError::NameTaken(name)),
-            // What is wrong with the device itself is told below.
-            Err(error) => tracing::debug!(%error, "no kernel thread receives frames in bulk"),
-        }
+        return bulk::open(name);
     }
     open(name, offload).map(|fd| vec![fd])
 }

@@ -327,9 +327,10 @@ fn a_bad_configuration_is_answered_with_the_reason() {
     let (small, small_fd) = Region::create("small", 4096, Backing::Small).unwrap();
     drop(small);
     let all = [fd.as_fd(), bell.as_fd(), bell.as_fd(), bell.as_fd()];
-    let cases: [(&str, &[BorrowedFd<'_>], &str); 4] = [
+    let cases: [(&str, &[BorrowedFd<'_>], &str); 5] = [
         ("tap:x", &all[..2], "3 are needed"),
-        ("tap:x", &all[..3], "1 are needed"),
+        ("tap:x", &all[..3], "use the TAP device's descriptors"),
+        ("packet:x", &all[..3], "1 are needed"),
         ("xyz:0", &all, "no driver for the device"),
         ("tap:x", &[small_fd.as_fd(), bell.as_fd(), bell.as_fd(), bell.as_fd()], "region"),
     ];

@@ -14,7 +14,8 @@
 //!
 //! Without NAPI's thread IFF_NAPI costs more than it brings, so where the thread cannot be had (a
 //! sysfs that is not writable or another network namespace's, no right to bpf(2), one processor)
-//! the device has one queue without it.
+//! the device has that without it alone. The device itself stays: one that came and went meanwhile
+//! would be told by rtnetlink as lost.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -44,22 +45,43 @@ pub(super) fn may_help() -> bool {
     online > 1
 }
 
-/// Makes the device `name`: the queue with the thread, and that without.
+/// Makes the device `name`: the queue with the thread, if that can be had, and that without.
 ///
 /// # Errors
 /// See [`TapError`]; there is no device then.
-pub(super) fn open(name: &str) -> Result<[OwnedFd; 2], TapError> {
-    let both = libc::IFF_MULTI_QUEUE;
-    let threaded = open_queue(name, |_| both | libc::IFF_NAPI | libc::IFF_TUN_EXCL)?;
-    set_threaded(threaded.as_fd(), name)?;
+pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, TapError> {
+    let direct = open_queue(name, |_| libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL)?;
+    Ok(match open_threaded(name, &direct) {
+        Ok(threaded) => vec![threaded, direct],
+        Err(error) => {
+            tracing::debug!(%error, "no kernel thread receives frames in bulk");
+            vec![direct]
+        }
+    })
+}
+
+/// Adds the queue with the thread, and makes it the first.
+fn open_threaded(name: &str, direct: &OwnedFd) -> Result<OwnedFd, TapError> {
     let failed = |what: &str, errno| TapError::new(format!("{what} of device {name}"), errno);
-    let steering = bpf::first_queue()
-        .and_then(|program| set_number(&threaded, libc::TUNSETSTEERINGEBPF, program.as_raw_fd()));
-    steering.map_err(|errno| failed("choose the queue", errno))?;
-    set_number(&threaded, libc::TUNSETSNDBUF, WAITING)
-        .map_err(|errno| failed("set the buffer", errno))?;
-    let direct = open_queue(name, |_| both)?;
-    Ok([threaded, direct])
+    let steering = bpf::first_queue().map_err(|errno| failed("choose the queue", errno))?;
+    let threaded = open_queue(name, |_| libc::IFF_MULTI_QUEUE | libc::IFF_NAPI)?;
+    set_threaded(threaded.as_fd(), name)?;
+    set_number(&threaded, libc::TUNSETSTEERINGEBPF, steering.as_raw_fd())
+        .map_err(|errno| failed("choose the queue", errno))?;
+    // A queue with a bound has no short way for frames of less than a page, so the other one is
+    // away while it is set for all; and the first is which is left.
+    set_queue(direct, name, libc::IFF_DETACH_QUEUE)?;
+    let bound = set_number(&threaded, libc::TUNSETSNDBUF, WAITING);
+    set_queue(direct, name, libc::IFF_ATTACH_QUEUE)?;
+    bound.map(|()| threaded).map_err(|errno| failed("set the buffer", errno))
+}
+
+/// Takes a queue away from its device, or gives it back.
+fn set_queue(queue: &OwnedFd, name: &str, flag: libc::c_int) -> Result<(), TapError> {
+    let mut request = Request::new(name)?;
+    request.set_flags(flag);
+    let done = request.call(queue.as_fd(), libc::TUNSETQUEUE);
+    done.map_err(|errno| TapError::new(format!("change the queues of device {name}"), errno))
 }
 
 /// Sets `threaded` of a device: a file of sysfs, which is that of a network namespace, so the
