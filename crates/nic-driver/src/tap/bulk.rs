@@ -35,8 +35,9 @@ const DIRECT: u32 = 8;
 /// Frames received without a pause after which frames, most of them ACKs, go by the thread.
 const RUN: u32 = 16;
 /// For so long all frames go by the thread after one had a reason to: a frame that is sent directly
-/// is before those that wait for the thread, which TCP takes for a loss if there are many.
-const HOLD: Duration = Duration::from_millis(2);
+/// is before those that wait for the thread, which TCP takes for a loss if there are many. The
+/// thread may have to wait for a processor, some milliseconds each time.
+const HOLD: Duration = Duration::from_millis(20);
 
 /// Is there a processor for the thread? Which of them this process may use does not matter.
 pub(super) fn may_help() -> bool {
