@@ -15,8 +15,16 @@
 //! ```
 //!
 //! The bound adapts to past waits, as the kernel's halt polling does. A wait that was over within
-//! the greatest bound lets it grow, so that the next such wait is spun through; one that was longer
-//! lets it shrink, to nothing in the end. Who is idle sleeps, and does not spin before.
+//! the greatest bound lets it grow, so that the next such wait is spun through; one that was much
+//! longer lets it shrink, to nothing in the end. Who is idle sleeps, and does not spin before.
+//!
+//! A wait that was slept through tells less: it has our own wake-up in it, and those of the others,
+//! who sleep because their waits are long, which they are because we sleep. Two ends that answer
+//! each other stayed in that state for thousands of round trips, each of them three times as long
+//! as in the other one, where nobody sleeps; so what is in it must be found out. After a wait of
+//! up to [`SOON`] greatest bounds a spin of the greatest bound is tried. If that was over in time,
+//! it is done again; if not, twice as many such waits as the last time are slept through before the
+//! next trial, up to [`MOST_FUTILE`].
 //!
 //! Between two looks others get the processor if they want it ([`give_way`], sched_yield(2)). They
 //! are told by how long it took to come back. For others of the same instance, which work for some
@@ -25,6 +33,9 @@
 //! place before it, which a sleeper keeps. So then the spin ends, and the time that it cost is a
 //! debt: every wait pays a little of it, and as long as there is some, waits begin with a sleep. So
 //! on a busy processor spinning costs a wait no more than [`PAID`] on average.
+//!
+//! Who has something to do may give way as well ([`Spin::step_aside`]), so that whoever was just
+//! handed work for a host far away begins first, if it has to share this processor with us.
 
 use std::time::Duration;
 
@@ -39,6 +50,12 @@ const PAID: u64 = 5_000;
 /// The greatest debt: a time slice. A program that begins keeps the processor for longer, once, and
 /// a processor that is free again is to be found within a thousand waits.
 const MOST_OWED: u64 = 4_000_000;
+
+/// A wait that was slept through and took no more greatest bounds than this might have been shorter
+/// if it had not been.
+const SOON: u64 = 2;
+/// So many of these waits are slept through at most before one is spun in again.
+const MOST_FUTILE: u32 = 63;
 
 /// What a thread's spins came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,6 +74,10 @@ pub struct Spin {
     /// How long the next wait spins.
     bound: u64,
     wait: Option<Wait>,
+    /// After a spin of the greatest bound that was of no use: waits to sleep through before the
+    /// next one, and how many are left of them.
+    futile: u32,
+    rest: u32,
     /// For how long others had the processor, as far as it is not paid.
     owed: u64,
     spins: Spins,
@@ -67,6 +88,8 @@ pub struct Spin {
 struct Wait {
     since: u64,
     looked: u64,
+    /// It began with a spin.
+    spun: bool,
     spins: bool,
 }
 
@@ -75,7 +98,8 @@ impl Spin {
     #[must_use]
     pub fn new(most: Duration) -> Self {
         let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-        Self { most, bound: most, wait: None, owed: 0, spins: Spins::default() }
+        let spins = Spins::default();
+        Self { most, bound: most, wait: None, futile: 0, rest: 0, owed: 0, spins }
     }
 
     /// There was nothing to do: look again (after [`give_way`]), rather than sleep?
@@ -93,6 +117,16 @@ impl Spin {
         }
     }
 
+    /// Gives way once, unless others compute on this processor.
+    pub fn step_aside(&mut self) {
+        if self.most == 0 || self.owed > 0 {
+            return;
+        }
+        let before = now();
+        give_way();
+        self.lost_processor(now().saturating_sub(before));
+    }
+
     /// What became of all spins so far.
     #[must_use]
     pub fn spins(&self) -> Spins {
@@ -102,33 +136,54 @@ impl Spin {
     fn again_at(&mut self, now: u64) -> bool {
         let wait = self.wait.get_or_insert_with(|| {
             self.owed = self.owed.saturating_sub(PAID);
-            Wait { since: now, looked: now, spins: self.bound > 0 && self.owed == 0 }
+            let spins = self.bound > 0 && self.owed == 0;
+            Wait { since: now, looked: now, spun: spins, spins }
         });
         if !wait.spins {
             return false;
         }
         let gap = now.saturating_sub(wait.looked);
-        if gap > TAKEN {
-            self.owed = gap.min(MOST_OWED);
-        }
         wait.looked = now;
         wait.spins = gap <= TAKEN && now.saturating_sub(wait.since) < self.bound;
-        self.spins.lost += u64::from(!wait.spins);
-        wait.spins
+        let spins = wait.spins;
+        self.spins.lost += u64::from(!spins);
+        self.lost_processor(gap);
+        spins
     }
 
     fn over_at(&mut self, wait: Wait, now: u64) {
-        // Work may have been found only after others had the processor.
-        let gap = if wait.spins { now.saturating_sub(wait.looked) } else { 0 };
-        if gap > TAKEN {
-            self.owed = gap.min(MOST_OWED);
+        if wait.spins {
+            self.spins.won += 1;
+            (self.futile, self.rest) = (0, 0);
+            // Work may have been found only after others had the processor.
+            self.lost_processor(now.saturating_sub(wait.looked));
         }
-        self.spins.won += u64::from(wait.spins);
         let waited = now.saturating_sub(wait.since);
-        if waited > self.most {
+        if waited > self.most.saturating_mul(SOON) {
             self.bound = if self.bound / 2 < START { 0 } else { self.bound / 2 };
+        } else if waited > self.most {
+            self.try_most(wait.spun);
         } else if waited > self.bound {
             self.bound = (self.bound * 2).max(START).min(self.most);
+        }
+    }
+
+    /// After a wait that might be short enough if everybody spun: was that tried just now?
+    fn try_most(&mut self, spun: bool) {
+        if spun && self.bound == self.most {
+            self.futile = (2 * self.futile + 1).min(MOST_FUTILE);
+            (self.bound, self.rest) = (0, self.futile);
+        } else if self.rest > 0 {
+            self.rest -= 1;
+        } else {
+            self.bound = self.most;
+        }
+    }
+
+    /// Others had the processor for so long since we gave way.
+    fn lost_processor(&mut self, gap: u64) {
+        if gap > TAKEN {
+            self.owed = gap.min(MOST_OWED);
         }
     }
 }

@@ -122,3 +122,74 @@ fn the_clock_that_it_reads_goes_on() {
     assert_eq!(spin.spins().lost, 1);
     spin.over();
 }
+
+/// Two threads of two processors that answer each other: each works for `WORK` and then waits for
+/// the other, who needs `WAKE` more where it slept. Returns the last round trip's length.
+fn converse(ends: &mut [Spin; 2], rounds: u32, slow: u64) -> u64 {
+    const WORK: u64 = 10_000;
+    const WAKE: u64 = 25_000;
+    let mut now = 7;
+    let mut since = [now, now];
+    let mut trip = 0;
+    for round in 0..rounds {
+        let began = now;
+        for end in 0..2 {
+            // What `end` waits for is here `now`: how did it wait?
+            let spin = &mut ends[end];
+            let mut looked = since[end];
+            while looked < now && spin.again_at(looked) {
+                looked += LOOK;
+            }
+            let spun = spin.wait.is_none_or(|wait| wait.spins);
+            now += if spun { 0 } else { WAKE } + if round == 0 { slow } else { 0 };
+            if let Some(wait) = spin.wait.take() {
+                spin.over_at(Wait { looked: now, ..wait }, now);
+            }
+            now += WORK;
+            since[end] = now;
+        }
+        trip = now - began;
+    }
+    trip
+}
+
+#[test]
+fn two_ends_do_not_sleep_because_the_other_one_does() {
+    let mut ends = [(); 2].map(|()| Spin::new(Duration::from_nanos(MOST)));
+    assert_eq!(converse(&mut ends, 50, 0), 20_000);
+    // Both have lost the habit; nothing but that keeps them slow.
+    for spin in &mut ends {
+        (spin.bound, spin.wait) = (0, None);
+    }
+    assert_eq!(converse(&mut ends, 50, 1_000_000), 20_000);
+    assert!(ends.iter().all(|spin| spin.bound == MOST));
+}
+
+#[test]
+fn what_takes_a_little_too_long_is_seldom_spun_for() {
+    let mut thread = Thread::new();
+    let spun: Vec<(usize, u64)> = (0..200)
+        .map(|number| (number, thread.wait(80_000)))
+        .filter(|(_, spun)| *spun > 0)
+        .collect();
+    // After 1, 3, 7, 15, 31 and 63 sleeps, and one more that finds out.
+    assert_eq!(spun, [0, 3, 8, 17, 34, 67, 132, 197].map(|number| (number, MOST)));
+    assert_eq!(thread.spin.spins(), Spins { won: 0, lost: 8 });
+    // The first success is followed by others.
+    for _ in 0..5 {
+        thread.wait(30_000);
+    }
+    assert_eq!(thread.wait(30_000), 30_000);
+    assert_eq!((thread.spin.futile, thread.spin.rest), (0, 0));
+}
+
+#[test]
+fn who_steps_aside_does_so_only_where_nobody_computes() {
+    let mut spin = Spin::new(Duration::from_nanos(MOST));
+    spin.lost_processor(TAKEN);
+    assert_eq!(spin.owed, 0);
+    spin.lost_processor(TAKEN + 1);
+    spin.step_aside();
+    // It did not even look, or the time of that would count.
+    assert_eq!((spin.owed, spin.spins()), (TAKEN + 1, Spins::default()));
+}
