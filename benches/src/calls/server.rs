@@ -89,6 +89,10 @@ impl Companion for Busy {
         Ok(true)
     }
 
+    fn send(&mut self) -> Result<bool, String> {
+        Ok(false)
+    }
+
     fn ask(&mut self) {}
 
     fn prepare_sleep(&mut self) -> bool {

@@ -12,6 +12,11 @@ pub trait Companion: Send {
     /// # Errors
     /// One sentence, when it cannot go on; the server ends.
     fn step(&mut self) -> Result<bool, String>;
+    /// The half of [`Companion::step`] that sends; false when there was nothing to send.
+    ///
+    /// # Errors
+    /// As [`Companion::step`].
+    fn send(&mut self) -> Result<bool, String>;
     /// The next step asks the device although nothing reported it.
     fn ask(&mut self);
     /// Announces sleep and looks for work once more; true when the thread may sleep, false when

@@ -60,6 +60,8 @@ pub(crate) struct Engine {
     /// Of frames to programs; `None`: they may not read frames.
     pub(crate) lending: Option<Lending>,
     serial: u32,
+    /// A connect of some program succeeded; whoever rings the programs asks and forgets it.
+    pub(crate) joined: bool,
 }
 
 impl Engine {
@@ -95,6 +97,7 @@ impl Engine {
             releases: VecDeque::new(),
             lending: settings.share_frames.then(Lending::new),
             serial: 0,
+            joined: false,
         }
     }
 

@@ -26,6 +26,7 @@ impl Client {
                 socket.stage = Stage::Connected;
                 socket.opens_fast = false;
                 let waiter = socket.waiting.connect.take();
+                engine.joined = true;
                 self.ring_posted();
                 self.places.touch(index);
                 self.finish(engine, waiter, Ok([0; 6]))

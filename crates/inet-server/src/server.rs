@@ -427,6 +427,11 @@ impl Server {
         self.clients.iter().flatten().any(|client| client.owes_bells())
     }
 
+    /// Has a connect succeeded since the last call?
+    pub(crate) fn take_joined(&mut self) -> bool {
+        mem::take(&mut self.engine.joined)
+    }
+
     /// Rings the programs' bells.
     pub(crate) fn ring(&mut self) {
         self.clients.iter_mut().flatten().for_each(|client| client.ring(&mut self.engine));

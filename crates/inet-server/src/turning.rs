@@ -105,7 +105,11 @@ impl Turning {
             progress |= self.server.turn_silently(now);
             if self.server.owes_bells() {
                 // Who is woken may take the processor from us: frames leave first.
-                progress |= self.step_companions()?;
+                progress |= self.send_companions()?;
+                if self.server.take_joined() && self.companions.is_empty() {
+                    // The peer's accept waits for our ACK, and the driver perhaps for a processor.
+                    self.server.spin.step_aside();
+                }
                 self.server.ring();
             }
             self.line.report(self.server.take_events())?;
@@ -117,10 +121,19 @@ impl Turning {
             self.server.spin.over();
             if enough() {
                 // What the core answered with is in the rings.
-                self.step_companions()?;
+                self.send_companions()?;
                 return Ok(told);
             }
         }
+    }
+
+    /// Has the drivers send what the core left them.
+    fn send_companions(&mut self) -> Result<bool, ServerError> {
+        let mut progress = false;
+        for companion in &mut self.companions {
+            progress |= companion.send().map_err(ServerError::Companion)?;
+        }
+        Ok(progress)
     }
 
     fn step_companions(&mut self) -> Result<bool, ServerError> {

@@ -244,16 +244,45 @@ impl Driver {
             progress = self.serve_line()?;
         }
         self.line_in -= 1;
-        let moved = match self.step_frames() {
+        let moved = self.step_frames();
+        let moved = self.tell(moved)?;
+        let idle_wake_up = std::mem::take(&mut self.woken) && !(progress || moved);
+        self.idle_wake_ups += u64::from(idle_wake_up);
+        Ok(progress || moved)
+    }
+
+    /// The half of [`Driver::step`] that sends: for the owner of the thread who is going to give
+    /// the processor away, and may not get it back soon.
+    ///
+    /// # Errors
+    /// As [`Driver::step`].
+    pub fn send(&mut self) -> Result<bool, DriverError> {
+        if self.ended {
+            return Ok(false);
+        }
+        let sent = self.send_frames();
+        self.tell(sent)
+    }
+
+    /// Wakes the inet server if frames were moved, and tells the supervisor if the device is lost.
+    fn tell(&mut self, moved: Result<bool, DriverError>) -> Result<bool, DriverError> {
+        let moved = match moved {
             Err(DriverError::DeviceLost(error)) => self.lost(&error)?,
             other => other?,
         };
         if moved {
             self.ring(self.frames.has_received());
         }
-        let idle_wake_up = std::mem::take(&mut self.woken) && !(progress || moved);
-        self.idle_wake_ups += u64::from(idle_wake_up);
-        Ok(progress || moved)
+        Ok(moved)
+    }
+
+    fn send_frames(&mut self) -> Result<bool, DriverError> {
+        let sent = self.frames.transmit_some()?;
+        self.sent |= sent;
+        if sent && self.answers {
+            self.ask_in = 0;
+        }
+        Ok(sent)
     }
 
     fn step_frames(&mut self) -> Result<bool, DriverError> {
@@ -263,12 +292,7 @@ impl Driver {
         let ask = self.ask_in == 0 || self.frames.device.pending().receive;
         if !ask {
             self.ask_in -= 1;
-            let sent = self.frames.transmit_some()?;
-            self.sent |= sent;
-            if sent && self.answers {
-                self.ask_in = 0;
-            }
-            return Ok(sent);
+            return self.send_frames();
         }
         let moved = self.frames.step()?;
         if self.sent || self.frames.has_sent() {
@@ -460,6 +484,10 @@ impl Driver {
 impl Companion for Driver {
     fn step(&mut self) -> Result<bool, String> {
         Driver::step(self).map_err(|error| error.to_string())
+    }
+
+    fn send(&mut self) -> Result<bool, String> {
+        Driver::send(self).map_err(|error| error.to_string())
     }
 
     fn ask(&mut self) {

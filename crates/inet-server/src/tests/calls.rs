@@ -185,6 +185,9 @@ fn connect_without_waiting_is_told_by_the_words() {
     world.run(|_| sock.has(SocketFlags::CONNECTED));
     assert_ne!(sock.words.version.load(Ordering::Acquire), version);
     assert!(!sock.has(SocketFlags::CONNECTING));
+    // Told once, and only at the end whose ACK the other one's accept waits for.
+    assert!(world.a.server.take_joined() && !world.a.server.take_joined());
+    assert!(!world.b.server.take_joined());
     let again = world.call(&mut a, Op::Connect, &with(&sock, to), Call::NONBLOCK);
     assert_eq!(again, Err(Errno::ISCONN));
 }

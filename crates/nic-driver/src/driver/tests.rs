@@ -320,6 +320,30 @@ fn a_lost_device_is_told_and_may_come_back() {
 }
 
 #[test]
+fn sending_alone_receives_nothing_and_tells_of_a_lost_device() {
+    let mut world = World::new();
+    world.run_until_idle();
+    world.driver.ask_in = 0;
+    world.empty_page();
+    world.wire.borrow_mut().incoming.push_back(vec![0; 60]);
+    assert!(!world.driver.send().unwrap());
+    world.send(&[]);
+    assert!(world.driver.send().unwrap());
+    assert_eq!(world.wire.borrow().sent.len(), 1);
+    assert_eq!(world.wire.borrow().incoming.len(), 1);
+    assert!(world.driver.step().unwrap());
+    assert!(world.wire.borrow().incoming.is_empty());
+    world.wire.borrow_mut().error = Some(libc::EBADFD);
+    world.send(&[]);
+    assert!(world.driver.send().unwrap());
+    assert!(matches!(say(&mut world.line), Say::Event(ServerEvent::DeviceLost { .. })));
+    ask(&mut world.line, 3, ServerRequest::Shutdown, &[]);
+    wake(&mut world.driver);
+    world.run_until_idle();
+    assert!(world.driver.ended() && !world.driver.send().unwrap());
+}
+
+#[test]
 fn a_bad_configuration_is_answered_with_the_reason() {
     let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
     drop(region);
