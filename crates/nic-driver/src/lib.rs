@@ -21,6 +21,7 @@ pub mod backend;
 pub mod capture;
 pub mod device;
 mod driver;
+mod ethtool;
 pub mod fault;
 mod frames;
 mod gro;

@@ -3,12 +3,12 @@
 //! What is written to a TAP device the host's kernel receives within that write(2): its TCP, and
 //! what that sends in turn, are done on our processor before the call returns, once for each frame
 //! of 1,514 bytes. On a device with IFF_NAPI whose `threaded` is set, write(2) only queues the
-//! frame, and a thread of the kernel takes up to 64 at once, on another processor if one is free,
-//! and joins segments before TCP sees them. That more than doubles what one connection sends; but
-//! a single request comes later by the thread's waking. So the device has two queues (IFF_NAPI is a
-//! queue's, not the device's): the first with the thread, the second without, and [`Chooser`] says
-//! for each frame by which it goes. With offloads there is nothing to gain: a super-segment is one
-//! call.
+//! frame, and a thread of the kernel takes up to 64 at once, on another processor if one is free.
+//! That nearly doubles what one connection sends; but a single request comes later by the thread's
+//! waking. So the device has two queues (IFF_NAPI is a queue's, not the device's): the first with
+//! the thread, the second without, and [`Chooser`] says for each frame by which it goes. The thread
+//! would also join segments before TCP sees them, but no offloads means none at the host's end
+//! either. With offloads there is nothing to gain: a super-segment is one call.
 //!
 //! All that the host sends comes by the first queue: a program of two instructions says so.
 //!
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::{Request, TapError, last_errno, open_queue};
+use crate::ethtool;
 use crate::xdp::bpf;
 
 /// Bytes of frames, as the kernel counts them, that may wait for the thread. Some 1,800 frames of
@@ -67,6 +68,7 @@ fn open_threaded(name: &str, direct: &OwnedFd) -> Result<OwnedFd, TapError> {
     let steering = bpf::first_queue().map_err(|errno| failed("choose the queue", errno))?;
     let threaded = open_queue(name, |_| libc::IFF_MULTI_QUEUE | libc::IFF_NAPI)?;
     set_threaded(threaded.as_fd(), name)?;
+    ethtool::set_gro_off(name).map_err(|errno| failed("turn GRO off", errno))?;
     set_number(&threaded, libc::TUNSETSTEERINGEBPF, steering.as_raw_fd())
         .map_err(|errno| failed("choose the queue", errno))?;
     // A queue with a bound has no short way for frames of less than a page, so the other one is
