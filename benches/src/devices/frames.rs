@@ -4,6 +4,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use abi::offload::{Checksum, SegmentKind, Segments, TxOffload};
 use anyhow::{Context, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -61,9 +62,46 @@ impl Parcel {
         self.0.len() - HEADER
     }
 
+    /// What the header says, as Tasuki's drivers have it.
+    pub(super) fn offload(&self) -> TxOffload {
+        if !self.is_super() {
+            return TxOffload::NONE;
+        }
+        let checksum = Some(Checksum { start: 34, offset: 16 });
+        let segments = Some(Segments { kind: SegmentKind::Tcp4, size: SEGMENT as u16 });
+        TxOffload { checksum, segments }
+    }
+
     /// Is it a super-segment?
     pub(super) fn is_super(&self) -> bool {
         self.0[1] != 0
+    }
+}
+
+/// Where frames are received into: as many places as the largest batch needs, in turn, so that all
+/// ways use as much of the processor's caches.
+pub(super) struct Places {
+    memory: Vec<u8>,
+    len: usize,
+    next: usize,
+}
+
+impl Places {
+    /// For frames of so many bytes.
+    pub(super) fn new(len: usize) -> Self {
+        Self { memory: vec![0; len * TOGETHER], len, next: 0 }
+    }
+
+    /// The next one.
+    pub(super) fn next(&mut self) -> &mut [u8] {
+        let at = self.next * self.len;
+        self.next = (self.next + 1) % TOGETHER;
+        &mut self.memory[at..at + self.len]
+    }
+
+    /// All.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.memory.chunks_mut(self.len)
     }
 }
 
@@ -140,19 +178,50 @@ pub(super) fn send_together<'a>(
     socket: &OwnedFd,
     frames: impl Iterator<Item = &'a [u8]>,
 ) -> io::Result<usize> {
-    let mut vectors: [libc::iovec; TOGETHER] =
-        [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; TOGETHER];
+    let vector = |frame: &[u8]| libc::iovec {
+        iov_base: frame.as_ptr().cast_mut().cast(),
+        iov_len: frame.len(),
+    };
+    together(frames.map(vector), |messages, count| {
+        // SAFETY: each of the first `count` messages names a vector of its own, which names a
+        // frame that is borrowed for the call; sendmmsg only reads them, and writes lengths to
+        // `messages`.
+        unsafe { libc::sendmmsg(socket.as_raw_fd(), messages, count, 0) }
+    })
+}
+
+/// Receives up to [`TOGETHER`] frames by one recvmmsg(2), as many as there are; how many came.
+pub(super) fn receive_together<'a>(
+    socket: &OwnedFd,
+    places: impl Iterator<Item = &'a mut [u8]>,
+) -> io::Result<usize> {
+    let vector = |place: &mut [u8]| libc::iovec {
+        iov_base: place.as_mut_ptr().cast(),
+        iov_len: place.len(),
+    };
+    together(places.map(vector), |messages, count| {
+        let none = std::ptr::null_mut();
+        // SAFETY: as above, but what a vector names is borrowed mutably, and written.
+        unsafe { libc::recvmmsg(socket.as_raw_fd(), messages, count, 0, none) }
+    })
+}
+
+/// One call with a message for each vector.
+fn together(
+    these: impl Iterator<Item = libc::iovec>,
+    call: impl FnOnce(*mut libc::mmsghdr, libc::c_uint) -> libc::c_int,
+) -> io::Result<usize> {
+    let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let mut vectors = [nothing; TOGETHER];
     // SAFETY: `mmsghdr` is plain old data: all zero bytes are a value of it.
     let mut messages: [libc::mmsghdr; TOGETHER] = unsafe { mem::zeroed() };
     let mut count = 0;
-    for ((message, vector), frame) in messages.iter_mut().zip(&mut vectors).zip(frames) {
-        *vector = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+    for ((message, vector), this) in messages.iter_mut().zip(&mut vectors).zip(these) {
+        *vector = this;
         message.msg_hdr.msg_iov = &raw mut *vector;
         message.msg_hdr.msg_iovlen = 1;
         count += 1;
     }
-    // SAFETY: each of the first `count` messages names a vector of its own, which names a frame
-    // that is borrowed for the call; sendmmsg only reads them, and writes lengths to `messages`.
-    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    let done = call(messages.as_mut_ptr(), count);
+    usize::try_from(done).map_err(|_| io::Error::last_os_error())
 }

@@ -13,6 +13,8 @@
 #![allow(unsafe_code)]
 
 mod frames;
+mod packet;
+mod shared;
 mod tap;
 mod uring;
 
@@ -27,7 +29,7 @@ use nic_driver::device::{Device, Part};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
-use self::frames::{Parcel, Source};
+use self::frames::{Parcel, Places, Source};
 use crate::calls::server::pin;
 use crate::report::median;
 
@@ -88,7 +90,8 @@ trait Way {
 struct OfDriver<D> {
     device: D,
     frame: Vec<u8>,
-    place: Vec<u8>,
+    offload: TxOffload,
+    places: Places,
     /// Frames after which it is flushed.
     batch: usize,
 }
@@ -96,7 +99,8 @@ struct OfDriver<D> {
 impl<D: Device> OfDriver<D> {
     fn new(device: D, parcel: &Parcel, batch: usize) -> Self {
         let frame = parcel.bytes(false).to_vec();
-        Self { device, place: vec![0; frame.len()], frame, batch }
+        let places = Places::new(frame.len());
+        Self { device, frame, offload: parcel.offload(), places, batch }
     }
 }
 
@@ -109,7 +113,7 @@ impl<D: Device> Way for OfDriver<D> {
             while left > 0 {
                 let batch = left.min(self.batch);
                 for _ in 0..batch {
-                    left -= usize::from(self.device.transmit(&parts, TxOffload::NONE)?);
+                    left -= usize::from(self.device.transmit(&parts, self.offload)?);
                 }
                 self.device.flush()?;
             }
@@ -121,7 +125,7 @@ impl<D: Device> Way for OfDriver<D> {
         let mut left = count;
         timed(|| {
             while left > 0 {
-                left -= usize::from(self.device.receive(&mut self.place)?.is_some());
+                left -= usize::from(self.device.receive(self.places.next())?.is_some());
             }
             Ok(())
         })
@@ -203,6 +207,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<()> {
     pin(here)?;
     enter_namespace()?;
     let mut contenders = tap::all([here, there])?;
+    contenders.extend(packet::all()?);
     contenders.retain(|it| it.device.contains(&args.only) || it.name.contains(&args.only));
     for round in 0..=args.rounds {
         for contender in &mut contenders {

@@ -9,13 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::frames::{HEADER, Parcel, Source};
+use super::frames::{HEADER, Parcel, Places, Source};
 use super::uring::{Batch, Ring};
 use super::{Contender, OfDriver, Way, sh, timed};
 use crate::calls::server::pin;
-
-/// Places to receive into, used in turn.
-const PLACES: usize = 64;
 
 /// All ways, for both kinds of frames.
 pub(super) fn all(processors: [usize; 2]) -> Result<Vec<Contender>> {
@@ -70,7 +67,7 @@ enum How {
 struct Tap {
     queues: Vec<File>,
     parcel: Parcel,
-    places: Vec<u8>,
+    places: Places,
     /// With [`How::Threads`].
     processors: Option<[usize; 2]>,
     /// With [`How::Ring`].
@@ -107,7 +104,7 @@ impl Tap {
             How::Threads(processors) => Some(processors),
             _ => None,
         };
-        let places = vec![0; PLACES * parcel.frame_len()];
+        let places = Places::new(parcel.frame_len());
         Ok(Self { queues, parcel: parcel.clone(), places, processors, ring })
     }
 
@@ -202,25 +199,18 @@ impl Way for Tap {
         let (header, len) = (self.parcel.is_super(), self.parcel.frame_len());
         if let Some(processors) = self.processors {
             return self.by_two(processors, |queue| {
-                let mut places = vec![0; PLACES * len];
-                drain(queue, header, places.chunks_mut(len), usize::MAX).map(drop)
+                drain(queue, header, &mut Places::new(len), usize::MAX).map(drop)
             });
         }
         let Self { queues, places, .. } = self;
         if let [queue] = &queues[..] {
-            let mut number = 0;
-            return timed(|| {
-                (0..count).try_for_each(|_| {
-                    number = (number + 1) % PLACES;
-                    read_one(queue, header, &mut places[number * len..][..len])
-                })
-            });
+            return timed(|| (0..count).try_for_each(|_| read_one(queue, header, places.next())));
         }
         timed(|| {
             let mut left = count;
             while left > 0 {
                 for queue in &*queues {
-                    left -= drain(queue, header, places.chunks_mut(len), left)?;
+                    left -= drain(queue, header, places, left)?;
                 }
             }
             Ok(())
@@ -228,19 +218,11 @@ impl Way for Tap {
     }
 }
 
-/// Reads what there is, up to so many frames and one for each place unless `most` is no bound.
-fn drain<'a>(
-    queue: &File,
-    header: bool,
-    places: impl Iterator<Item = &'a mut [u8]>,
-    most: usize,
-) -> io::Result<usize> {
-    let mut places: Vec<&mut [u8]> = places.collect();
-    let bound = if most == usize::MAX { most } else { most.min(places.len()) };
+/// Reads what there is, up to so many frames.
+fn drain(queue: &File, header: bool, places: &mut Places, most: usize) -> io::Result<usize> {
     let mut count = 0;
-    while count < bound {
-        let place = count % places.len();
-        match read_one(queue, header, places[place]) {
+    while count < most {
+        match read_one(queue, header, places.next()) {
             Ok(()) => count += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),

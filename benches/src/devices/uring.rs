@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 
+use super::frames::TOGETHER;
+
 /// The registered descriptor.
 const FILE: types::Fixed = types::Fixed(0);
 
@@ -24,7 +26,7 @@ pub(super) struct Batch {
 pub(super) struct Ring {
     ring: IoUring,
     batch: Batch,
-    /// What is written, then a place for each read of a batch.
+    /// What is written, then [`TOGETHER`] places to read into.
     memory: Box<[u8]>,
     len: usize,
 }
@@ -39,7 +41,7 @@ impl Ring {
         let ring = builder.build(batch.together as u32)?;
         ring.submitter().register_files(&[fd.as_raw_fd()])?;
         let len = frame.len();
-        let mut memory = vec![0; len * (1 + batch.together)].into_boxed_slice();
+        let mut memory = vec![0; len * (1 + TOGETHER)].into_boxed_slice();
         memory[..len].copy_from_slice(frame);
         if batch.fixed {
             let all = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
@@ -64,7 +66,7 @@ impl Ring {
         let (len, fixed) = (self.len, self.batch.fixed);
         let base = self.memory.as_mut_ptr();
         self.all(count, |number| {
-            let into = base.wrapping_add(len * (1 + number));
+            let into = base.wrapping_add(len * (1 + number % TOGETHER));
             match fixed {
                 true => opcode::ReadFixed::new(FILE, into, len as u32, 0).build(),
                 false => opcode::Read::new(FILE, into, len as u32).build(),
@@ -77,9 +79,10 @@ impl Ring {
         while left > 0 {
             let batch = left.min(self.batch.together);
             for number in 0..batch {
+                let operation = operation(count - left + number);
                 // SAFETY: the operation is about `memory`, which outlives the ring, and is over
                 // before this function returns.
-                let pushed = unsafe { self.ring.submission().push(&operation(number)) };
+                let pushed = unsafe { self.ring.submission().push(&operation) };
                 pushed.map_err(io::Error::other)?;
             }
             self.ring.submit_and_wait(batch)?;
