@@ -1,26 +1,35 @@
 //! `tasuki-bench handover`: what it costs a program to hand an area over, by its size.
 //!
 //! The consumer is an inet server that never sleeps, on another processor; behind it is a
-//! connections to ourselves, which this program reads in place. Timed are the calls alone, one on
-//! each of 16 connections on which nothing is on its way. Beside it: a send that copies the same
-//! bytes (as far as one takes them without waiting), taking an area and dropping it, and taking
-//! what was received and giving it back. Medians of all rounds.
+//! connection to ourselves, which this program reads in place. Timed are the calls alone, one on
+//! each of 16 connections on which nothing is on its way. The same for connections whose windows
+//! are closed, so that the consumer takes the area and touches no byte of it; and for the move of
+//! an area between two parties without sockets ([`moved`]), which is what P1 measured.
+//!
+//! Beside it: taking an area and dropping it, taking what was received and giving it back, and, in
+//! rounds of its own, a send that copies the same bytes (as far as one takes them without waiting).
+//! Medians of all rounds.
+
+mod moved;
 
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use sockets::{Client, Errno, SendFlags, Socket, TcpListener, TcpStream, Wait};
+use sockets::{Client, Errno, SendFlags, Socket, TcpListener, TcpStream, TxSlice, Wait};
 
 use crate::calls::server::{Child, pin};
 use crate::report::median;
 
 /// Connections.
 const WAYS: usize = 16;
+/// Windows are filled by so many bytes at a time, and so long after each nothing more is delivered.
+const CHUNK: usize = 64 << 10;
+const SETTLED: Duration = Duration::from_millis(1);
 
 /// What `handover` runs.
 #[derive(Args)]
@@ -47,6 +56,10 @@ pub(crate) struct HandoverArgs {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Figure {
     pub(crate) size: usize,
+    /// The area alone, to another party that takes it and gives it back.
+    pub(crate) moved: f64,
+    /// To a connection that waits for its window.
+    pub(crate) untouched: f64,
     pub(crate) hand_over: f64,
     copying_send: f64,
     alloc_and_drop: f64,
@@ -61,8 +74,18 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
     pin(here)?;
     let server = Child::start(there, true, false)?;
     let client = Client::connect(&server.socket)?;
-    let measured = args.size.iter().map(|&size| measure(&client, size, args.rounds));
-    let figures = measured.collect::<Result<Vec<_>>>()?;
+    let mut figures = Vec::new();
+    for &size in &args.size {
+        let untouched = untouched(&client, size, args.rounds)?;
+        let figure = Figure { untouched, ..measure(&client, size, args.rounds)? };
+        figures.push(figure);
+    }
+    drop(client);
+    // The server's processor is the taker's now.
+    drop(server);
+    for figure in &mut figures {
+        figure.moved = moved::measure(figure.size, args.rounds, there)?;
+    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&figures)?);
         return Ok(());
@@ -73,12 +96,15 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
 
 /// The figures as Markdown.
 pub(crate) fn table(figures: &[Figure]) -> String {
-    let head = "| bytes | hand over | send by a copy | alloc and drop | receive and drop |";
-    let mut text = format!("{head}\n|---:|---:|---:|---:|---:|\n");
-    for Figure { size, hand_over, copying_send, alloc_and_drop, recv_and_drop } in figures {
+    let head = "| bytes | area alone | hand over, window closed | hand over | send by a copy \
+                | alloc and drop | receive and drop |";
+    let mut text = format!("{head}\n|---:|---:|---:|---:|---:|---:|---:|\n");
+    for figure in figures {
+        let &Figure { size, moved, untouched, hand_over, .. } = figure;
+        let &Figure { copying_send, alloc_and_drop, recv_and_drop, .. } = figure;
         text += &format!(
-            "| {size} | {hand_over:.0} ns | {copying_send:.0} ns | {alloc_and_drop:.0} ns | \
-             {recv_and_drop:.0} ns |\n"
+            "| {size} | {moved:.0} ns | {untouched:.0} ns | {hand_over:.0} ns | \
+             {copying_send:.0} ns | {alloc_and_drop:.0} ns | {recv_and_drop:.0} ns |\n"
         );
     }
     text
@@ -98,26 +124,40 @@ fn pair(client: &Arc<Client>) -> Result<(TcpStream, TcpStream)> {
     Ok((near, listener.accept()?.0))
 }
 
+fn alloc(client: &Client, size: usize) -> Result<Vec<TxSlice>> {
+    (0..WAYS).map(|_| Ok(client.alloc(size)?.freeze())).collect()
+}
+
+/// Hands each pair a slice; how long one took, nanoseconds.
+fn hand_over(pairs: &[(TcpStream, TcpStream)], slices: &[TxSlice]) -> Result<f64> {
+    let flags = SendFlags::default();
+    let (nanos, sent) = timed(|| {
+        pairs.iter().zip(slices).try_for_each(|((near, _), slice)| {
+            let slice = std::slice::from_ref(slice);
+            near.as_socket().send_slices(slice, flags, None, Wait::No).map(drop)
+        })
+    });
+    sent?;
+    Ok(nanos / WAYS as f64)
+}
+
 fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<Figure> {
     let pairs = (0..WAYS).map(|_| pair(client)).collect::<Result<Vec<_>>>()?;
     let [mut handed, mut copied, mut made, mut taken] = [const { Vec::new() }; 4];
-    let bytes = vec![0xa5; size];
-    let flags = SendFlags::default();
+    // What the first round finds is in no cache.
     for round in 0..=rounds {
-        let (alloc, slices) = timed(|| {
-            (0..WAYS).map(|_| Ok(client.alloc(size)?.freeze())).collect::<Result<Vec<_>>>()
-        });
+        let (alloc, slices) = timed(|| alloc(client, size));
         let slices = slices?;
-        let (over, sent) = timed(|| {
-            let mut ways = pairs.iter().zip(&slices);
-            ways.try_for_each(|((near, _), slice)| {
-                let slice = std::slice::from_ref(slice);
-                near.as_socket().send_slices(slice, flags, None, Wait::No).map(drop)
-            })
-        });
-        sent?;
+        let over = hand_over(&pairs, &slices)?;
         drain(&pairs, size, &mut taken)?;
         let (freed, ()) = timed(|| drop(slices));
+        if round > 0 {
+            handed.push(over);
+            made.push((alloc + freed) / WAYS as f64);
+        }
+    }
+    let bytes = vec![0xa5; size];
+    for round in 0..=rounds {
         let (copy, sent) = timed(|| {
             let each = pairs.iter().map(|(near, _)| send_once(near.as_socket(), &bytes));
             each.collect::<Result<Vec<_>>>()
@@ -125,18 +165,42 @@ fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<Figure> {
         for (pair, sent) in pairs.iter().zip(sent?) {
             drain(std::slice::from_ref(pair), sent, &mut Vec::new())?;
         }
-        // The first one finds nothing in the caches.
         if round > 0 {
-            for (times, nanos) in
-                [(&mut handed, over), (&mut made, alloc + freed), (&mut copied, copy)]
-            {
-                times.push(nanos / WAYS as f64);
-            }
+            copied.push(copy / WAYS as f64);
         }
     }
     let [hand_over, copying_send, alloc_and_drop, recv_and_drop] =
         [handed, copied, made, taken].map(|times| median(times).unwrap_or(f64::NAN));
-    Ok(Figure { size, hand_over, copying_send, alloc_and_drop, recv_and_drop })
+    let (moved, untouched) = (f64::NAN, f64::NAN);
+    Ok(Figure { size, moved, untouched, hand_over, copying_send, alloc_and_drop, recv_and_drop })
+}
+
+/// What a hand-over takes, nanoseconds, to connections whose receivers read nothing and whose
+/// windows are full: the server takes the area and does no more with it.
+fn untouched(client: &Arc<Client>, size: usize, rounds: usize) -> Result<f64> {
+    let mut handed = Vec::new();
+    for round in 0..=rounds {
+        let pairs = (0..WAYS).map(|_| pair(client)).collect::<Result<Vec<_>>>()?;
+        while pairs.iter().any(|(near, _)| near.as_socket().unsent_len() == 0) {
+            for (near, _) in &pairs {
+                if near.as_socket().unsent_len() == 0 {
+                    send_once(near.as_socket(), &[0xa5; CHUNK])?;
+                }
+            }
+            std::thread::sleep(SETTLED);
+        }
+        let slices = alloc(client, size)?;
+        let over = hand_over(&pairs, &slices)?;
+        if round > 0 {
+            handed.push(over);
+        }
+        // Unread bytes reset the connection, so the areas come back.
+        for (near, far) in pairs {
+            far.shutdown(std::net::Shutdown::Both)?;
+            drop((far, near));
+        }
+    }
+    median(handed).context("no rounds")
 }
 
 /// Sends what there is room for.

@@ -342,6 +342,7 @@ mod tests {
     fn the_slope_of_a_hand_over() {
         let figure = |size, hand_over| {
             serde_json::json!({ "size": size, "hand_over": hand_over, "copying_send": 0.0,
+                "moved": 0.0, "untouched": 0.0,
                 "alloc_and_drop": 0.0, "recv_and_drop": 0.0 })
         };
         let figures = serde_json::json!([figure(1 << 20, 90.0), figure(4 << 20, 120.0)]);

@@ -1,0 +1,108 @@
+//! The hand-over alone, as P1 measured it: an area passes from one party to another and back, each
+//! with a mapping of its own, by owner table, ring and bell. Nobody looks at a byte.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use abi::data::DataDescriptor;
+use anyhow::{Context as _, Result};
+use shm::{
+    Access, Area, AreaName, Backing, Consumer, Owner, Pool, PoolMap, PoolPlace, Producer, Region,
+    Ringer, Sleeper,
+};
+
+use super::{WAYS, timed};
+use crate::calls::server::pin;
+use crate::report::median;
+
+const GIVER: Owner = Owner(1);
+const TAKER: Owner = Owner(2);
+/// Slots of each ring.
+const SLOTS: u32 = 64;
+/// What lies where: the taker's bell, a ring in each direction, table and pages.
+const THERE: usize = shm::PAGE;
+const BACK: usize = 3 * shm::PAGE;
+const TABLE: usize = 5 * shm::PAGE;
+
+fn place(pages_each: u16) -> PoolPlace {
+    let pages = u32::from(pages_each) * WAYS as u32;
+    let pages_at = (TABLE + pages as usize * 8).next_multiple_of(shm::PAGE);
+    PoolPlace { table: TABLE, pages_at, pages }
+}
+
+fn slot(area: AreaName) -> shm::Slot {
+    DataDescriptor { area, offset: 0, len: 0, flags: 0, peer: None }.encode()
+}
+
+/// The name that comes next, if there is one.
+fn next(ring: &mut Consumer) -> Result<Option<AreaName>> {
+    let Some(slot) = ring.pop()? else { return Ok(None) };
+    Ok(Some(DataDescriptor::decode(&slot)?.area))
+}
+
+/// Nanoseconds until an area of `size` bytes is another's; the median of `rounds`.
+pub(super) fn measure(size: usize, rounds: usize, there: usize) -> Result<f64> {
+    let pages = u16::try_from(size.div_ceil(shm::PAGE))?;
+    let place = place(pages);
+    let len = place.pages_at + place.pages as usize * shm::PAGE;
+    let (region, fd) = Region::create("bench", len, Backing::Small)?;
+    let theirs = Region::map(fd.as_fd(), len, Access::ReadWrite)?;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(|| take(&theirs, place, there, &over));
+        let given = give(&region, place, pages, rounds);
+        over.store(true, Ordering::Relaxed);
+        taker.join().map_err(|_| anyhow::anyhow!("the taker panicked"))??;
+        given
+    })
+}
+
+fn give(region: &Arc<Region>, place: PoolPlace, pages: u16, rounds: usize) -> Result<f64> {
+    let pool = Pool::create(region, place, GIVER)?;
+    let mut there = Producer::attach(region, THERE, SLOTS)?;
+    let mut back = Consumer::attach(region, BACK, SLOTS)?;
+    let bell = Ringer::new(region.word32(0)?, shm::eventfd()?);
+    let mut times = Vec::new();
+    for round in 0..=rounds {
+        let areas = (0..WAYS).map(|_| pool.alloc(pages)).collect::<Result<Vec<Area>, _>>()?;
+        let (nanos, handed) = timed(|| {
+            areas.into_iter().try_for_each(|area| {
+                there.push(&slot(area.hand_over(TAKER)))?;
+                bell.ring();
+                Ok::<_, shm::PushError>(())
+            })
+        });
+        handed?;
+        for _ in 0..WAYS {
+            let area = loop {
+                match next(&mut back)? {
+                    Some(area) => break area,
+                    None => std::hint::spin_loop(),
+                }
+            };
+            pool.take_back(area)?;
+        }
+        // The first one finds nothing in the caches.
+        if round > 0 {
+            times.push(nanos / WAYS as f64);
+        }
+    }
+    median(times).context("no rounds")
+}
+
+/// Takes what comes and gives it back; never sleeps.
+fn take(region: &Arc<Region>, place: PoolPlace, there: usize, over: &AtomicBool) -> Result<()> {
+    pin(there)?;
+    let pool = PoolMap::attach(region, place, TAKER)?;
+    let mut coming = Consumer::attach(region, THERE, SLOTS)?;
+    let mut back = Producer::attach(region, BACK, SLOTS)?;
+    Sleeper::new(region.word32(0)?).awake();
+    while !over.load(Ordering::Relaxed) {
+        match next(&mut coming)? {
+            Some(area) => back.push(&slot(pool.take(area)?.hand_over(GIVER)))?,
+            None => std::hint::spin_loop(),
+        }
+    }
+    Ok(())
+}
