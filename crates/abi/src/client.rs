@@ -133,6 +133,8 @@ impl ClientParams {
 }
 
 const SOCKET_WORDS: usize = 256;
+/// Beside the sending queue's own index, which the program writes next ([`shm::ring`]).
+const TX_BYTES: usize = SOCKET_WORDS + 8;
 /// Summary word in a line of its own, then a bit for each of 4,096 sockets.
 const NEWS_BYTES: usize = 64 + 4096 / 8;
 const DIRTY_SUMMARY: usize = 64;
@@ -252,7 +254,7 @@ impl ClientLayout {
             tx_limit: region.word64(at + 32)?,
             urgent: region.word64(at + 40)?,
             waiters: Waiters { bits: region.word64(at + 64)?, place: region.word64(at + 144)? },
-            tx_bytes: region.word64(at + 128)?,
+            tx_bytes: region.word64(at + TX_BYTES)?,
             rx_consumed: Count(region.word64(at + 136)?),
         })
     }

@@ -57,6 +57,7 @@ impl DataDescriptor {
 
     /// As a ring slot: area, extent, flags and peer.
     #[must_use]
+    #[inline]
     pub fn encode(&self) -> Slot {
         let peer = self.peer.map_or([0; 3], addr_to_words);
         [

@@ -167,6 +167,7 @@ impl Ringer {
     /// Wakes the consumer if it sleeps. Call it after publishing. True if that took a system call.
     /// Never blocks; a word that is none of those of a sleeper is left alone.
     #[expect(clippy::must_use_candidate, reason = "the result is for counters only")]
+    #[inline]
     pub fn ring(&self) -> bool {
         fence(Ordering::SeqCst);
         match self.word.load(Ordering::Relaxed) {

@@ -27,6 +27,7 @@ pub struct Marks {
 impl Marks {
     /// Marks a number, after what it stands for was published. One that there is none of is
     /// ignored.
+    #[inline]
     pub fn set(&self, number: u16) {
         let (word, bit) = (usize::from(number / 64), 1 << (number % 64));
         let Some(bits) = self.words.get(word) else { return };

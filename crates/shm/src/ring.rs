@@ -1,7 +1,8 @@
 //! The ring: a single-producer single-consumer queue of 64-byte slots in a region.
 //!
 //! ```text
-//! offset 0     tail, u32: slots ever published; written by the producer
+//! offset 0     tail, u32: slots ever published; written by the producer. What the layout puts
+//!              behind it, from offset 8 on, is the producer's as well
 //! offset 64    head, u32: slots ever consumed; written by the consumer
 //! offset 128   slots
 //! ```

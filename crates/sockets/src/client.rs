@@ -415,6 +415,7 @@ impl Client {
     }
 
     /// Tells the server that there is something for it, unless this thread holds the bell back.
+    #[inline]
     pub(crate) fn ring(&self) {
         if !bells::owe(self) {
             self.ring_now();
@@ -462,6 +463,7 @@ impl Client {
 
     /// Tells the server that a socket has news. If they may wait, a stack in this process may
     /// look only when it works next. True: it was told at once.
+    #[inline]
     pub(crate) fn announce(&self, socket: u16, may_wait: bool) -> bool {
         self.mark_dirty(socket);
         let waits = may_wait && self.drive.as_ref().is_some_and(|drive| drive.post());

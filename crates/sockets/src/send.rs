@@ -122,8 +122,14 @@ impl SendSide {
     }
 
     /// Takes back what the server has released.
+    #[inline]
     pub(crate) fn collect(&mut self, words: &SocketWords, pool: &TxPool) -> Result<(), Broken> {
         let released = words.tx_released.get();
+        // Nothing new: what follows from it was done when it was.
+        if released == self.released { Ok(()) } else { self.take_back(released, pool) }
+    }
+
+    fn take_back(&mut self, released: u64, pool: &TxPool) -> Result<(), Broken> {
         if !(self.released..=self.sent).contains(&released) {
             return Err(Broken);
         }
@@ -163,6 +169,7 @@ impl SendSide {
     }
 
     /// Keeps a slice whose descriptor comes next.
+    #[inline]
     pub(crate) fn lend(&mut self, slice: TxSlice) {
         self.sent += slice.len() as u64;
         self.slices_sent += 1;
@@ -208,6 +215,7 @@ impl SendSide {
     }
 
     /// Puts a slot into the queue, in which there is room.
+    #[inline]
     pub(crate) fn stage(&mut self, slot: &Slot) -> Result<(), Broken> {
         // Full: room was seen, and only the server could have taken it away.
         self.queue.stage(slot).map_err(|_| Broken)
@@ -406,6 +414,7 @@ impl Socket {
     }
 
     /// May a stream send? False: not yet. A pending error is taken only if this call can report it.
+    #[inline]
     pub(crate) fn may_send(&self, report: bool) -> Result<bool, Errno> {
         self.check()?;
         let flags = self.flags();
@@ -496,12 +505,14 @@ impl Socket {
     }
 
     /// Lets the server see what was staged.
+    #[inline]
     pub(crate) fn publish_staged(&self, side: &mut SendSide) {
         self.let_see(side, false);
     }
 
     /// [`Socket::publish_staged`]; what may be collected is left to a stack in this process that
     /// works anyway. True: the server was told at once.
+    #[inline]
     fn let_see(&self, side: &mut SendSide, collect: bool) -> bool {
         let client = self.client();
         client.mark(Stage::Request);

@@ -95,6 +95,18 @@ impl fmt::Debug for TxSlice {
 }
 
 impl TxSlice {
+    /// Number of its bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Has it no bytes?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// A part of it; `None` if the range does not lie in it.
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Option<Self> {
