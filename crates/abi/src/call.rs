@@ -188,11 +188,25 @@ impl CallResult {
     #[must_use]
     #[inline]
     pub fn encode(&self) -> Slot {
-        let path = self.path.to_word();
-        match self.outcome {
+        Self::encode_parts(self.path, self.outcome.as_ref().map_err(|errno| *errno))
+    }
+
+    /// [`CallResult::encode`] of a result whose values are elsewhere.
+    #[must_use]
+    #[inline]
+    pub fn encode_parts(path: ReturnPath, outcome: Result<&[u64; 6], Errno>) -> Slot {
+        let path = path.to_word();
+        match outcome {
             Ok(v) => [0, path, v[0], v[1], v[2], v[3], v[4], v[5]],
             Err(errno) => [u64::from(errno.raw_os_error().unsigned_abs()), path, 0, 0, 0, 0, 0, 0],
         }
+    }
+
+    /// The return path alone.
+    #[must_use]
+    #[inline]
+    pub fn path(slot: &Slot) -> ReturnPath {
+        ReturnPath::from_word(slot[1])
     }
 
     /// Out of a ring slot.

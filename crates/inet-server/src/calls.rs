@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use abi::ancillary::SendAncillary;
-use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
+use abi::call::{Call, Op, addr_from_words, addr_to_words};
 use abi::data::DataDescriptor;
 use abi::option::{OptionKey, SET_MOST, bytes_to_words, words_to_bytes};
 use abi::{BadSlot, Errno, Family, How, SocketId, SocketKind};
@@ -33,8 +33,10 @@ const CALLS_PER_SCAN: usize = 256;
 
 /// What a call comes to at once.
 pub(crate) enum Outcome {
+    /// It is done, and gives nothing.
+    Done,
     /// It is done, with these values.
-    Done([u64; 6]),
+    Gives([u64; 6]),
     /// It waits; its return path is kept.
     Later,
 }
@@ -73,15 +75,15 @@ impl From<BadSlot> for Refusal {
 
 pub(crate) type Answer = Result<Outcome, Refusal>;
 
-pub(crate) const DONE: Answer = Ok(Outcome::Done([0; 6]));
+pub(crate) const DONE: Answer = Ok(Outcome::Done);
 
 fn value(value: u64) -> Answer {
-    Ok(Outcome::Done([value, 0, 0, 0, 0, 0]))
+    Ok(Outcome::Gives([value, 0, 0, 0, 0, 0]))
 }
 
 fn address(addr: SocketAddr) -> Answer {
     let [a, b, c] = addr_to_words(addr);
-    Ok(Outcome::Done([a, b, c, 0, 0, 0]))
+    Ok(Outcome::Gives([a, b, c, 0, 0, 0]))
 }
 
 impl Client {
@@ -92,33 +94,36 @@ impl Client {
         scan: &mut Vec<Call>,
     ) -> Result<bool, ClientFault> {
         scan.clear();
-        self.take_calls(scan)?;
-        engine.batches.calls.add(scan.len());
-        if scan.iter().any(|call| call.priority != 0) {
+        if self.take_calls(scan)? {
             scan.sort_by_key(|call| Reverse(call.priority));
         }
+        engine.batches.calls.add(scan.len());
+        engine.counters.calls += scan.len() as u64;
         for call in scan.iter() {
-            engine.counters.calls += 1;
-            let outcome = match self.execute(engine, call) {
-                Ok(Outcome::Done(values)) => Ok(values),
+            let answer = self.execute(engine, call);
+            let outcome = match &answer {
+                Ok(Outcome::Done) => Ok(&[0; 6]),
+                Ok(Outcome::Gives(values)) => Ok(values),
                 Ok(Outcome::Later) => {
                     self.waiting += 1;
                     continue;
                 }
-                Err(Refusal::Errno(errno)) => Err(errno),
-                Err(Refusal::Fault(fault)) => return Err(fault),
+                Err(Refusal::Errno(errno)) => Err(*errno),
+                Err(Refusal::Fault(fault)) => return Err(fault.clone()),
             };
-            let quiet = call.flags & Call::QUIET != 0 && is_usual(call.op, &outcome);
-            self.post(engine, CallResult { path: call.path, outcome }, !quiet)?;
+            let quiet = call.flags & Call::QUIET != 0 && is_usual(call.op, outcome);
+            self.post(engine, call.path, outcome, !quiet)?;
         }
         Ok(!scan.is_empty())
     }
 
     /// Takes calls from the rings, one thread after the other, starting with another one each time.
-    fn take_calls(&mut self, scan: &mut Vec<Call>) -> Result<(), ClientFault> {
+    /// Is one of them more urgent than others?
+    fn take_calls(&mut self, scan: &mut Vec<Call>) -> Result<bool, ClientFault> {
         let (threads, first) = (self.threads.len(), self.next_thread);
         // Calls whose results go elsewhere than to the thread that made them.
         let mut elsewhere = false;
+        let mut priorities = 0;
         // No remainders: this is done in every turn, mostly for nothing.
         for at in (first..threads).chain(0..first) {
             let Some(Some(thread)) = self.threads.get_mut(at) else { continue };
@@ -126,6 +131,7 @@ impl Client {
                 let slot = thread.requests.take().map_err(ClientFault::ring("request"))?;
                 let Some(slot) = slot else { break };
                 let call = Call::decode(&slot)?;
+                priorities |= call.priority;
                 elsewhere |= call.path.client != self.number || usize::from(call.path.ring) != at;
                 scan.push(call);
             }
@@ -141,7 +147,7 @@ impl Client {
                 return Err(ClientFault::ReturnPath { client: path.client, ring: path.ring });
             }
         }
-        Ok(())
+        Ok(priorities != 0)
     }
 
     fn execute(&mut self, engine: &mut Engine, call: &Call) -> Answer {
@@ -309,7 +315,7 @@ impl Client {
         if listener.waiting.accept.is_empty()
             && let Some((child, peer)) = self.accept_one(engine, id.index)?
         {
-            return Ok(Outcome::Done(accepted(child, peer)));
+            return Ok(Outcome::Gives(accepted(child, peer)));
         }
         if call.flags & Call::NONBLOCK != 0 {
             return Err(Errno::AGAIN.into());
@@ -529,7 +535,7 @@ impl Client {
         let from = usize::try_from(call.args[2]).unwrap_or(usize::MAX);
         let part = value.bytes().get(from..).unwrap_or_default();
         let [a, b, c, d, e] = bytes_to_words(part);
-        Ok(Outcome::Done([value.bytes().len() as u64, a, b, c, d, e]))
+        Ok(Outcome::Gives([value.bytes().len() as u64, a, b, c, d, e]))
     }
 
     fn setsockopt(&mut self, engine: &mut Engine, call: &Call) -> Answer {
@@ -556,9 +562,9 @@ impl Client {
 }
 
 /// Is it what a call nearly always comes to: done; of a connect, that the attempt goes on?
-fn is_usual(op: Op, outcome: &Result<[u64; 6], Errno>) -> bool {
+fn is_usual(op: Op, outcome: Result<&[u64; 6], Errno>) -> bool {
     match op {
-        Op::Connect => *outcome == Err(Errno::INPROGRESS),
+        Op::Connect => outcome == Err(Errno::INPROGRESS),
         _ => outcome.is_ok(),
     }
 }

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use abi::call::CallResult;
+use abi::call::{CallResult, ReturnPath};
 use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
 use abi::stages::{Stage, TraceReader};
-use abi::{Family, SocketId, SocketKind};
+use abi::{Errno, Family, SocketId, SocketKind};
 use inet::Handle;
 use shm::{
     Consumer, Marks, OutOfRange, Pool, PoolMap, Producer, PushError, Region, Ringer, Sleep, Sleeper,
@@ -40,6 +40,9 @@ const GOOD_DATAGRAM_BUFFER: u32 = 212_992;
 /// Least SO_RCVBUF, bytes: one full segment.
 const MIN_BUFFER: u32 = 2048;
 
+/// What a call gives, as it is posted.
+pub(crate) type Values<'a> = Result<&'a [u64; 6], Errno>;
+
 /// The rings of one thread.
 pub(crate) struct Thread {
     pub(crate) requests: Consumer,
@@ -52,8 +55,9 @@ pub(crate) struct Thread {
 
 impl Thread {
     /// Stages a result; false if there is no room.
-    fn stage(&mut self, result: &CallResult) -> Result<bool, ClientFault> {
-        match self.results.stage(&result.encode()) {
+    #[inline]
+    fn stage(&mut self, path: ReturnPath, outcome: Values<'_>) -> Result<bool, ClientFault> {
+        match self.results.stage(&CallResult::encode_parts(path, outcome)) {
             Ok(()) => Ok(true),
             Err(PushError::Full) => Ok(false),
             Err(PushError::Fault(fault)) => Err(ClientFault::Ring { ring: "result", fault }),
@@ -62,8 +66,8 @@ impl Thread {
 
     /// Makes all results visible for which there is room.
     fn publish(&mut self) -> Result<(), ClientFault> {
-        while let Some(&result) = self.backlog.front() {
-            if !self.stage(&result)? {
+        while let Some(&CallResult { path, outcome }) = self.backlog.front() {
+            if !self.stage(path, outcome.as_ref().map_err(|errno| *errno))? {
                 break;
             }
             self.backlog.pop_front();
@@ -280,23 +284,31 @@ impl Client {
 
     /// Posts a call's result; it becomes visible at the end of the turn, and its thread is rung
     /// then if `rings`.
+    #[inline]
     pub(crate) fn post(
         &mut self,
         engine: &mut Engine,
-        result: CallResult,
+        path: ReturnPath,
+        outcome: Values<'_>,
         rings: bool,
     ) -> Result<(), ClientFault> {
         engine.counters.results += 1;
-        let ring = usize::from(result.path.ring);
+        let ring = usize::from(path.ring);
         // The return path was checked when the call was taken, and threads stay.
         let Some(Some(thread)) = self.threads.get_mut(ring) else { return Ok(()) };
         self.posted |= 1 << ring;
-        if rings {
-            self.ring |= 1 << ring;
-        }
-        if thread.backlog.is_empty() && thread.stage(&result)? {
+        self.ring |= u64::from(rings) << ring;
+        if thread.backlog.is_empty() && thread.stage(path, outcome)? {
             return Ok(());
         }
+        self.post_late(engine, CallResult { path, outcome: outcome.copied() })
+    }
+
+    /// Keeps a result until there is room for it.
+    #[cold]
+    fn post_late(&mut self, engine: &mut Engine, result: CallResult) -> Result<(), ClientFault> {
+        let ring = usize::from(result.path.ring);
+        let Some(Some(thread)) = self.threads.get_mut(ring) else { return Ok(()) };
         engine.counters.results_late += 1;
         thread.backlog.push_back(result);
         self.backlogged |= 1 << ring;

@@ -1,7 +1,7 @@
 //! What the protocol core says of a client's sockets.
 
 use abi::Errno;
-use abi::call::{CallResult, ReturnPath};
+use abi::call::ReturnPath;
 use inet::EventKind;
 
 use crate::client::Client;
@@ -121,6 +121,6 @@ impl Client {
     ) -> Result<(), ClientFault> {
         let Some(path) = path else { return Ok(()) };
         self.waiting = self.waiting.saturating_sub(1);
-        self.post(engine, CallResult { path, outcome }, true)
+        self.post(engine, path, outcome.as_ref().map_err(|errno| *errno), true)
     }
 }

@@ -34,6 +34,8 @@ const THRESHOLD: u32 = REQUESTS / 2;
 /// How often a collector looks again before it sleeps, while its results come: 2 to 5 µs, and to
 /// sleep and be woken takes longer. The server is at the rest of them, if it has not just ended.
 const LOOKS: u32 = 64;
+/// The same for room in a full request ring: about half a µs.
+const LOOKS_FOR_ROOM: u32 = 16;
 /// How long to wait for room in a full request ring before looking again: no bell is rung for room.
 const ROOM: Duration = Duration::from_millis(1);
 
@@ -189,20 +191,22 @@ impl<'c> CallBatch<'c> {
         Ok(())
     }
 
-    /// Waits for the server to take or to answer something.
+    /// Waits for the server to take something, or to answer if all places are taken. Results are
+    /// left where they are as long as there are places: room for all is in their ring.
     fn make_room(&mut self) -> Result<(), Errno> {
         self.flush();
-        self.drain()?;
-        if lock(&self.thread.rings).is_choked() {
-            return Err(Errno::NOBUFS);
+        if !lock(&self.thread.rings).has_place() {
+            self.drain()?;
+            if lock(&self.thread.rings).is_choked() {
+                return Err(Errno::NOBUFS);
+            }
         }
         let soon = Wait::Until(Instant::now() + ROOM);
         let has_room = || lock(&self.thread.rings).has_room();
-        if !has_room() {
+        if !(0..LOOKS_FOR_ROOM).any(|_| looks(has_room)) {
             self.thread.sleep(&self.client, soon, has_room)?;
-            self.drain()?;
         }
-        Ok(())
+        if lock(&self.thread.rings).has_place() { Ok(()) } else { self.drain() }
     }
 
     /// Sends what is registered on its way.
@@ -269,20 +273,12 @@ impl<'c> CallBatch<'c> {
                 return Ok(came);
             }
             let goes_on = came > some - before;
-            if goes_on && (0..LOOKS).any(|_| self.looks_again()) {
+            let has_results = || lock(&self.thread.rings).has_results();
+            if goes_on && (0..LOOKS).any(|_| looks(has_results)) {
                 continue;
             }
-            self.thread.sleep(&self.client, wait, || lock(&self.thread.rings).has_results())?;
+            self.thread.sleep(&self.client, wait, has_results)?;
         }
-    }
-
-    /// Is there a result by now? Else some time passes.
-    fn looks_again(&self) -> bool {
-        let some = lock(&self.thread.rings).has_results();
-        if !some {
-            std::hint::spin_loop();
-        }
-        some
     }
 
     /// Moves all results that have come to the end of `completions`.
@@ -449,6 +445,15 @@ impl<'c> CallBatch<'c> {
             }
         }
     }
+}
+
+/// Is it so? Else some time passes.
+fn looks(is_so: impl Fn() -> bool) -> bool {
+    let so = is_so();
+    if !so {
+        std::hint::spin_loop();
+    }
+    so
 }
 
 /// Looks at what results have come for a thread.

@@ -21,7 +21,7 @@ use abi::client::{ClientLayout, REQUESTS, RESULTS};
 use shm::{Consumer, OutOfRange, Producer, PushError, Region};
 
 use crate::error::Broken;
-use crate::request::{Completion, Request, Ticket};
+use crate::request::{Completion, Reply, Request, Ticket};
 use crate::socket::Socket;
 
 use self::place::{Batch, EMPTY, NEXT, NONE, Place, State, place_in};
@@ -181,6 +181,17 @@ impl Rings {
         self.stage_as(batch.unwrap_or(NONE), state, order)
     }
 
+    fn stage_as(
+        &mut self,
+        batch: u16,
+        state: State,
+        order: &mut Order,
+    ) -> Result<Option<u32>, Broken> {
+        let tag = self.write(batch, state, order)?;
+        self.count_staged(batch, tag.is_some().into());
+        Ok(tag)
+    }
+
     /// Stages calls for a batch, one after the other as far as there is room; their tickets go to
     /// the end of `tickets`.
     pub(crate) fn stage_all(
@@ -190,17 +201,27 @@ impl Rings {
         tickets: &mut Vec<Ticket>,
     ) -> Result<(), Broken> {
         tickets.reserve(requests.len());
+        let mut staged = 0;
         for Request(order) in requests {
             let state = State::Due(order.may_wait());
-            let Some(tag) = self.stage_as(batch, state, order)? else { break };
+            let Some(tag) = self.write(batch, state, order)? else { break };
             tickets.push(Ticket(tag));
+            staged += 1;
         }
+        self.count_staged(batch, staged);
         Ok(())
     }
 
-    /// All is written where it stays, place and slot.
-    #[inline]
-    fn stage_as(
+    fn count_staged(&mut self, batch: u16, calls: u32) {
+        self.in_use += calls;
+        if let Some(batch) = self.batch(batch) {
+            batch.due += calls;
+        }
+    }
+
+    /// Writes a call where it stays, into the next place and slot; its tag, or `None` without room.
+    #[inline(always)]
+    fn write(
         &mut self,
         batch: u16,
         state: State,
@@ -212,7 +233,7 @@ impl Rings {
         let Some(place) = self.places.get_mut(usize::from(self.free)) else { return Err(Broken) };
         let tag = place.tag.wrapping_add(NEXT);
         let path = ReturnPath { client: self.client, ring: self.ring, tag };
-        let Order { op, flags, priority, args, .. } = *order;
+        let Order { op, flags, priority, args, user_data, .. } = *order;
         match self.requests.stage(&Call { op, priority, flags, path, args }.encode()) {
             Ok(()) => {}
             Err(PushError::Full) => return Ok(None),
@@ -221,12 +242,10 @@ impl Rings {
         self.free = place.next;
         (place.tag, place.op, place.priority) = (tag, op, priority);
         (place.batch, place.state) = (batch, state);
-        place.args = [args[0], args[1]];
-        place.user_data = order.user_data;
-        place.about = order.about.take();
-        self.in_use += 1;
-        if let Some(batch) = self.batches.get_mut(usize::from(batch)) {
-            batch.due += 1;
+        (place.args, place.user_data) = ([args[0], args[1]], user_data);
+        // A free place has none.
+        if order.about.is_some() {
+            place.about = order.about.take();
         }
         Ok(Some(tag))
     }
@@ -270,9 +289,14 @@ impl Rings {
         self.unfetched >= RESULTS
     }
 
-    /// Can a call be staged now?
+    /// Is there a place for one more call?
+    pub(crate) fn has_place(&self) -> bool {
+        self.in_use < RESULTS
+    }
+
+    /// Can a call be staged now? Or has the server broken the ring.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.in_use < RESULTS && self.requests.free().is_ok_and(|free| free > 0)
+        self.has_place() && self.requests.has_room(1).unwrap_or(true)
     }
 
     /// Sorts arrived results to their batches. True if calls were made (and must be rung for).
@@ -329,8 +353,7 @@ impl Rings {
         let (mut made, mut taken) = (false, 0);
         let mut direct = self.counts(batch).0 == 0;
         while let Some(slot) = self.results.take()? {
-            let result = CallResult::decode(&slot)?;
-            let path = result.path;
+            let path = CallResult::path(&slot);
             if direct
                 && (path.client, path.ring) == (self.client, self.ring)
                 && let Some(place) = self.places.get_mut(usize::from(place_in(path.tag)))
@@ -338,17 +361,28 @@ impl Rings {
                 && matches!(place.state, State::Due(_))
             {
                 let (ticket, user_data) = (Ticket(path.tag), place.user_data);
-                if let Some(result) = Completion::plain(place.op, &result.outcome) {
-                    into.push(Completion { ticket, user_data, result });
-                    held.extend(place.about.take());
-                    (place.state, place.next) = (State::Free, self.free);
-                    self.free = place_in(path.tag);
-                    taken += 1;
-                    continue;
+                let outcome = CallResult::decode(&slot)?.outcome;
+                match Completion::plain(place.op, &outcome) {
+                    // Apart, since this is no more than three words.
+                    Some(Ok(Reply::Done)) => {
+                        into.push(Completion { ticket, user_data, result: Ok(Reply::Done) });
+                    }
+                    Some(result) => into.push(Completion { ticket, user_data, result }),
+                    None => {
+                        direct = false;
+                        made |= self.sort(CallResult { path, outcome })?;
+                        continue;
+                    }
                 }
-                direct = false;
+                if place.about.is_some() {
+                    held.extend(place.about.take());
+                }
+                (place.state, place.next) = (State::Free, self.free);
+                self.free = place_in(path.tag);
+                taken += 1;
+            } else {
+                made |= self.sort(CallResult::decode(&slot)?)?;
             }
-            made |= self.sort(result)?;
         }
         self.results.give_back();
         self.in_use -= taken;

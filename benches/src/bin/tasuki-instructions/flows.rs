@@ -244,7 +244,10 @@ fn calls(instance: &Instance) -> Result<()> {
                 settle(world, on, part)?;
                 count(on && part == Part::Program, || -> Result<()> {
                     batch.collect(TOGETHER, Wait::No, &mut done)?;
-                    done.drain(..).try_for_each(|over| Ok(over.result.map(drop)?))
+                    let failed = done.iter().find_map(|over| over.result.as_ref().err());
+                    let result = failed.map_or(Ok(()), |errno| Err(*errno));
+                    done.clear();
+                    Ok(result?)
                 })?;
             }
             Ok(())

@@ -34,6 +34,7 @@ impl Order {
     }
 
     /// Can the server keep it waiting?
+    #[inline]
     pub(super) fn may_wait(&self) -> bool {
         matches!(self.op, Op::Connect | Op::Accept | Op::Recv) && self.flags & Call::NONBLOCK == 0
     }
@@ -123,6 +124,7 @@ pub(super) struct Batch {
 pub(super) const EMPTY: Batch = Batch { first: NONE, last: NONE, ready: 0, due: 0 };
 
 /// The place that a tag names.
+#[inline]
 pub(super) fn place_in(tag: u32) -> u16 {
     // Fewer bits than a place has.
     u16::try_from(tag & (RESULTS - 1)).unwrap_or(NONE)
