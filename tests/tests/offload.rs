@@ -114,6 +114,12 @@ fn longest_frames(with: &[&str]) -> Option<[usize; 4]> {
         let bad = lengths(&world, &format!("{ours} && {bad}"));
         assert!(bad.is_empty(), "frames with a bad checksum: {bad:?}");
         assert_ne!(world.counter(NET, "nic.tx-cut"), 0);
+        // Where the kernel has a thread for it, most of them were its.
+        let counters = world.ps(NET).counters;
+        let by_thread = counters.iter().find(|(name, _)| name == "tap.tx-by-thread");
+        let (whole, sent) = (BYTES / FRAME, world.counter(NET, "nic.tx-packets"));
+        assert!(by_thread.is_none_or(|(_, count)| *count as usize > whole), "{counters:?}");
+        assert!(sent as usize > 2 * whole, "{sent}");
     }
     drop(servers);
     let from = [("ip", STACK), ("ip", HOST), ("ipv6", STACK6), ("ipv6", HOST6)];

@@ -145,3 +145,31 @@ fn all_frames_of_the_host_come_by_one_queue() {
     assert!(count >= 58, "{count}");
     assert_eq!(rustix::io::read(second, &mut page), Err(Errno::AGAIN));
 }
+
+#[test]
+fn where_no_thread_can_be_had_all_goes_by_one_queue() {
+    if !as_root() {
+        eprintln!("SKIP: needs root and {CLONE_DEVICE}");
+        return;
+    }
+    let apart = std::thread::spawn(|| {
+        // The sysfs that is mounted is not that of the new namespace.
+        let namespace = rustix::thread::UnshareFlags::NEWNET;
+        // SAFETY: descriptors stay shared, and of this thread only the network is another.
+        unsafe { rustix::thread::unshare_unsafe(namespace) }.unwrap();
+        let name = unique('e');
+        let queues = open_queues(&name, false).unwrap();
+        assert_eq!(queues.len(), 1);
+        let mut tap = Tap::from_queues(queues, false).unwrap();
+        configure(&name, &["10.219.203.1/24".parse().unwrap()], 1500).unwrap();
+        for _ in 0..100 {
+            assert!(tap.transmit(&[Part::local(&[0xff; 60])], TxOffload::NONE).unwrap());
+        }
+        tap.flush().unwrap();
+        tap.counters(&mut |name, _| panic!("{name} of a device without a thread"));
+        let socket = std::net::UdpSocket::bind("10.219.203.1:0").unwrap();
+        let _ = socket.send_to(&[0], "10.219.203.2:9").unwrap();
+        assert!(tap.receive(&mut [0; 4096]).unwrap().is_some());
+    });
+    apart.join().unwrap();
+}
