@@ -8,6 +8,13 @@
 //! are given to it as patterns. The program's client, the inet server, the driver and the far end
 //! of its device are all in one process and moved one after the other, so that each is counted by
 //! itself ([`world`]).
+//!
+//! Gungraun (formerly iai-callgrind, 0.19) would do the part of this that is in this file, but not
+//! these rows: it runs one function in a process of valgrind's and tells one sum of it, so each of
+//! the parts of each operation would be a process that first makes an instance, connects and warms
+//! up. The rows of the core alone it could do; they would be a second way to do one thing. It needs
+//! a second program of exactly the library's version, which no lock file of ours can name
+//! (`cargo install gungraun-runner --version …`), where this needs valgrind alone.
 #![forbid(unsafe_code)]
 
 mod connects;
@@ -43,7 +50,8 @@ enum What {
         /// Counts as JSON instead of tables.
         #[arg(long)]
         json: bool,
-        /// Fail if one is more than a twentieth above what is in this file.
+        /// Fail if one is more than a twentieth above what is in this file, which --save has
+        /// written with the same compiler.
         #[arg(long, value_name = "FILE")]
         check: Option<PathBuf>,
         /// Write them to this file, for --check.
@@ -93,6 +101,14 @@ struct Row {
 
 /// Instructions of operations, in the order in which they were counted.
 type Counts = Vec<Counted>;
+
+/// What is kept to compare with.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    /// What `rustc --version` says: another compiler makes other instructions.
+    compiler: String,
+    counts: Counts,
+}
 
 /// Instructions of an operation, by part.
 #[derive(Serialize, Deserialize)]
@@ -157,10 +173,14 @@ fn main() -> Result<()> {
                 true => println!("{}", serde_json::to_string_pretty(&counts)?),
                 false => print!("{}", tables(&counts)),
             }
-            if let Some(file) = save {
-                fs::write(file, serde_json::to_string_pretty(&counts)? + "\n")?;
+            if let Some(file) = &check {
+                compare(&counts, &compiler()?, file)?;
             }
-            check.map_or(Ok(()), |file| compare(&counts, &file))
+            if let Some(file) = save {
+                let saved = Saved { compiler: compiler()?, counts };
+                fs::write(file, serde_json::to_string_pretty(&saved)? + "\n")?;
+            }
+            Ok(())
         }
     }
 }
@@ -238,10 +258,23 @@ fn tables(counts: &[Counted]) -> String {
     text
 }
 
+/// The compiler of this machine, which has built this program.
+fn compiler() -> Result<String> {
+    let output = Command::new("rustc").arg("--version").output().context("rustc --version")?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
 /// Fails if something has become dearer.
-fn compare(counts: &[Counted], file: &Path) -> Result<()> {
+fn compare(counts: &[Counted], compiler: &str, file: &Path) -> Result<()> {
     let text = fs::read(file).with_context(|| format!("{}", file.display()))?;
-    let before: Counts = serde_json::from_slice(&text)?;
+    let Saved { compiler: then, counts: before } = serde_json::from_slice(&text)
+        .with_context(|| format!("{} is none that --save has written", file.display()))?;
+    if then != compiler {
+        bail!(
+            "{} is of {then}, this is {compiler}: count with both sources and the same compiler",
+            file.display()
+        );
+    }
     let mut dearer = Vec::new();
     for Counted { title, parts } in counts {
         let same = before.iter().find(|before| before.title == *title);
@@ -275,10 +308,14 @@ mod tests {
             vec![Counted { title: "a".into(), parts: BTreeMap::from([(Part::Core, count)]) }]
         };
         let file = std::env::temp_dir().join(format!("tasuki-dearer-{}", std::process::id()));
-        fs::write(&file, serde_json::to_string(&counts(100)).unwrap()).unwrap();
-        compare(&counts(105), &file).unwrap();
-        let error = compare(&counts(106), &file).unwrap_err().to_string();
+        let saved = Saved { compiler: "rustc 1".into(), counts: counts(100) };
+        fs::write(&file, serde_json::to_string(&saved).unwrap()).unwrap();
+        compare(&counts(105), "rustc 1", &file).unwrap();
+        let error = compare(&counts(106), "rustc 1", &file).unwrap_err().to_string();
         assert_eq!(error, "a, Core: 106 instructions instead of 100");
+        // Of another compiler nothing can be said.
+        let error = compare(&counts(100), "rustc 2", &file).unwrap_err().to_string();
+        assert!(error.contains("is of rustc 1, this is rustc 2"), "{error}");
         fs::remove_file(&file).unwrap();
     }
 }
