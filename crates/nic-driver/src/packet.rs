@@ -56,18 +56,6 @@ const TAG_AT: usize = 12;
 /// # Errors
 /// See [`InterfaceError`].
 pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceError> {
-    let (socket, interface) = socket(name, mac, mtu)?;
-    if let Err(errno) = ring::make(&socket, mtu) {
-        tracing::info!(%errno, "no ring for received frames: each takes a system call");
-    }
-    bind(&socket, interface).map_err(|errno| {
-        InterfaceError::new(format!("bind a packet socket to the interface {name}"), NEEDS, errno)
-    })?;
-    Ok(socket)
-}
-
-/// The socket that [`open`] makes a ring for and binds, and the interface's number.
-fn socket(name: &str, mac: [u8; 6], mtu: u16) -> Result<(OwnedFd, libc::c_int), InterfaceError> {
     let interface = Interface::require(name, mtu)?;
     let doing = |what: &str| format!("{what} the interface {name}");
     let failed = |what: &str, errno| InterfaceError::new(doing(what), NEEDS, errno);
@@ -94,7 +82,8 @@ fn socket(name: &str, mac: [u8; 6], mtu: u16) -> Result<(OwnedFd, libc::c_int), 
         .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
         .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
-    Ok((socket, index))
+    bind(&socket, index).map_err(|errno| failed("bind a packet socket to", errno))?;
+    Ok(socket)
 }
 
 /// A packet socket that receives nothing, but has the interface take frames for all addresses as
@@ -184,12 +173,6 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// The version of the rings of a packet socket.
-fn ring_version(socket: &OwnedFd) -> Result<libc::c_int, Errno> {
-    let mut version = 0;
-    get_option(socket, libc::PACKET_VERSION, &mut version).map(|()| version)
-}
-
 /// Asks a packet socket for an option of its own level, of which any bytes are a value.
 fn get_option<T: Copy>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> Result<(), Errno> {
     let mut len = mem::size_of::<T>() as libc::socklen_t;
@@ -226,21 +209,24 @@ pub struct Packet {
 struct Control([u8; 64]);
 
 impl Packet {
-    /// A device out of a socket that [`open`] made for that MTU, that does for frames to send what
-    /// it can if `offload`. Checksums of received frames may be undone in any case.
+    /// A device out of a socket from [`open`], for packets of up to `mtu` bytes, that does for
+    /// frames to send what it can if `offload`. Checksums of received frames may be undone in any
+    /// case.
     ///
     /// # Errors
-    /// The system's, when it is no such socket or its ring cannot be mapped.
+    /// EBUSY when another process still receives by it.
     pub fn new(socket: OwnedFd, mtu: u16, offload: bool) -> io::Result<Self> {
         let cutting = SuperFrame::new();
         let all = Features::TX_CHECKSUM.with(Features::TSO4).with(Features::TSO6);
         let all = if offload { all.with(Features::GRO) } else { Features::NONE };
         let features = all.with(Features::RX_CHECKSUM);
-        let ring = match ring_version(&socket)? {
-            version if version == libc::tpacket_versions::TPACKET_V2 as libc::c_int => {
-                Some(Ring::map(socket.as_fd(), mtu)?)
+        let ring = match Ring::make(&socket, mtu) {
+            Ok(ring) => Some(ring),
+            Err(Errno::BUSY) => return Err(Errno::BUSY.into()),
+            Err(errno) => {
+                tracing::info!(%errno, "no ring for received frames: each takes a system call");
+                None
             }
-            _ => None,
         };
         Ok(Self {
             socket,

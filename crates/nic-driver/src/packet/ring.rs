@@ -12,13 +12,12 @@
 //! in both keeps its order. Version 3 packs frames of any length into blocks, but gives a block
 //! away only when it is full or a millisecond old; version 2 gives each frame away at once.
 
-use std::io;
 use std::mem;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::{TAG, set_option, vlan_tag};
 use crate::device::ETHERNET_HEADER;
@@ -34,10 +33,9 @@ const HEADER: usize = mem::size_of::<libc::tpacket2_hdr>();
 /// Bytes that the kernel allocates at once; slots do not cross from one to the next.
 const BLOCK: usize = 1 << 16;
 
-/// How a ring lies in memory; of an MTU it is always the same, so whoever makes a ring and whoever
-/// maps it agree.
+/// How a ring lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Geometry {
+pub(super) struct Geometry {
     /// Bytes of a slot, a power of two.
     slot: usize,
     /// Their number.
@@ -55,27 +53,18 @@ impl Geometry {
     }
 }
 
-/// Makes the ring of a packet socket that is not bound yet and has PACKET_VNET_HDR.
-///
-/// # Errors
-/// The system's: the kernel has no such rings, or no memory. The socket is as before then.
-pub(super) fn make(socket: &OwnedFd, mtu: u16) -> Result<(), Errno> {
-    let set = |option, value| set_option(socket, libc::SOL_PACKET, option, &value);
-    set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
-    let geometry = Geometry::of(mtu);
-    let block = geometry.slot.max(BLOCK);
+/// Gives a packet socket a ring, or takes it away.
+pub(super) fn set_ring(socket: &OwnedFd, geometry: Option<Geometry>) -> Result<(), Errno> {
+    let Geometry { slot, slots } = geometry.unwrap_or(Geometry { slot: 0, slots: 0 });
+    let (block, len) = if slots == 0 { (0, 0) } else { (slot.max(BLOCK), slot * slots) };
     // All are at most 2^23.
     let request = libc::tpacket_req {
         tp_block_size: block as libc::c_uint,
-        tp_block_nr: (geometry.len() / block) as libc::c_uint,
-        tp_frame_size: geometry.slot as libc::c_uint,
-        tp_frame_nr: geometry.slots as libc::c_uint,
+        tp_block_nr: len.checked_div(block).unwrap_or(0) as libc::c_uint,
+        tp_frame_size: slot as libc::c_uint,
+        tp_frame_nr: slots as libc::c_uint,
     };
-    set(libc::PACKET_COPY_THRESH, 1)
-        .and_then(|()| set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request))
-        .inspect_err(|_| {
-            let _ = set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V1 as libc::c_int);
-        })
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
 }
 
 /// The ring of a socket, mapped.
@@ -102,18 +91,34 @@ pub(super) enum Slot<'a> {
 }
 
 impl Ring {
-    /// Maps the ring that [`make`] made for that MTU.
+    /// Makes the ring of a packet socket that has PACKET_VNET_HDR. A ring that it had before goes
+    /// with all that is in it: whoever had the socket before, in mode `library` a program that
+    /// ended, has not told where the kernel's next slot is.
     ///
     /// # Errors
-    /// The system's; EINVAL when there is none, or for another MTU.
-    pub(super) fn map(socket: BorrowedFd<'_>, mtu: u16) -> io::Result<Self> {
+    /// The system's: the kernel has no such rings or no memory, and the socket has none then; EBUSY
+    /// when another process still has the ring that it had before.
+    pub(super) fn make(socket: &OwnedFd, mtu: u16) -> Result<Self, Errno> {
         let geometry = Geometry::of(mtu);
+        set_ring(socket, None)?;
+        let set = |option, value| set_option(socket, libc::SOL_PACKET, option, &value);
+        set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
+        set(libc::PACKET_COPY_THRESH, 1)?;
+        set_ring(socket, Some(geometry))?;
+        Self::map(socket.as_fd(), geometry).inspect_err(|_| _ = set_ring(socket, None))
+    }
+
+    fn map(socket: BorrowedFd<'_>, geometry: Geometry) -> Result<Self, Errno> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let (anywhere, len) = (std::ptr::null_mut(), geometry.len());
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
         let map = unsafe { rustix::mm::mmap(anywhere, len, protection, flags, socket, 0) }?;
-        Ok(Self { map, geometry, next: 0 })
+        let ring = Self { map, geometry, next: 0 };
+        // A child of a program that hosts the driver would keep the ring from its next owner.
+        // SAFETY: the range is the new mapping, which no child uses: it has no stack.
+        unsafe { rustix::mm::madvise(map, len, Advice::LinuxDontFork) }?;
+        Ok(ring)
     }
 
     fn slot(&self) -> *mut libc::c_void {

@@ -215,12 +215,35 @@ fn frames_that_the_kernel_had_no_room_for_are_counted() {
 }
 
 #[test]
+fn whoever_has_the_socket_next_receives_what_comes_next() {
+    let Some((mut ours, theirs)) = cable() else { return };
+    let ours = &mut ours;
+    let mut next = Some(theirs);
+    for number in 0..5 {
+        let mut theirs = next.take().unwrap();
+        let frame = frame(THEIRS, OURS, EXPERIMENT, &[number; 100]);
+        (0..=number).for_each(|_| send(ours, &frame, TxOffload::NONE));
+        let arrived = all(&mut theirs);
+        assert!(arrived.len() == usize::from(number) + 1, "{number}: {arrived:?}");
+        assert!(arrived.iter().all(|(bytes, _)| *bytes == frame));
+        // One that nobody took goes with its owner.
+        send(ours, &frame, TxOffload::NONE);
+        let socket = theirs.socket.try_clone().unwrap();
+        let refused = Packet::new(socket.try_clone().unwrap(), 1500, true).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
+        drop(theirs);
+        next = Some(Packet::new(socket, 1500, true).unwrap());
+    }
+}
+
+#[test]
 fn without_a_ring_frames_come_out_of_the_queue() {
     let Some((mut ours, _)) = cable() else { return };
-    let (unbound, interface) = socket("vb", THEIRS, 1500).unwrap();
-    bind(&unbound, interface).unwrap();
-    let mut theirs = Packet::new(unbound, 1500, true).unwrap();
-    assert!(theirs.ring.is_none());
+    // As an old kernel has none.
+    let socket = open("vb", THEIRS, 1500).unwrap();
+    let mut theirs = Packet::new(socket, 1500, true).unwrap();
+    theirs.ring = None;
+    ring::set_ring(&theirs.socket, None).unwrap();
     sockopt::set_socket_recv_buffer_size(&theirs.socket, 4096).unwrap();
     let frame = frame(THEIRS, OURS, EXPERIMENT, &[7; 1000]);
     (0..50).for_each(|_| send(&mut ours, &frame, TxOffload::NONE));
