@@ -69,6 +69,8 @@ fn send_file(stream: &TcpStream, client: &Client) {
 }
 
 fn churn(stream: &TcpStream, client: &Client) {
+    // Else the last bytes in flight wait for the peer's delayed acknowledgement each time.
+    stream.set_nodelay(true).expect("an option");
     let (socket, mut left) = (stream.as_socket(), argument(3).parse::<usize>().expect("a number"));
     let mut last = 0;
     while left > 0 {

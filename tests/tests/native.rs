@@ -4,7 +4,9 @@ use tasuki_tests::{HOST, LARGE, Mode, Running, World, sha256, write_noise};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_native");
 /// Hand-overs of the leak test, unless `TASUKI_LEAK_OPERATIONS` says another number.
-const OPERATIONS: u64 = 300_000;
+const OPERATIONS: u64 = 1_000_000;
+/// Programs that make them, one after the other.
+const PROGRAMS: u64 = 10;
 
 /// Copies of payload in user space that the instance knows of.
 fn copied(world: &World) -> [u64; 3] {
@@ -124,22 +126,33 @@ fn between_programs_that_trust_nobody_there_is_one_copy_more() {
     assert_eq!((server, program), (bytes, bytes));
 }
 
-#[test]
-fn no_page_is_lost_in_many_hand_overs() {
+/// Hand-overs of one program after the other; all memory is back in the end.
+fn many_hand_overs(mode: Mode, count: u64) {
     let Some(world) = World::new() else { return };
-    let count = std::env::var("TASUKI_LEAK_OPERATIONS").unwrap_or_else(|_| OPERATIONS.to_string());
-    world.up("one", Mode::Fused, &[]);
-    let sink = world.spawn(&world.script("digest.py", &["0.0.0.0", "9000"]));
-    let _ = sink.line("ready");
+    world.up("one", mode, &[]);
+    let (peer, each) = (format!("{HOST}:9000"), count / PROGRAMS);
     let before = world.ps("one").pools;
-    let peer = format!("{HOST}:9000");
-    let program = world.on_net("one", &[PROGRAM, "churn", &peer, &count]);
-    let said = Running::start(program).finish().success();
-    assert!(said.stdout.contains("lost 0"), "{said}");
-    let bytes = count.parse::<u64>().expect("TASUKI_LEAK_OPERATIONS is a number") * 64;
-    assert!(world.counter("one", "payload.tx-bytes") >= bytes);
-    drop(sink);
+    for _ in 0..PROGRAMS {
+        let sink = world.spawn(&world.script("digest.py", &["0.0.0.0", "9000"]));
+        let _ = sink.line("ready");
+        let program = world.on_net("one", &[PROGRAM, "churn", &peer, &each.to_string()]);
+        let said = Running::start(program).finish().success();
+        assert!(said.stdout.contains("lost 0"), "{said}");
+        let _ = sink.finish().success();
+    }
+    assert!(world.counter("one", "payload.tx-bytes") >= each * PROGRAMS * 64);
     world.assert_pools_return("one", &before);
     world.down("one");
     world.assert_nothing_left();
+}
+
+#[test]
+fn no_page_is_lost_in_many_hand_overs_fused_mode() {
+    let count = std::env::var("TASUKI_LEAK_OPERATIONS").map(|text| text.parse());
+    many_hand_overs(Mode::Fused, count.map_or(OPERATIONS, |count| count.expect("a number")));
+}
+
+#[test]
+fn no_page_is_lost_in_many_hand_overs_split_mode() {
+    many_hand_overs(Mode::Split, OPERATIONS / 10);
 }

@@ -239,7 +239,9 @@ impl Socket {
             urgent: self.urgent,
         };
         let error = self.error.take();
-        let news = std::mem::take(&mut self.news) | std::mem::take(&mut self.tx.was_full);
+        // Who sends several slots at once may have lacked room in a queue that was not full.
+        let room = std::mem::take(&mut self.tx.took) && self.words.waiters.await_room();
+        let news = std::mem::take(&mut self.news) | std::mem::take(&mut self.tx.was_full) | room;
         if now == self.shown && error.is_none() && !news {
             return Ok(Published::default());
         }

@@ -139,6 +139,8 @@ pub(crate) struct Tx {
     /// The queue was full when last looked at, or may have been since: the program may wait for a
     /// slot.
     pub(crate) was_full: bool,
+    /// Slots were taken since the words were last published.
+    pub(crate) took: bool,
     /// Slots taken since the queue was last looked at.
     since_look: u32,
 }
@@ -162,6 +164,7 @@ impl Tx {
             runs_end: 0,
             blocked: false,
             was_full: false,
+            took: false,
             since_look: 0,
         }
     }
@@ -210,6 +213,7 @@ impl Tx {
             self.queue.advance();
             self.since_look += 1;
         }
+        self.took = true;
         // Whoever filled it after the look saw it full at one of these slots, and may wait now.
         self.was_full |= self.since_look >= QUEUE;
         Ok(Some(Taken { descriptor, ancillary, chunk }))

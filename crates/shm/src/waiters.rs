@@ -64,6 +64,10 @@ pub struct Waiters {
 }
 
 impl Waiters {
+    /// A place that no count reaches: to be rung when there is more room in the queue than there
+    /// was, even if it was not full.
+    pub const ROOM: u64 = u64::MAX;
+
     /// Nobody waits: for words that are used anew.
     pub fn reset(&self) {
         self.bits.store(0, Ordering::Relaxed);
@@ -96,6 +100,13 @@ impl Waiters {
         before < place && place <= now
     }
 
+    /// Does somebody wait for [`Waiters::ROOM`]? Call it after slots were given back.
+    #[must_use]
+    pub fn await_room(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.place.load(Ordering::Relaxed) == Self::ROOM
+    }
+
     /// Takes all bits, after the words were written: ring these threads.
     #[must_use]
     pub fn take(&self) -> u64 {
@@ -126,6 +137,14 @@ mod tests {
         assert!(waiters.reached(50, 100));
         waiters.await_place(70, 60);
         assert!(waiters.reached(60, 70), "an earlier one");
+        assert!(!waiters.await_room());
+        waiters.await_place(90, 80);
+        waiters.await_place(Waiters::ROOM, 80);
+        assert!(!waiters.await_room() && waiters.reached(80, 90), "rung then, one asks again");
+        waiters.await_place(Waiters::ROOM, 90);
+        assert!(waiters.await_room() && !waiters.reached(90, u64::MAX - 1));
+        waiters.await_place(100, 90);
+        assert!(!waiters.await_room() && waiters.reached(90, 100));
         waiters.add(0b10);
         waiters.add(0b11);
         assert_eq!((waiters.take(), waiters.take()), (0b11, 0));

@@ -295,6 +295,24 @@ fn waiters_are_rung_and_forgotten() {
 }
 
 #[test]
+fn who_lacks_slots_of_a_queue_that_is_not_full_is_rung_if_it_asks() {
+    let (mut world, mut a, mut b) = pair();
+    let (mut sock, _child) = world.connect(&mut a, &mut b, 80);
+    world.rest();
+    let bell = shm::Sleeper::new(a.layout.thread_bell(&a.region, 0).unwrap());
+    let mut rung = |world: &mut World, a: &mut Program, place: u64| {
+        bell.announce(shm::Sleep::Fd);
+        sock.words.waiters.await_place(place, 0);
+        sock.words.waiters.bits.store(1, Ordering::SeqCst);
+        a.send(&mut sock, b"x", None);
+        world.rest();
+        sock.words.waiters.bits.load(Ordering::SeqCst) == 0
+    };
+    assert!(!rung(&mut world, &mut a, 0), "it had room all the time");
+    assert!(rung(&mut world, &mut a, shm::Waiters::ROOM));
+}
+
+#[test]
 fn a_frame_that_has_left_is_news_only_if_something_waits_for_it() {
     let (mut world, mut a, mut b) = pair();
     let (mut stream, _child) = world.connect(&mut a, &mut b, 80);

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use abi::ancillary::SendAncillary;
 use abi::data::DataDescriptor;
 use abi::{Errno, SocketFlags, SocketKind};
+use shm::Waiters;
 
 use super::TxSlice;
 use crate::client::lock;
@@ -128,11 +129,19 @@ impl Socket {
         if self.kind() == SocketKind::Stream && !flags.has(SocketFlags::CONNECTED) {
             return !flags.has(SocketFlags::CONNECTING);
         }
-        let (limit, pool) = (self.tx_limit(), &self.client().tx);
+        let (limit, pool, words) = (self.tx_limit(), &self.client().tx, self.words());
+        let takes = |side: &mut SendSide| {
+            side.collect(words, pool).and_then(|()| side.takes(slices, limit)).unwrap_or(true)
+        };
         let mut side = lock(self.send_side());
         side.as_mut().is_none_or(|side| {
-            let room = side.collect(self.words(), pool).and_then(|()| side.takes(slices, limit));
-            room.unwrap_or(true)
+            if takes(side) {
+                return true;
+            }
+            // The server rings for slots of a queue that is not full only if it is asked to.
+            words.waiters.await_place(Waiters::ROOM, side.released());
+            fence(Ordering::SeqCst);
+            takes(side)
         })
     }
 
