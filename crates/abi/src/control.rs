@@ -19,7 +19,7 @@ use crate::stats::Histogram;
 use crate::tcp::TcpStatus;
 
 /// Version of everything in this crate; both ends must agree.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// What a client asks of the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
