@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::CompareArgs;
 use crate::client::Sample;
 use crate::hosts::{Host, Programs};
+use crate::kernel_threads::KernelThreads;
 use crate::report;
 use crate::setup::Setup;
 
@@ -29,7 +30,8 @@ pub(crate) struct Row {
     #[serde(flatten)]
     pub(crate) sample: Sample,
     /// CPU seconds of the client and all of Tasuki's processes: user, system; for the whole client
-    /// command, so only meaningful for commands of one size.
+    /// command, so only meaningful for commands of one size. Kernel threads that receive what they
+    /// send ([`KernelThreads`]) are in the second.
     pub(crate) cpu: Option<(f64, f64)>,
     /// GiB that this CPU time moved.
     pub(crate) gib: f64,
@@ -168,9 +170,10 @@ fn measure(host: &Host, setup: Setup, round: u32, plan: &Plan, quick: bool) -> R
     arguments.push(format!("--bytes={bytes}"));
     arguments.push(format!("--count={}", u64::from(plan.count) / tenth));
     let before = children_cpu()?;
-    let output = output_of(host, &arguments)?;
+    let mut threads = plan.with_cpu.then(KernelThreads::new);
+    let output = output_of(host, &arguments, threads.as_mut())?;
     let after = children_cpu()?;
-    let cpu = plan.with_cpu.then_some((after.0 - before.0, after.1 - before.1));
+    let cpu = threads.map(|it| (after.0 - before.0, after.1 - before.1 + it.seconds()));
     let gib = bytes as f64 / f64::from(1 << 30);
     output
         .lines()
@@ -182,7 +185,11 @@ fn measure(host: &Host, setup: Setup, round: u32, plan: &Plan, quick: bool) -> R
 }
 
 /// What a client says, which is less than a pipe holds.
-fn output_of(host: &Host, arguments: &[String]) -> Result<String> {
+fn output_of(
+    host: &Host,
+    arguments: &[String],
+    mut threads: Option<&mut KernelThreads>,
+) -> Result<String> {
     let mut client = host.client(arguments)?.stdout(Stdio::piped()).spawn()?;
     let began = Instant::now();
     let status = loop {
@@ -194,6 +201,9 @@ fn output_of(host: &Host, arguments: &[String]) -> Result<String> {
             client.kill()?;
             client.wait()?;
             bail!("no end after {PATIENCE:?}");
+        }
+        if let Some(threads) = &mut threads {
+            threads.look();
         }
         sleep(LOOK);
     };

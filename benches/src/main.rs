@@ -29,6 +29,7 @@ mod handover;
 mod hosts;
 mod idle;
 mod instruments;
+mod kernel_threads;
 mod native;
 mod operations;
 mod programs;
