@@ -57,9 +57,9 @@ pub(crate) struct HandoverArgs {
 pub(crate) struct Figure {
     pub(crate) size: usize,
     /// The area alone, to another party that takes it and gives it back.
-    pub(crate) moved: f64,
+    pub(crate) moved: Option<f64>,
     /// To a connection that waits for its window.
-    pub(crate) untouched: f64,
+    pub(crate) untouched: Option<f64>,
     pub(crate) hand_over: f64,
     copying_send: f64,
     alloc_and_drop: f64,
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
     let client = Client::connect(&server.socket)?;
     let mut figures = Vec::new();
     for &size in &args.size {
-        let untouched = untouched(&client, size, args.rounds)?;
+        let untouched = Some(untouched(&client, size, args.rounds)?);
         let figure = Figure { untouched, ..measure(&client, size, args.rounds)? };
         figures.push(figure);
     }
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
     // The server's processor is the taker's now.
     drop(server);
     for figure in &mut figures {
-        figure.moved = moved::measure(figure.size, args.rounds, there)?;
+        figure.moved = Some(moved::measure(figure.size, args.rounds, there)?);
     }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&figures)?);
@@ -100,7 +100,9 @@ pub(crate) fn table(figures: &[Figure]) -> String {
                 | alloc and drop | receive and drop |";
     let mut text = format!("{head}\n|---:|---:|---:|---:|---:|---:|---:|\n");
     for figure in figures {
-        let &Figure { size, moved, untouched, hand_over, .. } = figure;
+        let [moved, untouched] =
+            [figure.moved, figure.untouched].map(|nanos| nanos.unwrap_or(f64::NAN));
+        let &Figure { size, hand_over, .. } = figure;
         let &Figure { copying_send, alloc_and_drop, recv_and_drop, .. } = figure;
         text += &format!(
             "| {size} | {moved:.0} ns | {untouched:.0} ns | {hand_over:.0} ns | \
@@ -171,7 +173,7 @@ fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<Figure> {
     }
     let [hand_over, copying_send, alloc_and_drop, recv_and_drop] =
         [handed, copied, made, taken].map(|times| median(times).unwrap_or(f64::NAN));
-    let (moved, untouched) = (f64::NAN, f64::NAN);
+    let (moved, untouched) = (None, None);
     Ok(Figure { size, moved, untouched, hand_over, copying_send, alloc_and_drop, recv_and_drop })
 }
 
