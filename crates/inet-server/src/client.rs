@@ -55,7 +55,7 @@ pub(crate) struct Thread {
 
 impl Thread {
     /// Stages a result; false if there is no room.
-    #[inline]
+    #[inline(always)]
     fn stage(&mut self, path: ReturnPath, outcome: Values<'_>) -> Result<bool, ClientFault> {
         match self.results.stage(&CallResult::encode_parts(path, outcome)) {
             Ok(()) => Ok(true),
@@ -283,8 +283,8 @@ impl Client {
     }
 
     /// Posts a call's result; it becomes visible at the end of the turn, and its thread is rung
-    /// then if `rings`.
-    #[inline]
+    /// then if `rings`. In line, so that the values of most calls, zeros, are never in memory.
+    #[inline(always)]
     pub(crate) fn post(
         &mut self,
         engine: &mut Engine,

@@ -73,6 +73,7 @@ pub struct Producer {
     published: u32,
     /// The consumer's index as last read.
     head: u32,
+    /// Slots published since attach, and those that lay unread then.
     produced: u64,
 }
 
@@ -142,7 +143,6 @@ impl Producer {
         }
         self.ring.write(self.tail, slot);
         self.tail = self.tail.wrapping_add(1);
-        self.produced += 1;
         Ok(())
     }
 
@@ -151,6 +151,7 @@ impl Producer {
     pub fn publish(&mut self) {
         if self.published != self.tail {
             self.ring.tail().store(self.tail, Ordering::Release);
+            self.produced += u64::from(self.staged());
             self.published = self.tail;
         }
     }
@@ -175,7 +176,7 @@ impl Producer {
     /// slot that made this count `n` is consumed once [`Producer::consumed`] is `n` or more.
     #[must_use]
     pub fn produced(&self) -> u64 {
-        self.produced
+        self.produced + u64::from(self.staged())
     }
 
     /// Slots consumed since attach.
@@ -184,7 +185,7 @@ impl Producer {
     /// [`RingFault`].
     pub fn consumed(&mut self) -> Result<u64, RingFault> {
         self.look()?;
-        Ok(self.produced - u64::from(self.tail.wrapping_sub(self.head)))
+        Ok(self.produced() - u64::from(self.tail.wrapping_sub(self.head)))
     }
 }
 

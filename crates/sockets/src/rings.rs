@@ -363,10 +363,12 @@ impl Rings {
                 let (ticket, user_data) = (Ticket(path.tag), place.user_data);
                 let outcome = CallResult::decode(&slot)?.outcome;
                 match Completion::plain(place.op, &outcome) {
-                    // Apart, since this is no more than three words.
-                    Some(Ok(Reply::Done)) => {
-                        into.push(Completion { ticket, user_data, result: Ok(Reply::Done) });
-                    }
+                    // Apart, and made where it stays: no more than three words.
+                    Some(Ok(Reply::Done)) => into.extend(std::iter::once_with(|| Completion {
+                        ticket,
+                        user_data,
+                        result: Ok(Reply::Done),
+                    })),
                     Some(result) => into.push(Completion { ticket, user_data, result }),
                     None => {
                         direct = false;
