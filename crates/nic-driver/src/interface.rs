@@ -22,8 +22,16 @@ const ATTRIBUTE: usize = 4;
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
-/// NLM_F_REQUEST
+const RTM_NEWQDISC: u16 = 36;
+/// NLM_F_REQUEST, NLM_F_ACK, NLM_F_REPLACE, NLM_F_CREATE
 const REQUEST: u16 = 1;
+const ACK: u16 = 4;
+const REPLACE: u16 = 0x100;
+const CREATE: u16 = 0x400;
+/// Length of `tcmsg`; TC_H_ROOT, and the attribute with a discipline's name.
+const TRAFFIC: usize = 20;
+const TC_H_ROOT: u32 = u32::MAX;
+const TCA_KIND: u16 = 1;
 /// Attributes.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -221,20 +229,50 @@ fn socket(groups: u32) -> Result<OwnedFd, Errno> {
 /// RTM_GETLINK for one name.
 fn question(name: &str) -> Vec<u8> {
     let mut message = vec![0; HEADER + INFO];
-    let mut attribute = |kind: u16, value: &[u8]| {
-        let len = u16::try_from(ATTRIBUTE + value.len()).unwrap_or(u16::MAX);
-        message.extend_from_slice(&len.to_ne_bytes());
-        message.extend_from_slice(&kind.to_ne_bytes());
-        message.extend_from_slice(value);
-        message.resize(message.len().next_multiple_of(4), 0);
-    };
-    attribute(IFLA_EXT_MASK, &SKIP_STATS.to_ne_bytes());
-    attribute(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+    attribute(&mut message, IFLA_EXT_MASK, &SKIP_STATS.to_ne_bytes());
+    attribute(&mut message, IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+    headed(message, libc::RTM_GETLINK, REQUEST)
+}
+
+fn attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let len = u16::try_from(ATTRIBUTE + value.len()).unwrap_or(u16::MAX);
+    message.extend_from_slice(&len.to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(value);
+    message.resize(message.len().next_multiple_of(4), 0);
+}
+
+/// The message with its header, for which there is room.
+fn headed(mut message: Vec<u8>, kind: u16, flags: u16) -> Vec<u8> {
     let len = u32::try_from(message.len()).unwrap_or(u32::MAX);
     message[..4].copy_from_slice(&len.to_ne_bytes());
-    message[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
-    message[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    message[6..8].copy_from_slice(&flags.to_ne_bytes());
     message
+}
+
+/// Frames that are to be sent by an interface go to it at once (`tc qdisc replace dev NAME root
+/// noqueue`): it has a queue of its own.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn set_no_queue(name: &str) -> Result<(), Errno> {
+    let socket = socket(0)?;
+    let index = rustix::net::netdevice::name_to_index(&socket, name)?;
+    let mut message = vec![0; HEADER + TRAFFIC];
+    message[HEADER + 4..HEADER + 8].copy_from_slice(&index.to_ne_bytes());
+    message[HEADER + 12..HEADER + 16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
+    attribute(&mut message, TCA_KIND, b"noqueue\0");
+    let message = headed(message, RTM_NEWQDISC, REQUEST | ACK | REPLACE | CREATE);
+    rustix::net::sendto(&socket, &message, SendFlags::empty(), &kernel())?;
+    // The answer is there when the call is over: NLMSG_ERROR with a negative number, or 0.
+    let mut answer = [0; 1 << 10];
+    let (len, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::DONTWAIT)?;
+    match u32_at(&answer[..len], HEADER).map(u32::cast_signed) {
+        Some(0) => Ok(()),
+        Some(number) => Err(Errno::from_raw_os_error(number.saturating_neg())),
+        None => Err(Errno::PROTO),
+    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::{Request, TapError, last_errno, open_queue};
-use crate::ethtool;
 use crate::xdp::bpf;
+use crate::{ethtool, interface};
 
 /// Bytes of frames, as the kernel counts them, that may wait for the thread. Some 1,800 frames of
 /// 1,514 bytes: a millisecond of its work.
@@ -53,6 +53,11 @@ pub(super) fn may_help() -> bool {
 /// See [`TapError`]; there is no device then.
 pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, TapError> {
     let direct = open_queue(name, |_| libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL)?;
+    // A device of two queues is one that could have 256, for each of which the kernel would make a
+    // queueing discipline: 100 MB at this length. Frames are queued in the device in any case.
+    if let Err(errno) = interface::set_no_queue(name) {
+        tracing::warn!(%errno, device = name, "the kernel makes a queue for each of 256 queues");
+    }
     Ok(match open_threaded(name, &direct) {
         Ok(threaded) => vec![threaded, direct],
         Err(error) => {

@@ -100,6 +100,11 @@ fn frames_in_bulk_are_received_by_a_kernel_thread() {
     let mut tap = Tap::from_queues(queues, false).unwrap();
     carries_frames(&name, &mut tap);
     tap.flush().unwrap();
+    let show = ["qdisc", "show", "dev", &name];
+    if let Ok(said) = std::process::Command::new("tc").args(show).output() {
+        let said = String::from_utf8(said.stdout).unwrap();
+        assert!(said.starts_with("qdisc noqueue") && said.lines().count() == 1, "{said}");
+    }
     let before = received(&name);
     let by_thread = |tap: &Tap| {
         let mut count = 0;
