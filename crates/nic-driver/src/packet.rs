@@ -10,7 +10,9 @@
 //! copied out of it into a page of the frame region, and takes no system call. A super-segment is
 //! longer than a slot, and one `recvmsg` gets it straight into such a page. Without a ring (Linux
 //! before 4.6, or no memory for it) all frames are received so. One `sendmsg` sends one frame,
-//! straight out of the clients' pages.
+//! straight out of the clients' pages: most of its time is the other end's receiving or the
+//! device's, and 64 frames a call (`sendmmsg`) save a twentieth of it over a veth pair, a ring to
+//! send from and `PACKET_QDISC_BYPASS` less.
 //!
 //! `PACKET_VNET_HDR` puts virtio's header before each frame ([`crate::vnet`]): so frames whose
 //! checksums were left undone by the other end of a virtual cable are known to be right, and
