@@ -4,7 +4,7 @@ use tasuki_tests::{HOST, LARGE, Mode, Running, World, sha256, write_noise};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_native");
 /// Hand-overs of the leak test, unless `TASUKI_LEAK_OPERATIONS` says another number.
-const OPERATIONS: u64 = 1_000_000;
+const OPERATIONS: u64 = 10_000_000;
 /// Programs that make them, one after the other.
 const PROGRAMS: u64 = 10;
 
@@ -154,5 +154,5 @@ fn no_page_is_lost_in_many_hand_overs_fused_mode() {
 
 #[test]
 fn no_page_is_lost_in_many_hand_overs_split_mode() {
-    many_hand_overs(Mode::Split, OPERATIONS / 10);
+    many_hand_overs(Mode::Split, OPERATIONS / 100);
 }
