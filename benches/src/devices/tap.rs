@@ -44,7 +44,7 @@ pub(super) fn all(processors: [usize; 2]) -> Result<Vec<Contender>> {
         let (parcel, interface) = (Parcel::new(false), format!("tap{}", all.len()));
         let queues = nic_driver::tap::open_queues(&interface, false)?;
         let device = nic_driver::tap::Tap::from_queues(queues, false)?;
-        sh(&format!("ip link set {interface} txqueuelen 16384 up"))?;
+        bring_up(&interface)?;
         let source = Source::new(&interface, &parcel)?;
         let way = OfDriver::new(device, &parcel, batch);
         all.push(Contender::new("tap", name, &parcel, way, source));
@@ -88,8 +88,7 @@ impl Tap {
             .map(|_| open(name, flags | vnet | many).map(File::from))
             .collect::<io::Result<Vec<_>>>()
             .context("making a TAP device")?;
-        // The length is also that of the queue in which frames wait for us.
-        sh(&format!("ip link set {name} txqueuelen 16384 up"))?;
+        bring_up(name)?;
         if matches!(how, How::Thread) {
             sh(&format!("echo 1 > /sys/class/net/{name}/threaded"))?;
         }
@@ -131,6 +130,14 @@ impl Tap {
         let (a, b) = (a?, b?);
         Ok(a.1.max(b.1) - a.0.min(b.0))
     }
+}
+
+/// Without a queueing discipline, of which one that could have many queues has 256. The length is
+/// that of the queue in which frames wait for us.
+fn bring_up(name: &str) -> Result<()> {
+    sh(&format!(
+        "tc qdisc replace dev {name} root noqueue && ip link set {name} txqueuelen 16384 up"
+    ))
 }
 
 /// A queue of a TAP device, which is made if it is the first.
