@@ -84,7 +84,8 @@ pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceErro
         .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
         .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
-    bind(&socket, index).map_err(|errno| failed("bind a packet socket to", errno))?;
+    bind(&socket, index, libc::ETH_P_ALL)
+        .map_err(|errno| failed("bind a packet socket to", errno))?;
     Ok(socket)
 }
 
@@ -126,10 +127,25 @@ pub(crate) fn set_option<T>(
     if done < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
-fn bind(socket: &OwnedFd, index: libc::c_int) -> Result<(), Errno> {
+/// Binds again: a socket that was given a ring while its interface came up may have missed that.
+fn bind_again(socket: &OwnedFd) -> Result<(), Errno> {
+    // SAFETY: `sockaddr_ll` is plain old data: all zero bytes are a value of it.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    let mut len = mem::size_of_val(&address) as libc::socklen_t;
+    let to = (&raw mut address).cast();
+    // SAFETY: the kernel writes at most `len` bytes to `address`, which has so many.
+    if unsafe { libc::getsockname(socket.as_raw_fd(), to, &raw mut len) } < 0 {
+        return Err(last_errno());
+    }
+    // Only another protocol makes the kernel look again.
+    bind(socket, address.sll_ifindex, libc::ETH_P_LOOPBACK)?;
+    bind(socket, address.sll_ifindex, libc::ETH_P_ALL)
+}
+
+fn bind(socket: &OwnedFd, index: libc::c_int, protocol: libc::c_int) -> Result<(), Errno> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::c_ushort,
-        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_protocol: (protocol as u16).to_be(),
         sll_ifindex: index,
         sll_hatype: 0,
         sll_pkttype: 0,
@@ -230,6 +246,7 @@ impl Packet {
                 None
             }
         };
+        bind_again(&socket)?;
         Ok(Self {
             socket,
             features,
