@@ -34,7 +34,7 @@ conformance: ## Run packetdrill's scripts against the core: [SCRIPTS=folder] [PA
 	$(CARGO) build -q -p tasuki-packetdrill -p tasuki-packetdrill-plugin
 	@$(TARGET)/debug/conformance $(CONFORMANCE) $(SCRIPTS)
 
-bench: build ## Measure everything that docs/performance.md tells, about 13 minutes (root): [BENCH=--quick]
+bench: build ## Measure everything that docs/performance.md tells, about 17 minutes (root): [BENCH=--quick]
 	@scripts/deps.sh bench
 	$(CARGO) run --release -p tasuki-benches -- all --tasuki $(TARGET)/release/tasuki --out $(TARGET)/bench.json $(BENCH)
 

@@ -12,6 +12,8 @@ tools="gcc:gcc"
 [ "$what" != instructions ] || tools="$tools valgrind:valgrind"
 [ "$what" != test ] || tools="$tools wget:wget nc:netcat-openbsd ping:iputils-ping tshark:tshark
     ethtool:ethtool iperf3:iperf3 setpriv:util-linux nsenter:util-linux"
+# cargo-fuzz, where it is, builds libFuzzer.
+[ "$what" != test ] || ! command -v cargo-fuzz >/dev/null || tools="$tools c++:g++"
 
 commands=
 packages=
