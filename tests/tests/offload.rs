@@ -192,6 +192,8 @@ fn a_smaller_link_on_the_path_gets_everything() {
             let _ = Running::start(world.on_net(NET, &put)).finish().success();
             assert_eq!(sink.line("sha256"), format!("sha256 {digest}"), "{at}");
         }
+        // With its namespace the cable would go some time later.
+        let _ = world.run(&["ip", "link", "del", "r0"]).success();
         let _ = world.run(&["ip", "netns", "del", "behind"]).success();
         world.down(NET);
         world.assert_nothing_left();

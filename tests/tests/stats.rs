@@ -7,8 +7,8 @@ use tasuki_tests::{HOST, Mode, Nic, Running, World};
 
 const NET: &str = "stats";
 
-/// What counters of other devices than a TAP begin with.
-const DEVICES: [&str; 5] = ["packet.", "passt.", "pcap.", "wire.", "xdp."];
+/// What counters of other devices than a TAP with offloads begin with.
+const DEVICES: [&str; 6] = ["packet.", "passt.", "pcap.", "tap.", "wire.", "xdp."];
 
 /// Names in the tables of docs/counters.md.
 fn page() -> BTreeSet<String> {
