@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::CompareArgs;
 use crate::client::Sample;
 use crate::hosts::{Host, Programs};
-use crate::kernel_threads::KernelThreads;
+use crate::processor_time::{self, KernelThreads};
 use crate::report;
 use crate::setup::Setup;
 
@@ -169,10 +169,11 @@ fn measure(host: &Host, setup: Setup, round: u32, plan: &Plan, quick: bool) -> R
     let mut arguments = vec![format!("--test={}", plan.test), format!("--size={sizes}")];
     arguments.push(format!("--bytes={bytes}"));
     arguments.push(format!("--count={}", u64::from(plan.count) / tenth));
-    let before = children_cpu()?;
+    let children = || processor_time::of_children().context("/proc/self/stat");
+    let before = children()?;
     let mut threads = plan.with_cpu.then(KernelThreads::new);
     let output = output_of(host, &arguments, threads.as_mut())?;
-    let after = children_cpu()?;
+    let after = children()?;
     let cpu = threads.map(|it| (after.0 - before.0, after.1 - before.1 + it.seconds()));
     let gib = bytes as f64 / f64::from(1 << 30);
     output
@@ -213,15 +214,4 @@ fn output_of(
         bail!("it ended with {status}");
     }
     Ok(said)
-}
-
-/// User and system seconds of all children waited for so far, and of theirs (proc(5): cutime,
-/// cstime).
-fn children_cpu() -> Result<(f64, f64)> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> =
-        stat.rsplit_once(')').context("/proc/self/stat")?.1.split_whitespace().collect();
-    // Linux reports in USER_HZ, which is 100 on every architecture we build for.
-    let seconds = |index: usize| -> Result<f64> { Ok(fields[index].parse::<f64>()? / 100.0) };
-    Ok((seconds(13)?, seconds(14)?))
 }

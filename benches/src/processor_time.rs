@@ -1,10 +1,25 @@
-//! Processor time of the kernel threads that receive what is written to a TAP device
-//! (`napi/NAME-…`): work that otherwise the writer does within its write(2), so it counts as the
-//! writer's. They end with the device and leave no account, so they are looked at while they run.
+//! Processor time, as proc(5) tells it.
+//!
+//! That of ended children is in our own account. Kernel threads that receive what is written to a
+//! TAP device (`napi/NAME-…`) do what otherwise the writer does within its write(2), so theirs
+//! counts as the writer's; they end with the device and leave no account, so they are looked at
+//! while they run.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
+
+/// Linux reports in USER_HZ, which is 100 on every architecture we build for.
+const USER_HZ: f64 = 100.0;
+/// Places of two times, user and system, behind the name: of a process, and of its ended children.
+const OWN: usize = 11;
+const CHILDREN: usize = 13;
+
+/// User and system seconds of all children waited for so far, and of theirs.
+pub(crate) fn of_children() -> Option<(f64, f64)> {
+    let [user, system] = ticks(std::process::id(), CHILDREN)?;
+    Some((user as f64 / USER_HZ, system as f64 / USER_HZ))
+}
 
 /// How often new ones are looked for.
 const SEARCH: Duration = Duration::from_millis(50);
@@ -33,14 +48,13 @@ impl KernelThreads {
             new.for_each(|pid| _ = self.ticks.entry(pid).or_default());
         }
         for (pid, ticks) in &mut self.ticks {
-            *ticks = ticks_of(*pid).unwrap_or(*ticks);
+            *ticks = self::ticks(*pid, OWN).map_or(*ticks, |[user, system]| user + system);
         }
     }
 
     /// Seconds of all, as far as they were seen.
     pub(crate) fn seconds(&self) -> f64 {
-        // Linux reports in USER_HZ, which is 100 on every architecture we build for.
-        self.ticks.values().sum::<u64>() as f64 / 100.0
+        self.ticks.values().sum::<u64>() as f64 / USER_HZ
     }
 }
 
@@ -56,12 +70,12 @@ fn all() -> Vec<u32> {
         .collect()
 }
 
-/// proc(5): utime and stime.
-fn ticks_of(pid: u32) -> Option<u64> {
+/// Two times in a row of a process.
+fn ticks(pid: u32, place: usize) -> Option<[u64; 2]> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let mut next = || fields.next()?.parse::<u64>().ok();
-    Some(next()? + next()?)
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(place);
+    let mut next = || fields.next()?.parse().ok();
+    Some([next()?, next()?])
 }
 
 #[cfg(test)]
@@ -71,12 +85,13 @@ mod tests {
     #[test]
     fn ticks_of_a_process_grow() {
         let pid = std::process::id();
-        let before = ticks_of(pid).unwrap();
+        let own = || ticks(pid, OWN).unwrap().into_iter().sum::<u64>();
+        let before = own();
         let began = Instant::now();
-        while ticks_of(pid).unwrap() <= before {
+        while own() <= before {
             assert!(began.elapsed() < Duration::from_secs(60), "it works all the time");
         }
-        assert_eq!(ticks_of(u32::MAX), None);
+        assert_eq!(ticks(u32::MAX, OWN), None);
         assert_eq!(KernelThreads::new().seconds(), 0.0);
     }
 }
