@@ -9,21 +9,24 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::CompareArgs;
 use crate::client::Sample;
 use crate::hosts::{Host, Programs};
 use crate::processor_time::{self, KernelThreads};
-use crate::report;
-use crate::setup::Setup;
+use crate::setup::{Build, Setup};
+use crate::{paired, report};
 
 /// A sample and where it was taken.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// The set-up.
     pub(crate) setup: Setup,
+    /// Which build of Tasuki; the kernel's rows are all `New`.
+    #[serde(default)]
+    pub(crate) build: Build,
     /// The round, from 0.
     pub(crate) round: u32,
     /// The figures.
@@ -103,25 +106,27 @@ impl Plan {
 /// Run everything and print it.
 pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     let setups: &[Setup] = if args.only.is_empty() { &Setup::ALL } else { &args.only };
-    let programs = Programs { tasuki: args.tasuki.clone(), peers: args.peers.clone() };
+    let builds = builds(args)?;
     let kinds: Vec<Vec<Setup>> = Setup::BASES
         .iter()
         .map(|(base, _)| setups.iter().copied().filter(|setup| setup.base() == *base).collect())
         .collect();
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    let steps = args.rounds as usize * PLANS.len() * setups.len();
+    let measured = setups.iter().map(|setup| builds_of(&builds, *setup).len()).sum::<usize>();
+    let steps = args.rounds as usize * PLANS.len() * measured;
     let mut progress = Progress { began: Instant::now(), done: 0, steps };
     for round in 0..args.rounds {
         for setups in &kinds {
             let hosts = setups
                 .iter()
-                .map(|&setup| Host::new(setup, &programs, &args.congestion, !args.unpinned))
+                .flat_map(|&setup| builds_of(&builds, setup).iter().map(move |it| (setup, it)))
+                .map(|(setup, it)| Host::new(setup, it, &args.congestion, !args.unpinned))
                 .collect::<Result<Vec<_>>>()?;
             for plan in &PLANS {
-                for (host, &setup) in hosts.iter().zip(setups) {
-                    let what = format!("{setup:?} {}", plan.test);
+                for host in &hosts {
+                    let what = format!("{} {}", host.title(), plan.test);
                     progress.say(&format!("round {} of {}: {what}", round + 1, args.rounds));
-                    match measure(host, setup, round, plan, args.quick) {
+                    match measure(host, round, plan, args.quick) {
                         Ok(more) => rows.extend(more),
                         Err(error) => {
                             let failure = format!("round {}: {what}: {error:#}", round + 1);
@@ -136,12 +141,41 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     if args.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
-        print!("{}", report::markdown(&rows));
+        let (new, before): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|row| row.build == Build::New);
+        print!("{}{}", report::markdown(&new), paired::markdown(&new, &before));
     }
     if !failures.is_empty() {
         bail!("{} measurements failed:\n{}", failures.len(), failures.join("\n"));
     }
     Ok(())
+}
+
+/// The builds of Tasuki that are measured, the new one first.
+fn builds(args: &CompareArgs) -> Result<Vec<Programs>> {
+    let peers = &args.peers;
+    let new = Programs {
+        tasuki: args.tasuki.clone(),
+        native: std::env::current_exe()?,
+        peers: peers.clone(),
+        build: Build::New,
+    };
+    let before = args.before.as_ref().map(|tasuki| Programs {
+        tasuki: tasuki.clone(),
+        native: tasuki.with_file_name("tasuki-bench"),
+        peers: peers.clone(),
+        build: Build::Before,
+    });
+    for programs in before.iter().chain([&new]) {
+        let tasuki = &programs.tasuki;
+        ensure!(tasuki.exists(), "{} is not there: `make build` makes it", tasuki.display());
+    }
+    Ok([new].into_iter().chain(before).collect())
+}
+
+/// The kernel and the peers are measured once, whatever builds of Tasuki there are.
+fn builds_of(builds: &[Programs], setup: Setup) -> &[Programs] {
+    if setup.tasuki().is_some() { builds } else { &builds[..1] }
 }
 
 /// What is done of what there is to do, on standard error.
@@ -162,7 +196,8 @@ impl Progress {
     }
 }
 
-fn measure(host: &Host, setup: Setup, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>> {
+fn measure(host: &Host, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>> {
+    let (setup, build) = (host.setup(), host.build());
     let Some(sizes) = plan.sizes(setup) else { return Ok(Vec::new()) };
     let tenth = if quick { 10 } else { 1 };
     let bytes = if setup.is_fast() { plan.fast } else { plan.slow } / tenth;
@@ -180,7 +215,7 @@ fn measure(host: &Host, setup: Setup, round: u32, plan: &Plan, quick: bool) -> R
         .lines()
         .map(|line| {
             let sample = serde_json::from_str(line).with_context(|| format!("sample `{line}`"))?;
-            Ok(Row { setup, round, sample, cpu, gib })
+            Ok(Row { setup, build, round, sample, cpu, gib })
         })
         .collect()
 }

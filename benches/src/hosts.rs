@@ -8,10 +8,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::Congestion;
-use crate::setup::{Device, Setup, Tasuki};
+use crate::setup::{Build, Device, Setup, Tasuki};
 
 /// A running server and how to start a client that reaches it.
 pub(crate) struct Host {
@@ -33,8 +33,23 @@ pub(crate) struct Host {
 pub(crate) struct Programs {
     /// The `tasuki` command.
     pub(crate) tasuki: PathBuf,
+    /// The program of clients and servers that use the native API, linked to the same sources as
+    /// `tasuki`; all others are this very program.
+    pub(crate) native: PathBuf,
     /// The folder of the peers' clients.
     pub(crate) peers: PathBuf,
+    /// Distinguishes the namespaces of two builds of one set-up.
+    pub(crate) build: Build,
+}
+
+impl Programs {
+    /// The program at the ends of a set-up.
+    fn ends(&self, setup: Setup) -> Result<PathBuf> {
+        let native = setup.tasuki().is_some_and(|tasuki| tasuki.native);
+        let program = if native { self.native.clone() } else { std::env::current_exe()? };
+        ensure!(program.exists(), "native set-ups need {}, which is not there", program.display());
+        Ok(program)
+    }
 }
 
 /// Starts `taskset` for one side: the client's on processor 0, the server's on processor 1.
@@ -63,7 +78,8 @@ impl Host {
         congestion: &Congestion,
         pinned: bool,
     ) -> Result<Self> {
-        let tag = format!("tb{}{}", std::process::id(), setup as u8);
+        let letter = if programs.build == Build::Before { "o" } else { "n" };
+        let tag = format!("tb{}{letter}{}", std::process::id(), setup as u8);
         let mut names = vec![format!("{tag}a")];
         if setup.on_veth() {
             names.push(format!("{tag}b"));
@@ -90,14 +106,31 @@ impl Host {
             None => vec!["--congestion", &congestion.congestion],
             Some(tasuki) => tasuki.native.then_some("--native").into_iter().collect(),
         };
-        let server = start_server(&server_at, pinned, &on_stack, &options)?;
+        let program = programs.ends(setup)?;
+        let server = start_server(&program, &server_at, pinned, &on_stack, &options)?;
         let (programs, congestion) = (programs.clone(), congestion.clone());
         Ok(Self { setup, namespaces: names, server, programs, congestion, pinned, wire, sharing })
     }
 
+    /// What runs here.
+    pub(crate) fn setup(&self) -> Setup {
+        self.setup
+    }
+
+    /// Which build of Tasuki runs here.
+    pub(crate) fn build(&self) -> Build {
+        self.programs.build
+    }
+
+    /// The set-up, and the build if it is the earlier one.
+    pub(crate) fn title(&self) -> String {
+        let before = if self.build() == Build::Before { " (before)" } else { "" };
+        format!("{:?}{before}", self.setup)
+    }
+
     /// A command that runs this program's `client` on the set-up's stack.
     pub(crate) fn client(&self, arguments: &[String]) -> Result<Command> {
-        let me = std::env::current_exe()?;
+        let me = self.programs.ends(self.setup)?;
         let mut command = on_cpu("0", self.pinned);
         command.args(["ip", "netns", "exec", &self.namespaces[0]]);
         let tasuki = self.setup.tasuki();
@@ -213,6 +246,7 @@ fn make_tap(namespace: &str) -> Result<()> {
 }
 
 fn start_server(
+    program: &Path,
     namespace: &str,
     pinned: bool,
     on_stack: &[OsString],
@@ -221,7 +255,7 @@ fn start_server(
     let mut server = on_cpu("1", pinned)
         .args(["ip", "netns", "exec", namespace])
         .args(on_stack)
-        .arg(std::env::current_exe()?)
+        .arg(program)
         .args(["serve", "--bind", &format!("0.0.0.0:{PORT}")])
         .args(options)
         .stdout(Stdio::piped())

@@ -31,6 +31,7 @@ mod idle;
 mod instruments;
 mod native;
 mod operations;
+mod paired;
 mod processor_time;
 mod programs;
 mod protocol;
@@ -162,6 +163,10 @@ pub(crate) struct CompareArgs {
     /// The `tasuki` command.
     #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
     tasuki: PathBuf,
+    /// Measure this earlier build of the `tasuki` command as well, in turn with the other, and
+    /// print the ratios between the two. Native set-ups take the `tasuki-bench` beside it.
+    #[arg(long, value_name = "TASUKI")]
+    before: Option<PathBuf>,
     /// The folder of the peers' clients, for the set-ups lwip and gvisor.
     #[arg(long, default_value = "target/peers")]
     peers: PathBuf,

@@ -116,10 +116,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::client::Sample;
+    use crate::setup::Build;
 
     fn row(setup: Setup, round: u32, rate: f64, cpu: Option<(f64, f64)>) -> Row {
         let sample = Sample { test: Test::Send, size: 65536, rate, median_us: None, p99_us: None };
-        Row { setup, round, sample, cpu, gib: 2.0 }
+        Row { setup, build: Build::New, round, sample, cpu, gib: 2.0 }
     }
 
     #[test]

@@ -73,6 +73,17 @@ pub(crate) enum Setup {
     WireFusedShared,
 }
 
+/// Which build of Tasuki a set-up runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Build {
+    /// The one that is measured.
+    #[default]
+    New,
+    /// The earlier one, that it is compared with.
+    Before,
+}
+
 /// How Tasuki runs in a set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tasuki {
