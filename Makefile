@@ -5,6 +5,8 @@ PREFIX ?= /usr/local
 SEEDS ?= 10000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
+# Installed in their folders, so that the links between them hold.
+DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*/*.md examples/*)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build demo test sim conformance bench bench-peers bench-instructions scale fmt clippy loom fuzz doc tidy man clean install uninstall
@@ -85,7 +87,7 @@ install: ## Install what `make build` built, with manual pages, to PREFIX (defau
 	install -D -m 755 $(TARGET)/release/libtasuki.so $(TO)/lib/libtasuki.so
 	install -D -m 644 $(TARGET)/release/libtasuki.a $(TO)/lib/libtasuki.a
 	install -D -m 644 crates/c/include/tasuki.h $(TO)/include/tasuki.h
-	install -D -m 644 -t $(TO)/share/doc/tasuki README.md docs/*.md examples/*
+	for file in $(DOCUMENTS); do install -D -m 644 $$file $(TO)/share/doc/tasuki/$$file || exit 1; done
 	umask 022 && $(TO)/bin/tasuki manual $(TO)/share
 
 uninstall: ## Remove what `make install` installed

@@ -123,7 +123,7 @@ for way, ((payload, _), *copies) in ways.items():
     for name, who in copies:
         print(f"  {counters[name] / total if total else 0:.2f}  {name:22} {who}")
 PYTHON
-echo "docs/every-byte-copied.md follows every byte"
+echo "docs/design/every-byte-copied.md follows every byte"
 
 echo
 echo "the same over the kernel's TCP and a veth pair"

@@ -8,7 +8,7 @@ const BYTES: usize = 16 << 20;
 fn both_ways(fault: &str, counter: &str) {
     let Some(world) = World::new_with(&["--offload", "off"]) else { return };
     if matches!(Nic::given(), Nic::Packet | Nic::Xdp) {
-        // Behind the wrapper an unfinished checksum is a wrong one (docs/limits.md).
+        // Behind the wrapper an unfinished checksum is a wrong one (docs/reference/limits.md).
         world.offloads(false);
     }
     write_noise(&world.path("file"), BYTES, 4);

@@ -10,9 +10,9 @@ const NET: &str = "stats";
 /// What counters of other devices than a TAP with offloads begin with.
 const DEVICES: [&str; 6] = ["packet.", "passt.", "pcap.", "tap.", "wire.", "xdp."];
 
-/// Names in the tables of docs/counters.md.
+/// Names in the tables of docs/reference/counters.md.
 fn page() -> BTreeSet<String> {
-    include_str!("../../docs/counters.md")
+    include_str!("../../docs/reference/counters.md")
         .lines()
         .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
         .collect()
@@ -31,7 +31,10 @@ fn the_page_lists_every_counter_and_no_other() {
         // Only such a device counts these.
         page.retain(|name| !DEVICES.iter().any(|device| name.starts_with(device)));
         let missing: Vec<&String> = page.symmetric_difference(&names).collect();
-        assert!(missing.is_empty(), "not both in docs/counters.md and in the program: {missing:?}");
+        assert!(
+            missing.is_empty(),
+            "not both in docs/reference/counters.md and in the program: {missing:?}"
+        );
         world.down(NET);
     }
 }

@@ -356,7 +356,7 @@ pub enum ServerReply {
     Stages(StageReport),
     /// See [`ServerRequest::Counters`].
     Counters {
-        /// Names and values; see docs/counters.md.
+        /// Names and values; see docs/reference/counters.md.
         counters: Vec<(String, u64)>,
         /// Memory pools.
         pools: Vec<PoolStatus>,

@@ -37,7 +37,7 @@ impl Sizes {
 /// Sizes of batches, as they are told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// Such as `nic.rx-per-step`; see docs/counters.md.
+    /// Such as `nic.rx-per-step`; see docs/reference/counters.md.
     pub name: String,
     /// All sizes together.
     pub sum: u64,

@@ -3,7 +3,7 @@
  *
  * Calls are written into submission entries, travel together, and end as completion entries in any
  * order, each with the caller's own user_data: the manner of io_uring. Results are 0 or more, or a
- * negative error number. See docs/calls.md.
+ * negative error number. See docs/guide/calls.md.
  *
  * A struct tsk belongs to the thread that opened it; threads open one each. What a submission entry
  * points to must stay until its completion has been taken by tsk_wait(), but for what is sent

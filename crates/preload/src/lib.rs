@@ -16,7 +16,7 @@
 //!
 //! No panic crosses into the program (`errno::Return`). The calls that the runtime makes itself
 //! pass through here too, but are none of AF_INET. What is not covered is listed in
-//! docs/limits.md.
+//! docs/reference/limits.md.
 
 #![cfg_attr(test, allow(dead_code, reason = "the exported calls are not exported from tests"))]
 

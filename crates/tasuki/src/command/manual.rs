@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 5] = [
     ("/run/tasuki/NAME.log", "Messages of an instance that `tasuki up` started"),
     ("$XDG_RUNTIME_DIR/tasuki/", "The same, for users other than root"),
     ("../lib/tasuki/libtasuki_preload.so", "What gets programs onto the stack, seen from tasuki"),
-    ("../share/doc/tasuki/", "Documents, and instance.toml: the configuration file with every key"),
+    ("../share/doc/tasuki/", "README.md, docs/, and examples/instance.toml with every key"),
 ];
 
 /// The pages' foot.

@@ -1,8 +1,8 @@
 //! `tasuki stats`: what an instance counts, by layer.
 //!
-//! Names, layers and meanings are those of docs/counters.md, which is part of this binary: the page
-//! is the one list of counters, and what it explains is what is shown. Counters are never reset;
-//! what happened in an interval is the difference of two answers.
+//! Names, layers and meanings are those of docs/reference/counters.md, which is part of this
+//! binary: the page is the one list of counters, and `tasuki stats` shows its explanations.
+//! Counters are never reset; an interval's figures are the difference of two answers.
 
 mod prometheus;
 
@@ -21,7 +21,7 @@ use crate::operator::Operator;
 use crate::place::InstanceName;
 
 /// The page that says what counters there are.
-const PAGE: &str = include_str!("../../../../docs/counters.md");
+const PAGE: &str = include_str!("../../../../docs/reference/counters.md");
 
 /// Shows the counters, once or every interval.
 ///
