@@ -11,7 +11,7 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
-use crate::InterfaceId;
+use crate::interface_id::InterfaceId;
 use crate::offload::{RxOffload, TxOffload};
 
 /// A chunk of payload to be sent.

@@ -3,8 +3,12 @@
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use crate::ip::reassembly;
 use crate::tcp::TcpConfig;
+
+/// How long fragments wait by default: as Linux for IPv4 (RFC 1122 3.3.2 says 60 to 120 s, which
+/// only helps attackers), RFC 8200 4.5 for IPv6.
+pub(crate) const REASSEMBLY_TIMEOUTS: [Duration; 2] =
+    [Duration::from_secs(30), Duration::from_secs(60)];
 
 /// Bounds and defaults; [`Config::default`] is what Linux does, as far as it has the same notion.
 #[derive(Debug, Clone)]
@@ -127,8 +131,8 @@ impl Default for ReassemblyConfig {
             frames: 512,
             source_bytes: 1 << 20,
             source_frames: 256,
-            timeout_v4: reassembly::TIMEOUTS[0],
-            timeout_v6: reassembly::TIMEOUTS[1],
+            timeout_v4: REASSEMBLY_TIMEOUTS[0],
+            timeout_v6: REASSEMBLY_TIMEOUTS[1],
         }
     }
 }

@@ -3,13 +3,14 @@
 use core::net::IpAddr;
 
 use crate::bytes::{RxBytes, TxBytes};
+use crate::cidr::Cidr;
 use crate::error::Error;
-use crate::interface::{Address, AddressOrigin, InterfaceId};
-use crate::ip::cidr::Cidr;
-use crate::ip::is_link_scope;
+use crate::interface::{Address, AddressOrigin};
+use crate::interface_id::InterfaceId;
 use crate::ip::route::Route;
 use crate::link::neighbour::NeighbourInfo;
 use crate::net::Net;
+use crate::sockaddr::is_link_scope;
 use crate::stack::Stack;
 use crate::time::Instant;
 

@@ -13,8 +13,9 @@ use smoltcp::wire::{
 
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
+use crate::ip::packet::Packet;
 use crate::ip::pmtu::plateau;
-use crate::ip::{self, Packet, v4};
+use crate::ip::{self, v4};
 use crate::reports::{Quote, Report};
 use crate::stack::{Arrival, Stack};
 use crate::time::Instant;

@@ -11,9 +11,10 @@ use smoltcp::wire::{Icmpv6DstUnreachable, Icmpv6Message, IpProtocol, Ipv6Packet,
 use crate::bytes::{Egress, Frame, RxBytes, Stage, TxBytes};
 use crate::error::Error;
 use crate::icmp::Complaint;
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
+use crate::ip::packet::Packet;
 use crate::ip::v6::{self, Content, Problem, ProblemCode, Refused};
-use crate::ip::{self, Packet, groups};
+use crate::ip::{self, groups};
 use crate::nd::wire;
 use crate::reports::{Quote, Report};
 use crate::stack::{Arrival, Origin, Stack};

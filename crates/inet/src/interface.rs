@@ -5,31 +5,12 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use smoltcp::wire::EthernetAddress;
 
-use crate::ip::cidr::Cidr;
+use crate::cidr::Cidr;
 use crate::ip::v6;
 use crate::link::ethernet::Mac;
 use crate::nd::{Link, dad::Dad};
 use crate::offload::Features;
 use crate::time::Instant;
-
-/// Names an interface of one stack, in the order of their adding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InterfaceId(pub u16);
-
-impl InterfaceId {
-    /// The interface to ourselves, which every stack has.
-    pub const LOOPBACK: Self = Self(u16::MAX);
-
-    /// Its number in `sin6_scope_id` and as `if_nametoindex` gives it: 1 for the first.
-    pub fn scope_id(self) -> u32 {
-        u32::from(self.0) + 1
-    }
-
-    /// The interface of that number; `None` for 0, which means any.
-    pub fn from_scope_id(scope: u32) -> Option<Self> {
-        scope.checked_sub(1).and_then(|id| u16::try_from(id).ok()).map(Self)
-    }
-}
 
 /// How an interface is set up. Its addresses are added later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

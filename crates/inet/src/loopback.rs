@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::bytes::{TxBytes, TxPiece};
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
 
 /// Longest packet, bytes: what IPv4's length field can tell of. (Linux says 65,536, which comes to
 /// the same.)

@@ -16,7 +16,8 @@ use crate::bytes::{Egress, Stage, TxBytes, TxPiece};
 use crate::config::{Config, V6Config};
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interface_id::InterfaceId;
 use crate::ip::groups::table::GroupTable;
 use crate::ip::route::{Hop, Path, Routes};
 use crate::ip::{self, v4, v6};
@@ -30,7 +31,7 @@ use crate::loopback::Loopback;
 use crate::nd::Found;
 use crate::offload::{Features, TxOffload};
 use crate::secret::{KeyedHash, Secret};
-use crate::sockets::table::Handle;
+use crate::table::Handle;
 use crate::time::Instant;
 use crate::wheel::Wheel;
 

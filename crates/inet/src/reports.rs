@@ -10,13 +10,14 @@ use smoltcp::wire::IpProtocol;
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
-use crate::interface::InterfaceId;
-use crate::ip::{self, Packet};
+use crate::interface_id::InterfaceId;
+use crate::ip;
+use crate::ip::packet::Packet;
 use crate::sockets::demux::Target;
 use crate::sockets::events::EventKind;
 use crate::sockets::options::MtuDiscover;
-use crate::sockets::table::Handle;
 use crate::stack::{Arrival, Stack};
+use crate::table::Handle;
 use crate::tcp::{Endpoints, Seq};
 use crate::time::Instant;
 

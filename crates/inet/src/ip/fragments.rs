@@ -5,8 +5,9 @@ use core::net::IpAddr;
 
 use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
 use crate::icmp::Complaint;
+use crate::ip::packet::{Cut, Packet};
 use crate::ip::reassembly::{Fragment, Key, Outcome, Whole};
-use crate::ip::{Cut, Packet, v4, v6};
+use crate::ip::{v4, v6};
 use crate::net::Timer;
 use crate::stack::Stack;
 use crate::time::Instant;

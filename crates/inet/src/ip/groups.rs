@@ -19,7 +19,7 @@ use core::time::Duration;
 
 use crate::error::Error;
 use crate::secret::Secret;
-use crate::sockets::table::Handle;
+use crate::table::Handle;
 use crate::time::Instant;
 use wire::{Kind, Query, Record, Report, Version};
 

@@ -17,13 +17,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::ops::Range;
-use core::time::Duration;
 
 use hashbrown::HashMap;
 
 use crate::bytes::RxBytes;
 use crate::config::ReassemblyConfig;
-use crate::ip::Packet;
+use crate::ip::packet::Packet;
 use crate::secret::KeyedHash;
 use crate::time::Instant;
 
@@ -382,10 +381,6 @@ impl Taken {
         self.bytes + more.bytes > limit.bytes || self.frames + more.frames > limit.frames
     }
 }
-
-/// How long fragments wait by default: as Linux for IPv4 (RFC 1122 3.3.2 says 60 to 120 s, which
-/// only helps attackers), RFC 8200 4.5 for IPv6.
-pub(crate) const TIMEOUTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
 
 #[cfg(test)]
 mod tests;

@@ -8,12 +8,14 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::cidr::Cidr;
-use super::{is_link_scope, link_of, source};
+use super::source;
+use crate::cidr::Cidr;
 use crate::error::Error;
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interface_id::InterfaceId;
 use crate::link::ethernet::{self, Mac};
 use crate::loopback;
+use crate::sockaddr::{is_link_scope, link_of};
 
 /// One entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

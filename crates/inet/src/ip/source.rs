@@ -4,8 +4,9 @@
 use core::cmp::Ordering;
 use core::net::{IpAddr, Ipv6Addr};
 
-use super::cidr::Cidr;
-use crate::interface::{Address, AddressState, Interface, InterfaceId};
+use crate::cidr::Cidr;
+use crate::interface::{Address, AddressState, Interface};
+use crate::interface_id::InterfaceId;
 
 /// RFC 6724 2.1: prefixes with their labels. Precedences are for choosing destinations, which is
 /// the resolver's business.

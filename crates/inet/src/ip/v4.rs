@@ -9,8 +9,8 @@ use core::net::Ipv4Addr;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{Ipv4Packet, Ipv4Repr};
 
-use super::{Cut, Header, Packet};
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
+use crate::ip::packet::{Cut, Header, Packet};
 
 /// Length of a header without options, bytes.
 pub(crate) const HEADER: usize = smoltcp::wire::IPV4_HEADER_LEN;

@@ -11,8 +11,8 @@ use core::net::Ipv6Addr;
 
 use smoltcp::wire::{IpProtocol, Ipv6Packet, Ipv6Repr, checksum};
 
-use super::{Cut, Header, Packet};
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
+use crate::ip::packet::{Cut, FRAGMENT_HEADER, Header, Packet, pseudo_sum};
 
 /// Length of the fixed header, bytes.
 pub(crate) const HEADER: usize = smoltcp::wire::IPV6_HEADER_LEN;
@@ -299,7 +299,7 @@ pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
 
 /// Adds a fragment header to the packet's header at the start of `packet`; gives its length.
 pub(crate) fn write_cut(packet: &mut [u8], id: u32, at: usize, more: bool) -> usize {
-    let len = super::FRAGMENT_HEADER;
+    let len = FRAGMENT_HEADER;
     let Some((header, rest)) = packet.split_at_mut_checked(HEADER) else { return 0 };
     let Some(place) = rest.get_mut(..len) else { return 0 };
     let mut view = Ipv6Packet::new_unchecked(header);
@@ -332,7 +332,7 @@ pub(crate) fn with_router_alert(source: Ipv6Addr, to: Ipv6Addr, mld: &[u8]) -> V
     packet.extend_from_slice(&HOP_BY_HOP);
     let start = packet.len();
     packet.extend_from_slice(mld);
-    let pseudo = super::pseudo_sum(source.into(), to.into(), IpProtocol::Icmpv6, mld.len());
+    let pseudo = pseudo_sum(source.into(), to.into(), IpProtocol::Icmpv6, mld.len());
     let sum = !checksum::combine(&[pseudo, checksum::data(mld)]);
     if let Some(field) = packet.get_mut(start + 2..start + 4) {
         field.copy_from_slice(&sum.to_be_bytes());

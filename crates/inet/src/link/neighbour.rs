@@ -27,10 +27,10 @@ use core::time::Duration;
 use hashbrown::HashMap;
 
 use super::ethernet::Mac;
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
 use crate::offload::TxOffload;
 use crate::secret::KeyedHash;
-use crate::sockets::table::Handle;
+use crate::table::Handle;
 use crate::time::Instant;
 use crate::udp::message::Load;
 use crate::wheel::TimerId;

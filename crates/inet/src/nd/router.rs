@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::wire::{Opt, Outgoing, Preference, RouterAdvert};
 use super::{Found, slaac};
 use crate::bytes::{Egress, TxBytes};
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
 use crate::ip::route::Route;
 use crate::ip::{source, v6};
 use crate::link::ethernet;

@@ -6,11 +6,12 @@ use core::time::Duration;
 
 use super::wire::Prefix;
 use crate::bytes::TxBytes;
-use crate::interface::{Address, AddressOrigin, AddressState, InterfaceId};
-use crate::ip::cidr::Cidr;
-use crate::ip::is_link_scope;
+use crate::cidr::Cidr;
+use crate::interface::{Address, AddressOrigin, AddressState};
+use crate::interface_id::InterfaceId;
 use crate::ip::route::Route;
 use crate::net::Net;
+use crate::sockaddr::is_link_scope;
 use crate::time::Instant;
 
 /// RFC 4862 5.5.3 (e): what is left of a lifetime is not made shorter than this.

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use smoltcp::wire::{EthernetAddress, Icmpv6Message, NdiscOptionType};
 
-use crate::ip::cidr::Cidr;
+use crate::cidr::Cidr;
 use crate::link::ethernet::Mac;
 
 /// RFC 4861 3.1: a message with less has come through a router.

@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use super::events::EventKind;
-use super::table::Handle;
 use super::{Body, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::stack::Stack;
+use crate::table::Handle;
 use crate::tcp::{State, Stats};
 use crate::time::Instant;
 

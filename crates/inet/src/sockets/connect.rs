@@ -4,14 +4,15 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 
 use super::stream::Stream;
-use super::table::Handle;
 use super::time_wait::reusable;
 use super::{Body, Socket, SocketKind, admit, faces};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
+use crate::ip;
 use crate::ip::route::{Hop, Path};
-use crate::ip::{self, scoped};
+use crate::sockaddr::scoped;
 use crate::stack::Stack;
+use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints};
 use crate::time::Instant;
 

@@ -7,9 +7,9 @@ use core::net::SocketAddr;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
-use super::table::Handle;
-use crate::ip::wildcard;
 use crate::secret::KeyedHash;
+use crate::sockaddr::wildcard;
+use crate::table::Handle;
 use crate::tcp::Endpoints;
 
 type Map<K, V> = HashMap<K, V, KeyedHash>;

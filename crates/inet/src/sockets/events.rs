@@ -6,8 +6,8 @@
 use alloc::collections::VecDeque;
 
 use super::Socket;
-use super::table::{Handle, Table};
 use crate::error::Error;
+use crate::table::{Handle, Table};
 
 /// Something happened on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,11 +19,11 @@ use siphasher::sip::SipHasher24;
 use super::Body;
 use super::events::EventKind;
 use super::options::Options;
-use super::table::Handle;
 use crate::bytes::{Frame, RxBytes, RxPiece, TxBytes};
 use crate::error::Error;
 use crate::secret::KeyedHash;
 use crate::stack::Stack;
+use crate::table::Handle;
 use crate::tcp::{Endpoints, FastOpenNews, FastOpenOption, SegmentRepr, Seq, Stats};
 use crate::time::Instant;
 

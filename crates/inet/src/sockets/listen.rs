@@ -13,12 +13,12 @@ use core::net::SocketAddr;
 use super::events::EventKind;
 use super::ports::Claim;
 use super::stream::Stream;
-use super::table::Handle;
 use super::{Body, Socket, SocketKind, faces};
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::error::Error;
 use crate::held::Held;
 use crate::stack::Stack;
+use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, State, TcpConfig, reset_for};
 use crate::time::Instant;
 

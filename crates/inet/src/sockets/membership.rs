@@ -5,17 +5,18 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::Socket;
-use super::table::Handle;
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::error::Error;
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
 use crate::ip::groups::wire::{Message, Report, parse_igmp, parse_mld};
 use crate::ip::groups::{Filter, FilterMode, Listener};
-use crate::ip::{Packet, v4, v6};
+use crate::ip::packet::Packet;
+use crate::ip::{v4, v6};
 use crate::link::ethernet::{self, Carries};
 use crate::net::Timer;
 use crate::offload::TxOffload;
 use crate::stack::Stack;
+use crate::table::Handle;
 use crate::time::Instant;
 
 /// IGMP messages and MLD's are sent with one hop to live (RFC 3376 4), and believed only so.

@@ -7,7 +7,7 @@ use super::fastopen::FastOpenKeys;
 use super::ports::Reuse;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
 use crate::ip::{self, route::Path};
 use crate::net::Net;
 use crate::tcp::{CongestionKind, Connection, KeepAlive, TcpConfig};

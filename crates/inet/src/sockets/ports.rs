@@ -21,8 +21,8 @@ use hashbrown::HashMap;
 
 use super::{SocketKind, faces};
 use crate::error::Error;
-use crate::ip::wildcard;
 use crate::secret::{KeyedHash, Secret};
+use crate::sockaddr::wildcard;
 
 /// With whom a socket shares its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -11,17 +11,18 @@ use super::demux::Target;
 use super::events::EventKind;
 use super::options::Options;
 use super::sleeper::Sleeper;
-use super::table::Handle;
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, Stage, TxBytes};
 use crate::error::Error;
 use crate::held::Held;
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
+use crate::ip;
+use crate::ip::packet::Packet;
 use crate::ip::route::Path;
-use crate::ip::{self, Packet};
 use crate::link::ethernet::{self, Mac};
 use crate::net::{Link, MAX_HEADERS, Net, Timer, headers};
 use crate::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
 use crate::stack::Stack;
+use crate::table::Handle;
 use crate::tcp::{
     CHECKSUM_AT, Connection, EcnField, Endpoints, FastOpenNews, MAX_HEADER, Reply, SegmentError,
     SegmentOut, SegmentRepr, State, reset_for,

@@ -9,12 +9,12 @@ use core::net::SocketAddr;
 
 use super::demux::{Demux, Target};
 use super::ports::Claim;
-use super::table::{Handle, Table};
 use super::{Body, Family, SocketInfo, SocketKind};
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::held::Held;
 use crate::net::Timer;
 use crate::stack::Stack;
+use crate::table::{Handle, Table};
 use crate::tcp::{Connection, Endpoints, Reply, SegmentRepr, Seq, State, TimeWait};
 use crate::time::Instant;
 use crate::wheel::TimerId;

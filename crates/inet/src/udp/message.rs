@@ -7,7 +7,7 @@ use core::ops::Range;
 use smoltcp::wire::checksum;
 
 use crate::bytes::{MAX_TX_PIECES, TxBytes, TxPiece};
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
 
 /// What is said about one datagram when it is sent; [`Default`] says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use super::wire::{Message, Report};
 use super::{ALL_V4, ALL_V6, Filter, Groups, Listener};
 use crate::error::Error;
-use crate::interface::InterfaceId;
+use crate::interface_id::InterfaceId;
 use crate::secret::Secret;
 use crate::time::Instant;
 

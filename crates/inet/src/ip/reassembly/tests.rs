@@ -4,9 +4,12 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
+use core::time::Duration;
+
 use super::*;
 use crate::config::Config;
-use crate::interface::InterfaceId;
+use crate::config::REASSEMBLY_TIMEOUTS;
+use crate::interface_id::InterfaceId;
 use crate::secret::Secret;
 
 const HEADER: usize = 20;
@@ -156,7 +159,7 @@ fn overlaps_spoil_and_duplicates_do_not() {
                 let late = fragment(key(1, 1), at, more, &vec![1; len]);
                 assert_eq!(all.insert(START, late), Outcome::Spoilt);
             }
-            let later = START + TIMEOUTS[0];
+            let later = START + REASSEMBLY_TIMEOUTS[0];
             assert!(all.pop_expired(later).is_none(), "nobody is told");
             assert_eq!(taken(&all), (0, 0, 0));
             assert_eq!(all.insert(later, fragment(key(1, 1), 0, true, &[1; 8])), Outcome::Kept);
@@ -323,7 +326,7 @@ proptest! {
             let bytes: usize = all.assemblies.values().map(|held| held.taken().bytes).sum();
             prop_assert_eq!(bytes, all.taken.bytes);
         }
-        while all.pop_expired(START + TIMEOUTS[0]).is_some() {}
+        while all.pop_expired(START + REASSEMBLY_TIMEOUTS[0]).is_some() {}
         prop_assert_eq!(taken(&all), (0, 0, 0));
         prop_assert!(all.sources.is_empty());
     }

@@ -7,8 +7,8 @@ pub(crate) mod wire;
 
 use alloc::vec::Vec;
 
-use crate::interface::InterfaceId;
-use crate::ip::cidr::Cidr;
+use crate::cidr::Cidr;
+use crate::interface_id::InterfaceId;
 use crate::ip::route::Route;
 use crate::link::acd::Acd;
 use crate::time::Instant;

@@ -82,7 +82,7 @@ impl<S> Table<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::table::*;
 
     #[test]
     fn a_stale_handle_names_nothing() {

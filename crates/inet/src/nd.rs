@@ -26,9 +26,10 @@ use core::time::Duration;
 use smoltcp::wire::{IpProtocol, checksum};
 
 use crate::bytes::{Egress, TxBytes};
-use crate::interface::InterfaceId;
-use crate::ip::cidr::Cidr;
-use crate::ip::{self, Packet, v6};
+use crate::cidr::Cidr;
+use crate::interface_id::InterfaceId;
+use crate::ip::packet::Packet;
+use crate::ip::{self, v6};
 use crate::link::ethernet::{self, Mac};
 use crate::link::neighbour::{Advert, Key, Times, Waiters};
 use crate::net::{MAX_HEADERS, Net, Timer};

@@ -83,7 +83,7 @@ fn mask_v6(prefix: u8) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::cidr::*;
     use std::string::ToString;
 
     fn cidr(text: &str) -> Cidr {

@@ -22,7 +22,7 @@ pub(crate) mod requests;
 mod send;
 mod sleeper;
 pub(crate) mod stream;
-pub(crate) mod table;
+
 pub(crate) mod time_wait;
 
 use alloc::boxed::Box;
