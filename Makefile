@@ -69,8 +69,8 @@ fuzz: ## Run the fuzz targets, two at a time: [FUZZ=seconds for each] (nightly, 
 doc: ## Build the documentation; a warning is an error
 	scripts/doc.sh
 
-tidy: ## Check sizes, safety policy and documents of the source tree
-	$(CARGO) test -q -p tasuki-tests --test tidy
+tidy: ## Check modules, sizes, safety policy and documents of the source tree, and print figures
+	$(CARGO) test -q -p tasuki-tests --test tidy -- --nocapture
 
 man: build ## Write manual pages and completion scripts to target/share
 	rm -rf target/share
