@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use rustix::process::{Pid, getpid};
 
-use crate::PAGE;
+use crate::layout::PAGE;
 
 static MARK: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 

@@ -31,147 +31,26 @@
 
 mod allocator;
 mod area;
+mod entry;
+mod name;
 mod table;
 
 use std::fmt;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 use self::allocator::Allocator;
-use self::table::{Entry, Shared, lock};
-use crate::region::Allow;
+use self::entry::OwnerEntry;
+use self::table::{Attachment, lock};
+use crate::layout::PAGE;
+use crate::region::{Access, OutOfRange, PageAccess, Region};
 use crate::sync::{Mutex, Ordering, OwnerTable};
-use crate::{Access, OutOfRange, PAGE, Region};
 
-pub use self::area::{Area, Borrowed};
-
-/// A party to a pool: a number from 1 to [`Owner::MAX`] that the layout gives it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Owner(pub u16);
-
-/// No owner: what the table says of free pages.
-pub const FREE: Owner = Owner(0);
-
-impl Owner {
-    /// The largest number; the table has 8 bits for the holder and 8 for whom an area is offered
-    /// to.
-    pub const MAX: u16 = 255;
-
-    fn number(self) -> u8 {
-        match u8::try_from(self.0) {
-            Ok(number) if number > 0 => number,
-            _ => panic!("owner {} is not within 1..={}", self.0, Self::MAX),
-        }
-    }
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "owner {}", self.0)
-    }
-}
-
-/// The name by which an area travels. It is an allegation until [`PoolMap::take`] or
-/// [`PoolMap::borrow`] has accepted it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AreaName {
-    /// First page, from the pool's first.
-    pub page: u32,
-    /// Number of pages.
-    pub pages: u16,
-    /// Generation of the first page.
-    pub generation: u32,
-}
-
-impl fmt::Display for AreaName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "area {}+{} generation {}", self.page, self.pages, self.generation)
-    }
-}
-
-/// Where in a region a pool lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PoolPlace {
-    /// Byte offset of the owner table, 8 bytes per page; a multiple of 8.
-    pub table: usize,
-    /// Byte offset of the first page; a multiple of [`PAGE`].
-    pub pages_at: usize,
-    /// Number of pages.
-    pub pages: u32,
-}
-
-/// Why a name was not accepted. But for [`AreaError::System`] and [`AreaError::ReadOnly`] the fault
-/// is the peer's that sent the name, unless an area was just reclaimed from a dead process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum AreaError {
-    /// No such pages, or bytes past the area's end.
-    #[error(
-        "{name}: bytes {offset}+{len} are not in it, or it is not in the pool of {pages} pages"
-    )]
-    OutOfRange {
-        /// The name.
-        name: AreaName,
-        /// First byte asked for.
-        offset: u32,
-        /// Number of bytes asked for.
-        len: u32,
-        /// Pages in the pool.
-        pages: u32,
-    },
-    /// There is no such area any more, or there never was.
-    #[error("{name} is stale: the page is at generation {generation} with {pages} pages")]
-    Stale {
-        /// The name.
-        name: AreaName,
-        /// The first page's generation now.
-        generation: u32,
-        /// Pages of the area that starts there now, 0 for none.
-        pages: u16,
-    },
-    /// The area exists and was not offered to this party.
-    #[error("{name} is held by {holder} and was not offered to us")]
-    NotOffered {
-        /// The name.
-        name: AreaName,
-        /// Who holds it.
-        holder: Owner,
-    },
-    /// This process has some of its pages already.
-    #[error("{name} was offered, but this process holds pages of it already")]
-    Twice {
-        /// The name.
-        name: AreaName,
-    },
-    /// Areas cannot be had through a read-only mapping.
-    #[error("{name} cannot be taken through a read-only mapping")]
-    ReadOnly {
-        /// The name.
-        name: AreaName,
-    },
-    /// Strict mode: the system did not give access to the pages (too many mappings).
-    #[error("{name}: mprotect: {errno}")]
-    System {
-        /// The name.
-        name: AreaName,
-        /// The system's error.
-        errno: Errno,
-    },
-}
-
-/// There is no run of that many free pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no run of {wanted} free pages; {free} pages are free")]
-pub struct Exhausted {
-    /// Pages asked for.
-    pub wanted: u16,
-    /// Pages free in all.
-    pub free: u32,
-}
+pub use self::area::{Area, BorrowedBytes};
+pub use self::name::{AreaError, AreaName, FREE, Owner, PoolExhausted, PoolLayout};
 
 /// A pool as any party sees it. Clones are handles of the same attachment.
 #[derive(Clone)]
-pub struct PoolMap(Arc<Shared>);
+pub struct PoolMap(Arc<Attachment>);
 
 /// The allocating side of a pool. Clones are handles of the same pool.
 #[derive(Clone)]
@@ -182,7 +61,7 @@ pub struct Pool {
 
 impl fmt::Debug for PoolMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolMap").field("place", &self.0.place).field("me", &self.0.me).finish()
+        f.debug_struct("PoolMap").field("layout", &self.0.layout).field("me", &self.0.me).finish()
     }
 }
 
@@ -201,18 +80,18 @@ impl PoolMap {
     /// # Panics
     /// When `me` is not within `1..=Owner::MAX`.
     #[cfg(not(loom))]
-    pub fn attach(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
-        let table = OwnerTable::in_region(region, place.table, place.pages)?;
-        Self::over(region, place, table, me)
+    pub fn attach(region: &Arc<Region>, layout: PoolLayout, me: Owner) -> Result<Self, OutOfRange> {
+        let table = OwnerTable::in_region(region, layout.table, layout.pages)?;
+        Self::over(region, layout, table, me)
     }
 
     pub(crate) fn over(
         region: &Arc<Region>,
-        place: PoolPlace,
+        layout: PoolLayout,
         table: OwnerTable,
         me: Owner,
     ) -> Result<Self, OutOfRange> {
-        let shared = Shared::new(region, place, table, me, None)?;
+        let shared = Attachment::new(region, layout, table, me, None)?;
         shared.protect_all()?;
         Ok(Self(Arc::new(shared)))
     }
@@ -228,7 +107,7 @@ impl PoolMap {
             return Err(AreaError::ReadOnly { name });
         }
         if !shared.in_pool(name) {
-            return Err(out_of_range(shared, name, 0, 0));
+            return Err(shared.out_of_range(name, 0, 0));
         }
         // The lock is kept, so that no other thread reclaims meanwhile.
         let mut allocator = shared.allocator.as_deref().map(lock);
@@ -236,9 +115,9 @@ impl PoolMap {
             allocator.knows(name)?;
         }
         if !shared.cover(name.page, name.pages) {
-            return Err(AreaError::Twice { name });
+            return Err(AreaError::AlreadyHeld { name });
         }
-        let accessible = || shared.protect(name.page, name.pages, Allow::All);
+        let accessible = || shared.protect(name.page, name.pages, PageAccess::All);
         let taken = accept(shared, name, allocator.is_some())
             .and_then(|()| accessible().map_err(|errno| AreaError::System { name, errno }));
         if let Err(error) = taken {
@@ -261,15 +140,15 @@ impl PoolMap {
         let (start, area_len) = shared.extent(name.page, name.pages);
         let inside = (offset as usize).checked_add(len as usize).is_some_and(|end| end <= area_len);
         if !inside || !shared.in_pool(name) {
-            return Err(out_of_range(shared, name, offset, len));
+            return Err(shared.out_of_range(name, offset, len));
         }
         let entry = shared.entry(name.page);
         if !entry.names(name) {
-            return Err(stale(name, entry));
+            return Err(entry.stale(name));
         }
         if shared.region.is_strict() && !shared.is_covered(name.page) {
             shared
-                .protect(name.page, name.pages, Allow::Reading)
+                .protect(name.page, name.pages, PageAccess::Reading)
                 .map_err(|errno| AreaError::System { name, errno })?;
         }
         Ok(start + offset as usize)
@@ -285,21 +164,21 @@ impl PoolMap {
         name: AreaName,
         offset: u32,
         len: u32,
-    ) -> Result<Borrowed, AreaError> {
+    ) -> Result<BorrowedBytes, AreaError> {
         let at = self.borrow(name, offset, len)?;
-        Ok(Borrowed::new(&self.0, at, len as usize))
+        Ok(BorrowedBytes::new(&self.0, at, len as usize))
     }
 
     /// Number of pages of the pool.
     #[must_use]
     pub fn pages(&self) -> u32 {
-        self.0.place.pages
+        self.0.layout.pages
     }
 
     /// Byte offset of the first page in the region.
     #[must_use]
     pub fn first_page(&self) -> usize {
-        self.0.place.pages_at
+        self.0.layout.pages_at
     }
 
     /// The region that the pool lies in.
@@ -311,10 +190,10 @@ impl PoolMap {
 
 /// Moves the table's entry from "offered to me" to "held by me". `adopt`: this is the allocating
 /// side, and has locked the allocator.
-fn accept(shared: &Shared, name: AreaName, adopt: bool) -> Result<(), AreaError> {
+fn accept(shared: &Attachment, name: AreaName, adopt: bool) -> Result<(), AreaError> {
     let entry = shared.entry(name.page);
     if !entry.names(name) {
-        return Err(stale(name, entry));
+        return Err(entry.stale(name));
     }
     let orphan = adopt && entry.holder == shared.me && entry.offered == 0;
     let refused = AreaError::NotOffered { name, holder: Owner(entry.holder.into()) };
@@ -322,7 +201,7 @@ fn accept(shared: &Shared, name: AreaName, adopt: bool) -> Result<(), AreaError>
     if entry.offered != shared.me && !orphan {
         return Err(refused);
     }
-    let mine = Entry::held(shared.me, name.pages, name.generation);
+    let mine = OwnerEntry::held(shared.me, name.pages, name.generation);
     if adopt {
         // Under the allocator's lock: nobody but us may change what is offered to us.
         shared.set_entry(name.page, mine);
@@ -332,14 +211,6 @@ fn accept(shared: &Shared, name: AreaName, adopt: bool) -> Result<(), AreaError>
     let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
     word.compare_exchange(entry.to_word(), mine.to_word(), success, failure)
         .map_or(Err(refused), |_| Ok(()))
-}
-
-fn out_of_range(shared: &Shared, name: AreaName, offset: u32, len: u32) -> AreaError {
-    AreaError::OutOfRange { name, offset, len, pages: shared.place.pages }
-}
-
-fn stale(name: AreaName, entry: Entry) -> AreaError {
-    AreaError::Stale { name, generation: entry.generation, pages: entry.pages }
 }
 
 impl Pool {
@@ -353,23 +224,23 @@ impl Pool {
     /// # Panics
     /// When `me` is not within `1..=Owner::MAX`.
     #[cfg(not(loom))]
-    pub fn create(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
+    pub fn create(region: &Arc<Region>, layout: PoolLayout, me: Owner) -> Result<Self, OutOfRange> {
         // Refuses a read-only mapping.
-        region.aligned(place.table, place.pages as usize * 8, 8)?;
-        let table = OwnerTable::in_region(region, place.table, place.pages)?;
-        Self::over(region, place, table, me)
+        region.aligned(layout.table, layout.pages as usize * 8, 8)?;
+        let table = OwnerTable::in_region(region, layout.table, layout.pages)?;
+        Self::over(region, layout, table, me)
     }
 
     pub(crate) fn over(
         region: &Arc<Region>,
-        place: PoolPlace,
+        layout: PoolLayout,
         table: OwnerTable,
         me: Owner,
     ) -> Result<Self, OutOfRange> {
-        // Refuses a place that no private memory should be spent on.
-        region.inside(place.pages_at, place.pages as usize * PAGE)?;
-        let allocator = Arc::new(Mutex::new(Allocator::new(place.pages)));
-        let shared = Shared::new(region, place, table, me, Some(Arc::clone(&allocator)))?;
+        // Refuses a layout that no private memory should be spent on.
+        region.inside(layout.pages_at, layout.pages as usize * PAGE)?;
+        let allocator = Arc::new(Mutex::new(Allocator::new(layout.pages)));
+        let shared = Attachment::new(region, layout, table, me, Some(Arc::clone(&allocator)))?;
         shared.protect_all()?;
         Ok(Self { map: PoolMap(Arc::new(shared)), allocator })
     }
@@ -384,23 +255,27 @@ impl Pool {
     /// # Panics
     /// When `me` is not within `1..=Owner::MAX`.
     #[cfg(not(loom))]
-    pub fn recover(region: &Arc<Region>, place: PoolPlace, me: Owner) -> Result<Self, OutOfRange> {
-        let pool = Self::create(region, place, me)?;
+    pub fn recover(
+        region: &Arc<Region>,
+        layout: PoolLayout,
+        me: Owner,
+    ) -> Result<Self, OutOfRange> {
+        let pool = Self::create(region, layout, me)?;
         let shared = &pool.map.0;
         let mut allocator = lock(&pool.allocator);
         let mut area_end = 0;
-        for page in 0..place.pages {
+        for page in 0..layout.pages {
             let entry = shared.entry(page);
             let name = AreaName { page, pages: entry.pages, generation: entry.generation };
             if page < area_end {
                 allocator.found_free(page, entry.generation);
             } else if entry.holder != 0 && shared.in_pool(name) {
                 area_end = page + allocator.found(page, entry);
-            } else if entry == Entry::free(entry.generation) {
+            } else if entry == OwnerEntry::free(entry.generation) {
                 allocator.found_free(page, entry.generation);
             } else {
                 let generation = entry.generation.wrapping_add(1);
-                shared.set_entry(page, Entry::free(generation));
+                shared.set_entry(page, OwnerEntry::free(generation));
                 allocator.found_free(page, generation);
             }
         }
@@ -412,30 +287,30 @@ impl Pool {
     /// owner left.
     ///
     /// # Errors
-    /// [`Exhausted`].
-    pub fn alloc(&self, pages: u16) -> Result<Area, Exhausted> {
+    /// [`PoolExhausted`].
+    pub fn alloc(&self, pages: u16) -> Result<Area, PoolExhausted> {
         self.alloc_leaving(pages, 0)
     }
 
     /// As [`Pool::alloc`], if at least `least` pages stay free.
     ///
     /// # Errors
-    /// [`Exhausted`].
-    pub fn alloc_leaving(&self, pages: u16, least: u32) -> Result<Area, Exhausted> {
+    /// [`PoolExhausted`].
+    pub fn alloc_leaving(&self, pages: u16, least: u32) -> Result<Area, PoolExhausted> {
         let shared = &self.map.0;
         let mut allocator = lock(&self.allocator);
-        let exhausted = Exhausted { wanted: pages, free: allocator.free() };
+        let exhausted = PoolExhausted { wanted: pages, free: allocator.free() };
         if exhausted.free < least.saturating_add(pages.into()) {
             return Err(exhausted);
         }
         let name = allocator.alloc(pages, shared.me).ok_or(exhausted)?;
-        if shared.protect(name.page, pages, Allow::All).is_err() {
+        if shared.protect(name.page, pages, PageAccess::All).is_err() {
             allocator.free_area(name.page);
             return Err(exhausted);
         }
         let covered = shared.cover(name.page, pages);
         debug_assert!(covered, "{name} was free, so no area can cover it");
-        shared.set_entry(name.page, Entry::held(shared.me, pages, name.generation));
+        shared.set_entry(name.page, OwnerEntry::held(shared.me, pages, name.generation));
         Ok(Area::new(shared, name))
     }
 
@@ -443,17 +318,17 @@ impl Pool {
     /// [`Area::hand_over`] in one, where this party has nothing to write into it.
     ///
     /// # Errors
-    /// [`Exhausted`].
+    /// [`PoolExhausted`].
     ///
     /// # Panics
     /// When `to` is not within `1..=Owner::MAX`.
-    pub fn offer(&self, pages: u16, to: Owner) -> Result<AreaName, Exhausted> {
+    pub fn offer(&self, pages: u16, to: Owner) -> Result<AreaName, PoolExhausted> {
         let (shared, offered) = (&self.map.0, to.number());
         let mut allocator = lock(&self.allocator);
-        let exhausted = Exhausted { wanted: pages, free: allocator.free() };
+        let exhausted = PoolExhausted { wanted: pages, free: allocator.free() };
         let name = allocator.alloc(pages, offered).ok_or(exhausted)?;
         let AreaName { page, generation, .. } = name;
-        shared.set_entry(page, Entry { holder: shared.me, offered, pages, generation });
+        shared.set_entry(page, OwnerEntry { holder: shared.me, offered, pages, generation });
         Ok(name)
     }
 
@@ -465,16 +340,16 @@ impl Pool {
     pub fn take_back(&self, name: AreaName) -> Result<(), AreaError> {
         let shared = &self.map.0;
         if !shared.in_pool(name) {
-            return Err(out_of_range(shared, name, 0, 0));
+            return Err(shared.out_of_range(name, 0, 0));
         }
         let mut allocator = lock(&self.allocator);
         allocator.knows(name)?;
         if shared.is_covered(name.page) {
-            return Err(AreaError::Twice { name });
+            return Err(AreaError::AlreadyHeld { name });
         }
         accept(shared, name, true)?;
         let generation = allocator.free_area(name.page);
-        shared.set_entry(name.page, Entry::free(generation));
+        shared.set_entry(name.page, OwnerEntry::free(generation));
         Ok(())
     }
 
@@ -520,7 +395,7 @@ impl Pool {
             if theirs && !shared.is_covered(name.page) {
                 shared.forbid(name.page, name.pages);
                 let generation = allocator.free_area(name.page);
-                shared.set_entry(name.page, Entry::free(generation));
+                shared.set_entry(name.page, OwnerEntry::free(generation));
                 freed += u32::from(name.pages);
             }
             next = allocator.next_area(name.page + u32::from(name.pages));

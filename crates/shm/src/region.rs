@@ -27,7 +27,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
-use crate::PAGE;
+use crate::layout::PAGE;
 
 const HUGE_PAGE: usize = 2 << 20;
 /// `f_type` of hugetlbfs, statfs(2).
@@ -426,15 +426,20 @@ impl Region {
     }
 
     /// In strict mode, allows or forbids access to whole pages; otherwise nothing.
-    pub(crate) fn protect(&self, offset: usize, len: usize, allow: Allow) -> Result<(), Errno> {
+    pub(crate) fn protect(
+        &self,
+        offset: usize,
+        len: usize,
+        allow: PageAccess,
+    ) -> Result<(), Errno> {
         if !self.strict || len == 0 {
             return Ok(());
         }
         let at = self.inside(offset, len).map_err(|_| Errno::INVAL)?;
         let prot = match allow {
-            Allow::Nothing => MprotectFlags::empty(),
-            Allow::Reading => MprotectFlags::READ,
-            Allow::All => MprotectFlags::READ | MprotectFlags::WRITE,
+            PageAccess::Nothing => MprotectFlags::empty(),
+            PageAccess::Reading => MprotectFlags::READ,
+            PageAccess::All => MprotectFlags::READ | MprotectFlags::WRITE,
         };
         // SAFETY: the range is inside of this region's own mapping. References into it exist only
         // from areas; the pool calls this with `Nothing` or `Reading` only where no area value is
@@ -445,7 +450,7 @@ impl Region {
 
 /// What strict mode lets this process do with pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Allow {
+pub(crate) enum PageAccess {
     Nothing,
     Reading,
     All,

@@ -17,21 +17,13 @@
 //! more published than fits, going backwards) is a [`RingFault`], and no index of its is used as an
 //! address before that check. One process at a time is on each side; the types take `&mut self`.
 
-use crate::Slot;
-use crate::sync::{Ordering, RingMemory};
-#[cfg(not(loom))]
-use crate::{OutOfRange, Region};
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// Where the slots begin.
-pub(crate) const SLOTS_AT: usize = 128;
-
-/// Bytes that a ring of `capacity` slots takes.
-#[must_use]
-pub const fn ring_bytes(capacity: u32) -> usize {
-    SLOTS_AT + capacity as usize * size_of::<Slot>()
-}
+use crate::layout::Slot;
+#[cfg(not(loom))]
+use crate::region::{OutOfRange, Region};
+use crate::sync::{Ordering, RingMemory};
 
 /// The other side wrote an index that is impossible. The ring cannot be used any more; drop the
 /// peer.
@@ -82,7 +74,7 @@ impl Producer {
     /// all-zero region holds empty rings).
     ///
     /// # Errors
-    /// [`OutOfRange`] when [`ring_bytes`] do not fit, `offset` is no multiple of 64, or the region
+    /// [`OutOfRange`] when [`ring_bytes`](crate::ring_bytes) do not fit, `offset` is no multiple of 64, or the region
     /// is mapped read-only.
     ///
     /// # Panics

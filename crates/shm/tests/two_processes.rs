@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tasuki_shm::{
-    Access, AreaName, Backing, Channel, Consumer, Owner, PAGE, Pool, PoolMap, PoolPlace, Producer,
+    Access, AreaName, Backing, Channel, Consumer, Owner, PAGE, Pool, PoolLayout, PoolMap, Producer,
     Region, Ringer, Sleep, Sleeper, Slot, drain, eventfd, ring_bytes,
 };
 
@@ -18,7 +18,7 @@ const RING: u32 = 16;
 const THERE: usize = 128;
 const BACK: usize = THERE + ring_bytes(RING);
 const PAGES: u32 = 32;
-const PLACE: PoolPlace = PoolPlace { table: PAGE, pages_at: 2 * PAGE, pages: PAGES };
+const PLACE: PoolLayout = PoolLayout { table: PAGE, pages_at: 2 * PAGE, pages: PAGES };
 const LEN: usize = 2 * PAGE + PAGES as usize * PAGE;
 
 fn to_slot(name: AreaName) -> Slot {

@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 
 use super::check;
-use crate::pool::{Area, AreaError, AreaName, Owner, Pool, PoolMap, PoolPlace};
+use crate::pool::{Area, AreaError, AreaName, Owner, Pool, PoolLayout, PoolMap};
 use crate::sync::{Ordering, OwnerTable};
 use crate::{Backing, PAGE, Region};
 
@@ -26,8 +26,8 @@ struct World {
 }
 
 impl World {
-    fn place() -> PoolPlace {
-        PoolPlace { table: 0, pages_at: PAGE, pages: PAGES }
+    fn place() -> PoolLayout {
+        PoolLayout { table: 0, pages_at: PAGE, pages: PAGES }
     }
 
     fn pool(&self) -> Pool {
@@ -151,7 +151,7 @@ fn loom_of_two_threads_that_take_one_area_one_has_it() {
             .collect();
         let had: Vec<Area> = takers.into_iter().filter_map(|t| t.join().unwrap()).collect();
         assert_eq!(had.len(), 1, "nobody or both had it");
-        assert!(matches!(map.take(name), Err(AreaError::Twice { .. })));
+        assert!(matches!(map.take(name), Err(AreaError::AlreadyHeld { .. })));
         let area = had.into_iter().next().unwrap();
         let name = area.hand_over(SERVER);
         assert_eq!(pool.take_back(name), Ok(()));
@@ -206,7 +206,7 @@ fn loom_threads_of_the_allocator_have_areas_alone_and_leave_none() {
             let Ok(area) = pool.alloc(2) else { return };
             world.write(&area, value);
             let again = pool.take(area.name());
-            assert!(matches!(again, Err(AreaError::Twice { .. })), "it is here already");
+            assert!(matches!(again, Err(AreaError::AlreadyHeld { .. })), "it is here already");
             assert_eq!(pool.reclaim(SERVER), 0, "it lives");
             assert_eq!(world.read(&area), value);
         };

@@ -19,7 +19,7 @@ const SOCKET: u16 = 5;
 
 /// What a program and the server share of one socket and one direction of it.
 #[derive(Clone)]
-struct Shared {
+struct Attachment {
     queue: RingMemory,
     /// What the server says: bytes released, or bytes there are.
     count: Count,
@@ -33,7 +33,7 @@ struct Shared {
     bytes: Arc<UnsafeCell<u64>>,
 }
 
-impl Shared {
+impl Attachment {
     fn new() -> Self {
         Self {
             queue: RingMemory::new(2, 0),
@@ -107,7 +107,7 @@ impl Shared {
 /// sleep for ever.
 fn slice_model(more: bool) {
     check(move || {
-        let shared = Shared::new();
+        let shared = Attachment::new();
         let program = thread::spawn({
             let shared = shared.clone();
             move || {
@@ -145,7 +145,7 @@ fn loom_a_slice_that_is_over_is_told_at_once_or_not_at_all() {
 #[test]
 fn loom_what_is_received_in_place_is_given_back_before_it_is_written_again() {
     check(|| {
-        let shared = Shared::new();
+        let shared = Attachment::new();
         let program = thread::spawn({
             let shared = shared.clone();
             move || {

@@ -1,7 +1,7 @@
 //! The allocator's private records: the truth about free and taken, whatever the shared table says.
 
-use super::table::Entry;
-use super::{AreaError, AreaName};
+use super::entry::OwnerEntry;
+use super::name::{AreaError, AreaName};
 use crate::bitmap::Bitmap;
 
 /// Free and taken pages, and the areas made of them.
@@ -25,11 +25,11 @@ impl Allocator {
         self.taken.free()
     }
 
-    fn record(&self, page: u32) -> Entry {
-        Entry::from_word(self.records.get(page as usize).copied().unwrap_or(0))
+    fn record(&self, page: u32) -> OwnerEntry {
+        OwnerEntry::from_word(self.records.get(page as usize).copied().unwrap_or(0))
     }
 
-    fn set_record(&mut self, page: u32, record: Entry) {
+    fn set_record(&mut self, page: u32, record: OwnerEntry) {
         if let Some(word) = self.records.get_mut(page as usize) {
             *word = record.to_word();
         }
@@ -39,7 +39,7 @@ impl Allocator {
     pub(super) fn alloc(&mut self, pages: u16, me: u8) -> Option<AreaName> {
         let page = self.taken.take(pages)?;
         let generation = self.record(page).generation;
-        self.set_record(page, Entry::held(me, pages, generation));
+        self.set_record(page, OwnerEntry::held(me, pages, generation));
         Some(AreaName { page, pages, generation })
     }
 
@@ -47,7 +47,7 @@ impl Allocator {
     pub(super) fn free_area(&mut self, page: u32) -> u32 {
         let record = self.record(page);
         let generation = record.generation.wrapping_add(1);
-        self.set_record(page, Entry::free(generation));
+        self.set_record(page, OwnerEntry::free(generation));
         self.taken.clear(page, record.pages.into());
         generation
     }
@@ -55,28 +55,28 @@ impl Allocator {
     /// Is there such an area?
     pub(super) fn knows(&self, name: AreaName) -> Result<(), AreaError> {
         let record = self.record(name.page);
-        if record.names(name) { Ok(()) } else { Err(super::stale(name, record)) }
+        if record.names(name) { Ok(()) } else { Err(record.stale(name)) }
     }
 
     /// Notes that the area at `page` is now `to`'s.
     pub(super) fn moved(&mut self, page: u32, to: u8) {
         let record = self.record(page);
-        self.set_record(page, Entry { holder: to, ..record });
+        self.set_record(page, OwnerEntry { holder: to, ..record });
     }
 
     /// The first area that starts at `page` or later, and whose it is as far as known here.
     pub(super) fn next_area(&self, page: u32) -> Option<(AreaName, u8)> {
         let page = self.taken.next_taken(page)?;
-        let Entry { holder, pages, generation, .. } = self.record(page);
+        let OwnerEntry { holder, pages, generation, .. } = self.record(page);
         Some((AreaName { page, pages, generation }, holder))
     }
 
     /// Recovery: the table says that there is an area at `page`, and it lies in the pool. Returns
     /// its pages.
     #[cfg(not(loom))]
-    pub(super) fn found(&mut self, page: u32, entry: Entry) -> u32 {
+    pub(super) fn found(&mut self, page: u32, entry: OwnerEntry) -> u32 {
         let holder = if entry.offered == 0 { entry.holder } else { entry.offered };
-        self.set_record(page, Entry::held(holder, entry.pages, entry.generation));
+        self.set_record(page, OwnerEntry::held(holder, entry.pages, entry.generation));
         self.taken.set(page, entry.pages.into());
         entry.pages.into()
     }
@@ -84,6 +84,6 @@ impl Allocator {
     /// Recovery: no area starts at `page`.
     #[cfg(not(loom))]
     pub(super) fn found_free(&mut self, page: u32, generation: u32) {
-        self.set_record(page, Entry::free(generation));
+        self.set_record(page, OwnerEntry::free(generation));
     }
 }

@@ -5,14 +5,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::table::{Entry, Shared, lock};
-use super::{AreaName, Owner};
-use crate::{OutOfRange, PAGE};
+use super::entry::OwnerEntry;
+use super::name::{AreaName, Owner};
+use super::table::{Attachment, lock};
+use crate::layout::PAGE;
+use crate::region::OutOfRange;
 
 /// An area that this process owns. Dropping it frees it if this process is the pool's allocator;
 /// otherwise it stays this party's in the table until [`Pool::reclaim`](super::Pool::reclaim).
 pub struct Area {
-    shared: Arc<Shared>,
+    shared: Arc<Attachment>,
     name: AreaName,
     /// False once handed over: then drop has nothing to do.
     ours: bool,
@@ -26,11 +28,11 @@ impl fmt::Debug for Area {
 
 impl Area {
     /// The pages were just covered and are the name's in the table.
-    pub(super) fn new(shared: &Arc<Shared>, name: AreaName) -> Self {
+    pub(super) fn new(shared: &Arc<Attachment>, name: AreaName) -> Self {
         Self { shared: Arc::clone(shared), name, ours: true }
     }
 
-    pub(super) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+    pub(super) fn is_of(&self, shared: &Arc<Attachment>) -> bool {
         Arc::ptr_eq(&self.shared, shared)
     }
 
@@ -89,7 +91,7 @@ impl Area {
         };
         // SAFETY: in range and mapped readable while `self` lives. The owner table says that this
         // area is ours, so no other party writes; within this process no other area covers the
-        // pages (`held`), and writing through this one needs `&mut self` or is a raw copy by the
+        // pages (`covered`), and writing through this one needs `&mut self` or is a raw copy by the
         // same owner.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), self.len()) }
     }
@@ -121,7 +123,7 @@ impl Area {
         shared.forbid(page, pages);
         // Before the offer is visible: another handle in this process may be the one that takes it.
         shared.uncover(page, pages);
-        let offer = Entry { holder: shared.me, offered: to, pages, generation };
+        let offer = OwnerEntry { holder: shared.me, offered: to, pages, generation };
         shared.set_entry(page, offer);
         drop(allocator);
         self.ours = false;
@@ -151,31 +153,31 @@ impl Drop for Area {
         let mut allocator = lock(allocator);
         shared.uncover(page, pages);
         let generation = allocator.free_area(page);
-        shared.set_entry(page, Entry::free(generation));
+        shared.set_entry(page, OwnerEntry::free(generation));
     }
 }
 
 /// Bytes of an area that its owner lends, from [`PoolMap::borrow_bytes`](super::PoolMap).
-pub struct Borrowed {
-    shared: Arc<Shared>,
+pub struct BorrowedBytes {
+    shared: Arc<Attachment>,
     /// In the region, and `len` bytes from there on.
     at: usize,
     len: usize,
 }
 
-impl fmt::Debug for Borrowed {
+impl fmt::Debug for BorrowedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Borrowed").field("at", &self.at).field("len", &self.len).finish()
+        f.debug_struct("BorrowedBytes").field("at", &self.at).field("len", &self.len).finish()
     }
 }
 
-impl Borrowed {
-    pub(super) fn new(shared: &Arc<Shared>, at: usize, len: usize) -> Self {
+impl BorrowedBytes {
+    pub(super) fn new(shared: &Arc<Attachment>, at: usize, len: usize) -> Self {
         Self { shared: Arc::clone(shared), at, len }
     }
 }
 
-impl std::ops::Deref for Borrowed {
+impl std::ops::Deref for BorrowedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

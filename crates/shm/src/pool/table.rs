@@ -5,63 +5,23 @@ use std::sync::{Arc, PoisonError};
 use rustix::io::Errno;
 
 use super::allocator::Allocator;
-use super::{AreaName, Owner, PoolPlace};
+use super::entry::OwnerEntry;
+use super::name::{AreaError, AreaName, Owner, PoolLayout};
 use crate::bitmap::masks;
-use crate::region::Allow;
+use crate::layout::PAGE;
+use crate::region::{OutOfRange, PageAccess, Region};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, OwnerTable};
-use crate::{OutOfRange, PAGE, Region};
-
-/// A word of the owner table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) holder: u8,
-    /// 0: not offered.
-    pub(super) offered: u8,
-    pub(super) pages: u16,
-    pub(super) generation: u32,
-}
-
-impl Entry {
-    pub(super) fn free(generation: u32) -> Self {
-        Self { holder: 0, offered: 0, pages: 0, generation }
-    }
-
-    pub(super) fn held(holder: u8, pages: u16, generation: u32) -> Self {
-        Self { holder, offered: 0, pages, generation }
-    }
-
-    pub(super) fn to_word(self) -> u64 {
-        u64::from(self.holder)
-            | u64::from(self.offered) << 8
-            | u64::from(self.pages) << 16
-            | u64::from(self.generation) << 32
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
-    pub(super) fn from_word(word: u64) -> Self {
-        Self {
-            holder: word as u8,
-            offered: (word >> 8) as u8,
-            pages: (word >> 16) as u16,
-            generation: (word >> 32) as u32,
-        }
-    }
-
-    pub(super) fn names(self, name: AreaName) -> bool {
-        self.pages == name.pages && self.generation == name.generation && self.holder != 0
-    }
-}
 
 /// What all handles of one attachment share.
-pub(super) struct Shared {
+pub(super) struct Attachment {
     pub(super) region: Arc<Region>,
-    pub(super) place: PoolPlace,
+    pub(super) layout: PoolLayout,
     table: OwnerTable,
     pub(super) me: u8,
     /// One bit per page that an [`super::Area`] value of this process covers. On the allocating
     /// side, whose records let no two areas overlap, only one for the first page of each: changed
     /// under the allocator's lock, and at the same cost for any number of pages.
-    held: Box<[AtomicU64]>,
+    covered: Box<[AtomicU64]>,
     /// Only with the allocating side.
     pub(super) allocator: Option<Arc<Mutex<Allocator>>>,
 }
@@ -72,23 +32,23 @@ pub(super) fn lock(allocator: &Mutex<Allocator>) -> MutexGuard<'_, Allocator> {
     allocator.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl Attachment {
     pub(super) fn new(
         region: &Arc<Region>,
-        place: PoolPlace,
+        layout: PoolLayout,
         table: OwnerTable,
         me: Owner,
         allocator: Option<Arc<Mutex<Allocator>>>,
     ) -> Result<Self, OutOfRange> {
-        let pages = place.pages as usize;
+        let pages = layout.pages as usize;
         let me = me.number();
-        region.inside(place.pages_at, pages * PAGE)?;
-        if !place.pages_at.is_multiple_of(PAGE) {
-            let (offset, len) = (place.pages_at, pages * PAGE);
+        region.inside(layout.pages_at, pages * PAGE)?;
+        if !layout.pages_at.is_multiple_of(PAGE) {
+            let (offset, len) = (layout.pages_at, pages * PAGE);
             return Err(OutOfRange { offset, len, region: region.len() });
         }
-        let held = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { region: Arc::clone(region), place, table, me, held, allocator })
+        let covered = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { region: Arc::clone(region), layout, table, me, covered, allocator })
     }
 
     /// The owner table.
@@ -96,12 +56,12 @@ impl Shared {
         self.table.words()
     }
 
-    pub(super) fn entry(&self, page: u32) -> Entry {
+    pub(super) fn entry(&self, page: u32) -> OwnerEntry {
         let word = self.table().get(page as usize).map_or(0, |word| word.load(Ordering::Acquire));
-        Entry::from_word(word)
+        OwnerEntry::from_word(word)
     }
 
-    pub(super) fn set_entry(&self, page: u32, entry: Entry) {
+    pub(super) fn set_entry(&self, page: u32, entry: OwnerEntry) {
         if let Some(word) = self.table().get(page as usize) {
             word.store(entry.to_word(), Ordering::Release);
         }
@@ -110,15 +70,20 @@ impl Shared {
     /// Does the name lie in the pool?
     pub(super) fn in_pool(&self, name: AreaName) -> bool {
         let end = u64::from(name.page) + u64::from(name.pages);
-        name.pages > 0 && end <= u64::from(self.place.pages)
+        name.pages > 0 && end <= u64::from(self.layout.pages)
+    }
+
+    /// The error for bytes that are not in the area, or an area that is not in the pool.
+    pub(super) fn out_of_range(&self, name: AreaName, offset: u32, len: u32) -> AreaError {
+        AreaError::OutOfRange { name, offset, len, pages: self.layout.pages }
     }
 
     /// Byte range of pages in the region; the pages must be in the pool.
     pub(super) fn extent(&self, page: u32, pages: u16) -> (usize, usize) {
-        (self.place.pages_at + page as usize * PAGE, usize::from(pages) * PAGE)
+        (self.layout.pages_at + page as usize * PAGE, usize::from(pages) * PAGE)
     }
 
-    pub(super) fn protect(&self, page: u32, pages: u16, allow: Allow) -> Result<(), Errno> {
+    pub(super) fn protect(&self, page: u32, pages: u16, allow: PageAccess) -> Result<(), Errno> {
         let (offset, len) = self.extent(page, pages);
         self.region.protect(offset, len, allow)
     }
@@ -133,15 +98,15 @@ impl Shared {
         }
         for (n, (index, mask)) in masks(page, pages.into()).enumerate() {
             let before =
-                self.held.get(index).map_or(u64::MAX, |w| w.fetch_or(mask, Ordering::AcqRel));
+                self.covered.get(index).map_or(u64::MAX, |w| w.fetch_or(mask, Ordering::AcqRel));
             if before & mask == 0 {
                 continue;
             }
-            if let Some(word) = self.held.get(index) {
+            if let Some(word) = self.covered.get(index) {
                 word.fetch_and(!(mask & !before), Ordering::AcqRel);
             }
             for (index, mask) in masks(page, pages.into()).take(n) {
-                self.held[index].fetch_and(!mask, Ordering::AcqRel);
+                self.covered[index].fetch_and(!mask, Ordering::AcqRel);
             }
             return false;
         }
@@ -150,7 +115,7 @@ impl Shared {
 
     /// Under the allocator's lock nobody else changes a word, so no exchange is needed.
     fn change_first(&self, page: u32, change: impl Fn(u64, u64) -> u64) {
-        if let Some(word) = self.held.get(page as usize / 64) {
+        if let Some(word) = self.covered.get(page as usize / 64) {
             let now = change(word.load(Ordering::Relaxed), 1 << (page % 64));
             word.store(now, Ordering::Release);
         }
@@ -161,7 +126,7 @@ impl Shared {
             return self.change_first(page, |word, mask| word & !mask);
         }
         for (index, mask) in masks(page, pages.into()) {
-            if let Some(word) = self.held.get(index) {
+            if let Some(word) = self.covered.get(index) {
                 word.fetch_and(!mask, Ordering::AcqRel);
             }
         }
@@ -169,20 +134,20 @@ impl Shared {
 
     pub(super) fn is_covered(&self, page: u32) -> bool {
         masks(page, 1).all(|(index, mask)| {
-            self.held.get(index).is_some_and(|word| word.load(Ordering::Acquire) & mask != 0)
+            self.covered.get(index).is_some_and(|word| word.load(Ordering::Acquire) & mask != 0)
         })
     }
 
     /// Strict mode, at attach: nothing of the pool is accessible, since no area value exists yet.
     pub(super) fn protect_all(&self) -> Result<(), OutOfRange> {
-        let (offset, len) = (self.place.pages_at, self.place.pages as usize * PAGE);
+        let (offset, len) = (self.layout.pages_at, self.layout.pages as usize * PAGE);
         let refused = OutOfRange { offset, len, region: self.region.len() };
-        self.region.protect(offset, len, Allow::Nothing).map_err(|_| refused)
+        self.region.protect(offset, len, PageAccess::Nothing).map_err(|_| refused)
     }
 
     /// Takes pages away from this process (strict mode).
     pub(super) fn forbid(&self, page: u32, pages: u16) {
-        if let Err(errno) = self.protect(page, pages, Allow::Nothing) {
+        if let Err(errno) = self.protect(page, pages, PageAccess::Nothing) {
             // Strict mode promises that the pages are gone; going on would break the promise
             // silently.
             panic!("strict mode could not take pages {page}+{pages} away: mprotect: {errno}");

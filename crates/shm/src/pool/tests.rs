@@ -12,7 +12,7 @@ const ME: Owner = Owner(1);
 const PEER: Owner = Owner(2);
 const OTHER: Owner = Owner(3);
 const PAGES: u32 = 16;
-const PLACE: PoolPlace = PoolPlace { table: 64, pages_at: PAGE, pages: PAGES };
+const PLACE: PoolLayout = PoolLayout { table: 64, pages_at: PAGE, pages: PAGES };
 const LEN: usize = PAGE + PAGES as usize * PAGE;
 
 struct Rig {
@@ -75,7 +75,7 @@ fn the_table_is_as_documented() {
 fn creation_touches_neither_table_nor_pages() {
     let pages = 1 << 18;
     let pages_at = pages as usize * 8;
-    let place = PoolPlace { table: 0, pages_at, pages };
+    let place = PoolLayout { table: 0, pages_at, pages };
     let len = pages_at + pages as usize * PAGE;
     let (region, fd) = Region::create("pool-test", len, Backing::Small).unwrap();
     let pool = Pool::create(&region, place, ME).unwrap();
@@ -97,7 +97,7 @@ fn only_whom_it_was_offered_to_takes_it_and_only_once() {
     assert_eq!(other.take(name).unwrap_err(), held(ME), "offered to another");
     assert_eq!(pool.take(name).unwrap_err(), AreaError::NotOffered { name, holder: ME });
     let _theirs = peer.take(name).unwrap();
-    assert_eq!(peer.take(name).unwrap_err(), AreaError::Twice { name });
+    assert_eq!(peer.take(name).unwrap_err(), AreaError::AlreadyHeld { name });
     assert_eq!(pool.take(name).unwrap_err(), held(PEER));
 }
 
@@ -146,7 +146,7 @@ fn ranges_within_an_area_are_checked() {
 fn exhaustion_says_what_there_is() {
     let Rig { pool, .. } = rig();
     let areas: Vec<Area> = (0..PAGES).map(|_| pool.alloc(1).unwrap()).collect();
-    assert_eq!(pool.alloc(1).unwrap_err(), Exhausted { wanted: 1, free: 0 });
+    assert_eq!(pool.alloc(1).unwrap_err(), PoolExhausted { wanted: 1, free: 0 });
     for (n, area) in areas.into_iter().enumerate() {
         // Every other page comes back: no two in a row.
         if n % 2 == 0 {
@@ -155,8 +155,8 @@ fn exhaustion_says_what_there_is() {
             std::mem::forget(area);
         }
     }
-    assert_eq!(pool.alloc(2).unwrap_err(), Exhausted { wanted: 2, free: 8 });
-    assert_eq!(pool.alloc(0).unwrap_err(), Exhausted { wanted: 0, free: 8 });
+    assert_eq!(pool.alloc(2).unwrap_err(), PoolExhausted { wanted: 2, free: 8 });
+    assert_eq!(pool.alloc(0).unwrap_err(), PoolExhausted { wanted: 0, free: 8 });
     assert_eq!(pool.alloc(1).unwrap().name().page, 0, "first fit");
 }
 
@@ -193,7 +193,7 @@ fn a_successor_finds_everything_where_it_was() {
     let pool = Pool::recover(&map(&fd), PLACE, ME).unwrap();
     assert_eq!(pool.free_pages(), PAGES - 7);
     let again = pool.take(name).unwrap();
-    assert_eq!(pool.take(name).unwrap_err(), AreaError::Twice { name });
+    assert_eq!(pool.take(name).unwrap_err(), AreaError::AlreadyHeld { name });
     assert_eq!(pool.reclaim(ME), 2, "the forgotten page, and the offer that ME made");
     assert!(peer.take(on_the_way).is_err());
     assert_eq!(peer.borrow(name, 0, 1), Ok(again.region_offset()));
@@ -209,9 +209,14 @@ fn a_peer_that_writes_the_table_gets_no_area_twice() {
     let Rig { pool, peer, .. } = rig();
     let area = pool.alloc(2).unwrap();
     let name = area.name();
-    let offer = |holder, pages: u16| Entry { holder, offered: 1, pages, generation: 0 }.to_word();
+    let offer =
+        |holder, pages: u16| OwnerEntry { holder, offered: 1, pages, generation: 0 }.to_word();
     table_word(&peer, 0).store(offer(2, 2), Ordering::Relaxed);
-    assert_eq!(pool.take(name).unwrap_err(), AreaError::Twice { name }, "offered what is ours");
+    assert_eq!(
+        pool.take(name).unwrap_err(),
+        AreaError::AlreadyHeld { name },
+        "offered what is ours"
+    );
     table_word(&peer, 1).store(offer(2, 1), Ordering::Relaxed);
     let inner = AreaName { page: 1, pages: 1, generation: 0 };
     assert!(matches!(pool.take(inner), Err(AreaError::Stale { .. })), "an area within an area");
@@ -223,9 +228,9 @@ fn a_peer_that_writes_the_table_gets_no_area_twice() {
 
     // The other side is guarded by what it covers itself.
     let theirs = peer.take(pool.alloc(2).unwrap().hand_over(PEER)).unwrap();
-    let to_peer = Entry { holder: 1, offered: 2, pages: 1, generation: 0 }.to_word();
+    let to_peer = OwnerEntry { holder: 1, offered: 2, pages: 1, generation: 0 }.to_word();
     table_word(&peer, 1).store(to_peer, Ordering::Relaxed);
-    assert_eq!(peer.take(inner).unwrap_err(), AreaError::Twice { name: inner });
+    assert_eq!(peer.take(inner).unwrap_err(), AreaError::AlreadyHeld { name: inner });
     drop(theirs);
 }
 
@@ -260,12 +265,12 @@ fn a_pool_must_lie_in_its_region() {
     let region = map(&rig().fd);
     let whole = PLACE;
     let places = [
-        PoolPlace { table: 4, ..whole },
-        PoolPlace { table: LEN - 8, ..whole },
-        PoolPlace { pages_at: PAGE + 8, ..whole },
-        PoolPlace { pages_at: 2 * PAGE, ..whole },
-        PoolPlace { pages: u32::MAX, ..whole },
-        PoolPlace { table: usize::MAX & !7, ..whole },
+        PoolLayout { table: 4, ..whole },
+        PoolLayout { table: LEN - 8, ..whole },
+        PoolLayout { pages_at: PAGE + 8, ..whole },
+        PoolLayout { pages_at: 2 * PAGE, ..whole },
+        PoolLayout { pages: u32::MAX, ..whole },
+        PoolLayout { table: usize::MAX & !7, ..whole },
     ];
     for place in places {
         assert!(PoolMap::attach(&region, place, PEER).is_err(), "{place:?}");

@@ -3,6 +3,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ring_bytes;
 use crate::{Backing, Word32};
 
 const AT: usize = 128;

@@ -284,7 +284,7 @@ proptest! {
 fn word() -> impl Strategy<Value = u64> {
     let entry = (0_u8..4, 0_u8..4, 0_u16..6, 0_u32..3);
     let entry = entry.prop_map(|(holder, offered, pages, generation)| {
-        Entry { holder, offered, pages, generation }.to_word()
+        OwnerEntry { holder, offered, pages, generation }.to_word()
     });
     prop_oneof![8 => entry, 1 => any::<u64>()]
 }

@@ -1,0 +1,166 @@
+//! The real things: atomics in a region, futex and descriptors.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+pub(crate) use std::os::fd::OwnedFd;
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+pub(crate) use crate::region::{Word32, Word64};
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+use crate::layout::{SLOTS_AT, Slot, ring_bytes};
+use crate::region::{OutOfRange, Region};
+
+/// The producer's index.
+const TAIL_AT: usize = 0;
+/// The consumer's index, on another cache line.
+const HEAD_AT: usize = 64;
+
+/// The memory of one ring: two indices and the slots.
+#[derive(Debug)]
+pub(crate) struct RingMemory {
+    base: NonNull<u8>,
+    capacity: u32,
+    /// Keeps `base` mapped.
+    _region: Arc<Region>,
+}
+
+// SAFETY: an address in a region, which is Send and Sync; the memory is used as atomics only.
+unsafe impl Send for RingMemory {}
+
+impl RingMemory {
+    pub(crate) fn in_region(
+        region: &Arc<Region>,
+        offset: usize,
+        capacity: u32,
+    ) -> Result<Self, OutOfRange> {
+        assert!(capacity.is_power_of_two(), "ring capacity {capacity} is no power of two");
+        let base = region.aligned(offset, ring_bytes(capacity), 64)?;
+        Ok(Self { base, capacity, _region: Arc::clone(region) })
+    }
+
+    #[inline]
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    #[inline]
+    pub(crate) fn head(&self) -> &AtomicU32 {
+        self.index(HEAD_AT)
+    }
+
+    #[inline]
+    pub(crate) fn tail(&self) -> &AtomicU32 {
+        self.index(TAIL_AT)
+    }
+
+    #[inline]
+    fn index(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: HEAD_AT and TAIL_AT are less than ring_bytes, all of which are in the region.
+        let index = unsafe { self.base.add(at) }.cast();
+        // SAFETY: aligned (base and offsets are multiples of 64), mapped while `self` lives,
+        // and used as an atomic by every process.
+        unsafe { index.as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> &[AtomicU64; 8] {
+        let place = (index & (self.capacity - 1)) as usize;
+        // SAFETY: place < capacity, so the slot lies within ring_bytes, all of which are
+        // mapped.
+        let slot = unsafe { self.base.add(SLOTS_AT + place * size_of::<Slot>()) }.cast();
+        // SAFETY: aligned to 64, mapped while `self` lives, used as atomics by every process: a
+        // peer that breaks the protocol makes the words arbitrary, not the access a data race.
+        unsafe { slot.as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn read(&self, index: u32) -> Slot {
+        let mut slot = [0; 8];
+        let words = self.slot(index);
+        for i in 0..slot.len() {
+            slot[i] = words[i].load(Ordering::Relaxed);
+        }
+        slot
+    }
+
+    #[inline]
+    pub(crate) fn write(&self, index: u32, slot: &Slot) {
+        let words = self.slot(index);
+        for i in 0..slot.len() {
+            words[i].store(slot[i], Ordering::Relaxed);
+        }
+    }
+}
+
+/// The owner table of a pool: a word for each page.
+#[derive(Debug)]
+pub(crate) struct OwnerTable {
+    base: NonNull<AtomicU64>,
+    pages: usize,
+    /// Keeps `base` mapped.
+    _region: Arc<Region>,
+}
+
+// SAFETY: an address in a region, which is Send and Sync; the memory is used as atomics only.
+unsafe impl Send for OwnerTable {}
+// SAFETY: as for Send; the fields never change.
+unsafe impl Sync for OwnerTable {}
+
+impl OwnerTable {
+    pub(crate) fn in_region(
+        region: &Arc<Region>,
+        offset: usize,
+        pages: u32,
+    ) -> Result<Self, OutOfRange> {
+        let (pages, len) = (pages as usize, pages as usize * size_of::<u64>());
+        if !offset.is_multiple_of(size_of::<u64>()) {
+            return Err(OutOfRange { offset, len, region: region.len() });
+        }
+        let base = region.inside(offset, len)?.cast();
+        Ok(Self { base, pages, _region: Arc::clone(region) })
+    }
+
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: in range and aligned (checked in `in_region`), mapped while `self` lives, and
+        // used as atomics by every process. Through a read-only mapping they are only loaded.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.pages) }
+    }
+}
+
+/// Sleeps while `word` is `asleep`; EAGAIN if it is something else already.
+pub(crate) fn futex_wait(
+    word: &Word32,
+    asleep: u32,
+    timeout: Option<Duration>,
+) -> Result<(), Errno> {
+    // A time span too long for the system is as good as none.
+    let timeout = timeout.and_then(|t| futex::Timespec::try_from(t).ok());
+    futex::wait(word, futex::Flags::empty(), asleep, timeout.as_ref())
+}
+
+pub(crate) fn futex_wake(word: &Word32) {
+    // Fails only for an address that is not mapped, and a word's is.
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+}
+
+pub(crate) fn eventfd_write(fd: &OwnedFd) {
+    // EAGAIN means that the counter is full: the sleeper is as good as rung. Any other error is
+    // a descriptor that is no eventfd, which is the sleeper's own doing.
+    let _ = rustix::io::write(fd.as_fd(), &1_u64.to_ne_bytes());
+}
+
+pub(crate) fn socket_write(fd: &OwnedFd) {
+    use rustix::net::SendFlags;
+    // EAGAIN means that the sleeper has not read what woke it before; any other error is its
+    // own doing.
+    let _ = rustix::net::send(fd, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
