@@ -222,13 +222,24 @@ impl Server {
 
     /// One turn of the event loop. Was there anything to do?
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
-        let progress = self.turn_silently(now);
+        let progress = self.step(now, false);
         self.ring();
         progress
     }
 
-    /// [`Server::turn`] that leaves the programs' bells to be rung.
+    /// [`Server::turn`] that leaves the programs' bells to be rung, and may leave FINs to be
+    /// acknowledged: see [`Server::defers_fin_acks`].
     pub(crate) fn turn_silently(&mut self, now: Instant) -> bool {
+        self.step(now, true)
+    }
+
+    /// Do peers' FINs wait for our programs' answers? Then there is another [`Server::turn`]
+    /// before a sleep.
+    pub(crate) fn defers_fin_acks(&self) -> bool {
+        self.engine.stack.defers_fin_acks()
+    }
+
+    fn step(&mut self, now: Instant, defer: bool) -> bool {
         self.engine.now = now;
         self.engine.counters.turns += 1;
         self.engine.nics.trace.mark(Stage::Dispatch);
@@ -238,7 +249,7 @@ impl Server {
         progress |= self.receive_frames();
         progress |= self.drain_events();
         progress |= self.serve_clients();
-        self.poll_core();
+        self.poll_core(defer);
         self.look_at_addresses();
         progress |= self.drain_events();
         for client in self.clients.iter_mut().flatten() {
@@ -280,9 +291,12 @@ impl Server {
     }
 
     /// Lets the core send what it has, as far as there is room, and wakes the drivers.
-    fn poll_core(&mut self) {
+    fn poll_core(&mut self, defer: bool) {
         let Engine { stack, nics, now, .. } = &mut self.engine;
-        stack.poll(*now, nics);
+        match defer {
+            true => stack.poll_deferring(*now, nics),
+            false => stack.poll(*now, nics),
+        }
         nics.restock(false);
         nics.flush();
         nics.trace.mark(Stage::InetRest);

@@ -184,6 +184,9 @@ impl Turning {
     /// will ring; the thread may wait for [`Turning::set`] until [`Turning::deadline`], say what it
     /// reports with [`Turning::woken`], and go on with [`Turning::work`].
     pub fn prepare_sleep(&mut self) -> bool {
+        if self.server.defers_fin_acks() {
+            self.server.turn(clock());
+        }
         self.announced = true;
         self.server.announce();
         !self.server.has_work() && self.prepare_companions()

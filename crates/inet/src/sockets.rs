@@ -14,6 +14,7 @@ pub(crate) mod datagram;
 pub(crate) mod demux;
 pub(crate) mod events;
 pub(crate) mod fastopen;
+pub(crate) mod fin_acks;
 pub(crate) mod listen;
 mod membership;
 pub(crate) mod options;

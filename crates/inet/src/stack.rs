@@ -34,6 +34,7 @@ use crate::secret::Secret;
 use crate::sockets::demux::Demux;
 use crate::sockets::events::{Event, EventKind, EventQueue};
 use crate::sockets::fastopen::FastOpens;
+use crate::sockets::fin_acks::FinAcks;
 use crate::sockets::ports::Ports;
 use crate::sockets::requests::Request;
 use crate::sockets::time_wait::Remains;
@@ -66,6 +67,8 @@ pub struct Stack<T, R> {
     pub(crate) events: EventQueue,
     /// Sockets that may have something to send.
     ready: VecDeque<Handle>,
+    /// Connections whose peer's FIN is not acknowledged yet.
+    pub(crate) fin_acks: FinAcks,
     /// RSTs owed by calls of the owner.
     pub(crate) resets: VecDeque<(Endpoints, SegmentRepr)>,
     /// Closed connections in TIME-WAIT.
@@ -113,6 +116,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             held: HeldFrames::new(config.held_frames, config.joined_bytes),
             events: EventQueue::default(),
             ready: VecDeque::new(),
+            fin_acks: FinAcks::default(),
             resets: VecDeque::new(),
             time_waits: Table::new(config.max_tw_buckets),
             tcp_stats: TcpTotals::default(),
@@ -385,6 +389,34 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Acts on due timers and sends what there is to send, as far as `out` has room; the sockets
     /// take turns, and go on where they were at the next call.
     pub fn poll(&mut self, now: Instant, out: &mut dyn Egress<T>) {
+        while let Some(handle) = self.fin_acks.pop() {
+            if let Some(stream) = self.sockets.get_mut(handle).and_then(Socket::connection) {
+                stream.connection.end_deferral();
+                self.mark_ready(handle);
+            }
+        }
+        self.send_all(now, out);
+    }
+
+    /// [`poll`](Self::poll) without the lone ACKs of FINs, which a program's close mostly makes
+    /// needless. While [`defers_fin_acks`](Self::defers_fin_acks) says so, the owner looks for its
+    /// programs' answers, and calls `poll` before it waits. However busy it is, an ACK is deferred
+    /// for 200 µs at most.
+    pub fn poll_deferring(&mut self, now: Instant, out: &mut dyn Egress<T>) {
+        if self.fin_acks.are_late(now) {
+            return self.poll(now, out);
+        }
+        self.fin_acks.defer(true);
+        self.send_all(now, out);
+        self.fin_acks.defer(false);
+    }
+
+    /// Whether [`poll_deferring`](Self::poll_deferring) has left ACKs to be sent.
+    pub fn defers_fin_acks(&self) -> bool {
+        !self.fin_acks.is_empty()
+    }
+
+    fn send_all(&mut self, now: Instant, out: &mut dyn Egress<T>) {
         self.net.clock = now;
         while let Some(timer) = self.net.wheel.pop(now) {
             match timer {
@@ -442,7 +474,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// never.
     pub fn poll_at(&self) -> Option<Instant> {
         if self.ready.is_empty() && self.resets.is_empty() && self.net.loopback.len() == 0 {
-            self.net.wheel.poll_at()
+            self.net.wheel.poll_at().into_iter().chain(self.fin_acks.due()).min()
         } else {
             Some(Instant::ZERO)
         }

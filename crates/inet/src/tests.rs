@@ -3,6 +3,7 @@
 mod arp;
 mod dhcp;
 mod fastopen;
+mod fin_acks;
 mod fragments;
 mod groups;
 mod icmp;

@@ -59,10 +59,8 @@ impl Duty {
         // what came early.
         let (acked, got) = received;
         let in_order = placed.start <= got.reach(0) && placed.end > acked;
-        // As on Linux, who may still send has time for a FIN of its own that acknowledges it.
-        let sends = matches!(standing.state, Some("ESTAB" | "CLOSE-WAIT"));
-        let (wait, why) = if in_order && (!placed.segment.fin || sends) {
-            (delayed.max(DELAYED) + GRAIN, "data, or a FIN, was not acknowledged")
+        let (wait, why) = if in_order && !placed.segment.fin {
+            (delayed.max(DELAYED) + GRAIN, "data was not acknowledged")
         } else {
             (AT_ONCE, "a segment out of order, or a FIN, was not acknowledged at once")
         };

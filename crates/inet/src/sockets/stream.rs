@@ -318,12 +318,18 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         stream.connection.set_cuts(lane.features.cuts(lane.kind()));
         let df = options.mtu_discover.sets_df();
         let (exit, mut more) = (lane.path.exit(), true);
+        let defer = self.fin_acks.defers();
         for _ in 0..QUANTUM {
             if !self.net.has_room(exit, out) {
                 break;
             }
             self.net.stage(Stage::Tcp, out);
-            let Some(segment) = stream.connection.poll_segment(now) else {
+            let connection = &mut stream.connection;
+            let segment = match defer {
+                true => connection.poll_segment_deferring(now),
+                false => connection.poll_segment(now),
+            };
+            let Some(segment) = segment else {
                 more = false;
                 break;
             };
@@ -332,6 +338,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 self.net.fragment_id(&mut self.secret, ends.remote.ip(), packets)
             });
             lane.emit(&mut self.net, &segment, id, out);
+        }
+        if defer && stream.connection.defers_fin_ack() {
+            self.fin_acks.add(now, handle);
         }
         if more {
             self.mark_ready(handle);

@@ -147,6 +147,8 @@ pub(super) struct Wishes {
     pub(super) syn: bool,
     /// Acknowledge at once.
     pub(super) ack: bool,
+    /// Acknowledge the peer's FIN: see `fin_ack`.
+    pub(super) fin_ack: bool,
     /// Duplicate ACKs: one for each segment that came early, so that the peer can count them
     /// (RFC 5681 4.2).
     pub(super) duplicates: u16,

@@ -106,7 +106,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// probe set.
     pub fn is_idle(&self) -> bool {
         let lasting = matches!(self.state(), State::Established | State::CloseWait);
-        let waits = self.writer_waits || self.wishes.anything || self.keep_alive_probes > 0;
+        let waits = self.writer_waits
+            || self.wishes.anything
+            || self.wishes.fin_ack
+            || self.keep_alive_probes > 0;
         let troubled = self.error.is_some() || self.soft_error.is_some() || self.retries > 0;
         lasting
             && !waits

@@ -479,13 +479,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.state() == State::TimeWait {
             self.start_time_wait(now);
         }
-        if self.state() == State::CloseWait {
-            // As Linux: mostly our own FIN comes soon, and tells it.
-            self.quick_acks = 0;
-            self.acknowledge_later(now);
-        } else {
-            self.wish(|wishes| wishes.ack = true);
-        }
+        // While this side may still send, its answer may bring the ACK.
+        let answers = self.state() == State::CloseWait;
+        self.wish(|wishes| match answers {
+            true => wishes.fin_ack = true,
+            false => wishes.ack = true,
+        });
     }
 
     pub(super) fn start_time_wait(&mut self, now: Instant) {

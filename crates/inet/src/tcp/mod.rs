@@ -40,6 +40,7 @@ mod dormant;
 mod durable;
 mod ecn;
 mod fastopen;
+mod fin_ack;
 mod info;
 mod input;
 mod loss;

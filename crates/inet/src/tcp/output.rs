@@ -59,9 +59,9 @@ impl Load {
 }
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// The next segment to be sent, with due timers taken into account; `None` when there is none
-    /// now. A segment given out counts as sent.
-    pub fn poll_segment(&mut self, now: Instant) -> Option<SegmentOut<'_, T>> {
+    /// [`poll_segment`](Self::poll_segment) without the lone ACK of a FIN, which is due soon while
+    /// [`defers_fin_ack`](Self::defers_fin_ack) says so.
+    pub fn poll_segment_deferring(&mut self, now: Instant) -> Option<SegmentOut<'_, T>> {
         self.handle_timer(now);
         if !self.wishes.anything {
             return None;
@@ -458,7 +458,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// A segment that acknowledges all received, with `payload` bytes, or to be cut into such ones.
     fn acknowledgement(&mut self, now: Instant, seq: Seq, payload: usize) -> SegmentRepr {
-        self.wishes.ack = false;
+        (self.wishes.ack, self.wishes.fin_ack) = (false, false);
         self.timers.clear(Timer::DelayedAck);
         let window = self.advertise();
         self.acked_to = self.durable.rcv_nxt;

@@ -124,8 +124,7 @@ fn linger2_bounds_fin_wait_2() {
     let time = Duration::from_secs(3);
     pair.a.stack.set_option(pair.a.now, client, SockOption::Linger2(time)).unwrap();
     pair.a.stack.close(pair.a.now, client).unwrap();
-    // The peer, who does not close, takes its time to acknowledge the FIN.
-    pair.pass(Duration::from_millis(50));
+    pair.settle();
     pair.a.events();
     assert_eq!(pair.a.states(), ["FIN-WAIT-2"]);
     pair.pass(time + Duration::from_millis(10));

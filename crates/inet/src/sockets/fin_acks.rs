@@ -1,0 +1,67 @@
+//! FINs of peers that are not acknowledged yet.
+//!
+//! A program mostly closes as soon as it reads the end, and then our own FIN brings the ACK of the
+//! peer's: one frame less. So the owner's event loop may have the lone ACK wait while it looks for
+//! the program's answer ([`Stack::poll_deferring`](crate::Stack::poll_deferring)). The ACK waits
+//! until the loop has nothing else to do, and 200 µs at most.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::table::Handle;
+use crate::time::Instant;
+
+/// How long an ACK waits at most, however busy the owner is.
+const DEFERRED: Duration = Duration::from_micros(200);
+/// So many connections wait at most; an ACK of another one leaves at once.
+const MOST: usize = 64;
+
+/// Connections whose ACKs of a FIN are deferred.
+#[derive(Debug, Default)]
+pub(crate) struct FinAcks {
+    handles: Vec<Handle>,
+    /// When the first of them was added.
+    since: Instant,
+    deferring: bool,
+}
+
+impl FinAcks {
+    /// Whether such ACKs may be deferred from now on.
+    pub(crate) fn defer(&mut self, deferring: bool) {
+        self.deferring = deferring;
+    }
+
+    /// Whether an ACK may be deferred now.
+    pub(super) fn defers(&self) -> bool {
+        self.deferring && self.handles.len() < MOST
+    }
+
+    /// Keeps a connection in mind.
+    pub(super) fn add(&mut self, now: Instant, handle: Handle) {
+        if self.handles.is_empty() {
+            self.since = now;
+        }
+        if !self.handles.contains(&handle) {
+            self.handles.push(handle);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.handles.is_empty()
+    }
+
+    /// When the ACKs have been deferred for long enough.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        (!self.is_empty()).then(|| self.since + DEFERRED)
+    }
+
+    /// Whether the ACKs are to be sent now.
+    pub(crate) fn are_late(&self, now: Instant) -> bool {
+        self.due().is_some_and(|due| due <= now)
+    }
+
+    /// One of the connections, which need not be kept in mind any more.
+    pub(crate) fn pop(&mut self) -> Option<Handle> {
+        self.handles.pop()
+    }
+}
