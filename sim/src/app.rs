@@ -1,4 +1,5 @@
-//! Applications: they write a stream that can be told by each byte, and read the other one.
+//! An application: it writes a stream in which each byte shows its position, and reads and verifies
+//! the peer's.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,54 +7,10 @@ use core::time::Duration;
 use inet::{Error, Instant};
 
 use crate::bytes::{Chunk, first_difference, stream_bytes};
-use crate::check::Mark;
-use crate::host::{Counts, Host};
+use crate::check::WriteMark;
+use crate::host::{Host, LiveCounts};
+use crate::plan::{AppPlan, ReadPlan, Termination};
 use crate::random::Random;
-
-/// How an application reads.
-#[derive(Debug, Clone, Copy)]
-pub enum Reading {
-    /// All at once.
-    Greedy,
-    /// At most so many bytes each time.
-    Slow(usize, Duration),
-    /// All, with random pauses up to this.
-    Pauses(Duration),
-}
-
-/// How an application ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leaving {
-    /// Shuts its side after the last byte, reads to the end, closes.
-    Orderly,
-    /// Closes after the last byte, whatever the other side is doing.
-    Hasty,
-    /// Aborts after this many bytes sent and received.
-    Abort(u64),
-}
-
-/// What an application does.
-#[derive(Debug, Clone)]
-pub struct AppPlan {
-    /// Length of its stream, bytes.
-    pub bytes: u64,
-    /// Longest write.
-    pub write_max: u64,
-    /// Most bytes queued and not acknowledged.
-    pub send_limit: u64,
-    /// Probability that a write continues the one before it in memory.
-    pub joins: f64,
-    /// Longest pause between writes.
-    pub think: Duration,
-    /// How it reads.
-    pub reading: Reading,
-    /// How it ends.
-    pub leaving: Leaving,
-    /// Probability that it changes NODELAY, CORK and the receive buffer before a write.
-    pub fiddle: f64,
-    /// Probability that a record ends with a write, and that its last byte is urgent.
-    pub marks: (f64, f64),
-}
 
 /// An application at one end.
 pub struct App {
@@ -61,14 +18,14 @@ pub struct App {
     random: Random,
     /// Own stream and the peer's.
     keys: [u64; 2],
-    counts: Counts,
+    counts: LiveCounts,
     address: u64,
     /// Bytes written.
     pub sent: u64,
     /// Bytes read.
     pub received: u64,
     /// Bytes read that the host has not been told of.
-    owed: usize,
+    unconsumed: usize,
     write_at: Instant,
     read_at: Instant,
     /// It has ended its stream.
@@ -85,7 +42,7 @@ pub struct App {
     pub error: Option<Error>,
     acked: u64,
     /// What it said of its writes, with their ends, until [`take_marks`](Self::take_marks).
-    marks: Vec<(u64, Mark)>,
+    marks: Vec<(u64, WriteMark)>,
 }
 
 impl fmt::Debug for App {
@@ -95,7 +52,7 @@ impl fmt::Debug for App {
             .field("sent", &self.sent)
             .field("acked", &self.acked)
             .field("received", &self.received)
-            .field("owed", &self.owed)
+            .field("unconsumed", &self.unconsumed)
             .field("connected", &self.connected)
             .field("shut", &self.shut)
             .field("eof", &self.eof)
@@ -107,7 +64,7 @@ impl fmt::Debug for App {
 
 impl App {
     /// An application that writes the stream `keys[0]` and reads the stream `keys[1]`.
-    pub fn new(plan: AppPlan, keys: [u64; 2], counts: Counts, random: Random) -> Self {
+    pub fn new(plan: AppPlan, keys: [u64; 2], counts: LiveCounts, random: Random) -> Self {
         Self {
             plan,
             random,
@@ -116,7 +73,7 @@ impl App {
             address: 0,
             sent: 0,
             received: 0,
-            owed: 0,
+            unconsumed: 0,
             write_at: Instant::ZERO,
             read_at: Instant::ZERO,
             shut: false,
@@ -138,7 +95,7 @@ impl App {
         if self.left {
             return Ok(false);
         }
-        let look = host.look();
+        let look = host.view();
         let mut active = look.acked != self.acked || (look.connected && !self.connected);
         if look.acked < self.acked && look.error.is_none() {
             return Err(format!("acked went back from {} to {}", self.acked, look.acked));
@@ -168,7 +125,7 @@ impl App {
     pub fn wake(&self, now: Instant) -> Option<Instant> {
         let idle = self.left || !self.connected;
         let writes = self.sent < self.plan.bytes;
-        let reads = !self.eof || self.owed > 0;
+        let reads = !self.eof || self.unconsumed > 0;
         [writes.then_some(self.write_at), reads.then_some(self.read_at)]
             .into_iter()
             .flatten()
@@ -186,12 +143,12 @@ impl App {
 
     /// Bytes that it has really used.
     pub fn consumed(&self) -> u64 {
-        self.received - self.owed as u64
+        self.received - self.unconsumed as u64
     }
 
     /// Whether its stream must have arrived if nothing failed.
     pub fn is_orderly(&self) -> bool {
-        self.plan.leaving == Leaving::Orderly
+        self.plan.termination == Termination::Orderly
     }
 
     /// Length of its stream.
@@ -200,15 +157,15 @@ impl App {
     }
 
     /// What it has said of its writes since the last call: where they end, and the mark.
-    pub fn take_marks(&mut self) -> Vec<(u64, Mark)> {
+    pub fn take_marks(&mut self) -> Vec<(u64, WriteMark)> {
         core::mem::take(&mut self.marks)
     }
 
     /// What is said of a write.
-    fn draw_mark(&mut self) -> Mark {
+    fn draw_mark(&mut self) -> WriteMark {
         let (record, urgent) = self.plan.marks;
         let mut chance = |odds: f64| odds > 0.0 && self.random.chance(odds);
-        Mark { record: chance(record), urgent: chance(urgent) }
+        WriteMark { record: chance(record), urgent: chance(urgent) }
     }
 
     fn write(&mut self, now: Instant, host: &mut dyn Host) -> Result<bool, String> {
@@ -217,7 +174,7 @@ impl App {
             && self.sent - self.acked < self.plan.send_limit
             && now >= self.write_at
         {
-            if self.random.chance(self.plan.fiddle) {
+            if self.random.chance(self.plan.option_changes) {
                 let buffer = self.random.magnitude(1000..=500_000) as usize;
                 host.change(now, self.random.chance(0.5), self.random.chance(0.3), buffer);
             }
@@ -232,17 +189,18 @@ impl App {
             match host.send(now, chunk, mark) {
                 Ok(()) => self.sent += len,
                 // It fails now; the next look tells.
-                Err(_) if host.look().error.is_some() => return Ok(true),
+                Err(_) if host.view().error.is_some() => return Ok(true),
                 Err(error) => return Err(format!("send: {error}")),
             }
             self.address += len;
-            self.marks.extend((mark != Mark::default()).then_some((self.sent, mark)));
+            self.marks.extend((mark != WriteMark::default()).then_some((self.sent, mark)));
             active = true;
             if self.plan.think > Duration::ZERO {
                 self.write_at = now + self.plan.think.mul_f64(self.random.fraction());
             }
         }
-        if self.sent == self.plan.bytes && !self.shut && self.plan.leaving != Leaving::Hasty {
+        if self.sent == self.plan.bytes && !self.shut && self.plan.termination != Termination::Hasty
+        {
             self.shut = true;
             host.shutdown(now);
             active = true;
@@ -255,29 +213,29 @@ impl App {
             return Ok(false);
         }
         let most = match self.plan.reading {
-            Reading::Slow(step, _) => step,
-            Reading::Greedy | Reading::Pauses(_) => usize::MAX,
+            ReadPlan::Slow(step, _) => step,
+            ReadPlan::Greedy | ReadPlan::Pauses(_) => usize::MAX,
         };
         let got = self.read(now, host, most)?;
         let pause = match self.plan.reading {
-            Reading::Greedy => Duration::ZERO,
-            Reading::Slow(_, pause) => pause,
-            Reading::Pauses(longest) if self.random.chance(0.2) => {
+            ReadPlan::Greedy => Duration::ZERO,
+            ReadPlan::Slow(_, pause) => pause,
+            ReadPlan::Pauses(longest) if self.random.chance(0.2) => {
                 longest.mul_f64(self.random.fraction())
             }
-            Reading::Pauses(_) => Duration::ZERO,
+            ReadPlan::Pauses(_) => Duration::ZERO,
         };
-        if pause > Duration::ZERO && (got > 0 || self.owed > 0) {
+        if pause > Duration::ZERO && (got > 0 || self.unconsumed > 0) {
             self.read_at = now + pause;
         }
-        self.eof = host.look().eof;
+        self.eof = host.view().eof;
         Ok(got > 0)
     }
 
     /// Reads and consumes about `most` bytes; the rest of a piece is consumed later.
     fn read(&mut self, now: Instant, host: &mut dyn Host, most: usize) -> Result<usize, String> {
         let mut got = 0;
-        while self.owed < most
+        while self.unconsumed < most
             && let Some(piece) = host.recv()
         {
             let bytes = piece.bytes();
@@ -288,30 +246,30 @@ impl App {
                 return Err(format!("wrong byte at {}", self.received + at as u64));
             }
             self.received += bytes.len() as u64;
-            self.owed += bytes.len();
+            self.unconsumed += bytes.len();
             got += bytes.len();
         }
-        let take = self.owed.min(most);
+        let take = self.unconsumed.min(most);
         if take > 0 {
-            self.owed -= take;
+            self.unconsumed -= take;
             host.consumed(now, take);
         }
         Ok(got.max(take))
     }
 
     fn maybe_leave(&mut self, now: Instant, host: &mut dyn Host) -> bool {
-        match self.plan.leaving {
-            Leaving::Orderly => {
-                if self.shut && self.eof && self.owed == 0 {
+        match self.plan.termination {
+            Termination::Orderly => {
+                if self.shut && self.eof && self.unconsumed == 0 {
                     self.leave(now, host);
                 }
             }
-            Leaving::Hasty => {
+            Termination::Hasty => {
                 if self.sent == self.plan.bytes {
                     self.leave(now, host);
                 }
             }
-            Leaving::Abort(after) => {
+            Termination::Abort(after) => {
                 let over = self.shut && self.eof;
                 if self.sent + self.received >= after || over {
                     (self.left, self.aborted) = (true, true);

@@ -1,4 +1,4 @@
-//! Payload that is counted while it lives, and a stream that tells by each byte where it belongs.
+//! Payload that counts its live buffers, and a stream in which each byte shows its position.
 
 use core::ops::Range;
 use std::cell::Cell;
@@ -8,24 +8,24 @@ use inet::{RxBytes, TxBytes};
 
 /// How many chunks or frames are alive.
 #[derive(Debug, Clone, Default)]
-pub struct Live(Rc<Cell<i64>>);
+pub struct LiveCount(Rc<Cell<i64>>);
 
-impl Live {
+impl LiveCount {
     /// The number.
     pub fn count(&self) -> i64 {
         self.0.get()
     }
 
-    fn token(&self) -> Token {
+    fn token(&self) -> LiveToken {
         self.0.set(self.0.get() + 1);
-        Token(self.clone())
+        LiveToken(self.clone())
     }
 }
 
 #[derive(Debug)]
-struct Token(Live);
+struct LiveToken(LiveCount);
 
-impl Drop for Token {
+impl Drop for LiveToken {
     fn drop(&mut self) {
         self.0.0.set(self.0.count() - 1);
     }
@@ -36,13 +36,13 @@ impl Drop for Token {
 pub struct Chunk {
     bytes: Vec<u8>,
     address: u64,
-    _token: Token,
+    _live: LiveToken,
 }
 
 impl Chunk {
     /// A chunk of `bytes` that lie at `address`.
-    pub fn new(bytes: Vec<u8>, address: u64, live: &Live) -> Self {
-        Self { bytes, address, _token: live.token() }
+    pub fn new(bytes: Vec<u8>, address: u64, live: &LiveCount) -> Self {
+        Self { bytes, address, _live: live.token() }
     }
 
     /// The bytes of `range`.
@@ -84,13 +84,13 @@ impl TxBytes for Chunk {
 #[derive(Debug)]
 pub struct Frame {
     bytes: Vec<u8>,
-    _token: Token,
+    _live: LiveToken,
 }
 
 impl Frame {
     /// A frame of `bytes`.
-    pub fn new(bytes: Vec<u8>, live: &Live) -> Self {
-        Self { bytes, _token: live.token() }
+    pub fn new(bytes: Vec<u8>, live: &LiveCount) -> Self {
+        Self { bytes, _live: live.token() }
     }
 }
 

@@ -1,12 +1,11 @@
-//! The same application script and the same fault seed, once with the kernel's TCP at one end and
-//! once with ours: both must come to the same end.
+//! One application script and one fault seed, run twice: once with the kernel's TCP at one end,
+//! once with ours. Both runs must have the same outcome.
 //!
-//! At the other end is our core in both runs, so what differs is the subject alone. With the kernel
-//! the world runs in real time over a TAP device ([`Kernel`](crate::kernel::Kernel)), with our core
-//! in virtual time. What is compared is what a program sees: whether all of the peer's stream
-//! arrived and ended, and with which error the connection failed, at both ends. How much of a
-//! stream had arrived when it was cut off is a matter of time and not compared; that it is a part
-//! of the stream, and that every segment keeps the rules, is checked in both runs.
+//! The other end is our core in both runs, so the subject alone differs. With the kernel the world
+//! runs in real time over a TAP device ([`KernelHost`](crate::kernel::KernelHost)), with our core
+//! in virtual time. Two things are compared at both ends: whether the peer's whole stream arrived
+//! and ended, and the error of a failed connection. How much of a cut-off stream arrived is a
+//! matter of timing and is not compared. The checkers look at every segment in both runs.
 
 use core::fmt;
 use core::time::Duration;
@@ -14,8 +13,8 @@ use core::time::Duration;
 use inet::tcp::{KeepAlive, TcpConfig};
 use inet::{Error, Instant};
 
-use crate::app::{AppPlan, Leaving, Reading};
 use crate::link::LinkConfig;
+use crate::plan::{AppPlan, ReadPlan, Termination};
 use crate::random::Random;
 use crate::scenario::{Kind, Scenario};
 use crate::world::{Report, World};
@@ -111,13 +110,13 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         }),
         ..TcpConfig::default()
     };
-    let mut leaving = [Leaving::Orderly; 2];
+    let mut termination = [Termination::Orderly; 2];
     match script {
-        Script::Closes => leaving[subject] = Leaving::Hasty,
-        Script::IsClosed => leaving[1 - subject] = Leaving::Hasty,
+        Script::Closes => termination[subject] = Termination::Hasty,
+        Script::IsClosed => termination[1 - subject] = Termination::Hasty,
         // After it has got something: both have seen the connection by then.
-        Script::Aborts => leaving[subject] = Leaving::Abort(own + 1 + other / 3),
-        Script::IsAborted => leaving[1 - subject] = Leaving::Abort(other + 1 + own / 3),
+        Script::Aborts => termination[subject] = Termination::Abort(own + 1 + other / 3),
+        Script::IsAborted => termination[1 - subject] = Termination::Abort(other + 1 + own / 3),
         _ => {}
     }
     let apps = [0, 1].map(|side| AppPlan {
@@ -126,9 +125,9 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         send_limit: 100_000,
         joins: 1.0,
         think: Duration::ZERO,
-        reading: Reading::Greedy,
-        leaving: leaving[side],
-        fiddle: 0.0,
+        reading: ReadPlan::Greedy,
+        termination: termination[side],
+        option_changes: 0.0,
         marks: (0.0, 0.0),
     });
     let scenario = Scenario {
@@ -206,7 +205,7 @@ pub fn compare(seed: u64, verbose: bool) -> Result<[End; 2], String> {
         ends(seed, true, verbose).map_err(|error| format!("kernel: {error}\n{again}"))?;
     let with_ours =
         ends(seed, false, verbose).map_err(|error| format!("core: {error}\n{again}"))?;
-    let abrupt = scenario.apps.iter().any(|app| app.leaving != Leaving::Orderly);
+    let abrupt = scenario.apps.iter().any(|app| app.termination != Termination::Orderly);
     for side in 0..2 {
         let same = if abrupt {
             // What had arrived by then is a matter of time, and whether all had.

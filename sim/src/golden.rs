@@ -1,9 +1,9 @@
 //! The golden table: goodput of one stream by congestion control, loss and round-trip time.
 //!
-//! In virtual time the figures are exact, so the table is a file (`sim/golden.txt`) that a test
-//! compares letter by letter: whatever changes a figure has to say so. Data goes over a link of
-//! 50 Mbit/s with a queue of 250 kB and loses segments at random; ACKs are not lost. Each cell is
-//! the median of three seeds.
+//! In virtual time the figures are exact. So the table is a file (`sim/golden.txt`), and a test
+//! compares it letter by letter. A commit that changes a figure explains the change. Data goes over
+//! a link of 50 Mbit/s with a queue of 250 kB and random loss; no ACK is lost. Each cell is the
+//! median of three seeds.
 
 use core::fmt::Write as _;
 use core::time::Duration;

@@ -1,7 +1,7 @@
-//! The hosts: real code, at two depths.
+//! The hosts around the real core, at two depths.
 //!
-//! [`Bare`] is one TCP connection whose frames are segments; [`Whole`] is a stack with Ethernet,
-//! ARP or NDP, IPv4 or IPv6, a listener and sockets. The world treats both alike.
+//! [`BareHost`] is one TCP connection whose frames are segments. [`StackHost`] is a stack with
+//! Ethernet, ARP or NDP, IPv4 or IPv6, a listener and sockets. The world treats both alike.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
@@ -17,15 +17,15 @@ use inet::{
     TxPiece, V6Config,
 };
 
-use crate::bytes::{Chunk, Frame, Live};
-use crate::check::Mark;
+use crate::bytes::{Chunk, Frame, LiveCount};
+use crate::check::WriteMark;
 use crate::router;
 use crate::scenario::{Kind, Scenario};
 use crate::wire;
 
-/// What an application sees of its connection.
+/// An application's view of its connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Look {
+pub struct ConnectionView {
     /// The handshake is over.
     pub connected: bool,
     /// The peer has ended its stream and all of it was received.
@@ -52,7 +52,7 @@ pub trait Host {
     ///
     /// # Errors
     /// Why it was not taken.
-    fn send(&mut self, now: Instant, chunk: Chunk, mark: Mark) -> Result<(), Error>;
+    fn send(&mut self, now: Instant, chunk: Chunk, mark: WriteMark) -> Result<(), Error>;
     /// Gives received bytes.
     fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>>;
     /// Gives room back.
@@ -72,7 +72,7 @@ pub trait Host {
     /// A router says that the path takes packets of `mtu` bytes only: to a host without IP.
     fn too_big(&mut self, _now: Instant, _mtu: u16) {}
     /// What the application sees.
-    fn look(&mut self) -> Look;
+    fn view(&mut self) -> ConnectionView;
     /// What TCP_INFO tells, while there is a connection and an application that has it.
     fn info(&self, _now: Instant) -> Option<TcpInfo> {
         None
@@ -106,7 +106,7 @@ fn address6(side: usize) -> Ipv6Addr {
 
 /// A connection without a stack.
 #[derive(Debug)]
-pub struct Bare {
+pub struct BareHost {
     config: TcpConfig,
     ends: Endpoints,
     iss: Seq,
@@ -117,7 +117,7 @@ pub struct Bare {
     resets: Vec<SegmentRepr>,
 }
 
-impl Bare {
+impl BareHost {
     /// A side that connects at `now`, or waits to be connected to.
     pub fn new(now: Instant, side: usize, active: bool, config: TcpConfig, iss: u32) -> Self {
         let ports = [OWN_PORT, PORT];
@@ -140,7 +140,7 @@ impl Bare {
     }
 }
 
-impl Host for Bare {
+impl Host for BareHost {
     fn deliver(&mut self, now: Instant, frame: Frame) {
         let (from, to) = (self.ends.remote.ip(), self.ends.local.ip());
         let bytes = inet::RxBytes::bytes(&frame);
@@ -188,7 +188,7 @@ impl Host for Bare {
         if connection.is_done() && self.left { Some(now) } else { connection.poll_at(now) }
     }
 
-    fn send(&mut self, now: Instant, chunk: Chunk, mark: Mark) -> Result<(), Error> {
+    fn send(&mut self, now: Instant, chunk: Chunk, mark: WriteMark) -> Result<(), Error> {
         let connection = self.connection.as_mut().ok_or(Error::NotConnected)?;
         let flags = SendFlags { eor: mark.record, more: false };
         connection.send_with(now, chunk, flags).map_err(|(error, _)| error)?;
@@ -251,11 +251,11 @@ impl Host for Bare {
         self.connection.as_ref().map(|connection| connection.info(now))
     }
 
-    fn look(&mut self) -> Look {
+    fn view(&mut self) -> ConnectionView {
         let Some(connection) = &self.connection else {
-            return Look { gone: self.left, ..Look::default() };
+            return ConnectionView { gone: self.left, ..ConnectionView::default() };
         };
-        Look {
+        ConnectionView {
             connected: !matches!(connection.state().name(), "SYN-SENT" | "SYN-RECV" | "UNCONN"),
             eof: connection.eof(),
             error: connection.error(),
@@ -271,14 +271,14 @@ impl Host for Bare {
 }
 
 /// A whole stack with one connection.
-pub struct Whole {
+pub struct StackHost {
     stack: Stack<Chunk, Frame>,
     interface: InterfaceId,
     listener: Option<Handle>,
     stream: Option<Handle>,
     /// Its own address and the peer's, until it connects.
     dials: Option<(IpAddr, IpAddr)>,
-    look: Look,
+    latest: ConnectionView,
     left: bool,
     /// Frames that input caused at once.
     early: Vec<Vec<u8>>,
@@ -288,12 +288,12 @@ const LISTENER: u64 = 1;
 const STREAM: u64 = 2;
 
 /// Where a whole host's frames leave.
-struct Port<'a> {
+struct FrameSink<'a> {
     out: &'a mut Vec<Vec<u8>>,
     room: usize,
 }
 
-impl Egress<Chunk> for Port<'_> {
+impl Egress<Chunk> for FrameSink<'_> {
     fn ready(&mut self) -> bool {
         self.room > 0
     }
@@ -308,7 +308,7 @@ impl Egress<Chunk> for Port<'_> {
     }
 }
 
-impl Whole {
+impl StackHost {
     /// The active side (`side` 0, connecting as soon as it has an address) or the passive one,
     /// which listens if the scenario says so.
     ///
@@ -337,8 +337,8 @@ impl Whole {
             stack.start_ipv6(now, interface);
         }
         if is_v6 && scenario.slaac {
-            let frame = Frame::new(router::advertisement(NETWORK), &Live::default());
-            let mut port = Port { out: &mut Vec::new(), room: usize::MAX };
+            let frame = Frame::new(router::advertisement(NETWORK), &LiveCount::default());
+            let mut port = FrameSink { out: &mut Vec::new(), room: usize::MAX };
             stack.handle_frame(now, interface, frame, &mut port);
         } else {
             stack.add_address(interface, address).expect("a free address");
@@ -362,7 +362,7 @@ impl Whole {
             listener,
             stream,
             dials,
-            look: Look::default(),
+            latest: ConnectionView::default(),
             left: false,
             early: Vec::new(),
         };
@@ -390,15 +390,15 @@ impl Whole {
     fn take_events(&mut self) {
         while let Some(event) = self.stack.poll_event() {
             match event.kind {
-                EventKind::Connected => self.look.connected = true,
+                EventKind::Connected => self.latest.connected = true,
                 EventKind::Acceptable => self.accept(),
-                EventKind::Eof => self.look.eof = true,
-                EventKind::Failed(error) => self.look.error = Some(error),
+                EventKind::Eof => self.latest.eof = true,
+                EventKind::Failed(error) => self.latest.error = Some(error),
                 EventKind::Readable | EventKind::Urgent | EventKind::Acked | EventKind::Closed => {}
             }
         }
         if let Some(stream) = self.stream.filter(|_| !self.left) {
-            self.look.acked = self.stack.acked(stream);
+            self.latest.acked = self.stack.acked(stream);
         }
     }
 
@@ -407,21 +407,21 @@ impl Whole {
         let Some(listener) = self.listener else { return };
         if let Ok(Some((stream, _))) = self.stack.accept(listener, STREAM) {
             self.stream = Some(stream);
-            self.look.connected = true;
+            self.latest.connected = true;
         }
     }
 }
 
-impl Host for Whole {
+impl Host for StackHost {
     fn deliver(&mut self, now: Instant, frame: Frame) {
-        let mut port = Port { out: &mut self.early, room: usize::MAX };
+        let mut port = FrameSink { out: &mut self.early, room: usize::MAX };
         self.stack.handle_frame(now, self.interface, frame, &mut port);
         self.take_events();
     }
 
     fn poll(&mut self, now: Instant, room: usize, out: &mut Vec<Vec<u8>>) {
         out.append(&mut self.early);
-        self.stack.poll(now, &mut Port { out, room });
+        self.stack.poll(now, &mut FrameSink { out, room });
         if self.dials.is_some() {
             self.dial(now);
         }
@@ -432,7 +432,7 @@ impl Host for Whole {
         if self.early.is_empty() { self.stack.poll_at() } else { Some(now) }
     }
 
-    fn send(&mut self, now: Instant, chunk: Chunk, mark: Mark) -> Result<(), Error> {
+    fn send(&mut self, now: Instant, chunk: Chunk, mark: WriteMark) -> Result<(), Error> {
         let stream = self.stream.ok_or(Error::NotConnected)?;
         let options = SendOptions { eor: mark.record, ..SendOptions::default() };
         self.stack.send_with(now, stream, chunk, &options).map_err(|refused| refused.error)?;
@@ -498,12 +498,12 @@ impl Host for Whole {
         self.stack.tcp_info(now, self.stream.filter(|_| !self.left)?).ok()
     }
 
-    fn look(&mut self) -> Look {
+    fn view(&mut self) -> ConnectionView {
         self.take_events();
         let gone = self.left && self.stack.sockets().next().is_none();
         let state =
             self.stack.sockets().map(|socket| socket.state).find(|state| *state != "LISTEN");
-        Look { gone, state, ..self.look }
+        ConnectionView { gone, state, ..self.latest }
     }
 
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
@@ -513,9 +513,9 @@ impl Host for Whole {
 
 /// Keeps count of what a host holds.
 #[derive(Debug, Clone, Default)]
-pub struct Counts {
+pub struct LiveCounts {
     /// Chunks of its application.
-    pub chunks: Live,
+    pub chunks: LiveCount,
     /// Frames that it received.
-    pub frames: Live,
+    pub frames: LiveCount,
 }

@@ -1,6 +1,6 @@
-//! The Linux kernel as one host of a world: a real socket, whose frames come and go by a TAP device
-//! that this process holds. Such a world runs in real time, in a network namespace of its own (see
-//! the `tasuki-differential` command); links, applications and checkers are the same as ever.
+//! The Linux kernel as one host of a world: a real socket, whose frames come and go over a TAP
+//! device that this process holds. Such a world runs in real time, in a network namespace of its
+//! own (see the `tasuki-differential` command). Links, applications and checkers are the same.
 
 use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
@@ -22,9 +22,9 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt,
 };
 
-use crate::bytes::{Chunk, Frame, Live};
-use crate::check::Mark;
-use crate::host::{ADDRESSES, Host, Look, PORT};
+use crate::bytes::{Chunk, Frame, LiveCount};
+use crate::check::WriteMark;
+use crate::host::{ADDRESSES, ConnectionView, Host, PORT};
 use crate::wire;
 
 const DEVICE: &str = "sim0";
@@ -35,7 +35,7 @@ const PIECE: usize = 16_384;
 
 /// The kernel's end.
 #[derive(Debug)]
-pub struct Kernel {
+pub struct KernelHost {
     device: Tap,
     listener: Option<OwnedFd>,
     socket: Option<OwnedFd>,
@@ -44,10 +44,10 @@ pub struct Kernel {
     taken: u64,
     shut: bool,
     left: bool,
-    look: Look,
+    latest: ConnectionView,
     /// What the device gave.
     frames: VecDeque<Vec<u8>>,
-    pieces: Live,
+    pieces: LiveCount,
     heard: Cell<bool>,
 }
 
@@ -75,7 +75,7 @@ fn error_of(errno: Errno) -> Error {
     }
 }
 
-impl Kernel {
+impl KernelHost {
     /// The active side (`side` 0, connecting now) or the passive one, which listens if `listens`.
     ///
     /// # Errors
@@ -119,15 +119,15 @@ impl Kernel {
             taken: 0,
             shut: false,
             left: false,
-            look: Look::default(),
+            latest: ConnectionView::default(),
             frames: VecDeque::new(),
-            pieces: Live::default(),
+            pieces: LiveCount::default(),
             heard: Cell::new(true),
         })
     }
 
     fn fail(&mut self, errno: Errno) {
-        self.look.error.get_or_insert(error_of(errno));
+        self.latest.error.get_or_insert(error_of(errno));
         self.out.clear();
     }
 
@@ -140,10 +140,10 @@ impl Kernel {
             self.socket = Some(fd);
         }
         let Some(socket) = &self.socket else { return };
-        if !self.look.connected && self.look.error.is_none() {
+        if !self.latest.connected && self.latest.error.is_none() {
             match sockopt::socket_error(socket) {
                 Ok(Err(errno)) => return self.fail(errno),
-                _ if rustix::net::getpeername(socket).is_ok() => self.look.connected = true,
+                _ if rustix::net::getpeername(socket).is_ok() => self.latest.connected = true,
                 _ => return,
             }
         }
@@ -190,7 +190,7 @@ fn configure(fd: &OwnedFd, tcp: &TcpConfig) -> io::Result<()> {
     Ok(())
 }
 
-impl Host for Kernel {
+impl Host for KernelHost {
     fn deliver(&mut self, _now: Instant, frame: Frame) {
         // The kernel answers at once, and what it does not take is lost on the link.
         let part = Part::local(inet::RxBytes::bytes(&frame));
@@ -216,8 +216,8 @@ impl Host for Kernel {
     }
 
     /// Without marks: no script of the comparison has any.
-    fn send(&mut self, _now: Instant, chunk: Chunk, _mark: Mark) -> Result<(), Error> {
-        if let Some(error) = self.look.error {
+    fn send(&mut self, _now: Instant, chunk: Chunk, _mark: WriteMark) -> Result<(), Error> {
+        if let Some(error) = self.latest.error {
             return Err(error);
         }
         self.out.extend(chunk.part(0..inet::TxBytes::len(&chunk)));
@@ -229,14 +229,14 @@ impl Host for Kernel {
         let mut bytes = vec![0; PIECE];
         let flags = RecvFlags::DONTWAIT;
         match rustix::net::recv(self.socket.as_ref()?, &mut bytes[..], flags) {
-            Ok((0, _)) => self.look.eof |= self.look.error.is_none() && self.look.connected,
+            Ok((0, _)) => self.latest.eof |= self.latest.error.is_none() && self.latest.connected,
             Ok((len, _)) => {
                 bytes.truncate(len);
                 let frame = inet::Frame::One(Frame::new(bytes, &self.pieces));
                 return Some(RxPiece { frame, range: 0..len });
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) if self.look.connected => self.fail(errno),
+            Err(errno) if self.latest.connected => self.fail(errno),
             Err(_) => {}
         }
         None
@@ -251,7 +251,7 @@ impl Host for Kernel {
 
     fn close(&mut self, _now: Instant) {
         self.left = true;
-        if self.socket.is_none() || self.look.error.is_some() {
+        if self.socket.is_none() || self.latest.error.is_some() {
             (self.socket, self.listener) = (None, None);
         }
         self.heard.set(true);
@@ -275,10 +275,10 @@ impl Host for Kernel {
         }
     }
 
-    fn look(&mut self) -> Look {
-        self.look.acked = self.taken;
-        self.look.gone = self.left && self.socket.is_none();
-        self.look
+    fn view(&mut self) -> ConnectionView {
+        self.latest.acked = self.taken;
+        self.latest.gone = self.left && self.socket.is_none();
+        self.latest
     }
 
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
@@ -287,7 +287,7 @@ impl Host for Kernel {
 
     fn wait(&mut self, time: Duration) -> bool {
         let mut fds = vec![PollFd::from_borrowed_fd(self.device.poll_fd(), PollFlags::IN)];
-        let connected = self.look.connected;
+        let connected = self.latest.connected;
         if let Some(socket) = &self.socket {
             let writes = !connected || !self.out.is_empty();
             // What was not read now is not read for waking: the application has its own times.

@@ -1,14 +1,23 @@
 //! A seeded world around the real protocol core.
 //!
-//! Two hosts, a clock and a link between them: everything that happens is drawn from one seed, so a
-//! failure is repeated by its number (`cargo run -p tasuki-sim -- --seed N`). The hosts are bare
-//! TCP connections or whole stacks ([`host`]), the link loses, repeats, delays, reorders and
-//! damages what it carries ([`link`]), the applications write, read, pause, shut and abort as they
-//! like ([`app`]), and a router may tell that packets are too long ([`router`]). [`check`] looks at
-//! every segment on the wire, which [`wire`] decodes, and at what must happen between them;
-//! [`pace`] sees to it that nobody is busy with nothing.
-//! [`scenario`] draws what kind of world a seed means, [`world`] runs it, and [`record`] keeps it
-//! for Wireshark.
+//! A world is two hosts, a clock and the links between them. One seed decides everything that
+//! happens, so its number repeats a failure (`cargo run -p tasuki-sim -- --seed N`).
+//!
+//! The hosts are bare TCP connections, whole stacks, or the Linux kernel. The links lose,
+//! duplicate, delay, reorder and damage frames. The applications write, read, pause, shut down and
+//! abort. A router may report packets that are too long. The checkers look at every segment on the
+//! link and at the time between segments.
+//!
+//! ```text layers
+//! differential golden: many worlds, beside the kernel and as a table
+//! world: runs one world
+//! app kernel record: applications; the kernel's TCP as a host; pcapng files
+//! host: the hosts around the core
+//! scenario: what world a seed means
+//! check plan link: the checkers, an application's plan, links
+//! router ranges: messages of the router, sets of sequence numbers
+//! wire livelock bytes random: an independent decoder, a bound on idle frames, payload, numbers
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +29,8 @@ pub mod golden;
 pub mod host;
 pub mod kernel;
 pub mod link;
-pub mod pace;
+pub mod livelock;
+pub mod plan;
 pub mod random;
 pub mod ranges;
 pub mod record;

@@ -1,9 +1,8 @@
-//! One direction of a link: what is sent comes out later, or not, or twice, or damaged.
+//! One direction of a link, which delays, loses, duplicates and damages frames.
 //!
-//! Frames queue for the rate, then travel for delay and jitter. Jitter never reorders by itself (a
-//! frame does not overtake an earlier one); what is picked for reordering travels apart. Losses
-//! come singly, in outages of some length, and in the bursts of Gilbert's and Elliott's model: two
-//! states of the line, of which one loses more.
+//! Frames queue for the rate, then travel for delay and jitter. Jitter alone never reorders frames;
+//! a frame picked for reordering travels apart. Losses come singly, in outages, and in the bursts
+//! of the Gilbert-Elliott model, which has a good and a bad state.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -13,7 +12,7 @@ use inet::Instant;
 
 use crate::random::Random;
 
-/// What a link does to frames. Probabilities are per frame.
+/// The faults of a link. Probabilities are per frame.
 #[derive(Debug, Clone)]
 pub struct LinkConfig {
     /// Probability that a frame is lost.
@@ -89,9 +88,9 @@ impl LinkConfig {
     }
 }
 
-/// What happened to a frame.
+/// The fate of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum LinkOutcome {
     /// It will arrive.
     Carried,
     /// It will not.
@@ -99,7 +98,7 @@ pub enum Fate {
     /// It will not: its packet is longer than this.
     TooBig(usize),
     /// It will arrive twice.
-    Doubled,
+    Duplicated,
     /// It will arrive with a bit flipped.
     Damaged,
     /// It will arrive late.
@@ -147,10 +146,12 @@ impl Link {
     }
 
     /// Sends a frame.
-    pub fn send(&mut self, now: Instant, mut frame: Vec<u8>) -> Fate {
-        let Some(departure) = self.depart(now, frame.len() as u64) else { return Fate::Lost };
+    pub fn send(&mut self, now: Instant, mut frame: Vec<u8>) -> LinkOutcome {
+        let Some(departure) = self.depart(now, frame.len() as u64) else {
+            return LinkOutcome::Lost;
+        };
         if self.burst_loses() {
-            return Fate::Lost;
+            return LinkOutcome::Lost;
         }
         let config = &self.config;
         let dark = |at: Instant| config.blackouts.iter().any(|(from, to)| *from <= at && at < *to);
@@ -158,35 +159,35 @@ impl Link {
             self.burst_end = departure + config.burst.1.mul_f64(self.random.fraction());
         }
         if departure < self.burst_end {
-            return Fate::Lost;
+            return LinkOutcome::Lost;
         }
         if dark(departure) || self.random.chance(config.loss) {
-            return Fate::Lost;
+            return LinkOutcome::Lost;
         }
         let jitter = config.jitter.mul_f64(self.random.fraction());
         let mut arrival = departure + config.delay + jitter;
-        let mut fate = Fate::Carried;
+        let mut fate = LinkOutcome::Carried;
         if self.random.chance(config.corrupt) {
             let bits = frame.len() * 8;
             let bit = self.random.in_range(0..=bits as u64 - 1) as usize;
             // Without a checksum of its own above the link's, damage is loss.
             let arp = self.fragile_from > 0 && frame.get(12..14) == Some(&[8, 6]);
             if arp || bit / 8 < self.fragile_from {
-                return Fate::Lost;
+                return LinkOutcome::Lost;
             }
             frame[bit / 8] ^= 1 << (bit % 8);
-            fate = Fate::Damaged;
+            fate = LinkOutcome::Damaged;
         }
         if self.random.chance(self.config.duplicate) {
             let later = self.config.delay.mul_f64(self.random.fraction());
             self.carry(arrival + later, frame.clone());
-            fate = Fate::Doubled;
+            fate = LinkOutcome::Duplicated;
         }
         if self.random.chance(self.config.reorder) {
             let late =
                 (self.config.delay + Duration::from_micros(100)).mul_f64(self.random.fraction());
             arrival += late;
-            fate = Fate::Late;
+            fate = LinkOutcome::Late;
         } else {
             arrival = arrival.max(self.last_arrival);
             self.last_arrival = arrival;

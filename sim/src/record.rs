@@ -1,6 +1,6 @@
-//! What both ends saw, as a pcapng file: interface 0 is the left host's, interface 1 the right
-//! one's. Each frame is there when its sender sends it and once more when its receiver gets it, so
-//! that losses, delays and damage can be seen in Wireshark.
+//! The frames at both ends as a pcapng file. Interface 0 is the left host's, interface 1 the right
+//! one's. Each frame appears when its sender sends it and again when its receiver gets it, so
+//! Wireshark shows losses, delays and damage.
 
 use core::time::Duration;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use crate::scenario::Kind;
 
 /// Which way a frame went at an interface, as `epb_flags` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// It was received.
     In = 1,
     /// It was sent.
@@ -29,7 +29,7 @@ pub enum Way {
 struct Record {
     at: Duration,
     side: usize,
-    way: Way,
+    way: Direction,
     frame: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ pub struct Recorder(Vec<Record>);
 
 impl Recorder {
     /// Keeps a frame that `side` sent or received `at` this time since the start of the world.
-    pub fn add(&mut self, at: Duration, side: usize, way: Way, frame: &[u8]) {
+    pub fn add(&mut self, at: Duration, side: usize, way: Direction, frame: &[u8]) {
         self.0.push(Record { at, side, way, frame: frame.to_vec() });
     }
 
@@ -80,7 +80,7 @@ impl Recorder {
 
 /// The IPv4 header that a bare segment does not have.
 fn packet_head(record: &Record) -> Vec<u8> {
-    let sender = if record.way == Way::Out { record.side } else { 1 - record.side };
+    let sender = if record.way == Direction::Out { record.side } else { 1 - record.side };
     let total = (20 + record.frame.len()) as u16;
     let mut head = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
     head[2..4].copy_from_slice(&total.to_be_bytes());

@@ -1,7 +1,7 @@
-//! The router between the hosts: it drops what is too long for its next link and, if it is a good
-//! one, says so (RFC 1191, RFC 8201); and it tells hosts of a prefix (RFC 4861).
+//! The router between the hosts. It drops packets that are too long for its next link and reports
+//! that to the sender (RFC 1191, RFC 8201). It also advertises a prefix (RFC 4861).
 //!
-//! As [`wire`](crate::wire), this shares no code with the engine.
+//! Like [`wire`](crate::wire), this module shares no code with the engine.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,17 +1,17 @@
-//! What kind of world a seed means.
+//! A scenario: the world that a seed means.
 
 use core::time::Duration;
 
 use inet::Instant;
 use inet::tcp::{CongestionKind, KeepAlive, TcpConfig};
 
-use crate::app::{AppPlan, Leaving, Reading};
 use crate::check::Rules;
 use crate::link::{Gilbert, LinkConfig};
+use crate::plan::{AppPlan, ReadPlan, Termination};
 use crate::random::Random;
 use crate::router::ETHERNET;
 
-/// What the hosts are.
+/// The kind of host at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Connections without a stack.
@@ -56,7 +56,7 @@ impl Kind {
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
-    /// What the hosts are.
+    /// The kind of host at both ends.
     pub kind: Kind,
     /// Largest IP packet, bytes.
     pub mtu: u16,
@@ -152,9 +152,9 @@ impl Scenario {
             send_limit: 8 << 20,
             joins: 1.0,
             think: Duration::ZERO,
-            reading: Reading::Greedy,
-            leaving: Leaving::Orderly,
-            fiddle: 0.0,
+            reading: ReadPlan::Greedy,
+            termination: Termination::Orderly,
+            option_changes: 0.0,
             marks: (0.0, 0.0),
         };
         Self {
@@ -193,7 +193,7 @@ impl Scenario {
         !self.is_severe() && self.links.iter().all(clean)
     }
 
-    /// What the checkers need to know of a side.
+    /// The rules of a side, for the checkers.
     pub fn rules(&self, side: usize) -> Rules {
         let tcp = &self.tcp[side];
         Rules {
@@ -216,8 +216,8 @@ impl Scenario {
     pub fn patience(&self) -> Duration {
         let pauses = self.apps.iter().map(|app| {
             let reading = match app.reading {
-                Reading::Greedy => Duration::ZERO,
-                Reading::Slow(_, pause) | Reading::Pauses(pause) => pause,
+                ReadPlan::Greedy => Duration::ZERO,
+                ReadPlan::Slow(_, pause) | ReadPlan::Pauses(pause) => pause,
             };
             app.think.max(reading)
         });
@@ -372,15 +372,15 @@ fn draw_app(random: &mut Random, most: u64, abrupt: bool, peer_buffer: usize) ->
     let reading = match random.in_range(0..=3) {
         0 => {
             let step = random.magnitude(100..=peer_buffer.max(200) as u64) as usize;
-            Reading::Slow(step, Duration::from_micros(random.magnitude(10..=200_000)))
+            ReadPlan::Slow(step, Duration::from_micros(random.magnitude(10..=200_000)))
         }
-        1 => Reading::Pauses(Duration::from_micros(random.magnitude(10..=3_000_000))),
-        _ => Reading::Greedy,
+        1 => ReadPlan::Pauses(Duration::from_micros(random.magnitude(10..=3_000_000))),
+        _ => ReadPlan::Greedy,
     };
-    let leaving = match random.in_range(0..=2) {
-        0 if abrupt => Leaving::Hasty,
-        1 if abrupt => Leaving::Abort(random.magnitude(0..=most)),
-        _ => Leaving::Orderly,
+    let termination = match random.in_range(0..=2) {
+        0 if abrupt => Termination::Hasty,
+        1 if abrupt => Termination::Abort(random.magnitude(0..=most)),
+        _ => Termination::Orderly,
     };
     AppPlan {
         bytes,
@@ -389,8 +389,8 @@ fn draw_app(random: &mut Random, most: u64, abrupt: bool, peer_buffer: usize) ->
         joins: if random.chance(0.5) { random.fraction() } else { 1.0 },
         think,
         reading,
-        leaving,
-        fiddle: if random.chance(0.3) { 0.1 } else { 0.0 },
+        termination,
+        option_changes: if random.chance(0.3) { 0.1 } else { 0.0 },
         marks: (0.0, 0.0),
     }
 }

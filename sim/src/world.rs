@@ -8,13 +8,13 @@ use inet::Instant;
 
 use crate::app::App;
 use crate::bytes::Frame;
-use crate::check::{Check, FlightInfo, Standing};
-use crate::host::{ADDRESSES, Bare, Counts, Host, Whole};
-use crate::kernel::Kernel;
-use crate::link::{Fate, Link};
-use crate::pace::Pace;
+use crate::check::{Check, FlightInfo, SideStatus};
+use crate::host::{ADDRESSES, BareHost, Host, LiveCounts, StackHost};
+use crate::kernel::KernelHost;
+use crate::link::{Link, LinkOutcome};
+use crate::livelock::LivelockGuard;
 use crate::random::Random;
-use crate::record::{Recorder, Way};
+use crate::record::{Direction, Recorder};
 use crate::router::{self, ETHERNET, TooBig};
 use crate::scenario::{Kind, Scenario};
 use crate::wire::{self, Segment};
@@ -69,14 +69,14 @@ pub struct World {
     hosts: [Box<dyn Host>; 2],
     apps: [App; 2],
     links: [Link; 2],
-    counts: [Counts; 2],
+    counts: [LiveCounts; 2],
     check: Check,
     random: Random,
     verbose: bool,
     recorder: Option<(PathBuf, Recorder)>,
-    pace: Pace,
+    livelock: LivelockGuard,
     /// What the router has to say to a host without IP.
-    complaints: Vec<TooBig>,
+    too_big_reports: Vec<TooBig>,
     last_progress: Instant,
     progress: [u64; 4],
     finished: Option<Instant>,
@@ -90,7 +90,7 @@ impl World {
         let mut random = Random::new(scenario.seed ^ 0x7461_7375_6b69);
         let now = Instant::from_nanos(random.in_range(0..=1 << 50));
         let keys = [random.any(), random.any()];
-        let counts = [Counts::default(), Counts::default()];
+        let counts = [LiveCounts::default(), LiveCounts::default()];
         let hosts = [0, 1].map(|side| make_host(&scenario, now, side, &mut random));
         let apps = [0, 1].map(|side| {
             let plan = scenario.apps[side].clone();
@@ -123,8 +123,8 @@ impl World {
             random,
             verbose,
             recorder: None,
-            pace: Pace::new(now),
-            complaints: Vec::new(),
+            livelock: LivelockGuard::new(now),
+            too_big_reports: Vec::new(),
             scenario,
             last_progress: now,
             progress: [0; 4],
@@ -152,7 +152,7 @@ impl World {
             result = Err(error);
         }
         result.map_err(|what| {
-            let looks = [0, 1].map(|side| self.hosts[side].look());
+            let looks = [0, 1].map(|side| self.hosts[side].view());
             let (seed, kind) = (self.scenario.seed, self.scenario.kind.name());
             let at = (self.now - self.start).as_secs_f64();
             format!(
@@ -168,7 +168,7 @@ impl World {
         loop {
             self.run_moment()?;
             self.observe()?;
-            if self.hosts.iter_mut().all(|host| host.look().gone) && self.links_empty() {
+            if self.hosts.iter_mut().all(|host| host.view().gone) && self.links_empty() {
                 return Ok(());
             }
             let Some(next) = self.next_moment() else {
@@ -230,7 +230,7 @@ impl World {
         let is_stack = self.scenario.kind != Kind::Bare;
         for taken in 0..batch {
             let Some(bytes) = self.links[1 - side].receive(self.now) else { return taken > 0 };
-            self.note(side, Way::In, &bytes);
+            self.note(side, Direction::In, &bytes);
             let segment = match self.scenario.kind {
                 Kind::Bare => Some((ADDRESSES[1 - side], ADDRESSES[side], 0..bytes.len())),
                 Kind::Whole | Kind::Ipv6 => wire::find(&bytes),
@@ -240,7 +240,7 @@ impl World {
             let standing = self.standing(side);
             self.check.delivered(self.now, side, segment.as_ref(), standing);
             if let Some(told) = router::read_too_big(&bytes).filter(|_| is_stack) {
-                self.check.told_too_big(self.now, side, told);
+                self.check.note_too_big(self.now, side, told);
             }
             let frame = Frame::new(bytes, &self.counts[side].frames);
             self.hosts[side].deliver(self.now, frame);
@@ -248,16 +248,16 @@ impl World {
         true
     }
 
-    fn note(&mut self, side: usize, way: Way, frame: &[u8]) {
+    fn note(&mut self, side: usize, way: Direction, frame: &[u8]) {
         if let Some((_, recorder)) = &mut self.recorder {
             recorder.add(self.now - self.start, side, way, frame);
         }
     }
 
-    fn standing(&mut self, side: usize) -> Standing {
-        let look = self.hosts[side].look();
+    fn standing(&mut self, side: usize) -> SideStatus {
+        let look = self.hosts[side].view();
         let app = &self.apps[side];
-        Standing {
+        SideStatus {
             state: look.state,
             shut: app.shut,
             left: app.left,
@@ -290,16 +290,16 @@ impl World {
             self.send_frame(side, frame)?;
         }
         // A host without IP hears of it when it has sent all.
-        for told in core::mem::take(&mut self.complaints) {
+        for told in core::mem::take(&mut self.too_big_reports) {
             self.hosts[side].too_big(self.now, told.mtu as u16);
-            self.check.told_too_big(self.now, side, told);
+            self.check.note_too_big(self.now, side, told);
         }
         // No room: later.
         Ok(!full)
     }
 
     fn send_frame(&mut self, side: usize, frame: Vec<u8>) -> Result<(), String> {
-        self.note(side, Way::Out, &frame);
+        self.note(side, Direction::Out, &frame);
         let segment = match self.hosts[side].segment(&frame) {
             Some((from, to, range)) => {
                 let bytes = &frame[range];
@@ -307,7 +307,7 @@ impl World {
                 let payload = &bytes[bytes.len() - segment.len..];
                 let info = self.hosts[side].info(self.now);
                 let flight = info.map(|info| FlightInfo::from(&info));
-                let standing = Standing { flight, ..self.standing(side) };
+                let standing = SideStatus { flight, ..self.standing(side) };
                 let result = self.check.sent(self.now, side, &segment, payload, standing);
                 if result.is_err() {
                     self.print(side, &segment, None);
@@ -322,14 +322,14 @@ impl World {
                 None
             }
         };
-        self.pace.sent(self.now)?;
+        self.livelock.sent(self.now)?;
         let limit = self.links[side].limit(self.now).filter(|limit| {
             frame.len().cast_signed() - self.scenario.kind.overhead() > limit.cast_signed()
         });
         let fate = match limit {
             Some(limit) => {
-                self.complain(side, limit, &frame, segment.as_ref());
-                Fate::TooBig(limit)
+                self.report_too_big(side, limit, &frame, segment.as_ref());
+                LinkOutcome::TooBig(limit)
             }
             None => self.links[side].send(self.now, frame),
         };
@@ -339,19 +339,25 @@ impl World {
         Ok(())
     }
 
-    /// The router tells `side` that its packets may have `limit` bytes only; the message takes the
-    /// way of all that comes from the other side.
-    fn complain(&mut self, side: usize, limit: usize, frame: &[u8], segment: Option<&Segment>) {
+    /// The router reports to `side` that its packets may have `limit` bytes only. The message
+    /// travels over the link from the other side.
+    fn report_too_big(
+        &mut self,
+        side: usize,
+        limit: usize,
+        frame: &[u8],
+        segment: Option<&Segment>,
+    ) {
         if self.scenario.kind != Kind::Bare {
             if let Some(message) = router::too_big(frame, limit) {
                 self.links[1 - side].send(self.now, message);
             }
         } else if let Some(segment) = segment {
-            self.complaints.push(TooBig { mtu: limit, seq: segment.seq });
+            self.too_big_reports.push(TooBig { mtu: limit, seq: segment.seq });
         }
     }
 
-    fn print(&self, side: usize, segment: &Segment, fate: Option<Fate>) {
+    fn print(&self, side: usize, segment: &Segment, fate: Option<LinkOutcome>) {
         if !self.verbose {
             return;
         }
@@ -366,7 +372,7 @@ impl World {
             sack += &format!(" sack {}..{}", place(*left), place(*right));
         }
         let fate = match fate {
-            Some(Fate::Carried) => String::new(),
+            Some(LinkOutcome::Carried) => String::new(),
             Some(fate) => format!("  {fate:?}"),
             None => "  WRONG".into(),
         };
@@ -411,7 +417,7 @@ impl World {
         if progress != self.progress || ended == 2 {
             self.progress = progress;
             self.last_progress = self.now;
-            self.pace.progress();
+            self.livelock.progress();
         }
         if self.nobody_comes() && self.now - self.start >= self.scenario.gives_up {
             self.apps[1].leave(self.now, &mut *self.hosts[1]);
@@ -506,11 +512,13 @@ fn make_host(scenario: &Scenario, now: Instant, side: usize, random: &mut Random
     };
     let active = side == 0 || scenario.simultaneous;
     match scenario.kind {
-        Kind::Bare => Box::new(Bare::new(now, side, active, tcp, iss)),
+        Kind::Bare => Box::new(BareHost::new(now, side, active, tcp, iss)),
         Kind::Whole if scenario.kernel == Some(side) => Box::new(
-            Kernel::new(side, &tcp, scenario.mtu, scenario.listens)
+            KernelHost::new(side, &tcp, scenario.mtu, scenario.listens)
                 .unwrap_or_else(|error| panic!("the kernel's side: {error}")),
         ),
-        Kind::Whole | Kind::Ipv6 => Box::new(Whole::new(now, side, scenario, tcp, random.any())),
+        Kind::Whole | Kind::Ipv6 => {
+            Box::new(StackHost::new(now, side, scenario, tcp, random.any()))
+        }
     }
 }

@@ -1,14 +1,14 @@
-//! What a segment tells the peer: nothing is acknowledged or SACKed that was not given, no window
-//! is taken back, timestamps are the clock's and the peer's own.
+//! Feedback to the peer. A segment acknowledges and SACKs only what its sender received. It never
+//! shrinks the offered window. Its timestamps are the sender's clock and an echo of the peer's.
 
-use super::{Check, Placed, Standing};
+use super::{Check, RelativeSegment, SideStatus};
 
 impl Check {
     /// Looks at acknowledgement, window and options.
     pub(super) fn check_feedback(
         &mut self,
         side: usize,
-        placed: &Placed<'_>,
+        placed: &RelativeSegment<'_>,
     ) -> Result<(), String> {
         self.check_ack(side, placed)?;
         self.check_window(side, placed)?;
@@ -16,7 +16,7 @@ impl Check {
         self.check_timestamps(side, placed)
     }
 
-    fn check_ack(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+    fn check_ack(&mut self, side: usize, placed: &RelativeSegment<'_>) -> Result<(), String> {
         let own = &mut self.sides[side];
         let Some(ack) = placed.ack else { return Ok(()) };
         if !own.got.covers(0, ack) {
@@ -29,7 +29,7 @@ impl Check {
         Ok(())
     }
 
-    fn check_window(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+    fn check_window(&mut self, side: usize, placed: &RelativeSegment<'_>) -> Result<(), String> {
         let scaled = self.both(|side| side.scale.is_some()) && !placed.segment.syn;
         let own = &mut self.sides[side];
         let Some(ack) = placed.ack else { return Ok(()) };
@@ -48,7 +48,7 @@ impl Check {
         Ok(())
     }
 
-    fn check_sack(&self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+    fn check_sack(&self, side: usize, placed: &RelativeSegment<'_>) -> Result<(), String> {
         let blocks = &placed.segment.sack;
         if blocks.is_empty() {
             return Ok(());
@@ -81,7 +81,11 @@ impl Check {
         Ok(())
     }
 
-    fn check_timestamps(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+    fn check_timestamps(
+        &mut self,
+        side: usize,
+        placed: &RelativeSegment<'_>,
+    ) -> Result<(), String> {
         let agreed = self.both(|side| side.timestamps) && !placed.segment.syn;
         let late = self.rules[side].late;
         let own = &mut self.sides[side];
@@ -103,7 +107,12 @@ impl Check {
     }
 
     /// Notes what `side` is told by a segment that it is given.
-    pub(super) fn note_feedback(&mut self, side: usize, placed: &Placed<'_>, standing: Standing) {
+    pub(super) fn note_feedback(
+        &mut self,
+        side: usize,
+        placed: &RelativeSegment<'_>,
+        standing: SideStatus,
+    ) {
         let scaled = self.both(|side| side.scale.is_some()) && !placed.segment.syn;
         let peer = &self.sides[1 - side];
         let scale = if scaled { peer.scale.unwrap_or(0) } else { 0 };

@@ -1,20 +1,20 @@
-//! How much is on its way: never more than the congestion window that the sender itself tells of
-//! (`tcpi_snd_cwnd`), but for a probe (RFC 8985 7.3), which leaves after a silence, and a lone FIN,
-//! which has no bytes.
+//! The amount in flight never exceeds the congestion window that the sender reports
+//! (`tcpi_snd_cwnd`). Two segments are exempt: a tail loss probe (RFC 8985 7.3), which leaves after
+//! a silence, and a lone FIN, which has no bytes.
 //!
-//! What the sender holds to be lost is not on its way, and an observer does not know it. But it can
-//! hold to be lost only what was sent before something that it knows to have arrived (RFC 8985 6.2,
-//! which holds for duplicate ACKs too), before its last timeout, or before a router's word that
-//! packets were too long. All the rest must fit; with nothing unusual (`tcpi_ca_state` 0), all that
-//! was not reported.
+//! A segment that the sender marks as lost is no longer in flight, and an observer cannot see that
+//! mark. But a sender may mark only three kinds of segment: those sent before another one that it
+//! knows to have arrived (RFC 8985 6.2, also true of duplicate ACKs), those sent before its last
+//! timeout, and those sent before a router reported that packets were too long. All others must
+//! fit. In the Open state (`tcpi_ca_state` 0) everything that was not SACKed must fit.
 
 use std::collections::BTreeMap;
 
 use inet::Instant;
 use inet::tcp::TcpInfo;
 
-use super::timers::Sending;
-use super::{Check, Placed};
+use super::timers::TransmitRecord;
+use super::{Check, RelativeSegment};
 use crate::ranges::Ranges;
 
 /// What the sender tells.
@@ -54,7 +54,12 @@ pub(super) struct Flight {
 
 impl Flight {
     /// The side is given `placed`, which may repeat the acknowledgement of `una`.
-    pub(super) fn told(&mut self, placed: &Placed<'_>, una: i64, place: impl Fn(u32) -> i64) {
+    pub(super) fn told(
+        &mut self,
+        placed: &RelativeSegment<'_>,
+        una: i64,
+        place: impl Fn(u32) -> i64,
+    ) {
         for (left, right) in &placed.segment.sack {
             self.sacked.add(place(*left), place(*right));
         }
@@ -62,7 +67,7 @@ impl Flight {
     }
 
     /// What of `sends` is before `una`, or was SACKed, has arrived.
-    pub(super) fn delivered(&mut self, sends: &BTreeMap<i64, Sending>, una: i64) {
+    pub(super) fn delivered(&mut self, sends: &BTreeMap<i64, TransmitRecord>, una: i64) {
         let arrived = sends
             .iter()
             .take_while(|(start, _)| **start < una || self.sacked.touches(**start, i64::MAX))
@@ -80,7 +85,7 @@ impl Flight {
     }
 
     /// Segments that are certainly on their way.
-    fn count(&self, sends: &BTreeMap<i64, Sending>, una: i64, all_is_well: bool) -> i64 {
+    fn count(&self, sends: &BTreeMap<i64, TransmitRecord>, una: i64, all_is_well: bool) -> i64 {
         let left = if all_is_well { self.forgiven } else { self.forgiven.max(self.arrived) };
         let under_way = sends.iter().filter(|(start, sending)| {
             sending.end > una
@@ -97,7 +102,7 @@ impl Check {
         &mut self,
         now: Instant,
         side: usize,
-        placed: &Placed<'_>,
+        placed: &RelativeSegment<'_>,
         info: Option<FlightInfo>,
     ) -> Result<(), String> {
         let rules = self.rules[side];

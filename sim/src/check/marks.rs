@@ -1,14 +1,14 @@
-//! What an application marks in its stream: no segment has bytes of both sides of a record's end
-//! (MSG_EOR), and the urgent pointer is where it must be, and nowhere else (RFC 9293 3.8.5, with
-//! the meaning that RFC 6093 5 tells of: it names the byte after the urgent one).
+//! The marks that an application sets in its stream. No segment has bytes from both sides of the
+//! end of a record (MSG_EOR). The urgent pointer names the byte after the urgent one (RFC 9293
+//! 3.8.5, RFC 6093 5), and appears nowhere else.
 
 use std::collections::BTreeSet;
 
-use super::{Check, Placed, Side};
+use super::{Check, RelativeSegment, Side};
 
 /// What an application says of the end of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mark {
+pub struct WriteMark {
     /// A record ends (MSG_EOR).
     pub record: bool,
     /// Its last byte is urgent (MSG_OOB).
@@ -17,7 +17,7 @@ pub struct Mark {
 
 /// The marks of one side: places of the bytes after the marked ones.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct MarkCheck {
     records: BTreeSet<i64>,
     urgent: BTreeSet<i64>,
     /// What its urgent pointer named for want of 16 bits more: the mark is farther away.
@@ -28,7 +28,7 @@ pub(super) struct Marks {
 
 impl Check {
     /// Notes that `side` has written up to `end` bytes and said `mark` of the last one.
-    pub fn marked(&mut self, side: usize, end: u64, mark: Mark) {
+    pub fn marked(&mut self, side: usize, end: u64, mark: WriteMark) {
         let marks = &mut self.sides[side].marks;
         let place = end as i64 + 1;
         if mark.record {
@@ -40,9 +40,13 @@ impl Check {
     }
 
     /// Looks at a segment's marks.
-    pub(super) fn check_marks(&mut self, side: usize, placed: &Placed<'_>) -> Result<(), String> {
+    pub(super) fn check_marks(
+        &mut self,
+        side: usize,
+        placed: &RelativeSegment<'_>,
+    ) -> Result<(), String> {
         let own = &mut self.sides[side];
-        let &Placed { segment, start, text, .. } = placed;
+        let &RelativeSegment { segment, start, text, .. } = placed;
         let after = text + segment.len as i64;
         if let Some(end) = own.marks.records.range(text + 1..).next().filter(|end| **end < after) {
             return Err(format!("{text}..{after} across the end of a record at {end}"));
@@ -66,7 +70,7 @@ impl Check {
         received: u64,
     ) -> Result<(), String> {
         let place = byte.map(|byte| byte as i64 + 2);
-        let Marks { urgent, named, .. } = &self.sides[1 - side].marks;
+        let MarkCheck { urgent, named, .. } = &self.sides[1 - side].marks;
         let is_mark = |place: &i64| urgent.contains(place) || named.contains(place);
         if let Some(place) = place.filter(|place| !is_mark(place)) {
             return Err(format!("told of an urgent byte before {place}, which is none"));

@@ -1,7 +1,8 @@
-//! Sequence numbers and payload: the stream itself, nothing beyond the peer's window or its MSS, no
-//! hole, one FIN, and at first no more than the initial window.
+//! Sequence numbers and payload. The payload is the application's stream. Nothing goes beyond the
+//! peer's window or MSS, there is no hole and one FIN, and the first flight fits the initial
+//! window.
 
-use super::{Check, Placed};
+use super::{Check, RelativeSegment};
 use crate::bytes::first_difference;
 
 impl Check {
@@ -9,13 +10,13 @@ impl Check {
     pub(super) fn check_numbers(
         &mut self,
         side: usize,
-        placed: &Placed<'_>,
+        placed: &RelativeSegment<'_>,
         payload: &[u8],
     ) -> Result<(), String> {
         let peer_mss = self.sides[1 - side].mss;
         let (key, rules) = (self.keys[side], self.rules[side]);
         let own = &mut self.sides[side];
-        let &Placed { segment, start, text, end, .. } = placed;
+        let &RelativeSegment { segment, start, text, end, .. } = placed;
         if start > own.end {
             return Err(format!("{start} leaves a hole after {}", own.end));
         }

@@ -1,11 +1,11 @@
-//! RFC 9293 figure 5, seen from outside: a state may follow another only if the link and the
+//! RFC 9293 figure 5, seen from outside. One state may follow another only if the link and the
 //! application have given the reason for each step between them.
 
 use core::time::Duration;
 
 use inet::Instant;
 
-use super::{Check, Side, Standing};
+use super::{Check, Side, SideStatus};
 
 /// The state that was seen last, and since when.
 #[derive(Debug, Clone, Copy, Default)]
@@ -83,7 +83,7 @@ impl Check {
         &mut self,
         now: Instant,
         side: usize,
-        standing: Standing,
+        standing: SideStatus,
     ) -> Result<(), String> {
         let rules = self.rules[side];
         let peer_fin = self.sides[1 - side].fin;
@@ -140,7 +140,7 @@ impl Check {
 
 /// Whether a connection may be given up without a word to the application: because that has left
 /// it, or has not seen it yet.
-fn left_open(own: &Side, standing: Standing, before: &str) -> bool {
+fn left_open(own: &Side, standing: SideStatus, before: &str) -> bool {
     // An orphan in TIME-WAIT must stay there; an abort ends it (RFC 9293 3.10.5).
     let unseen = before == "SYN-RECV";
     unseen || standing.aborted || standing.left && (before != "TIME-WAIT" || own.began_anew)

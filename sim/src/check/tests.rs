@@ -1,4 +1,4 @@
-//! Each checker sees what it is for: a small handshake, then one segment that is wrong.
+//! Each checker finds the error that it looks for: a small handshake, then one wrong segment.
 
 use super::states::{Facts, reachable};
 use super::*;
@@ -17,7 +17,7 @@ const RULES: Rules = Rules {
     late: false,
 };
 
-const OPEN: Standing = Standing {
+const OPEN: SideStatus = SideStatus {
     state: Some("ESTAB"),
     shut: false,
     left: false,
@@ -80,7 +80,7 @@ impl Talk {
     fn send(&mut self, side: usize, segment: &Segment) -> Result<(), String> {
         let start = u64::from(segment.seq - [100, 500][side]).saturating_sub(1);
         let payload = stream_bytes([7, 8][side], start, segment.len);
-        let standing = Standing { flight: self.flight, ..OPEN };
+        let standing = SideStatus { flight: self.flight, ..OPEN };
         self.check.sent(self.now, side, segment, &payload, standing)
     }
 
@@ -256,8 +256,8 @@ fn duties_are_done_in_time() {
     }
     let full = Segment { ack: Some(100 + 9881), window: 120, ..talk.segment(1, 1, 0) };
     talk.carry(1, &full).expect("an ACK");
-    let unread = Standing { consumed: 9879, ..OPEN };
-    let read = Standing { consumed: 9880, ..OPEN };
+    let unread = SideStatus { consumed: 9879, ..OPEN };
+    let read = SideStatus { consumed: 9880, ..OPEN };
     for (standing, passes) in [(unread, true), (unread, true), (read, true), (read, false)] {
         let result = talk.check.observe(talk.now, 1, standing);
         assert_eq!(result.is_ok(), passes, "{result:?}");
@@ -312,9 +312,9 @@ fn an_open_connection_is_not_reset() {
         talk.check.sent(talk.now, 0, &reset, &[], standing)
     };
     assert!(reset(OPEN).is_err());
-    assert!(reset(Standing { left: true, ..OPEN }).is_ok());
-    assert!(reset(Standing { failed: true, ..OPEN }).is_ok());
-    assert!(reset(Standing { state: None, ..OPEN }).is_ok());
+    assert!(reset(SideStatus { left: true, ..OPEN }).is_ok());
+    assert!(reset(SideStatus { failed: true, ..OPEN }).is_ok());
+    assert!(reset(SideStatus { state: None, ..OPEN }).is_ok());
 }
 
 #[test]
@@ -390,10 +390,10 @@ fn what_a_router_said_bounds_packets() {
     let data = talk.segment(0, 1, 900);
     talk.send(0, &data).expect("data");
     // About something that is not on its way.
-    talk.check.told_too_big(talk.now, 0, TooBig { mtu: 600, seq: 1001 });
+    talk.check.note_too_big(talk.now, 0, TooBig { mtu: 600, seq: 1001 });
     let data = talk.segment(0, 901, 900);
     talk.send(0, &data).expect("data");
-    talk.check.told_too_big(talk.now, 0, TooBig { mtu: 600, seq: 101 });
+    talk.check.note_too_big(talk.now, 0, TooBig { mtu: 600, seq: 101 });
     let data = talk.segment(0, 1801, 600 - 52);
     talk.send(0, &data).expect("data");
     let data = talk.segment(0, 2349, 600 - 51);
@@ -404,7 +404,7 @@ fn what_a_router_said_bounds_packets() {
 fn no_segment_crosses_the_end_of_a_record() {
     let with = |place: u32, len: usize| {
         let mut talk = Talk::new();
-        talk.check.marked(0, 100, Mark { record: true, urgent: false });
+        talk.check.marked(0, 100, WriteMark { record: true, urgent: false });
         let before = talk.segment(0, 1, 100);
         talk.send(0, &before).expect("up to the end");
         let data = talk.segment(0, place, len);
@@ -420,7 +420,7 @@ fn no_segment_crosses_the_end_of_a_record() {
 
 #[test]
 fn the_urgent_pointer_is_the_newest_mark() {
-    let urgent = Mark { record: false, urgent: true };
+    let urgent = WriteMark { record: false, urgent: true };
     let with = |marks: &[u64], pointer: Option<u16>, acked: bool| {
         let mut talk = Talk::new();
         for end in marks {
@@ -453,14 +453,14 @@ fn the_urgent_pointer_is_the_newest_mark() {
 #[test]
 fn who_reads_past_an_urgent_byte_has_been_told() {
     let mut talk = Talk::new();
-    talk.check.marked(0, 50, Mark { record: false, urgent: true });
+    talk.check.marked(0, 50, WriteMark { record: false, urgent: true });
     assert_eq!(talk.check.told_urgent(1, None, 49), Ok(()));
     assert!(talk.check.told_urgent(1, Some(48), 49).is_err(), "no such byte");
     assert!(talk.check.told_urgent(1, None, 50).is_err());
     assert_eq!(talk.check.told_urgent(1, Some(49), 10), Ok(()));
     assert_eq!(talk.check.told_urgent(1, None, 50), Ok(()), "told before");
     // One that is too far away to be named.
-    talk.check.marked(0, 70_000, Mark { record: false, urgent: true });
+    talk.check.marked(0, 70_000, WriteMark { record: false, urgent: true });
     assert!(talk.check.told_urgent(1, Some(65_534), 50).is_err(), "nobody said so");
     let far = Segment { urgent: Some(u16::MAX), ..talk.segment(0, 1, 100) };
     talk.send(0, &far).expect("data");

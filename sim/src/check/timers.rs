@@ -1,17 +1,17 @@
-//! When something is sent again.
+//! The time between two transmissions of the same bytes.
 //!
-//! A repetition is the retransmission timer's if nothing at all reached the sender since the same
-//! bytes left last: then no ACK can have told of a loss. The timer was started, or started anew,
-//! when these bytes left first or later (RFC 6298 5.1 to 5.3), so they may not come again before
-//! the least timeout is over; each further repetition waits twice as long as the one before (5.5).
-//! Only the end of what was sent may be repeated sooner, as a tail loss probe (RFC 8985 7), yet
-//! never within a round trip.
+//! A retransmission comes from the retransmission timer if nothing reached the sender since the
+//! last transmission of the same bytes: then no ACK can have indicated a loss. The timer was
+//! started at the first transmission or later (RFC 6298 5.1 to 5.3). So the bytes may not leave
+//! again before the least timeout is over, and each further retransmission waits twice as long
+//! (5.5). A tail loss probe (RFC 8985 7) may retransmit the end of the data sooner, but never
+//! within a round trip.
 
 use core::time::Duration;
 
 use inet::Instant;
 
-use super::{Check, Placed};
+use super::{Check, RelativeSegment};
 
 /// The timer's grain.
 const GRAIN: Duration = Duration::from_millis(1);
@@ -20,7 +20,7 @@ const TOGETHER: Duration = Duration::from_millis(1);
 
 /// A segment under way.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sending {
+pub(super) struct TransmitRecord {
     pub(super) end: i64,
     /// When its bytes left first, and last.
     pub(super) first: Instant,
@@ -35,18 +35,18 @@ impl Check {
         &mut self,
         now: Instant,
         side: usize,
-        placed: &Placed<'_>,
+        placed: &RelativeSegment<'_>,
     ) -> Result<(), String> {
         let rules = self.rules[side];
         let mss = i64::from(self.sides[1 - side].mss.unwrap_or(536));
         let own = &mut self.sides[side];
-        let &Placed { segment, start, end, .. } = placed;
+        let &RelativeSegment { segment, start, end, .. } = placed;
         if end == start || rules.late {
             return Ok(());
         }
         let before = own.sends.range(..=start).next_back().map(|(_, sending)| *sending);
         let before = before.filter(|sending| sending.end > start);
-        let mut sending = Sending { end, first: now, last: now, expiries: 0 };
+        let mut sending = TransmitRecord { end, first: now, last: now, expiries: 0 };
         if let Some(before) = before {
             sending.first = before.first;
             let heard = own.heard_at.is_some_and(|at| at >= before.last);

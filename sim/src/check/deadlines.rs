@@ -1,12 +1,12 @@
-//! What must be done, and how soon: data is acknowledged (RFC 9293 3.8.6.3), at once if it came out
-//! of order (RFC 5681 4.2), and a window that was closed is opened when there is room again
-//! (RFC 9293 3.8.6.2.2).
+//! Answers that are due, and their deadlines. Data is acknowledged (RFC 9293 3.8.6.3), at once if
+//! it came out of order (RFC 5681 4.2). A closed window opens when there is room again (RFC 9293
+//! 3.8.6.2.2).
 
 use core::time::Duration;
 
 use inet::Instant;
 
-use super::{Placed, Standing};
+use super::{RelativeSegment, SideStatus};
 use crate::ranges::Ranges;
 
 /// What "at once" may take: a host may have no room for its frames for a while, and may gather what
@@ -28,9 +28,9 @@ fn is_synchronized(state: &str) -> bool {
     !["UNCONN", "LISTEN", "SYN-SENT", "SYN-RECV"].contains(&state)
 }
 
-/// What one side owes.
+/// The answers that one side owes.
 #[derive(Debug, Default)]
-pub(super) struct Duty {
+pub(super) struct ResponseDeadlines {
     ack: Option<(Instant, &'static str)>,
     /// When the side last asked for its neighbour's address, if it has sent no segment since.
     asked_at: Option<Instant>,
@@ -38,15 +38,15 @@ pub(super) struct Duty {
     closed_since: Option<Instant>,
 }
 
-impl Duty {
+impl ResponseDeadlines {
     /// The side is given a segment that takes sequence space; `received` is up to where it has
     /// acknowledged, and what it was given until now.
     pub(super) fn given(
         &mut self,
         now: Instant,
         received: (i64, &Ranges),
-        placed: &Placed<'_>,
-        standing: Standing,
+        placed: &RelativeSegment<'_>,
+        standing: SideStatus,
         delayed: Duration,
     ) {
         let synchronized = standing
@@ -100,7 +100,7 @@ impl Duty {
     pub(super) fn check(
         &mut self,
         now: Instant,
-        standing: Standing,
+        standing: SideStatus,
         offered: i64,
         unread: i64,
     ) -> Result<(), String> {

@@ -1,16 +1,18 @@
-//! What must be true of every segment that a host sends, and of what it does between them.
+//! The checkers: every segment that a host sends, and the time between segments, keep the RFCs.
 //!
-//! The checkers stand on the link: they read segments with their own decoder
-//! ([`wire`](crate::wire)), know what was delivered intact to whom, and from that alone say what a
-//! host may and must do by the RFCs. Only the name of the state and what the application did come
-//! from the hosts themselves. One module per concern: [`numbers`] (what is sent), [`flight`] (how
-//! much of it at a time), [`feedback`] (what is told to the peer: ACK, window, SACK, timestamps),
-//! [`timers`] (when something is sent again), [`duty`] (what must be answered, and how soon),
-//! [`marks`] (ends of records, urgent data), [`states`] (RFC 9293 figure 5).
+//! The checkers stand on the link. They read segments with a decoder of their own
+//! ([`wire`](crate::wire)) and note which segments arrived intact. From that alone they derive what
+//! a host may and must do. Only two things come from the hosts themselves: the name of the TCP
+//! state, and the calls of the application.
 //!
-//! Places are offsets from the initial sequence number: the SYN is at 0, the first byte at 1.
+//! There is one module per concern: [`numbers`] (sequence numbers and payload), [`flight`] (the
+//! amount in flight), [`feedback`] (ACK, window, SACK, timestamps), [`timers`] (retransmissions),
+//! [`deadlines`] (answers that are due), [`marks`] (ends of records, urgent data), [`states`] (RFC
+//! 9293 figure 5).
+//!
+//! Positions are offsets from the initial sequence number: the SYN is at 0, the first byte at 1.
 
-mod duty;
+mod deadlines;
 mod feedback;
 mod flight;
 mod marks;
@@ -28,15 +30,15 @@ use inet::Instant;
 use crate::ranges::Ranges;
 use crate::router::TooBig;
 use crate::wire::Segment;
-use duty::Duty;
+use deadlines::ResponseDeadlines;
 use flight::Flight;
 pub use flight::FlightInfo;
-pub use marks::Mark;
-use marks::Marks;
+use marks::MarkCheck;
+pub use marks::WriteMark;
 use states::StateWatch;
-use timers::Sending;
+use timers::TransmitRecord;
 
-/// What the checkers need to know of a side's settings and of the path.
+/// The settings of a side and the path, as far as the checkers need them.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// Least retransmission timeout.
@@ -57,14 +59,14 @@ pub struct Rules {
     pub ip_header: usize,
     /// Least time from a segment to its answer.
     pub round_trip: Duration,
-    /// What the side sends is seen some time after it was sent, and what was given to it meanwhile
-    /// cannot be told from what it knew (the kernel, in real time).
+    /// The checkers see the segments of this side late (the kernel, in real time). They cannot tell
+    /// which frames had reached the side when it sent a segment.
     pub late: bool,
 }
 
-/// How a side stands, as its host tells.
+/// The status of a side, as its host reports it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Standing {
+pub struct SideStatus {
     /// Name of the TCP state as `ss` has it; `None` when there is no connection.
     pub state: Option<&'static str>,
     /// The application has shut its side.
@@ -83,7 +85,7 @@ pub struct Standing {
     pub flight: Option<FlightInfo>,
 }
 
-/// What is known of one side: of what it sent, and of what it was given.
+/// The checkers' knowledge of one side: the segments that it sent and received.
 #[derive(Debug, Default)]
 struct Side {
     iss: Option<u32>,
@@ -111,18 +113,18 @@ struct Side {
     peer_edge: Option<i64>,
     sacked: Ranges,
     reset: bool,
-    sends: BTreeMap<i64, Sending>,
+    sends: BTreeMap<i64, TransmitRecord>,
     heard_at: Option<Instant>,
     /// When something was last sent again, and from which place on.
     timeout: Option<(Instant, i64)>,
     /// Something was acknowledged to it since it sent data.
     answered: bool,
-    duty: Duty,
+    deadlines: ResponseDeadlines,
     flight: Flight,
     /// The longest packet that a router has said to come through, bytes.
     path: Option<usize>,
     watch: StateWatch,
-    marks: Marks,
+    marks: MarkCheck,
     began_anew: bool,
     segments: u64,
     /// Segments with payload or FIN whose numbers had been sent before.
@@ -136,9 +138,9 @@ impl Side {
     }
 }
 
-/// A segment with places instead of numbers.
+/// A segment with positions instead of sequence numbers.
 #[derive(Debug, Clone, Copy)]
-struct Placed<'a> {
+struct RelativeSegment<'a> {
     segment: &'a Segment,
     /// Of the segment, of its payload, and one after its end.
     start: i64,
@@ -171,7 +173,7 @@ impl Check {
         side: usize,
         segment: &Segment,
         payload: &[u8],
-        standing: Standing,
+        standing: SideStatus,
     ) -> Result<(), String> {
         self.sides[side].segments += 1;
         if segment.rst {
@@ -189,7 +191,7 @@ impl Check {
         self.check_marks(side, &placed)?;
         self.check_timing(now, side, &placed)?;
         self.check_flight(now, side, &placed, standing.flight)?;
-        self.sides[side].duty.answered(segment.ack.is_some());
+        self.sides[side].deadlines.answered(segment.ack.is_some());
         let own = &mut self.sides[side];
         own.end = own.end.max(placed.end);
         Ok(())
@@ -197,7 +199,7 @@ impl Check {
 
     /// Notes that `side` asks all on its link for its neighbour's address.
     pub fn asked(&mut self, now: Instant, side: usize) {
-        self.sides[side].duty.asked(now);
+        self.sides[side].deadlines.asked(now);
     }
 
     /// Notes that a frame has reached `side`: a segment, or something else.
@@ -206,7 +208,7 @@ impl Check {
         now: Instant,
         side: usize,
         segment: Option<&Segment>,
-        standing: Standing,
+        standing: SideStatus,
     ) {
         self.sides[side].heard_at = Some(now);
         let Some(segment) = segment else { return };
@@ -220,14 +222,14 @@ impl Check {
         let own = &mut self.sides[side];
         if placed.end > placed.start {
             let acked = own.acked.unwrap_or(0);
-            own.duty.given(now, (acked, &own.got), &placed, standing, delayed);
+            own.deadlines.given(now, (acked, &own.got), &placed, standing, delayed);
             own.got.add(placed.start, placed.end);
         }
     }
 
-    /// Notes that `side` is told by a router that a packet was too long. It counts if what is
-    /// quoted is on its way (RFC 5927 7.2).
-    pub fn told_too_big(&mut self, now: Instant, side: usize, told: TooBig) {
+    /// Notes that a router reports to `side` that a packet was too long. The report counts if it
+    /// quotes a segment in flight (RFC 5927 7.2).
+    pub fn note_too_big(&mut self, now: Instant, side: usize, told: TooBig) {
         let own = &mut self.sides[side];
         own.heard_at = Some(now);
         own.flight.forgive(now);
@@ -236,16 +238,21 @@ impl Check {
         }
     }
 
-    /// Looks at how `side` stands after all that could happen has happened.
+    /// Checks the status of `side` after every event of this moment has been handled.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn observe(&mut self, now: Instant, side: usize, standing: Standing) -> Result<(), String> {
+    pub fn observe(
+        &mut self,
+        now: Instant,
+        side: usize,
+        standing: SideStatus,
+    ) -> Result<(), String> {
         self.watch_state(now, side, standing)?;
         let own = &mut self.sides[side];
         let offered = own.edge.unwrap_or(0) - own.acked.unwrap_or(0);
         let unread = own.acked.unwrap_or(0) - 1 - standing.consumed as i64;
-        own.duty.check(now, standing, offered, unread)
+        own.deadlines.check(now, standing, offered, unread)
     }
 
     /// Segments that `side` sent, and those of them that repeated something.
@@ -259,17 +266,17 @@ impl Check {
         (self.sides[side].place(segment.seq), ack)
     }
 
-    /// When a duty of `side` is neglected if nothing happens before.
+    /// When a deadlines of `side` is neglected if nothing happens before.
     pub fn due(&self, side: usize) -> Option<Instant> {
-        self.sides[side].duty.due()
+        self.sides[side].deadlines.due()
     }
 
-    fn placed<'a>(&self, side: usize, segment: &'a Segment) -> Placed<'a> {
+    fn placed<'a>(&self, side: usize, segment: &'a Segment) -> RelativeSegment<'a> {
         let start = self.sides[side].place(segment.seq);
         let text = start + i64::from(segment.syn);
         let end = start + i64::from(segment.span());
         let ack = segment.ack.map(|ack| self.sides[1 - side].place(ack));
-        Placed { segment, start, text, end, ack }
+        RelativeSegment { segment, start, text, end, ack }
     }
 
     fn syn(&mut self, side: usize, segment: &Segment) -> Result<(), String> {
@@ -309,9 +316,9 @@ impl Check {
         Ok(())
     }
 
-    /// RFC 9293 3.5.2, 3.10: nobody resets a connection that is open and has not failed, unless its
-    /// application leaves; nor does a reset acknowledge what was never given.
-    fn reset(&self, side: usize, segment: &Segment, standing: Standing) -> Result<(), String> {
+    /// RFC 9293 3.5.2, 3.10: a host resets an open connection that has not failed only if its
+    /// application leaves. A reset never acknowledges data that the host did not receive.
+    fn reset(&self, side: usize, segment: &Segment, standing: SideStatus) -> Result<(), String> {
         let open = ["ESTAB", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING", "LAST-ACK"];
         let is_open = standing.state.is_some_and(|state| open.contains(&state));
         if is_open && !standing.left && !standing.failed {

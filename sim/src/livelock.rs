@@ -1,5 +1,5 @@
-//! Nobody may be busy with nothing: as long as no stream moves on, the frames of any second are
-//! bounded. (Two hosts that answer each other's every segment would not stop by themselves.)
+//! A bound on frames without progress. While no stream moves on, the frames of any second are
+//! limited. Two hosts that answer each other's every segment would never stop by themselves.
 
 use core::time::Duration;
 
@@ -12,16 +12,16 @@ const MOST_IN_ALL: u64 = 100_000;
 /// Frames of a world.
 const MOST: u64 = 3_000_000;
 
-/// Counts frames.
+/// LiveCounts frames.
 #[derive(Debug)]
-pub struct Pace {
+pub struct LivelockGuard {
     since: Instant,
     in_second: u64,
     in_all: u64,
     total: u64,
 }
 
-impl Pace {
+impl LivelockGuard {
     /// From now on.
     pub fn new(now: Instant) -> Self {
         Self { since: now, in_second: 0, in_all: 0, total: 0 }
