@@ -107,21 +107,21 @@ pub(crate) fn wait_any(
     kernel: &mut [PollFd<'_>],
     deadline: Option<Instant>,
 ) -> Outcome<()> {
-    let Some((first, _)) = watched.first() else {
+    if watched.is_empty() {
         let left = deadline.map(time::left).map(Timespec::try_from);
         return poll(kernel, left.and_then(Result::ok).as_ref()).map(drop);
-    };
+    }
     let watches: Vec<_> = watched
         .iter()
         .map(|(entry, version)| Watch { socket: &entry.socket, version: *version })
         .collect();
-    first.socket.client().wait_any(&watches, kernel, deadline)
+    sockets::wait_any(&watches, kernel, deadline)
 }
 
 /// Before a wait ends without anything: true if that brought the stack to work, which may have
 /// changed one of the `watched` sockets.
 pub(crate) fn attend(watched: &[(Arc<Entry>, u32)]) -> bool {
-    watched.first().is_some_and(|(first, _)| first.socket.client().attend())
+    watched.first().is_some_and(|(first, _)| first.socket.attend())
 }
 
 /// A direction's timeout in nanoseconds; 0 is none.

@@ -13,6 +13,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use shm::fork::kernel_pid;
+
 use crate::entry::TABLE;
 use crate::instance;
 
@@ -20,22 +22,22 @@ static PID: AtomicU32 = AtomicU32::new(0);
 
 /// Once per process image, before any other use: remembers the process and registers the handler.
 pub(crate) fn watch() {
-    PID.store(pid(), Ordering::Relaxed);
+    PID.store(kernel_pid(), Ordering::Relaxed);
     // SAFETY: the handler is a function of this library, which is never unloaded (LD_PRELOAD).
     let registered = unsafe { libc::pthread_atfork(None, None, Some(child)) } == 0;
     if registered {
         sockets::fork_watched();
-        sockets::drive::set_host(crate::host::start);
+        sockets::local_stack::set_host(crate::host::start);
     }
 }
 
 /// Is this a vfork child, on memory that is another process's?
 pub(crate) fn in_vfork_child() -> bool {
-    PID.load(Ordering::Relaxed) != pid()
+    PID.load(Ordering::Relaxed) != kernel_pid()
 }
 
 unsafe extern "C" fn child() {
-    PID.store(pid(), Ordering::Relaxed);
+    PID.store(kernel_pid(), Ordering::Relaxed);
     // The runtime closes its copies of descriptors through `close`, so the table must not know
     // them as internal any more.
     instance::forget();
@@ -44,8 +46,4 @@ unsafe extern "C" fn child() {
     TABLE.inherit();
     // A panic here could only be reported, and there is nobody to report to.
     let _ = std::panic::catch_unwind(sockets::forked);
-}
-
-fn pid() -> u32 {
-    rustix::process::Pid::as_raw(Some(rustix::process::getpid())).cast_unsigned()
 }

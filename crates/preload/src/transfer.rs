@@ -1,9 +1,9 @@
 //! The POSIX meaning of sending and receiving, apart from C's pointers.
 //!
-//! The runtime sends what fits and receives what is there. Here are the rules on top of that: a
-//! blocking send on a stream waits until all is queued, MSG_WAITALL until all has come, what was
-//! moved before an error counts, MSG_TRUNC throws away. The socket is a trait so that the rules
-//! are tested without a server.
+//! The runtime queues all of a blocking send and receives what is there. Here are the rules on top
+//! of that: MSG_WAITALL waits until all has come, bytes received before an error count, MSG_TRUNC
+//! throws away, EPIPE comes with SIGPIPE. The socket is a trait so that the rules are tested without
+//! a server.
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
@@ -18,7 +18,8 @@ use crate::errno::Outcome;
 pub(crate) trait Endpoint {
     /// Stream or datagram.
     fn kind(&self) -> SocketKind;
-    /// Sends what fits.
+    /// Sends as [`sockets::Socket::send`] does: a blocking send queues all, or returns the count
+    /// that was queued before a signal or an error.
     fn send(
         &self,
         bufs: &[IoSlice<'_>],
@@ -45,7 +46,7 @@ pub(crate) struct Sent {
 /// Sends `bufs` under send(2)'s `flags`.
 pub(crate) fn send(
     endpoint: &impl Endpoint,
-    bufs: &mut [IoSlice<'_>],
+    bufs: &[IoSlice<'_>],
     flags: c_int,
     to: Option<SocketAddr>,
     wait: Wait,
@@ -60,7 +61,7 @@ pub(crate) fn send(
         SocketKind::Datagram if how.urgent => Err(Errno::OPNOTSUPP),
         SocketKind::Datagram => endpoint.send(bufs, how, to, wait),
         // A stream's peer is the connected one whatever the call says, as on Linux.
-        SocketKind::Stream => connected().and_then(|()| send_stream(endpoint, bufs, how, wait)),
+        SocketKind::Stream => connected().and_then(|()| endpoint.send(bufs, how, None, wait)),
     };
     let stream = endpoint.kind() == SocketKind::Stream;
     let sigpipe = stream && outcome == Err(Errno::PIPE) && flags & libc::MSG_NOSIGNAL == 0;
@@ -71,30 +72,6 @@ pub(crate) fn send(
 pub(crate) fn send_flags(flags: c_int) -> SendFlags {
     let has = |flag| flags & flag != 0;
     SendFlags { more: has(libc::MSG_MORE), eor: has(libc::MSG_EOR), urgent: has(libc::MSG_OOB) }
-}
-
-fn send_stream(
-    endpoint: &impl Endpoint,
-    mut bufs: &mut [IoSlice<'_>],
-    flags: SendFlags,
-    wait: Wait,
-) -> Outcome<usize> {
-    let total: usize = bufs.iter().map(|buf| buf.len()).sum();
-    let mut sent = 0;
-    loop {
-        match endpoint.send(bufs, flags, None, wait) {
-            Ok(0) => return Ok(sent),
-            Ok(now) => sent += now,
-            Err(errno) if sent == 0 => return Err(errno),
-            Err(_) => return Ok(sent),
-        }
-        if sent >= total || wait == Wait::No {
-            return Ok(sent);
-        }
-        let left = total - sent;
-        let here: usize = bufs.iter().map(|buf| buf.len()).sum();
-        IoSlice::advance_slices(&mut bufs, here.saturating_sub(left));
-    }
 }
 
 /// Receives into `bufs` under recv(2)'s `flags`.
@@ -260,7 +237,7 @@ mod tests {
     #[test]
     fn fastopen_connects_and_sends() {
         let sent = |script: &Script, to| {
-            send(script, &mut [IoSlice::new(b"hello")], libc::MSG_FASTOPEN, to, Wait::No).outcome
+            send(script, &[IoSlice::new(b"hello")], libc::MSG_FASTOPEN, to, Wait::No).outcome
         };
         let known = script(STREAM, &[Ok(0), Ok(5)]);
         assert_eq!(sent(&known, Some(PEER)), Ok(5));
@@ -270,32 +247,30 @@ mod tests {
     }
 
     fn send_words(script: &Script, flags: c_int, wait: Wait) -> Outcome<usize> {
-        let mut bufs = [IoSlice::new(b"hello "), IoSlice::new(b""), IoSlice::new(b"world")];
-        send(script, &mut bufs, flags, None, wait).outcome
+        let bufs = [IoSlice::new(b"hello "), IoSlice::new(b""), IoSlice::new(b"world")];
+        send(script, &bufs, flags, None, wait).outcome
     }
 
     #[test]
-    fn a_blocking_stream_sends_all() {
-        let one = script(STREAM, &[Ok(2), Ok(5), Ok(4)]);
-        assert_eq!(send_words(&one, 0, Wait::Forever), Ok(11));
-        assert_eq!(*one.sent.borrow(), b"hello world");
-        let two = script(STREAM, &[Ok(2)]);
-        assert_eq!(send_words(&two, 0, Wait::No), Ok(2));
-    }
-
-    #[test]
-    fn what_was_sent_before_an_error_counts() {
-        let one = script(STREAM, &[Ok(7), Err(Errno::CONNRESET)]);
-        assert_eq!(send_words(&one, 0, Wait::Forever), Ok(7));
-        let two = script(STREAM, &[Err(Errno::CONNRESET)]);
-        assert_eq!(send_words(&two, 0, Wait::Forever), Err(Errno::CONNRESET));
+    fn a_stream_sends_by_one_call() {
+        let all = script(STREAM, &[Ok(11)]);
+        assert_eq!(send_words(&all, 0, Wait::Forever), Ok(11));
+        assert_eq!(*all.sent.borrow(), b"hello world");
+        let some = script(STREAM, &[Ok(2)]);
+        assert_eq!(send_words(&some, 0, Wait::No), Ok(2));
+        // A second call here would send on after the signal or error that ended the first.
+        let interrupted = script(STREAM, &[Ok(7)]);
+        assert_eq!(send_words(&interrupted, 0, Wait::Forever), Ok(7));
+        assert_eq!(*interrupted.waits.borrow(), [Wait::Forever]);
+        let failed = script(STREAM, &[Err(Errno::CONNRESET)]);
+        assert_eq!(send_words(&failed, 0, Wait::Forever), Err(Errno::CONNRESET));
     }
 
     #[test]
     fn sigpipe_is_for_streams_that_did_not_decline() {
         let sent = |kind, errno, flags| {
             let script = script(kind, &[Err(errno)]);
-            send(&script, &mut [IoSlice::new(b"x")], flags, None, Wait::No).sigpipe
+            send(&script, &[IoSlice::new(b"x")], flags, None, Wait::No).sigpipe
         };
         assert!(sent(STREAM, Errno::PIPE, 0));
         assert!(!sent(STREAM, Errno::PIPE, libc::MSG_NOSIGNAL));

@@ -17,7 +17,9 @@ use crate::layout::PAGE;
 
 static MARK: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 
-fn ask() -> u32 {
+/// This process's id, by a system call. Tells a vfork child from its parent too.
+#[must_use]
+pub fn kernel_pid() -> u32 {
     Pid::as_raw(Some(getpid())).unsigned_abs()
 }
 
@@ -39,10 +41,10 @@ pub fn mark() {
 /// This process's id.
 #[must_use]
 pub fn pid() -> u32 {
-    let Some(Some(mark)) = MARK.get() else { return ask() };
+    let Some(Some(mark)) = MARK.get() else { return kernel_pid() };
     match mark.load(Ordering::Relaxed) {
         0 => {
-            let pid = ask();
+            let pid = kernel_pid();
             mark.store(pid, Ordering::Relaxed);
             pid
         }
@@ -56,9 +58,9 @@ mod tests {
 
     #[test]
     fn it_is_what_the_system_says() {
-        assert_eq!(pid(), ask());
+        assert_eq!(pid(), kernel_pid());
         mark();
         mark();
-        assert_eq!((pid(), pid()), (ask(), ask()));
+        assert_eq!((pid(), pid()), (kernel_pid(), kernel_pid()));
     }
 }

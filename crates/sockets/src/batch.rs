@@ -1,71 +1,51 @@
-//! Packaged calls: the one way in which control operations reach the inet server.
+//! Packaged calls that travel together: the program's own batches.
 //!
-//! Calls are registered into the thread's request ring, flushed when a threshold is reached or when
-//! somebody waits, and complete in any order: a result names its call. A single call is a batch of
-//! one. A call that may take long (connect, accept, readable) completes when it can and holds up
-//! nothing; it can be cancelled.
-//!
-//! A batch that is dropped *abandons* its calls: those that wait are cancelled, the others are
-//! still made; their results are thrown away when they come, and a socket that one of them has made
-//! is closed.
-//!
-//! What goes through the rings is `rings.rs`; what a call is, typed, is `request.rs`.
+//! [`CallBatch`] adds to a raw batch the sockets that its calls name. A call's socket stays open
+//! until the call's result is fetched.
 
-use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use abi::call::{Call, Op};
-use abi::client::REQUESTS;
-use abi::{Errno, SocketId};
+use abi::Errno;
+use abi::call::Op;
 
-use crate::client::{Client, lock};
-use crate::error::Broken;
-use crate::request::{Completion, Request, Ticket};
-use crate::rings::{Order, Outcome, Over, Rings};
+use crate::client::Client;
+use crate::membership::{FinishedCall, MembershipRef, NewCall, RawBatch, place_in};
+use crate::request::{Completion, Reply, Request, Ticket};
 use crate::socket::Socket;
-use crate::thread::{Held, ThreadSlot};
 use crate::wait::Wait;
 
 /// Results that [`CallBatch::collect`] takes at a time, of those that were sorted before.
 const FETCHED: u32 = 32;
-/// Calls registered before a batch flushes by itself, unless told otherwise.
-const THRESHOLD: u32 = REQUESTS / 2;
-/// How often a collector looks again before it sleeps, while its results come: 2 to 5 µs, and to
-/// sleep and be woken takes longer. The server is at the rest of them, if it has not just ended.
-const LOOKS: u32 = 64;
-/// The same for room in a full request ring: about half a µs.
-const LOOKS_FOR_ROOM: u32 = 16;
-/// How long to wait for room in a full request ring before looking again: no bell is rung for room.
-const ROOM: Duration = Duration::from_millis(1);
 
-/// The client of a batch.
-enum Whose<'c> {
-    Borrowed(&'c Client),
-    Shared(Arc<Client>),
-}
+/// The sockets that a batch's calls name, by the place of the call.
+#[derive(Default)]
+struct CallSockets(Vec<Option<Socket>>);
 
-impl Deref for Whose<'_> {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        match self {
-            Self::Borrowed(client) => client,
-            Self::Shared(client) => client,
+impl CallSockets {
+    fn put(&mut self, tag: u32, socket: Socket) {
+        let at = usize::from(place_in(tag));
+        if at >= self.0.len() {
+            self.0.resize(at + 1, None);
         }
+        if let Some(place) = self.0.get_mut(at) {
+            *place = Some(socket);
+        }
+    }
+
+    fn take(&mut self, tag: u32) -> Option<Socket> {
+        self.0.get_mut(usize::from(place_in(tag))).and_then(Option::take)
     }
 }
 
 /// Calls that travel together. Made and used by one thread.
+///
+/// Dropping it cancels its waiting calls. The others are still made; their results are thrown away,
+/// and a socket that one of them makes is closed.
 pub struct CallBatch<'c> {
-    client: Whose<'c>,
-    thread: Held,
-    number: u16,
-    threshold: u32,
-    unflushed: u32,
+    raw: RawBatch<'c>,
+    sockets: CallSockets,
     /// Empty; room for what [`CallBatch::collect`] takes.
-    fetched: Vec<Over>,
-    held: Vec<Socket>,
+    fetched: Vec<FinishedCall>,
 }
 
 impl<'c> CallBatch<'c> {
@@ -75,7 +55,7 @@ impl<'c> CallBatch<'c> {
     /// ENETDOWN when the instance is gone, ENOBUFS when it has no thread slot, ENOTCONN in a forked
     /// child.
     pub fn new(client: &'c Client) -> Result<Self, Errno> {
-        Self::with_threshold(client, THRESHOLD)
+        Self::open(MembershipRef::Borrowed(client.membership()), None)
     }
 
     /// A batch that flushes by itself at each `threshold`-th call (1: at every call).
@@ -83,7 +63,7 @@ impl<'c> CallBatch<'c> {
     /// # Errors
     /// As [`CallBatch::new`].
     pub fn with_threshold(client: &'c Client, threshold: u32) -> Result<Self, Errno> {
-        Self::of(Whose::Borrowed(client), threshold)
+        Self::open(MembershipRef::Borrowed(client.membership()), Some(threshold))
     }
 
     /// [`CallBatch::new`] that keeps the client.
@@ -91,22 +71,12 @@ impl<'c> CallBatch<'c> {
     /// # Errors
     /// As there.
     pub fn shared(client: &Arc<Client>) -> Result<CallBatch<'static>, Errno> {
-        CallBatch::of(Whose::Shared(Arc::clone(client)), THRESHOLD)
+        CallBatch::open(MembershipRef::Shared(Arc::clone(client.membership())), None)
     }
 
-    fn of(client: Whose<'c>, threshold: u32) -> Result<Self, Errno> {
-        let threshold = threshold.clamp(1, REQUESTS);
-        let thread = client.thread()?;
-        let number = lock(&thread.rings).open_batch().ok_or(Errno::NOBUFS)?;
-        Ok(Self {
-            client,
-            thread,
-            number,
-            threshold,
-            unflushed: 0,
-            fetched: Vec::new(),
-            held: Vec::new(),
-        })
+    fn open(membership: MembershipRef<'c>, threshold: Option<u32>) -> Result<Self, Errno> {
+        let raw = RawBatch::open(membership, threshold)?;
+        Ok(Self { raw, sockets: CallSockets::default(), fetched: Vec::new() })
     }
 
     /// Registers a call. Waits if the request ring is full, or 1,024 calls are out.
@@ -122,7 +92,11 @@ impl<'c> CallBatch<'c> {
     /// # Errors
     /// As there.
     pub fn submit_from(&mut self, request: &mut Request) -> Result<Ticket, Errno> {
-        self.put(&mut request.0).map(Ticket)
+        let tag = self.raw.register(&request.call)?;
+        if let Some(socket) = request.socket.take() {
+            self.sockets.put(tag, socket);
+        }
+        Ok(Ticket(tag))
     }
 
     /// [`CallBatch::submit`] for a call of which the server's own names are known: `flags` as
@@ -132,22 +106,7 @@ impl<'c> CallBatch<'c> {
     /// # Errors
     /// As there.
     pub fn register(&mut self, op: Op, flags: u8, args: [u64; 6]) -> Result<Ticket, Errno> {
-        self.put(&mut Order::new(op, flags, args)).map(Ticket)
-    }
-
-    fn put(&mut self, order: &mut Order) -> Result<u32, Errno> {
-        let tag = loop {
-            let staged = lock(&self.thread.rings).stage(Some(self.number), order);
-            if let Some(tag) = staged.map_err(|Broken| self.client.fault())? {
-                break tag;
-            }
-            self.make_room()?;
-        };
-        self.unflushed += 1;
-        if self.unflushed >= self.threshold {
-            self.flush();
-        }
-        Ok(tag)
+        self.raw.register(&NewCall::new(op, flags, args)).map(Ticket)
     }
 
     /// [`CallBatch::submit`] of many calls, which costs each of them less: takes them out of
@@ -160,67 +119,32 @@ impl<'c> CallBatch<'c> {
         requests: &mut Vec<Request>,
         tickets: &mut Vec<Ticket>,
     ) -> Result<(), Errno> {
-        let before = tickets.len();
-        let outcome = self.put_all(requests, tickets);
+        let (before, sockets) = (tickets.len(), &mut self.sockets);
+        tickets.reserve(requests.len());
+        let registered = self.raw.register_all(
+            requests,
+            |request| &request.call,
+            |request, tag| {
+                tickets.push(Ticket(tag));
+                if let Some(socket) = request.socket.take() {
+                    sockets.put(tag, socket);
+                }
+            },
+        );
         requests.drain(..tickets.len() - before);
-        outcome
-    }
-
-    fn put_all(
-        &mut self,
-        requests: &mut [Request],
-        tickets: &mut Vec<Ticket>,
-    ) -> Result<(), Errno> {
-        let mut left = requests;
-        while !left.is_empty() {
-            let before = tickets.len();
-            let run = left.len().min((self.threshold - self.unflushed) as usize);
-            let mut rings = lock(&self.thread.rings);
-            let staged = rings.stage_all(self.number, &mut left[..run], tickets);
-            drop(rings);
-            staged.map_err(|Broken| self.client.fault())?;
-            let staged = tickets.len() - before;
-            self.unflushed += u32::try_from(staged).unwrap_or(u32::MAX);
-            left = &mut left[staged..];
-            if staged < run {
-                self.make_room()?;
-            } else if self.unflushed >= self.threshold {
-                self.flush();
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for the server to take something, or to answer if all places are taken. Results are
-    /// left where they are as long as there are places: room for all is in their ring.
-    fn make_room(&mut self) -> Result<(), Errno> {
-        self.flush();
-        if !lock(&self.thread.rings).has_place() {
-            self.drain()?;
-            if lock(&self.thread.rings).is_choked() {
-                return Err(Errno::NOBUFS);
-            }
-        }
-        let soon = Wait::Until(Instant::now() + ROOM);
-        let has_room = || lock(&self.thread.rings).has_room();
-        if !(0..LOOKS_FOR_ROOM).any(|_| looks(has_room)) {
-            self.thread.sleep(&self.client, soon, has_room)?;
-        }
-        if lock(&self.thread.rings).has_place() { Ok(()) } else { self.drain() }
+        registered
     }
 
     /// Sends what is registered on its way.
     pub fn flush(&mut self) {
-        if std::mem::take(&mut self.unflushed) > 0 && lock(&self.thread.rings).publish() {
-            self.client.ring();
-        }
+        self.raw.flush();
     }
 
     /// Calls that were submitted and not fetched: how many results have come, as of the last look,
     /// and how many are due.
     #[must_use]
     pub fn counts(&self) -> (u32, u32) {
-        lock(&self.thread.rings).counts(self.number)
+        self.raw.counts()
     }
 
     /// Flushes, then waits until `wanted` results have come, or as many as are due if that is
@@ -229,25 +153,15 @@ impl<'c> CallBatch<'c> {
     /// # Errors
     /// EINTR; ENETDOWN when the instance is gone; ENOTCONN in a forked child.
     pub fn wait_for(&mut self, wanted: u32, wait: Wait) -> Result<u32, Errno> {
-        self.flush();
-        loop {
-            self.drain()?;
-            let (ready, due) = self.counts();
-            if ready >= wanted.min(ready + due) || wait.is_over() {
-                return Ok(ready);
-            }
-            self.thread.sleep(&self.client, wait, || {
-                // A fault shows again, and is reported, in the next round.
-                self.drain().is_err() || self.counts().0 >= wanted.min(ready + due)
-            })?;
-        }
+        self.raw.wait_for(wanted, wait)
     }
 
     /// The oldest result that has come and was not fetched, as of the last look
     /// ([`CallBatch::wait_for`]); `None` without one.
     pub fn fetch(&mut self) -> Option<Completion> {
-        let over = lock(&self.thread.rings).fetch(self.number)?;
-        Some(Completion::new(&self.client, &over))
+        let finished = self.raw.fetch()?;
+        let socket = self.sockets.take(finished.tag);
+        Some(Completion::new(self.raw.membership(), &finished, socket.as_ref()))
     }
 
     /// [`CallBatch::wait_for`] and [`CallBatch::fetch`] in one, for many results, which costs each
@@ -263,7 +177,7 @@ impl<'c> CallBatch<'c> {
         wait: Wait,
         completions: &mut Vec<Completion>,
     ) -> Result<usize, Errno> {
-        self.flush();
+        self.raw.flush();
         let before = completions.len();
         loop {
             let some = completions.len();
@@ -273,24 +187,44 @@ impl<'c> CallBatch<'c> {
                 return Ok(came);
             }
             let goes_on = came > some - before;
-            let has_results = || lock(&self.thread.rings).has_results();
-            if goes_on && (0..LOOKS).any(|_| looks(has_results)) {
+            if goes_on && self.raw.results_come_soon() {
                 continue;
             }
-            self.thread.sleep(&self.client, wait, has_results)?;
+            self.raw.sleep_for_results(wait)?;
         }
     }
 
     /// Moves all results that have come to the end of `completions`.
     fn take_results(&mut self, completions: &mut Vec<Completion>) -> Result<(), Errno> {
-        let Self { client, thread, number, fetched, held, .. } = self;
-        sorted(client, thread, |rings| rings.collect(*number, completions, held))?;
-        // Outside of the lock: the last handle of a socket closes it, by a call.
-        held.clear();
+        let Self { raw, sockets, fetched } = self;
+        let before = completions.len();
+        let taken =
+            raw.collect(|tag, op, user_data, outcome| {
+                let ticket = Ticket(tag);
+                match Completion::plain(op, outcome) {
+                    // Apart, and made where it stays: no more than three words.
+                    Some(Ok(Reply::Done)) => completions.extend(std::iter::once_with(|| {
+                        Completion { ticket, user_data, result: Ok(Reply::Done) }
+                    })),
+                    Some(result) => completions.push(Completion { ticket, user_data, result }),
+                    None => return false,
+                }
+                true
+            });
+        // Outside of the rings' lock: the last handle of a socket closes it, by a call.
+        if !sockets.0.is_empty() {
+            for completion in completions.iter().skip(before) {
+                drop(sockets.take(completion.ticket.0));
+            }
+        }
+        taken?;
         loop {
-            lock(&thread.rings).fetch_some(*number, FETCHED, fetched);
+            raw.fetch_some(FETCHED, fetched);
             let some = fetched.len();
-            completions.extend(fetched.drain(..).map(|over| Completion::new(client, &over)));
+            completions.extend(fetched.drain(..).map(|finished| {
+                let socket = sockets.take(finished.tag);
+                Completion::new(raw.membership(), &finished, socket.as_ref())
+            }));
             if some < FETCHED as usize {
                 return Ok(());
             }
@@ -305,18 +239,7 @@ impl<'c> CallBatch<'c> {
     /// ENOENT when the result has come, or the ticket is none of this batch; otherwise as
     /// [`CallBatch::submit`].
     pub fn cancel(&mut self, ticket: Ticket) -> Result<(), Errno> {
-        let Ticket(tag) = ticket;
-        loop {
-            let mut rings = lock(&self.thread.rings);
-            let mut order = rings.cancellation(self.number, tag).ok_or(Errno::NOENT)?;
-            let staged = rings.stage(None, &mut order);
-            drop(rings);
-            if staged.map_err(|Broken| self.client.fault())?.is_some() {
-                self.unflushed += 1;
-                return Ok(());
-            }
-            self.make_room()?;
-        }
+        self.raw.cancel(ticket.0)
     }
 
     /// Waits for one call's result: its values as [`Op`] lists them.
@@ -326,176 +249,8 @@ impl<'c> CallBatch<'c> {
     /// ENETDOWN when the instance is gone. EINVAL for a ticket of another batch or one waited for
     /// already.
     pub fn wait(&mut self, ticket: Ticket, wait: Wait) -> Result<[u64; 6], Errno> {
-        self.outcome(ticket, wait)?.unwrap_or(Err(Errno::AGAIN))
-    }
-
-    /// [`CallBatch::wait`] with the call's outcome apart from what became of the waiting. `None`:
-    /// the time is over.
-    pub(crate) fn outcome(&mut self, ticket: Ticket, wait: Wait) -> Result<Option<Outcome>, Errno> {
-        let Ticket(tag) = ticket;
-        if !lock(&self.thread.rings).knows(self.number, tag) {
-            return Err(Errno::INVAL);
-        }
-        self.flush();
-        loop {
-            self.drain()?;
-            let over = lock(&self.thread.rings).take(self.number, tag);
-            if let Some(over) = over {
-                return Ok(Some(over.outcome));
-            }
-            if wait.is_over() {
-                return Ok(None);
-            }
-            self.thread.sleep(&self.client, wait, || {
-                // A fault shows again, and is reported, in the next round.
-                self.drain().is_err() || lock(&self.thread.rings).is_done(tag)
-            })?;
-        }
-    }
-
-    fn drain(&self) -> Result<(), Errno> {
-        drain(&self.client, &self.thread)
-    }
-
-    /// Has a socket made ahead, if it looks as if one like this will be wanted; travels with the
-    /// next flush.
-    pub(crate) fn make_ahead(&mut self, speaks: [u64; 2]) -> Result<(), Errno> {
-        let staged = lock(&self.thread.rings).make_ahead(speaks);
-        self.unflushed += u32::from(staged.map_err(|Broken| self.client.fault())?);
-        Ok(())
-    }
-
-    /// Makes a call of whose result nobody will hear; `rings`: at once, else before the server
-    /// does anything else of this client. False if there is no room for it.
-    ///
-    /// # Errors
-    /// As [`CallBatch::new`].
-    pub(crate) fn call_unheard(
-        client: &Client,
-        op: Op,
-        args: [u64; 6],
-        rings: bool,
-    ) -> Result<bool, Errno> {
-        client.check_memory()?;
-        let thread = client.thread()?;
-        // Room: what was called so before is over by now.
-        drain(client, &thread)?;
-        let mut order = Order::new(op, Call::QUIET, args);
-        let mut locked = lock(&thread.rings);
-        let staged = locked.stage(None, &mut order).map_err(|Broken| client.fault())?;
-        locked.publish();
-        drop(locked);
-        if rings && staged.is_some() {
-            client.ring();
-        }
-        Ok(staged.is_some())
-    }
-
-    /// One call that the server completes at once, for as long as it takes: signals do not end it.
-    ///
-    /// # Errors
-    /// The call's own error, or as [`CallBatch::new`].
-    pub(crate) fn call(
-        client: &Client,
-        op: Op,
-        flags: u8,
-        args: [u64; 6],
-    ) -> Result<[u64; 6], Errno> {
-        let mut batch = CallBatch::new(client)?;
-        let ticket = batch.surely_register(op, flags, args)?;
-        batch.surely_wait(ticket)
-    }
-
-    /// As [`CallBatch::call`], for the same operation with several arguments; all travel together.
-    ///
-    /// # Errors
-    /// The first call's that fails.
-    pub(crate) fn call_all(
-        client: &Client,
-        op: Op,
-        args: impl Iterator<Item = [u64; 6]>,
-    ) -> Result<Vec<[u64; 6]>, Errno> {
-        let mut batch = CallBatch::new(client)?;
-        let mut tickets = Vec::new();
-        for args in args {
-            tickets.push(batch.surely_register(op, 0, args)?);
-        }
-        tickets.into_iter().map(|ticket| batch.surely_wait(ticket)).collect()
-    }
-
-    pub(crate) fn surely_register(
-        &mut self,
-        op: Op,
-        flags: u8,
-        args: [u64; 6],
-    ) -> Result<Ticket, Errno> {
-        loop {
-            match self.register(op, flags, args) {
-                Err(Errno::INTR) => {}
-                other => return other,
-            }
-        }
-    }
-
-    pub(crate) fn surely_wait(&mut self, ticket: Ticket) -> Result<[u64; 6], Errno> {
-        loop {
-            match self.outcome(ticket, Wait::Forever) {
-                Err(Errno::INTR) => {}
-                other => return other?.unwrap_or(Err(Errno::AGAIN)),
-            }
-        }
-    }
-}
-
-/// Is it so? Else some time passes.
-fn looks(is_so: impl Fn() -> bool) -> bool {
-    let so = is_so();
-    if !so {
-        std::hint::spin_loop();
-    }
-    so
-}
-
-/// Looks at what results have come for a thread.
-pub(crate) fn drain(client: &Client, thread: &ThreadSlot) -> Result<(), Errno> {
-    sorted(client, thread, Rings::drain)
-}
-
-/// Does `sort` to what results have come for a thread, and what follows from it.
-fn sorted(
-    client: &Client,
-    thread: &ThreadSlot,
-    sort: impl FnOnce(&mut Rings) -> Result<bool, Broken>,
-) -> Result<(), Errno> {
-    let mut rings = lock(&thread.rings);
-    let before = rings.made_ahead();
-    let drained = sort(&mut rings);
-    let made = rings.made_ahead().filter(|_| before.is_none());
-    drop(rings);
-    if let Some(id) = made {
-        // Its place had another socket, whose memory nobody needs any more.
-        client.unbury(SocketId::from_word(id).index);
-    }
-    if drained.map_err(|Broken| client.fault())? {
-        client.ring();
-    }
-    Ok(())
-}
-
-impl Drop for CallBatch<'_> {
-    fn drop(&mut self) {
-        // In a forked child the rings are the parent's.
-        if self.client.is_stranger() {
-            return;
-        }
-        let mut rings = lock(&self.thread.rings);
-        let held = rings.close_batch(self.number);
-        let made = rings.publish();
-        drop(rings);
-        if made {
-            self.client.ring();
-        }
-        // Outside of the lock: the last handle of a socket closes it, by a call.
-        drop(held);
+        let Some(outcome) = self.raw.outcome(ticket.0, wait)? else { return Err(Errno::AGAIN) };
+        drop(self.sockets.take(ticket.0));
+        outcome
     }
 }

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use abi::{BadSlot, Errno};
 use shm::{AreaError, OutOfRange, RingFault};
 
+/// The environment variable that holds the path of the instance's control socket.
+pub const ENV: &str = "TASUKI_SOCKET";
+
 /// Admission failed. The text says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -14,7 +17,7 @@ pub enum ConnectError {
     #[error(
         "no Tasuki instance is named: start the program with `tasuki run -- PROGRAM`, or set {env} \
          to an instance's socket",
-        env = crate::ENV
+        env = ENV
     )]
     NotNamed,
     /// Nobody listens at the instance's socket.
@@ -65,12 +68,12 @@ impl ConnectError {
 /// The server wrote something impossible into a ring, a queue or a word of this client's region.
 /// What exactly does not matter to the program, which can only give the socket up (EIO).
 #[derive(Debug)]
-pub(crate) struct Broken;
+pub(crate) struct RegionFault;
 
-/// Whatever tells so in detail.
-macro_rules! broken_by {
+/// Converts the detailed faults of `shm` and `abi`.
+macro_rules! region_fault_from {
     ($($detail:ty),*) => {
-        $(impl From<$detail> for Broken {
+        $(impl From<$detail> for RegionFault {
             fn from(_: $detail) -> Self {
                 Self
             }
@@ -78,4 +81,4 @@ macro_rules! broken_by {
     };
 }
 
-broken_by!(RingFault, BadSlot, AreaError, OutOfRange, TryFromIntError);
+region_fault_from!(RingFault, BadSlot, AreaError, OutOfRange, TryFromIntError);

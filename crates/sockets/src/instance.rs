@@ -1,15 +1,15 @@
-//! The process's own client, found through the environment and shared by all who do not name one.
+//! The process's own client, found through the environment and shared by all its users.
 //!
-//! There is one cell per fork generation, not one in all: a lock that some other thread held at the
-//! moment of a fork stays locked in the child for ever, so the child goes on to the next cell.
+//! There is one cell per fork generation. A lock that another thread held at the moment of a fork
+//! stays locked in the child for ever, so the child goes on to the next cell.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 
-use crate::{Client, ConnectError};
-
-/// The environment variable that holds the path of the instance's control socket.
-pub const ENV: &str = "TASUKI_SOCKET";
+use crate::client::Client;
+use crate::error::ConnectError;
+use crate::fork::renew_pid;
+use crate::lock::lock;
 
 const GENERATIONS: usize = 16;
 
@@ -28,21 +28,26 @@ fn cell() -> &'static Mutex<Option<Arc<Client>>> {
 /// # Errors
 /// As [`Client::from_env`]; the next use tries again.
 pub fn instance() -> Result<Arc<Client>, ConnectError> {
-    let mut cell = cell().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(client) = cell.as_ref().filter(|client| !client.is_stranger()) {
+    let mut cell = lock(cell());
+    if let Some(client) = cell.as_ref().filter(|client| !client.membership().server.is_forked()) {
         return Ok(Arc::clone(client));
     }
-    // Whatever was here belongs to the parent: let go of it before the child gets its own.
+    // The old client belongs to the parent: let go of it before the child gets its own.
     if let Some(parents) = cell.take() {
-        parents.let_go();
+        parents.membership().server.let_go();
     }
     let client = Client::from_env()?;
     *cell = Some(Arc::clone(&client));
     Ok(client)
 }
 
-/// After a fork: drop the parent's client, if no thread of the parent was busy with it.
-pub(crate) fn forget() {
+/// In a forked child: forget the parent's client.
+///
+/// Closes this process's copies of the parent's control descriptors and makes [`instance()`] admit
+/// the child afresh at its next use. Touches no shared memory and waits for no lock, so it may run
+/// in a fork handler. Sockets inherited as values answer ENOTCONN from now on.
+pub fn forked() {
+    renew_pid();
     let old = cell();
     GENERATION.fetch_add(1, Ordering::AcqRel);
     let parents = match old.try_lock() {
@@ -51,6 +56,6 @@ pub(crate) fn forget() {
         Err(TryLockError::WouldBlock) => None,
     };
     if let Some(parents) = parents {
-        parents.let_go();
+        parents.membership().server.let_go();
     }
 }

@@ -1,12 +1,24 @@
 //! The program's side of Tasuki: sockets of a TCP/IP stack that runs in other processes.
 //!
-//! * [`Client`] is this process as a client of one instance: its region, its pools, its thread
-//!   slots.
-//! * [`Socket`] is one socket with POSIX meaning: errors are Linux's error numbers, waiting is the
-//!   caller's choice ([`Wait`]), any thread may use it.
-//! * [`CallBatch`] makes calls that travel together; [`aio`] is the same for `async` tasks.
+//! ```no_run
+//! use std::io::{Read, Write};
+//! use tasuki_sockets::TcpStream;
+//!
+//! // The program was started by `tasuki run`, or TASUKI_SOCKET names an instance.
+//! let mut stream = TcpStream::connect("192.0.2.1:80")?;
+//! stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+//! let mut page = Vec::new();
+//! stream.read_to_end(&mut page)?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! * [`TcpStream`], [`TcpListener`] and [`UdpSocket`] have std's shape and use [`instance()`], the
 //!   process's own client, found through the environment variable [`ENV`].
+//! * [`Client`] is this process as a client of one instance: its region, its pools, its thread
+//!   slots.
+//! * [`Socket`] is one socket with POSIX meaning. Errors are Linux's error numbers, the caller says
+//!   how long to wait ([`Wait`]), any thread may use it.
+//! * [`CallBatch`] makes calls that travel together; [`aio`] is the same for `async` tasks.
 //!
 //! Control operations are packaged calls ([`CallBatch`]). Data needs none: a send copies bytes once
 //! into an area of the sending pool and publishes a descriptor; a receive copies them once out of
@@ -14,49 +26,54 @@
 //! [`Socket::send_slices`]) saves the first copy. A system call is made only to wake a server that
 //! sleeps, or to sleep.
 //!
-//! This code lives inside other people's programs: it prints nothing, raises no signal (sending on
-//! a closed socket is an error number, never SIGPIPE), panics on nothing that a server writes,
-//! starts no thread, and keeps its own descriptors out of the way ([`Client::is_internal_fd`]).
+//! This code lives inside other people's programs. It prints nothing, starts no thread and raises
+//! no signal: sending on a closed socket is an error number, never SIGPIPE. It panics on nothing
+//! that a server writes, and keeps its own descriptors out of the way ([`Client::is_internal_fd`]).
 //! Unlike system calls, its operations must not be used in signal handlers: they take locks.
+//!
+//! # The layers
+//!
+//! ```text layers
+//! aio net: sockets for async tasks; sockets with std's shape
+//! instance: the process's own client
+//! batch: packaged calls that travel together
+//! request: typed calls and their replies
+//! client: one client, which makes sockets
+//! socket: sockets, their halves, their control operations
+//! membership: region, bells, call rings, thread slots, waiting
+//! memory: areas of the sending pool, and who holds them
+//! local_stack: the stack inside this process (mode `library`)
+//! descriptors error fork lock wait: vocabulary
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod aio;
 mod batch;
-mod bells;
 mod client;
-mod confirmed;
-mod connect;
-mod datagram;
-pub mod drive;
+mod descriptors;
 mod error;
-mod fastopen;
 mod fork;
 mod instance;
-mod native;
+pub mod local_stack;
+mod lock;
+mod membership;
+mod memory;
 pub mod net;
-mod recv;
 mod request;
-mod rings;
-mod send;
 mod socket;
-mod status;
-mod thread;
-mod tx_pool;
-mod urgent;
 mod wait;
 
 pub use abi::ancillary::{RecvAncillary, SendAncillary, asked};
 pub use abi::{Errno, Family, How, SocketKind};
 pub use batch::CallBatch;
 pub use client::Client;
-pub use error::ConnectError;
-pub use fork::{fork_watched, forked};
-pub use instance::{ENV, instance};
-pub use native::{MOST_AREA, MOST_SLICES, RxArea, TxArea, TxSlice};
+pub use error::{ConnectError, ENV};
+pub use fork::fork_watched;
+pub use instance::{forked, instance};
+pub use memory::{MOST_AREA, TxArea, TxSlice};
 pub use net::{TcpListener, TcpStream, UdpSocket};
-pub use recv::{Received, RecvFlags};
 pub use request::{Completion, Reply, Request, Ticket};
-pub use send::SendFlags;
-pub use socket::Socket;
-pub use status::{Readiness, poll};
-pub use wait::{Wait, Watch};
+pub use socket::{
+    MOST_SLICES, Readiness, Received, RecvFlags, RxArea, SendFlags, Socket, Watch, poll, wait_any,
+};
+pub use wait::Wait;

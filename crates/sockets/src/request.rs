@@ -1,5 +1,5 @@
-//! What a [`CallBatch`](crate::CallBatch) is asked, typed: [`Request`] going out, [`Completion`]
-//! with its [`Reply`] coming back.
+//! Typed calls of a [`CallBatch`](crate::CallBatch): [`Request`] going out, [`Completion`] with its
+//! [`Reply`] coming back.
 
 use std::net::SocketAddr;
 
@@ -7,8 +7,7 @@ use abi::call::{Call, Op, addr_from_words, addr_to_words};
 use abi::option::{GET_PART, OptionKey, bytes_to_words};
 use abi::{Errno, Family, How, SocketKind};
 
-use crate::client::Client;
-use crate::rings::{Order, Outcome, Over};
+use crate::membership::{CallOutcome, FinishedCall, Membership, NewCall};
 use crate::socket::Socket;
 
 /// Names a registered call of a [`CallBatch`](crate::CallBatch).
@@ -18,22 +17,25 @@ pub struct Ticket(pub(crate) u32);
 /// A call to be registered. Clones of the sockets it names are kept until its result is fetched.
 #[derive(Debug)]
 #[must_use = "a request does nothing before it is submitted"]
-pub struct Request(pub(crate) Order);
+pub struct Request {
+    pub(crate) call: NewCall,
+    /// The socket that the call is about.
+    pub(crate) socket: Option<Socket>,
+}
 
 impl Request {
     fn plain(op: Op, args: [u64; 6]) -> Self {
-        Self(Order::new(op, 0, args))
+        Self { call: NewCall::new(op, 0, args), socket: None }
     }
 
     fn about(socket: &Socket, op: Op, args: [u64; 5]) -> Self {
         let [a, b, c, d, e] = args;
-        let mut order = Order::new(op, 0, [socket.id().to_word(), a, b, c, d, e]);
-        order.about = Some(socket.clone());
-        Self(order)
+        let call = NewCall::new(op, 0, [socket.id().to_word(), a, b, c, d, e]);
+        Self { call, socket: Some(socket.clone()) }
     }
 
     fn to(socket: &Socket, op: Op, addr: SocketAddr) -> Self {
-        socket.forget_confirmed();
+        socket.forget_destinations();
         let [a, b, c] = addr_to_words(addr);
         Self::about(socket, op, [a, b, c, 0, 0])
     }
@@ -126,19 +128,19 @@ impl Request {
     /// calls of other programs, are not overtaken; calls of one priority keep their order. 0 unless
     /// said otherwise.
     pub fn priority(mut self, priority: u8) -> Self {
-        self.0.priority = priority;
+        self.call.priority = priority;
         self
     }
 
     /// A word of the caller's own, for [`Completion::user_data`]. 0 unless said otherwise.
     pub fn user_data(mut self, word: u64) -> Self {
-        self.0.user_data = word;
+        self.call.user_data = word;
         self
     }
 
     /// Completes at once, with EAGAIN (connect: EINPROGRESS) where it would wait.
     pub fn nonblocking(mut self) -> Self {
-        self.0.flags |= Call::NONBLOCK;
+        self.call.flags |= Call::NONBLOCK;
         self
     }
 }
@@ -177,20 +179,24 @@ pub struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn new(client: &Client, over: &Over) -> Self {
-        let result = Self::plain(over.op, &over.outcome).unwrap_or_else(|| {
-            if over.op == Op::Close {
-                client.reap();
+    pub(crate) fn new(
+        membership: &Membership,
+        finished: &FinishedCall,
+        socket: Option<&Socket>,
+    ) -> Self {
+        let FinishedCall { tag, op, args, user_data, ref outcome } = *finished;
+        let result = Self::plain(op, outcome).unwrap_or_else(|| {
+            if op == Op::Close {
+                membership.reap();
             }
-            let (about, args) = (over.about.as_ref(), over.args);
-            over.outcome.and_then(|values| reply(client, over.op, about, args, values))
+            outcome.and_then(|values| reply(membership, op, socket, args, values))
         });
-        Self { ticket: Ticket(over.tag), user_data: over.user_data, result }
+        Self { ticket: Ticket(tag), user_data, result }
     }
 
-    /// What a call gives if its outcome says all of it, and nobody has to know.
+    /// The result of a call whose outcome alone determines it. `None`: it needs [`Completion::new`].
     #[inline]
-    pub(crate) fn plain(op: Op, outcome: &Outcome) -> Option<Result<Reply, Errno>> {
+    pub(crate) fn plain(op: Op, outcome: &CallOutcome) -> Option<Result<Reply, Errno>> {
         match (op, outcome) {
             (Op::Close, _) => None,
             (_, Err(errno)) => Some(Err(*errno)),
@@ -209,27 +215,28 @@ impl Completion {
 }
 
 fn reply(
-    client: &Client,
+    membership: &Membership,
     op: Op,
-    about: Option<&Socket>,
+    socket: Option<&Socket>,
     args: [u64; 2],
     values: [u64; 6],
 ) -> Result<Reply, Errno> {
     let [first, words @ ..] = values;
-    match (op, about) {
+    match (op, socket) {
         (Op::Socket, _) => {
-            let client = client.shared().ok_or(Errno::NETDOWN)?;
+            let membership = membership.shared().ok_or(Errno::NETDOWN)?;
             let [kind, family] = args;
             // The server made it, so it knows them.
-            let kind = SocketKind::from_word(kind).ok_or_else(|| client.fault())?;
-            let family = Family::from_word(family).ok_or_else(|| client.fault())?;
-            Socket::admit(&client, first, family, kind).map(Reply::Socket)
+            let fault = || membership.server.fault();
+            let kind = SocketKind::from_word(kind).ok_or_else(fault)?;
+            let family = Family::from_word(family).ok_or_else(fault)?;
+            Socket::admit(&membership, first, family, kind).map(Reply::Socket)
         }
         (Op::Accept, Some(listener)) => {
             listener.accepted(values).map(|(socket, peer)| Reply::Accepted(socket, peer))
         }
         (Op::Connect, Some(socket)) => {
-            socket.wait_for_data(first);
+            socket.set_syn_room(first);
             Ok(Reply::Done)
         }
         (Op::GetSockName | Op::GetPeerName, Some(socket)) if first == 0 => {
@@ -237,7 +244,7 @@ fn reply(
         }
         (Op::GetSockName | Op::GetPeerName, _) => {
             let [a, b, ..] = words;
-            let addr = addr_from_words([first, a, b]).map_err(|_| client.fault())?;
+            let addr = addr_from_words([first, a, b]).map_err(|_| membership.server.fault())?;
             Ok(Reply::Address(addr))
         }
         _ => Ok(Reply::Done),

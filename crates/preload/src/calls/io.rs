@@ -114,7 +114,7 @@ pub(super) unsafe fn all_writable<'a>(
 /// Sends, with SIGPIPE where POSIX has it.
 pub(super) fn send_bufs(
     entry: &Entry,
-    bufs: &mut [IoSlice<'_>],
+    bufs: &[IoSlice<'_>],
     flags: c_int,
     to: Option<SocketAddr>,
 ) -> Outcome<usize> {
@@ -150,7 +150,7 @@ unsafe fn send_one(
 ) -> Outcome<usize> {
     // SAFETY: passed on from the program.
     let buf = unsafe { readable(buf, len) }?;
-    send_bufs(&*socket(fd)?, &mut [buf], flags, to)
+    send_bufs(&*socket(fd)?, &[buf], flags, to)
 }
 
 unsafe fn send_to(
@@ -236,8 +236,8 @@ unsafe fn read_vectors(fd: c_int, iov: *const iovec, count: c_int) -> Outcome<us
 unsafe fn write_vectors(fd: c_int, iov: *const iovec, count: c_int) -> Outcome<usize> {
     let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
     // SAFETY: passed on from the program.
-    let mut bufs = unsafe { all_readable(iov, count) }?;
-    send_bufs(&*socket(fd)?, &mut bufs, 0, None)
+    let bufs = unsafe { all_readable(iov, count) }?;
+    send_bufs(&*socket(fd)?, &bufs, 0, None)
 }
 
 /// sendfile(2) to a Tasuki socket: to a stream without a copy in this process.
@@ -293,7 +293,7 @@ fn send_datagrams_from(
             rustix::io::pread(file, &mut chunk[..room], begin + sent as u64).and_then(|read| {
                 match read {
                     0 => Ok(0),
-                    read => send_bufs(entry, &mut [IoSlice::new(&chunk[..read])], 0, None),
+                    read => send_bufs(entry, &[IoSlice::new(&chunk[..read])], 0, None),
                 }
             });
         match now {

@@ -26,12 +26,12 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
     // SAFETY: passed on from the program.
     let to = unsafe { destination(fd, msg.msg_name.cast(), msg.msg_namelen, flags) }?;
     // SAFETY: passed on from the program.
-    let mut bufs = unsafe { all_readable(msg.msg_iov, msg.msg_iovlen) }?;
+    let bufs = unsafe { all_readable(msg.msg_iov, msg.msg_iovlen) }?;
     let entry = socket(fd)?;
     // SAFETY: passed on from the program.
     let control = unsafe { control(msg) };
     if control.is_empty() || entry.socket.kind() == SocketKind::Stream {
-        return send_bufs(&entry, &mut bufs, flags, to);
+        return send_bufs(&entry, &bufs, flags, to);
     }
     let said = cmsg::parse(control, entry.socket.family())?;
     let how = transfer::send_flags(flags);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use rustix::event::Timespec;
 use rustix::thread::futex;
-use sockets::drive::Drive as _;
+use sockets::local_stack::LocalStack as _;
 
 use super::Host;
 use crate::signals;

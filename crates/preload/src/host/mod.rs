@@ -33,7 +33,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use shm::descriptors::keep;
 use shm::{Channel, spin};
-use sockets::drive::{Drive, Visit, refresh};
+use sockets::local_stack::{LocalStack, PollerTurn, refresh};
 
 use crate::errno::Outcome;
 use crate::signals;
@@ -81,7 +81,7 @@ pub(crate) struct Host {
 }
 
 /// Makes the stack out of the servers' ends of the lines. The runtime calls it at most once.
-pub(crate) fn start(lines: Vec<OwnedFd>) -> Result<Arc<dyn Drive>, String> {
+pub(crate) fn start(lines: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, String> {
     shm::descriptors::keep_from(floor());
     let mut lines = lines.into_iter().map(|line| Channel::from_fd(line).keeping());
     let inet = lines.next().ok_or("the instance sent no lines")?;
@@ -245,7 +245,7 @@ impl Host {
     }
 }
 
-impl Drive for Host {
+impl LocalStack for Host {
     fn work(&self, enough: &mut dyn FnMut() -> bool) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let mut rounds = 0;
@@ -265,11 +265,11 @@ impl Drive for Host {
         fresh
     }
 
-    fn take_seat(&self, nudge: &Arc<OwnedFd>) -> bool {
+    fn become_poller(&self, nudge: &Arc<OwnedFd>) -> bool {
         self.seat.take(nudge, || self.kick())
     }
 
-    fn leave_seat(&self, nudge: &Arc<OwnedFd>) {
+    fn leave_poller(&self, nudge: &Arc<OwnedFd>) {
         if self.seat.leave(nudge) {
             self.alarm.wake(|| self.kick());
         }
@@ -320,7 +320,7 @@ impl Drive for Host {
 
     fn finish(&self) {
         let end = Instant::now() + PATIENCE;
-        let Ok(seat) = Visit::new(self) else { return };
+        let Ok(seat) = PollerTurn::new(self) else { return };
         loop {
             self.work(&mut || false);
             let left = end.saturating_duration_since(Instant::now());

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::reactor::{Reactor, Rouser};
-use crate::client::{Client, lock};
-use crate::instance;
+use super::reactor::{Reactor, WakeHandle};
+use crate::client::Client;
+use crate::instance::instance;
+use crate::lock::lock;
 use crate::wait::Wait;
 
 /// Times that all ready tasks are run before the reactor has its turn although some can run.
@@ -29,7 +30,7 @@ thread_local! {
 struct Ready {
     tasks: Mutex<VecDeque<usize>>,
     /// Ends the executor's sleep.
-    rouser: Option<Arc<Rouser>>,
+    wake_handle: Option<Arc<WakeHandle>>,
 }
 
 struct TaskWaker {
@@ -47,8 +48,8 @@ impl Wake for TaskWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
             lock(&self.ready.tasks).push_back(self.task);
-            if let Some(rouser) = &self.ready.rouser {
-                rouser.rouse();
+            if let Some(wake_handle) = &self.ready.wake_handle {
+                wake_handle.wake();
             }
         }
     }
@@ -157,9 +158,9 @@ impl Executor {
 }
 
 /// The thread's executor until it is dropped.
-struct Entered(Option<Rc<Executor>>);
+struct EnteredExecutor(Option<Rc<Executor>>);
 
-impl Drop for Entered {
+impl Drop for EnteredExecutor {
     fn drop(&mut self) {
         let before = self.0.take();
         let _ = CURRENT.try_with(|current| current.replace(before));
@@ -181,8 +182,8 @@ pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
 /// # Errors
 /// As there.
 pub fn block_on_via<F: Future>(client: &Arc<Client>, future: F) -> io::Result<F::Output> {
-    let reactor = Reactor::with_rouser(client)?;
-    let ready = Arc::new(Ready { tasks: Mutex::default(), rouser: reactor.rouser() });
+    let reactor = Reactor::with_wake_handle(client)?;
+    let ready = Arc::new(Ready { tasks: Mutex::default(), wake_handle: reactor.wake_handle() });
     let executor = Rc::new(Executor {
         reactor: Rc::clone(&reactor),
         ready,
@@ -191,7 +192,7 @@ pub fn block_on_via<F: Future>(client: &Arc<Client>, future: F) -> io::Result<F:
     });
     let _reactor = reactor.enter();
     let before = CURRENT.with(|current| current.replace(Some(Rc::clone(&executor))));
-    let _executor = Entered(before);
+    let _executor = EnteredExecutor(before);
     let done = executor.block_on(future);
     // Before the reactor is left: what they hold is closed by it.
     let tasks = std::mem::take(&mut *executor.tasks.borrow_mut());
@@ -200,13 +201,13 @@ pub fn block_on_via<F: Future>(client: &Arc<Client>, future: F) -> io::Result<F:
     done
 }
 
-struct Shared<T> {
+struct TaskResult<T> {
     done: Cell<Option<T>>,
     waker: Cell<Option<Waker>>,
 }
 
 /// A task's result, to be awaited. Dropping it lets the task go on alone.
-pub struct JoinHandle<T>(Rc<Shared<T>>);
+pub struct JoinHandle<T>(Rc<TaskResult<T>>);
 
 impl<T> std::fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -235,7 +236,7 @@ impl<T> Future for JoinHandle<T> {
 pub fn spawn<F: Future + 'static>(future: F) -> io::Result<JoinHandle<F::Output>> {
     let executor = CURRENT.try_with(|current| current.borrow().clone()).ok().flatten();
     let executor = executor.ok_or(io::ErrorKind::NotConnected)?;
-    let shared = Rc::new(Shared { done: Cell::new(None), waker: Cell::new(None) });
+    let shared = Rc::new(TaskResult { done: Cell::new(None), waker: Cell::new(None) });
     let handle = JoinHandle(Rc::clone(&shared));
     executor.spawn(Box::pin(async move {
         shared.done.set(Some(future.await));

@@ -23,11 +23,12 @@ use rustix::event::{PollFd, PollFlags};
 use shm::Marks;
 
 use crate::batch::CallBatch;
-use crate::bells;
-use crate::client::{Client, lock, move_high};
+use crate::client::Client;
+use crate::descriptors::move_high;
+use crate::lock::lock;
+use crate::membership::{ServerHandle, SleepRole, ThreadClaim, ThreadSlot};
 use crate::request::{Reply, Request, Ticket};
 use crate::socket::Socket;
-use crate::thread::{Held, Role, ThreadSlot};
 use crate::wait::Wait;
 
 /// How long to sleep on the bell's word, which is cheap, before sleeping on descriptors.
@@ -48,29 +49,29 @@ pub(super) enum Interest {
 
 /// The tasks that wait for one socket.
 #[derive(Debug, Default)]
-struct Waiters {
+struct SocketWakers {
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
 /// A call on its way.
 #[derive(Debug)]
-enum Call {
+enum ReactorCall {
     Free,
     Due(Option<Waker>),
     Over(Result<Reply, Errno>),
     /// Nobody waits for it.
-    Unheard,
+    Abandoned,
 }
 
 #[derive(Debug, Default)]
-struct Calls {
-    all: Vec<Call>,
+struct ReactorCalls {
+    all: Vec<ReactorCall>,
     free: Vec<usize>,
 }
 
-impl Calls {
-    fn put(&mut self, call: Call) -> usize {
+impl ReactorCalls {
+    fn put(&mut self, call: ReactorCall) -> usize {
         match self.free.pop() {
             Some(at) => {
                 self.set(at, call);
@@ -84,46 +85,46 @@ impl Calls {
     }
 
     /// Replaces a call; what was there must be dropped by the caller.
-    fn set(&mut self, at: usize, call: Call) -> Option<Call> {
+    fn set(&mut self, at: usize, call: ReactorCall) -> Option<ReactorCall> {
         self.all.get_mut(at).map(|place| std::mem::replace(place, call))
     }
 
-    fn release(&mut self, at: usize) -> Option<Call> {
+    fn release(&mut self, at: usize) -> Option<ReactorCall> {
         self.free.push(at);
-        self.set(at, Call::Free)
+        self.set(at, ReactorCall::Free)
     }
 }
 
 /// Drives the sockets of one thread; see the module's documentation.
 pub struct Reactor {
     client: Arc<Client>,
-    thread: Held,
+    thread: ThreadClaim,
     news: Marks,
     batch: RefCell<CallBatch<'static>>,
-    calls: RefCell<Calls>,
+    calls: RefCell<ReactorCalls>,
     /// By place of the socket.
-    waiters: RefCell<Vec<Waiters>>,
+    waiters: RefCell<Vec<SocketWakers>>,
     /// Who calls [`Reactor::poll_turn`].
     driver: RefCell<Option<Waker>>,
     /// It was announced that this thread sleeps on the descriptor.
-    asleep: RefCell<Option<Role>>,
-    rouser: Option<Arc<Rouser>>,
+    asleep: RefCell<Option<SleepRole>>,
+    wake_handle: Option<Arc<WakeHandle>>,
 }
 
 /// Ends a reactor's sleep from other threads.
-pub(super) struct Rouser {
+pub(super) struct WakeHandle {
     slot: Arc<ThreadSlot>,
     /// It sleeps on `event`, not on the bell's word alone.
     deep: AtomicBool,
     event: OwnedFd,
 }
 
-impl Rouser {
+impl WakeHandle {
     /// Call it after what the sleeper is to see.
-    pub(super) fn rouse(&self) {
-        self.slot.rouse();
+    pub(super) fn wake(&self) {
+        self.slot.wake();
         if self.deep.load(Ordering::SeqCst) {
-            // Fails only when it was roused more often than anyone can count.
+            // Fails only when it was waked more often than anyone can count.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
@@ -137,9 +138,9 @@ impl std::fmt::Debug for Reactor {
 
 /// The thread's reactor is this one until the guard is dropped.
 #[derive(Debug)]
-pub struct Entered(Option<Rc<Reactor>>);
+pub struct EnteredReactor(Option<Rc<Reactor>>);
 
-impl Drop for Entered {
+impl Drop for EnteredReactor {
     fn drop(&mut self) {
         let before = self.0.take();
         let _ = CURRENT.try_with(|current| current.replace(before));
@@ -157,22 +158,23 @@ impl Reactor {
     }
 
     /// [`Reactor::new`] of which other threads can end the sleep.
-    pub(super) fn with_rouser(client: &Arc<Client>) -> Result<Rc<Self>, Errno> {
+    pub(super) fn with_wake_handle(client: &Arc<Client>) -> Result<Rc<Self>, Errno> {
         let event = shm::eventfd().map_err(|_| Errno::NFILE)?;
-        let rouser = Rouser {
-            slot: client.thread()?.slot(),
+        let wake_handle = WakeHandle {
+            slot: client.membership().thread()?.slot(),
             deep: AtomicBool::new(false),
             event: move_high(event),
         };
-        Self::with(client, Some(Arc::new(rouser)))
+        Self::with(client, Some(Arc::new(wake_handle)))
     }
 
-    fn with(client: &Arc<Client>, rouser: Option<Arc<Rouser>>) -> Result<Rc<Self>, Errno> {
-        let thread = client.thread()?;
+    fn with(client: &Arc<Client>, wake_handle: Option<Arc<WakeHandle>>) -> Result<Rc<Self>, Errno> {
+        let thread = client.membership().thread()?;
         let batch = CallBatch::shared(client)?;
-        let news = thread.take_news_words(client)?;
+        let server = &client.membership().server;
+        let news = thread.take_news_words(server)?;
         let mut waiters = Vec::new();
-        waiters.resize_with(client.layout().params.sockets.into(), Waiters::default);
+        waiters.resize_with(server.layout().params.sockets.into(), SocketWakers::default);
         Ok(Rc::new(Self {
             client: Arc::clone(client),
             thread,
@@ -182,7 +184,7 @@ impl Reactor {
             waiters: RefCell::new(waiters),
             driver: RefCell::default(),
             asleep: RefCell::default(),
-            rouser,
+            wake_handle,
         }))
     }
 
@@ -197,13 +199,13 @@ impl Reactor {
 
     /// Makes this the thread's reactor until the guard is dropped.
     #[must_use]
-    pub fn enter(self: &Rc<Self>) -> Entered {
+    pub fn enter(self: &Rc<Self>) -> EnteredReactor {
         let before = CURRENT.with(|current| current.replace(Some(Rc::clone(self))));
         if let Some(before) = &before {
             // Of one client at a time a bell can be held back.
-            bells::release(&before.client);
+            before.server().end_deferral();
         }
-        Entered(before)
+        EnteredReactor(before)
     }
 
     /// The client whose sockets these are.
@@ -212,16 +214,20 @@ impl Reactor {
         &self.client
     }
 
+    fn server(&self) -> &ServerHandle {
+        &self.client.membership().server
+    }
+
     /// Makes a call; the future gives its result. Dropping the future cancels the call.
     ///
     /// # Errors
     /// As [`CallBatch::submit`].
     pub fn call(self: &Rc<Self>, request: Request) -> Result<CallFuture, Errno> {
-        let (at, ticket) = self.submit(request, Call::Due(None))?;
+        let (at, ticket) = self.submit(request, ReactorCall::Due(None))?;
         Ok(CallFuture { reactor: Rc::clone(self), at, ticket, over: false })
     }
 
-    fn submit(&self, request: Request, call: Call) -> Result<(usize, Ticket), Errno> {
+    fn submit(&self, request: Request, call: ReactorCall) -> Result<(usize, Ticket), Errno> {
         let at = self.calls.borrow_mut().put(call);
         let mut request = request.user_data(at as u64);
         let submitted = loop {
@@ -237,7 +243,7 @@ impl Reactor {
         };
         match submitted {
             Ok(ticket) => {
-                self.rouse_driver();
+                self.wake_driver();
                 Ok((at, ticket))
             }
             Err(errno) => {
@@ -249,8 +255,8 @@ impl Reactor {
     }
 
     /// Makes a call of whose result nobody wants to hear.
-    pub(super) fn call_unheard(&self, request: Request) -> Result<(), Errno> {
-        self.submit(request, Call::Unheard).map(drop)
+    pub(super) fn call_and_forget(&self, request: Request) -> Result<(), Errno> {
+        self.submit(request, ReactorCall::Abandoned).map(drop)
     }
 
     /// Closes a socket without waiting for it.
@@ -258,7 +264,7 @@ impl Reactor {
         self.forget(socket);
         if let Some(request) = Request::close(socket) {
             // Without room for the call the place is lost until the process ends.
-            let _ = self.call_unheard(request);
+            let _ = self.call_and_forget(request);
         }
     }
 
@@ -307,7 +313,7 @@ impl Reactor {
         let old = place.replace(context.waker().clone());
         drop(all);
         drop(old);
-        self.rouse_driver();
+        self.wake_driver();
     }
 
     /// Wakes the tasks of sockets that have news, and of calls that are over. Also sends on its way
@@ -343,16 +349,16 @@ impl Reactor {
             let at = usize::try_from(over.user_data).unwrap_or(usize::MAX);
             let mut calls = self.calls.borrow_mut();
             match calls.all.get_mut(at) {
-                Some(call @ Call::Due(_)) => {
-                    let due = std::mem::replace(call, Call::Over(over.result));
-                    if let Call::Due(Some(waker)) = due {
+                Some(call @ ReactorCall::Due(_)) => {
+                    let due = std::mem::replace(call, ReactorCall::Over(over.result));
+                    if let ReactorCall::Due(Some(waker)) = due {
                         wakers.push(waker);
                     }
                 }
                 _ => {
-                    let unheard = calls.release(at);
+                    let abandoned = calls.release(at);
                     drop(calls);
-                    drop(unheard);
+                    drop(abandoned);
                     self.discard(over.result);
                 }
             }
@@ -373,7 +379,7 @@ impl Reactor {
 
     /// What tasks call and send from now on is gathered, until the next turn.
     pub(super) fn gather(&self) {
-        bells::hold(&self.client);
+        self.server().defer_bell();
     }
 
     /// Sends everything on its way, then sleeps, as `wait` allows, until there is something for a
@@ -392,14 +398,14 @@ impl Reactor {
 
     fn try_turn(&self, wait: Wait, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
         self.batch.borrow_mut().flush();
-        bells::release(&self.client);
+        self.server().end_deferral();
         if self.collect()? || wait.is_over() || interrupted() {
             return Ok(());
         }
-        let slept = match &self.rouser {
+        let slept = match &self.wake_handle {
             // Longer sleeps end by a descriptor, and with the instance.
-            Some(rouser) if wait == Wait::Forever => self.sleep_long(rouser, interrupted),
-            _ => self.thread.sleep(&self.client, wait, || interrupted() || self.has_news()),
+            Some(wake_handle) if wait == Wait::Forever => self.sleep_long(wake_handle, interrupted),
+            _ => self.thread.sleep(self.server(), wait, || interrupted() || self.has_news()),
         };
         match slept {
             Ok(()) | Err(Errno::INTR) => self.collect().map(drop),
@@ -407,20 +413,24 @@ impl Reactor {
         }
     }
 
-    fn sleep_long(&self, rouser: &Rouser, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
+    fn sleep_long(
+        &self,
+        wake_handle: &WakeHandle,
+        interrupted: impl Fn() -> bool,
+    ) -> Result<(), Errno> {
         let over = || interrupted() || self.has_news();
         // In mode `library` every sleep is on descriptors.
-        if self.client.drive().is_none() {
-            self.thread.sleep(&self.client, Wait::at_most(Some(SHALLOW)), over)?;
+        if self.server().stack().is_none() {
+            self.thread.sleep(self.server(), Wait::at_most(Some(SHALLOW)), over)?;
             if over() {
                 return Ok(());
             }
         }
-        rouser.deep.store(true, Ordering::SeqCst);
-        let kernel = &mut [PollFd::new(&rouser.event, PollFlags::IN)];
-        let slept = self.thread.poll(&self.client, kernel, None, over);
-        rouser.deep.store(false, Ordering::SeqCst);
-        shm::drain(&rouser.event);
+        wake_handle.deep.store(true, Ordering::SeqCst);
+        let kernel = &mut [PollFd::new(&wake_handle.event, PollFlags::IN)];
+        let slept = self.thread.poll(self.server(), kernel, None, over);
+        wake_handle.deep.store(false, Ordering::SeqCst);
+        shm::drain(&wake_handle.event);
         slept
     }
 
@@ -431,20 +441,20 @@ impl Reactor {
             wakers.extend(waiters.reader.take().into_iter().chain(waiters.writer.take()));
         }
         for call in &mut self.calls.borrow_mut().all {
-            if let Call::Due(waker) = call {
+            if let ReactorCall::Due(waker) = call {
                 wakers.extend(waker.take());
-                *call = Call::Over(Err(Errno::NETDOWN));
+                *call = ReactorCall::Over(Err(Errno::NETDOWN));
             }
         }
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Another thread's way to end this one's sleep.
-    pub(super) fn rouser(&self) -> Option<Arc<Rouser>> {
-        self.rouser.clone()
+    pub(super) fn wake_handle(&self) -> Option<Arc<WakeHandle>> {
+        self.wake_handle.clone()
     }
 
-    fn rouse_driver(&self) {
+    fn wake_driver(&self) {
         let driver = self.driver.borrow_mut().take();
         if let Some(driver) = driver {
             driver.wake();
@@ -473,7 +483,7 @@ impl Reactor {
         self.awake();
         let old = self.driver.borrow_mut().replace(context.waker().clone());
         drop(old);
-        self.client.look_sometimes()?;
+        self.server().look_sometimes()?;
         self.batch.borrow_mut().flush();
         if self.collect()? {
             return Poll::Ready(Ok(()));
@@ -506,7 +516,7 @@ impl Reactor {
     /// # Errors
     /// ENETDOWN if not; all tasks have been woken to see it.
     pub fn look(&self) -> Result<(), Errno> {
-        let seen = self.client.look();
+        let seen = self.server().look();
         if seen.is_err() {
             self.fail_all();
         }
@@ -522,7 +532,7 @@ impl AsFd for Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        bells::release(&self.client);
+        self.server().end_deferral();
         self.awake();
         self.thread.give_back_news();
     }
@@ -547,7 +557,7 @@ impl Future for CallFuture {
         }
         let at = self.at;
         let mut calls = self.reactor.calls.borrow_mut();
-        if let Some(Call::Due(waker)) = calls.all.get_mut(at) {
+        if let Some(ReactorCall::Due(waker)) = calls.all.get_mut(at) {
             let old = waker.replace(context.waker().clone());
             drop(calls);
             drop(old);
@@ -557,7 +567,7 @@ impl Future for CallFuture {
         drop(calls);
         self.over = true;
         match over {
-            Some(Call::Over(result)) => Poll::Ready(result),
+            Some(ReactorCall::Over(result)) => Poll::Ready(result),
             _ => Poll::Ready(Err(Errno::INVAL)),
         }
     }
@@ -569,19 +579,19 @@ impl Drop for CallFuture {
             return;
         }
         let mut calls = self.reactor.calls.borrow_mut();
-        if let Some(Call::Over(_)) = calls.all.get(self.at) {
+        if let Some(ReactorCall::Over(_)) = calls.all.get(self.at) {
             let over = calls.release(self.at);
             drop(calls);
-            if let Some(Call::Over(result)) = over {
+            if let Some(ReactorCall::Over(result)) = over {
                 self.reactor.discard(result);
             }
             return;
         }
-        let due = calls.set(self.at, Call::Unheard);
+        let due = calls.set(self.at, ReactorCall::Abandoned);
         drop(calls);
         drop(due);
         // Too late is no harm: its result is thrown away, and a socket in it is closed.
         let _ = self.reactor.batch.borrow_mut().cancel(self.ticket);
-        self.reactor.rouse_driver();
+        self.reactor.wake_driver();
     }
 }

@@ -12,7 +12,8 @@ use futures_io::{AsyncRead, AsyncWrite};
 
 use super::reactor::{Interest, Reactor};
 use crate::request::{Reply, Request};
-use crate::{RecvFlags, SendFlags, Socket, Wait};
+use crate::socket::{RecvFlags, SendFlags, Socket};
+use crate::wait::Wait;
 
 /// SOL_SOCKET, SO_REUSEADDR, IPPROTO_TCP and TCP_NODELAY, by Linux's numbers.
 const SOL_SOCKET: i32 = 1;
@@ -24,12 +25,12 @@ const BACKLOG: u32 = 1024;
 
 /// A socket and the reactor that it is used with; closed without waiting when dropped.
 #[derive(Debug)]
-pub(super) struct Owned {
+pub(super) struct ReactorSocket {
     pub(super) socket: Socket,
     pub(super) reactor: Rc<Reactor>,
 }
 
-impl Owned {
+impl ReactorSocket {
     pub(super) async fn open(kind: SocketKind, addr: SocketAddr) -> Result<Self, Errno> {
         let reactor = Reactor::current()?;
         let family = if addr.is_ipv4() { Family::V4 } else { Family::V6 };
@@ -54,23 +55,23 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for ReactorSocket {
     fn drop(&mut self) {
         self.reactor.close(&self.socket);
     }
 }
 
-/// A TCP connection. Reading and writing may be done by two tasks, through `&TcpStream`.
+/// A TCP connection. Reading and writing may be done by two tasks, through `&AsyncTcpStream`.
 #[derive(Debug)]
-pub struct TcpStream(Owned);
+pub struct AsyncTcpStream(ReactorSocket);
 
-impl TcpStream {
+impl AsyncTcpStream {
     /// Connects to `addr`. Dropping the future ends the attempt.
     ///
     /// # Errors
-    /// As [`Socket::connect`]; NotConnected outside of [`super::block_on`].
+    /// As [`Socket::connect`]; NotConnected outside of [`block_on`](super::block_on).
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
-        let owned = Owned::open(SocketKind::Stream, addr).await?;
+        let owned = ReactorSocket::open(SocketKind::Stream, addr).await?;
         owned.call(Request::connect(&owned.socket, addr)).await?;
         Ok(Self(owned))
     }
@@ -107,7 +108,7 @@ impl TcpStream {
     }
 }
 
-impl AsyncRead for &TcpStream {
+impl AsyncRead for &AsyncTcpStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -127,7 +128,7 @@ impl AsyncRead for &TcpStream {
     }
 }
 
-impl AsyncWrite for &TcpStream {
+impl AsyncWrite for &AsyncTcpStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -154,11 +155,11 @@ impl AsyncWrite for &TcpStream {
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = &self.0.socket;
         let request = Request::shutdown(socket, How::Write);
-        Poll::Ready(self.0.reactor.call_unheard(request).map_err(io::Error::from))
+        Poll::Ready(self.0.reactor.call_and_forget(request).map_err(io::Error::from))
     }
 }
 
-impl AsyncRead for TcpStream {
+impl AsyncRead for AsyncTcpStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -176,7 +177,7 @@ impl AsyncRead for TcpStream {
     }
 }
 
-impl AsyncWrite for TcpStream {
+impl AsyncWrite for AsyncTcpStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -204,15 +205,15 @@ impl AsyncWrite for TcpStream {
 
 /// A socket that accepts connections.
 #[derive(Debug)]
-pub struct TcpListener(Owned);
+pub struct AsyncTcpListener(ReactorSocket);
 
-impl TcpListener {
+impl AsyncTcpListener {
     /// Listens on `addr`, with SO_REUSEADDR.
     ///
     /// # Errors
-    /// As [`Socket::bind`]; NotConnected outside of [`super::block_on`].
+    /// As [`Socket::bind`]; NotConnected outside of [`block_on`](super::block_on).
     pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
-        let owned = Owned::open(SocketKind::Stream, addr).await?;
+        let owned = ReactorSocket::open(SocketKind::Stream, addr).await?;
         let (socket, on) = (&owned.socket, 1_i32.to_ne_bytes());
         // All three travel together; they are carried out in this order.
         let calls = [
@@ -236,11 +237,11 @@ impl TcpListener {
     ///
     /// # Errors
     /// As [`Socket::accept`].
-    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+    pub async fn accept(&self) -> io::Result<(AsyncTcpStream, SocketAddr)> {
         match self.0.call(Request::accept(&self.0.socket)).await? {
             Reply::Accepted(socket, peer) => {
                 let reactor = Rc::clone(&self.0.reactor);
-                Ok((TcpStream(Owned { socket, reactor }), peer))
+                Ok((AsyncTcpStream(ReactorSocket { socket, reactor }), peer))
             }
             _ => Err(io::Error::from(Errno::IO)),
         }
@@ -263,7 +264,7 @@ impl TcpListener {
 
 /// Waits until `attempt` gives something else than EAGAIN.
 pub(super) async fn ready<T>(
-    owned: &Owned,
+    owned: &ReactorSocket,
     interest: Interest,
     mut attempt: impl FnMut() -> Result<T, Errno>,
 ) -> io::Result<T> {

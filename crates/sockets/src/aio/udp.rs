@@ -6,21 +6,22 @@ use std::net::{Ipv4Addr, SocketAddr};
 use abi::SocketKind;
 
 use super::reactor::Interest;
-use super::tcp::{Owned, ready};
+use super::tcp::{ReactorSocket, ready};
 use crate::request::Request;
-use crate::{RecvFlags, SendFlags, Socket, Wait};
+use crate::socket::{RecvFlags, SendFlags, Socket};
+use crate::wait::Wait;
 
 /// A UDP socket. Sending and receiving may be done by two tasks.
 #[derive(Debug)]
-pub struct UdpSocket(Owned);
+pub struct AsyncUdpSocket(ReactorSocket);
 
-impl UdpSocket {
+impl AsyncUdpSocket {
     /// A socket on `addr`.
     ///
     /// # Errors
-    /// As [`Socket::bind`]; NotConnected outside of [`super::block_on`].
+    /// As [`Socket::bind`]; NotConnected outside of [`block_on`](super::block_on).
     pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
-        let owned = Owned::open(SocketKind::Datagram, addr).await?;
+        let owned = ReactorSocket::open(SocketKind::Datagram, addr).await?;
         owned.call(Request::bind(&owned.socket, addr)).await?;
         Ok(Self(owned))
     }

@@ -7,16 +7,19 @@ use std::time::Duration;
 
 use abi::{Errno, How, SocketKind};
 
-use super::{IPPROTO_TCP, SO_REUSEADDR, SOL_SOCKET, Shared, TCP_NODELAY};
-use super::{common_methods, connect, each_address, timeout_methods};
-use crate::{Client, RecvFlags, SendFlags, Wait, instance};
+use super::shared::{IPPROTO_TCP, SO_REUSEADDR, SOL_SOCKET, SharedSocket, TCP_NODELAY};
+use super::shared::{common_methods, connect, each_address, timeout_methods};
+use crate::client::Client;
+use crate::instance::instance;
+use crate::socket::{RecvFlags, SendFlags};
+use crate::wait::Wait;
 
 /// Connections that may wait to be accepted, as std has it.
 const BACKLOG: u32 = 128;
 
 /// A TCP connection; see `std::net::TcpStream`.
 #[derive(Debug)]
-pub struct TcpStream(Arc<Shared>);
+pub struct TcpStream(Arc<SharedSocket>);
 
 impl TcpStream {
     common_methods!();
@@ -36,7 +39,7 @@ impl TcpStream {
     /// The last address's error.
     pub fn connect_via(client: &Arc<Client>, addr: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addr, |addr| {
-            let shared = Shared::open(client, SocketKind::Stream, addr)?;
+            let shared = SharedSocket::open(client, SocketKind::Stream, addr)?;
             connect(&shared.socket, addr, Wait::Forever)?;
             Ok(Self(shared))
         })
@@ -63,7 +66,7 @@ impl TcpStream {
             let message = "a timeout of zero is not possible";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let shared = Shared::open(client, SocketKind::Stream, *addr)?;
+        let shared = SharedSocket::open(client, SocketKind::Stream, *addr)?;
         match connect(&shared.socket, *addr, Wait::at_most(Some(limit))) {
             Err(Errno::INPROGRESS | Errno::ALREADY) => {
                 Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"))
@@ -170,7 +173,7 @@ impl Write for TcpStream {
 
 /// A socket that accepts connections; see `std::net::TcpListener`.
 #[derive(Debug)]
-pub struct TcpListener(Arc<Shared>);
+pub struct TcpListener(Arc<SharedSocket>);
 
 impl TcpListener {
     common_methods!();
@@ -189,7 +192,7 @@ impl TcpListener {
     /// The last address's error.
     pub fn bind_via(client: &Arc<Client>, addr: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addr, |addr| {
-            let shared = Shared::open(client, SocketKind::Stream, addr)?;
+            let shared = SharedSocket::open(client, SocketKind::Stream, addr)?;
             shared.set_flag(SOL_SOCKET, SO_REUSEADDR, true)?;
             shared.socket.bind(addr)?;
             shared.socket.listen(BACKLOG)?;
@@ -208,7 +211,7 @@ impl TcpListener {
                 Err(Errno::INTR) => {}
                 other => {
                     let (socket, peer) = other?;
-                    return Ok((TcpStream(Shared::new(socket)), peer));
+                    return Ok((TcpStream(SharedSocket::new(socket)), peer));
                 }
             }
         }

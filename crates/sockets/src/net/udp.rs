@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use abi::SocketKind;
 
-use super::{SO_BROADCAST, SOL_SOCKET, Shared};
-use super::{common_methods, connect, each_address, timeout_methods};
-use crate::{Client, Received, RecvFlags, SendFlags, Wait, instance};
+use super::shared::{SO_BROADCAST, SOL_SOCKET, SharedSocket};
+use super::shared::{common_methods, connect, each_address, timeout_methods};
+use crate::client::Client;
+use crate::instance::instance;
+use crate::socket::{Received, RecvFlags, SendFlags};
+use crate::wait::Wait;
 
 /// A UDP socket; see `std::net::UdpSocket`.
 #[derive(Debug)]
-pub struct UdpSocket(Arc<Shared>);
+pub struct UdpSocket(Arc<SharedSocket>);
 
 impl UdpSocket {
     common_methods!();
@@ -32,7 +35,7 @@ impl UdpSocket {
     /// The last address's error.
     pub fn bind_via(client: &Arc<Client>, addr: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addr, |addr| {
-            let shared = Shared::open(client, SocketKind::Datagram, addr)?;
+            let shared = SharedSocket::open(client, SocketKind::Datagram, addr)?;
             shared.socket.bind(addr)?;
             Ok(Self(shared))
         })

@@ -1,0 +1,44 @@
+//! The end of a membership.
+
+use abi::call::Op;
+
+use super::calls::RawBatch;
+use super::rings::NewCall;
+use super::state::Membership;
+
+impl Membership {
+    /// Ends the membership in order: sockets that are still open are closed as close(2) would, and
+    /// their queued bytes are still sent. Every later call gives ENETDOWN. The second time, and in
+    /// a forked child, nothing happens.
+    pub(crate) fn goodbye(&self) {
+        if !self.server.is_mine() || !self.server.is_alive() {
+            return;
+        }
+        self.flush_closed();
+        self.server.leave();
+    }
+
+    /// Waits until the server has taken the queued bytes of closed sockets. No close waited for
+    /// that, and nothing keeps their memory after the goodbye.
+    fn flush_closed(&self) {
+        self.reap();
+        // The server's first scan of the rings may pass a ring before another thread's close is
+        // there; the second finds it.
+        for _ in 0..2 {
+            if !self.closed.is_empty() {
+                // An instance that is gone takes nothing.
+                let _ = RawBatch::call(self, &NewCall::new(Op::Null, 0, [0; 6]));
+            }
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if self.server.is_mine() {
+            self.goodbye();
+        } else {
+            self.closed.forget();
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The sending queue of a socket, and the memory that it holds.
+//!
+//! Small consecutive sends lie side by side in one open area, so the server sees them as one run. A
+//! full area stays *unreleased* until `tx_released` has passed its end. Then it goes back to the
+//! pool. When the server has released all bytes of a socket, the open area is filled from its start
+//! again: a socket that sends little stays in the same warm page.
+//!
+//! No more than `tx_limit` bytes are ever unreleased.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use abi::client::{QUEUE, SocketWords};
+use abi::data::DataDescriptor;
+use shm::{Area, AreaName, OutOfRange, Producer, Region, Slot};
+
+use super::tx_area::TxSlice;
+use super::tx_pool::TxPool;
+use crate::error::RegionFault;
+
+/// So many bytes are worth the work of a stack in this process at once: what one super-segment
+/// holds.
+const COLLECTED: u64 = 64 * 1024;
+
+/// The area being filled.
+struct OpenArea {
+    area: Area,
+    name: AreaName,
+    used: usize,
+}
+
+/// Memory that was sent, until the bytes before stream position `end` are released.
+struct UnreleasedMemory {
+    memory: SentMemory,
+    end: u64,
+}
+
+/// Memory that was sent, by its owner.
+enum SentMemory {
+    /// A full area of the socket's.
+    Filled(Area),
+    /// The program's.
+    Slice(TxSlice),
+}
+
+/// See the module's head. Behind the socket's send lock.
+pub(crate) struct SendQueue {
+    queue: Producer,
+    open: Option<OpenArea>,
+    in_flight: VecDeque<UnreleasedMemory>,
+    /// Areas held: the open one, and full ones that are unreleased.
+    held: u32,
+    /// Bytes ever published.
+    sent: u64,
+    /// `sent` when the stack in this process last worked for it.
+    served: u64,
+    /// Bytes released, as last believed.
+    released: u64,
+    /// Slices ever sent, and how many of them are released.
+    slices_sent: u64,
+    slices_done: u64,
+}
+
+impl SendQueue {
+    pub(crate) fn attach(region: &Arc<Region>, offset: usize) -> Result<Self, OutOfRange> {
+        Ok(Self {
+            queue: Producer::attach(region, offset, QUEUE)?,
+            open: None,
+            in_flight: VecDeque::new(),
+            held: 0,
+            sent: 0,
+            served: 0,
+            released: 0,
+            slices_sent: 0,
+            slices_done: 0,
+        })
+    }
+
+    /// Bytes ever published.
+    #[inline]
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The stack in this process has worked for all bytes sent so far.
+    #[inline]
+    pub(crate) fn note_served(&mut self) {
+        self.served = self.sent;
+    }
+
+    /// Is there room for so many slots?
+    #[inline]
+    pub(crate) fn has_slots(&mut self, slots: u32) -> Result<bool, RegionFault> {
+        Ok(self.queue.has_room(slots)?)
+    }
+
+    /// Free slots.
+    pub(crate) fn free_slots(&mut self) -> Result<u32, RegionFault> {
+        Ok(self.queue.free()?)
+    }
+
+    /// Lets the server see the staged slots.
+    #[inline]
+    pub(crate) fn publish(&mut self, words: &SocketWords) {
+        words.tx_bytes.store(self.sent, Ordering::Release);
+        self.queue.publish();
+    }
+
+    #[inline]
+    pub(crate) fn unreleased(&self) -> u64 {
+        self.sent - self.released
+    }
+
+    /// Bytes released, as last looked at.
+    pub(crate) fn released(&self) -> u64 {
+        self.released
+    }
+
+    pub(crate) fn holds_memory(&self) -> bool {
+        !self.in_flight.is_empty() || self.open.is_some()
+    }
+
+    /// Takes back what the server has released.
+    #[inline]
+    pub(crate) fn collect(
+        &mut self,
+        words: &SocketWords,
+        pool: &TxPool,
+    ) -> Result<(), RegionFault> {
+        let released = words.tx_released.get();
+        // Nothing new: what follows from it was done when it was.
+        if released == self.released { Ok(()) } else { self.take_back(released, pool) }
+    }
+
+    fn take_back(&mut self, released: u64, pool: &TxPool) -> Result<(), RegionFault> {
+        if !(self.released..=self.sent).contains(&released) {
+            return Err(RegionFault);
+        }
+        self.released = released;
+        while self.in_flight.front().is_some_and(|sent| sent.end <= released) {
+            if let Some(sent) = self.in_flight.pop_front() {
+                self.give_back(pool, sent.memory);
+            }
+        }
+        if released == self.sent
+            && let Some(open) = &mut self.open
+        {
+            open.used = 0;
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, pool: &TxPool, memory: SentMemory) {
+        match memory {
+            SentMemory::Filled(area) => pool.put_back(&mut self.held, area),
+            SentMemory::Slice(slice) => {
+                drop(slice);
+                self.slices_done += 1;
+            }
+        }
+    }
+
+    /// Is there room for so many slices, when `limit` bytes may be unreleased?
+    pub(crate) fn takes(&mut self, slices: usize, limit: u64) -> Result<bool, RegionFault> {
+        let slots = u32::try_from(slices)?;
+        Ok(self.unreleased() < limit && self.queue.has_room(slots)?)
+    }
+
+    /// May what is published wait for more, for a stack in this process?
+    pub(crate) fn may_collect(&mut self) -> Result<bool, RegionFault> {
+        Ok(self.sent - self.served < COLLECTED && self.queue.free()? > 0)
+    }
+
+    /// Keeps a slice whose descriptor comes next.
+    #[inline]
+    pub(crate) fn keep(&mut self, slice: TxSlice) {
+        self.sent += slice.len() as u64;
+        self.slices_sent += 1;
+        self.in_flight
+            .push_back(UnreleasedMemory { memory: SentMemory::Slice(slice), end: self.sent });
+    }
+
+    /// Slices ever sent.
+    pub(crate) fn slices_sent(&self) -> u64 {
+        self.slices_sent
+    }
+
+    /// How many of them are released.
+    pub(crate) fn slices_done(&self) -> u64 {
+        self.slices_done
+    }
+
+    /// The position after a slice, 0 if it is released; `None` if there was none of that number.
+    pub(crate) fn end_of_slice(&self, number: u64) -> Option<u64> {
+        if number < self.slices_done {
+            return Some(0);
+        }
+        let index = usize::try_from(number - self.slices_done).ok()?;
+        let slices =
+            self.in_flight.iter().filter(|sent| matches!(sent.memory, SentMemory::Slice(_)));
+        slices.map(|sent| sent.end).nth(index)
+    }
+
+    /// Makes room for `least` bytes in the open area, in a new one if it must be. The room there
+    /// is, or 0.
+    pub(crate) fn room(&mut self, pool: &TxPool, least: usize) -> usize {
+        let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
+        if left >= least {
+            return left;
+        }
+        let Some(area) = pool.take(&mut self.held, least) else {
+            return 0;
+        };
+        if let Some(full) = self.open.take() {
+            self.in_flight.push_back(UnreleasedMemory {
+                memory: SentMemory::Filled(full.area),
+                end: self.sent,
+            });
+        }
+        let (name, len) = (area.lend(), area.len());
+        self.open = Some(OpenArea { area, name, used: 0 });
+        len
+    }
+
+    /// Puts a slot into the queue, in which there is room.
+    #[inline]
+    pub(crate) fn stage(&mut self, slot: &Slot) -> Result<(), RegionFault> {
+        // Full: room was seen, and only the server could have taken it away.
+        self.queue.stage(slot).map_err(|_| RegionFault)
+    }
+
+    /// Copies `len` bytes into the open area, which has room for them.
+    pub(crate) fn fill(
+        &mut self,
+        from: &mut SendBuffers<'_>,
+        len: usize,
+    ) -> Result<DataDescriptor, RegionFault> {
+        let open = self.open.as_mut().ok_or(RegionFault)?;
+        let start = open.used;
+        while open.used - start < len {
+            let piece = from.next(len - (open.used - start));
+            open.area.write(open.used, piece)?;
+            open.used += piece.len();
+        }
+        self.sent += len as u64;
+        Ok(DataDescriptor {
+            area: open.name,
+            offset: u32::try_from(start)?,
+            len: u32::try_from(len)?,
+            flags: 0,
+            peer: None,
+        })
+    }
+
+    /// Could a send of `least` bytes in one piece go on, with enough room to be worth it? A third
+    /// of the limit must be free, as on Linux. A socket of which nothing is under way has what it
+    /// was promised.
+    pub(crate) fn is_roomy(
+        &mut self,
+        words: &SocketWords,
+        pool: &TxPool,
+        least: usize,
+    ) -> Result<bool, RegionFault> {
+        self.collect(words, pool)?;
+        let limit = words.tx_limit.load(Ordering::Relaxed);
+        let unreleased = self.unreleased();
+        if self.queue.free()? == 0 || unreleased > limit / 3 * 2 || unreleased >= limit {
+            return Ok(false);
+        }
+        if self.finds_memory(pool, least) {
+            return Ok(true);
+        }
+        // The server, which knows nothing of this pool, rings for less than enough if asked to.
+        words.waiters.await_place(self.released + 1, self.released);
+        fence(Ordering::SeqCst);
+        self.collect(words, pool)?;
+        Ok(self.finds_memory(pool, least))
+    }
+
+    fn finds_memory(&self, pool: &TxPool, least: usize) -> bool {
+        let left = self.open.as_ref().map_or(0, |open| open.area.len().saturating_sub(open.used));
+        let idle = self.unreleased() == 0 && self.held > 0;
+        left >= least || idle || pool.has_room(self.held, least)
+    }
+
+    /// Gives all memory back.
+    pub(crate) fn empty(&mut self, pool: &TxPool) {
+        let open = self.open.take().map(|open| SentMemory::Filled(open.area));
+        for memory in
+            self.in_flight.drain(..).map(|sent| sent.memory).chain(open).collect::<Vec<_>>()
+        {
+            self.give_back(pool, memory);
+        }
+    }
+}
+
+/// The bytes of a list of buffers that are still to be sent.
+pub(crate) struct SendBuffers<'a> {
+    bufs: &'a [IoSlice<'a>],
+    at: usize,
+    pub(crate) left: usize,
+}
+
+impl<'a> SendBuffers<'a> {
+    pub(crate) fn new(bufs: &'a [IoSlice<'a>]) -> Self {
+        let left = bufs.iter().fold(0_usize, |sum, buf| sum.saturating_add(buf.len()));
+        Self { bufs, at: 0, left }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Leaves at most the next `most` bytes.
+    pub(crate) fn limit(&mut self, most: usize) {
+        self.left = self.left.min(most);
+    }
+
+    /// The next bytes, at most `most`, not empty while something is left.
+    fn next(&mut self, most: usize) -> &'a [u8] {
+        while let Some((first, rest)) = self.bufs.split_first() {
+            let left = first.get(self.at..).unwrap_or_default();
+            if left.is_empty() {
+                (self.bufs, self.at) = (rest, 0);
+                continue;
+            }
+            let now = left.get(..most).unwrap_or(left);
+            self.at += now.len();
+            self.left -= now.len();
+            return now;
+        }
+        &[]
+    }
+}

@@ -1,0 +1,135 @@
+//! Sending datagrams: each is one descriptor, with a second slot for its ancillary data.
+//!
+//! A datagram lies in one piece, in an area as long as it needs. Which errors a send reports itself
+//! is in `destinations`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+
+use abi::ancillary::SendAncillary;
+use abi::data::DataDescriptor;
+use abi::{Errno, Family, SocketFlags};
+
+use super::core::SocketCore;
+use super::send::{MOST_V6, SendHalf, publish, tx_limit};
+use crate::error::RegionFault;
+use crate::lock::lock;
+use crate::memory::{SendBuffers, SendQueue};
+use crate::wait::Wait;
+
+/// Most payload of a UDP datagram over IPv4: 65,535 bytes with both headers.
+const MOST_V4: usize = 65_507;
+
+/// A datagram, but for its bytes.
+pub(super) struct Addressed<'a> {
+    pub(super) len: usize,
+    /// It is not complete yet.
+    pub(super) more: bool,
+    pub(super) to: Option<SocketAddr>,
+    pub(super) ancillary: &'a SendAncillary,
+}
+
+impl SendHalf {
+    /// Sends one datagram, the bytes of `from`.
+    pub(super) fn send_datagram(
+        &self,
+        core: &SocketCore,
+        from: &mut SendBuffers<'_>,
+        datagram: &Addressed<'_>,
+        wait: Wait,
+    ) -> Result<usize, Errno> {
+        let push = |queue: &mut SendQueue| push_datagram(core, queue, from, datagram);
+        self.send_addressed(core, datagram, wait, || self.may_go_on(core), push)
+    }
+
+    /// Sends a datagram that `push` publishes when there is room; `ripe` as in
+    /// [`SocketCore::wait_until`].
+    pub(super) fn send_addressed<T>(
+        &self,
+        core: &SocketCore,
+        datagram: &Addressed<'_>,
+        wait: Wait,
+        ripe: impl Fn() -> bool,
+        mut push: impl FnMut(&mut SendQueue) -> Result<Option<T>, RegionFault>,
+    ) -> Result<T, Errno> {
+        let &Addressed { len, more, to, ancillary } = datagram;
+        let attempt = || {
+            may_send_datagram(core, len, to)?;
+            let mut queue = lock(&self.queue);
+            let queue = queue.as_mut().ok_or(Errno::BADF)?;
+            push(queue).map_err(|RegionFault| Errno::IO)
+        };
+        let sent = core.wait_until(wait, attempt, ripe)?;
+        let known = lock(&self.destinations).knows(to, len, ancillary);
+        // A part is judged with the complete datagram.
+        if !known && !more {
+            core.flush()?;
+            let by_length = self.dont_fragment.load(Ordering::Relaxed) || ancillary.segment != 0;
+            let mut destinations = lock(&self.destinations);
+            destinations.note(to, if by_length { len } else { usize::MAX });
+            if *ancillary != SendAncillary::default() {
+                destinations.note_manner(ancillary);
+            }
+        }
+        Ok(sent)
+    }
+}
+
+fn may_send_datagram(core: &SocketCore, len: usize, to: Option<SocketAddr>) -> Result<(), Errno> {
+    core.check()?;
+    let state = core.flags();
+    if let Some(errno) = core.take_error() {
+        return Err(errno);
+    }
+    if state.has(SocketFlags::WRITE_CLOSED) {
+        return Err(Errno::PIPE);
+    }
+    if to.is_none() && !state.has(SocketFlags::CONNECTED) {
+        return Err(Errno::DESTADDRREQ);
+    }
+    if core.family == Family::V4 && to.is_some_and(|to| to.is_ipv6()) {
+        return Err(Errno::AFNOSUPPORT);
+    }
+    let six = to.is_none() || to.is_some_and(|to| is_v6(to.ip()));
+    let most = if core.family == Family::V6 && six { MOST_V6 } else { MOST_V4 };
+    let sockets = core.membership.server.layout().params.sockets;
+    if len > most || !core.membership.tx.could_hold(len, sockets) {
+        return Err(Errno::MSGSIZE);
+    }
+    Ok(())
+}
+
+fn push_datagram(
+    core: &SocketCore,
+    queue: &mut SendQueue,
+    from: &mut SendBuffers<'_>,
+    datagram: &Addressed<'_>,
+) -> Result<Option<usize>, RegionFault> {
+    let &Addressed { len, more, to, ancillary } = datagram;
+    let pool = &core.membership.tx;
+    queue.collect(&core.words, pool)?;
+    let said = (*ancillary != SendAncillary::default()).then(|| ancillary.encode());
+    // As on Linux, the last datagram may go over the limit. An empty one needs an area as well:
+    // its descriptor names one.
+    let full = queue.unreleased() >= tx_limit(core);
+    if full
+        || queue.free_slots()? < 1 + u32::from(said.is_some())
+        || queue.room(pool, len.max(1)) < len.max(1)
+    {
+        return Ok(None);
+    }
+    let descriptor = queue.fill(from, len)?;
+    core.membership.server.count_copied_tx(len);
+    let bit = |on: bool, bit| if on { bit } else { 0 };
+    let flags = bit(more, DataDescriptor::MORE) | bit(said.is_some(), DataDescriptor::ANCILLARY);
+    publish(core, queue, &DataDescriptor { peer: to, flags, ..descriptor }, said.as_ref())?;
+    Ok(Some(len))
+}
+
+/// Is it an address of IPv6, and not an IPv4-mapped one?
+fn is_v6(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().is_none(),
+    }
+}

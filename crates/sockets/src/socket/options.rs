@@ -1,0 +1,128 @@
+//! Socket options: most are the server's, some change what this side does.
+
+use std::sync::atomic::Ordering;
+
+use abi::call::{Call, Op};
+use abi::option::{GET_MOST, GET_PART, OptionKey, bytes_to_words, words_to_bytes};
+use abi::{Errno, SocketFlags};
+
+use super::handle::Socket;
+use super::recv_queue::SELDOM;
+use crate::lock::lock;
+use crate::membership::RawBatch;
+
+/// SOL_SOCKET and those of its options that are known here.
+const SOL_SOCKET: i32 = 1;
+const SO_REUSEADDR: i32 = 2;
+const SO_ERROR: i32 = 4;
+const SO_RCVBUF: i32 = 8;
+const SO_KEEPALIVE: i32 = 9;
+const IPPROTO_TCP: i32 = 6;
+const TCP_NODELAY: i32 = 1;
+/// Whether datagrams may be fragmented; the values 2 and 3 forbid it.
+const IPPROTO_IP: i32 = 0;
+const IP_MTU_DISCOVER: i32 = 10;
+const IPPROTO_IPV6: i32 = 41;
+const IPV6_MTU_DISCOVER: i32 = 23;
+
+impl Socket {
+    /// Sets an option by Linux's numbers from the bytes of its value, such as those of an `int`.
+    ///
+    /// # Errors
+    /// ENOPROTOOPT for an unknown option, EINVAL for a bad or short value; others by option, as
+    /// Linux has them; otherwise as [`Socket::bind`].
+    pub fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+        let [a, b, c] = bytes_to_words(value);
+        let key = OptionKey { level, name }.to_word();
+        let args = [key, value.len() as u64, a, b, c];
+        if !(self.needs_no_reply(level, name, value) && self.set_no_reply(args)?) {
+            self.core().call(Op::SetSockOpt, 0, args)?;
+        }
+        self.note_option(level, name, value);
+        Ok(())
+    }
+
+    /// Is it an option that cannot fail, and that changes nothing before the next call or send?
+    fn needs_no_reply(&self, level: i32, name: i32, value: &[u8]) -> bool {
+        if !self.core().is_stream() || value.len() < size_of::<i32>() {
+            return false;
+        }
+        match (level, name) {
+            (IPPROTO_TCP, TCP_NODELAY) => {
+                lock(&self.send_half().queue).as_ref().is_some_and(|queue| queue.sent() == 0)
+            }
+            (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE) => self.core().flags().0 == SocketFlags::OPEN,
+            _ => false,
+        }
+    }
+
+    /// Sets an option by a no-reply call, which does not wake the server; false if there is no
+    /// room.
+    fn set_no_reply(&self, args: [u64; 5]) -> Result<bool, Errno> {
+        self.core().check()?;
+        let call = self.core().new_call(Op::SetSockOpt, Call::QUIET, args);
+        RawBatch::call_no_reply(self.membership(), &call, false)
+    }
+
+    /// Remembers what of an option concerns this side.
+    pub(crate) fn note_option(&self, level: i32, name: i32, value: &[u8]) {
+        // Any may decide about where datagrams can go.
+        self.forget_destinations();
+        if matches!(
+            (level, name),
+            (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
+        ) {
+            let forbidden = matches!(value, [2 | 3, ..]);
+            self.send_half().dont_fragment.store(forbidden, Ordering::Relaxed);
+        }
+        if (level, name) == (SOL_SOCKET, SO_RCVBUF)
+            && let Some(&bytes) = value.first_chunk()
+        {
+            let quarter = u32::from_ne_bytes(bytes) / 4;
+            self.recv_half().seldom.store(quarter.clamp(1, SELDOM), Ordering::Relaxed);
+        }
+    }
+
+    /// The bytes of an option's value, as far as `into` has room; how long the value is. SO_ERROR
+    /// is [`Socket::take_error`]. All parts of a long value are of one moment, or nearly so.
+    ///
+    /// # Errors
+    /// As [`Socket::set_option`].
+    pub fn option(&self, level: i32, name: i32, into: &mut [u8]) -> Result<usize, Errno> {
+        if (level, name) == (SOL_SOCKET, SO_ERROR) {
+            let pending = self.take_error().map_or(0, Errno::raw_os_error).to_ne_bytes();
+            into.iter_mut().zip(pending).for_each(|(to, from)| *to = from);
+            return Ok(pending.len());
+        }
+        self.membership().server.check_memory()?;
+        self.core().check()?;
+        let most = into.len().clamp(1, GET_MOST);
+        let key = OptionKey { level, name }.to_word();
+        let part = |at| self.core().new_call(Op::GetSockOpt, 0, [key, at as u64, 0, 0, 0]);
+        let parts = (0..most).step_by(GET_PART).map(part);
+        let results = RawBatch::call_all(self.membership(), parts)?;
+        for ([_, words @ ..], room) in results.iter().zip(into.chunks_mut(GET_PART)) {
+            room.iter_mut().zip(words_to_bytes(words)).for_each(|(to, from)| *to = from);
+        }
+        let len = results.first().map_or(0, |values| values[0]);
+        Ok(usize::try_from(len).unwrap_or(GET_MOST).min(GET_MOST))
+    }
+
+    /// Sets an option whose value is an `int`.
+    ///
+    /// # Errors
+    /// As [`Socket::set_option`].
+    pub fn set_int(&self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
+        self.set_option(level, name, &value.to_ne_bytes())
+    }
+
+    /// An option's value that is an `int`.
+    ///
+    /// # Errors
+    /// As [`Socket::set_option`].
+    pub fn int(&self, level: i32, name: i32) -> Result<i32, Errno> {
+        let mut value = [0; 4];
+        self.option(level, name, &mut value)?;
+        Ok(i32::from_ne_bytes(value))
+    }
+}

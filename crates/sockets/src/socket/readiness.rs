@@ -1,0 +1,102 @@
+//! Readiness, as Linux's poll gives it for TCP and UDP sockets, read from the words alone.
+
+use std::sync::atomic::Ordering;
+
+use abi::{Errno, SocketFlags, SocketKind};
+
+use super::core::SocketCore;
+use super::handle::Socket;
+
+/// The event bits of poll(2) and epoll(7).
+pub mod poll {
+    /// Receiving (or accepting) does not block.
+    pub const IN: u32 = 0x001;
+    /// There is an urgent byte.
+    pub const PRI: u32 = 0x002;
+    /// Sending does not block.
+    pub const OUT: u32 = 0x004;
+    /// An error is pending.
+    pub const ERR: u32 = 0x008;
+    /// Both directions are over, or there is no connection.
+    pub const HUP: u32 = 0x010;
+    /// As [`IN`].
+    pub const RDNORM: u32 = 0x040;
+    /// As [`OUT`].
+    pub const WRNORM: u32 = 0x100;
+    /// The peer sends no more.
+    pub const RDHUP: u32 = 0x2000;
+}
+
+const READABLE: u32 = poll::IN | poll::RDNORM;
+const WRITABLE: u32 = poll::OUT | poll::WRNORM;
+
+/// What a socket is ready for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Readiness {
+    /// Bits of [`poll`].
+    pub events: u32,
+    /// The socket's version, read before the events: as long as it stays, they do not become more
+    /// by anything the server does. Edge-triggered epoll compares it.
+    pub version: u32,
+}
+
+impl Socket {
+    /// What the socket is ready for now, by the rules of Linux's `tcp_poll` and `datagram_poll`.
+    ///
+    /// Without an instance everything is ready and says ERR and HUP, so that nobody waits; a closed
+    /// socket and one in a forked child say ERR and HUP.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let core = self.core();
+        match core.check() {
+            Err(Errno::NETDOWN) => {
+                let events = READABLE | WRITABLE | poll::RDHUP | poll::ERR | poll::HUP;
+                return Readiness { events, version: 0 };
+            }
+            Err(_) => return Readiness { events: poll::ERR | poll::HUP, version: 0 },
+            Ok(()) => {}
+        }
+        let version = core.version();
+        let flags = core.flags();
+        let events = match core.kind {
+            SocketKind::Stream if flags.has(SocketFlags::LISTENING) => {
+                let waiting = core.words.accept_ready.load(Ordering::Acquire);
+                if waiting > 0 { READABLE } else { 0 }
+            }
+            SocketKind::Stream => self.stream_events(flags),
+            SocketKind::Datagram => self.common_events(flags),
+        };
+        Readiness { events, version }
+    }
+
+    fn stream_events(&self, flags: SocketFlags) -> u32 {
+        if flags.has(SocketFlags::CONNECTING) {
+            return error_event(self.core());
+        }
+        let none = if flags.has(SocketFlags::CONNECTED) { 0 } else { poll::HUP };
+        let urgent = if self.recv_half().has_urgent(self.core()) { poll::PRI } else { 0 };
+        self.common_events(flags) | none | urgent
+    }
+
+    fn common_events(&self, flags: SocketFlags) -> u32 {
+        let core = self.core();
+        let mut events = error_event(core);
+        if flags.has(SocketFlags::HANGUP) {
+            events |= poll::HUP;
+        }
+        if flags.has(SocketFlags::READ_CLOSED) {
+            events |= READABLE | poll::RDHUP;
+        }
+        if self.recv_half().has_data(core) {
+            events |= READABLE;
+        }
+        if flags.has(SocketFlags::WRITE_CLOSED) || self.send_half().has_room(core) {
+            events |= WRITABLE;
+        }
+        events
+    }
+}
+
+fn error_event(core: &SocketCore) -> u32 {
+    if core.has_error() { poll::ERR } else { 0 }
+}

@@ -1,0 +1,272 @@
+//! The receiving half: taking from the queue, and telling the server.
+//!
+//! `rx_consumed` counts what the program has taken. By it the server gets its areas back and opens
+//! the peer's window. A bell costs time if the server sleeps, so small takings are only *marked*:
+//! the server reads them when it next wakes, as it does for any incoming segment. It is rung when
+//! enough was taken that a peer could be waiting for it, see [`RecvQueue::is_worth_a_bell`].
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use abi::stages::Stage;
+use abi::{Errno, SocketFlags, SocketKind};
+use shm::OutOfRange;
+
+use super::core::SocketCore;
+use super::held_parts::HeldPart;
+use super::recv_queue::{Received, RecvBuffers, RecvQueue, SELDOM};
+use super::urgent::{UrgentAhead, is_inline, until_urgent, urgent_ahead, urgent_mark};
+use crate::error::RegionFault;
+use crate::lock::lock;
+use crate::wait::Wait;
+
+/// How to receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecvFlags {
+    /// MSG_PEEK: leave what is received in the queue.
+    pub peek: bool,
+}
+
+/// The receiving half of a socket.
+pub(super) struct RecvHalf {
+    /// `None` after close.
+    pub(super) queue: Mutex<Option<RecvQueue>>,
+    /// Taken bytes below which the server is not woken ([`SELDOM`], less for a small SO_RCVBUF).
+    pub(super) seldom: AtomicU32,
+    /// Bytes or datagrams that the program has received.
+    pub(super) taken: AtomicU64,
+    /// The mark whose byte was received out of band, as `SocketWords::urgent` has it.
+    urgent_taken: AtomicU64,
+}
+
+impl RecvHalf {
+    pub(super) fn attach(core: &SocketCore) -> Result<Self, OutOfRange> {
+        Ok(Self {
+            queue: Mutex::new(Some(RecvQueue::attach(core)?)),
+            seldom: AtomicU32::new(SELDOM),
+            taken: AtomicU64::new(0),
+            urgent_taken: AtomicU64::new(0),
+        })
+    }
+
+    /// Receives what is there of a stream, or one datagram.
+    pub(super) fn recv(
+        &self,
+        core: &SocketCore,
+        into: &mut RecvBuffers<'_, '_>,
+        peek: bool,
+        wait: Wait,
+    ) -> Result<Received, Errno> {
+        match core.kind {
+            SocketKind::Stream => {
+                self.until_received(core, wait, || self.try_recv_stream(core, into, peek))
+            }
+            SocketKind::Datagram => {
+                self.until_received(core, wait, || self.try_recv_datagram(core, into, peek))
+            }
+        }
+    }
+
+    /// Repeats `attempt` until something is received, and marks the stages of it.
+    pub(super) fn until_received<T>(
+        &self,
+        core: &SocketCore,
+        wait: Wait,
+        mut attempt: impl FnMut() -> Result<Option<T>, Errno>,
+    ) -> Result<T, Errno> {
+        let server = &core.membership.server;
+        let attempt = || {
+            server.mark(Stage::Recv);
+            attempt()
+        };
+        let received = core.wait_until(wait, attempt, || self.is_readable(core));
+        if received.is_ok() {
+            server.mark(Stage::Received);
+        }
+        received
+    }
+
+    fn try_recv_stream(
+        &self,
+        core: &SocketCore,
+        into: &mut RecvBuffers<'_, '_>,
+        peek: bool,
+    ) -> Result<Option<Received>, Errno> {
+        core.check()?;
+        // The server writes flags last: what came before an end that they show is seen below.
+        let flags = core.flags();
+        if into.left == 0 {
+            return Ok(Some(Received::default()));
+        }
+        let got = self.take(core, peek, |queue| {
+            queue.read_stream(&core.membership, into, peek, |at| urgent_ahead(core, at))
+        })?;
+        if got > 0 {
+            return Ok(Some(Received { len: got, full_len: got, ..Received::default() }));
+        }
+        if let Some(errno) = core.take_error() {
+            return Err(errno);
+        }
+        if flags.has(SocketFlags::READ_CLOSED) {
+            return Ok(Some(Received::default()));
+        }
+        let coming = flags.0 & (SocketFlags::CONNECTED | SocketFlags::CONNECTING);
+        if coming == 0 { Err(Errno::NOTCONN) } else { Ok(None) }
+    }
+
+    fn try_recv_datagram(
+        &self,
+        core: &SocketCore,
+        into: &mut RecvBuffers<'_, '_>,
+        peek: bool,
+    ) -> Result<Option<Received>, Errno> {
+        core.check()?;
+        let flags = core.flags();
+        if let Some(errno) = core.take_error() {
+            return Err(errno);
+        }
+        match self.take(core, peek, |queue| queue.read_datagram(&core.membership, into, peek))? {
+            None if flags.has(SocketFlags::READ_CLOSED) => Ok(Some(Received::default())),
+            got => Ok(got),
+        }
+    }
+
+    /// Takes something from the queue, and lets the server know.
+    fn take<T>(
+        &self,
+        core: &SocketCore,
+        peek: bool,
+        read: impl FnOnce(&mut RecvQueue) -> Result<T, RegionFault>,
+    ) -> Result<T, Errno> {
+        let mut queue = lock(&self.queue);
+        let queue = queue.as_mut().ok_or(Errno::BADF)?;
+        let before = (queue.consumed, queue.quiet_bytes, queue.quiet_slots);
+        let got = read(queue).map_err(|RegionFault| Errno::IO)?;
+        if peek || queue.consumed == before.0 {
+            return Ok(got);
+        }
+        self.taken.store(queue.consumed, Ordering::Release);
+        if !queue.held.is_empty() {
+            // Released when the older parts are given back.
+            let (bytes, slots) = (queue.quiet_bytes - before.1, queue.quiet_slots - before.2);
+            (queue.quiet_bytes, queue.quiet_slots) = (before.1, before.2);
+            queue.held.push(HeldPart { start: before.0, live: false, bytes, slots });
+            return Ok(got);
+        }
+        self.release(core, queue, queue.consumed);
+        Ok(got)
+    }
+
+    /// The program gives back a part that it held. True: it was the last.
+    pub(super) fn end_held(&self, core: &SocketCore, number: u64) -> bool {
+        let mut queue = lock(&self.queue);
+        let Some(queue) = queue.as_mut() else { return false };
+        if let Some((bytes, slots)) = queue.held.end(number) {
+            queue.quiet_bytes += bytes;
+            queue.quiet_slots += slots;
+            let released = queue.held.first().unwrap_or(queue.consumed);
+            self.release(core, queue, released);
+        }
+        queue.held.is_empty()
+    }
+
+    /// Gives memory back to the server up to the position `released`.
+    fn release(&self, core: &SocketCore, queue: &mut RecvQueue, released: u64) {
+        core.words.rx_consumed.set(released);
+        // Streams count bytes. Of datagrams the bytes outstanding are not known; slots decide.
+        let outstanding = match core.kind {
+            SocketKind::Stream => {
+                let published = core.words.rx_bytes.load(Ordering::Relaxed);
+                published.saturating_sub(released).saturating_add(queue.quiet_bytes)
+            }
+            SocketKind::Datagram => 0,
+        };
+        if queue.is_worth_a_bell(outstanding, self.seldom.load(Ordering::Relaxed)) {
+            (queue.quiet_bytes, queue.quiet_slots) = (0, 0);
+            core.membership.server.announce(core.id.index, false);
+        } else {
+            core.membership.server.mark_dirty(core.id.index);
+        }
+    }
+
+    /// Would a receive return at once, with data, an end or an error?
+    pub(super) fn is_readable(&self, core: &SocketCore) -> bool {
+        let flags = core.flags();
+        flags.has(SocketFlags::READ_CLOSED)
+            || core.has_error()
+            || self.has_data(core)
+            || core.check().is_err()
+            || (core.is_stream()
+                && flags.0 & (SocketFlags::CONNECTED | SocketFlags::CONNECTING) == 0)
+    }
+
+    /// Is there something in the receiving queue? From the words alone.
+    pub(super) fn has_data(&self, core: &SocketCore) -> bool {
+        let published = core.words.rx_bytes.get();
+        let consumed = self.taken.load(Ordering::Relaxed);
+        // An urgent byte that a receive would pass over is nothing to be received.
+        let hidden = urgent_ahead(core, consumed) == UrgentAhead::Hidden;
+        published.wrapping_sub(consumed) > u64::from(hidden)
+    }
+
+    /// Bytes that can be received now, or the length of the next datagram.
+    pub(super) fn readable_len(&self, core: &SocketCore) -> usize {
+        if core.check().is_err() {
+            return 0;
+        }
+        let mut queue = lock(&self.queue);
+        let Some(queue) = queue.as_mut() else { return 0 };
+        match core.kind {
+            SocketKind::Stream => {
+                let published = core.words.rx_bytes.get();
+                let there = published.saturating_sub(queue.consumed);
+                let there = until_urgent(core, queue.consumed).map_or(there, |at| at.min(there));
+                usize::try_from(there).unwrap_or(usize::MAX)
+            }
+            SocketKind::Datagram => match queue.descriptor(0) {
+                Ok(Some(descriptor)) => descriptor.len as usize,
+                Ok(None) | Err(RegionFault) => 0,
+            },
+        }
+    }
+
+    /// Is there an urgent byte that was neither received nor passed over: POLLPRI?
+    pub(super) fn has_urgent(&self, core: &SocketCore) -> bool {
+        let published = core.words.rx_bytes.get();
+        urgent_mark(core, self.taken.load(Ordering::Relaxed))
+            .is_some_and(|at| at < published && !self.is_urgent_taken(at))
+    }
+
+    fn is_urgent_taken(&self, at: u64) -> bool {
+        self.urgent_taken.load(Ordering::Relaxed) == at + 1
+    }
+
+    /// Is the next byte to be received the urgent one?
+    pub(super) fn is_at_mark(&self, core: &SocketCore) -> bool {
+        let consumed = self.taken.load(Ordering::Relaxed);
+        core.check().is_ok() && urgent_mark(core, consumed) == Some(consumed)
+    }
+
+    /// Receives the urgent byte on its own, or looks at it.
+    pub(super) fn recv_urgent(&self, core: &SocketCore, peek: bool) -> Result<Option<u8>, Errno> {
+        core.check()?;
+        let flags = core.flags();
+        let mut queue = lock(&self.queue);
+        let queue = queue.as_mut().ok_or(Errno::BADF)?;
+        let consumed = queue.consumed;
+        let mark =
+            urgent_mark(core, consumed).filter(|at| !is_inline(core) && !self.is_urgent_taken(*at));
+        let at = mark.ok_or(Errno::INVAL)?;
+        let byte = queue.byte_after(&core.membership, at - consumed);
+        match byte.map_err(|RegionFault| Errno::IO)? {
+            Some(byte) => {
+                if !peek {
+                    self.urgent_taken.store(at + 1, Ordering::Relaxed);
+                }
+                Ok(Some(byte))
+            }
+            None if flags.has(SocketFlags::READ_CLOSED) => Ok(None),
+            None => Err(Errno::AGAIN),
+        }
+    }
+}

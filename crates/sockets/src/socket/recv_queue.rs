@@ -1,0 +1,233 @@
+//! The receiving queue of a socket: descriptors, and one copy out of the areas they name.
+//!
+//! A stream's descriptor may be taken in parts.
+
+use std::io::IoSliceMut;
+use std::net::SocketAddr;
+
+use abi::ancillary::RecvAncillary;
+use abi::client::QUEUE;
+use abi::data::DataDescriptor;
+use shm::{Consumer, OutOfRange, Region};
+
+use super::core::SocketCore;
+use super::held_parts::HeldParts;
+use super::urgent::UrgentAhead;
+use crate::error::RegionFault;
+use crate::membership::Membership;
+
+/// Bytes taken that are always worth a bell.
+const ALWAYS: u64 = 32 * 1024;
+/// Bytes taken that are worth none unless the receive buffer was made small: far less than the
+/// smallest buffer a server gives unasked, and more than most answers of request-response programs.
+pub(super) const SELDOM: u32 = 4096;
+/// Descriptors taken that are worth a bell: the server may be waiting for room in a full queue.
+const SLOTS: u32 = QUEUE / 2;
+
+/// What was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Received {
+    /// Bytes put into the buffers. 0 on a stream: the end, unless the buffers are empty.
+    pub len: usize,
+    /// The datagram's own length; above `len` when the buffers were too small (MSG_TRUNC). Streams:
+    /// `len`.
+    pub full_len: usize,
+    /// Who sent the datagram. Streams: `None`.
+    pub from: Option<SocketAddr>,
+    /// How it came, if an option of the socket asks for it ([`abi::ancillary::asked`]).
+    pub ancillary: Option<RecvAncillary>,
+}
+
+/// See the module's head. Behind the socket's receive lock.
+pub(super) struct RecvQueue {
+    pub(super) queue: Consumer,
+    /// Bytes of the oldest descriptor that are taken already.
+    pub(super) taken: u32,
+    /// What the program has taken: bytes, or datagrams.
+    pub(super) consumed: u64,
+    /// Parts that the program reads in place; `rx_consumed` stays behind them.
+    pub(super) held: HeldParts,
+    /// Bytes and descriptors taken since the server was last rung for it.
+    pub(super) quiet_bytes: u64,
+    pub(super) quiet_slots: u32,
+}
+
+impl RecvQueue {
+    pub(super) fn attach(core: &SocketCore) -> Result<Self, OutOfRange> {
+        let server = &core.membership.server;
+        let offset = server.layout().rx_queue(core.id.index);
+        Ok(Self {
+            queue: Consumer::attach(server.region(), offset, QUEUE)?,
+            taken: 0,
+            consumed: 0,
+            held: HeldParts::default(),
+            quiet_bytes: 0,
+            quiet_slots: 0,
+        })
+    }
+
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    pub(super) fn descriptor(&mut self, n: u32) -> Result<Option<DataDescriptor>, RegionFault> {
+        Ok(self.queue.peek_at(n)?.map(|slot| DataDescriptor::decode(&slot)).transpose()?)
+    }
+
+    /// Copies what is there of a stream into `into`, up to an urgent byte, which is passed over if
+    /// it is the first; returns how much. `ahead` says what is known of marks at a place of the
+    /// stream, and is asked after the bytes there were seen.
+    pub(super) fn read_stream(
+        &mut self,
+        membership: &Membership,
+        into: &mut RecvBuffers<'_, '_>,
+        peek: bool,
+        ahead: impl Fn(u64) -> UrgentAhead,
+    ) -> Result<usize, RegionFault> {
+        let (mut got, mut passed, mut number, mut taken) = (0, 0, 0, self.taken);
+        while into.left > 0 {
+            let Some(descriptor) = self.descriptor(number)? else { break };
+            let left =
+                descriptor.len.checked_sub(taken).filter(|&left| left > 0).ok_or(RegionFault)?;
+            let (most, pass) = match ahead(self.consumed + got + passed) {
+                UrgentAhead::Nothing => (u32::MAX, false),
+                UrgentAhead::Mark(0) | UrgentAhead::Hidden if got > 0 => break,
+                UrgentAhead::Mark(0) => (u32::MAX, false),
+                UrgentAhead::Hidden => (1, true),
+                UrgentAhead::Mark(bytes) => (u32::try_from(bytes).unwrap_or(u32::MAX), false),
+            };
+            let room = u32::try_from(into.left).unwrap_or(u32::MAX);
+            let now = left.min(most).min(room);
+            if pass {
+                passed += 1;
+            } else {
+                let offset = descriptor.offset.checked_add(taken).ok_or(RegionFault)?;
+                let (pool, area) = (membership.pool_of(&descriptor)?, descriptor.area);
+                let at = pool.borrow(area, offset, now)?;
+                into.copy(membership, (pool.region(), at), now as usize)?;
+                got += u64::from(now);
+            }
+            taken += now;
+            if taken == descriptor.len {
+                taken = 0;
+                if peek {
+                    number += 1;
+                } else {
+                    self.queue.advance();
+                    self.quiet_slots += 1;
+                }
+            }
+        }
+        if !peek {
+            self.taken = taken;
+            self.consumed += got + passed;
+            self.quiet_bytes += got + passed;
+        }
+        // No more than the length of the buffers.
+        Ok(usize::try_from(got).unwrap_or(usize::MAX))
+    }
+
+    /// The byte of a stream after so many that were not taken, if it is there.
+    pub(super) fn byte_after(
+        &mut self,
+        membership: &Membership,
+        bytes: u64,
+    ) -> Result<Option<u8>, RegionFault> {
+        let (mut left, mut taken, mut number) = (bytes, self.taken, 0);
+        while let Some(descriptor) = self.descriptor(number)? {
+            let here = descriptor.len.checked_sub(taken).ok_or(RegionFault)?;
+            if left < here.into() {
+                let skip = taken + u32::try_from(left)?;
+                let offset = descriptor.offset.checked_add(skip).ok_or(RegionFault)?;
+                let pool = membership.pool_of(&descriptor)?;
+                let at = pool.borrow(descriptor.area, offset, 1)?;
+                let mut byte = [0];
+                pool.region().read(at, &mut byte)?;
+                return Ok(Some(byte[0]));
+            }
+            (left, taken, number) = (left - u64::from(here), 0, number + 1);
+        }
+        Ok(None)
+    }
+
+    /// Copies the oldest datagram, or what of it has room.
+    pub(super) fn read_datagram(
+        &mut self,
+        membership: &Membership,
+        into: &mut RecvBuffers<'_, '_>,
+        peek: bool,
+    ) -> Result<Option<Received>, RegionFault> {
+        let Some(descriptor) = self.descriptor(0)? else { return Ok(None) };
+        let ancillary = match descriptor.flags & DataDescriptor::ANCILLARY {
+            0 => None,
+            _ => Some(RecvAncillary::decode(&self.queue.peek_at(1)?.ok_or(RegionFault)?)?),
+        };
+        let full_len = descriptor.len as usize;
+        let len = full_len.min(into.left);
+        if len > 0 {
+            // All of it must exist, not only what is copied.
+            let pool = membership.pool_of(&descriptor)?;
+            let at = pool.borrow(descriptor.area, descriptor.offset, descriptor.len)?;
+            into.copy(membership, (pool.region(), at), len)?;
+        }
+        if !peek {
+            for _ in 0..1 + u32::from(ancillary.is_some()) {
+                self.queue.advance();
+                self.quiet_slots += 1;
+            }
+            self.consumed += 1;
+            self.quiet_bytes += u64::from(descriptor.len);
+        }
+        Ok(Some(Received { len, full_len, from: descriptor.peer, ancillary }))
+    }
+
+    /// Is what was taken without a bell so much that somebody may be waiting for it? `outstanding`
+    /// bytes are what the server believed to be unread; `seldom` see [`SELDOM`].
+    ///
+    /// The peer is held up when its window is closed. It stays open by what is not quiet: quiet
+    /// bytes are fewer than a quarter of what the server counted as unread, or than `seldom`.
+    pub(super) fn is_worth_a_bell(&self, outstanding: u64, seldom: u32) -> bool {
+        self.quiet_slots >= SLOTS
+            || self.quiet_bytes >= ALWAYS
+            || (self.quiet_bytes >= u64::from(seldom) && self.quiet_bytes >= outstanding / 4)
+    }
+}
+
+/// What of a list of buffers is still to be filled.
+pub(super) struct RecvBuffers<'a, 'b> {
+    bufs: &'a mut [IoSliceMut<'b>],
+    index: usize,
+    at: usize,
+    pub(super) left: usize,
+}
+
+impl<'a, 'b> RecvBuffers<'a, 'b> {
+    pub(super) fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Self {
+        let left = bufs.iter().fold(0_usize, |sum, buf| sum.saturating_add(buf.len()));
+        Self { bufs, index: 0, at: 0, left }
+    }
+
+    /// Fills the next `len` bytes (at most `left`) from the region.
+    fn copy(
+        &mut self,
+        membership: &Membership,
+        (region, mut from): (&Region, usize),
+        mut len: usize,
+    ) -> Result<(), RegionFault> {
+        membership.server.count_copied_rx(len);
+        while len > 0 {
+            let buf = self.bufs.get_mut(self.index).ok_or(RegionFault)?;
+            let room = buf.get_mut(self.at..).unwrap_or_default();
+            if room.is_empty() {
+                (self.index, self.at) = (self.index + 1, 0);
+                continue;
+            }
+            let now = len.min(room.len());
+            region.read(from, room.get_mut(..now).unwrap_or_default())?;
+            (from, len) = (from + now, len - now);
+            self.at += now;
+            self.left -= now;
+        }
+        Ok(())
+    }
+}
