@@ -7,24 +7,38 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use abi::control::NicConfig;
+use abi::nic::NicLayout;
 use abi::offload::Features;
+use shm::Region;
 
 use crate::device::Device;
+use crate::error::DriverError;
 use crate::packet::Packet;
 use crate::passt::Passt;
 use crate::pcap::{Pcap, Target};
 use crate::tap::Tap;
 use crate::wire::Wire;
 use crate::xdp::{Memory, Xdp};
-use crate::{DriverError, Given};
+
+/// What a device may be made of, beyond its descriptors.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceContext<'a> {
+    /// What is wanted.
+    pub config: &'a NicConfig,
+    /// The frame region, and its layout.
+    pub region: &'a Arc<Region>,
+    /// See `region`.
+    pub layout: &'a NicLayout,
+}
 
 /// The device that the configuration names, out of its descriptors.
 ///
 /// # Errors
 /// [`DriverError::BadMessage`] when there is no such back end or it needs other descriptors,
 /// [`DriverError::System`] when the system refuses what it needs.
-pub fn open(given: Given<'_>, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> {
-    let config = given.config;
+pub fn open(context: DeviceContext<'_>, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> {
+    let config = context.config;
     match config.device.split_once(':') {
         Some(("tap", _)) => {
             let tap = Tap::from_queues(fds, config.offload);
@@ -56,8 +70,8 @@ pub fn open(given: Given<'_>, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, Driv
             Ok(Box::new(packet.map_err(system("use the packet socket"))?))
         }
         Some(("xdp", _)) => {
-            let memory = match given.layout.umem() {
-                Some(_) => Memory::Pool(Arc::clone(given.region), *given.layout),
+            let memory = match context.layout.umem() {
+                Some(_) => Memory::Pool(Arc::clone(context.region), *context.layout),
                 None => Memory::Own,
             };
             let xdp = Xdp::new(fds, memory).map_err(system("use the AF_XDP socket"))?;

@@ -24,13 +24,13 @@ use crate::device::{Device, Part, Pending, Placed, Received, frame_len};
 #[derive(Debug)]
 pub struct CaptureDevice<D> {
     inner: D,
-    readers: Vec<Reader>,
+    readers: Vec<CaptureReader>,
     packet: Vec<u8>,
     missed: u64,
 }
 
 #[derive(Debug)]
-struct Reader {
+struct CaptureReader {
     socket: OwnedFd,
     snaplen: usize,
     /// Frames that did not fit since the last that did.
@@ -52,7 +52,7 @@ impl<D: Device> CaptureDevice<D> {
     /// each.
     pub fn add_reader(&mut self, socket: OwnedFd, snaplen: u32) {
         let snaplen = usize::try_from(snaplen).unwrap_or(usize::MAX);
-        self.readers.push(Reader { socket, snaplen, missed: 0 });
+        self.readers.push(CaptureReader { socket, snaplen, missed: 0 });
     }
 
     fn show(&mut self, frame: &[Part<'_>], sent: bool) {

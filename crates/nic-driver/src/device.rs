@@ -23,22 +23,22 @@ pub const MAX_PARTS: usize = 1 + abi::frame::MAX_PIECES;
 
 /// Some consecutive bytes of a frame to send.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'a>(Place<'a>);
+pub struct Part<'a>(PartMemory<'a>);
 
 #[derive(Debug, Clone, Copy)]
-enum Place<'a> {
+enum PartMemory<'a> {
     Local(&'a [u8]),
     Shared { region: &'a Region, offset: usize, len: usize },
 }
 
 impl<'a> Part<'a> {
     /// No bytes.
-    pub const EMPTY: Part<'static> = Part(Place::Local(&[]));
+    pub const EMPTY: Part<'static> = Part(PartMemory::Local(&[]));
 
     /// Bytes that nobody changes meanwhile.
     #[must_use]
     pub fn local(bytes: &'a [u8]) -> Self {
-        Self(Place::Local(bytes))
+        Self(PartMemory::Local(bytes))
     }
 
     /// Bytes `offset..offset + len` of a region that others may write to.
@@ -47,15 +47,15 @@ impl<'a> Part<'a> {
     /// [`OutOfRange`] when they are not all in the region.
     pub fn shared(region: &'a Region, offset: usize, len: usize) -> Result<Self, OutOfRange> {
         region.as_ptr(offset, len)?;
-        Ok(Self(Place::Shared { region, offset, len }))
+        Ok(Self(PartMemory::Shared { region, offset, len }))
     }
 
     /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {
-            Place::Local(bytes) => bytes.len(),
-            Place::Shared { len, .. } => len,
+            PartMemory::Local(bytes) => bytes.len(),
+            PartMemory::Shared { len, .. } => len,
         }
     }
 
@@ -69,8 +69,8 @@ impl<'a> Part<'a> {
     pub fn append_to(&self, into: &mut Vec<u8>, most: usize) {
         let len = self.len().min(most);
         match self.0 {
-            Place::Local(bytes) => into.extend_from_slice(&bytes[..len]),
-            Place::Shared { region, offset, .. } => {
+            PartMemory::Local(bytes) => into.extend_from_slice(&bytes[..len]),
+            PartMemory::Shared { region, offset, .. } => {
                 let start = into.len();
                 into.resize(start + len, 0);
                 region
@@ -83,10 +83,10 @@ impl<'a> Part<'a> {
     /// Its bytes `from..from + len`, which are inside.
     pub(crate) fn slice(&self, from: usize, len: usize) -> Self {
         Self(match self.0 {
-            Place::Local(bytes) => Place::Local(&bytes[from..from + len]),
-            Place::Shared { region, offset, len: whole } => {
+            PartMemory::Local(bytes) => PartMemory::Local(&bytes[from..from + len]),
+            PartMemory::Shared { region, offset, len: whole } => {
                 assert!(from <= whole && len <= whole - from, "a slice is inside of its part");
-                Place::Shared { region, offset: offset + from, len }
+                PartMemory::Shared { region, offset: offset + from, len }
             }
         })
     }
@@ -95,8 +95,8 @@ impl<'a> Part<'a> {
     /// not inverted.
     pub(crate) fn checksum(&self) -> u16 {
         match self.0 {
-            Place::Local(bytes) => shm::checksum(bytes),
-            Place::Shared { region, offset, len } => region
+            PartMemory::Local(bytes) => shm::checksum(bytes),
+            PartMemory::Shared { region, offset, len } => region
                 .checksum(offset, len)
                 .expect("a shared part was found to be inside its region when it was made"),
         }
@@ -108,24 +108,24 @@ impl<'a> Part<'a> {
     /// [`OutOfRange`] when there is no room for it there.
     pub(crate) fn copy_to(&self, into: &Region, at: usize) -> Result<(), OutOfRange> {
         match self.0 {
-            Place::Local(bytes) => into.write(at, bytes),
-            Place::Shared { region, offset, len } => region.copy_to(offset, len, into, at),
+            PartMemory::Local(bytes) => into.write(at, bytes),
+            PartMemory::Shared { region, offset, len } => region.copy_to(offset, len, into, at),
         }
     }
 
     /// Its bytes, if nobody changes them meanwhile; those of others are not looked at.
     pub(crate) fn head(&self) -> &'a [u8] {
         match self.0 {
-            Place::Local(bytes) => bytes,
-            Place::Shared { .. } => &[],
+            PartMemory::Local(bytes) => bytes,
+            PartMemory::Shared { .. } => &[],
         }
     }
 
     /// First byte's address, for the kernel. The bytes stay mapped for `'a`.
     pub(crate) fn address(&self) -> *const u8 {
         match self.0 {
-            Place::Local(bytes) => bytes.as_ptr(),
-            Place::Shared { region, offset, len } => region
+            PartMemory::Local(bytes) => bytes.as_ptr(),
+            PartMemory::Shared { region, offset, len } => region
                 .as_ptr(offset, len)
                 .expect("a shared part was found to be inside its region when it was made"),
         }

@@ -34,13 +34,13 @@ use rustix::io::Errno;
 use shm::descriptors::keep;
 use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, Spin, TryRecv, spin};
 
-use crate::DriverError;
-use crate::backend::{self, exactly};
+use crate::backend::{self, DeviceContext, exactly};
 use crate::capture::CaptureDevice;
 use crate::device::Device;
+use crate::error::DriverError;
 use crate::fault::FaultDevice;
 use crate::frames::Frames;
-use crate::slot::Slot;
+use crate::slot::DeviceSlot;
 
 /// Steps without sleep after which the supervisor's line is looked at.
 const LINE_EVERY: u32 = 256;
@@ -55,21 +55,11 @@ const BELL: u64 = 1;
 const DEVICE: u64 = 2;
 
 /// Every device of a driver can make faults and be captured.
-type Wrapped = CaptureDevice<FaultDevice<Slot>>;
+type WrappedDevice = CaptureDevice<FaultDevice<DeviceSlot>>;
 
 /// Makes a device out of configuration and descriptors.
-type Open = Box<dyn FnMut(Given<'_>, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> + Send>;
-
-/// What a device may be made of, beyond its descriptors.
-#[derive(Debug, Clone, Copy)]
-pub struct Given<'a> {
-    /// What is wanted.
-    pub config: &'a NicConfig,
-    /// The frame region, and its layout.
-    pub region: &'a Arc<Region>,
-    /// See `region`.
-    pub layout: &'a NicLayout,
-}
+type OpenDevice =
+    Box<dyn FnMut(DeviceContext<'_>, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> + Send>;
 
 /// Runs a driver in this thread until the supervisor ends it or goes away (`Ok`), or it cannot go
 /// on.
@@ -95,8 +85,8 @@ pub fn run(channel: Channel) -> Result<(), DriverError> {
 pub struct Driver {
     line: Channel,
     config: NicConfig,
-    open: Open,
-    frames: Frames<Wrapped>,
+    open: OpenDevice,
+    frames: Frames<WrappedDevice>,
     sleeper: Sleeper,
     inet: Ringer,
     set: OwnedFd,
@@ -145,11 +135,11 @@ impl Driver {
     /// See [`DriverError`].
     pub fn with_device(
         mut line: Channel,
-        open: impl FnMut(Given<'_>, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>
+        open: impl FnMut(DeviceContext<'_>, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>
         + Send
         + 'static,
     ) -> Result<Self, DriverError> {
-        let mut open: Open = Box::new(open);
+        let mut open: OpenDevice = Box::new(open);
         let Some(message) = line.recv()? else {
             return Err(DriverError::BadMessage("it ended before the configuration".to_owned()));
         };
@@ -157,7 +147,7 @@ impl Driver {
         let ServerRequest::ConfigureNic(config) = ask.request else {
             return Err(DriverError::BadMessage("the configuration must come first".to_owned()));
         };
-        match Ends::new(&config, fds, &mut open) {
+        match DriverParts::new(&config, fds, &mut open) {
             Ok(ends) => {
                 let mut driver = Self::assemble(line, ends, config, open)?;
                 driver.reply(ask.id, ServerReply::Done)?;
@@ -174,11 +164,11 @@ impl Driver {
 
     fn assemble(
         line: Channel,
-        ends: Ends,
+        ends: DriverParts,
         config: NicConfig,
-        open: Open,
+        open: OpenDevice,
     ) -> Result<Self, DriverError> {
-        let Ends { frames, sleeper, inet, bell } = ends;
+        let DriverParts { frames, sleeper, inet, bell } = ends;
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(epoll_failed)?;
         let set = keep(set);
         let spin = Spin::new(Duration::from_micros(config.busy_poll.into()));
@@ -387,7 +377,7 @@ impl Driver {
         Ok(true)
     }
 
-    fn slot(&mut self) -> &mut Slot {
+    fn slot(&mut self) -> &mut DeviceSlot {
         self.frames.device.inner_mut().inner_mut()
     }
 
@@ -457,7 +447,7 @@ impl Driver {
             ServerRequest::AttachDevice => {
                 let (config, region) = (&self.config, self.frames.region());
                 let layout = &layout_of(config);
-                let device = (self.open)(Given { config, region, layout }, fds)?;
+                let device = (self.open)(DeviceContext { config, region, layout }, fds)?;
                 if !self.slot().fits(&*device) {
                     return Err(DriverError::BadMessage(
                         "the new device does less for frames than the one before".to_owned(),
@@ -527,18 +517,18 @@ impl Companion for Driver {
 }
 
 /// What a driver is made of, but for its line.
-struct Ends {
-    frames: Frames<Wrapped>,
+struct DriverParts {
+    frames: Frames<WrappedDevice>,
     sleeper: Sleeper,
     inet: Ringer,
     bell: OwnedFd,
 }
 
-impl Ends {
+impl DriverParts {
     fn new(
         config: &NicConfig,
         mut fds: Vec<OwnedFd>,
-        open: &mut Open,
+        open: &mut OpenDevice,
     ) -> Result<Self, DriverError> {
         let device = fds.split_off(fds.len().min(RINGS_FDS));
         let [region, bell, inet_bell] = exactly(fds)?;
@@ -548,9 +538,11 @@ impl Ends {
         } else {
             Region::map(region.as_fd(), layout.len, Access::ReadWrite)?
         };
-        let given = Given { config, region: &region, layout: &layout };
-        let device =
-            FaultDevice::new(Slot::new(open(given, device)?).map_err(no_eventfd)?, config.fault);
+        let context = DeviceContext { config, region: &region, layout: &layout };
+        let device = FaultDevice::new(
+            DeviceSlot::new(open(context, device)?).map_err(no_eventfd)?,
+            config.fault,
+        );
         Ok(Self {
             sleeper: Sleeper::new(region.word32(layout.nic_bell)?),
             inet: Ringer::new(region.word32(layout.inet_bell)?, inet_bell),

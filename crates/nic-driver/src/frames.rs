@@ -28,16 +28,16 @@ use abi::stages::{Mark, Stage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
-pub(crate) use self::gather::BadFrame;
-use self::gather::gather;
-use self::in_place::{Open, Posted};
-use crate::DriverError;
-use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, Received, is_lost};
-use crate::gro::{Joined, MOST_HEADERS};
+use self::parts::locate;
+use self::posted::{OpenChain, PostedPages};
+use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, Received};
+use crate::error::{BadFrame, DriverError};
+use crate::gro::{GroFrame, MOST_HEADERS};
 use crate::gso::Gso;
 
-mod gather;
 mod in_place;
+mod parts;
+mod posted;
 
 /// Most frames of one direction in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
@@ -68,7 +68,7 @@ pub(crate) struct Counters {
 
 /// What became of the frame at the head of the `tx` ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum TransmitOutcome {
     /// There is none.
     Nothing,
     /// The device has no room for it.
@@ -91,10 +91,10 @@ pub(crate) struct Frames<D> {
     /// An empty page that the device had nothing for.
     spare: Option<Area>,
     /// The frame that more segments may be joined to; none between steps.
-    open: Option<(Area, Joined)>,
+    open: Option<(Area, GroFrame)>,
     /// The same where the device receives in place, and the pages that it has.
-    open_in_place: Option<Open>,
-    posted: Posted,
+    open_in_place: Option<OpenChain>,
+    posted: PostedPages,
     /// Segments are joined here, since the device does not.
     joins: bool,
     /// The device had no frame when it was asked last.
@@ -135,7 +135,11 @@ impl<D: Device> Frames<D> {
             joins,
             open: None,
             open_in_place: None,
-            posted: if in_place { Posted::new(layout.pool.pages) } else { Posted::default() },
+            posted: if in_place {
+                PostedPages::new(layout.pool.pages)
+            } else {
+                PostedPages::default()
+            },
             empty: false,
             device,
             pool: PoolMap::attach(region, layout.pool, NIC)?,
@@ -210,7 +214,7 @@ impl<D: Device> Frames<D> {
         let (mut passed, mut sent) = (0, 0);
         // A super-segment that is cut here is as many frames as it has segments.
         while passed.max(sent) < BATCH {
-            let done = self.transmit_one()? == Sent::Done;
+            let done = self.transmit_one()? == TransmitOutcome::Done;
             passed += usize::from(done);
             sent = usize::try_from(self.counters.tx_packets - before).unwrap_or(BATCH);
             if !done {
@@ -347,7 +351,7 @@ impl<D: Device> Frames<D> {
             return Ok(());
         }
         let first = area.bytes().get(..len).filter(|_| self.joins && offload.segments.is_none());
-        if let Some(joined) = first.and_then(|frame| Joined::start(frame, offload.verified)) {
+        if let Some(joined) = first.and_then(|frame| GroFrame::start(frame, offload.verified)) {
             self.open = Some((area, joined));
             return Ok(());
         }
@@ -374,7 +378,7 @@ impl<D: Device> Frames<D> {
     fn receive_behind(
         &mut self,
         mut area: Area,
-        mut joined: Joined,
+        mut joined: GroFrame,
         at: usize,
     ) -> Result<bool, DriverError> {
         let (first, behind) = area.bytes_mut().split_at_mut(at);
@@ -420,7 +424,7 @@ impl<D: Device> Frames<D> {
         open.map_or(Ok(()), |(area, joined)| self.hand_over_joined(area, &joined))
     }
 
-    fn hand_over_joined(&mut self, mut area: Area, joined: &Joined) -> Result<(), DriverError> {
+    fn hand_over_joined(&mut self, mut area: Area, joined: &GroFrame) -> Result<(), DriverError> {
         let segments = joined.finish(area.bytes_mut());
         self.hand_over(area, joined.len(), RxOffload { verified: true, segments })
     }
@@ -458,13 +462,13 @@ impl<D: Device> Frames<D> {
         Ok(None)
     }
 
-    fn transmit_one(&mut self) -> Result<Sent, DriverError> {
+    fn transmit_one(&mut self) -> Result<TransmitOutcome, DriverError> {
         let (area, frame) = match self.waiting.take() {
             Some(waiting) => waiting,
             None => {
                 let slot =
                     self.tx.peek().map_err(|fault| DriverError::Ring { ring: "tx", fault })?;
-                let Some(slot) = slot else { return Ok(Sent::Nothing) };
+                let Some(slot) = slot else { return Ok(TransmitOutcome::Nothing) };
                 let Ok(frame) = TxFrame::decode(&slot) else {
                     self.counters.tx_bad_slot += 1;
                     return Ok(self.pass_over());
@@ -478,7 +482,7 @@ impl<D: Device> Frames<D> {
         };
         let mut parts = [Part::EMPTY; MAX_PARTS];
         let mut lost = None;
-        let taken = match gather(&self.clients, &area, &frame, self.longest, &mut parts)
+        let taken = match locate(&self.clients, &area, &frame, self.longest, &mut parts)
             .and_then(|parts| Ok((parts, self.gso.work(parts, &frame.offload, self.longest)?)))
         {
             Ok((parts, work)) => {
@@ -505,17 +509,17 @@ impl<D: Device> Frames<D> {
         };
         if !taken {
             self.waiting = Some((area, frame));
-            return lost.map_or(Ok(Sent::Blocked), Err);
+            return lost.map_or(Ok(TransmitOutcome::Blocked), Err);
         }
         // The inet server knows the name: it is the descriptor's.
         let _ = area.hand_over(INET);
         self.tx.advance();
-        Ok(Sent::Done)
+        Ok(TransmitOutcome::Done)
     }
 
-    fn pass_over(&mut self) -> Sent {
+    fn pass_over(&mut self) -> TransmitOutcome {
         self.tx.advance();
-        Sent::Done
+        TransmitOutcome::Done
     }
 
     /// Calls `each` with every counter, the device's included.
@@ -557,13 +561,6 @@ impl<D> Frames<D> {
 fn tick(counter: &mut u64) -> bool {
     *counter += 1;
     true
-}
-
-impl DriverError {
-    /// `Err` when the device is lost; any other error concerns one frame only.
-    fn check_lost(error: io::Error) -> Result<(), Self> {
-        if is_lost(&error) { Err(Self::DeviceLost(error)) } else { Ok(()) }
-    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ const ACK: u8 = 0x10;
 
 /// A frame that more segments may be joined to.
 #[derive(Debug)]
-pub(crate) struct Joined {
+pub(crate) struct GroFrame {
     headers: Headers,
     /// Payload of the first segment, bytes: none is longer.
     size: u16,
@@ -50,7 +50,7 @@ pub(crate) struct Joined {
     over: bool,
 }
 
-impl Joined {
+impl GroFrame {
     /// `None` for a frame that nothing can be joined to; `verified` if its TCP checksum is known to
     /// be right.
     pub(crate) fn start(frame: &[u8], verified: bool) -> Option<Self> {
@@ -86,7 +86,7 @@ impl Joined {
         self.headers.payload
     }
 
-    /// Joins `frame`, which was received at [`Joined::place`], if it is the next segment; `first`
+    /// Joins `frame`, which was received at [`GroFrame::place`], if it is the next segment; `first`
     /// is what lies before it and begins with the headers of the first segment.
     pub(crate) fn join(&mut self, first: &[u8], frame: &[u8], verified: bool) -> bool {
         let payload = self.headers.payload;
@@ -134,7 +134,7 @@ impl Joined {
         Some(self.segments())
     }
 
-    /// As [`Joined::finish`], where each segment stays where it is: the first keeps its headers,
+    /// As [`GroFrame::finish`], where each segment stays where it is: the first keeps its headers,
     /// but for PSH.
     pub(crate) fn finish_apart(&self, first: &mut [u8]) -> Option<Segments> {
         if self.segments == 1 {

@@ -18,8 +18,8 @@ use abi::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
 use shm::{checksum, fold};
 
 use crate::device::{Device, MAX_PARTS, Part, frame_len};
-use crate::frames::BadFrame;
-use crate::superframe::{self, Cut, Headers};
+use crate::error::BadFrame;
+use crate::superframe::{self, Headers, SegmentPosition};
 
 /// Where TCP and UDP have their checksum.
 const TCP_SUM: u8 = 16;
@@ -27,13 +27,13 @@ const UDP_SUM: u8 = 6;
 
 /// What is to be done here for a frame.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Work {
+pub(crate) enum SegmentationWork {
     /// Nothing: the device does all that is left.
     None,
     /// The checksum.
     Sum(Checksum),
     /// Segments of so many bytes of payload.
-    Cut(Headers, usize),
+    Segment(Headers, usize),
 }
 
 /// The frame at hand, as far as the device has taken it.
@@ -52,7 +52,7 @@ pub(crate) struct Gso {
 
 /// What became of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct TransmitProgress {
     /// The device has all of it; else it has no room, and the same frame is to be offered again.
     pub(crate) whole: bool,
     /// Frames that the device took, and their bytes.
@@ -77,22 +77,22 @@ impl Gso {
         frame: &[Part<'_>],
         offload: &TxOffload,
         longest: usize,
-    ) -> Result<Work, BadFrame> {
+    ) -> Result<SegmentationWork, BadFrame> {
         let TxOffload { checksum, segments } = *offload;
         let head = frame.first().map_or(&[][..], Part::head);
         let sums = self.device.has(Features::TX_CHECKSUM);
         let Some(Segments { kind, size }) = segments else {
-            let Some(sum) = checksum.filter(|_| !sums) else { return Ok(Work::None) };
+            let Some(sum) = checksum.filter(|_| !sums) else { return Ok(SegmentationWork::None) };
             let end = usize::from(sum.start) + usize::from(sum.offset) + 2;
             let fits = end <= head.len() && head.len() <= self.head.len();
-            return if fits { Ok(Work::Sum(sum)) } else { Err(BadFrame::Offload) };
+            return if fits { Ok(SegmentationWork::Sum(sum)) } else { Err(BadFrame::Offload) };
         };
         let cuts = match kind {
             SegmentKind::Tcp4 => Features::TSO4,
             SegmentKind::Tcp6 => Features::TSO6,
         };
         if sums && self.device.has(cuts) {
-            return Ok(Work::None);
+            return Ok(SegmentationWork::None);
         }
         let headers = superframe::find(head).ok_or(BadFrame::Offload)?;
         let same = !headers.udp && headers.ipv6 == (kind == SegmentKind::Tcp6);
@@ -103,7 +103,7 @@ impl Gso {
             return Err(BadFrame::Offload);
         }
         let fits = headers.payload + usize::from(size) <= longest;
-        if fits { Ok(Work::Cut(headers, size.into())) } else { Err(BadFrame::Length) }
+        if fits { Ok(SegmentationWork::Segment(headers, size.into())) } else { Err(BadFrame::Length) }
     }
 
     /// Sends a frame, or what is left of it.
@@ -115,15 +115,15 @@ impl Gso {
         device: &mut D,
         frame: &[Part<'_>],
         offload: TxOffload,
-        work: Work,
-    ) -> io::Result<Passed> {
+        work: SegmentationWork,
+    ) -> io::Result<TransmitProgress> {
         match work {
-            Work::None => {
+            SegmentationWork::None => {
                 let whole = device.transmit(frame, offload)?;
-                Ok(Passed::one(whole, frame))
+                Ok(TransmitProgress::one(whole, frame))
             }
-            Work::Sum(sum) => self.summed(device, frame, sum),
-            Work::Cut(headers, size) => {
+            SegmentationWork::Sum(sum) => self.summed(device, frame, sum),
+            SegmentationWork::Segment(headers, size) => {
                 let cut = self.segments(device, frame, &headers, size);
                 if cut.as_ref().map_or(true, |passed| passed.whole) {
                     (self.done, self.count) = (0, 0);
@@ -140,17 +140,19 @@ impl Gso {
         device: &mut D,
         frame: &[Part<'_>],
         sum: Checksum,
-    ) -> io::Result<Passed> {
+    ) -> io::Result<TransmitProgress> {
         let mut parts = [Part::EMPTY; MAX_PARTS];
         let parts = &mut parts[..frame.len().min(MAX_PARTS)];
         parts.copy_from_slice(&frame[..parts.len()]);
-        let Some((head, body)) = parts.split_first_mut() else { return Ok(Passed::NOTHING) };
+        let Some((head, body)) = parts.split_first_mut() else {
+            return Ok(TransmitProgress::NOTHING);
+        };
         let own = &mut self.head[..head.len()];
         own.copy_from_slice(head.head());
         complete(own, sum.start.into(), sum.offset.into(), 0, body);
         *head = Part::local(own);
         let whole = device.transmit(parts, TxOffload::NONE)?;
-        Ok(Passed::one(whole, parts))
+        Ok(TransmitProgress::one(whole, parts))
     }
 
     fn segments<D: Device>(
@@ -159,24 +161,24 @@ impl Gso {
         frame: &[Part<'_>],
         headers: &Headers,
         size: usize,
-    ) -> io::Result<Passed> {
-        let Some((head, body)) = frame.split_first() else { return Ok(Passed::NOTHING) };
+    ) -> io::Result<TransmitProgress> {
+        let Some((head, body)) = frame.split_first() else { return Ok(TransmitProgress::NOTHING) };
         let own = &mut self.head[..headers.payload];
         let all = frame_len(body);
-        let mut passed = Passed::NOTHING;
+        let mut passed = TransmitProgress::NOTHING;
         // One segment at least: of no payload there is one without.
         while passed.frames == 0 || self.done < all {
             let len = (all - self.done.min(all)).min(size);
             own.copy_from_slice(head.head());
             let last = self.done + len >= all;
-            let cut = Cut { size: len, done: self.done, count: self.count, last };
+            let cut = SegmentPosition { size: len, done: self.done, count: self.count, last };
             superframe::adapt(own, headers, &cut);
             let mut parts = [Part::EMPTY; MAX_PARTS];
             let count = pick(body, self.done, len, &mut parts[1..]);
             complete(own, headers.transport, TCP_SUM.into(), all - len, &parts[1..=count]);
             parts[0] = Part::local(own);
             if !device.transmit(&parts[..=count], TxOffload::NONE)? {
-                return Ok(Passed { whole: false, ..passed });
+                return Ok(TransmitProgress { whole: false, ..passed });
             }
             self.done += len;
             self.count = self.count.wrapping_add(1);
@@ -187,7 +189,7 @@ impl Gso {
     }
 }
 
-impl Passed {
+impl TransmitProgress {
     const NOTHING: Self = Self { whole: true, frames: 0, bytes: 0 };
 
     fn one(whole: bool, frame: &[Part<'_>]) -> Self {

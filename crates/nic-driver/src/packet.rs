@@ -25,6 +25,7 @@
 #![allow(unsafe_code)]
 
 mod ring;
+mod vlan;
 
 use std::cell::Cell;
 use std::io;
@@ -35,9 +36,13 @@ use abi::offload::{Features, TxOffload};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use self::ring::{Ring, Slot};
+use self::ring::{PacketRing, PacketSlot};
+use self::vlan::{TAG, put_tag, vlan_tag};
 use crate::device::{Device, MAX_PARTS, Part, Pending, Received};
 use crate::interface::{Interface, InterfaceError};
+use crate::packet_socket::{
+    bind, bind_again, get_option, join_promiscuous, last_errno, set_option,
+};
 use crate::superframe::{self, SuperFrame};
 use crate::vnet;
 
@@ -47,10 +52,6 @@ const NEEDS: &str = "CAP_NET_RAW";
 /// interface; as the kernel counts them, with what it needs around each.
 const RECEIVE_BUFFER: usize = 16 << 20;
 const SEND_BUFFER: usize = 4 << 20;
-
-/// Length of a VLAN tag, and where it is in a frame.
-const TAG: usize = 4;
-const TAG_AT: usize = 12;
 
 /// A packet socket on the interface `name` for a station with the address `mac` and packets of up
 /// to `mtu` bytes: non-blocking, closed on exec.
@@ -89,75 +90,6 @@ pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceErro
     Ok(socket)
 }
 
-/// A packet socket that receives nothing, but has the interface take frames for all addresses as
-/// long as it is open.
-pub(crate) fn promiscuous(interface: u32) -> Result<OwnedFd, Errno> {
-    let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
-    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-    join_promiscuous(&socket, interface.cast_signed()).map(|()| socket)
-}
-
-fn join_promiscuous(socket: &OwnedFd, index: libc::c_int) -> Result<(), Errno> {
-    let kind = libc::PACKET_MR_PROMISC as libc::c_ushort;
-    let promiscuous = Membership { index, kind, len: 0, address: [0; 8] };
-    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
-}
-
-/// `struct packet_mreq`
-#[repr(C)]
-struct Membership {
-    index: libc::c_int,
-    kind: libc::c_ushort,
-    len: libc::c_ushort,
-    address: [u8; 8],
-}
-
-pub(crate) fn set_option<T>(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: &T,
-) -> Result<(), Errno> {
-    let len = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads the `len` bytes of `value`, which is borrowed meanwhile; pointers
-    // in it (of a filter's program) are the caller's, who keeps alive what they lead to.
-    let done = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len)
-    };
-    if done < 0 { Err(last_errno()) } else { Ok(()) }
-}
-
-/// Binds again: a socket that was given a ring while its interface came up may have missed that.
-fn bind_again(socket: &OwnedFd) -> Result<(), Errno> {
-    // SAFETY: `sockaddr_ll` is plain old data: all zero bytes are a value of it.
-    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    let mut len = mem::size_of_val(&address) as libc::socklen_t;
-    let to = (&raw mut address).cast();
-    // SAFETY: the kernel writes at most `len` bytes to `address`, which has so many.
-    if unsafe { libc::getsockname(socket.as_raw_fd(), to, &raw mut len) } < 0 {
-        return Err(last_errno());
-    }
-    // Only another protocol makes the kernel look again.
-    bind(socket, address.sll_ifindex, libc::ETH_P_LOOPBACK)?;
-    bind(socket, address.sll_ifindex, libc::ETH_P_ALL)
-}
-
-fn bind(socket: &OwnedFd, index: libc::c_int, protocol: libc::c_int) -> Result<(), Errno> {
-    let address = libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as libc::c_ushort,
-        sll_protocol: (protocol as u16).to_be(),
-        sll_ifindex: index,
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
-    };
-    let len = mem::size_of_val(&address) as libc::socklen_t;
-    // SAFETY: the kernel reads the `len` bytes of `address`.
-    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
-    if done < 0 { Err(last_errno()) } else { Ok(()) }
-}
-
 /// Classic BPF: frames to `mac` and to groups pass.
 fn program(mac: [u8; 6]) -> [libc::sock_filter; 7] {
     let [a, b, c, d, e, f] = mac;
@@ -187,26 +119,13 @@ fn refuse() -> libc::sock_filter {
     libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }
 }
 
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
-/// Asks a packet socket for an option of its own level, of which any bytes are a value.
-fn get_option<T: Copy>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> Result<(), Errno> {
-    let mut len = mem::size_of::<T>() as libc::socklen_t;
-    let (fd, level, to) = (socket.as_raw_fd(), libc::SOL_PACKET, (&raw mut *value).cast());
-    // SAFETY: the kernel writes at most `len` bytes to `value`, which has so many.
-    let done = unsafe { libc::getsockopt(fd, level, option, to, &raw mut len) };
-    if done < 0 { Err(last_errno()) } else { Ok(()) }
-}
-
 /// An open packet socket.
 #[derive(Debug)]
 pub struct Packet {
     socket: OwnedFd,
     features: Features,
     /// Where the kernel puts received frames; without one they are all in the socket's queue.
-    ring: Option<Ring>,
+    ring: Option<PacketRing>,
     /// The socket was reported ready, and has not been asked for its error since.
     ready: bool,
     /// A super-frame that was received, while it is cut.
@@ -238,7 +157,7 @@ impl Packet {
         let all = Features::TX_CHECKSUM.with(Features::TSO4).with(Features::TSO6);
         let all = if offload { all.with(Features::GRO) } else { Features::NONE };
         let features = all.with(Features::RX_CHECKSUM);
-        let ring = match Ring::make(&socket, mtu) {
+        let ring = match PacketRing::make(&socket, mtu) {
             Ok(ring) => Some(ring),
             Err(Errno::BUSY) => return Err(Errno::BUSY.into()),
             Err(errno) => {
@@ -282,7 +201,7 @@ impl Packet {
                 };
             };
             let raw = match slot {
-                Slot::Frame(header, tag, frame) => {
+                PacketSlot::Frame(header, tag, frame) => {
                     let (first, rest) = frame.split_at(frame.len().min(into.len()));
                     into[..first.len()].copy_from_slice(first);
                     let behind = self.cutting.bytes_mut().get_mut(into.len()..);
@@ -291,8 +210,8 @@ impl Packet {
                     self.copied += frame.len() as u64;
                     Some(Raw { len: frame.len(), header, tag })
                 }
-                Slot::Queued => self.receive_queued(into)?,
-                Slot::Lost => {
+                PacketSlot::Queued => self.receive_queued(into)?,
+                PacketSlot::Lost => {
                     self.lost += 1;
                     None
                 }
@@ -385,24 +304,6 @@ fn tag(control: &[u8]) -> Option<[u8; TAG]> {
     let identifier = short(data + mem::offset_of!(libc::tpacket_auxdata, tp_vlan_tci))?;
     let protocol = short(data + mem::offset_of!(libc::tpacket_auxdata, tp_vlan_tpid))?;
     vlan_tag(status, identifier, protocol)
-}
-
-/// A VLAN tag that the kernel took out of a frame, as its status says.
-fn vlan_tag(status: u32, identifier: u16, protocol: u16) -> Option<[u8; TAG]> {
-    let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-    let [a, b] = if known { protocol } else { libc::ETH_P_8021Q as u16 }.to_be_bytes();
-    let [c, d] = identifier.to_be_bytes();
-    (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
-}
-
-/// Puts a tag back into a frame of `len` bytes; its new length.
-fn put_tag(frame: &mut [u8], len: usize, tag: [u8; TAG]) -> usize {
-    let kept = len.min(frame.len().saturating_sub(TAG));
-    if kept >= TAG_AT {
-        frame.copy_within(TAG_AT..kept, TAG_AT + TAG);
-        frame[TAG_AT..TAG_AT + TAG].copy_from_slice(&tag);
-    }
-    len + TAG
 }
 
 impl Device for Packet {

@@ -25,7 +25,7 @@ use crate::device::{Device, Part, Pending, Received, frame_len};
 
 mod file;
 
-pub use file::{PcapError, Reader, Record};
+pub use file::{PcapError, PcapReader, Record};
 
 /// Longest delay, seconds: eleven days.
 const MOST_DELAY: f64 = 1e6;
@@ -110,7 +110,7 @@ impl fmt::Display for Target {
 /// # Errors
 /// See [`PcapError`].
 pub fn check(file: &File) -> Result<u64, PcapError> {
-    let mut reader = Reader::new(BufReader::new(file))?;
+    let mut reader = PcapReader::new(BufReader::new(file))?;
     let (mut frame, mut count) = (Vec::new(), 0);
     while reader.next(&mut frame)?.is_some() {
         count += 1;
@@ -122,7 +122,7 @@ pub fn check(file: &File) -> Result<u64, PcapError> {
 #[derive(Debug)]
 pub struct Pcap {
     timer: OwnedFd,
-    input: Reader<BufReader<File>>,
+    input: PcapReader<BufReader<File>>,
     output: Option<BufWriter<File>>,
     mac: [u8; 6],
     pace: Pace,
@@ -158,7 +158,7 @@ impl Pcap {
         };
         let mut device = Self {
             timer: timerfd_create(TimerfdClockId::Monotonic, flags)?,
-            input: Reader::new(BufReader::new(input)).map_err(invalid)?,
+            input: PcapReader::new(BufReader::new(input)).map_err(invalid)?,
             output,
             mac,
             pace,

@@ -13,7 +13,7 @@ use shm::descriptors::keep;
 use crate::device::{Device, Part, Pending, Placed, Received};
 
 /// See the module's head.
-pub(crate) struct Slot {
+pub(crate) struct DeviceSlot {
     device: Option<Box<dyn Device>>,
     features: Features,
     /// Never readable: what to wait for without a device.
@@ -22,7 +22,7 @@ pub(crate) struct Slot {
     lost: u64,
 }
 
-impl Slot {
+impl DeviceSlot {
     /// With a device in it.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Slot {
     }
 }
 
-impl Device for Slot {
+impl Device for DeviceSlot {
     fn features(&self) -> Features {
         self.features
     }

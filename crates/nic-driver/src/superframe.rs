@@ -91,7 +91,7 @@ impl SuperFrame {
         let mut head = [0; ETHERNET_HEADER + 8 + 60 + 60];
         let head = &mut head[..payload.min(ETHERNET_HEADER + 128)];
         head.copy_from_slice(&self.bytes[..head.len()]);
-        let cut = Cut { size, done: self.done, count: self.count, last: left == size };
+        let cut = SegmentPosition { size, done: self.done, count: self.count, last: left == size };
         adapt(head, &self.headers, &cut);
         let from = payload + self.done;
         for (to, piece) in [(0, &*head), (payload, &self.bytes[from..from + size])] {
@@ -108,7 +108,7 @@ impl SuperFrame {
 
 /// A segment of a super-frame.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cut {
+pub(crate) struct SegmentPosition {
     /// Payload, bytes.
     pub(crate) size: usize,
     /// Payload bytes, and segments, before it.
@@ -120,7 +120,7 @@ pub(crate) struct Cut {
 
 /// Makes the headers of a super-frame, all of `head`, those of one of its segments; but for the
 /// checksum of TCP or UDP.
-pub(crate) fn adapt(head: &mut [u8], headers: &Headers, cut: &Cut) {
+pub(crate) fn adapt(head: &mut [u8], headers: &Headers, cut: &SegmentPosition) {
     let Headers { ipv6, udp, ip, transport, payload } = *headers;
     let mut put = |at: usize, value: usize| {
         let value = u16::try_from(value).unwrap_or(u16::MAX);

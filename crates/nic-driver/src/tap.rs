@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 mod bulk;
+mod request;
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,16 +24,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use abi::network::Prefixed;
 use abi::offload::{Features, RxOffload, TxOffload};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use self::bulk::Chooser;
+use self::bulk::QueueChooser;
+pub use self::request::TapError;
+use self::request::{InterfaceRequest, features, last_errno, open_queue};
 use crate::device::{Device, MAX_PARTS, Part, Received};
 use crate::vnet::{self, HEADER};
-
-/// Where TAP devices come from.
-const CLONE_DEVICE: &str = "/dev/net/tun";
 
 /// Frames that the host may queue on the device while the driver is busy. With the kernel's own
 /// 1,000 a hundred parallel downloads overflow it whenever the driver waits for a processor, and
@@ -40,45 +40,6 @@ const CLONE_DEVICE: &str = "/dev/net/tun";
 /// than a thousand connections, at most some 40 MiB of the host's memory; the driver takes it
 /// within a fraction of the 200 ms at which the host's TCP would send again.
 const HOST_QUEUE: libc::c_int = 16_384;
-
-/// Why there is no TAP device.
-#[derive(Debug, thiserror::Error)]
-pub enum TapError {
-    /// The name cannot be a device's.
-    #[error(
-        "{0:?} cannot be a device name: 1 to 15 characters, no space, slash, colon or percent sign"
-    )]
-    BadName(String),
-    /// The name belongs to a device that is in use or is not a TAP device.
-    #[error("device name {0} is taken: choose another with --nic tap:NAME, or end its user")]
-    NameTaken(String),
-    /// The right to make network devices is missing.
-    #[error("no right to {doing}: CAP_NET_ADMIN and access to /dev/net/tun are needed; use sudo")]
-    Rights {
-        /// What was tried.
-        doing: String,
-    },
-    /// The kernel has no TAP devices.
-    #[error("the kernel offers no TAP devices ({CLONE_DEVICE}: {0}); try `modprobe tun`")]
-    NoTap(Errno),
-    /// Anything else.
-    #[error("cannot {doing}: {errno}")]
-    System {
-        /// What was tried.
-        doing: String,
-        /// The system's answer.
-        errno: Errno,
-    },
-}
-
-impl TapError {
-    fn new(doing: String, errno: Errno) -> Self {
-        match errno {
-            Errno::PERM | Errno::ACCESS => Self::Rights { doing },
-            errno => Self::System { doing, errno },
-        }
-    }
-}
 
 /// Makes the TAP device `name` and returns its descriptor: non-blocking, closed on exec; one that
 /// can have offloads if `offload`. A device that is there already is nobody's to change, not even
@@ -103,35 +64,6 @@ pub fn open_queues(name: &str, offload: bool) -> Result<Vec<OwnedFd>, TapError> 
     open(name, offload).map(|fd| vec![fd])
 }
 
-/// One queue of the device `name`, with these flags beside those of all.
-fn open_queue(
-    name: &str,
-    more: impl FnOnce(BorrowedFd<'_>) -> libc::c_int,
-) -> Result<OwnedFd, TapError> {
-    let mut request = Request::new(name)?;
-    let doing = || format!("make the network device {name}");
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(CLONE_DEVICE, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoTap(errno),
-        errno => TapError::new(doing(), errno),
-    })?;
-    request.set_flags(libc::IFF_TAP | libc::IFF_NO_PI | more(fd.as_fd()));
-    request.call(fd.as_fd(), libc::TUNSETIFF).map_err(|errno| match errno {
-        // EINVAL: the name is there, but is no TAP device.
-        Errno::BUSY | Errno::INVAL | Errno::EXIST => TapError::NameTaken(name.to_owned()),
-        errno => TapError::new(doing(), errno),
-    })?;
-    Ok(fd)
-}
-
-/// The flags that this kernel's devices may have; 0 if it does not tell.
-fn features(fd: BorrowedFd<'_>) -> libc::c_int {
-    let mut flags: libc::c_int = 0;
-    // SAFETY: the request writes one unsigned int, which `flags` has room for; `fd` is open.
-    let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETFEATURES, &raw mut flags) };
-    if done < 0 { 0 } else { flags }
-}
-
 /// Sets the host's addresses on the device, its MTU and queue length, and brings it up.
 ///
 /// # Errors
@@ -139,8 +71,8 @@ fn features(fd: BorrowedFd<'_>) -> libc::c_int {
 pub fn configure(name: &str, addresses: &[Prefixed], mtu: u16) -> Result<(), TapError> {
     let doing = |what: &str| format!("{what} of network device {name}");
     let socket = datagram_socket(AddressFamily::INET)?;
-    let mut request = Request::new(name)?;
-    let call = |request: &mut Request, number, what: &str| {
+    let mut request = InterfaceRequest::new(name)?;
+    let call = |request: &mut InterfaceRequest, number, what: &str| {
         let done = request.call(socket.as_fd(), number);
         done.map_err(|errno| TapError::new(doing(what), errno))
     };
@@ -206,74 +138,6 @@ pub fn exists(name: &str) -> bool {
         .is_ok_and(|socket| rustix::net::netdevice::name_to_index(socket, name).is_ok())
 }
 
-/// The kernel's interface request.
-struct Request(libc::ifreq);
-
-impl Request {
-    fn new(name: &str) -> Result<Self, TapError> {
-        let bad = |c: char| c.is_whitespace() || c.is_control() || "/:%".contains(c);
-        let fits = (1..libc::IFNAMSIZ).contains(&name.len());
-        if !fits || name.contains(bad) || name == "." || name == ".." {
-            return Err(TapError::BadName(name.to_owned()));
-        }
-        let mut request = Self::unnamed();
-        for (to, from) in request.0.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = libc::c_char::from_ne_bytes([from]);
-        }
-        Ok(request)
-    }
-
-    /// One about the device of the descriptor.
-    fn unnamed() -> Self {
-        // SAFETY: `ifreq` is plain old data in all its variants: all zero bytes are a value of it.
-        Self(unsafe { std::mem::zeroed() })
-    }
-
-    /// `flags` are those of `ifreq`, which has 16 bits for them.
-    #[expect(clippy::cast_possible_truncation, reason = "the flags used are below 2^16")]
-    fn set_flags(&mut self, flags: i32) {
-        self.0.ifr_ifru.ifru_flags = flags as libc::c_short;
-    }
-
-    fn flags(&self) -> libc::c_short {
-        // SAFETY: every bit pattern is a `c_short`, and the union was zeroed at first.
-        unsafe { self.0.ifr_ifru.ifru_flags }
-    }
-
-    /// The number that a request is about: the MTU, the queue length.
-    fn set_number(&mut self, number: libc::c_int) {
-        self.0.ifr_ifru.ifru_mtu = number;
-    }
-
-    fn set_address(&mut self, address: Ipv4Addr) {
-        // sockaddr_in within sockaddr: port (2 bytes), address (4), padding.
-        let mut data = [0; 14];
-        for (to, from) in data[2..6].iter_mut().zip(address.octets()) {
-            *to = libc::c_char::from_ne_bytes([from]);
-        }
-        let family = libc::AF_INET as libc::sa_family_t;
-        self.0.ifr_ifru.ifru_addr = libc::sockaddr { sa_family: family, sa_data: data };
-    }
-
-    /// The hardware address that a request for one has told.
-    fn mac(&self) -> [u8; 6] {
-        // SAFETY: every bit pattern is a `sockaddr`, and the union was zeroed at first.
-        let data = unsafe { self.0.ifr_ifru.ifru_hwaddr.sa_data };
-        std::array::from_fn(|at| data[at].to_ne_bytes()[0])
-    }
-
-    fn call(&mut self, fd: BorrowedFd<'_>, request: libc::Ioctl) -> Result<(), Errno> {
-        // SAFETY: every request made here reads and writes one `ifreq`, which `self` is; `fd` is
-        // open.
-        let done = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut self.0) };
-        if done < 0 { Err(last_errno()) } else { Ok(()) }
-    }
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
 /// What the host may leave to us of a frame: checksums, and the cutting of TCP's super-segments.
 const HOST_OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
@@ -283,7 +147,7 @@ const HOST_OFFLOADS: libc::c_uint =
 pub struct Tap {
     fd: OwnedFd,
     /// The queue of frames that the host receives within the call, if `fd` is that of a thread.
-    direct: Option<(OwnedFd, Chooser)>,
+    direct: Option<(OwnedFd, QueueChooser)>,
     /// There is a header before each frame.
     header: bool,
     features: Features,
@@ -298,7 +162,7 @@ impl Tap {
     pub fn new(fd: OwnedFd, offload: bool) -> io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
-        let mut request = Request::unnamed();
+        let mut request = InterfaceRequest::unnamed();
         request.call(fd.as_fd(), libc::TUNGETIFF)?;
         let header = i32::from(request.flags()) & libc::IFF_VNET_HDR != 0;
         let offloads = if offload { HOST_OFFLOADS } else { 0 };
@@ -322,7 +186,7 @@ impl Tap {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let tap = Self::new(fd, offload)?;
-        let direct = direct.map(|fd| (fd, Chooser::default()));
+        let direct = direct.map(|fd| (fd, QueueChooser::default()));
         Ok(Self { direct, ..tap })
     }
 

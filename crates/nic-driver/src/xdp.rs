@@ -25,7 +25,6 @@
 
 #![allow(unsafe_code)]
 
-pub(crate) mod bpf;
 mod partial;
 mod queues;
 mod ring;
@@ -47,11 +46,11 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use shm::{Access, Backing, PAGE, Region};
 
-use self::bpf::Hook;
-use self::ring::Ring;
+use self::ring::XdpRing;
+use crate::bpf::{self, Hook};
 use crate::device::{Device, ETHERNET_HEADER, Part, Pending, Placed, Received, frame_len};
 use crate::interface::{Interface, InterfaceError};
-use crate::packet::set_option;
+use crate::packet_socket::set_option;
 
 const NEEDS: &str = "CAP_NET_ADMIN with CAP_BPF and CAP_NET_RAW";
 
@@ -143,7 +142,7 @@ pub fn open(
             errno => Err(errno),
         })
         .map_err(|errno| failed("attach the XDP program to", errno))?;
-    let promiscuous = crate::packet::promiscuous(interface.index)
+    let promiscuous = crate::packet_socket::promiscuous(interface.index)
         .map_err(|errno| failed("receive frames for another address by", errno))?;
     Ok([socket, link, promiscuous].into_iter().chain(umem).collect())
 }
@@ -192,10 +191,10 @@ pub enum Memory {
 /// An interface that was taken over.
 #[derive(Debug)]
 pub struct Xdp {
-    fill: Ring<u64>,
-    rx: Ring<XdpDesc>,
-    tx: Ring<XdpDesc>,
-    completion: Ring<u64>,
+    fill: XdpRing<u64>,
+    rx: XdpRing<XdpDesc>,
+    tx: XdpRing<XdpDesc>,
+    completion: XdpRing<u64>,
     /// Where the UMEM lies: from this offset of a region on.
     region: Arc<Region>,
     base: usize,
@@ -235,10 +234,10 @@ impl Xdp {
         let [socket, link, promiscuous]: [_; 3] = fds.try_into().map_err(|_| short())?;
         let offsets = sockopt::xdp_mmap_offsets(&socket)?;
         let fd = socket.as_fd();
-        let mut fill = Ring::map(fd, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, RECEIVE)?;
-        let rx = Ring::map(fd, XDP_PGOFF_RX_RING, &offsets.rx, RECEIVE)?;
-        let tx = Ring::map(fd, XDP_PGOFF_TX_RING, &offsets.tx, SEND)?;
-        let completion = Ring::map(fd, XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, SEND)?;
+        let mut fill = XdpRing::map(fd, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, RECEIVE)?;
+        let rx = XdpRing::map(fd, XDP_PGOFF_RX_RING, &offsets.rx, RECEIVE)?;
+        let tx = XdpRing::map(fd, XDP_PGOFF_TX_RING, &offsets.tx, SEND)?;
+        let completion = XdpRing::map(fd, XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, SEND)?;
         let chunk = |number: u32| u64::from(number) * u64::from(CHUNK);
         if !in_place {
             (0..receive).for_each(|number| _ = fill.push(chunk(number)));

@@ -74,8 +74,8 @@ impl Producer {
     /// all-zero region holds empty rings).
     ///
     /// # Errors
-    /// [`OutOfRange`] when [`ring_bytes`](crate::ring_bytes) do not fit, `offset` is no multiple of 64, or the region
-    /// is mapped read-only.
+    /// [`OutOfRange`] when [`ring_bytes`](crate::ring_bytes) do not fit, `offset` is no multiple of
+    /// 64, or the region is mapped read-only.
     ///
     /// # Panics
     /// When `capacity` is no power of two: capacities are constants of a layout.

@@ -13,60 +13,16 @@ use abi::frame::{Chain, MAX_MORE, RxFrame};
 use abi::nic::{INET, UMEM_STOCK};
 use abi::offload::RxOffload;
 use abi::stages::Stage;
-use shm::{Area, PAGE, PushError};
+use shm::{PAGE, PushError};
 
 use super::Frames;
-use crate::DriverError;
+use super::posted::{OpenChain, PageBytes, PostedPages};
 use crate::device::Device;
-use crate::gro::Joined;
+use crate::error::DriverError;
+use crate::gro::GroFrame;
 
 /// Pages that are missing before some are posted.
 const REFILL: u32 = 64;
-
-/// Pages that the kernel may write to.
-#[derive(Default)]
-pub(super) struct Posted {
-    /// By page of the pool; empty where the device does not receive in place.
-    areas: Box<[Option<Area>]>,
-    count: u32,
-    /// Pages that came back without a frame.
-    again: Vec<Area>,
-}
-
-impl Posted {
-    /// For a pool of so many pages.
-    pub(super) fn new(pages: u32) -> Self {
-        let areas = (0..pages).map(|_| None).collect();
-        Self { areas, ..Self::default() }
-    }
-
-    /// The page in which there is a frame at this offset of the pool, and where in the page.
-    fn take(&mut self, at: usize) -> Option<(Area, usize)> {
-        let area = self.areas.get_mut(at / PAGE)?.take()?;
-        self.count -= 1;
-        Some((area, at % PAGE))
-    }
-}
-
-/// Bytes of a page that is ours.
-struct Place {
-    area: Area,
-    offset: usize,
-    len: usize,
-}
-
-impl Place {
-    fn bytes(&self) -> &[u8] {
-        self.area.bytes().get(self.offset..self.offset + self.len).unwrap_or_default()
-    }
-}
-
-/// A frame that more segments may be joined to.
-pub(super) struct Open {
-    first: Place,
-    more: Vec<Place>,
-    joined: Joined,
-}
 
 impl<D: Device> Frames<D> {
     /// Does the device receive in place?
@@ -106,7 +62,7 @@ impl<D: Device> Frames<D> {
 
     /// Another device is there, and the one before closed: what was posted to it is ours alone.
     pub(crate) fn device_replaced(&mut self) {
-        let Posted { areas, count, again, .. } = &mut self.posted;
+        let PostedPages { areas, count, again, .. } = &mut self.posted;
         again.extend(areas.iter_mut().filter_map(Option::take));
         *count = 0;
         self.empty = false;
@@ -126,7 +82,7 @@ impl<D: Device> Frames<D> {
             self.counters.rx_bad_place += 1;
             return Ok(true);
         };
-        let place = Place { area, offset, len: placed.len };
+        let place = PageBytes { area, offset, len: placed.len };
         let offload = self.device.look_at(place.bytes());
         if !self.count(place.bytes().len()) {
             self.posted.again.push(place.area);
@@ -136,21 +92,21 @@ impl<D: Device> Frames<D> {
     }
 
     /// Joins a frame to the open one, opens it for more, or hands it over.
-    fn join_in_place(&mut self, place: Place, offload: RxOffload) -> Result<(), DriverError> {
+    fn join_in_place(&mut self, place: PageBytes, offload: RxOffload) -> Result<(), DriverError> {
         if let Some(open) = &mut self.open_in_place {
             let frame = place.bytes();
             let room = open.more.len() < usize::from(MAX_MORE) && open.joined.can_grow();
             if room && open.joined.join(open.first.bytes(), frame, offload.verified) {
                 let headers = open.joined.headers();
                 let (offset, len) = (place.offset + headers, place.len - headers);
-                open.more.push(Place { offset, len, ..place });
+                open.more.push(PageBytes { offset, len, ..place });
                 self.counters.rx_joined += 1;
                 return Ok(());
             }
             self.close_in_place()?;
         }
-        if let Some(joined) = Joined::start(place.bytes(), offload.verified) {
-            self.open_in_place = Some(Open { first: place, more: Vec::new(), joined });
+        if let Some(joined) = GroFrame::start(place.bytes(), offload.verified) {
+            self.open_in_place = Some(OpenChain { first: place, more: Vec::new(), joined });
             return Ok(());
         }
         self.tell(place, offload, Chain::ALONE)?;
@@ -160,7 +116,7 @@ impl<D: Device> Frames<D> {
 
     /// Hands over the open frame and what was joined to it.
     pub(super) fn close_in_place(&mut self) -> Result<(), DriverError> {
-        let Some(Open { mut first, more, joined }) = self.open_in_place.take() else {
+        let Some(OpenChain { mut first, more, joined }) = self.open_in_place.take() else {
             return Ok(());
         };
         let offset = first.offset;
@@ -176,8 +132,13 @@ impl<D: Device> Frames<D> {
         Ok(())
     }
 
-    fn tell(&mut self, place: Place, offload: RxOffload, chain: Chain) -> Result<(), DriverError> {
-        let Place { area, offset, len } = place;
+    fn tell(
+        &mut self,
+        place: PageBytes,
+        offload: RxOffload,
+        chain: Chain,
+    ) -> Result<(), DriverError> {
+        let PageBytes { area, offset, len } = place;
         // Both fit: they are within a page.
         let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let (offset, len) = (short(offset), short(len));

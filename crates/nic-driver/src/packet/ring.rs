@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::{TAG, set_option, vlan_tag};
+use super::vlan::{TAG, vlan_tag};
 use crate::device::ETHERNET_HEADER;
+use crate::packet_socket::set_option;
 use crate::vnet;
 
 /// Bytes of a ring: at an MTU of 1,500 it has 4,096 slots, more than a window of 4 MiB needs.
@@ -69,7 +70,7 @@ pub(super) fn set_ring(socket: &OwnedFd, geometry: Option<Geometry>) -> Result<(
 
 /// The ring of a socket, mapped.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct PacketRing {
     map: *mut libc::c_void,
     geometry: Geometry,
     /// The slot that the kernel fills next, or has filled.
@@ -77,11 +78,11 @@ pub(super) struct Ring {
 }
 
 // SAFETY: the mapping belongs to no thread, and whoever has the value reads the ring alone.
-unsafe impl Send for Ring {}
+unsafe impl Send for PacketRing {}
 
 /// What the kernel put into a slot.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Slot<'a> {
+pub(super) enum PacketSlot<'a> {
     /// A frame: virtio's header, a VLAN tag that was taken out, and the bytes.
     Frame([u8; vnet::HEADER], Option<[u8; TAG]>, &'a [u8]),
     /// The next frame of the socket's queue.
@@ -90,7 +91,7 @@ pub(super) enum Slot<'a> {
     Lost,
 }
 
-impl Ring {
+impl PacketRing {
     /// Makes the ring of a packet socket that has PACKET_VNET_HDR. A ring that it had before goes
     /// with all that is in it: whoever had the socket before, in mode `library` a program that
     /// ended, has not told where the kernel's next slot is.
@@ -135,7 +136,7 @@ impl Ring {
     }
 
     /// The next slot, if the kernel has filled it.
-    pub(super) fn front(&self) -> Option<Slot<'_>> {
+    pub(super) fn front(&self) -> Option<PacketSlot<'_>> {
         // What is in the slot was written before its status.
         if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
@@ -144,10 +145,10 @@ impl Ring {
         // it only after `pass`, which needs `self` alone, has given it back.
         let bytes =
             unsafe { std::slice::from_raw_parts(self.slot().cast::<u8>(), self.geometry.slot) };
-        Some(read(bytes).unwrap_or(Slot::Lost))
+        Some(read(bytes).unwrap_or(PacketSlot::Lost))
     }
 
-    /// Gives the slot that [`Ring::front`] found filled back to the kernel.
+    /// Gives the slot that [`PacketRing::front`] found filled back to the kernel.
     pub(super) fn pass(&mut self) {
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.geometry.slots;
@@ -155,17 +156,17 @@ impl Ring {
 }
 
 /// What is in a slot; `None` if lengths and offsets in it lead out of it.
-fn read(slot: &[u8]) -> Option<Slot<'_>> {
+fn read(slot: &[u8]) -> Option<PacketSlot<'_>> {
     let word = |at: usize| Some(u32::from_ne_bytes(slot.get(at..at + 4)?.try_into().ok()?));
     let short = |at: usize| Some(u16::from_ne_bytes(slot.get(at..at + 2)?.try_into().ok()?));
     let status = word(mem::offset_of!(libc::tpacket2_hdr, tp_status))?;
     if status & libc::TP_STATUS_COPY != 0 {
-        return Some(Slot::Queued);
+        return Some(PacketSlot::Queued);
     }
     let len = word(mem::offset_of!(libc::tpacket2_hdr, tp_len))?;
     let kept = word(mem::offset_of!(libc::tpacket2_hdr, tp_snaplen))? as usize;
     if kept != len as usize {
-        return Some(Slot::Lost);
+        return Some(PacketSlot::Lost);
     }
     let at = usize::from(short(mem::offset_of!(libc::tpacket2_hdr, tp_mac))?);
     let before = at.checked_sub(vnet::HEADER).filter(|before| *before >= HEADER)?;
@@ -173,10 +174,10 @@ fn read(slot: &[u8]) -> Option<Slot<'_>> {
     let frame = slot.get(at..)?.get(..kept)?;
     let identifier = short(mem::offset_of!(libc::tpacket2_hdr, tp_vlan_tci))?;
     let protocol = short(mem::offset_of!(libc::tpacket2_hdr, tp_vlan_tpid))?;
-    Some(Slot::Frame(header, vlan_tag(status, identifier, protocol), frame))
+    Some(PacketSlot::Frame(header, vlan_tag(status, identifier, protocol), frame))
 }
 
-impl Drop for Ring {
+impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no reference into it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.map, self.geometry.len()) };
@@ -216,13 +217,13 @@ mod tests {
     fn a_slot_says_what_is_in_it() {
         let user = libc::TP_STATUS_USER;
         let plain = slot(user, 60, 60, 76, [0; 2]);
-        let Some(Slot::Frame(header, None, frame)) = read(&plain) else {
+        let Some(PacketSlot::Frame(header, None, frame)) = read(&plain) else {
             panic!("it has a frame without a tag")
         };
         assert_eq!((header[0], header[9], frame[0], frame.len()), (66, 75, 76, 60));
         let tagged = slot(user | libc::TP_STATUS_VLAN_VALID, 60, 60, 76, [42, 0x88a8]);
         let tag = |slot: &[u8]| match read(slot) {
-            Some(Slot::Frame(_, tag, _)) => tag,
+            Some(PacketSlot::Frame(_, tag, _)) => tag,
             other => panic!("{other:?}"),
         };
         assert_eq!(tag(&tagged), Some([0x81, 0, 0, 42]));
@@ -231,9 +232,9 @@ mod tests {
         // A longer frame: in the queue, or nowhere.
         assert_eq!(
             read(&slot(user | libc::TP_STATUS_COPY, 999, 180, 76, [0; 2])),
-            Some(Slot::Queued)
+            Some(PacketSlot::Queued)
         );
-        assert_eq!(read(&slot(user, 999, 180, 76, [0; 2])), Some(Slot::Lost));
+        assert_eq!(read(&slot(user, 999, 180, 76, [0; 2])), Some(PacketSlot::Lost));
     }
 
     proptest! {
@@ -251,9 +252,9 @@ mod tests {
             let (from, to) = (u64::from(at), u64::from(at) + u64::from(kept));
             let inside = from >= (HEADER + vnet::HEADER) as u64 && to <= size as u64;
             match read(&slot[..size]) {
-                Some(Slot::Queued) => prop_assert!(status & libc::TP_STATUS_COPY != 0),
-                Some(Slot::Lost) => prop_assert!(len != kept),
-                Some(Slot::Frame(header, _, frame)) => {
+                Some(PacketSlot::Queued) => prop_assert!(status & libc::TP_STATUS_COPY != 0),
+                Some(PacketSlot::Lost) => prop_assert!(len != kept),
+                Some(PacketSlot::Frame(header, _, frame)) => {
                     prop_assert!(inside && len == kept);
                     let at = usize::from(at);
                     prop_assert_eq!(&header[..], &slot[at - vnet::HEADER..at]);

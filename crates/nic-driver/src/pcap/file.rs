@@ -73,11 +73,11 @@ pub struct Record {
 #[derive(Debug)]
 enum Format {
     Pcap { nanoseconds: bool },
-    PcapNg { interfaces: Vec<Interface> },
+    PcapNg { interfaces: Vec<PcapInterface> },
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Interface {
+struct PcapInterface {
     /// Units of time in a second.
     units: u64,
     snaplen: u32,
@@ -85,7 +85,7 @@ struct Interface {
 
 /// Reads a capture file frame by frame.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct PcapReader<R> {
     input: R,
     /// Bytes read so far.
     at: u64,
@@ -94,7 +94,7 @@ pub struct Reader<R> {
     block: Vec<u8>,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> PcapReader<R> {
     /// Reads the beginning.
     ///
     /// # Errors
@@ -252,11 +252,11 @@ impl<R: Read> Reader<R> {
         if interfaces.len() >= MOST_INTERFACES {
             return Err(PcapError::Broken { at, what: "a section has more than 4096 interfaces" });
         }
-        interfaces.push(Interface { units, snaplen });
+        interfaces.push(PcapInterface { units, snaplen });
         Ok(())
     }
 
-    fn interface_named(&self, number: u32) -> Option<Interface> {
+    fn interface_named(&self, number: u32) -> Option<PcapInterface> {
         let Format::PcapNg { interfaces } = &self.format else { return None };
         interfaces.get(usize::try_from(number).ok()?).copied()
     }

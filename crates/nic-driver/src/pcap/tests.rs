@@ -77,7 +77,7 @@ fn what_is_sent_can_be_replayed() {
     output.rewind().unwrap();
     let mut bytes = Vec::new();
     output.read_to_end(&mut bytes).unwrap();
-    let mut reader = Reader::new(&bytes[..]).unwrap();
+    let mut reader = PcapReader::new(&bytes[..]).unwrap();
     let mut frame = Vec::new();
     for n in 0..3 {
         let record = reader.next(&mut frame).unwrap().unwrap();

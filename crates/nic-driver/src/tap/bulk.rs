@@ -6,7 +6,7 @@
 //! frame, and a thread of the kernel takes up to 64 at once, on another processor if one is free.
 //! That nearly doubles what one connection sends; but a single request comes later by the thread's
 //! waking. So the device has two queues (IFF_NAPI is a queue's, not the device's): the first with
-//! the thread, the second without, and [`Chooser`] says for each frame by which it goes. The thread
+//! the thread, the second without, and [`QueueChooser`] says for each frame by which it goes. The thread
 //! would also join segments before TCP sees them, but no offloads means none at the host's end
 //! either. With offloads there is nothing to gain: a super-segment is one call.
 //!
@@ -23,9 +23,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::{Request, TapError, last_errno, open_queue};
-use crate::xdp::bpf;
-use crate::{ethtool, interface};
+use super::request::{InterfaceRequest, TapError, last_errno, open_queue};
+use crate::{bpf, ethtool, interface};
 
 /// Bytes of frames, as the kernel counts them, that may wait for the thread. Some 1,800 frames of
 /// 1,514 bytes: a millisecond of its work.
@@ -86,7 +85,7 @@ fn open_threaded(name: &str, direct: &OwnedFd) -> Result<OwnedFd, TapError> {
 
 /// Takes a queue away from its device, or gives it back.
 fn set_queue(queue: &OwnedFd, name: &str, flag: libc::c_int) -> Result<(), TapError> {
-    let mut request = Request::new(name)?;
+    let mut request = InterfaceRequest::new(name)?;
     request.set_flags(flag);
     let done = request.call(queue.as_fd(), libc::TUNSETQUEUE);
     done.map_err(|errno| TapError::new(format!("change the queues of device {name}"), errno))
@@ -99,7 +98,7 @@ fn set_threaded(fd: BorrowedFd<'_>, name: &str) -> Result<(), TapError> {
     let system = |what: &str, error: &std::io::Error| {
         TapError::new(doing(what), Errno::from_io_error(error).unwrap_or(Errno::IO))
     };
-    let mut request = Request::new(name)?;
+    let mut request = InterfaceRequest::new(name)?;
     let told = request.call(fd, libc::SIOCGIFHWADDR);
     told.map_err(|errno| TapError::new(format!("read the address of {name}"), errno))?;
     let ours: Vec<String> = request.mac().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -122,7 +121,7 @@ fn set_number(fd: &OwnedFd, request: libc::Ioctl, number: libc::c_int) -> Result
 
 /// Says by which queue a frame goes.
 #[derive(Debug, Default)]
-pub(super) struct Chooser {
+pub(super) struct QueueChooser {
     /// Frames received without a pause, and those of the batch that is being sent.
     received: u32,
     sent: u32,
@@ -133,7 +132,7 @@ pub(super) struct Chooser {
     by_thread: u64,
 }
 
-impl Chooser {
+impl QueueChooser {
     /// A frame was received.
     pub(super) fn received(&mut self) {
         self.received += 1;
@@ -185,7 +184,7 @@ impl Chooser {
 mod tests {
     use super::*;
 
-    fn send(chooser: &mut Chooser, frames: u32) -> u64 {
+    fn send(chooser: &mut QueueChooser, frames: u32) -> u64 {
         let before = chooser.by_thread();
         for _ in 0..frames {
             chooser.is_direct();
@@ -197,7 +196,7 @@ mod tests {
 
     #[test]
     fn few_frames_go_directly_and_many_by_the_thread() {
-        let mut chooser = Chooser::default();
+        let mut chooser = QueueChooser::default();
         for _ in 0..10 {
             assert_eq!(send(&mut chooser, DIRECT), 0);
         }
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn answers_to_many_frames_go_by_the_thread() {
-        let mut chooser = Chooser::default();
+        let mut chooser = QueueChooser::default();
         for _ in 0..10 {
             (1..RUN).for_each(|_| chooser.received());
             chooser.pause();

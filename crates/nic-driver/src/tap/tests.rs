@@ -1,3 +1,4 @@
+use super::request::CLONE_DEVICE;
 use super::*;
 
 fn as_root() -> bool {

@@ -12,7 +12,7 @@ use rustix::net::xdp::XdpRingOffset;
 
 /// One ring of slots of type `T`, mapped.
 #[derive(Debug)]
-pub(super) struct Ring<T> {
+pub(super) struct XdpRing<T> {
     map: *mut libc::c_void,
     len: usize,
     producer: usize,
@@ -26,9 +26,9 @@ pub(super) struct Ring<T> {
 }
 
 // SAFETY: the mapping belongs to no thread, and whoever has the value has this end of the ring.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for XdpRing<T> {}
 
-impl<T: Copy> Ring<T> {
+impl<T: Copy> XdpRing<T> {
     /// Maps the ring of `size` slots (a power of two) that is at `page` of the socket.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-impl<T> Drop for Ring<T> {
+impl<T> Drop for XdpRing<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no reference into it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.map, self.len) };

@@ -14,7 +14,7 @@ use super::*;
 type Frame = (Record, Vec<u8>);
 
 fn all(bytes: &[u8]) -> Result<Vec<Frame>, PcapError> {
-    let mut reader = Reader::new(bytes)?;
+    let mut reader = PcapReader::new(bytes)?;
     let (mut frame, mut frames) = (Vec::new(), Vec::new());
     while let Some(record) = reader.next(&mut frame)? {
         frames.push((record, frame.clone()));

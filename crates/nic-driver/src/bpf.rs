@@ -5,6 +5,8 @@
 //! The attributes are those of Linux's `linux/bpf.h` (`union bpf_attr`), as far as they are used;
 //! what is behind them the kernel takes as zero.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -25,7 +27,7 @@ const ATTACH_XDP: u32 = 37;
 /// How a program is attached: where the interface's driver runs it (`XDP_FLAGS_DRV_MODE`), or
 /// where the kernel runs it for drivers that cannot (`XDP_FLAGS_SKB_MODE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hook {
+pub(crate) enum Hook {
     Driver = 1 << 2,
     Generic = 1 << 1,
 }
@@ -97,7 +99,7 @@ fn address<T: ?Sized>(value: &T) -> u64 {
 }
 
 /// A map from an interface's receive queue to a socket, with queue 0 in it.
-pub(super) fn socket_map(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub(crate) fn socket_map(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let create =
         MapCreate { map_type: MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, max_entries: 1 };
     let map = bpf_fd(MAP_CREATE, &create)?;
@@ -143,7 +145,7 @@ fn instructions(map: i32) -> [Instruction; 6] {
 }
 
 /// The program for this map.
-pub(super) fn program(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub(crate) fn program(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     load(PROG_TYPE_XDP, &instructions(map.as_raw_fd()))
 }
 
@@ -171,7 +173,7 @@ fn load(prog_type: u32, instructions: &[Instruction]) -> Result<OwnedFd, Errno> 
 }
 
 /// Attaches the program to an interface for the life of the descriptor.
-pub(super) fn attach(
+pub(crate) fn attach(
     program: BorrowedFd<'_>,
     interface: u32,
     hook: Hook,

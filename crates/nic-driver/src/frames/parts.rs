@@ -9,22 +9,10 @@ use abi::offload::MAX_SUPER_FRAME;
 use shm::{Area, Region};
 
 use crate::device::{ETHERNET_HEADER, MAX_PARTS, Part};
-
-/// What is wrong with a frame's descriptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadFrame {
-    /// The extent is not in the head page.
-    Area,
-    /// A piece is of an unknown client, or not in its region.
-    Piece,
-    /// No Ethernet frame of this interface has that length.
-    Length,
-    /// It is not what is said to be left of it.
-    Offload,
-}
+use crate::error::BadFrame;
 
 /// Finds the bytes of a frame, of which one that is no super-segment has at most `plain`.
-pub(super) fn gather<'a, 'p>(
+pub(super) fn locate<'a, 'p>(
     clients: &'a HashMap<u16, Arc<Region>>,
     area: &'a Area,
     frame: &TxFrame,
