@@ -103,7 +103,8 @@ impl Gso {
             return Err(BadFrame::Offload);
         }
         let fits = headers.payload + usize::from(size) <= longest;
-        if fits { Ok(SegmentationWork::Segment(headers, size.into())) } else { Err(BadFrame::Length) }
+        let work = SegmentationWork::Segment(headers, size.into());
+        fits.then_some(work).ok_or(BadFrame::Length)
     }
 
     /// Sends a frame, or what is left of it.

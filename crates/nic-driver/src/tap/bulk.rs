@@ -6,9 +6,9 @@
 //! frame, and a thread of the kernel takes up to 64 at once, on another processor if one is free.
 //! That nearly doubles what one connection sends; but a single request comes later by the thread's
 //! waking. So the device has two queues (IFF_NAPI is a queue's, not the device's): the first with
-//! the thread, the second without, and [`QueueChooser`] says for each frame by which it goes. The thread
-//! would also join segments before TCP sees them, but no offloads means none at the host's end
-//! either. With offloads there is nothing to gain: a super-segment is one call.
+//! the thread, the second without, and [`QueueChooser`] says for each frame by which it goes. The
+//! thread would also join segments before TCP sees them, but no offloads means none at the host's
+//! end either. With offloads there is nothing to gain: a super-segment is one call.
 //!
 //! All that the host sends comes by the first queue: a program of two instructions says so.
 //!
