@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::{CongestionKind, EcnPolicy};
+use super::congestion::CongestionKind;
+use super::ecn_field::EcnPolicy;
 
 /// When and how often an idle connection is probed (RFC 9293 3.8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,6 +215,15 @@ impl TcpConfig {
     /// RACK's reordering window adapts to DSACKs.
     pub(super) fn adapts_reordering(&self) -> bool {
         self.recovery & 2 == 0
+    }
+
+    /// Bound of the window that is offered, bytes.
+    #[inline]
+    pub(super) fn most_window(&self) -> usize {
+        match self.window_clamp as usize {
+            0 => usize::MAX,
+            clamp => clamp,
+        }
     }
 
     pub(super) fn tail_loss_probe(&self) -> bool {

@@ -26,7 +26,9 @@
 
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use super::{Endpoints, Seq, State};
+use super::endpoints::Endpoints;
+use super::seq::Seq;
+use super::state::State;
 use crate::ip::canonical;
 
 /// The write side is shut: the FIN follows the queued bytes.

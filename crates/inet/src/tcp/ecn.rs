@@ -5,51 +5,12 @@
 //! (CE). The receiver of the mark echoes congestion (ECE) on all its ACKs until the sender says
 //! that it has reduced its window (CWR), once per window of data.
 
-use super::SegmentRepr;
-
-/// The ECN field of an IP packet (RFC 3168 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum EcnField {
-    /// The transport does not know ECN.
-    #[default]
-    NotEct = 0,
-    /// ECN-capable, of the experimental kind (RFC 9331).
-    Ect1 = 1,
-    /// ECN-capable.
-    Ect0 = 2,
-    /// Congestion experienced.
-    Ce = 3,
-}
-
-impl EcnField {
-    /// The field in the low bits of the IPv4 TOS or IPv6 traffic class.
-    pub const fn from_tos(tos: u8) -> Self {
-        match tos & 3 {
-            0 => Self::NotEct,
-            1 => Self::Ect1,
-            2 => Self::Ect0,
-            _ => Self::Ce,
-        }
-    }
-}
-
-/// Whether a connection asks for ECN and accepts it, as the values of Linux's `tcp_ecn`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum EcnPolicy {
-    /// Neither.
-    Off = 0,
-    /// Both.
-    On = 1,
-    /// It accepts.
-    #[default]
-    Accept = 2,
-}
+use super::ecn_field::{EcnField, EcnPolicy};
+use super::segment::SegmentRepr;
 
 /// What two sides have agreed upon. Accurate ECN (RFC 9768) would be a third.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Mode {
+enum EcnMode {
     #[default]
     None,
     Classic,
@@ -58,7 +19,9 @@ enum Mode {
 /// State of ECN on one connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ecn {
-    mode: Mode,
+    mode: EcnMode,
+    /// Our SYN asked for ECN.
+    asked: bool,
     /// The next new data carries CWR.
     cwr_owed: bool,
     /// ACKs carry ECE until the peer's CWR.
@@ -67,23 +30,32 @@ pub(super) struct Ecn {
     seen: bool,
 }
 
-/// What a segment's marks ask of its receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Urge {
-    /// Nothing.
-    None,
-    /// The next two segments are to be acknowledged at once: the sender's window may be small.
-    Quick,
-}
-
 impl Ecn {
-    /// Both sides know ECN, if `agreed`.
-    pub(super) fn agree(&mut self, agreed: bool) {
-        self.mode = if agreed { Mode::Classic } else { Mode::None };
+    /// Takes the peer's SYN or SYN-ACK (RFC 3168 6.1.1), the side that is asked and the one that
+    /// asked. Whether both sides know ECN.
+    pub(super) fn take_syn(&mut self, policy: EcnPolicy, syn: &SegmentRepr) -> bool {
+        let agreed = match (policy, syn.ack) {
+            (EcnPolicy::Off, _) => false,
+            (EcnPolicy::On | EcnPolicy::Accept, None) => Self::asks(syn),
+            (EcnPolicy::On, Some(_)) => self.asked && Self::answers(syn),
+            (EcnPolicy::Accept, Some(_)) => false,
+        };
+        self.mode = if agreed { EcnMode::Classic } else { EcnMode::None };
+        agreed
     }
 
+    /// Marks a SYN or SYN-ACK that is sent. A SYN that is sent again does not ask, should somebody
+    /// drop those that do (RFC 3168 6.1.1.1).
+    pub(super) fn mark_syn(&mut self, policy: EcnPolicy, syn: &mut SegmentRepr, first: bool) {
+        let answer = syn.ack.is_some();
+        self.asked = !answer && first && policy == EcnPolicy::On;
+        syn.ece = if answer { self.is_on() } else { self.asked };
+        syn.cwr = self.asked;
+    }
+
+    #[inline]
     pub(super) fn is_on(&self) -> bool {
-        self.mode == Mode::Classic
+        self.mode == EcnMode::Classic
     }
 
     /// Whether marked data was received.
@@ -93,12 +65,12 @@ impl Ecn {
 
     /// Whether a peer's SYN asks for ECN (RFC 3168 6.1.1). One that is marked itself comes through
     /// something that mangles the field.
-    pub(super) fn asks(syn: &SegmentRepr) -> bool {
+    fn asks(syn: &SegmentRepr) -> bool {
         syn.ece && syn.cwr && syn.ecn == EcnField::NotEct
     }
 
     /// Whether a SYN-ACK agrees.
-    pub(super) fn answers(syn_ack: &SegmentRepr) -> bool {
+    fn answers(syn_ack: &SegmentRepr) -> bool {
         syn_ack.ece && !syn_ack.cwr
     }
 
@@ -113,6 +85,7 @@ impl Ecn {
     }
 
     /// Marks a segment to be sent; `new` if it has data that was never sent.
+    #[inline]
     pub(super) fn mark(&mut self, segment: &mut SegmentRepr, new: bool) {
         if !self.is_on() {
             return;
@@ -124,26 +97,27 @@ impl Ecn {
         }
     }
 
-    /// Takes the marks of a segment with payload (6.1.3).
-    pub(super) fn take(&mut self, segment: &SegmentRepr) -> Urge {
-        if !self.is_on() {
-            return Urge::None;
-        }
+    /// Takes the marks of a segment with payload (6.1.3). Whether the next two segments are to be
+    /// acknowledged at once, because the sender's window may be small.
+    #[inline]
+    pub(super) fn take(&mut self, segment: &SegmentRepr) -> bool {
+        self.is_on() && self.take_marks(segment)
+    }
+
+    fn take_marks(&mut self, segment: &SegmentRepr) -> bool {
         if segment.cwr {
             self.echoing = false;
         }
         match segment.ecn {
             EcnField::Ce => {
-                let first = !core::mem::replace(&mut self.echoing, true);
                 self.seen = true;
-                if first { Urge::Quick } else { Urge::None }
+                !core::mem::replace(&mut self.echoing, true)
             }
             // Not marked, though the sender marks: probably sent again.
-            EcnField::NotEct if self.seen => Urge::Quick,
-            EcnField::NotEct => Urge::None,
+            EcnField::NotEct => self.seen,
             EcnField::Ect0 | EcnField::Ect1 => {
                 self.seen = true;
-                Urge::None
+                false
             }
         }
     }

@@ -14,7 +14,8 @@
 
 use core::time::Duration;
 
-use super::{Seq, TcpConfig};
+use super::config::TcpConfig;
+use super::seq::Seq;
 use crate::Instant;
 
 /// Clock granularity G: that of the timestamps.

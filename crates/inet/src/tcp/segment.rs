@@ -9,7 +9,10 @@ use core::net::IpAddr;
 
 use smoltcp::wire::{IpProtocol, checksum};
 
-use super::{Block, EcnField, FastOpenOption, SackBlocks, Seq};
+use super::ecn_field::EcnField;
+use super::fastopen_option::FastOpenOption;
+use super::sack_blocks::{Block, SackBlocks};
+use super::seq::Seq;
 use crate::{RxOffload, TxBytes, TxPiece, ip};
 
 /// Longest header, bytes.

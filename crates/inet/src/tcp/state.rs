@@ -40,7 +40,7 @@ pub enum State {
 
 /// What makes a connection change its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum StateEvent {
     /// A SYN without an ACK of ours.
     Syn,
     /// A SYN with an ACK of ours.
@@ -61,21 +61,21 @@ pub(super) enum Event {
 
 impl State {
     /// The state after `event`; the same one if the event changes nothing here.
-    pub(super) const fn after(self, event: Event) -> Self {
+    pub(super) const fn after(self, event: StateEvent) -> Self {
         match (self, event) {
-            (_, Event::Gone) => Self::Closed,
-            (Self::SynSent, Event::SynAck) => Self::Established,
-            (Self::SynSent, Event::Syn) => Self::SynReceived,
-            (Self::SynReceived, Event::AckOfSyn) => Self::Established,
-            (Self::SynReceived | Self::Established, Event::Shut) => Self::FinWait1,
-            (Self::SynReceived | Self::Established, Event::Fin) => Self::CloseWait,
-            (Self::CloseWait, Event::Shut) => Self::LastAck,
-            (Self::FinWait1, Event::AckOfFin) => Self::FinWait2,
-            (Self::FinWait1, Event::Fin) => Self::Closing,
-            (Self::FinWait2, Event::Fin) => Self::TimeWait,
-            (Self::Closing, Event::AckOfFin) => Self::TimeWait,
-            (Self::LastAck, Event::AckOfFin) => Self::Closed,
-            (Self::FinWait2 | Self::TimeWait, Event::WaitOver) => Self::Closed,
+            (_, StateEvent::Gone) => Self::Closed,
+            (Self::SynSent, StateEvent::SynAck) => Self::Established,
+            (Self::SynSent, StateEvent::Syn) => Self::SynReceived,
+            (Self::SynReceived, StateEvent::AckOfSyn) => Self::Established,
+            (Self::SynReceived | Self::Established, StateEvent::Shut) => Self::FinWait1,
+            (Self::SynReceived | Self::Established, StateEvent::Fin) => Self::CloseWait,
+            (Self::CloseWait, StateEvent::Shut) => Self::LastAck,
+            (Self::FinWait1, StateEvent::AckOfFin) => Self::FinWait2,
+            (Self::FinWait1, StateEvent::Fin) => Self::Closing,
+            (Self::FinWait2, StateEvent::Fin) => Self::TimeWait,
+            (Self::Closing, StateEvent::AckOfFin) => Self::TimeWait,
+            (Self::LastAck, StateEvent::AckOfFin) => Self::Closed,
+            (Self::FinWait2 | Self::TimeWait, StateEvent::WaitOver) => Self::Closed,
             (same, _) => same,
         }
     }
@@ -146,8 +146,8 @@ mod tests {
     /// Nothing but these; see the figure.
     #[test]
     fn the_table_is_the_figure() {
-        use Event::{AckOfFin, AckOfSyn, Fin, Shut, Syn, SynAck, WaitOver};
         use State::*;
+        use StateEvent::{AckOfFin, AckOfSyn, Fin, Shut, Syn, SynAck, WaitOver};
         let figure = [
             (SynSent, SynAck, Established),
             (SynSent, Syn, SynReceived),
@@ -170,7 +170,7 @@ mod tests {
                 let drawn = figure.iter().find(|(from, on, _)| (*from, *on) == (state, event));
                 assert_eq!(state.after(event), drawn.map_or(state, |(_, _, to)| *to));
             }
-            assert_eq!(state.after(Event::Gone), Closed);
+            assert_eq!(state.after(StateEvent::Gone), Closed);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::Instant;
 
 /// What a deadline is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Timer {
+pub(super) enum TcpTimer {
     /// Sent data, a SYN or a FIN is unacknowledged (RFC 6298).
     Retransmit,
     /// The same, but something can be done before: a tail loss probe (RFC 8985 7.2).
@@ -25,32 +25,32 @@ pub(super) enum Timer {
     Wait,
 }
 
-const ALL: [Timer; 7] = [
-    Timer::Retransmit,
-    Timer::LossProbe,
-    Timer::Reordering,
-    Timer::Persist,
-    Timer::DelayedAck,
-    Timer::KeepAlive,
-    Timer::Wait,
+const ALL: [TcpTimer; 7] = [
+    TcpTimer::Retransmit,
+    TcpTimer::LossProbe,
+    TcpTimer::Reordering,
+    TcpTimer::Persist,
+    TcpTimer::DelayedAck,
+    TcpTimer::KeepAlive,
+    TcpTimer::Wait,
 ];
 
 /// Those for what is unacknowledged.
-const SENDING: [Timer; 3] = [Timer::Retransmit, Timer::LossProbe, Timer::Reordering];
+const SENDING: [TcpTimer; 3] = [TcpTimer::Retransmit, TcpTimer::LossProbe, TcpTimer::Reordering];
 
 #[derive(Debug, Default)]
 pub(super) struct Timers([Option<Instant>; ALL.len()]);
 
 impl Timers {
     /// Sets `timer`, in place of the others of its kind.
-    pub(super) fn set(&mut self, timer: Timer, at: Instant) {
+    pub(super) fn set(&mut self, timer: TcpTimer, at: Instant) {
         if SENDING.contains(&timer) {
             self.clear_sending();
         }
         self.0[timer as usize] = Some(at);
     }
 
-    pub(super) fn clear(&mut self, timer: Timer) {
+    pub(super) fn clear(&mut self, timer: TcpTimer) {
         self.0[timer as usize] = None;
     }
 
@@ -65,7 +65,7 @@ impl Timers {
         }
     }
 
-    pub(super) fn is_set(&self, timer: Timer) -> bool {
+    pub(super) fn is_set(&self, timer: TcpTimer) -> bool {
         self.0[timer as usize].is_some()
     }
 
@@ -74,13 +74,13 @@ impl Timers {
         SENDING.into_iter().any(|timer| self.is_set(timer))
     }
 
-    pub(super) fn at(&self, timer: Timer) -> Option<Instant> {
+    pub(super) fn at(&self, timer: TcpTimer) -> Option<Instant> {
         self.0[timer as usize]
     }
 
     /// Whether only the keep-alive timer is set, if any.
     pub(super) fn is_quiet(&self) -> bool {
-        ALL.into_iter().all(|timer| timer == Timer::KeepAlive || !self.is_set(timer))
+        ALL.into_iter().all(|timer| timer == TcpTimer::KeepAlive || !self.is_set(timer))
     }
 
     /// The earliest deadline.
@@ -89,8 +89,8 @@ impl Timers {
     }
 
     /// A timer that is due, which is no longer set.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Timer> {
-        let due = |timer: &Timer| self.0[*timer as usize].is_some_and(|at| at <= now);
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<TcpTimer> {
+        let due = |timer: &TcpTimer| self.0[*timer as usize].is_some_and(|at| at <= now);
         let timer = ALL.into_iter().find(due)?;
         self.clear(timer);
         Some(timer)

@@ -1,90 +1,90 @@
 //! Urgent data (RFC 9293 3.8.5), as RFC 6093 has settled it and Linux does it.
 //!
 //! The urgent pointer names the byte *after* the urgent one (RFC 6093 5, `tcp_stdurg` 0). Urgent
-//! bytes are ordinary bytes of the stream; that one is marked is all that is known here, and
-//! whether it is read in or out of band is the reader's business. Only the newest mark counts in
-//! either direction (RFC 9293 3.8.5: the pointer moves forward).
+//! bytes are ordinary bytes of the stream. This module only knows that one is marked; the reader
+//! decides whether it is read in or out of band. Only the newest mark counts in either direction
+//! (RFC 9293 3.8.5: the pointer moves forward).
 
-use super::connection::Connection;
-use super::durable;
-use super::{SegmentRepr, Seq};
-use crate::{Instant, RxBytes, TxBytes};
+use super::durable::{self, Durable};
+use super::segment::SegmentRepr;
+use super::seq::Seq;
 
 /// The marks of a connection, as places in its streams.
 #[derive(Debug, Default)]
-pub(super) struct Urgent {
+pub(super) struct UrgentMarks {
     /// Where what is to be read urgently ends in what we send, until it is acknowledged.
     sent: Option<u64>,
     /// The urgent byte of what the peer sends.
     received: Option<u64>,
-    /// It is a new one.
-    news: bool,
+    /// That one is new.
+    moved: bool,
 }
 
-impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// The last byte that was queued is urgent (MSG_OOB). It leaves at once, as far as windows
-    /// permit, whatever Nagle's rule says.
-    pub fn mark_urgent(&mut self, _now: Instant) {
-        let end = self.send.end();
-        if end > self.durable.acked {
-            self.urgent.sent = Some(end);
-            self.wish(|_| {});
-        }
+impl UrgentMarks {
+    /// The byte before `end`, a place in what we send, is urgent.
+    pub(super) fn mark(&mut self, end: u64) {
+        self.sent = Some(end);
     }
 
     /// Whether there is urgent data that is not acknowledged.
-    pub(super) fn is_urgent(&self) -> bool {
-        self.urgent.sent.is_some()
+    #[inline]
+    pub(super) fn is_sending(&self) -> bool {
+        self.sent.is_some()
     }
 
     /// The peer has what ends before `acked`.
-    pub(super) fn urgent_acked(&mut self) {
-        self.urgent.sent = self.urgent.sent.filter(|end| *end > self.durable.acked);
+    #[inline]
+    pub(super) fn acked(&mut self, acked: u64) {
+        self.sent = self.sent.filter(|end| *end > acked);
     }
 
     /// The urgent pointer of a segment that starts at `seq`: in every segment before the mark (RFC
     /// 9293 3.8.5), as far as it can say.
-    pub(super) fn urgent_pointer(&self, seq: Seq) -> Option<u16> {
-        let end = self.durable.iss + 1 + self.urgent.sent? as u32;
+    #[inline]
+    pub(super) fn pointer(&self, durable: &Durable, seq: Seq) -> Option<u16> {
+        let end = durable.iss + 1 + self.sent? as u32;
         if !seq.before(end) {
             return None;
         }
         match u16::try_from(end.since(seq)) {
             Ok(pointer) => Some(pointer),
             // Too far to be said: so much is known if all of it is on its way.
-            Err(_) => (seq + 0xffff).after(self.durable.snd_max).then_some(u16::MAX),
+            Err(_) => (seq + 0xffff).after(durable.snd_max).then_some(u16::MAX),
         }
     }
 
     /// Sixth check of RFC 9293 3.10.7.4: the urgent pointer.
-    pub(super) fn take_urgent(&mut self, segment: &SegmentRepr) {
-        let Some(pointer) = segment.urgent.filter(|_| self.state().receives()) else { return };
-        let byte = segment.seq + u32::from(pointer.saturating_sub(1));
-        let next = self.durable.rcv_nxt;
-        if byte.before(next) || self.durable.has(durable::READ_SHUT) {
+    #[inline]
+    pub(super) fn take(&mut self, durable: &Durable, segment: &SegmentRepr) {
+        if let Some(pointer) = segment.urgent.filter(|_| durable.state().receives()) {
+            self.take_pointer(durable, segment.seq + u32::from(pointer.saturating_sub(1)));
+        }
+    }
+
+    fn take_pointer(&mut self, durable: &Durable, byte: Seq) {
+        let next = durable.rcv_nxt;
+        if byte.before(next) || durable.has(durable::READ_SHUT) {
             return;
         }
-        let at = self.durable.received + u64::from(byte.since(next));
-        if self.urgent.received.is_none_or(|old| at > old) {
-            self.urgent.received = Some(at);
-            self.urgent.news = true;
+        let at = durable.received + u64::from(byte.since(next));
+        if self.received.is_none_or(|old| at > old) {
+            self.received = Some(at);
+            self.moved = true;
         }
     }
 
-    /// The place of the newest urgent byte in the peer's stream, whose first byte is at 0. It may
-    /// not have arrived yet.
-    pub fn urgent_mark(&self) -> Option<u64> {
-        self.urgent.received
+    /// The place of the newest urgent byte in the peer's stream.
+    pub(super) fn received(&self) -> Option<u64> {
+        self.received
     }
 
-    /// Whether the mark has moved since the last call.
-    pub fn take_urgent_news(&mut self) -> bool {
-        core::mem::take(&mut self.urgent.news)
+    /// Whether that has moved since the last call.
+    pub(super) fn take_moved(&mut self) -> bool {
+        core::mem::take(&mut self.moved)
     }
 
-    /// Whether a mark lies ahead, in either direction.
-    pub(super) fn awaits_urgent(&self) -> bool {
-        let ahead = self.urgent.received.is_some_and(|at| at >= self.durable.received);
-        self.is_urgent() || self.urgent.news || ahead
+    /// Whether a mark lies ahead, in either direction; `received` bytes of the peer's have come.
+    pub(super) fn is_ahead(&self, received: u64) -> bool {
+        self.is_sending() || self.moved || self.received.is_some_and(|at| at >= received)
     }
 }

@@ -11,9 +11,11 @@
 
 use core::time::Duration;
 
+use super::algorithm::{AckSample, Congestion, CongestionEvent, RttSample};
 use super::hystart::HyStart;
-use super::{AckSample, Congestion, Event, RttSample, Seq, Window};
+use super::window::CongestionWindow;
 use crate::Instant;
+use crate::tcp::seq::Seq;
 
 /// beta of RFC 9438 4.6, in 1/1024.
 const BETA: u64 = 717;
@@ -144,7 +146,7 @@ impl Epoch {
 
 impl Congestion for Cubic {
     /// RFC 9438 4.6, 4.7. Of the window, not of the flight: see [`NewReno`](super::NewReno).
-    fn ssthresh(&mut self, _now: Instant, window: &Window) -> u32 {
+    fn ssthresh(&mut self, _now: Instant, window: &CongestionWindow) -> u32 {
         let cwnd = u64::from(window.cwnd);
         let part = |numerator, denominator| (cwnd * numerator / denominator) as u32;
         self.epoch = None;
@@ -155,7 +157,7 @@ impl Congestion for Cubic {
         part(BETA, SCALE).max(2)
     }
 
-    fn on_ack(&mut self, window: &mut Window, ack: &AckSample) {
+    fn on_ack(&mut self, window: &mut CongestionWindow, ack: &AckSample) {
         let rest = if window.in_slow_start() { window.slow_start(ack.acked) } else { ack.acked };
         if rest > 0 {
             let per = self.per(ack.now, window.cwnd, rest);
@@ -163,7 +165,7 @@ impl Congestion for Cubic {
         }
     }
 
-    fn on_rtt(&mut self, window: &mut Window, sample: &RttSample) {
+    fn on_rtt(&mut self, window: &mut CongestionWindow, sample: &RttSample) {
         if self.epoch.as_ref().is_some_and(|epoch| sample.now - epoch.start < AFTERMATH) {
             return;
         }
@@ -176,17 +178,19 @@ impl Congestion for Cubic {
         }
     }
 
-    fn on_event(&mut self, _window: &mut Window, now: Instant, event: Event) {
+    fn on_event(&mut self, _window: &mut CongestionWindow, now: Instant, event: CongestionEvent) {
         match event {
             // RFC 9438 5.8: time in which nothing was sent is no time.
-            Event::TxStart { idle } => {
+            CongestionEvent::TxStart { idle } => {
                 if let Some(epoch) = &mut self.epoch {
                     epoch.start = (epoch.start + idle).min(now);
                 }
             }
             // RFC 9438 4.8: K is 0 and W_max the window at the start of the next epoch.
-            Event::Loss { nxt } => *self = Self { prior: self.prior, ..Self::new(now, nxt) },
-            Event::Recovered => {}
+            CongestionEvent::Loss { nxt } => {
+                *self = Self { prior: self.prior, ..Self::new(now, nxt) }
+            }
+            CongestionEvent::Recovered => {}
         }
     }
 }

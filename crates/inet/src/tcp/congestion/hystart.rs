@@ -11,9 +11,10 @@
 
 use core::time::Duration;
 
-use super::{RttSample, Window};
+use super::algorithm::RttSample;
+use super::window::CongestionWindow;
 use crate::Instant;
-use crate::tcp::Seq;
+use crate::tcp::seq::Seq;
 
 /// Windows below this are never enough (RFC 9406 4.3: no need to pick an exit).
 const LOW_WINDOW: u32 = 16;
@@ -51,7 +52,12 @@ impl HyStart {
 
     /// An ACK in slow start on a path whose least round-trip time is `floor`: whether slow start
     /// should end.
-    pub(super) fn on_rtt(&mut self, w: &Window, sample: &RttSample, floor: Duration) -> bool {
+    pub(super) fn on_rtt(
+        &mut self,
+        w: &CongestionWindow,
+        sample: &RttSample,
+        floor: Duration,
+    ) -> bool {
         if self.found {
             return false;
         }
@@ -64,7 +70,7 @@ impl HyStart {
         self.found
     }
 
-    fn train(&mut self, window: &Window, sample: &RttSample, floor: Duration) -> bool {
+    fn train(&mut self, window: &CongestionWindow, sample: &RttSample, floor: Duration) -> bool {
         if sample.now - self.last > TRAIN_GAP {
             return false;
         }

@@ -2,20 +2,21 @@
 //!
 //! NewReno (RFC 6582) is the way out of recovery, which is the same for every algorithm and not
 //! here. It halves the window, not the flight (RFC 5681 (4)): as in Linux, a window that is not
-//! used does not grow and decays ([`Window::sent`]), which keeps the two near enough.
+//! used does not grow and decays ([`CongestionWindow::sent`]), which keeps the two near enough.
 
-use super::{AckSample, Congestion, Window};
+use super::algorithm::{AckSample, Congestion};
+use super::window::CongestionWindow;
 use crate::Instant;
 
 #[derive(Debug)]
 pub(super) struct NewReno;
 
 impl Congestion for NewReno {
-    fn ssthresh(&mut self, _now: Instant, window: &Window) -> u32 {
+    fn ssthresh(&mut self, _now: Instant, window: &CongestionWindow) -> u32 {
         (window.cwnd / 2).max(2)
     }
 
-    fn on_ack(&mut self, window: &mut Window, ack: &AckSample) {
+    fn on_ack(&mut self, window: &mut CongestionWindow, ack: &AckSample) {
         let rest = if window.in_slow_start() { window.slow_start(ack.acked) } else { ack.acked };
         if rest > 0 {
             window.avoid(window.cwnd, rest);

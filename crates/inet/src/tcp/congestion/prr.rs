@@ -31,7 +31,7 @@ impl Prr {
         self.out = self.out.saturating_add(count);
     }
 
-    /// Sent in this recovery.
+    /// FlightReport in this recovery.
     #[cfg(test)]
     pub(in crate::tcp) fn out(&self) -> u32 {
         self.out

@@ -6,40 +6,40 @@
 //! then is acknowledged.
 //!
 //! A window that was not used for a retransmission timeout decays (RFC 2861): by half per timeout
-//! when sending begins again after silence ([`Window::restart`], RFC 5681 4.1), and towards what
-//! was used of it when little is sent and no ACK comes for so long ([`Window::sent`]). While ACKs
+//! when sending begins again after silence ([`CongestionWindow::restart`], RFC 5681 4.1), and towards what
+//! was used of it when little is sent and no ACK comes for so long ([`CongestionWindow::sent`]). While ACKs
 //! come it stays, as in Linux; RFC 2861 2.1 lets it decay then too.
 
 use core::time::Duration;
 
-use super::Seq;
 use crate::Instant;
+use crate::tcp::seq::Seq;
 
 /// A slow start threshold that does not exist yet, as `tcpi_snd_ssthresh` shows it.
 pub(in crate::tcp) const INFINITE: u32 = 0x7fff_ffff;
 
 /// The congestion window and what belongs to it; segments.
 #[derive(Debug, Clone)]
-pub(in crate::tcp) struct Window {
+pub(in crate::tcp) struct CongestionWindow {
     /// The congestion window: at least 1.
-    pub(in crate::tcp) cwnd: u32,
+    pub(super) cwnd: u32,
     /// The slow start threshold.
-    pub(in crate::tcp) ssthresh: u32,
+    pub(super) ssthresh: u32,
     /// Segments acknowledged in congestion avoidance since the window last grew.
-    pub(in crate::tcp) cnt: u32,
+    pub(super) cnt: u32,
     /// Upper bound of `cwnd`.
-    pub(in crate::tcp) clamp: u32,
+    pub(super) clamp: u32,
     /// `cwnd` and `ssthresh` before the last reduction, should it prove a mistake.
-    pub(in crate::tcp) prior_cwnd: u32,
-    pub(in crate::tcp) prior_ssthresh: u32,
+    pub(super) prior_cwnd: u32,
+    pub(super) prior_ssthresh: u32,
     /// Window at the start and after idleness.
     initial: u32,
-    usage: Usage,
+    usage: WindowUsage,
 }
 
 /// How far the window is used.
 #[derive(Debug, Clone)]
-struct Usage {
+struct WindowUsage {
     /// In this window of data the window was the limit; if not, the most that was in flight.
     limited: bool,
     most: u32,
@@ -53,7 +53,7 @@ struct Usage {
 
 /// What the sender looks like after it has sent, or wanted to send.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::tcp) struct Sent {
+pub(in crate::tcp) struct FlightReport {
     pub(in crate::tcp) now: Instant,
     /// SND.UNA and SND.NXT.
     pub(in crate::tcp) una: Seq,
@@ -67,9 +67,9 @@ pub(in crate::tcp) struct Sent {
     pub(in crate::tcp) decay_after: Option<Duration>,
 }
 
-impl Window {
+impl CongestionWindow {
     /// A window of `initial` segments, at least 1.
-    pub(in crate::tcp) fn new(now: Instant, initial: u32, nxt: Seq) -> Self {
+    pub(super) fn new(now: Instant, initial: u32, nxt: Seq) -> Self {
         let initial = initial.max(1);
         Self {
             cwnd: initial,
@@ -79,19 +79,24 @@ impl Window {
             prior_cwnd: 0,
             prior_ssthresh: 0,
             initial,
-            usage: Usage { limited: false, most: 0, end: nxt, used: 0, since: now },
+            usage: WindowUsage { limited: false, most: 0, end: nxt, used: 0, since: now },
         }
     }
 
+    /// Whether there is a slow start threshold: something was lost, or the window has decayed.
+    pub(super) fn has_threshold(&self) -> bool {
+        self.ssthresh < INFINITE
+    }
+
     /// RFC 5681 3.1.
-    pub(in crate::tcp) fn in_slow_start(&self) -> bool {
+    pub(super) fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
     /// Grows by `acked` segments up to the threshold; what is left of `acked`. The limit L of RFC
     /// 3465 2.2 is `acked` itself: receivers that merge segments before they acknowledge would be
     /// slowed down by two, and Linux has none either.
-    pub(in crate::tcp) fn slow_start(&mut self, acked: u32) -> u32 {
+    pub(super) fn slow_start(&mut self, acked: u32) -> u32 {
         let room = self.ssthresh.saturating_sub(self.cwnd);
         let growth = acked.min(room);
         self.cwnd = self.cwnd.saturating_add(growth).min(self.clamp);
@@ -99,7 +104,7 @@ impl Window {
     }
 
     /// Grows by one segment for each `per` acknowledged segments (RFC 5681 (3) with `per = cwnd`).
-    pub(in crate::tcp) fn avoid(&mut self, per: u32, acked: u32) {
+    pub(super) fn avoid(&mut self, per: u32, acked: u32) {
         let per = per.max(1);
         // What was counted towards a larger `per` is worth one segment now.
         if self.cnt >= per {
@@ -113,19 +118,19 @@ impl Window {
     }
 
     /// Whether the window is what limits the flight, so that it may grow (RFC 7661 4.1).
-    pub(in crate::tcp) fn is_limited(&self) -> bool {
+    pub(super) fn is_limited(&self) -> bool {
         let half = self.cwnd < self.usage.most.saturating_mul(2);
         self.usage.limited || (self.in_slow_start() && half)
     }
 
     /// The threshold as it should be when the window decays without congestion: what it had grown
     /// to remains known (RFC 2861 2, as Linux: three quarters of the window).
-    pub(in crate::tcp) fn current_ssthresh(&self) -> u32 {
+    pub(super) fn current_ssthresh(&self) -> u32 {
         self.ssthresh.max(self.cwnd / 2 + self.cwnd / 4)
     }
 
     /// Something was sent, or the congestion window prevented that.
-    pub(in crate::tcp) fn sent(&mut self, sent: &Sent) {
+    pub(super) fn sent(&mut self, sent: &FlightReport) {
         let usage = &mut self.usage;
         let more = !usage.limited && sent.packets_out > usage.most;
         if sent.una.at_or_after(usage.end) || sent.limited || more {
@@ -146,7 +151,7 @@ impl Window {
     }
 
     /// An ACK outside of recovery: the window is in use, however little of it.
-    pub(in crate::tcp) fn delivered(&mut self, now: Instant) {
+    pub(super) fn delivered(&mut self, now: Instant) {
         self.usage.since = now;
     }
 
@@ -164,7 +169,7 @@ impl Window {
     /// Sending begins again after `idle` without a segment: the window is halved for each
     /// retransmission timeout `rto` that has passed, down to the restart window (RFC 5681 4.1, RFC
     /// 2861 2).
-    pub(in crate::tcp) fn restart(&mut self, now: Instant, idle: Duration, rto: Duration) {
+    pub(super) fn restart(&mut self, now: Instant, idle: Duration, rto: Duration) {
         self.ssthresh = self.current_ssthresh();
         let floor = self.initial.min(self.cwnd);
         let times = idle.as_nanos().saturating_sub(1) / rto.as_nanos().max(1);
@@ -177,11 +182,11 @@ impl Window {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::AckSample;
+    use super::super::algorithm::AckSample;
     use super::*;
 
-    pub(in super::super) fn window(cwnd: u32) -> Window {
-        Window::new(Instant::ZERO, cwnd, Seq::new(1))
+    pub(in super::super) fn window(cwnd: u32) -> CongestionWindow {
+        CongestionWindow::new(Instant::ZERO, cwnd, Seq::new(1))
     }
 
     pub(in super::super) fn ack(acked: u32) -> AckSample {
@@ -195,8 +200,8 @@ pub(super) mod tests {
     const RTO: Duration = Duration::from_millis(200);
 
     /// `packets_out` segments of one byte from `una` on.
-    fn sent(ms: u64, una: u32, packets_out: u32, limited: bool) -> Sent {
-        Sent {
+    fn sent(ms: u64, una: u32, packets_out: u32, limited: bool) -> FlightReport {
+        FlightReport {
             now: Instant::from_nanos(ms * 1_000_000),
             una: Seq::new(una),
             nxt: Seq::new(una + packets_out),
@@ -256,7 +261,7 @@ pub(super) mod tests {
         w.cwnd = 40;
         w.ssthresh = 20;
         for i in 0..10 {
-            w.sent(&Sent { decay_after: None, ..sent(i * 500, 1 + i as u32, 1, false) });
+            w.sent(&FlightReport { decay_after: None, ..sent(i * 500, 1 + i as u32, 1, false) });
         }
         assert_eq!(w.cwnd, 40);
     }

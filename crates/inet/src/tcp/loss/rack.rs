@@ -9,9 +9,8 @@
 use core::time::Duration;
 
 use super::sent::SentSegment;
-use super::{CaState, Env, Recovery};
 use crate::Instant;
-use crate::tcp::Seq;
+use crate::tcp::seq::Seq;
 
 /// Recoveries after which an enlarged reordering window becomes normal again (RFC 8985 6.2 step 4).
 const PERSIST: u8 = 16;
@@ -27,12 +26,12 @@ pub(in crate::tcp) struct Rack {
     end: Seq,
     rtt: Duration,
     /// That has moved since losses were last looked for.
-    pub(super) advanced: bool,
+    advanced: bool,
     /// Factor of the reordering window, less one; recoveries for which it stays.
     steps: u8,
-    pub(super) persist: u8,
+    persist: u8,
     /// A DSACK is to enlarge the window; the last one that did came at this count of deliveries.
-    pub(super) dsack_seen: bool,
+    dsack_seen: bool,
     last_delivered: u64,
 }
 
@@ -75,6 +74,36 @@ impl Rack {
         }
     }
 
+    /// Whether losses are to be looked for; not again before something else has arrived.
+    pub(super) fn take_advanced(&mut self) -> bool {
+        core::mem::take(&mut self.advanced)
+    }
+
+    /// Losses are to be looked for with the next ACK, whatever it delivers.
+    pub(super) fn look_again(&mut self) {
+        self.advanced = true;
+    }
+
+    /// A DSACK may enlarge the reordering window.
+    pub(super) fn note_dsack(&mut self) {
+        self.dsack_seen = true;
+    }
+
+    /// Quarters of the least round-trip time in the reordering window.
+    pub(super) fn window_factor(&self) -> u32 {
+        u32::from(self.steps) + 1
+    }
+
+    /// Whether something that was sent after `segment` has arrived.
+    pub(super) fn has_overtaken(&self, segment: &SentSegment) -> bool {
+        segment.sent_before(self.at, self.end)
+    }
+
+    /// A recovery is over: an enlarged reordering window lasts for 16 of them.
+    pub(super) fn recovery_over(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+    }
+
     /// A DSACK has undone a recovery: the window stays for one more.
     pub(super) fn persist_longer(&mut self) {
         self.persist = (self.persist + 1).min(PERSIST);
@@ -84,65 +113,4 @@ impl Rack {
 /// Whether `segment` was sent after what ends at `end` and was sent `at`.
 fn segment_after(at: Instant, end: Seq, segment: &SentSegment) -> bool {
     segment.at > at || (segment.at == at && segment.end.after(end))
-}
-
-impl Recovery {
-    /// RFC 8985 6.2 step 4.
-    fn reordering_window(&self, env: &Env<'_>) -> Duration {
-        if self.reord_seen == 0 {
-            let threshold = self.sent.sacked_out >= self.reordering && env.config.dup_thresh();
-            if self.state >= CaState::Recovery || threshold {
-                return Duration::ZERO;
-            }
-        }
-        let Some(min) = env.rtt.min() else { return Duration::ZERO };
-        let window = min / 4 * (u32::from(self.rack.steps) + 1);
-        window.min(env.rtt.smoothed().unwrap_or(window))
-    }
-
-    /// Marks what is lost by now. How long to wait for the others that a later one has overtaken
-    /// (RFC 8985 6.2 step 5).
-    pub(super) fn detect(&mut self, env: &mut Env<'_>) -> Option<Duration> {
-        let window = self.reordering_window(env);
-        let mut wait = None;
-        let mut next = self.sent.oldest();
-        while let Some(index) = next {
-            next = self.sent.after(index);
-            let Some(segment) = self.sent.get(index) else { break };
-            if !segment.sent_before(self.rack.at, self.rack.end) {
-                break;
-            }
-            let deadline = segment.at + self.rack.rtt + window;
-            if deadline > env.now {
-                wait = wait.max(Some(deadline - env.now));
-            } else if self.sent.mark_lost(index) {
-                self.lost += 1;
-                env.stats.rack_lost += 1;
-            }
-        }
-        wait
-    }
-
-    /// Looks for losses if something has arrived since the last look. How long the timer is to
-    /// wait for the rest.
-    pub(super) fn rack_mark_lost(&mut self, env: &mut Env<'_>) -> Option<Duration> {
-        if !core::mem::take(&mut self.rack.advanced) {
-            return None;
-        }
-        self.detect(env).map(|wait| wait + TIMER_MIN)
-    }
-
-    /// The reordering timer expired (RFC 8985 6.3).
-    pub(in crate::tcp) fn on_reordering_timeout(&mut self, env: &mut Env<'_>) -> Option<Duration> {
-        let in_flight = self.sent.in_flight();
-        let wait = self.detect(env);
-        if self.sent.in_flight() != in_flight {
-            if self.state != CaState::Recovery && !self.is_mtu_probe_lost(env) {
-                self.enter_recovery(env, false);
-                self.reduce(env, 1, false);
-            }
-            self.repeat = super::Repeat::Lost;
-        }
-        wait.map(|wait| wait + TIMER_MIN)
-    }
 }

@@ -16,9 +16,9 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::super::Seq;
-use super::super::send::Marks;
 use crate::Instant;
+use crate::tcp::send_queue::WriteMarks;
+use crate::tcp::seq::Seq;
 
 /// Entries whose memory an empty queue keeps, so that a dialogue does not allocate at each turn.
 const KEPT: usize = 4;
@@ -98,8 +98,8 @@ impl SentSegment {
     }
 
     /// What is marked at its end.
-    pub(in crate::tcp) fn marks(&self) -> Marks {
-        Marks { push: self.has(PUSH), record: self.has(RECORD), burst: self.has(BURST) }
+    pub(in crate::tcp) fn marks(&self) -> WriteMarks {
+        WriteMarks { push: self.has(PUSH), record: self.has(RECORD), burst: self.has(BURST) }
     }
 
     /// What is sent again does not go on behind it.
@@ -143,7 +143,7 @@ pub(in crate::tcp) struct SentQueue {
     newest: u32,
     /// No entry before this number is [`wanted`](SentSegment::wanted).
     hint: u32,
-    pub(in crate::tcp) sacked_out: u32,
+    sacked_out: u32,
     lost_out: u32,
     retrans_out: u32,
     /// How many are [`wanted`](SentSegment::wanted).
@@ -162,6 +162,17 @@ impl SentQueue {
     /// Segments sent and not cumulatively acknowledged.
     pub(in crate::tcp) fn packets_out(&self) -> u32 {
         self.segments.len() as u32
+    }
+
+    /// Segments that the peer has, though it has not acknowledged them.
+    #[inline]
+    pub(in crate::tcp) fn sacked_out(&self) -> u32 {
+        self.sacked_out
+    }
+
+    /// Without SACK: so many are guessed to have left the network.
+    pub(super) fn guess_sacked(&mut self, segments: u32) {
+        self.sacked_out = segments;
     }
 
     pub(in crate::tcp) fn lost_out(&self) -> u32 {
@@ -212,7 +223,7 @@ impl SentQueue {
         (start, len, fin): (Seq, u32, bool),
         mss: u32,
         (at, snapshot): (Instant, Snapshot),
-        marks: Marks,
+        marks: WriteMarks,
     ) -> u32 {
         let mark = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = mark(marks.push, PUSH) | mark(marks.record, RECORD) | mark(marks.burst, BURST);

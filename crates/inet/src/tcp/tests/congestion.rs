@@ -19,11 +19,11 @@ fn established(config: &TcpConfig) -> Rig {
 
 impl Rig {
     fn cwnd(&self) -> u32 {
-        self.c.window.cwnd
+        self.c.congestion().cwnd()
     }
 
     fn ssthresh(&self) -> u32 {
-        self.c.window.ssthresh
+        self.c.congestion().ssthresh()
     }
 
     /// After `ms`, the first `segments` are acknowledged; how many leave then.
@@ -166,7 +166,7 @@ fn a_loss_costs_cubic_three_tenths_and_reno_half() {
             rig.take(&SegmentRepr { window: u16::MAX, ..rig.seg(1, 1) }, b"");
         }
         assert_eq!(rig.burst()[0], (1, MSS));
-        assert_eq!((rig.ssthresh(), rig.c.window.prior_cwnd), (threshold, 10));
+        assert_eq!((rig.ssthresh(), rig.c.congestion().prior_cwnd()), (threshold, 10));
     }
 }
 

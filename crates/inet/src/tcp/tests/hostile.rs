@@ -197,7 +197,9 @@ mod anything {
         }
         // Something in flight always has a timer.
         if d.snd_una != d.snd_max && rig.c.state() != State::Closed {
-            assert!(rig.c.timers.is_sending() != rig.c.timers.is_set(timers::Timer::Persist));
+            assert!(
+                rig.c.timers().is_sending() != rig.c.timers().is_set(timers::TcpTimer::Persist)
+            );
         }
         assert!(!rig.c.is_done() || rig.c.poll_at(rig.now).is_none());
     }

@@ -6,7 +6,7 @@ fn at(ms: u64) -> Instant {
 }
 
 /// In congestion avoidance at `cwnd` after a loss at `w_max`.
-fn avoiding(cwnd: u32, w_max: u32) -> (Cubic, Window) {
+fn avoiding(cwnd: u32, w_max: u32) -> (Cubic, CongestionWindow) {
     let mut w = window(cwnd);
     w.ssthresh = cwnd;
     let mut c = Cubic::new(at(0), Seq::new(1));
@@ -16,7 +16,13 @@ fn avoiding(cwnd: u32, w_max: u32) -> (Cubic, Window) {
 }
 
 /// Acknowledges a whole window every `rtt` ms for `time` ms: the window after each round trip.
-fn run(c: &mut Cubic, w: &mut Window, from: u64, rtt: u64, time: u64) -> alloc::vec::Vec<u32> {
+fn run(
+    c: &mut Cubic,
+    w: &mut CongestionWindow,
+    from: u64,
+    rtt: u64,
+    time: u64,
+) -> alloc::vec::Vec<u32> {
     let mut seen = alloc::vec![];
     let mut now = from;
     while now < from + time {
@@ -105,7 +111,7 @@ fn silence_earns_no_growth() {
     let (mut c, mut w) = avoiding(70, 100);
     c.on_ack(&mut w, &ack_at(at(0), 1));
     let before = c.per(at(100), 70, 1);
-    c.on_event(&mut w, at(60_100), Event::TxStart { idle: Duration::from_secs(60) });
+    c.on_event(&mut w, at(60_100), CongestionEvent::TxStart { idle: Duration::from_secs(60) });
     let after = c.per(at(60_133), 70, 1);
     assert!(before.abs_diff(after) <= 1, "{before} {after}");
 }
@@ -115,7 +121,7 @@ fn silence_earns_no_growth() {
 fn a_timeout_forgets_the_function() {
     let (mut c, mut w) = avoiding(100, 200);
     w.ssthresh = c.ssthresh(at(0), &w);
-    c.on_event(&mut w, at(0), Event::Loss { nxt: Seq::new(1) });
+    c.on_event(&mut w, at(0), CongestionEvent::Loss { nxt: Seq::new(1) });
     w.cwnd = 1;
     assert_eq!((w.ssthresh, c.w_max, c.prior), (70, 0, 100));
     let seen = run(&mut c, &mut w, 1000, 100, 700);

@@ -47,7 +47,8 @@ impl Model {
     fn push(&mut self, len: u32, fin: bool) {
         const MSS: u32 = 3;
         let at = self.now();
-        let (start, marks) = (self.seq(self.next), Marks { push: true, ..Marks::default() });
+        let (start, marks) =
+            (self.seq(self.next), WriteMarks { push: true, ..WriteMarks::default() });
         let before = self.plain.len();
         let end = self.next + len + u32::from(fin);
         while self.next < end {

@@ -1,0 +1,91 @@
+//! The TCP engine: one [`Connection`] per connection, without clock, thread or I/O.
+//!
+//! The caller moves segments and time: [`Connection::handle_segment`] for what arrives,
+//! [`Connection::poll_segment`] for what is to leave, [`Connection::poll_at`] for when to come
+//! back. One module per concern: sequence numbers (`seq`), the wire format (`segment`), the state
+//! diagram (`state`), what is queued to be sent (`send`) and what has arrived (`recv`), round-trip
+//! time (`rtt`), loss recovery (`loss`), congestion control (`congestion`), deadlines (`timers`);
+//! `connection` joins them: `input` takes segments, `timeout` acts on deadlines, `output` makes
+//! segments.
+//!
+//! A connection is two halves: [`Durable`], plain old data that must outlive the process, and the
+//! rest, which can be made again. The durable half is brought up to date before a segment is given
+//! out that tells the peer about it (publish before emit).
+//!
+//! # Where this is not what the RFCs say
+//! * A segment is acceptable if it touches the window, its edges included, as in Linux: the table
+//!   of RFC 9293 3.10.7.4 would lose ACKs that come with data for a closed window, or from its very
+//!   edge.
+//! * A FIN is taken without room for it in the window.
+//! * Of two segments with the same numbers the larger window counts, as in Linux, not the later.
+//! * The least retransmission timeout is 200 ms, not 1 s (RFC 6298 2.4), and is a margin above the
+//!   smoothed round-trip time.
+//! * Slow start counts all segments that an ACK covers, not at most two (RFC 3465 2.2).
+//! * Window and keep-alive probes are empty and repeat an old number; RFC 9293 3.8.6.1 sends a
+//!   byte.
+//! * Nagle's rule looks at small segments in flight only (Minshall's variant).
+//! * FIN-WAIT-2 ends after 60 s once the application has closed; data that nobody will read is
+//!   answered with a RST.
+//! * Without SACK every partial ACK restarts the timer (RFC 6582 4, slow but steady), and a
+//!   recovery is held until more than its end is acknowledged (RFC 6582 6), as in Linux.
+//! * A tail loss probe needs SACK and is not sent in recovery; the least reordering window is that
+//!   of RACK alone, never RFC 8985's 1 ms.
+
+mod ack_policy;
+mod attempts;
+mod challenge;
+mod config;
+mod congestion;
+mod connection;
+mod durable;
+mod ecn;
+mod ecn_field;
+mod endpoints;
+mod failure;
+mod fastopen;
+mod fastopen_option;
+mod info;
+mod info_counters;
+mod loss;
+mod mtu_search;
+mod nagle;
+mod peer_window;
+mod pending;
+mod progress;
+mod recv_queue;
+mod recv_tuning;
+mod recv_window;
+mod reset;
+mod rtt;
+mod sack_blocks;
+mod segment;
+mod send_queue;
+mod seq;
+mod state;
+mod stats;
+mod super_segments;
+mod timers;
+mod timestamps;
+mod urgent;
+
+pub use config::{KeepAlive, TcpConfig};
+pub use congestion::CongestionKind;
+pub use connection::dormant::Dormant;
+pub use connection::time_wait::TimeWait;
+pub use connection::{Connection, SegmentReply as Reply};
+pub use durable::Durable;
+pub use ecn_field::{EcnField, EcnPolicy};
+pub use endpoints::Endpoints;
+pub use fastopen::FastOpenNews;
+pub use fastopen_option::{FastOpenOption, MAX_COOKIE};
+pub use info::TcpInfo;
+pub use reset::reset_for;
+pub use sack_blocks::{Block, SackBlocks};
+pub use segment::{CHECKSUM_AT, MAX_HEADER, Parsed, SegmentError, SegmentRepr, Timestamps};
+pub use send_queue::{SegmentOut, SendFlags};
+pub use seq::Seq;
+pub use state::State;
+pub use stats::Stats;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! What an acknowledgement does to a connection (RFC 9293 3.10.7.4, fifth check).
+//!
+//! What it means for losses and the congestion window is `loss`'s; here are the numbers of the
+//! connection, the peer's window, the round-trip time and the timers.
+
+use core::time::Duration;
+
+use super::input::Check;
+use super::{Connection, SegmentReply};
+use crate::tcp::congestion::RttSample;
+use crate::tcp::durable;
+use crate::tcp::loss::AckIn;
+use crate::tcp::segment::SegmentRepr;
+use crate::tcp::seq::Seq;
+use crate::tcp::state::{State, StateEvent};
+use crate::tcp::timers::TcpTimer;
+use crate::tcp::timestamps;
+use crate::{Instant, RxBytes, TxBytes};
+
+/// What a segment does to the peer's window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WindowNews {
+    /// It is too old to count.
+    None,
+    /// It sets it.
+    Updated,
+    /// It opens one that was closed.
+    Reopened,
+}
+
+impl<T: TxBytes, R: RxBytes> Connection<T, R> {
+    /// Fifth check: ACK.
+    pub(super) fn check_ack(&mut self, now: Instant, segment: &SegmentRepr, len: usize) -> Check {
+        let Some(ack) = segment.ack else { return Check::Done(SegmentReply::None) };
+        let (una, max) = (self.durable.snd_una, self.durable.snd_max);
+        if self.state() == State::SynReceived {
+            if ack.at_or_before(una) || ack.after(self.syn_edge()) {
+                return Check::Done(SegmentReply::reset(segment, len));
+            }
+            self.take_syn_data(ack);
+            self.change(StateEvent::AckOfSyn);
+            self.set_window(segment);
+            self.take_ack(now, segment, ack, len, WindowNews::Updated);
+            self.established(now);
+            self.lose_syn_data(now);
+            return Check::Pass;
+        }
+        // RFC 5961 5.2.
+        if ack.after(max) || ack.before(una - self.peer_window.max()) {
+            self.stats.unacceptable += 1;
+            self.challenge(now, len > 0);
+            return Check::Done(SegmentReply::None);
+        }
+        self.attempts.answered();
+        let update = self.peer_window.is_updated_by(&self.durable, segment, ack);
+        let news = match update && self.set_window(segment) {
+            true => WindowNews::Reopened,
+            false if update => WindowNews::Updated,
+            false => WindowNews::None,
+        };
+        self.take_ack(now, segment, ack, len, news);
+        if self.state() == State::Closed {
+            return Check::Done(SegmentReply::None);
+        }
+        Check::Pass
+    }
+
+    /// Whether the window was closed until now.
+    fn set_window(&mut self, segment: &SegmentRepr) -> bool {
+        let update = self.peer_window.update(&mut self.durable, segment);
+        if update.admits_more {
+            self.timers.clear(TcpTimer::Persist);
+            self.attempts.window_opened();
+        }
+        self.pending.request_poll();
+        update.reopened
+    }
+
+    /// Takes an acceptable ACK; it may be an old one, whose SACK blocks still count.
+    pub(super) fn take_ack(
+        &mut self,
+        now: Instant,
+        segment: &SegmentRepr,
+        ack: Seq,
+        len: usize,
+        news: WindowNews,
+    ) {
+        self.nagle.ack_received();
+        let prior_una = self.durable.snd_una;
+        let advances = ack.after(prior_una);
+        let old = ack.before(prior_una);
+        if old && (!self.durable.has(durable::SACK) || segment.sack.is_empty()) {
+            return;
+        }
+        let update = news != WindowNews::None;
+        let field_changed = self.peer_window.note_field(segment.window);
+        let window = update && (advances || field_changed);
+        let stamped = self.durable.has(durable::TIMESTAMPS);
+        let echo = segment.timestamps.map(|t| t.echo).filter(|echo| stamped && *echo != 0);
+        let said = AckIn {
+            ack,
+            prior_una,
+            blocks: &segment.sack,
+            data: len > 0 || segment.fin,
+            window_update: window,
+            ece: self.ecn.is_echo(segment),
+            echo,
+        };
+        if said.is_duplicate() && !self.loss.sent().is_empty() {
+            self.stats.duplicate_acks += 1;
+        }
+        let fin_acked = advances && self.advance(now, ack, segment);
+        if advances {
+            self.judge_mtu_probe();
+        }
+        let (loss, mut context) = self.loss_context(now);
+        let taken = loss.take_ack(&mut context, &said);
+        let times = taken.times;
+        let echoed = timestamps::echoed(&self.durable, now, segment).filter(|_| times.acked);
+        if let Some(rtt) = times.first.or(echoed) {
+            let newest = times.last.unwrap_or(rtt);
+            self.rtt.sample(now, rtt, newest);
+            self.take_rtt(now, Some(newest));
+        }
+        let (loss, mut context) = self.loss_context(now);
+        let out = loss.judge_ack(&mut context, &said, taken);
+        if let Some(sample) = out.sample {
+            self.congestion.on_ack(now, &sample);
+        }
+        self.owe_cwr();
+        if self.loss.take_mtu_probe_loss() {
+            self.mtu_probe_lost(now);
+        }
+        if news == WindowNews::Reopened {
+            self.loss.window_reopened();
+        }
+        self.follow(now, out.timer);
+        self.pending.request_poll();
+        if fin_acked {
+            self.fin_acked(now);
+        }
+    }
+
+    /// `ack` acknowledges something new: the connection's own numbers. Whether that is our FIN.
+    fn advance(&mut self, now: Instant, ack: Seq, segment: &SegmentRepr) -> bool {
+        let fin_acked = self.fin_seq().is_some_and(|fin| ack.after(fin));
+        let syn_acked = self.durable.snd_una == self.durable.iss && self.durable.acked == 0;
+        let bytes = ack.since(self.durable.snd_una) - u32::from(syn_acked) - u32::from(fin_acked);
+        self.durable.snd_una = ack;
+        self.durable.acked += u64::from(bytes);
+        self.send.acked_to(self.durable.acked);
+        self.urgent.acked(self.durable.acked);
+        if syn_acked {
+            let rtt = self.rtt.syn_acked(ack, now, timestamps::echoed(&self.durable, now, segment));
+            self.take_rtt(now, rtt);
+            self.loss.syn_delivered(now);
+            self.timers.clear(TcpTimer::Retransmit);
+        } else {
+            self.attempts.clear_timeouts();
+        }
+        self.progress.restart(now);
+        self.failure.forget_report();
+        self.timers.clear(TcpTimer::Persist);
+        self.attempts.window_opened();
+        fin_acked
+    }
+
+    /// Our FIN is acknowledged.
+    fn fin_acked(&mut self, now: Instant) {
+        self.change(StateEvent::AckOfFin);
+        match self.state() {
+            State::TimeWait => self.start_time_wait(now),
+            State::FinWait2 if self.durable.has(durable::ORPHAN) => {
+                self.timers.set(TcpTimer::Wait, now + self.config.fin_timeout);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the peer of a window reduction with the next new data, or does not any more.
+    pub(super) fn owe_cwr(&mut self) {
+        if let Some(owed) = self.loss.take_cwr() {
+            self.ecn.owe_cwr(owed);
+        }
+    }
+
+    /// An ACK gave a round-trip time.
+    fn take_rtt(&mut self, now: Instant, rtt: Option<Duration>) {
+        let Some(rtt) = rtt else { return };
+        self.congestion.on_rtt(&RttSample {
+            now,
+            rtt: rtt.max(Duration::from_micros(1)),
+            una: self.durable.snd_una,
+            nxt: self.durable.snd_max,
+            mss: u32::from(self.durable.snd_mss),
+        });
+    }
+}

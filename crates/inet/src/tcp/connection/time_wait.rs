@@ -1,0 +1,106 @@
+//! What is kept of a connection in TIME-WAIT whose application is gone.
+//!
+//! TIME-WAIT only answers what is left of the connection on its way (RFC 9293 3.6.1), for which the
+//! durable half is enough. There is no second implementation of those answers: for the rare segment
+//! that comes, a connection is made of the record, and put down to a record again.
+
+use alloc::sync::Arc;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use super::Connection;
+use crate::tcp::challenge::ChallengeLimit;
+use crate::tcp::config::TcpConfig;
+use crate::tcp::durable::{self, Durable};
+use crate::tcp::endpoints::Endpoints;
+use crate::tcp::recv_queue::ReceiveQueue;
+use crate::tcp::send_queue::TcpSendQueue;
+use crate::tcp::seq::Seq;
+use crate::tcp::state::State;
+use crate::tcp::timers::TcpTimer;
+use crate::tcp::timestamps::PeerTimestamp;
+use crate::{Instant, RxBytes, TxBytes};
+
+/// A new connection's first number is so far above the last one's that all its segments are newer
+/// than any of the old one's (RFC 6191 2 leaves how far; as Linux).
+const DISTANCE: u32 = 65_535 + 2;
+
+/// Age of the last timestamp from which a younger one must differ from it: the clock's unit, with
+/// Linux's margin (`tcp_tw_reuse_delay`).
+const REUSE_AGE: Duration = Duration::from_secs(1);
+
+/// A connection in TIME-WAIT that nobody holds any more.
+#[derive(Debug, Clone)]
+pub struct TimeWait {
+    durable: Durable,
+    config: Arc<TcpConfig>,
+    /// When TIME-WAIT ends.
+    until: Instant,
+    peer_timestamp: PeerTimestamp,
+    challenges: ChallengeLimit,
+}
+
+impl TimeWait {
+    /// The two ends.
+    pub fn endpoints(&self) -> Endpoints {
+        self.durable.endpoints()
+    }
+
+    /// When it is over.
+    pub fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// The connection that this was.
+    pub fn to_connection<T: TxBytes, R: RxBytes>(&self, now: Instant) -> Connection<T, R> {
+        let durable = self.durable;
+        let config = Arc::clone(&self.config);
+        let (ends, iss) = (durable.endpoints(), durable.iss);
+        let mut connection = Connection::new(now, config, ends, iss, State::TimeWait);
+        connection.durable = durable;
+        connection.send = TcpSendQueue::resumed(durable.acked);
+        connection.recv = ReceiveQueue::new(self.config.recv_buffer, 0);
+        connection.recv.resume(usize::from(durable.rcv_mss), durable.finished());
+        connection.acks.acked(durable.rcv_nxt);
+        connection.challenges = self.challenges;
+        connection.peer_timestamp = self.peer_timestamp;
+        connection.timers.set(TcpTimer::Wait, self.until);
+        connection
+    }
+
+    /// First sequence number of a new connection between the same ends that is opened from this
+    /// side, if that is safe: timestamps tell its segments from the old ones (RFC 6191 2, RFC 7323
+    /// 5.8), and `tw_reuse` permits it.
+    pub fn reused_by_connect(&self, now: Instant) -> Option<Seq> {
+        let ends = self.endpoints();
+        let inside = |ip: IpAddr| ip.is_loopback();
+        let permitted = match self.config.tw_reuse {
+            0 => false,
+            1 => true,
+            _ => inside(ends.local.ip()) || inside(ends.remote.ip()),
+        };
+        let age = now - self.peer_timestamp.taken_at();
+        let told_apart = self.durable.has(durable::TIMESTAMPS) && age > REUSE_AGE;
+        (permitted && told_apart).then(|| self.used() + DISTANCE)
+    }
+
+    /// One more than the largest sequence number that was used.
+    pub fn used(&self) -> Seq {
+        self.durable.snd_max
+    }
+}
+
+impl<T: TxBytes, R: RxBytes> Connection<T, R> {
+    /// What is to be kept of a connection in TIME-WAIT that has nothing to send.
+    pub fn to_time_wait(&self) -> Option<TimeWait> {
+        let until = self.timers.at(TcpTimer::Wait)?;
+        let over = self.state() == State::TimeWait && !self.pending.wants_poll();
+        over.then(|| TimeWait {
+            durable: self.durable,
+            config: Arc::clone(&self.config),
+            until,
+            peer_timestamp: self.peer_timestamp,
+            challenges: self.challenges,
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! What an ACK says, and what loss recovery finds by it.
+
+use core::time::Duration;
+
+use super::sent::Snapshot;
+use crate::Instant;
+use crate::tcp::congestion::AckSample;
+use crate::tcp::sack_blocks::SackBlocks;
+use crate::tcp::seq::Seq;
+
+/// What an ACK says.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::tcp) struct AckIn<'a> {
+    pub(in crate::tcp) ack: Seq,
+    /// SND.UNA before it.
+    pub(in crate::tcp) prior_una: Seq,
+    pub(in crate::tcp) blocks: &'a SackBlocks,
+    /// It comes with payload, or changes the window.
+    pub(in crate::tcp) data: bool,
+    pub(in crate::tcp) window_update: bool,
+    /// It echoes congestion (RFC 3168 6.1.2).
+    pub(in crate::tcp) ece: bool,
+    /// The timestamp that it echoes, if one was sent.
+    pub(in crate::tcp) echo: Option<u32>,
+}
+
+impl AckIn<'_> {
+    /// RFC 5681 2: it cannot be a duplicate.
+    pub(super) fn not_dup(&self) -> bool {
+        self.data || self.window_update || self.ack != self.prior_una
+    }
+
+    /// It may tell that something has left the network.
+    pub(in crate::tcp) fn is_duplicate(&self) -> bool {
+        !self.not_dup()
+    }
+}
+
+/// Which timer is to be set after an ACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::tcp) enum TimerWish {
+    /// The one that runs.
+    #[default]
+    Keep,
+    /// A tail loss probe, or else the retransmission timer, anew.
+    Restart,
+    /// RACK's reordering timer, in so long.
+    Reordering(Duration),
+    /// The retransmission timer, in so long: the peer seems to have reneged.
+    Retransmit(Duration),
+}
+
+/// What an ACK amounts to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::tcp) struct AckOut {
+    pub(in crate::tcp) timer: TimerWish,
+    /// Segments newly acknowledged or sacked, and the sample of the delivery rate.
+    pub(in crate::tcp) sample: Option<AckSample>,
+}
+
+/// What has been seen of an ACK so far.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) una_advanced: bool,
+    /// End of the highest segment that was sacked before this ACK, or SND.UNA: its own blocks do
+    /// not make what it acknowledges late.
+    pub(super) prior_fack: Seq,
+    /// Segments left the queue.
+    pub(super) data_acked: bool,
+    pub(super) data_sacked: bool,
+    /// One that was never sent again was acknowledged or sacked, sent before `high_seq`.
+    pub(super) original: bool,
+    /// One that was sent again was acknowledged.
+    pub(super) repeated_acked: bool,
+    /// A repetition was found lost.
+    pub(super) lost_repetition: bool,
+    pub(super) dsack: bool,
+    pub(super) dsack_of_probe: bool,
+    /// The head of the queue is sacked, though not acknowledged.
+    pub(super) reneging: bool,
+    /// Lowest number that arrived after a later one.
+    pub(super) reord: Option<Seq>,
+    /// First and last transmission of what was sacked.
+    pub(super) first_sacked: Option<Instant>,
+    pub(super) last_sacked: Option<Instant>,
+    /// The newest segment delivered, for the rate sample.
+    pub(super) newest: Option<(Instant, Snapshot)>,
+    pub(super) timer: TimerWish,
+}
+
+/// Round-trip times that an ACK gives.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::tcp) struct RttTimes {
+    /// Of the first segment that it acknowledges, or sacks.
+    pub(in crate::tcp) first: Option<Duration>,
+    /// Of the last.
+    pub(in crate::tcp) last: Option<Duration>,
+    /// An echoed timestamp may be used instead.
+    pub(in crate::tcp) acked: bool,
+}
+
+/// An ACK half taken.
+#[derive(Debug)]
+pub(in crate::tcp) struct Taken {
+    pub(super) seen: Seen,
+    pub(super) prior_delivered: u64,
+    pub(super) prior_lost: u64,
+    pub(super) prior_in_flight: u32,
+    pub(super) was_empty: bool,
+    pub(in crate::tcp) times: RttTimes,
+}

@@ -1,0 +1,31 @@
+//! The states of loss recovery.
+
+/// State of the recovery, as Linux names and numbers them (`tcpi_ca_state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[repr(u8)]
+pub(in crate::tcp) enum CaState {
+    /// Nothing unusual.
+    #[default]
+    Open,
+    /// SACKs or duplicate ACKs have come.
+    Disorder,
+    /// The window is being reduced without a loss to be repaired.
+    Cwr,
+    /// Fast recovery.
+    Recovery,
+    /// Recovery after a timeout.
+    Loss,
+}
+
+/// What may be sent in answer to the last ACK, before anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::tcp) enum Repeat {
+    /// Nothing is to be sent again.
+    #[default]
+    Nothing,
+    /// What is held to be lost.
+    Lost,
+    /// F-RTO: something new, and only if there is nothing, what is held to be lost (RFC 5682 2.1
+    /// step 2b).
+    NewFirst,
+}

@@ -1,0 +1,357 @@
+//! The state of loss recovery, and what is sent and times out in it.
+
+mod ack;
+mod alert;
+mod clean;
+pub(super) mod dormant;
+mod rack;
+mod sack;
+mod tlp;
+mod undo;
+
+use core::time::Duration;
+
+use super::ca_state::{CaState, Repeat};
+use super::context::LossContext;
+use super::rack::Rack;
+use super::sent::{SentQueue, SentSegment, Snapshot};
+use crate::Instant;
+use crate::tcp::config::TcpConfig;
+use crate::tcp::congestion::Prr;
+use crate::tcp::sack_blocks::SackBlocks;
+use crate::tcp::send_queue::WriteMarks;
+use crate::tcp::seq::Seq;
+
+/// A tail loss probe under way (RFC 8985 7.2).
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    /// SND.NXT when it was sent.
+    end: Seq,
+    /// It repeated a segment.
+    repeated: bool,
+}
+
+/// The sender's memory of what is under way, and of what went wrong.
+#[derive(Debug)]
+pub(in crate::tcp) struct Recovery {
+    sent: SentQueue,
+    state: CaState,
+    /// SND.NXT when the state began.
+    high_seq: Seq,
+    /// SND.UNA when the recovery began, as long as it can be undone.
+    undo_marker: Option<Seq>,
+    /// Repetitions of this recovery that are not known to have been needless; `None` before the
+    /// first.
+    undo_retrans: Option<u32>,
+    /// Own timestamp when the first repetition of this recovery left.
+    retrans_stamp: Option<u32>,
+    /// Segments that may overtake each other, and whether that was ever seen.
+    reordering: u32,
+    reord_seen: u32,
+    rack: Rack,
+    probe: Option<Probe>,
+    /// F-RTO is at work.
+    frto: bool,
+    /// The peer has reneged, and the recovery from that is not over.
+    reneging: bool,
+    prr: Option<Prr>,
+    /// End of the highest segment that was ever sacked; counts if any is.
+    fack: Seq,
+    /// SACK blocks of the last ACK.
+    cache: SackBlocks,
+    /// Segments delivered, and held to be lost, in total.
+    delivered: u64,
+    lost: u64,
+    delivered_at: Instant,
+    first_sent: Instant,
+    dsack_dups: u64,
+    total_retrans: u64,
+    /// The peer is to be told that the window was reduced, or not any more.
+    cwr: Option<bool>,
+    repeat: Repeat,
+    /// Where a probe of the path's MTU under way begins, and whether its loss was found.
+    mtu_probe: Option<Seq>,
+    mtu_probe_lost: bool,
+}
+
+impl Recovery {
+    pub(in crate::tcp) fn new(now: Instant, config: &TcpConfig) -> Self {
+        Self {
+            sent: SentQueue::new(),
+            state: CaState::Open,
+            high_seq: Seq::default(),
+            undo_marker: None,
+            undo_retrans: None,
+            retrans_stamp: None,
+            reordering: u32::from(config.reordering),
+            reord_seen: 0,
+            rack: Rack::default(),
+            probe: None,
+            frto: false,
+            reneging: false,
+            prr: None,
+            fack: Seq::default(),
+            cache: SackBlocks::default(),
+            delivered: 0,
+            lost: 0,
+            delivered_at: now,
+            first_sent: now,
+            dsack_dups: 0,
+            total_retrans: 0,
+            cwr: None,
+            repeat: Repeat::Nothing,
+            mtu_probe: None,
+            mtu_probe_lost: false,
+        }
+    }
+
+    /// What is sent and not acknowledged.
+    #[inline]
+    pub(in crate::tcp) fn sent(&self) -> &SentQueue {
+        &self.sent
+    }
+
+    /// Place of the first segment that is to be sent again.
+    #[inline]
+    pub(in crate::tcp) fn next_wanted(&mut self) -> Option<usize> {
+        self.sent.next_wanted()
+    }
+
+    /// Cuts the segment at `index` in two, the first of `len` bytes.
+    pub(in crate::tcp) fn split(&mut self, index: usize, len: u32) {
+        self.sent.split(index, len);
+    }
+
+    /// What may be sent in answer to the last ACK, before anything else.
+    #[inline]
+    pub(in crate::tcp) fn repeat(&self) -> Repeat {
+        self.repeat
+    }
+
+    /// A probe of the path's MTU that begins at `start` was sent; or its fate is of no interest any
+    /// more.
+    pub(in crate::tcp) fn watch_mtu_probe(&mut self, start: Option<Seq>) {
+        self.mtu_probe = start;
+    }
+
+    /// Whether the loss of that probe was found since the last call.
+    #[inline]
+    pub(in crate::tcp) fn take_mtu_probe_loss(&mut self) -> bool {
+        core::mem::take(&mut self.mtu_probe_lost)
+    }
+
+    pub(in crate::tcp) fn state(&self) -> CaState {
+        self.state
+    }
+
+    /// Segments that may overtake each other (`tcpi_reordering`).
+    pub(in crate::tcp) fn reordering(&self) -> u32 {
+        self.reordering
+    }
+
+    /// Our SYN has arrived: it counts as one, with the data that it brought.
+    pub(in crate::tcp) fn syn_delivered(&mut self, now: Instant) {
+        self.delivered += 1;
+        self.delivered_at = now;
+    }
+
+    /// Segments delivered in total (`tcpi_delivered`).
+    pub(in crate::tcp) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// How often a reordering was seen (`tcpi_reord_seen`).
+    pub(in crate::tcp) fn reord_seen(&self) -> u32 {
+        self.reord_seen
+    }
+
+    /// Duplicates that were reported (`tcpi_dsack_dups`).
+    pub(in crate::tcp) fn dsack_dups(&self) -> u64 {
+        self.dsack_dups
+    }
+
+    /// The window follows [`Prr`], not the algorithm.
+    pub(in crate::tcp) fn reducing(&self) -> bool {
+        matches!(self.state, CaState::Cwr | CaState::Recovery)
+    }
+
+    /// Whether the peer is to be told of a reduction by CWR (RFC 3168 6.1.2), if that is new.
+    pub(in crate::tcp) fn take_cwr(&mut self) -> Option<bool> {
+        self.cwr.take()
+    }
+
+    /// What is to be remembered of a segment sent now.
+    fn snapshot(&mut self, now: Instant) -> Snapshot {
+        if self.sent.in_flight() == 0 {
+            self.first_sent = now;
+            self.delivered_at = now;
+        }
+        Snapshot {
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent: self.first_sent,
+        }
+    }
+
+    /// `len` bytes from `start` on were sent for the first time, in segments of `mss` bytes; the
+    /// last one with `marks`, and with a FIN if `fin`.
+    pub(in crate::tcp) fn on_sent(
+        &mut self,
+        now: Instant,
+        (start, len, fin): (Seq, u32, bool),
+        mss: u32,
+        marks: WriteMarks,
+    ) {
+        if self.repeat == Repeat::NewFirst {
+            // F-RTO has what it wanted: now the answer counts.
+            self.repeat = Repeat::Nothing;
+        }
+        let snapshot = self.snapshot(now);
+        let count = self.sent.push((start, len, fin), mss.max(1), (now, snapshot), marks);
+        self.count_for_reduction(count);
+    }
+
+    /// The segment at `index` was sent again; if it is not held to be lost, that was a probe, which
+    /// no recovery counts. `stamp` is the own timestamp it carries; `clear` see
+    /// [`SentQueue::repeat`].
+    pub(in crate::tcp) fn on_repeated(
+        &mut self,
+        now: Instant,
+        index: usize,
+        stamp: u32,
+        clear: bool,
+    ) {
+        let lost = self.sent.get(index).is_some_and(SentSegment::lost);
+        let snapshot = self.snapshot(now);
+        self.sent.repeat(index, now, snapshot, clear);
+        self.total_retrans += 1;
+        if !lost {
+            return;
+        }
+        self.retrans_stamp.get_or_insert(stamp);
+        self.undo_retrans = Some(self.undo_retrans.unwrap_or(0) + 1);
+        self.count_for_reduction(1);
+    }
+
+    fn count_for_reduction(&mut self, segments: u32) {
+        if self.reducing()
+            && let Some(prr) = &mut self.prr
+        {
+            prr.sent(segments);
+        }
+    }
+
+    /// The retransmission timer expired (RFC 6298 5.4 to 5.6, RFC 5681 3.1, RFC 5682 2.1 step 1).
+    /// `again` if it had expired for the same data before.
+    pub(in crate::tcp) fn on_timeout(&mut self, context: &mut LossContext<'_>, again: bool) {
+        let new = self.state < CaState::Recovery;
+        let in_disorder = self.state <= CaState::Disorder;
+        let sacked = self.sent.sacked_out();
+        self.mark_after_timeout(context);
+        let past = context.una.at_or_after(self.high_seq);
+        if in_disorder || past || (self.state == CaState::Loss && !again) {
+            context.congestion.reduce_for_timeout(context.now, context.nxt);
+            self.init_undo(context.una);
+        }
+        context.congestion.collapse(self.sent.in_flight() + 1);
+        // Many duplicate ACKs and still a timeout: the reordering was overestimated.
+        let usual = u32::from(context.config.reordering);
+        if in_disorder && sacked >= usual {
+            self.reordering = self.reordering.min(usual);
+        }
+        self.state = CaState::Loss;
+        self.high_seq = context.nxt;
+        self.probe = None;
+        self.cwr = Some(true);
+        self.frto = context.config.frto && (new || again);
+        self.repeat = Repeat::Lost;
+    }
+
+    /// All is lost but what RACK says may still arrive (RFC 8985 6.3). Nothing is, if the peer has
+    /// reneged: then the SACKs are worth nothing (RFC 2018 8).
+    fn mark_after_timeout(&mut self, context: &mut LossContext<'_>) {
+        let reneged = self.sent.head().is_some_and(SentSegment::sacked);
+        if reneged {
+            context.stats.sack_reneges += 1;
+            self.sent.unmark_sacked();
+            self.cache = SackBlocks::default();
+            self.reneging = true;
+        } else if !context.sack {
+            self.sent.guess_sacked(0);
+        }
+        for index in 0..self.sent.packets_out() as usize {
+            let recent = self.sent.get(index).is_some_and(|segment| {
+                let at = segment.at;
+                context.sack && !reneged && index > 0 && context.now - at < self.rack.rtt()
+            });
+            if !recent && self.sent.mark_lost(index) {
+                self.lost += 1;
+            }
+        }
+    }
+
+    /// The path takes segments of `mss` bytes only: longer ones are lost.
+    pub(in crate::tcp) fn path_takes(&mut self, context: &mut LossContext<'_>, mss: u32) {
+        self.lose(context, |segment| segment.end.since(segment.start) > mss);
+    }
+
+    /// All that is under way is lost.
+    pub(in crate::tcp) fn lose_all(&mut self, context: &mut LossContext<'_>) {
+        self.lose(context, |_| true);
+    }
+
+    /// What `is_lost` says of segments not reported is lost and leaves again, without blame on
+    /// congestion: as Linux the state is that after a timeout, with the window as it is.
+    fn lose(&mut self, context: &mut LossContext<'_>, is_lost: impl Fn(&SentSegment) -> bool) {
+        let mut any = false;
+        for index in 0..self.sent.packets_out() as usize {
+            let hit = self.sent.get(index).is_some_and(|sent| !sent.sacked() && is_lost(sent));
+            if hit {
+                any = true;
+                self.lost += u64::from(self.sent.mark_lost(index));
+            }
+        }
+        if !any {
+            return;
+        }
+        if self.state != CaState::Loss {
+            context.congestion.lower_without_blame();
+            self.undo_marker = None;
+            self.frto = false;
+            self.high_seq = context.nxt;
+            self.state = CaState::Loss;
+        }
+        self.repeat = Repeat::Lost;
+    }
+
+    /// The peer's window was closed and is open again: if what is in flight was sent as a probe of
+    /// it, the peer has had no room for it.
+    pub(in crate::tcp) fn window_reopened(&mut self) {
+        if self.state == CaState::Loss && !self.sent.is_empty() {
+            self.lost += u64::from(self.sent.mark_lost(0));
+            self.repeat = Repeat::Lost;
+        }
+    }
+
+    /// F-RTO found nothing new to send.
+    pub(in crate::tcp) fn give_up_frto(&mut self) {
+        self.frto = false;
+        self.repeat = Repeat::Lost;
+    }
+
+    /// The connection is over: nothing is under way any more.
+    pub(in crate::tcp) fn clear(&mut self) {
+        self.sent.clear();
+        self.probe = None;
+        self.repeat = Repeat::Nothing;
+    }
+
+    /// How long until the retransmission timer would expire, had it been started when the first
+    /// segment was last sent.
+    pub(in crate::tcp) fn rto_left(&self, now: Instant, rto: Duration) -> Option<Duration> {
+        self.sent.head().map(|head| (head.at + rto) - now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! What an ACK acknowledges leaves the queue.
+
+use super::Recovery;
+use crate::Instant;
+use crate::tcp::loss::ack_info::{RttTimes, Seen};
+use crate::tcp::loss::context::LossContext;
+use crate::tcp::loss::sent::{Acked, SentSegment};
+use crate::tcp::seq::Seq;
+
+impl Recovery {
+    /// Removes what is before SND.UNA. Gives the round-trip times.
+    pub(super) fn clean(&mut self, context: &mut LossContext<'_>, seen: &mut Seen) -> RttTimes {
+        let prior_fack = seen.prior_fack;
+        let (mut first, mut last, mut reord) = (None::<Instant>, None::<Instant>, None);
+        let mut ambiguous = false;
+        let mut gone = 0;
+        while let Some(Acked { first: segment, last: end, count }) =
+            self.sent.pop_acked(context.una)
+        {
+            gone += count;
+            ambiguous |= segment.ambiguous();
+            if segment.ever_repeated() {
+                seen.repeated_acked = true;
+            } else if !segment.sacked() {
+                reord = reord.or(Some(segment.start));
+                seen.original |= segment.end.at_or_before(self.high_seq);
+            }
+            if !segment.ambiguous() && !segment.sacked() {
+                last = Some(segment.at);
+                first = first.or(last);
+            }
+            if context.sack && !segment.sacked() {
+                self.deliver(context, &segment, count, seen);
+                let mut latest = segment;
+                latest.end = end;
+                self.rack.advance(context.now, &latest, context.rtt.min().unwrap_or_default());
+            } else {
+                newest(&segment, seen);
+            }
+        }
+        seen.data_acked = gone > 0;
+        seen.reneging = self.sent.head().is_some_and(SentSegment::sacked);
+        if gone > 0 && !context.sack {
+            self.remove_reno_sacks(context, gone);
+            // Without SACK nobody knows whether the original or the repetition made the progress.
+            seen.original &= !seen.repeated_acked;
+        } else if let Some(low) = reord.filter(|low| gone > 0 && low.before(prior_fack)) {
+            // A hole filled by what was never sent again.
+            self.reordered(context, low, prior_fack);
+        }
+        if ambiguous {
+            (first, last) = (None, None);
+        }
+        let since = |at: Option<Instant>| at.map(|at| context.now - at);
+        RttTimes {
+            first: since(first.or(seen.first_sacked)),
+            last: since(seen.last_sacked.or(last)),
+            acked: gone > 0,
+        }
+    }
+
+    /// `segment`, and others like it, `count` in all, have arrived for the first time.
+    pub(super) fn deliver(
+        &mut self,
+        context: &LossContext<'_>,
+        segment: &SentSegment,
+        count: u32,
+        seen: &mut Seen,
+    ) {
+        self.delivered += u64::from(count);
+        self.delivered_at = context.now;
+        newest(segment, seen);
+        if let Some((at, _)) = seen.newest {
+            self.first_sent = self.first_sent.max(at);
+        }
+    }
+
+    fn reordered(&mut self, context: &mut LossContext<'_>, low: Seq, fack: Seq) {
+        let now = self.fack;
+        let empty = self.sent.sacked_out() == 0;
+        // What counts is how far the highest sacked segment was ahead before this ACK.
+        self.fack = fack;
+        let segments = fack.since(low).div_ceil(context.mss.max(1));
+        if segments > self.reordering {
+            self.reordering = segments.min(u32::from(context.config.max_reordering));
+        }
+        self.reord_seen = self.reord_seen.saturating_add(1);
+        context.stats.reorderings += 1;
+        if !empty {
+            self.fack = now;
+        }
+    }
+}
+
+/// Without SACK: how many have left the network is guessed from duplicate ACKs (RFC 5681 3.2, RFC
+/// 6582), as if each were a SACK of one segment.
+impl Recovery {
+    /// `gone` segments were acknowledged: one was the hole, the others those that the duplicates
+    /// told of.
+    fn remove_reno_sacks(&mut self, context: &mut LossContext<'_>, gone: u32) {
+        let sacked = self.sent.sacked_out();
+        self.delivered += u64::from(gone.saturating_sub(sacked).max(1));
+        self.delivered_at = context.now;
+        self.sent.guess_sacked(sacked.saturating_sub(gone - 1));
+        self.limit_reno_sacks(context, gone);
+    }
+
+    /// A duplicate ACK: something has left the network.
+    pub(super) fn add_reno_sack(&mut self, context: &mut LossContext<'_>) {
+        let before = self.sent.sacked_out();
+        self.sent.guess_sacked(before + 1);
+        self.limit_reno_sacks(context, 0);
+        self.delivered += u64::from(self.sent.sacked_out().saturating_sub(before));
+    }
+
+    /// No more can have left than is out, but for the hole (RFC 5681 5: a peer may pretend). More
+    /// duplicates than that mean that segments have overtaken each other.
+    fn limit_reno_sacks(&mut self, context: &mut LossContext<'_>, gone: u32) {
+        let out = self.sent.packets_out();
+        let holes = self.sent.lost_out().max(1).min(out);
+        if self.sent.sacked_out() + holes <= out {
+            return;
+        }
+        self.sent.guess_sacked(out - holes);
+        self.reordering =
+            self.reordering.max((out + gone).min(u32::from(context.config.max_reordering)));
+        self.reord_seen = self.reord_seen.saturating_add(1);
+        context.stats.reorderings += 1;
+    }
+}
+
+/// Remembers the segment that was sent last.
+fn newest(segment: &SentSegment, seen: &mut Seen) {
+    if seen.newest.is_none_or(|(at, _)| segment.at >= at) {
+        seen.newest = Some((segment.at, segment.snapshot));
+    }
+}

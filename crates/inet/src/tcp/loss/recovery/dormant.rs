@@ -1,0 +1,49 @@
+//! What outlasts an idle time.
+
+use super::Recovery;
+use crate::tcp::loss::ca_state::{CaState, Repeat};
+
+/// What is kept of [`Recovery`] when nothing is in flight.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::tcp) struct Kept {
+    reordering: u32,
+    reord_seen: u32,
+    delivered: u64,
+    lost: u64,
+    dsack_dups: u64,
+    total_retrans: u64,
+}
+
+impl Recovery {
+    /// Whether there is nothing else to keep.
+    pub(in crate::tcp) fn is_idle(&self) -> bool {
+        self.sent.is_empty()
+            && self.state == CaState::Open
+            && self.probe.is_none()
+            && self.prr.is_none()
+            && !self.frto
+            && !self.reneging
+            && self.cwr.is_none()
+            && matches!(self.repeat, Repeat::Nothing)
+    }
+
+    pub(in crate::tcp) fn kept(&self) -> Kept {
+        Kept {
+            reordering: self.reordering,
+            reord_seen: self.reord_seen,
+            delivered: self.delivered,
+            lost: self.lost,
+            dsack_dups: self.dsack_dups,
+            total_retrans: self.total_retrans,
+        }
+    }
+
+    pub(in crate::tcp) fn resume(&mut self, kept: &Kept) {
+        self.reordering = kept.reordering;
+        self.reord_seen = kept.reord_seen;
+        self.delivered = kept.delivered;
+        self.lost = kept.lost;
+        self.dsack_dups = kept.dsack_dups;
+        self.total_retrans = kept.total_retrans;
+    }
+}

@@ -1,0 +1,71 @@
+//! Tail loss probes (RFC 8985 7).
+//!
+//! When the last segments of a flight are lost, nothing comes that would tell of it but the
+//! retransmission timer. So one segment is sent after two round-trip times, a new one or the last
+//! one again, whose SACK makes RACK see the loss. If the probe itself was what repaired the loss,
+//! the answer shows it, and the window is reduced all the same (7.4).
+
+use core::time::Duration;
+
+use super::{Probe, Recovery};
+use crate::tcp::loss::ack_info::{AckIn, Seen};
+use crate::tcp::loss::ca_state::CaState;
+use crate::tcp::loss::context::LossContext;
+use crate::tcp::loss::rack::TIMER_MIN;
+use crate::tcp::seq::Seq;
+
+impl Recovery {
+    /// How long until a probe (RFC 8985 7.2), if one is due in this state at all.
+    pub(in crate::tcp) fn probe_timeout(&self, context: &LossContext<'_>) -> Option<Duration> {
+        let open = matches!(self.state, CaState::Open | CaState::Cwr);
+        if !context.config.tail_loss_probe() || !context.sack || !open || self.sent.is_empty() {
+            return None;
+        }
+        let Some(smoothed) = context.rtt.smoothed() else {
+            return Some(context.config.rto_initial);
+        };
+        // A lone segment's ACK may be delayed.
+        let alone = self.sent.packets_out() == 1;
+        let margin = if alone { context.config.rto_min } else { TIMER_MIN };
+        Some(smoothed * 2 + margin)
+    }
+
+    /// A probe may be sent: at most one is under way.
+    pub(in crate::tcp) fn may_probe(&self) -> bool {
+        self.probe.is_none()
+    }
+
+    /// A probe was sent; `repeated` unless it was a new segment.
+    pub(in crate::tcp) fn on_probe(&mut self, context: &mut LossContext<'_>, repeated: bool) {
+        self.probe = Some(Probe { end: context.nxt, repeated });
+        context.stats.tail_loss_probes += 1;
+    }
+
+    /// What the ACK tells of the probe (RFC 8985 7.4).
+    pub(super) fn judge_probe(
+        &mut self,
+        context: &mut LossContext<'_>,
+        ack: &AckIn<'_>,
+        seen: &Seen,
+    ) {
+        let Some(probe) = self.probe.filter(|probe| ack.ack.at_or_after(probe.end)) else { return };
+        let pure_duplicate = !seen.una_advanced && !ack.not_dup() && !seen.data_sacked;
+        if !probe.repeated || seen.dsack_of_probe {
+            self.probe = None;
+        } else if ack.ack.after(probe.end) {
+            // The probe repaired a loss: a window reduction that is over at once.
+            context.stats.probe_recoveries += 1;
+            self.start_reduction(context);
+            self.state = CaState::Cwr;
+            self.end_reduction(context);
+            self.try_keep_open(context);
+        } else if pure_duplicate {
+            self.probe = None;
+        }
+    }
+
+    /// Where a probe under way ends, for a DSACK of it.
+    pub(super) fn probe_end(&self) -> Option<Seq> {
+        self.probe.map(|probe| probe.end)
+    }
+}

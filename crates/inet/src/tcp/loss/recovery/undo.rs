@@ -1,0 +1,152 @@
+//! Taking back a reduction that was a mistake.
+//!
+//! A recovery was needless if each of its repetitions is reported as a duplicate (DSACK, RFC 3708),
+//! or if the ACK of the first repaired hole echoes a timestamp from before the first repetition
+//! (Eifel detection, RFC 3522): then the originals had only been late. The window goes back to
+//! where it was (Eifel response, RFC 4015).
+
+use super::Recovery;
+use crate::tcp::loss::ack_info::AckIn;
+use crate::tcp::loss::ca_state::CaState;
+use crate::tcp::loss::context::LossContext;
+use crate::tcp::loss::sent::SentSegment;
+use crate::tcp::seq::Seq;
+
+impl Recovery {
+    /// A recovery begins at `una`: what is sent again from here on counts. Repetitions that are
+    /// under way may cause DSACKs too.
+    pub(super) fn init_undo(&mut self, una: Seq) {
+        self.undo_marker = Some(una);
+        let probe = self.probe.is_some_and(|probe| probe.repeated);
+        let out = self.sent.retrans_out() + u32::from(probe);
+        self.undo_retrans = (out > 0).then_some(out);
+    }
+
+    /// The ACK answers an original, or nothing was sent again.
+    pub(super) fn packet_delayed(&self, context: &LossContext<'_>, ack: &AckIn<'_>) -> bool {
+        match (self.retrans_stamp, ack.echo) {
+            // Without SACK a recovery that is held on to has forgotten what it sent again.
+            (None, _) => context.sack || context.una.before(self.high_seq),
+            (Some(stamp), Some(echo)) => Seq::new(echo).before(Seq::new(stamp)),
+            (Some(_), None) => false,
+        }
+    }
+
+    fn may_undo(&self, context: &LossContext<'_>, ack: &AckIn<'_>) -> bool {
+        self.undo_marker.is_some()
+            && (self.undo_retrans == Some(0) || self.packet_delayed(context, ack))
+    }
+
+    /// RFC 4015 3.
+    fn undo_reduction(&mut self, context: &mut LossContext<'_>, unmark: bool) {
+        if unmark {
+            self.sent.unmark_lost();
+        }
+        if context.congestion.undo() {
+            self.cwr = Some(false);
+        }
+        self.undo_marker = None;
+        self.rack.look_again();
+        context.stats.undos += 1;
+    }
+
+    /// All that had been sent when the recovery began is acknowledged. Whether its state is held
+    /// nevertheless.
+    pub(super) fn try_undo_recovery(
+        &mut self,
+        context: &mut LossContext<'_>,
+        ack: &AckIn<'_>,
+    ) -> bool {
+        if self.may_undo(context, ack) {
+            self.undo_reduction(context, false);
+        }
+        self.leave_rack_round();
+        if self.holds_old_state(context) {
+            return true;
+        }
+        self.state = CaState::Open;
+        self.reneging = false;
+        false
+    }
+
+    /// Without SACK, duplicate ACKs of exactly `high_seq` may be of this recovery: the state is
+    /// held until more is acknowledged (RFC 6582 3.2 step 1, the careful variant).
+    fn holds_old_state(&mut self, context: &LossContext<'_>) -> bool {
+        if context.sack || context.una != self.high_seq {
+            return false;
+        }
+        if !self.any_repeated() {
+            self.retrans_stamp = None;
+        }
+        true
+    }
+
+    /// Every repetition was needless, as DSACKs say.
+    pub(super) fn try_undo_dsack(&mut self, context: &mut LossContext<'_>) -> bool {
+        if self.undo_marker.is_none() || self.undo_retrans != Some(0) {
+            return false;
+        }
+        self.rack.persist_longer();
+        self.undo_reduction(context, false);
+        true
+    }
+
+    /// After a timeout: its repetitions were needless. `original` if F-RTO knows.
+    pub(super) fn try_undo_loss(
+        &mut self,
+        context: &mut LossContext<'_>,
+        ack: &AckIn<'_>,
+        original: bool,
+    ) -> bool {
+        if !original && !self.may_undo(context, ack) {
+            return false;
+        }
+        self.undo_reduction(context, true);
+        if original {
+            context.stats.spurious_timeouts += 1;
+        }
+        if self.holds_old_state(context) {
+            return true;
+        }
+        if original || context.sack {
+            self.state = CaState::Open;
+            self.reneging = false;
+            self.leave_rack_round();
+        }
+        true
+    }
+
+    /// A partial ACK that an original brought forth: what was repaired was only late. Whether
+    /// nothing more is to be marked or sent again for now.
+    pub(super) fn try_undo_partial(
+        &mut self,
+        context: &mut LossContext<'_>,
+        ack: &AckIn<'_>,
+        prior_una: Seq,
+    ) -> bool {
+        if self.undo_marker.is_none() || !self.packet_delayed(context, ack) {
+            return false;
+        }
+        self.check_reordering(context, prior_una);
+        if self.sent.retrans_out() > 0 {
+            return true;
+        }
+        if !self.any_repeated() {
+            self.retrans_stamp = None;
+        }
+        self.undo_reduction(context, true);
+        self.try_keep_open(context);
+        false
+    }
+
+    /// Something that is still in the queue was sent again.
+    pub(super) fn any_repeated(&self) -> bool {
+        let head = self.sent.head().is_some_and(SentSegment::ever_repeated);
+        self.sent.retrans_out() > 0 || head
+    }
+
+    /// A recovery ends: an enlarged reordering window lasts for 16 of them (RFC 8985 6.2 step 4).
+    fn leave_rack_round(&mut self) {
+        self.rack.recovery_over();
+    }
+}

@@ -1,0 +1,306 @@
+//! What has arrived: bytes in order, waiting for the application, and pieces that came too early.
+//!
+//! A piece in order goes straight to the ready queue. One out of order is kept in a bounded queue
+//! sorted by sequence number, whose pieces do not overlap: what is there already stays, a newcomer
+//! is trimmed to the first gap that it touches (a piece is one frame's and cannot be split), and
+//! the peer sends again what that loses. If the queue is full, newcomers are refused, because what
+//! was reported by SACK is a promise. Received bytes count against the buffer until the application
+//! has consumed them.
+
+use alloc::collections::VecDeque;
+
+mod sack_report;
+
+use sack_report::SackReport;
+
+use super::sack_blocks::{Block, SackBlocks};
+use super::seq::Seq;
+use crate::RxPiece;
+
+/// Least receive buffer, bytes.
+const MIN_BUFFER: usize = 2048;
+
+/// The segment size supposed before one has been seen (RFC 9293 MUST-15).
+const MIN_SEGMENT: usize = 536;
+
+/// What became of a segment's payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PayloadArrival {
+    /// It was the next one, and there is no gap behind it.
+    InOrder,
+    /// It filled a gap, wholly or in part.
+    Filled,
+    /// It came early and is kept.
+    Early,
+    /// Nothing of it was new, or there was no room for it.
+    Useless,
+}
+
+#[derive(Debug)]
+struct EarlyPiece<R> {
+    seq: Seq,
+    piece: RxPiece<R>,
+}
+
+impl<R> EarlyPiece<R> {
+    fn end(&self) -> Seq {
+        self.seq + self.piece.range.len() as u32
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct ReceiveQueue<R> {
+    ready: VecDeque<RxPiece<R>>,
+    ready_len: usize,
+    /// Bytes in order that the application has not consumed.
+    unconsumed: usize,
+    early: VecDeque<EarlyPiece<R>>,
+    early_limit: usize,
+    report: SackReport,
+    /// The FIN's sequence number, once it is known.
+    fin: Option<Seq>,
+    buffer: usize,
+    /// Largest segment seen.
+    segment: usize,
+}
+
+impl<R> ReceiveQueue<R> {
+    pub(super) fn new(buffer: usize, early_limit: usize) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            ready_len: 0,
+            unconsumed: 0,
+            early: VecDeque::new(),
+            early_limit,
+            report: SackReport::default(),
+            fin: None,
+            buffer: buffer.max(MIN_BUFFER),
+            segment: MIN_SEGMENT,
+        }
+    }
+
+    /// Whether nothing waits, for the application or for what is missing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.unconsumed == 0 && self.ready.is_empty() && self.early.is_empty()
+    }
+
+    /// The sequence number of the peer's FIN, once it is known.
+    #[inline]
+    pub(super) fn fin(&self) -> Option<Seq> {
+        self.fin
+    }
+
+    /// Whether something has come early.
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Pieces that have come early.
+    pub(super) fn early_count(&self) -> usize {
+        self.early.len()
+    }
+
+    /// From `next` to the end of what has come early, bytes.
+    pub(super) fn early_span(&self, next: Seq) -> u32 {
+        self.early.back().map_or(0, |last| last.end().since(next))
+    }
+
+    /// Takes up what was known before: the size of the peer's segments, and where its FIN was.
+    pub(super) fn resume(&mut self, segment: usize, fin: Option<Seq>) {
+        (self.segment, self.fin) = (segment, fin);
+    }
+
+    pub(super) fn set_buffer(&mut self, bytes: usize) {
+        self.buffer = bytes.max(MIN_BUFFER);
+    }
+
+    pub(super) fn buffer(&self) -> usize {
+        self.buffer
+    }
+
+    /// Bytes for which there is room.
+    pub(super) fn free(&self) -> usize {
+        self.buffer.saturating_sub(self.unconsumed)
+    }
+
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready_len
+    }
+
+    /// Bytes that the application has consumed, of `received` in order in total.
+    pub(super) fn read_of(&self, received: u64) -> u64 {
+        received.saturating_sub(self.unconsumed as u64)
+    }
+
+    pub(super) fn unconsumed(&self) -> usize {
+        self.unconsumed
+    }
+
+    /// Size of the peer's full segments, as far as seen.
+    pub(super) fn segment(&self) -> usize {
+        self.segment
+    }
+
+    pub(super) fn pop(&mut self) -> Option<RxPiece<R>> {
+        let piece = self.ready.pop_front()?;
+        self.ready_len -= piece.range.len();
+        Some(piece)
+    }
+
+    pub(super) fn consumed(&mut self, bytes: usize) {
+        self.unconsumed = self.unconsumed.saturating_sub(bytes);
+    }
+
+    /// `block` was received again, and the next ACK says so (RFC 2883).
+    pub(super) fn add_duplicate(&mut self, block: Block) {
+        self.report.add_duplicate(block);
+    }
+
+    /// Learns the size of the peer's segments of a payload of `len` bytes, which a device may have
+    /// joined of segments of `joined` bytes (0: of one).
+    pub(super) fn measure(&mut self, joined: u16, len: usize) {
+        let size = if joined == 0 { len } else { len.min(joined.into()) };
+        self.segment = self.segment.max(size);
+    }
+
+    /// Takes a segment's payload that starts at `seq`. Bytes before `next`, from `edge` on, and
+    /// after a known FIN are cut off. `next` moves over what is now in order.
+    pub(super) fn insert(
+        &mut self,
+        next: &mut Seq,
+        edge: Seq,
+        seq: Seq,
+        mut piece: RxPiece<R>,
+    ) -> PayloadArrival {
+        let edge = self.fin.map_or(edge, |fin| fin.min(edge));
+        if seq.before(*next) {
+            let end = (seq + piece.range.len() as u32).min(*next);
+            self.report.add_duplicate(Block { start: seq, end });
+        }
+        let seq = trim(seq, &mut piece, *next, edge);
+        if piece.range.is_empty() {
+            return PayloadArrival::Useless;
+        }
+        if seq != *next {
+            return self.keep(seq, piece);
+        }
+        *next += piece.range.len() as u32;
+        self.ready_push(piece);
+        if self.early.is_empty() {
+            return PayloadArrival::InOrder;
+        }
+        self.take_early(next);
+        PayloadArrival::Filled
+    }
+
+    fn ready_push(&mut self, piece: RxPiece<R>) {
+        self.ready_len += piece.range.len();
+        self.unconsumed += piece.range.len();
+        self.ready.push_back(piece);
+    }
+
+    /// Moves what is in order now to the ready queue.
+    fn take_early(&mut self, next: &mut Seq) {
+        while self.early.front().is_some_and(|early| early.seq.at_or_before(*next)) {
+            let Some(EarlyPiece { seq, mut piece }) = self.early.pop_front() else { return };
+            if seq.before(*next) {
+                let end = (seq + piece.range.len() as u32).min(*next);
+                self.report.add_duplicate(Block { start: seq, end });
+            }
+            trim(seq, &mut piece, *next, *next + u32::MAX / 4);
+            if !piece.range.is_empty() {
+                *next += piece.range.len() as u32;
+                self.ready_push(piece);
+            }
+        }
+        self.report.forget_before(*next);
+    }
+
+    /// Keeps a piece that came early.
+    fn keep(&mut self, seq: Seq, mut piece: RxPiece<R>) -> PayloadArrival {
+        // Pieces before `at` start at or before `seq`. Most newcomers belong to the end.
+        let at = match self.early.back() {
+            Some(last) if last.seq.at_or_before(seq) => self.early.len(),
+            _ => self.early.partition_point(|early| early.seq.at_or_before(seq)),
+        };
+        let start = match at.checked_sub(1).and_then(|before| self.early.get(before)) {
+            Some(before) => before.end().max(seq),
+            None => seq,
+        };
+        let mut end = seq + piece.range.len() as u32;
+        self.report.add_duplicate(Block { start: seq, end: start.min(end) });
+        // What the newcomer covers wholly makes place for it; what it covers in part cuts it off.
+        while let Some(after) = self.early.get(at) {
+            let twice = Block { start: after.seq.max(start), end: after.end().min(end) };
+            self.report.add_duplicate(twice);
+            if after.end().after(end) {
+                end = end.min(after.seq);
+                break;
+            }
+            self.early.remove(at);
+        }
+        let seq = trim(seq, &mut piece, start, end);
+        if piece.range.is_empty() {
+            return PayloadArrival::Useless;
+        }
+        // What was reported by SACK is never thrown away for a newcomer (RFC 2018 8).
+        if self.early.len() >= self.early_limit {
+            return PayloadArrival::Useless;
+        }
+        self.report.add(Block { start: seq, end: seq + piece.range.len() as u32 });
+        self.early.insert(at, EarlyPiece { seq, piece });
+        PayloadArrival::Early
+    }
+
+    /// The FIN is at `fin`; `next` is what comes next. One that came early is reported as the data
+    /// before it: it has a sequence number (RFC 9293 3.4), and what ends with it would be sent
+    /// again.
+    pub(super) fn take_fin(&mut self, next: Seq, fin: Seq) {
+        self.fin = Some(fin);
+        if fin.after(next) {
+            self.report.add(Block { start: fin, end: fin + 1 });
+        }
+    }
+
+    /// The SACK option of the next ACK, of at most `most` blocks; with `duplicates`, the first may
+    /// be a duplicate, and whether it is.
+    pub(super) fn sack_report(&mut self, most: usize, duplicates: bool) -> (SackBlocks, bool) {
+        self.report.take(most, duplicates)
+    }
+
+    /// How many blocks [`sack_report`](Self::sack_report) would give.
+    pub(super) fn sack_report_len(&self, most: usize, duplicates: bool) -> usize {
+        self.report.len(most, duplicates)
+    }
+
+    /// Whether one more ACK is needed to report all that has come early.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.report.has_unreported()
+    }
+
+    /// Drops all that the application has not been given.
+    pub(super) fn clear(&mut self) {
+        self.ready.clear();
+        self.ready_len = 0;
+        self.clear_early();
+    }
+
+    /// Drops what cannot come in order any more.
+    pub(super) fn clear_early(&mut self) {
+        self.early.clear();
+        self.report.clear();
+    }
+}
+
+/// Cuts `piece`, which starts at `seq`, down to `start..end` and gives its new start.
+fn trim<R>(seq: Seq, piece: &mut RxPiece<R>, start: Seq, end: Seq) -> Seq {
+    let len = piece.range.len();
+    let cut_head = (start.since(seq) as usize).min(len);
+    let cut_tail = ((seq + len as u32).since(end) as usize).min(len - cut_head);
+    piece.range.start += cut_head;
+    piece.range.end -= cut_tail;
+    seq + cut_head as u32
+}
+
+#[cfg(test)]
+mod tests;

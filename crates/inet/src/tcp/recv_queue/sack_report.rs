@@ -1,0 +1,116 @@
+//! What is reported by SACK: the blocks received out of order (RFC 2018 4), the one that changed
+//! last first, and the last duplicate (RFC 2883).
+//!
+//! A block that changed must be reported in the next ACK. When several change before one is sent,
+//! more ACKs are owed ([`SackReport::has_unreported`]): the sender would hold what it is not told of to be lost.
+
+use alloc::vec::Vec;
+
+use crate::tcp::sack_blocks::{Block, SackBlocks};
+use crate::tcp::seq::Seq;
+
+/// Most blocks remembered. What is beyond is told of again as soon as it changes.
+const REMEMBERED: usize = 32;
+
+#[derive(Debug, Clone, Copy)]
+struct Changed {
+    block: Block,
+    /// It has been reported as it is.
+    told: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct SackReport {
+    /// Disjoint and not adjacent, last changed first.
+    blocks: Vec<Changed>,
+    duplicate: Option<Block>,
+}
+
+impl SackReport {
+    /// `block` was received out of order.
+    pub(super) fn add(&mut self, mut block: Block) {
+        self.blocks.retain(|Changed { block: old, .. }| {
+            let apart = old.start.after(block.end) || old.end.before(block.start);
+            if !apart {
+                block.start = block.start.min(old.start);
+                block.end = block.end.max(old.end);
+            }
+            apart
+        });
+        self.blocks.truncate(REMEMBERED - 1);
+        self.blocks.insert(0, Changed { block, told: false });
+    }
+
+    /// `block` was received again. One that continues a duplicate not yet reported becomes part of
+    /// it, else it takes its place: the report is a hint.
+    pub(super) fn add_duplicate(&mut self, block: Block) {
+        if !block.start.before(block.end) {
+            return;
+        }
+        let joined = self
+            .duplicate
+            .filter(|old| old.start.at_or_before(block.end) && old.end.at_or_after(block.start));
+        self.duplicate = Some(joined.map_or(block, |old| Block {
+            start: old.start.min(block.start),
+            end: old.end.max(block.end),
+        }));
+        // RFC 2883 4.2: the block that contains it comes second.
+        let around = self.blocks.iter().position(|Changed { block: around, .. }| {
+            around.start.at_or_before(block.start) && around.end.at_or_after(block.end)
+        });
+        if let Some(place) = around {
+            self.blocks[..=place].rotate_right(1);
+        }
+    }
+
+    /// All before `next` is in order now.
+    pub(super) fn forget_before(&mut self, next: Seq) {
+        self.blocks.retain(|Changed { block, .. }| block.start.after(next));
+    }
+
+    /// Whether there is a change that no ACK has told of.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.blocks.iter().any(|changed| !changed.told)
+    }
+
+    /// The next option, of at most `most` blocks; `duplicates` if they are reported at all. Whether
+    /// the first block is one.
+    pub(super) fn take(&mut self, most: usize, duplicates: bool) -> (SackBlocks, bool) {
+        let mut option = SackBlocks::default();
+        if most == 0 {
+            return (option, false);
+        }
+        let duplicate = self.duplicate.take().filter(|_| duplicates);
+        if let Some(duplicate) = duplicate {
+            option.push(duplicate);
+        }
+        let mut left = most.saturating_sub(option.as_slice().len());
+        for told in [false, true] {
+            for changed in self.blocks.iter_mut().filter(|changed| changed.told == told) {
+                if left == 0 {
+                    break;
+                }
+                option.push(changed.block);
+                left -= 1;
+            }
+        }
+        // Marked afterwards: what was just told must not come twice.
+        for changed in &mut self.blocks {
+            changed.told |= option.as_slice().contains(&changed.block);
+        }
+        (option, duplicate.is_some())
+    }
+
+    /// How many blocks [`take`](Self::take) would give.
+    pub(super) fn len(&self, most: usize, duplicates: bool) -> usize {
+        let duplicate = usize::from(duplicates && self.duplicate.is_some());
+        (self.blocks.len() + duplicate).min(most)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests;

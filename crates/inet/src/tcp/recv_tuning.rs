@@ -1,0 +1,247 @@
+//! How far ahead of the application the peer may send: Dynamic Right-Sizing, as Linux does it.
+//!
+//! Two bounds grow. The *threshold* (Linux: `rcv_ssthresh`) bounds the window within the buffer: it
+//! starts with the window of the SYN and grows by two segments for each full one that arrives, so
+//! the window opens no faster than the peer's slow start can use it. The *buffer* grows to twice
+//! what the application has read in one round trip, since a sender in slow start may double that in
+//! the next, and to what has come early on top, which is not readable and yet takes room; it never
+//! gets smaller. Its bounds are `recv_buffer_max` and what the owner has granted.
+//!
+//! The round-trip time is the receiver's own estimate, as a side that only receives has no other:
+//! from echoed timestamps, smoothed, and from how long a whole window takes to arrive, of which the
+//! shortest counts (a window may always take longer than a round trip, never less).
+
+use core::time::Duration;
+
+use super::config::TcpConfig;
+use super::durable::{self, Durable};
+use super::recv_queue::ReceiveQueue;
+use super::segment::SegmentRepr;
+use super::seq::Seq;
+use super::timestamps;
+use crate::Instant;
+
+/// Segments of one round trip from which counting starts (Linux: TCP_INIT_CWND).
+const FIRST_SEGMENTS: u32 = 10;
+
+/// Payload below which a segment says nothing about what the peer could send, bytes.
+const LEAST_PAYLOAD: usize = 128;
+
+/// The estimate counts eighths of a microsecond.
+const EIGHTHS: u32 = 8;
+
+/// Longest sample, microseconds: more than a minute says nothing about a path.
+const LONGEST: u32 = 60_000_000;
+
+/// What tuning has learnt: all that is kept of it for a dormant connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LearntTuning {
+    /// Bound of the window within the buffer, bytes.
+    threshold: u32,
+    /// Round-trip time, eighths of a microsecond; 0 while unknown.
+    rtt: u32,
+    /// Most that was read in one round trip, bytes.
+    space: u32,
+}
+
+impl LearntTuning {
+    /// The round-trip time, if it is known.
+    fn rtt(&self) -> Option<Duration> {
+        (self.rtt > 0).then(|| Duration::from_micros(u64::from(self.rtt / EIGHTHS).max(1)))
+    }
+
+    /// A sample out of an echoed timestamp: smoothed as RFC 6298 2.3 does.
+    fn smooth(&mut self, sample: u32) {
+        let sample = sample.min(LONGEST);
+        self.rtt = match self.rtt {
+            0 => sample * EIGHTHS,
+            rtt => rtt - rtt / EIGHTHS + sample,
+        };
+    }
+
+    /// A sample that may be too long: the least counts.
+    fn lower(&mut self, sample: u32) {
+        let sample = sample.min(LONGEST) * EIGHTHS;
+        self.rtt = if self.rtt == 0 { sample } else { self.rtt.min(sample) };
+    }
+}
+
+/// Receive buffer tuning of one connection.
+#[derive(Debug, Default)]
+pub(super) struct BufferTuner {
+    learnt: LearntTuning,
+    /// Size that the buffer should have, bytes.
+    wanted: usize,
+    /// How far it may grow, bytes.
+    granted: usize,
+    /// The echo that gave the last sample.
+    echo: u32,
+    /// A window that is being timed: where it ends, and since when.
+    window: Option<(Seq, Instant)>,
+    /// A round trip whose reading is being counted: bytes read before it, and since when.
+    round: Option<(u64, Instant)>,
+}
+
+impl BufferTuner {
+    pub(super) fn new(granted: usize) -> Self {
+        Self { granted, ..Self::default() }
+    }
+
+    /// Goes on after a dormant time, with a buffer of `granted` bytes or more; `read` bytes were
+    /// read until then.
+    pub(super) fn resume(&mut self, now: Instant, learnt: LearntTuning, read: u64, granted: usize) {
+        self.learnt = learnt;
+        self.granted = self.granted.max(granted);
+        self.round = Some((read, now));
+    }
+
+    /// What was learnt.
+    pub(super) fn learnt(&self) -> LearntTuning {
+        self.learnt
+    }
+
+    /// Bound of the window within the buffer, bytes.
+    #[inline]
+    pub(super) fn threshold(&self) -> u32 {
+        self.learnt.threshold
+    }
+
+    /// The bound is `bytes` at least.
+    pub(super) fn raise_threshold(&mut self, bytes: u32) {
+        self.learnt.threshold = self.learnt.threshold.max(bytes);
+    }
+
+    /// The round-trip time, if it is known.
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.learnt.rtt()
+    }
+
+    /// Most that was read in one round trip, bytes.
+    pub(super) fn space(&self) -> u32 {
+        self.learnt.space
+    }
+
+    /// The handshake is over, and a window has been offered; `read` bytes were read until now.
+    pub(super) fn established(&mut self, now: Instant, durable: &Durable, read: u64) {
+        let offered = durable.window_left();
+        let first = FIRST_SEGMENTS * u32::from(durable.rcv_mss);
+        self.raise_threshold(offered);
+        self.learnt.space = first.min(offered);
+        self.round = Some((read, now));
+    }
+
+    /// A segment with `len` bytes of payload has arrived: it may tell the round-trip time, and the
+    /// window may grow.
+    pub(super) fn on_arrival<R>(
+        &mut self,
+        now: Instant,
+        durable: &Durable,
+        config: &TcpConfig,
+        queue: &mut ReceiveQueue<R>,
+        (segment, len): (&SegmentRepr, usize),
+    ) {
+        self.time_window(now, durable);
+        if len >= queue.segment() {
+            self.time_echo(now, durable, segment);
+        }
+        if len < LEAST_PAYLOAD {
+            return;
+        }
+        let room = queue.free().min(config.most_window());
+        let threshold = self.learnt.threshold as usize;
+        let step = 2 * len.max(usize::from(durable.rcv_mss));
+        if threshold < room {
+            let grown = u32::try_from(room.min(threshold + step)).unwrap_or(u32::MAX);
+            self.learnt.threshold = grown;
+        }
+        if queue.has_early() {
+            self.grow_buffer(durable, config, queue);
+        }
+    }
+
+    /// Times how long the peer takes to fill a window.
+    fn time_window(&mut self, now: Instant, durable: &Durable) {
+        let next = durable.rcv_nxt;
+        if let Some((end, since)) = self.window {
+            if next.before(end) {
+                return;
+            }
+            self.learnt.lower(micros(now - since).max(1));
+        }
+        self.window = Some((next + durable.window_left(), now));
+    }
+
+    /// Takes the echo of a full segment; each only once, since a burst echoes the same.
+    fn time_echo(&mut self, now: Instant, durable: &Durable, segment: &SegmentRepr) {
+        let Some(timestamps) = segment.timestamps else { return };
+        let echo = timestamps.echo;
+        if !durable.has(durable::TIMESTAMPS) || echo == 0 || echo == self.echo {
+            return;
+        }
+        self.echo = echo;
+        // Less than the clock's unit says nothing, and what is from the future is not ours.
+        let millis = timestamps::millis_since(durable, now, echo).filter(|millis| *millis > 0);
+        if let Some(millis) = millis {
+            self.learnt.smooth(millis.saturating_mul(1000));
+        }
+    }
+
+    /// The application has read `read` bytes in all: once in each round trip the buffer may grow.
+    #[inline]
+    pub(super) fn on_read<R>(
+        &mut self,
+        now: Instant,
+        durable: &Durable,
+        config: &TcpConfig,
+        queue: &mut ReceiveQueue<R>,
+    ) {
+        let (Some((before, since)), Some(rtt)) = (self.round, self.learnt.rtt()) else { return };
+        if now - since < rtt {
+            return;
+        }
+        let read = queue.read_of(durable.received);
+        let here = u32::try_from(read.saturating_sub(before)).unwrap_or(u32::MAX);
+        if here > self.learnt.space {
+            self.learnt.space = here;
+            self.grow_buffer(durable, config, queue);
+        }
+        self.round = Some((read, now));
+    }
+
+    fn grow_buffer<R>(
+        &mut self,
+        durable: &Durable,
+        config: &TcpConfig,
+        queue: &mut ReceiveQueue<R>,
+    ) {
+        if !config.moderate_rcvbuf {
+            return;
+        }
+        let early = queue.early_span(durable.rcv_nxt) as usize;
+        let wanted = (self.learnt.space as usize).saturating_mul(2).saturating_add(early);
+        self.wanted = self.wanted.max(wanted.min(config.recv_buffer_max / 2));
+        self.use_grant(queue);
+    }
+
+    fn use_grant<R>(&self, queue: &mut ReceiveQueue<R>) {
+        let size = self.wanted.min(self.granted);
+        if size > queue.buffer() {
+            queue.set_buffer(size);
+        }
+    }
+
+    /// The buffer may grow up to `bytes`.
+    pub(super) fn grant<R>(&mut self, bytes: usize, queue: &mut ReceiveQueue<R>) {
+        self.granted = self.granted.max(bytes);
+        self.use_grant(queue);
+    }
+
+    /// Size that the buffer should have, bytes, if that is more than its `size` of now.
+    pub(super) fn wanted_beyond(&self, size: usize) -> Option<usize> {
+        Some(self.wanted).filter(|wanted| *wanted > size)
+    }
+}
+
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}

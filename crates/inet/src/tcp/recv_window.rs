@@ -1,0 +1,111 @@
+//! The window that is offered to the peer (RFC 9293 3.8.6).
+
+use super::config::TcpConfig;
+use super::durable::{self, Durable};
+use super::recv_queue::ReceiveQueue;
+use super::timestamps::TIMESTAMPS_LEN;
+
+/// Units of the window's scale that are kept in reserve for rounding.
+const RESERVED_UNITS: usize = 64;
+
+/// What the next offer follows from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WindowOffer<'a> {
+    durable: &'a Durable,
+    config: &'a TcpConfig,
+    /// The receive buffer, what of it is free, and received bytes that were not consumed.
+    buffer: usize,
+    free: usize,
+    unconsumed: usize,
+    /// Bound of the window within the buffer, bytes.
+    threshold: usize,
+}
+
+impl<'a> WindowOffer<'a> {
+    #[inline]
+    pub(super) fn new<R>(
+        durable: &'a Durable,
+        config: &'a TcpConfig,
+        queue: &ReceiveQueue<R>,
+        threshold: u32,
+    ) -> Self {
+        Self {
+            durable,
+            config,
+            buffer: queue.buffer(),
+            free: queue.free(),
+            unconsumed: queue.unconsumed(),
+            threshold: threshold as usize,
+        }
+    }
+
+    /// The window field of the next segment.
+    ///
+    /// The window's right edge moves only in large steps (RFC 9293 3.8.6.2.2) and never back. What
+    /// is left of the window is rounded up to the scale's unit, because rounding down would take
+    /// back what was offered; each ACK may so give away less than one unit too much, out of a
+    /// reserve ([`capacity`](Self::capacity)). Should that be used up (bytes that come one by one
+    /// and are not read), the window shrinks by less than a unit, which RFC 7323 2.4 permits.
+    #[inline]
+    pub(super) fn field(&self) -> u16 {
+        let scale = self.durable.rcv_scale;
+        let left = self.durable.window_left() as usize;
+        let wanted = self.largest();
+        let units = if wanted >= left + self.step(1) {
+            wanted >> scale
+        } else if left.next_multiple_of(1 << scale) <= self.free {
+            left.div_ceil(1 << scale)
+        } else {
+            left >> scale
+        };
+        units.min(0xffff) as u16
+    }
+
+    /// The window field of a SYN, which is never scaled (RFC 7323 2.2): whole segments, as Linux.
+    pub(super) fn syn_field(&self) -> u16 {
+        let room = self.free.min(0xffff);
+        let options = if self.durable.has(durable::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
+        let mss = usize::from(self.durable.rcv_mss.saturating_sub(options)).max(1);
+        let whole = if room > mss { room - room % mss } else { room };
+        whole.min(self.config.most_window()) as u16
+    }
+
+    /// Whether the application has made so much room that the peer should know at once: a step of
+    /// two segments or half the buffer, that doubles what the peer may send. (Less than that, and
+    /// every ACK of a quick reader would be followed by a second one.)
+    #[inline]
+    pub(super) fn deserves_ack(&self) -> bool {
+        let left = self.durable.window_left() as usize;
+        let wanted = self.largest();
+        wanted >= left + self.step(2) && wanted >= 2 * left
+    }
+
+    /// The largest window that could be offered now, a multiple of the scale's unit.
+    #[inline]
+    fn largest(&self) -> usize {
+        let scale = self.durable.rcv_scale;
+        let room = self.capacity().saturating_sub(self.unconsumed).min(self.bound());
+        (room >> scale).min(0xffff) << scale
+    }
+
+    /// Bound of the window that does not depend on what is in the buffer, bytes.
+    #[inline]
+    fn bound(&self) -> usize {
+        self.config.most_window().min(self.threshold)
+    }
+
+    /// The buffer without a reserve for rounding.
+    #[inline]
+    fn capacity(&self) -> usize {
+        let scale = self.durable.rcv_scale;
+        let reserve = if scale == 0 { 0 } else { (RESERVED_UNITS << scale).min(self.buffer / 8) };
+        self.buffer - reserve
+    }
+
+    /// `segments` full segments or half of what can be offered.
+    #[inline]
+    fn step(&self, segments: usize) -> usize {
+        let mss = usize::from(self.durable.rcv_mss);
+        (segments * mss).min(self.capacity().min(self.bound()) / 2).max(1)
+    }
+}
