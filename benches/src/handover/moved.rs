@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use anyhow::{Context as _, Result};
 use shm::{
     Access, Area, AreaName, Backing, Consumer, Owner, Pool, PoolMap, PoolPlace, Producer, Region,
@@ -32,7 +32,7 @@ fn place(pages_each: u16) -> PoolPlace {
 }
 
 fn slot(area: AreaName) -> shm::Slot {
-    DataDescriptor { area, offset: 0, len: 0, flags: 0, peer: None }.encode()
+    DataDescriptor { area, offset: 0, len: 0, flags: DataFlags::NONE, peer: None }.encode()
 }
 
 /// The name that comes next, if there is one.

@@ -1,5 +1,5 @@
 //! What is said about one datagram beside its bytes and its other end: the slot after its
-//! descriptor ([`crate::data::DataDescriptor::ANCILLARY`]).
+//! descriptor ([`crate::data::DataFlags::ANCILLARY`]).
 //!
 //! | word | sending | receiving |
 //! |---|---|---|
@@ -9,12 +9,14 @@
 //! | 4 | interface `u32` | interface `u32`, our IPv4 address on it |
 //! | 5 | 0 | nanoseconds since 1970 |
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr};
 
 use shm::Slot;
 
-use crate::BadSlot;
+use crate::address::{ip_from_words, ip_to_words};
+use crate::bad_slot::BadSlot;
 use crate::bits::{pack16, pack32, u16_at, u32_at};
+use crate::flags::flag_set;
 
 /// What a sender says of one datagram. [`Default`] says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,19 +33,26 @@ pub struct SendAncillary {
     pub segment: u16,
 }
 
-impl SendAncillary {
-    const TTL: u16 = 1;
-    const TOS: u16 = 2;
+flag_set! {
+    /// The fields that a [`SendAncillary`] gives.
+    pub struct SendFields(u16) {
+        /// [`SendAncillary::ttl`].
+        TTL = 1;
+        /// [`SendAncillary::tos`].
+        TOS = 1 << 1;
+    }
+}
 
+impl SendAncillary {
     /// As a ring slot.
     #[must_use]
     pub fn encode(&self) -> Slot {
-        let given = |some: bool, bit| if some { bit } else { 0 };
-        let given = given(self.ttl.is_some(), Self::TTL) | given(self.tos.is_some(), Self::TOS);
+        let given =
+            SendFields::TTL.when(self.ttl.is_some()) | SendFields::TOS.when(self.tos.is_some());
         let bytes = [self.ttl.unwrap_or(0), self.tos.unwrap_or(0)];
-        let [family, high, low] = ip_to_words(self.source);
-        let word0 = pack16(given, u16::from_le_bytes(bytes), self.segment, 0);
-        [word0, family, high, low, self.interface.into(), 0, 0, 0]
+        let (family, high, low) = self.source.map_or((0, 0, 0), ip_to_words);
+        let word0 = pack16(given.bits(), u16::from_le_bytes(bytes), self.segment, 0);
+        [word0, family.into(), high, low, self.interface.into(), 0, 0, 0]
     }
 
     /// Out of a ring slot.
@@ -51,16 +60,23 @@ impl SendAncillary {
     /// # Errors
     /// [`BadSlot`] for an unknown field or a bad address.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
-        let given = u16_at(slot[0], 0);
-        if given & !(Self::TTL | Self::TOS) != 0 {
-            return Err(BadSlot::new("ancillary fields", given.into()));
-        }
+        let bits = u16_at(slot[0], 0);
+        let given = SendFields::from_bits(bits);
+        let given = given.ok_or(BadSlot::new("ancillary fields", bits.into()))?;
         let [ttl, tos] = u16_at(slot[0], 1).to_le_bytes();
+        let source = match slot[1] {
+            0 => None,
+            family => {
+                let bad = |_| BadSlot::new("address family", family);
+                let family = u16::try_from(family).map_err(bad)?;
+                Some(ip_from_words(family, slot[2], slot[3])?)
+            }
+        };
         Ok(Self {
-            source: ip_from_words([slot[1], slot[2], slot[3]])?,
+            source,
             interface: u32_at(slot[4], 0),
-            ttl: (given & Self::TTL != 0).then_some(ttl),
-            tos: (given & Self::TOS != 0).then_some(tos),
+            ttl: given.has(SendFields::TTL).then_some(ttl),
+            tos: given.has(SendFields::TOS).then_some(tos),
             segment: u16_at(slot[0], 2),
         })
     }
@@ -69,8 +85,8 @@ impl SendAncillary {
 /// How a datagram came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecvAncillary {
-    /// What the socket's options ask for, [`asked`].
-    pub asked: u16,
+    /// What the socket's options ask for.
+    pub asked: AncillarySet,
     /// To which address it was sent: ours, a broadcast address or a group.
     pub to: IpAddr,
     /// To which port.
@@ -90,30 +106,32 @@ pub struct RecvAncillary {
     pub at: u64,
 }
 
-/// Bits of [`RecvAncillary::asked`]: the options that a socket has set.
-pub mod asked {
-    /// IP_PKTINFO.
-    pub const PKTINFO: u16 = 1;
-    /// IP_RECVTTL.
-    pub const TTL: u16 = 1 << 1;
-    /// IP_RECVTOS.
-    pub const TOS: u16 = 1 << 2;
-    /// IP_RECVORIGDSTADDR.
-    pub const ORIGDSTADDR: u16 = 1 << 3;
-    /// IPV6_RECVPKTINFO.
-    pub const PKTINFO6: u16 = 1 << 4;
-    /// IPV6_RECVHOPLIMIT.
-    pub const HOPLIMIT: u16 = 1 << 5;
-    /// IPV6_RECVTCLASS.
-    pub const TCLASS: u16 = 1 << 6;
-    /// IPV6_RECVORIGDSTADDR.
-    pub const ORIGDSTADDR6: u16 = 1 << 7;
-    /// SO_TIMESTAMP.
-    pub const TIMESTAMP: u16 = 1 << 8;
-    /// SO_TIMESTAMPNS.
-    pub const TIMESTAMPNS: u16 = 1 << 9;
-    /// UDP_GRO.
-    pub const GRO: u16 = 1 << 10;
+flag_set! {
+    /// The kinds of ancillary data that a socket's options ask for.
+    pub struct AncillarySet(u16) {
+        /// IP_PKTINFO.
+        PKTINFO = 1;
+        /// IP_RECVTTL.
+        TTL = 1 << 1;
+        /// IP_RECVTOS.
+        TOS = 1 << 2;
+        /// IP_RECVORIGDSTADDR.
+        ORIGDSTADDR = 1 << 3;
+        /// IPV6_RECVPKTINFO.
+        PKTINFO6 = 1 << 4;
+        /// IPV6_RECVHOPLIMIT.
+        HOPLIMIT = 1 << 5;
+        /// IPV6_RECVTCLASS.
+        TCLASS = 1 << 6;
+        /// IPV6_RECVORIGDSTADDR.
+        ORIGDSTADDR6 = 1 << 7;
+        /// SO_TIMESTAMP.
+        TIMESTAMP = 1 << 8;
+        /// SO_TIMESTAMPNS.
+        TIMESTAMPNS = 1 << 9;
+        /// UDP_GRO.
+        GRO = 1 << 10;
+    }
 }
 
 impl RecvAncillary {
@@ -121,9 +139,9 @@ impl RecvAncillary {
     #[must_use]
     pub fn encode(&self) -> Slot {
         let bytes = u16::from_le_bytes([self.ttl, self.tos]);
-        let [family, high, low] = ip_to_words(Some(self.to));
-        let word0 = pack16(self.asked, bytes, self.segment, 0);
-        let ends = family | u64::from(self.port) << 16;
+        let (family, high, low) = ip_to_words(self.to);
+        let word0 = pack16(self.asked.bits(), bytes, self.segment, 0);
+        let ends = pack16(family, self.port, 0, 0);
         let word4 = pack32(self.interface, self.ours.to_bits());
         [word0, ends, high, low, word4, self.at, 0, 0]
     }
@@ -134,10 +152,9 @@ impl RecvAncillary {
     /// [`BadSlot`] for a bad address.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         let [ttl, tos] = u16_at(slot[0], 1).to_le_bytes();
-        let to = ip_from_words([u16_at(slot[1], 0).into(), slot[2], slot[3]])?;
         Ok(Self {
-            asked: u16_at(slot[0], 0),
-            to: to.ok_or(BadSlot::new("address family", slot[1]))?,
+            asked: AncillarySet::from_bits_retain(u16_at(slot[0], 0)),
+            to: ip_from_words(u16_at(slot[1], 0), slot[2], slot[3])?,
             port: u16_at(slot[1], 1),
             ours: Ipv4Addr::from_bits(u32_at(slot[4], 1)),
             interface: u32_at(slot[4], 0),
@@ -146,28 +163,5 @@ impl RecvAncillary {
             segment: u16_at(slot[0], 2),
             at: slot[5],
         })
-    }
-}
-
-/// Family (0 for none), then 128 bits of address, big end first.
-#[expect(clippy::cast_possible_truncation, reason = "split into two words")]
-fn ip_to_words(ip: Option<IpAddr>) -> [u64; 3] {
-    match ip {
-        None => [0; 3],
-        Some(IpAddr::V4(v4)) => [4, 0, v4.to_bits().into()],
-        Some(IpAddr::V6(v6)) => [6, (v6.to_bits() >> 64) as u64, v6.to_bits() as u64],
-    }
-}
-
-fn ip_from_words([family, high, low]: [u64; 3]) -> Result<Option<IpAddr>, BadSlot> {
-    let bad = |_| BadSlot::new("IPv4 address", low);
-    match (family, high) {
-        (0, _) => Ok(None),
-        (4, 0) => Ok(Some(Ipv4Addr::from_bits(u32::try_from(low).map_err(bad)?).into())),
-        (6, _) => {
-            let bits = u128::from(high) << 64 | u128::from(low);
-            Ok(Some(Ipv6Addr::from_bits(bits).into()))
-        }
-        _ => Err(BadSlot::new("address family", family)),
     }
 }

@@ -1,22 +1,24 @@
 //! Frames between the inet server and a NIC driver.
 //!
 //! * `fill` ring (inet to driver): [`FillSlot`]s, empty pages to receive into.
-//! * `rx` ring (driver to inet): calls, [`crate::call::Op::IfAttach`] once and then
-//!   [`crate::call::Op::EthInput`] for each frame.
+//! * `rx` ring (driver to inet): [`DriverCall`]s, one that registers the interface, then one for each
+//!   frame.
 //! * `tx` ring (inet to driver): [`TxFrame`]s. The driver advances the ring only when the device
 //!   has taken the frame, so the ring's consumer count tells when memory is no longer read.
 
 use shm::{AreaName, Slot};
 
-use crate::BadSlot;
+use crate::bad_slot::BadSlot;
 use crate::bits::{pack16, pack32, u16_at, u32_at};
-use crate::call::{Call, Op, ReturnPath};
-use crate::offload::{RxOffload, TxOffload};
+use crate::call::Op;
+use crate::offload::{Features, RxOffload, TxOffload};
 
 /// Pages of the head of a frame to send. 4 KiB hold any frame of an MTU up to [`MAX_MTU`].
 pub const HEAD_PAGES: u16 = 1;
 /// Largest MTU a frame page allows (14 bytes of Ethernet header and some head room stay free).
 pub const MAX_MTU: u16 = 4000;
+/// Least MTU of an interface (RFC 791 3.2).
+pub const MIN_MTU: u16 = 68;
 /// Most payload pieces of one transmitted frame.
 pub const MAX_PIECES: usize = 5;
 
@@ -97,35 +99,92 @@ pub struct RxFrame {
 impl RxFrame {
     /// As an `ethinput` call.
     #[must_use]
+    #[inline]
     pub fn encode(&self) -> Slot {
-        let args = [
+        [
+            ETH_INPUT,
+            0,
             pack32(self.area.page, self.area.generation),
             pack32(self.offset, self.len),
             u64::from(self.area.pages),
             self.offload.encode(),
             self.chain.encode(),
             0,
-        ];
-        let path = ReturnPath { client: 0, ring: 0, tag: 0 };
-        Call { op: Op::EthInput, priority: 0, flags: 0, path, args }.encode()
+        ]
     }
 
-    /// Out of an `ethinput` call's arguments; the pool judges area and extent.
-    ///
-    /// # Errors
-    /// [`BadSlot`] for an offload or a chain that means nothing.
-    pub fn from_call(call: &Call) -> Result<Self, BadSlot> {
+    /// Out of the arguments of an `ethinput` call; the pool judges area and extent.
+    #[inline]
+    fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         Ok(Self {
             area: AreaName {
-                page: u32_at(call.args[0], 0),
-                pages: u16_at(call.args[2], 0),
-                generation: u32_at(call.args[0], 1),
+                page: u32_at(slot[2], 0),
+                pages: u16_at(slot[4], 0),
+                generation: u32_at(slot[2], 1),
             },
-            offset: u32_at(call.args[1], 0),
-            len: u32_at(call.args[1], 1),
-            offload: RxOffload::decode(call.args[3])?,
-            chain: Chain::decode(call.args[4])?,
+            offset: u32_at(slot[3], 0),
+            len: u32_at(slot[3], 1),
+            offload: RxOffload::decode(slot[5])?,
+            chain: Chain::decode(slot[6])?,
         })
+    }
+}
+
+/// An interface, as its driver registers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IfAttach {
+    /// Its Ethernet address, which is no group's.
+    pub mac: [u8; 6],
+    /// Its MTU, [`MIN_MTU`] to [`MAX_MTU`].
+    pub mtu: u16,
+    /// What the driver does for its frames.
+    pub features: Features,
+}
+
+impl IfAttach {
+    /// As an `ifattach` call.
+    #[must_use]
+    pub fn encode(&self) -> Slot {
+        let mac = self.mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        [IF_ATTACH, 0, mac, self.mtu.into(), self.features.encode(), 0, 0, 0]
+    }
+
+    fn decode(slot: &Slot) -> Result<Self, BadSlot> {
+        let mac = match slot[2].to_be_bytes() {
+            [0, 0, mac @ ..] if mac[0] & 1 == 0 => mac,
+            _ => return Err(BadSlot::new("Ethernet address", slot[2])),
+        };
+        let mtu = u16::try_from(slot[3]).ok().filter(|mtu| (MIN_MTU..=MAX_MTU).contains(mtu));
+        let mtu = mtu.ok_or(BadSlot::new("MTU", slot[3]))?;
+        Ok(Self { mac, mtu, features: Features::decode(slot[4])? })
+    }
+}
+
+const IF_ATTACH: u64 = Op::IfAttach as u64;
+const ETH_INPUT: u64 = Op::EthInput as u64;
+
+/// What a driver says on the `rx` ring, in slots like those of calls: the operation, no return path,
+/// six arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverCall {
+    /// Registers the interface.
+    IfAttach(IfAttach),
+    /// Hands over a frame.
+    EthInput(RxFrame),
+}
+
+impl DriverCall {
+    /// Out of a ring slot.
+    ///
+    /// # Errors
+    /// [`BadSlot`] for another operation, or arguments that mean nothing.
+    #[inline]
+    pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
+        match slot[0] {
+            ETH_INPUT => RxFrame::decode(slot).map(Self::EthInput),
+            IF_ATTACH => IfAttach::decode(slot).map(Self::IfAttach),
+            operation => Err(BadSlot::new("operation of a driver", operation)),
+        }
     }
 }
 

@@ -9,16 +9,32 @@
 //! A slot read out of shared memory is an *allegation*: `decode` turns it into another type or
 //! refuses it with [`BadSlot`], which names the field and the value, and is always the writing
 //! peer's fault.
+//!
+//! ```text layers
+//! control: messages of the supervisor, of programs and of operators
+//! frame: what the inet server and a driver hand each other
+//! client nic: layouts of the two kinds of region
+//! call: requests, replies and their slots
+//! data: descriptors of the queues
+//! ancillary: what goes beside a datagram
+//! stages network stats tcp fastopen companion: what is measured, told and configured
+//! address option socket offload: the vocabulary of slots
+//! flags bits bad_slot: tools of the codecs
+//! ```
 
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod ancillary;
+mod bad_slot;
+mod bits;
 pub mod call;
 pub mod client;
 pub mod companion;
 pub mod control;
 pub mod data;
 pub mod fastopen;
+mod flags;
 pub mod frame;
 pub mod network;
 pub mod nic;
@@ -29,47 +45,6 @@ pub mod stages;
 pub mod stats;
 pub mod tcp;
 
+pub use bad_slot::BadSlot;
 pub use rustix::io::Errno;
 pub use socket::{Family, How, SocketFlags, SocketId, SocketKind};
-
-/// A slot whose content no correct peer writes. The fault is the writing peer's; drop that peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("peer wrote a bad {what} into a ring slot: {value:#x}")]
-pub struct BadSlot {
-    /// The field, in the words of this crate's documentation.
-    pub what: &'static str,
-    /// What the peer wrote.
-    pub value: u64,
-}
-
-impl BadSlot {
-    pub(crate) fn new(what: &'static str, value: u64) -> Self {
-        Self { what, value }
-    }
-}
-
-pub(crate) mod bits {
-    //! Packing of small fields into slot words; low field first.
-
-    #[inline]
-    pub(crate) fn pack16(a: u16, b: u16, c: u16, d: u16) -> u64 {
-        u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
-    }
-
-    #[inline]
-    pub(crate) fn pack32(low: u32, high: u32) -> u64 {
-        u64::from(low) | u64::from(high) << 32
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
-    #[inline]
-    pub(crate) fn u16_at(word: u64, index: u32) -> u16 {
-        (word >> (16 * index)) as u16
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
-    #[inline]
-    pub(crate) fn u32_at(word: u64, index: u32) -> u32 {
-        (word >> (32 * index)) as u32
-    }
-}

@@ -6,57 +6,36 @@
 //! into segments. A received frame may say the same of itself. Nothing of this may be said of a
 //! frame unless the interface's [`Features`] have it.
 
-use crate::BadSlot;
+use crate::bad_slot::BadSlot;
 use crate::bits::{pack16, u16_at};
+use crate::flags::flag_set;
 
 /// Longest frame of an interface with [`Features::TSO4`], [`Features::TSO6`] or [`Features::GRO`],
 /// bytes: an IP packet of the greatest length behind Ethernet header and VLAN tag.
 pub const MAX_SUPER_FRAME: usize = 65_535 + 14 + 4;
 
-/// What a device can do: an argument of `ifattach`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Features(u32);
+flag_set! {
+    /// What a device can do: an argument of `ifattach`.
+    pub struct Features(u32) {
+        /// Completes the checksum of a frame to send ([`Checksum`]).
+        TX_CHECKSUM = 1;
+        /// Cuts super-segments of TCP over IPv4 to send.
+        TSO4 = 1 << 1;
+        /// Cuts super-segments of TCP over IPv6 to send.
+        TSO6 = 1 << 2;
+        /// Vouches for the checksums of received frames ([`RxOffload::verified`]).
+        RX_CHECKSUM = 1 << 3;
+        /// Received frames may be super-segments, longer than the MTU.
+        GRO = 1 << 4;
+        /// What of [`Features::TX_CHECKSUM`], [`Features::TSO4`] and [`Features::TSO6`] the device does
+        /// not do is done by its driver.
+        GSO = 1 << 5;
+        /// Received frames are where the kernel has put them, copied by nobody (AF_XDP).
+        RX_IN_PLACE = 1 << 6;
+    }
+}
 
 impl Features {
-    /// Frames as they are on the wire, nothing else.
-    pub const NONE: Self = Self(0);
-    /// Completes the checksum of a frame to send ([`Checksum`]).
-    pub const TX_CHECKSUM: Self = Self(1);
-    /// Cuts super-segments of TCP over IPv4 to send.
-    pub const TSO4: Self = Self(1 << 1);
-    /// Cuts super-segments of TCP over IPv6 to send.
-    pub const TSO6: Self = Self(1 << 2);
-    /// Vouches for the checksums of received frames ([`RxOffload::verified`]).
-    pub const RX_CHECKSUM: Self = Self(1 << 3);
-    /// Received frames may be super-segments, longer than the MTU.
-    pub const GRO: Self = Self(1 << 4);
-
-    /// What of [`Features::TX_CHECKSUM`], [`Features::TSO4`] and [`Features::TSO6`] the device does
-    /// not do is done by its driver.
-    pub const GSO: Self = Self(1 << 5);
-    /// Received frames are where the kernel has put them, copied by nobody (AF_XDP).
-    pub const RX_IN_PLACE: Self = Self(1 << 6);
-
-    const ALL: u32 = (1 << 7) - 1;
-
-    /// Both together.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// All of it that is not in `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Is all of `other` in it?
-    #[must_use]
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
     /// What `ethtool -k` calls each of them, in its order; the last one it does not know.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let all = [
@@ -74,7 +53,7 @@ impl Features {
     /// As an argument of a call.
     #[must_use]
     pub fn encode(self) -> u64 {
-        self.0.into()
+        self.bits().into()
     }
 
     /// Out of an argument of a call.
@@ -82,8 +61,8 @@ impl Features {
     /// # Errors
     /// [`BadSlot`] for a bit that means nothing.
     pub fn decode(word: u64) -> Result<Self, BadSlot> {
-        let known = u32::try_from(word).ok().filter(|bits| bits & !Self::ALL == 0);
-        known.map(Self).ok_or(BadSlot::new("device features", word))
+        let known = u32::try_from(word).ok().and_then(Self::from_bits);
+        known.ok_or(BadSlot::new("device features", word))
     }
 }
 

@@ -26,19 +26,104 @@ pub struct OptionKey {
 impl OptionKey {
     /// As one word of a call's arguments.
     #[must_use]
+    #[inline]
     pub fn to_word(self) -> u64 {
         pack32(self.level.cast_unsigned(), self.name.cast_unsigned())
     }
 
     /// Out of one word of a call's arguments.
     #[must_use]
+    #[inline]
     pub fn from_word(word: u64) -> Self {
         Self { level: u32_at(word, 0).cast_signed(), name: u32_at(word, 1).cast_signed() }
     }
 }
 
+/// A value to be set: its first [`SET_MOST`] bytes, and how many the program gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionValue {
+    len: u32,
+    words: [u64; 3],
+}
+
+impl OptionValue {
+    /// The value that a program gave.
+    #[must_use]
+    #[inline]
+    pub fn new(value: &[u8]) -> Self {
+        let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
+        Self { len, words: bytes_to_words(value) }
+    }
+
+    /// Bytes that the program gave; more than [`SET_MOST`] are not all here.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Did the program give nothing?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first [`SET_MOST`] bytes, zeros behind the value's end; [`OptionValue::len`] tells how
+    /// many of them the program gave.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; SET_MOST] {
+        bytes_of(&self.words)
+    }
+
+    /// As four words of a call's arguments.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        let [a, b, c] = self.words;
+        [self.len.into(), a, b, c]
+    }
+
+    /// The inverse of [`OptionValue::to_words`].
+    #[inline]
+    pub(crate) fn from_words([len, words @ ..]: [u64; 4]) -> Self {
+        Self { len: u32::try_from(len).unwrap_or(u32::MAX), words }
+    }
+}
+
+/// A part of a value that is read: [`GET_PART`] bytes from some byte on, zeros behind its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionPart {
+    /// Bytes of the whole value.
+    pub len: u64,
+    /// The part.
+    pub bytes: [u8; GET_PART],
+}
+
+impl OptionPart {
+    /// The part of `value` from byte `from` on.
+    #[must_use]
+    pub fn new(value: &[u8], from: u32) -> Self {
+        let part = usize::try_from(from).ok().and_then(|from| value.get(from..));
+        let mut bytes = [0; GET_PART];
+        bytes.iter_mut().zip(part.unwrap_or_default()).for_each(|(to, from)| *to = *from);
+        Self { len: value.len() as u64, bytes }
+    }
+
+    /// As the six words of a result.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 6] {
+        let [a, b, c, d, e] = bytes_to_words(&self.bytes);
+        [self.len, a, b, c, d, e]
+    }
+
+    /// The inverse of [`OptionPart::to_words`].
+    #[inline]
+    pub(crate) fn from_words([len, words @ ..]: &[u64; 6]) -> Self {
+        Self { len: *len, bytes: bytes_of(words) }
+    }
+}
+
 /// The first `8 N` bytes of `bytes` as words; what is missing is 0.
 #[must_use]
+#[inline]
 pub fn bytes_to_words<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut words = [0; N];
     for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
@@ -54,6 +139,16 @@ pub fn words_to_bytes(words: &[u64]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.to_ne_bytes())
 }
 
+/// The inverse of [`bytes_to_words`]: the first `N` bytes.
+#[inline]
+fn bytes_of<const N: usize>(words: &[u64]) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,9 +156,12 @@ mod tests {
     #[test]
     fn values_and_keys_survive() {
         let bytes: Vec<u8> = (1..=21).collect();
-        let words: [u64; 3] = bytes_to_words(&bytes);
-        let back: Vec<u8> = words_to_bytes(&words).collect();
+        let value = OptionValue::from_words(OptionValue::new(&bytes).to_words());
+        let back = value.bytes();
         assert_eq!((&back[..21], &back[21..]), (&bytes[..], &[0; 3][..]));
+        assert_eq!(value.len(), 21);
+        let part = OptionPart::from_words(&OptionPart::new(&bytes, 20).to_words());
+        assert_eq!((part.len, &part.bytes[..2]), (21, &[21, 0][..]));
         let key = OptionKey { level: -1, name: 41 };
         assert_eq!(OptionKey::from_word(key.to_word()), key);
     }

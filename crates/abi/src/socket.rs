@@ -2,6 +2,8 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::flags::flag_set;
+
 /// A socket of one client: a place in its region's socket table and that place's generation.
 ///
 /// The generation changes each time the place is used again, so a name kept too long is refused.
@@ -16,12 +18,14 @@ pub struct SocketId {
 impl SocketId {
     /// As one word of a call's arguments.
     #[must_use]
+    #[inline]
     pub fn to_word(self) -> u64 {
         u64::from(self.index) | u64::from(self.generation) << 16
     }
 
     /// Out of one word of a call's arguments; any value is some name, valid or not.
     #[must_use]
+    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
     pub fn from_word(word: u64) -> Self {
         Self { index: word as u16, generation: (word >> 16) as u16 }
@@ -40,6 +44,7 @@ pub enum SocketKind {
 impl SocketKind {
     /// The value that travels: Linux's SOCK_STREAM (1) or SOCK_DGRAM (2).
     #[must_use]
+    #[inline]
     pub fn to_word(self) -> u64 {
         match self {
             Self::Stream => 1,
@@ -49,6 +54,7 @@ impl SocketKind {
 
     /// The kind named by `word`, if any.
     #[must_use]
+    #[inline]
     pub fn from_word(word: u64) -> Option<Self> {
         match word {
             1 => Some(Self::Stream),
@@ -70,6 +76,7 @@ pub enum Family {
 impl Family {
     /// The value that travels: 4 or 6.
     #[must_use]
+    #[inline]
     pub fn to_word(self) -> u64 {
         match self {
             Self::V4 => 4,
@@ -79,6 +86,7 @@ impl Family {
 
     /// The family named by `word`, if any.
     #[must_use]
+    #[inline]
     pub fn from_word(word: u64) -> Option<Self> {
         match word {
             4 => Some(Self::V4),
@@ -111,6 +119,7 @@ pub enum How {
 impl How {
     /// The value that travels.
     #[must_use]
+    #[inline]
     pub fn to_word(self) -> u64 {
         match self {
             Self::Read => 0,
@@ -121,6 +130,7 @@ impl How {
 
     /// The direction named by `word`, if any.
     #[must_use]
+    #[inline]
     pub fn from_word(word: u64) -> Option<Self> {
         match word {
             0 => Some(Self::Read),
@@ -131,31 +141,25 @@ impl How {
     }
 }
 
-/// The flags word of a socket ([`crate::client::SocketWords::flags`]); written by the server only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SocketFlags(pub u32);
-
-impl SocketFlags {
-    /// A connection attempt is under way.
-    pub const CONNECTING: u32 = 1;
-    /// Connected (stream), or has a default peer (datagram).
-    pub const CONNECTED: u32 = 1 << 1;
-    /// Listening; `accept_ready` counts.
-    pub const LISTENING: u32 = 1 << 2;
-    /// The peer sent FIN, or receiving was shut down: after the queued bytes, end of file.
-    pub const READ_CLOSED: u32 = 1 << 3;
-    /// Sending was shut down or the connection is gone: EPIPE.
-    pub const WRITE_CLOSED: u32 = 1 << 4;
-    /// Both directions are over, as POLLHUP means it.
-    pub const HANGUP: u32 = 1 << 5;
-    /// The socket's place is in use (set from `socket` or `accept` until the last of it is gone).
-    pub const OPEN: u32 = 1 << 6;
-    /// Urgent bytes are received in their place (SO_OOBINLINE).
-    pub const URGENT_INLINE: u32 = 1 << 7;
-
-    /// Are all bits of `bits` set?
-    #[must_use]
-    pub fn has(self, bits: u32) -> bool {
-        self.0 & bits == bits
+flag_set! {
+    /// The flags word of a socket ([`SocketWords::flags`](crate::client::SocketWords::flags));
+    /// written by the server only.
+    pub struct SocketFlags(u32) {
+        /// A connection attempt is under way.
+        CONNECTING = 1;
+        /// Connected (stream), or has a default peer (datagram).
+        CONNECTED = 1 << 1;
+        /// Listening; `accept_ready` counts.
+        LISTENING = 1 << 2;
+        /// The peer sent FIN, or receiving was shut down: after the queued bytes, end of file.
+        READ_CLOSED = 1 << 3;
+        /// Sending was shut down or the connection is gone: EPIPE.
+        WRITE_CLOSED = 1 << 4;
+        /// Both directions are over, as POLLHUP means it.
+        HANGUP = 1 << 5;
+        /// The socket's place is in use (set from `socket` or `accept` until the last of it is gone).
+        OPEN = 1 << 6;
+        /// Urgent bytes are received in their place (SO_OOBINLINE).
+        URGENT_INLINE = 1 << 7;
     }
 }

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use shm::{Consumer, OutOfRange, Producer, Region, Slot, Word64};
 
-use crate::BadSlot;
+use crate::bad_slot::BadSlot;
 
 /// Slots of a ring of marks.
 pub const MARKS: u32 = 1024;

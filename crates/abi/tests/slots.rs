@@ -5,14 +5,21 @@ use std::net::{IpAddr, SocketAddr};
 
 use tasuki_abi as abi;
 
-use abi::ancillary::{RecvAncillary, SendAncillary};
-use abi::call::{Call, CallResult, Op, ReturnPath, addr_from_words, addr_to_words};
+use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
+use abi::call::{
+    Call, CallFlags, CallResult, Op, PackagedCall, PackagedResult, Reply, Request, RequestError,
+    ReturnPath, addr_from_words, addr_to_words,
+};
 use abi::client::ClientParams;
 use abi::control::CaptureHeader;
-use abi::data::DataDescriptor;
-use abi::frame::{Chain, FillSlot, MAX_MORE, MAX_PIECES, Piece, RxFrame, TxFrame};
+use abi::data::{DataDescriptor, DataFlags};
+use abi::frame::{
+    Chain, DriverCall, FillSlot, IfAttach, MAX_MORE, MAX_MTU, MAX_PIECES, MIN_MTU, Piece, RxFrame,
+    TxFrame,
+};
 use abi::offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
-use abi::{Errno, SocketId};
+use abi::option::{OptionKey, OptionPart, OptionValue};
+use abi::{Errno, Family, How, SocketId, SocketKind};
 use proptest::prelude::*;
 use shm::AreaName;
 
@@ -48,7 +55,99 @@ fn rx_offload() -> impl Strategy<Value = RxOffload> {
     (segments(), any::<bool>()).prop_map(|(segments, verified)| RxOffload { verified, segments })
 }
 
+fn socket_id() -> impl Strategy<Value = SocketId> {
+    any::<(u16, u16)>().prop_map(|(index, generation)| SocketId { index, generation })
+}
+
+/// Any request.
+fn request() -> impl Strategy<Value = Request> {
+    let key = any::<(i32, i32)>().prop_map(|(level, name)| OptionKey { level, name });
+    let value = proptest::collection::vec(any::<u8>(), 0..40).prop_map(|v| OptionValue::new(&v));
+    let kinds = prop_oneof![Just(SocketKind::Stream), Just(SocketKind::Datagram)];
+    let families = prop_oneof![Just(Family::V4), Just(Family::V6)];
+    let data =
+        (area(), any::<(u32, u32)>(), any::<bool>()).prop_map(|(area, (offset, len), on)| {
+            DataDescriptor { area, offset, len, flags: DataFlags::URGENT.when(on), peer: None }
+        });
+    let hows = prop_oneof![Just(How::Read), Just(How::Write), Just(How::Both)];
+    let with_socket = |to: fn(SocketId) -> Request| socket_id().prop_map(to);
+    prop_oneof![
+        Just(Request::Null),
+        (kinds, families).prop_map(|(kind, family)| Request::Socket { kind, family }),
+        (socket_id(), address()).prop_map(|(socket, addr)| Request::Bind { socket, addr }),
+        (socket_id(), any::<u32>())
+            .prop_map(|(socket, backlog)| Request::Listen { socket, backlog }),
+        (socket_id(), address()).prop_map(|(socket, addr)| Request::Connect { socket, addr }),
+        with_socket(|socket| Request::Accept { socket }),
+        with_socket(|socket| Request::Close { socket }),
+        (socket_id(), data).prop_map(|(socket, data)| Request::Send { socket, data }),
+        with_socket(|socket| Request::Recv { socket }),
+        (socket_id(), hows).prop_map(|(socket, how)| Request::Shutdown { socket, how }),
+        (socket_id(), key.clone(), any::<u32>())
+            .prop_map(|(socket, key, from)| Request::GetSockOpt { socket, key, from }),
+        (socket_id(), key, value).prop_map(|(socket, key, value)| Request::SetSockOpt {
+            socket,
+            key,
+            value
+        }),
+        with_socket(|socket| Request::GetSockName { socket }),
+        with_socket(|socket| Request::GetPeerName { socket }),
+        with_socket(|socket| Request::Flush { socket }),
+        (socket_id(), any::<(u16, u32)>()).prop_map(|(socket, (ring, tag))| Request::Cancel {
+            socket,
+            ring,
+            tag
+        }),
+    ]
+}
+
+/// Any reply, with an operation that it may answer.
+fn reply() -> impl Strategy<Value = (Op, Reply)> {
+    let part = proptest::collection::vec(any::<u8>(), 0..90).prop_map(|v| OptionPart::new(&v, 7));
+    prop_oneof![
+        Just((Op::Bind, Reply::Done)),
+        socket_id().prop_map(|id| (Op::Socket, Reply::Socket(id))),
+        any::<u64>().prop_map(|syn_room| (Op::Connect, Reply::Connecting { syn_room })),
+        (socket_id(), address())
+            .prop_map(|(socket, peer)| (Op::Accept, Reply::Accepted { socket, peer })),
+        any::<u64>().prop_map(|number| (Op::Recv, Reply::Readable(number))),
+        part.prop_map(|part| (Op::GetSockOpt, Reply::Option(part))),
+        proptest::option::of(address())
+            .prop_map(|address| (Op::GetSockName, Reply::Address(address))),
+    ]
+}
+
 proptest! {
+    #[test]
+    fn request_survives_the_ring(
+        request in request(), priority: u8, quiet: bool, path in path(),
+    ) {
+        let flags = CallFlags::QUIET.when(quiet);
+        let call = PackagedCall { priority, flags, path, request: request.encode() };
+        let again = PackagedCall::decode(&call.encode());
+        prop_assert_eq!(again, Ok(call));
+        prop_assert_eq!(Request::decode(&call.request), Ok(request));
+    }
+
+    #[test]
+    fn reply_survives_the_ring((op, reply) in reply(), path in path(), errno in 0i32..4096) {
+        let outcome = match errno {
+            0..2048 => Ok(reply.encode()),
+            _ => Err(Errno::from_raw_os_error(errno)),
+        };
+        let result = PackagedResult { path, outcome };
+        prop_assert_eq!(PackagedResult::decode(&result.encode()), Ok(result));
+        prop_assert_eq!(Reply::decode(op, &reply.encode()), Ok(reply));
+    }
+
+    #[test]
+    fn registration_survives_the_ring(mac: [u8; 6], mtu in MIN_MTU..=MAX_MTU) {
+        let mac = [mac[0] & !1, mac[1], mac[2], mac[3], mac[4], mac[5]];
+        let attach = IfAttach { mac, mtu, features: Features::GRO | Features::TSO4 };
+        let call = DriverCall::decode(&attach.encode());
+        prop_assert_eq!(call, Ok(DriverCall::IfAttach(attach)));
+    }
+
     #[test]
     fn call_survives_the_ring(
         number in 1u16..=17, priority: u8, nonblock: bool, path in path(), args: [u64; 6],
@@ -77,8 +176,7 @@ proptest! {
         area in area(), offset: u32, len: u32, more: bool, ancillary: bool,
         peer in proptest::option::of(address()),
     ) {
-        let bit = |on: bool, bit| if on { bit } else { 0 };
-        let flags = bit(more, DataDescriptor::MORE) | bit(ancillary, DataDescriptor::ANCILLARY);
+        let flags = DataFlags::MORE.when(more) | DataFlags::ANCILLARY.when(ancillary);
         let descriptor = DataDescriptor { area, offset, len, flags, peer };
         prop_assert_eq!(DataDescriptor::decode(&descriptor.encode()), Ok(descriptor));
     }
@@ -87,7 +185,7 @@ proptest! {
     fn ancillary_data_survives_the_ring(
         source in proptest::option::of(any::<IpAddr>()), interface: u32, segment: u16,
         ttl in proptest::option::of(any::<u8>()), tos in proptest::option::of(any::<u8>()),
-        asked: u16, to: IpAddr, port: u16, ours: std::net::Ipv4Addr, at: u64,
+        asked in any::<u16>().prop_map(AncillarySet::from_bits_retain), to: IpAddr, port: u16, ours: std::net::Ipv4Addr, at: u64,
     ) {
         let send = SendAncillary { source, interface, ttl, tos, segment };
         prop_assert_eq!(SendAncillary::decode(&send.encode()), Ok(send));
@@ -105,9 +203,7 @@ proptest! {
     ) {
         prop_assert_eq!(FillSlot::decode(&FillSlot(area).encode()), FillSlot(area));
         let rx = RxFrame { area, offset, len, offload: got, chain };
-        let call = Call::decode(&rx.encode()).expect("an ethinput call");
-        prop_assert_eq!(call.op, Op::EthInput);
-        prop_assert_eq!(RxFrame::from_call(&call), Ok(rx));
+        prop_assert_eq!(DriverCall::decode(&rx.encode()), Ok(DriverCall::EthInput(rx)));
         let none = [Piece::default(); MAX_PIECES];
         let mut tx =
             TxFrame { area, offset: 2, len: 54, count: 0, pieces: none, offload: sent };
@@ -122,6 +218,13 @@ proptest! {
     fn garbage_is_refused_or_read_but_never_panics(slot: [u64; 8]) {
         let _ = Call::decode(&slot);
         let _ = CallResult::decode(&slot);
+        if let Ok(call) = PackagedCall::decode(&slot) {
+            let _ = Request::decode(&call.request);
+            if let Ok(PackagedResult { outcome: Ok(words), .. }) = PackagedResult::decode(&slot) {
+                let _ = Reply::decode(call.request.op(), &words);
+            }
+        }
+        let _ = DriverCall::decode(&slot);
         let _ = DataDescriptor::decode(&slot);
         let _ = (SendAncillary::decode(&slot), RecvAncillary::decode(&slot));
         let _ = FillSlot::decode(&slot);
@@ -161,6 +264,16 @@ fn unknown_operations_and_flags_name_the_field() {
 }
 
 #[test]
+fn values_that_a_newer_program_may_know_fail_the_call_alone() {
+    let errors = [(1, 3, Errno::PROTONOSUPPORT), (11, 0, Errno::INVAL), (9, 1, Errno::PERM)];
+    for (operation, argument, errno) in errors {
+        let slot = [operation, 0, argument, 3, 0, 0, 0, 0];
+        let call = PackagedCall::decode(&slot).expect("a call");
+        assert_eq!(Request::decode(&call.request), Err(RequestError::Unsupported(errno)));
+    }
+}
+
+#[test]
 fn default_measures_are_possible() {
     assert!(ClientParams::default().layout().is_ok());
 }
@@ -175,15 +288,15 @@ fn capture_header_survives() {
 #[test]
 fn a_descriptor_says_whose_area_it_names() {
     let area = shm::AreaName { page: 1, pages: 1, generation: 2 };
-    let own = DataDescriptor { area, offset: 3, len: 4, flags: 0, peer: None };
+    let own = DataDescriptor { area, offset: 3, len: 4, flags: DataFlags::NONE, peer: None };
     assert_eq!(DataDescriptor::decode(&own.encode()).unwrap().frame_region(), None);
     for nic in [0, 1, 255] {
-        let flags = DataDescriptor::of_frame(nic).unwrap() | DataDescriptor::RECORD;
+        let flags = DataFlags::of_frame(nic).unwrap() | DataFlags::RECORD;
         let lent = DataDescriptor { flags, ..own };
         let again = DataDescriptor::decode(&lent.encode()).unwrap();
         assert_eq!((again, again.frame_region()), (lent, Some(nic)));
     }
-    assert_eq!(DataDescriptor::of_frame(256), None);
-    let number_alone = DataDescriptor { flags: 1 << 8, ..own };
+    assert_eq!(DataFlags::of_frame(256), None);
+    let number_alone = DataDescriptor { flags: DataFlags::from_bits_retain(1 << 8), ..own };
     assert!(DataDescriptor::decode(&number_alone.encode()).is_err());
 }

@@ -14,17 +14,17 @@ use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use abi::ancillary::SendAncillary;
-use abi::call::{Call, Op, addr_from_words, addr_to_words};
-use abi::data::DataDescriptor;
-use abi::option::{OptionKey, SET_MOST, bytes_to_words, words_to_bytes};
-use abi::{BadSlot, Errno, Family, How, SocketId, SocketKind};
+use abi::call::{CallFlags, Op, PackagedCall, Reply, ReplyWords, Request, RequestError};
+use abi::data::{DataDescriptor, DataFlags};
+use abi::option::{OptionKey, OptionPart, OptionValue};
+use abi::{Errno, Family, How, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::client::{Client, MAX_WAITING};
 use crate::data::submit;
 use crate::engine::{Engine, Owner, errno};
 use crate::fault::ClientFault;
-use crate::options::{self, Given};
+use crate::options::{self, SetValue};
 use crate::socket::{Socket, Stage, Waiting};
 use crate::tx::Taken;
 
@@ -35,8 +35,8 @@ const CALLS_PER_SCAN: usize = 256;
 pub(crate) enum Outcome {
     /// It is done, and gives nothing.
     Done,
-    /// It is done, with these values.
-    Gives([u64; 6]),
+    /// It is done, and gives this.
+    Gives(ReplyWords),
     /// It waits; its return path is kept.
     Later,
 }
@@ -67,9 +67,12 @@ impl From<ClientFault> for Refusal {
     }
 }
 
-impl From<BadSlot> for Refusal {
-    fn from(slot: BadSlot) -> Self {
-        Self::Fault(slot.into())
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::BadSlot(slot) => Self::Fault(slot.into()),
+            RequestError::Unsupported(errno) => Self::Errno(errno),
+        }
     }
 }
 
@@ -77,13 +80,8 @@ pub(crate) type Answer = Result<Outcome, Refusal>;
 
 pub(crate) const DONE: Answer = Ok(Outcome::Done);
 
-fn value(value: u64) -> Answer {
-    Ok(Outcome::Gives([value, 0, 0, 0, 0, 0]))
-}
-
-fn address(addr: SocketAddr) -> Answer {
-    let [a, b, c] = addr_to_words(addr);
-    Ok(Outcome::Gives([a, b, c, 0, 0, 0]))
+fn gives(reply: Reply) -> Answer {
+    Ok(Outcome::Gives(reply.encode()))
 }
 
 impl Client {
@@ -91,7 +89,7 @@ impl Client {
     pub(crate) fn serve_calls(
         &mut self,
         engine: &mut Engine,
-        scan: &mut Vec<Call>,
+        scan: &mut Vec<PackagedCall>,
     ) -> Result<bool, ClientFault> {
         scan.clear();
         if self.take_calls(scan)? {
@@ -102,8 +100,8 @@ impl Client {
         for call in scan.iter() {
             let answer = self.execute(engine, call);
             let outcome = match &answer {
-                Ok(Outcome::Done) => Ok(&[0; 6]),
-                Ok(Outcome::Gives(values)) => Ok(values),
+                Ok(Outcome::Done) => Ok(&ReplyWords::DONE),
+                Ok(Outcome::Gives(words)) => Ok(words),
                 Ok(Outcome::Later) => {
                     self.waiting += 1;
                     continue;
@@ -111,7 +109,7 @@ impl Client {
                 Err(Refusal::Errno(errno)) => Err(*errno),
                 Err(Refusal::Fault(fault)) => return Err(fault.clone()),
             };
-            let quiet = call.flags & Call::QUIET != 0 && is_usual(call.op, outcome);
+            let quiet = call.flags.has(CallFlags::QUIET) && is_usual(call.request.op(), outcome);
             self.post(engine, call.path, outcome, !quiet)?;
         }
         Ok(!scan.is_empty())
@@ -119,7 +117,7 @@ impl Client {
 
     /// Takes calls from the rings, one thread after the other, starting with another one each time.
     /// Is one of them more urgent than others?
-    fn take_calls(&mut self, scan: &mut Vec<Call>) -> Result<bool, ClientFault> {
+    fn take_calls(&mut self, scan: &mut Vec<PackagedCall>) -> Result<bool, ClientFault> {
         let (threads, first) = (self.threads.len(), self.next_thread);
         // Calls whose results go elsewhere than to the thread that made them.
         let mut elsewhere = false;
@@ -130,7 +128,7 @@ impl Client {
             while scan.len() < CALLS_PER_SCAN {
                 let slot = thread.requests.take().map_err(ClientFault::ring("request"))?;
                 let Some(slot) = slot else { break };
-                let call = Call::decode(&slot)?;
+                let call = PackagedCall::decode(&slot)?;
                 priorities |= call.priority;
                 elsewhere |= call.path.client != self.number || usize::from(call.path.ring) != at;
                 scan.push(call);
@@ -141,7 +139,7 @@ impl Client {
                 break;
             }
         }
-        for &Call { path, .. } in scan.iter().filter(|_| elsewhere) {
+        for &PackagedCall { path, .. } in scan.iter().filter(|_| elsewhere) {
             let attached = self.threads.get(usize::from(path.ring)).is_some_and(Option::is_some);
             if path.client != self.number || !attached {
                 return Err(ClientFault::ReturnPath { client: path.client, ring: path.ring });
@@ -150,32 +148,38 @@ impl Client {
         Ok(priorities != 0)
     }
 
-    fn execute(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        match call.op {
-            Op::Null => DONE,
-            Op::Flush => self.flush_sends(engine, call),
-            Op::Cancel => self.cancel(engine, call),
-            Op::Socket => self.socket(engine, call),
-            Op::Bind => self.bind(engine, call),
-            Op::Listen => self.listen(engine, call),
-            Op::Connect => self.connect(engine, call),
-            Op::Accept => self.accept(engine, call),
-            Op::Close => self.close(engine, call),
-            Op::Send => self.send(engine, call),
-            Op::Recv => self.recv(engine, call),
-            Op::Shutdown => self.shutdown(engine, call),
-            Op::GetSockOpt => self.getsockopt(engine, call),
-            Op::SetSockOpt => self.setsockopt(engine, call),
-            Op::GetSockName => address(engine.stack.local_addr(self.called(call)?.handle)?),
-            Op::GetPeerName => address(engine.stack.peer_addr(self.called(call)?.handle)?),
-            // These are a driver's.
-            Op::IfAttach | Op::EthInput => Err(Errno::PERM.into()),
+    fn execute(&mut self, engine: &mut Engine, call: &PackagedCall) -> Answer {
+        match Request::decode(&call.request)? {
+            Request::Null => DONE,
+            Request::Socket { kind, family } => self.socket(engine, kind, family),
+            Request::Bind { socket, addr } => self.bind(engine, socket, addr),
+            Request::Listen { socket, backlog } => self.listen(engine, socket, backlog),
+            Request::Connect { socket, addr } => self.connect(engine, call, socket, addr),
+            Request::Accept { socket } => self.accept(engine, call, socket),
+            Request::Close { socket } => self.close(engine, socket),
+            Request::Send { socket, data } => self.send(engine, socket, data),
+            Request::Recv { socket } => self.recv(engine, call, socket),
+            Request::Shutdown { socket, how } => self.shutdown(engine, socket, how),
+            Request::GetSockOpt { socket, key, from } => self.getsockopt(engine, socket, key, from),
+            Request::SetSockOpt { socket, key, value } => {
+                self.setsockopt(engine, socket, key, &value)
+            }
+            Request::GetSockName { socket } => {
+                let addr = engine.stack.local_addr(self.called(socket)?.handle)?;
+                gives(Reply::Address(Some(addr)))
+            }
+            Request::GetPeerName { socket } => {
+                let addr = engine.stack.peer_addr(self.called(socket)?.handle)?;
+                gives(Reply::Address(Some(addr)))
+            }
+            Request::Flush { socket } => self.flush_sends(engine, socket),
+            Request::Cancel { socket, ring, tag } => self.cancel(engine, socket, ring, tag),
         }
     }
 
     /// The socket that a call is about.
-    pub(crate) fn called(&mut self, call: &Call) -> Result<&mut Socket, Errno> {
-        self.places.named(SocketId::from_word(call.args[0])).ok_or(Errno::BADF)
+    pub(crate) fn called(&mut self, id: SocketId) -> Result<&mut Socket, Errno> {
+        self.places.named(id).ok_or(Errno::BADF)
     }
 
     /// Refuses one more waiting call than a client may have.
@@ -183,9 +187,7 @@ impl Client {
         if self.waiting < MAX_WAITING { Ok(()) } else { Err(Errno::NOBUFS) }
     }
 
-    fn socket(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let kind = SocketKind::from_word(call.args[0]).ok_or(Errno::PROTONOSUPPORT)?;
-        let family = Family::from_word(call.args[1]).ok_or(Errno::AFNOSUPPORT)?;
+    fn socket(&mut self, engine: &mut Engine, kind: SocketKind, family: Family) -> Answer {
         let index = self.places.next_free().ok_or(Errno::MFILE)?;
         let serial = engine.next_serial();
         let owner = Owner { client: self.number, index, serial };
@@ -198,7 +200,8 @@ impl Client {
             Family::V6 => inet::Family::V6,
         };
         let handle = engine.stack.open_in(core_family, core_kind, owner.to_tag())?;
-        self.settle_in(engine, (family, kind), handle, serial).and_then(|id| value(id.to_word()))
+        self.settle_in(engine, (family, kind), handle, serial)
+            .and_then(|id| gives(Reply::Socket(id)))
     }
 
     /// Gives a new socket of the core its place; it is aborted if that fails.
@@ -216,16 +219,17 @@ impl Client {
         Ok(id?.ok_or(Errno::MFILE)?)
     }
 
-    fn bind(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let socket = self.called(call)?;
-        engine.stack.bind(socket.handle, named_address(call, socket.family)?)?;
+    fn bind(&mut self, engine: &mut Engine, id: SocketId, addr: SocketAddr) -> Answer {
+        let socket = self.called(id)?;
+        check_family(socket.family, addr)?;
+        engine.stack.bind(socket.handle, addr)?;
         DONE
     }
 
-    fn listen(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let socket = self.called(call)?;
+    fn listen(&mut self, engine: &mut Engine, id: SocketId, backlog: u32) -> Answer {
+        let socket = self.called(id)?;
         // As listen(2): a backlog that is negative or too large means the most there can be.
-        let backlog = u16::try_from(call.args[1]).unwrap_or(u16::MAX);
+        let backlog = u16::try_from(backlog).unwrap_or(u16::MAX);
         engine.stack.listen(socket.handle, backlog)?;
         socket.stage = Stage::Listening;
         let index = socket.id.index;
@@ -233,17 +237,23 @@ impl Client {
         DONE
     }
 
-    fn connect(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let nonblock = call.flags & Call::NONBLOCK != 0;
+    fn connect(
+        &mut self,
+        engine: &mut Engine,
+        call: &PackagedCall,
+        id: SocketId,
+        addr: SocketAddr,
+    ) -> Answer {
+        let nonblock = call.flags.has(CallFlags::NONBLOCK);
         if !nonblock {
             self.may_wait()?;
         }
-        let fast = call.flags & Call::FAST != 0;
-        let socket = self.called(call)?;
+        let fast = call.flags.has(CallFlags::FAST);
+        let socket = self.called(id)?;
         if fast && socket.opens_fast {
-            return self.go_on_fast(engine, call);
+            return self.go_on_fast(engine, id);
         }
-        let addr = named_address(call, socket.family)?;
+        check_family(socket.family, addr)?;
         if socket.stage == Stage::Connecting {
             // A second call waits for the first one's outcome, as after a signal.
             if nonblock || socket.waiting.connect.is_some() {
@@ -262,7 +272,7 @@ impl Client {
             Err(error) => return Err(error.into()),
         }
         let room = engine.stack.deferred_room(handle);
-        let socket = self.called(call)?;
+        let socket = self.called(id)?;
         if stream {
             // After a failed attempt this is a new connection.
             socket.tx.restart();
@@ -274,7 +284,7 @@ impl Client {
             // As Linux: it looks connected until it is written to.
             socket.stage = Stage::Connected;
             self.places.touch(index);
-            return value(room as u64);
+            return gives(Reply::Connecting { syn_room: room as u64 });
         }
         socket.stage = match stream {
             true => Stage::Connecting,
@@ -294,10 +304,10 @@ impl Client {
 
     /// What is queued is all that a SYN that waits for data gets: from now on it is an attempt as
     /// any other.
-    fn go_on_fast(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let index = self.called(call)?.id.index;
+    fn go_on_fast(&mut self, engine: &mut Engine, id: SocketId) -> Answer {
+        let index = self.called(id)?.id.index;
         self.take_sends(engine, index, true)?;
-        let socket = self.called(call)?;
+        let socket = self.called(id)?;
         engine.stack.stop_deferring(socket.handle);
         socket.opens_fast = false;
         socket.stage = Stage::Connecting;
@@ -305,9 +315,8 @@ impl Client {
         Err(Errno::INPROGRESS.into())
     }
 
-    fn accept(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let id = SocketId::from_word(call.args[0]);
-        let listener = self.called(call)?;
+    fn accept(&mut self, engine: &mut Engine, call: &PackagedCall, id: SocketId) -> Answer {
+        let listener = self.called(id)?;
         if listener.stage != Stage::Listening {
             return Err(Errno::INVAL.into());
         }
@@ -315,13 +324,13 @@ impl Client {
         if listener.waiting.accept.is_empty()
             && let Some((child, peer)) = self.accept_one(engine, id.index)?
         {
-            return Ok(Outcome::Gives(accepted(child, peer)));
+            return gives(Reply::Accepted { socket: child, peer });
         }
-        if call.flags & Call::NONBLOCK != 0 {
+        if call.flags.has(CallFlags::NONBLOCK) {
             return Err(Errno::AGAIN.into());
         }
         self.may_wait()?;
-        self.called(call)?.waiting.accept.push_back(call.path);
+        self.called(id)?.waiting.accept.push_back(call.path);
         Ok(Outcome::Later)
     }
 
@@ -376,7 +385,7 @@ impl Client {
             let Some(&path) = socket.waiting.accept.front() else { return Ok(()) };
             let outcome = match self.accept_one(engine, listener) {
                 Ok(None) => return Ok(()),
-                Ok(Some((child, peer))) => Ok(accepted(child, peer)),
+                Ok(Some((socket, peer))) => Ok(Reply::Accepted { socket, peer }.encode()),
                 Err(Refusal::Errno(errno)) => Err(errno),
                 Err(Refusal::Fault(fault)) => return Err(fault),
             };
@@ -387,8 +396,8 @@ impl Client {
         }
     }
 
-    fn close(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let index = self.called(call)?.id.index;
+    fn close(&mut self, engine: &mut Engine, id: SocketId) -> Answer {
+        let index = self.called(id)?.id.index;
         self.close_socket(engine, index)?;
         DONE
     }
@@ -432,17 +441,14 @@ impl Client {
         }
     }
 
-    fn send(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let [id, a, b, c, ..] = call.args;
-        let descriptor = DataDescriptor::decode(&[a, b, c, 0, 0, 0, 0, 0])?;
-        if descriptor.flags & DataDescriptor::ANCILLARY != 0 {
-            let socket = SocketId::from_word(id).index;
-            return Err(ClientFault::Alone { socket }.into());
+    fn send(&mut self, engine: &mut Engine, id: SocketId, data: DataDescriptor) -> Answer {
+        if data.flags.has(DataFlags::ANCILLARY) {
+            return Err(ClientFault::Alone { socket: id.index }.into());
         }
-        let index = self.called(call)?.id.index;
+        let index = self.called(id)?.id.index;
         // What was queued before goes first.
         self.take_sends(engine, index, true)?;
-        let Some(socket) = self.places.named(SocketId::from_word(id)) else {
+        let Some(socket) = self.places.named(id) else {
             return Err(Errno::BADF.into());
         };
         if !socket.is_stream() {
@@ -457,36 +463,37 @@ impl Client {
         if socket.tx.is_full() {
             return Err(Errno::AGAIN.into());
         }
-        let chunk = socket.tx.check(index, &descriptor, &self.tx_pool, &self.memory)?;
-        submit(engine, socket, Taken { descriptor, ancillary: SendAncillary::default(), chunk });
+        let chunk = socket.tx.check(index, &data, &self.tx_pool, &self.memory)?;
+        let ancillary = SendAncillary::default();
+        submit(engine, socket, Taken { descriptor: data, ancillary, chunk });
         self.settle(engine, index);
         DONE
     }
 
-    fn flush_sends(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let index = self.called(call)?.id.index;
+    fn flush_sends(&mut self, engine: &mut Engine, id: SocketId) -> Answer {
+        let index = self.called(id)?.id.index;
         self.take_sends(engine, index, true)?;
-        self.called(call)?.take_refusal().map_or(DONE, |errno| Err(errno.into()))
+        self.called(id)?.take_refusal().map_or(DONE, |errno| Err(errno.into()))
     }
 
-    fn recv(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let index = self.called(call)?.id.index;
+    fn recv(&mut self, engine: &mut Engine, call: &PackagedCall, id: SocketId) -> Answer {
+        let index = self.called(id)?.id.index;
         self.take_consumed(engine, index)?;
         let may_wait = self.may_wait();
-        let socket = self.called(call)?;
+        let socket = self.called(id)?;
         if socket.rx.unread() > 0 {
-            return value(socket.rx.unread());
+            return gives(Reply::Readable(socket.rx.unread()));
         }
         if let Some(errno) = socket.take_error() {
             return Err(errno.into());
         }
         if socket.eof || socket.read_shut || socket.is_dead() {
-            return value(0);
+            return gives(Reply::Readable(0));
         }
         if socket.is_stream() && !matches!(socket.stage, Stage::Connected | Stage::Connecting) {
             return Err(Errno::NOTCONN.into());
         }
-        if call.flags & Call::NONBLOCK != 0 {
+        if call.flags.has(CallFlags::NONBLOCK) {
             return Err(Errno::AGAIN.into());
         }
         may_wait?;
@@ -494,12 +501,11 @@ impl Client {
         Ok(Outcome::Later)
     }
 
-    fn shutdown(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let how = How::from_word(call.args[1]).ok_or(Errno::INVAL)?;
-        let index = self.called(call)?.id.index;
+    fn shutdown(&mut self, engine: &mut Engine, id: SocketId, how: How) -> Answer {
+        let index = self.called(id)?.id.index;
         // What was queued before is still sent.
         self.take_sends(engine, index, false)?;
-        let socket = self.called(call)?;
+        let socket = self.called(id)?;
         let (core_how, read, write) = match how {
             How::Read => (inet::How::Read, true, false),
             How::Write => (inet::How::Write, false, true),
@@ -520,7 +526,7 @@ impl Client {
         }
         self.places.touch(index);
         for path in waiting.recv {
-            self.finish(engine, Some(path), Ok([0; 6]))?;
+            self.finish(engine, Some(path), Ok(Reply::Readable(0).encode()))?;
         }
         for path in waiting.accept {
             self.finish(engine, Some(path), Err(Errno::INVAL))?;
@@ -528,32 +534,36 @@ impl Client {
         DONE
     }
 
-    fn getsockopt(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let key = OptionKey::from_word(call.args[1]);
-        let socket = self.called(call)?;
+    fn getsockopt(
+        &mut self,
+        engine: &mut Engine,
+        id: SocketId,
+        key: OptionKey,
+        from: u32,
+    ) -> Answer {
+        let socket = self.called(id)?;
         let value = options::get(engine, socket, key)?;
-        let from = usize::try_from(call.args[2]).unwrap_or(usize::MAX);
-        let part = value.bytes().get(from..).unwrap_or_default();
-        let [a, b, c, d, e] = bytes_to_words(part);
-        Ok(Outcome::Gives([value.bytes().len() as u64, a, b, c, d, e]))
+        gives(Reply::Option(OptionPart::new(value.bytes(), from)))
     }
 
-    fn setsockopt(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let [_, key, len, words @ ..] = call.args;
-        let key = OptionKey::from_word(key);
-        let mut bytes = [0; SET_MOST];
-        bytes.iter_mut().zip(words_to_bytes(&words)).for_each(|(to, from)| *to = from);
-        let shown = usize::try_from(len).unwrap_or(SET_MOST).min(SET_MOST);
-        let given = Given { bytes: &bytes[..shown], len };
-        let index = self.called(call)?.id.index;
+    fn setsockopt(
+        &mut self,
+        engine: &mut Engine,
+        id: SocketId,
+        key: OptionKey,
+        value: &OptionValue,
+    ) -> Answer {
+        let bytes = value.bytes();
+        let value = SetValue::new(value, &bytes);
+        let index = self.called(id)?.id.index;
         // An option concerns what is sent from now on.
         self.take_sends(engine, index, true)?;
-        let socket = self.called(call)?;
-        if let Some(bytes) = options::recv_buffer(key, given)? {
+        let socket = self.called(id)?;
+        if let Some(bytes) = options::recv_buffer(key, value)? {
             socket.asked_recv = Some(bytes);
             self.size_recv_buffer(engine, index);
         } else {
-            options::set(engine, socket, key, given)?;
+            options::set(engine, socket, key, value)?;
         }
         self.places.touch(index);
         self.mark_dirty(index);
@@ -562,23 +572,17 @@ impl Client {
 }
 
 /// Is it what a call nearly always comes to: done; of a connect, that the attempt goes on?
-fn is_usual(op: Op, outcome: Result<&[u64; 6], Errno>) -> bool {
+fn is_usual(op: Op, outcome: Result<&ReplyWords, Errno>) -> bool {
     match op {
         Op::Connect => outcome == Err(Errno::INPROGRESS),
         _ => outcome.is_ok(),
     }
 }
 
-fn accepted(child: SocketId, peer: SocketAddr) -> [u64; 6] {
-    let [a, b, c] = addr_to_words(peer);
-    [child.to_word(), a, b, c, 0, 0]
-}
-
-/// The address that a call names, of a family that the socket can have.
-fn named_address(call: &Call, family: Family) -> Result<SocketAddr, Refusal> {
-    let addr = addr_from_words([call.args[1], call.args[2], call.args[3]])?;
+/// Refuses an address of a family that the socket cannot have.
+fn check_family(family: Family, addr: SocketAddr) -> Result<(), Errno> {
     match (family, addr) {
-        (Family::V4, SocketAddr::V6(_)) => Err(Errno::AFNOSUPPORT.into()),
-        _ => Ok(addr),
+        (Family::V4, SocketAddr::V6(_)) => Err(Errno::AFNOSUPPORT),
+        _ => Ok(()),
     }
 }

@@ -4,8 +4,8 @@
 //! "too late to say": whoever cancels learns which it was. What the call had begun goes on: a
 //! connection attempt is ended by closing its socket.
 
-use abi::Errno;
-use abi::call::{Call, ReturnPath};
+use abi::call::ReturnPath;
+use abi::{Errno, SocketId};
 
 use crate::calls::{Answer, DONE};
 use crate::client::Client;
@@ -14,12 +14,16 @@ use crate::socket::Waiting;
 
 impl Client {
     /// `Op::Cancel`.
-    pub(crate) fn cancel(&mut self, engine: &mut Engine, call: &Call) -> Answer {
-        let [a, b, c, d, r, s, ..] = call.args[1].to_le_bytes();
-        let (tag, ring) = (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([r, s]));
+    pub(crate) fn cancel(
+        &mut self,
+        engine: &mut Engine,
+        id: SocketId,
+        ring: u16,
+        tag: u32,
+    ) -> Answer {
         // Only ever compared with return paths of this client that were checked when they came.
         let path = ReturnPath { client: self.number, ring, tag };
-        if !self.called(call)?.waiting.remove(path) {
+        if !self.called(id)?.waiting.remove(path) {
             return Err(Errno::NOENT.into());
         }
         self.finish(engine, Some(path), Err(Errno::CANCELED))?;

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use abi::call::{CallResult, ReturnPath};
+use abi::call::{PackagedResult, ReplyWords, ReturnPath};
 use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
 use abi::stages::{Stage, TraceReader};
@@ -41,7 +41,7 @@ const GOOD_DATAGRAM_BUFFER: u32 = 212_992;
 const MIN_BUFFER: u32 = 2048;
 
 /// What a call gives, as it is posted.
-pub(crate) type Values<'a> = Result<&'a [u64; 6], Errno>;
+pub(crate) type Values<'a> = Result<&'a ReplyWords, Errno>;
 
 /// The rings of one thread.
 pub(crate) struct Thread {
@@ -50,14 +50,14 @@ pub(crate) struct Thread {
     bell: Ringer,
     news: Marks,
     /// Results that found the ring full, oldest first.
-    backlog: VecDeque<CallResult>,
+    backlog: VecDeque<PackagedResult>,
 }
 
 impl Thread {
     /// Stages a result; false if there is no room.
     #[inline(always)]
     fn stage(&mut self, path: ReturnPath, outcome: Values<'_>) -> Result<bool, ClientFault> {
-        match self.results.stage(&CallResult::encode_parts(path, outcome)) {
+        match self.results.stage(&PackagedResult::encode_parts(path, outcome)) {
             Ok(()) => Ok(true),
             Err(PushError::Full) => Ok(false),
             Err(PushError::Fault(fault)) => Err(ClientFault::Ring { ring: "result", fault }),
@@ -66,7 +66,7 @@ impl Thread {
 
     /// Makes all results visible for which there is room.
     fn publish(&mut self) -> Result<(), ClientFault> {
-        while let Some(&CallResult { path, outcome }) = self.backlog.front() {
+        while let Some(&PackagedResult { path, outcome }) = self.backlog.front() {
             if !self.stage(path, outcome.as_ref().map_err(|errno| *errno))? {
                 break;
             }
@@ -301,12 +301,16 @@ impl Client {
         if thread.backlog.is_empty() && thread.stage(path, outcome)? {
             return Ok(());
         }
-        self.post_late(engine, CallResult { path, outcome: outcome.copied() })
+        self.post_late(engine, PackagedResult { path, outcome: outcome.copied() })
     }
 
     /// Keeps a result until there is room for it.
     #[cold]
-    fn post_late(&mut self, engine: &mut Engine, result: CallResult) -> Result<(), ClientFault> {
+    fn post_late(
+        &mut self,
+        engine: &mut Engine,
+        result: PackagedResult,
+    ) -> Result<(), ClientFault> {
         let ring = usize::from(result.path.ring);
         let Some(Some(thread)) = self.threads.get_mut(ring) else { return Ok(()) };
         engine.counters.results_late += 1;

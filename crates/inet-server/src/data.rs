@@ -6,7 +6,7 @@
 //! going round, so that no client and no socket waits for long behind a busy one.
 
 use abi::client::QUEUE;
-use abi::data::DataDescriptor;
+use abi::data::DataFlags;
 use abi::stages::Stage;
 use inet::SendOptions;
 use shm::Pool;
@@ -221,16 +221,16 @@ pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: Taken) {
         return;
     }
     engine.nics.trace.mark(Stage::Tcp);
-    let has = |flag| descriptor.flags & flag != 0;
+    let has = |flag| descriptor.flags.has(flag);
     let options = SendOptions {
-        more: has(DataDescriptor::MORE),
-        eor: has(DataDescriptor::RECORD),
+        more: has(DataFlags::MORE),
+        eor: has(DataFlags::RECORD),
         ..SendOptions::default()
     };
     if engine.stack.send_with(now, handle, chunk, &options).is_ok() {
         engine.counters.payload_tx += u64::from(len);
         socket.tx.accepted(len);
-        if has(DataDescriptor::URGENT) {
+        if has(DataFlags::URGENT) {
             engine.stack.mark_urgent(now, handle);
         }
     } else {

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use abi::Errno;
-use abi::ancillary::{RecvAncillary, SendAncillary, asked};
-use abi::data::DataDescriptor;
+use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
+use abi::data::{DataDescriptor, DataFlags};
 use inet::{Arrived, Error, InterfaceId, SendOptions};
 use rustix::time::{ClockId, clock_gettime};
 use shm::Pool;
@@ -39,7 +39,7 @@ pub(crate) fn submit(
                 ttl: ancillary.ttl,
                 tos: ancillary.tos,
                 segment: ancillary.segment,
-                more: descriptor.flags & DataDescriptor::MORE != 0,
+                more: descriptor.flags.has(DataFlags::MORE),
                 ..SendOptions::default()
             };
             let sent = engine.stack.send_with(engine.now, handle, chunk, &options);
@@ -82,7 +82,7 @@ fn interface(engine: &Engine, index: u32) -> Option<Option<InterfaceId>> {
 /// Copies what the core has received into the client's areas; how many bytes that were.
 pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> usize {
     let handle = socket.handle;
-    let most = if socket.asked & asked::GRO != 0 { MOST_JOINED } else { 0 };
+    let most = if socket.asked.has(AncillarySet::GRO) { MOST_JOINED } else { 0 };
     let mut copied = 0;
     while let Some((number, segment)) = engine.stack.recv_run(handle, most) {
         // A single one can be longer than what may be joined; it is its own segment then.
@@ -105,7 +105,7 @@ pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> 
         if let Some((from, arrived)) = about.filter(|_| has_room) {
             let segment = if number > 1 { segment } else { 0 };
             let ancillary =
-                (socket.asked != 0).then(|| ancillary(engine, socket, &arrived, segment));
+                (!socket.asked.is_empty()).then(|| ancillary(engine, socket, &arrived, segment));
             socket.rx.end_datagram(len, from, ancillary);
             copied += len;
         }
@@ -120,7 +120,7 @@ fn ancillary(engine: &Engine, socket: &Socket, arrived: &Arrived, segment: usize
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
     };
     let local = engine.stack.local_addr(socket.handle);
-    let wants_time = socket.asked & (asked::TIMESTAMP | asked::TIMESTAMPNS) != 0;
+    let wants_time = socket.asked.has_any(AncillarySet::TIMESTAMP | AncillarySet::TIMESTAMPNS);
     RecvAncillary {
         asked: socket.asked,
         to,

@@ -1,7 +1,7 @@
 //! What the protocol core says of a client's sockets.
 
 use abi::Errno;
-use abi::call::ReturnPath;
+use abi::call::{Reply, ReplyWords, ReturnPath};
 use inet::EventKind;
 
 use crate::client::Client;
@@ -29,7 +29,7 @@ impl Client {
                 engine.joined = true;
                 self.ring_posted();
                 self.places.touch(index);
-                self.finish(engine, waiter, Ok([0; 6]))
+                self.finish(engine, waiter, Ok(ReplyWords::DONE))
             }
             EventKind::Acceptable => self.on_acceptable(engine, index),
             EventKind::Urgent => {
@@ -108,7 +108,7 @@ impl Client {
             return Ok(());
         }
         let readers = std::mem::take(&mut socket.waiting.recv);
-        let outcome = Ok([unread, 0, 0, 0, 0, 0]);
+        let outcome = Ok(Reply::Readable(unread).encode());
         readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), outcome))
     }
 
@@ -117,7 +117,7 @@ impl Client {
         &mut self,
         engine: &mut Engine,
         path: Option<ReturnPath>,
-        outcome: Result<[u64; 6], Errno>,
+        outcome: Result<ReplyWords, Errno>,
     ) -> Result<(), ClientFault> {
         let Some(path) = path else { return Ok(()) };
         self.waiting = self.waiting.saturating_sub(1);

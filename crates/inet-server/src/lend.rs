@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use abi::data::DataDescriptor;
+use abi::data::DataFlags;
 use abi::nic::LENT;
 use inet::{RxBytes as _, RxPiece};
 use shm::AreaName;
@@ -52,7 +52,7 @@ impl Lending {
     /// there are too many lent.
     pub(crate) fn lend(&self, piece: Piece) -> Result<Lent, Piece> {
         let inet::Frame::One(frame) = &piece.frame else { return Err(piece) };
-        let Some(region) = DataDescriptor::of_frame(frame.nic()) else { return Err(piece) };
+        let Some(region) = DataFlags::of_frame(frame.nic()) else { return Err(piece) };
         let (area, before) = frame.place();
         let range = piece.range.clone();
         let inside = range.start <= range.end && range.end <= frame.bytes().len();
@@ -84,7 +84,7 @@ impl Drop for Token {
 #[derive(Debug)]
 pub(crate) struct Lent {
     /// Which region, as a descriptor's flags say it.
-    pub(crate) region: u16,
+    pub(crate) region: DataFlags,
     pub(crate) area: AreaName,
     /// The payload in the area.
     pub(crate) offset: u32,

@@ -19,8 +19,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use abi::call::{Call, Op};
-use abi::frame::{self, Chain, FillSlot, HEAD_PAGES, MAX_PIECES, RxFrame, TxFrame};
+use abi::frame::{
+    self, Chain, DriverCall, FillSlot, HEAD_PAGES, IfAttach, MAX_PIECES, RxFrame, TxFrame,
+};
 use abi::nic::{HEADS, INET, NIC, NicLayout, RING};
 use abi::offload::Features;
 use abi::stages::{Stage, TraceReader};
@@ -392,10 +393,8 @@ enum BadInput {
 
 impl Port {
     fn decode(&mut self, slot: &shm::Slot) -> Result<Input, BadInput> {
-        let call = Call::decode(slot).map_err(|_| BadInput::Slot)?;
-        match call.op {
-            Op::EthInput => {
-                let said = RxFrame::from_call(&call).map_err(|_| BadInput::Slot)?;
+        match DriverCall::decode(slot).map_err(|_| BadInput::Slot)? {
+            DriverCall::EthInput(said) => {
                 let first = self.take(&said);
                 let Chain::First(more) = said.chain else { return Err(BadInput::Frame) };
                 if more == 0 {
@@ -413,28 +412,18 @@ impl Port {
                     u32::try_from(bytes).ok().filter(|_| joined).ok_or(BadInput::Frame)?;
                 Ok(Input::Frame(first))
             }
-            Op::IfAttach => {
-                let [0, 0, mac @ ..] = call.args[0].to_be_bytes() else {
-                    return Err(BadInput::Slot);
-                };
-                let mtu = u16::try_from(call.args[1]).map_err(|_| BadInput::Slot)?;
-                let features = Features::decode(call.args[2]).map_err(|_| BadInput::Slot)?;
-                let fits = (68..=abi::frame::MAX_MTU).contains(&mtu) && mac[0] & 1 == 0;
-                if fits {
-                    Ok(Input::Attach(Link { mac, mtu, features }))
-                } else {
-                    Err(BadInput::Slot)
-                }
+            DriverCall::IfAttach(IfAttach { mac, mtu, features }) => {
+                Ok(Input::Attach(Link { mac, mtu, features }))
             }
-            _ => Err(BadInput::Slot),
         }
     }
 
     /// The driver was to publish all of a chain at once.
     fn next_of_chain(&mut self) -> Result<Frame, BadInput> {
         let slot = self.rx.pop().ok().flatten().ok_or(BadInput::Slot)?;
-        let call = Call::decode(&slot).ok().filter(|call| call.op == Op::EthInput);
-        let said = call.and_then(|call| RxFrame::from_call(&call).ok()).ok_or(BadInput::Slot)?;
+        let Ok(DriverCall::EthInput(said)) = DriverCall::decode(&slot) else {
+            return Err(BadInput::Slot);
+        };
         let frame = self.take(&said)?;
         if said.chain == Chain::Next { Ok(frame) } else { Err(BadInput::Frame) }
     }

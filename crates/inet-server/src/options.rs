@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use abi::option::{GET_MOST, OptionKey};
+use abi::option::{GET_MOST, OptionKey, OptionValue, SET_MOST};
 use abi::{Errno, Family, SocketKind};
 use inet::tcp::CongestionKind;
 use inet::{FastOpenKeys, OptionName, SockOption};
@@ -61,12 +61,19 @@ impl Value {
 
 /// A value to be set: its first bytes, and how many the program gave.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Given<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) len: u64,
+pub(crate) struct SetValue<'a> {
+    bytes: &'a [u8],
+    len: u32,
 }
 
-impl Given<'_> {
+impl<'a> SetValue<'a> {
+    /// `bytes` are those of `value` with zeros behind its end.
+    pub(crate) fn new(value: &OptionValue, bytes: &'a [u8; SET_MOST]) -> Self {
+        let len = value.len();
+        let shown = usize::try_from(len).unwrap_or(SET_MOST).min(SET_MOST);
+        Self { bytes: &bytes[..shown], len }
+    }
+
     /// An `int`; a single byte will do for options of IPPROTO_IP.
     fn int(&self, level: i32) -> Result<i32, Errno> {
         match (self.bytes.first_chunk(), self.bytes.first()) {
@@ -328,7 +335,7 @@ pub(crate) fn set(
     engine: &mut Engine,
     socket: &mut Socket,
     key: OptionKey,
-    given: Given<'_>,
+    given: SetValue<'_>,
 ) -> Result<(), Refusal> {
     let OptionKey { level, name } = key;
     if !has_level(socket, level) {
@@ -370,7 +377,7 @@ pub(crate) fn set(
 }
 
 /// An option of the core out of a value in Linux's form.
-fn option_of(kept: Kept, key: OptionKey, given: Given<'_>) -> Result<SockOption, Errno> {
+fn option_of(kept: Kept, key: OptionKey, given: SetValue<'_>) -> Result<SockOption, Errno> {
     let level = key.level;
     Ok(match kept {
         Kept::Flag(_, make) => make(given.int(level)? != 0),
@@ -406,7 +413,7 @@ fn option_of(kept: Kept, key: OptionKey, given: Given<'_>) -> Result<SockOption,
 
 /// The algorithm of a name that ends at a zero byte, if there is one, and else where the value does
 /// or the longest name would.
-fn congestion(given: Given<'_>) -> Result<CongestionKind, Errno> {
+fn congestion(given: SetValue<'_>) -> Result<CongestionKind, Errno> {
     if given.len == 0 {
         return Err(Errno::INVAL);
     }
@@ -417,7 +424,7 @@ fn congestion(given: Given<'_>) -> Result<CongestionKind, Errno> {
 }
 
 /// A key of Fast Open cookies; two at once, as on Linux, do not fit into a call.
-fn fast_open_key(given: Given<'_>) -> Result<FastOpenKeys, Errno> {
+fn fast_open_key(given: SetValue<'_>) -> Result<FastOpenKeys, Errno> {
     match given.bytes.first_chunk() {
         Some(key) if given.len == 16 => Ok(FastOpenKeys { current: *key, other: None }),
         _ => Err(Errno::INVAL),
@@ -425,7 +432,7 @@ fn fast_open_key(given: Given<'_>) -> Result<FastOpenKeys, Errno> {
 }
 
 /// A `struct linger`.
-fn linger(given: Given<'_>) -> Result<Option<Duration>, Errno> {
+fn linger(given: SetValue<'_>) -> Result<Option<Duration>, Errno> {
     let (on, seconds) = given.pair()?;
     let time = Duration::from_secs(seconds.cast_unsigned().into());
     Ok((on != 0).then_some(time))
@@ -436,7 +443,7 @@ fn linger(given: Given<'_>) -> Result<Option<Duration>, Errno> {
 ///
 /// # Errors
 /// EINVAL for less than an `int`.
-pub(crate) fn recv_buffer(key: OptionKey, given: Given<'_>) -> Result<Option<u32>, Errno> {
+pub(crate) fn recv_buffer(key: OptionKey, given: SetValue<'_>) -> Result<Option<u32>, Errno> {
     if key.level != SOL_SOCKET || !matches!(key.name, SO_RCVBUF | SO_RCVBUFFORCE) {
         return Ok(None);
     }

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 
 use abi::ancillary::RecvAncillary;
 use abi::client::QUEUE;
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use shm::{Area, Consumer, Pool, Producer, PushError};
 
 use crate::fault::ClientFault;
@@ -78,7 +78,7 @@ impl Filled {
     /// `len` of its bytes, from the one on that has `back` bytes behind it.
     fn part(&self, back: u64, len: u32) -> DataDescriptor {
         let (area, flags, first) = match &self.memory {
-            Memory::Area(area) => (area.lend(), 0, 0),
+            Memory::Area(area) => (area.lend(), DataFlags::NONE, 0),
             Memory::Frame(lent) => (lent.area, lent.region, lent.offset),
         };
         let back = u32::try_from(back).unwrap_or(u32::MAX);
@@ -231,7 +231,7 @@ impl Rx {
         let (offset, len) = (as_u32(open.len.saturating_sub(len)), as_u32(len));
         self.written += 1;
         open.end = self.written;
-        let flags = if ancillary.is_some() { DataDescriptor::ANCILLARY } else { 0 };
+        let flags = DataFlags::ANCILLARY.when(ancillary.is_some());
         self.lengths.push_back(len);
         let descriptor = DataDescriptor { offset, flags, peer, ..open.part(len.into(), len) };
         self.datagrams.push_back((descriptor, ancillary));

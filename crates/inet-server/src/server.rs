@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, mem};
 
-use abi::call::Call;
+use abi::call::PackagedCall;
 use abi::client::ClientParams;
 use abi::control::{InetConfig, ServerEvent};
 use abi::network::InterfaceSettings;
@@ -66,7 +66,7 @@ pub(crate) struct Server {
     /// The client that the next turn serves first.
     first: usize,
     /// Room for the calls of one scan.
-    scan: Vec<Call>,
+    scan: Vec<PackagedCall>,
     /// Of whoever owns the thread.
     pub(crate) spin: Spin,
     /// Sleep is announced: do the drivers ring for frames that they have passed?

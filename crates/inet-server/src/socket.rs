@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use abi::ancillary::AncillarySet;
 use abi::call::ReturnPath;
 use abi::client::SocketWords;
 use abi::option::OptionKey;
@@ -45,7 +46,7 @@ pub(crate) struct Waiting {
 /// What the words say, so that only a change counts as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Shown {
-    flags: u32,
+    flags: SocketFlags,
     accept_ready: u32,
     rx_bytes: u64,
     tx_released: u64,
@@ -98,8 +99,8 @@ pub(crate) struct Socket {
     /// The last error of it that is about a datagram which the core did not take.
     pub(crate) refusal: Option<Errno>,
     pub(crate) waiting: Waiting,
-    /// What received datagrams are told with, [`abi::ancillary::asked`].
-    pub(crate) asked: u16,
+    /// What received datagrams are told with, as its options ask.
+    pub(crate) asked: AncillarySet,
     /// Options that are kept without effect: each at most once.
     pub(crate) hints: Vec<(OptionKey, i32)>,
     /// SO_RCVBUF, once the program has set it, bytes.
@@ -155,7 +156,7 @@ impl Socket {
             error: None,
             refusal: None,
             waiting: Waiting::default(),
-            asked: 0,
+            asked: AncillarySet::NONE,
             hints: Vec::new(),
             asked_recv: None,
             extra_areas: 0,
@@ -175,10 +176,10 @@ impl Socket {
         self.stage == Stage::Dead
     }
 
-    fn flags(&self) -> u32 {
+    fn flags(&self) -> SocketFlags {
         let mut flags = SocketFlags::OPEN;
         flags |= match self.stage {
-            Stage::Idle | Stage::Dead => 0,
+            Stage::Idle | Stage::Dead => SocketFlags::NONE,
             Stage::Connecting => SocketFlags::CONNECTING,
             Stage::Connected => SocketFlags::CONNECTED,
             Stage::Listening => SocketFlags::LISTENING,
@@ -290,7 +291,8 @@ impl Socket {
 
     /// The last words: the place is free. Returns the threads to ring.
     pub(crate) fn retire(&mut self) -> u64 {
-        self.shown = Shown { flags: 0, tx_released: self.tx.released, ..self.shown };
+        self.shown =
+            Shown { flags: SocketFlags::NONE, tx_released: self.tx.released, ..self.shown };
         self.version = self.version.wrapping_add(1);
         self.show();
         self.words.waiters.take()
@@ -303,7 +305,7 @@ impl Socket {
         self.words.tx_released.set(tx_released);
         self.words.tx_limit.store(tx_limit, Ordering::Release);
         self.words.accept_ready.store(accept_ready, Ordering::Release);
-        self.words.flags.store(flags, Ordering::Release);
+        self.words.flags.store(flags.bits(), Ordering::Release);
         self.words.version.store(self.version, Ordering::Release);
     }
 }

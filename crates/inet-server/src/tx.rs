@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use abi::ancillary::SendAncillary;
 use abi::client::QUEUE;
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use abi::frame::Piece;
 use inet::TxBytes;
 use shm::{Consumer, PoolMap, Region};
@@ -203,7 +203,7 @@ impl Tx {
             return Err(ClientFault::Frame { socket });
         }
         let mut ancillary = SendAncillary::default();
-        let has_more = descriptor.flags & DataDescriptor::ANCILLARY != 0;
+        let has_more = descriptor.flags.has(DataFlags::ANCILLARY);
         if has_more {
             let slot = self.queue.peek_at(1).map_err(ClientFault::ring("sending"))?;
             ancillary = SendAncillary::decode(&slot.ok_or(ClientFault::Alone { socket })?)?;
@@ -242,7 +242,7 @@ impl Tx {
                 _ => self.runs.push_back(self.taken),
             }
             // The core joins nothing to the end of a record.
-            let record = flags & DataDescriptor::RECORD != 0;
+            let record = flags.has(DataFlags::RECORD);
             self.runs_end = if record { u64::MAX } else { start + u64::from(len) };
         }
         // A region is smaller than 4 GiB by its layout.

@@ -20,8 +20,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use abi::call::{Call, Op, ReturnPath};
-use abi::frame::{Chain, FillSlot, RxFrame, TxFrame};
+use abi::frame::{Chain, FillSlot, IfAttach, RxFrame, TxFrame};
 use abi::nic::{INET, NIC, NicLayout, RING};
 use abi::offload::{Features, RxOffload};
 use abi::stages::{Mark, Stage, Tracer};
@@ -159,10 +158,7 @@ impl<D: Device> Frames<D> {
             tx_per_step: Sizes::default(),
             trace: Tracer::attach(region, layout.trace)?,
         };
-        let mac = mac.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
-        let path = ReturnPath { client: 0, ring: 0, tag: 0 };
-        let args = [mac, mtu.into(), registered.encode(), 0, 0, 0];
-        let call = Call { op: Op::IfAttach, priority: 0, flags: 0, path, args };
+        let call = IfAttach { mac, mtu, features: registered };
         frames.rx.push(&call.encode()).map_err(|error| match error {
             PushError::Fault(fault) => DriverError::Ring { ring: "rx", fault },
             PushError::Full => DriverError::NoRoomToAttach,

@@ -9,7 +9,7 @@ use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::io::Errno;
-use sockets::{Family, RecvAncillary, SendAncillary, asked};
+use sockets::{AncillarySet, Family, RecvAncillary, SendAncillary};
 
 use crate::errno::Outcome;
 use crate::sockaddr::to_bytes;
@@ -145,19 +145,19 @@ impl<'a> Room<'a> {
 
     /// Adds the messages that tell how a datagram came.
     pub(crate) fn tell(&mut self, how: &RecvAncillary, family: Family) {
-        let wants = |bit| how.asked & bit != 0;
-        if wants(asked::TIMESTAMP) {
+        let wants = |kind| how.asked.has(kind);
+        if wants(AncillarySet::TIMESTAMP) {
             let micros = how.at % NANOS / 1000;
             self.put_pair(libc::SOL_SOCKET, SO_TIMESTAMP, how.at / NANOS, micros);
         }
-        if wants(asked::TIMESTAMPNS) {
+        if wants(AncillarySet::TIMESTAMPNS) {
             self.put_pair(libc::SOL_SOCKET, SO_TIMESTAMPNS, how.at / NANOS, how.at % NANOS);
         }
         if how.segment > 0 {
             self.put_int(libc::IPPROTO_UDP, UDP_GRO, how.segment.into());
         }
         let index = how.interface.to_ne_bytes();
-        if wants(asked::PKTINFO6) && family == Family::V6 {
+        if wants(AncillarySet::PKTINFO6) && family == Family::V6 {
             let to = match how.to {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped(),
                 IpAddr::V6(v6) => v6,
@@ -172,33 +172,33 @@ impl<'a> Room<'a> {
     }
 
     fn tell_v4(&mut self, how: &RecvAncillary, to: Ipv4Addr) {
-        let wants = |bit| how.asked & bit != 0;
-        if wants(asked::PKTINFO) {
+        let wants = |kind| how.asked.has(kind);
+        if wants(AncillarySet::PKTINFO) {
             let index = how.interface.to_ne_bytes();
             let info = [index, how.ours.octets(), to.octets()];
             self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, info.as_flattened());
         }
-        if wants(asked::TTL) {
+        if wants(AncillarySet::TTL) {
             self.put_int(libc::IPPROTO_IP, libc::IP_TTL, how.ttl.into());
         }
-        if wants(asked::TOS) {
+        if wants(AncillarySet::TOS) {
             self.put(libc::IPPROTO_IP, libc::IP_TOS, &[how.tos]);
         }
-        if wants(asked::ORIGDSTADDR) {
+        if wants(AncillarySet::ORIGDSTADDR) {
             let to = SocketAddr::new(to.into(), how.port);
             self.put_address(libc::IPPROTO_IP, libc::IP_ORIGDSTADDR, to, Family::V4);
         }
     }
 
     fn tell_v6(&mut self, how: &RecvAncillary, to: Ipv6Addr) {
-        let wants = |bit| how.asked & bit != 0;
-        if wants(asked::HOPLIMIT) {
+        let wants = |kind| how.asked.has(kind);
+        if wants(AncillarySet::HOPLIMIT) {
             self.put_int(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, how.ttl.into());
         }
-        if wants(asked::TCLASS) {
+        if wants(AncillarySet::TCLASS) {
             self.put_int(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, how.tos.into());
         }
-        if wants(asked::ORIGDSTADDR6) {
+        if wants(AncillarySet::ORIGDSTADDR6) {
             let to = SocketAddr::new(to.into(), how.port);
             self.put_address(libc::IPPROTO_IPV6, IPV6_ORIGDSTADDR, to, Family::V6);
         }
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     const HOW: RecvAncillary = RecvAncillary {
-        asked: 0,
+        asked: AncillarySet::NONE,
         to: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 255)),
         port: 53,
         ours: Ipv4Addr::new(10, 0, 0, 2),
@@ -236,7 +236,12 @@ mod tests {
         at: 1_700_000_000_123_456_789,
     };
 
-    fn told(asked: u16, how: RecvAncillary, family: Family, room: usize) -> (Vec<u8>, bool) {
+    fn told(
+        asked: AncillarySet,
+        how: RecvAncillary,
+        family: Family,
+        room: usize,
+    ) -> (Vec<u8>, bool) {
         let mut bytes = vec![0xAA; room];
         let mut buffer = Room::new(&mut bytes);
         buffer.tell(&RecvAncillary { asked, ..how }, family);
@@ -256,7 +261,8 @@ mod tests {
 
     #[test]
     fn messages_have_linux_form_and_order() {
-        let all = asked::TTL | asked::TOS | asked::PKTINFO | asked::TIMESTAMP;
+        let all =
+            AncillarySet::TTL | AncillarySet::TOS | AncillarySet::PKTINFO | AncillarySet::TIMESTAMP;
         let info = [3, 0, 0, 0, 10, 0, 0, 2, 10, 0, 0, 255];
         let time = [1_700_000_000_u64.to_ne_bytes(), 123_456_u64.to_ne_bytes()].concat();
         let expected = [
@@ -268,7 +274,7 @@ mod tests {
         assert_eq!(told(all, HOW, Family::V4, 200), (expected.concat(), false));
         // Over IPv6, what was asked of IPv4 is not told, and the other way round.
         let six = RecvAncillary { to: Ipv6Addr::LOCALHOST.into(), segment: 900, ..HOW };
-        let asked = all | asked::PKTINFO6 | asked::HOPLIMIT | asked::TCLASS;
+        let asked = all | AncillarySet::PKTINFO6 | AncillarySet::HOPLIMIT | AncillarySet::TCLASS;
         let info = [&Ipv6Addr::LOCALHOST.octets()[..], &3_u32.to_ne_bytes()].concat();
         let expected = [
             message(1, 29, &time),
@@ -278,14 +284,14 @@ mod tests {
             message(41, 67, &0x28_i32.to_ne_bytes()),
         ];
         assert_eq!(told(asked, six, Family::V6, 300), (expected.concat(), false));
-        let mapped = told(asked::PKTINFO6 | asked::HOPLIMIT, HOW, Family::V6, 300).0;
+        let mapped = told(AncillarySet::PKTINFO6 | AncillarySet::HOPLIMIT, HOW, Family::V6, 300).0;
         let to = Ipv4Addr::new(10, 0, 0, 255).to_ipv6_mapped().octets();
         assert_eq!((mapped.len(), &mapped[16..32]), (40, &to[..]));
     }
 
     #[test]
     fn what_has_no_room_is_cut() {
-        let both = asked::TTL | asked::TOS;
+        let both = AncillarySet::TTL | AncillarySet::TOS;
         let ttl = message(0, 2, &61_i32.to_ne_bytes());
         assert_eq!(told(both, HOW, Family::V4, 0), (vec![], true));
         assert_eq!(told(both, HOW, Family::V4, HEADER - 1), (vec![], true));

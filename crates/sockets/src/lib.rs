@@ -63,7 +63,7 @@ mod request;
 mod socket;
 mod wait;
 
-pub use abi::ancillary::{RecvAncillary, SendAncillary, asked};
+pub use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 pub use abi::{Errno, Family, How, SocketKind};
 pub use batch::CallBatch;
 pub use client::Client;

@@ -199,7 +199,7 @@ fn datagrams_come_and_go() {
         };
         let mut receiver = Box::pin(receiver);
         once(receiver.as_mut()).await;
-        fake.core().deliver_datagram(index, b"ask", 0, peer());
+        fake.core().deliver_datagram(index, b"ask", peer());
         assert_eq!(receiver.await, (b"ask".to_vec(), peer()));
         assert_eq!(socket.send_to(b"answer", peer()).await.unwrap(), 6);
         Reactor::current().unwrap().call(Request::null()).unwrap().await.unwrap();

@@ -6,10 +6,10 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use abi::ancillary::{RecvAncillary, SendAncillary, asked};
+use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 use abi::call::Op;
 use abi::client::ClientParams;
-use abi::data::DataDescriptor;
+use abi::data::DataFlags;
 use common::{Fake, SOON, index_of, small};
 use tasuki_sockets::{
     Errno, Family, RecvFlags, SendFlags, Socket, SocketKind, UdpSocket, Wait, poll,
@@ -40,7 +40,7 @@ fn datagrams_keep_their_bounds_and_addresses() {
     }
 
     for (n, bytes) in [b"first".as_slice(), b"", b"third, and longer"].iter().enumerate() {
-        fake.core().deliver_datagram(index, bytes, 0, addr(n as u16 + 1));
+        fake.core().deliver_datagram(index, bytes, addr(n as u16 + 1));
     }
     let mut buf = [0; 8];
     assert_eq!(socket.as_socket().readable_len(), 5);
@@ -65,7 +65,7 @@ fn a_receive_that_waits_is_woken() {
         let reader = scope.spawn(|| socket.recv_from(&mut [0; 9]));
         std::thread::sleep(Duration::from_millis(30));
         let start = Instant::now();
-        fake.core().deliver_datagram(index, b"hello", 0, addr(7));
+        fake.core().deliver_datagram(index, b"hello", addr(7));
         assert_eq!(reader.join().unwrap().unwrap(), (5, addr(7)));
         assert!(start.elapsed() < SOON);
     });
@@ -84,7 +84,7 @@ fn errors_come_before_data_and_once() {
     assert_eq!(send(&socket, b"x", None), Ok(1));
     let refused = Errno::CONNREFUSED.raw_os_error().unsigned_abs();
     let word = fake.core().sock(index).words.error.clone();
-    fake.core().deliver_datagram(index, b"data", 0, addr(9));
+    fake.core().deliver_datagram(index, b"data", addr(9));
     for _ in 0..2 {
         word.store(refused, std::sync::atomic::Ordering::SeqCst);
         let events = socket.readiness().events;
@@ -169,7 +169,7 @@ fn the_first_to_each_destination_waits_for_the_server() {
     }
     assert_eq!(flushes(&fake), 2);
     // Who has sent something is known.
-    fake.core().deliver_datagram(index_of(&socket), b"hello", 0, addr(2));
+    fake.core().deliver_datagram(index_of(&socket), b"hello", addr(2));
     let mut buf = [0; 9];
     let bufs = &mut [IoSliceMut::new(&mut buf)];
     let received = socket.recv(bufs, RecvFlags::default(), Wait::Forever);
@@ -198,14 +198,14 @@ fn what_is_said_of_a_datagram_travels_with_it() {
     assert_eq!(send(&SendAncillary::default(), Wait::No), Ok(1));
     fake.eventually("both", |core| core.sock(index).datagrams.len() == 2);
     let got: Vec<_> = fake.core().sock(index).descriptors.iter().map(|d| d.flags).collect();
-    assert_eq!(got, [DataDescriptor::MORE | DataDescriptor::ANCILLARY, DataDescriptor::MORE]);
+    assert_eq!(got, [DataFlags::MORE | DataFlags::ANCILLARY, DataFlags::MORE]);
     assert_eq!(fake.core().sock(index).said, [said]);
     let stream = client.socket(Family::V4, SocketKind::Stream).unwrap();
     let refused = stream.send_message(&[], SendFlags::default(), None, &said, Wait::No);
     assert_eq!(refused, Err(Errno::OPNOTSUPP));
     // And the other way.
     let how = RecvAncillary {
-        asked: asked::TTL,
+        asked: AncillarySet::TTL,
         to: addr(0).ip(),
         port: 9,
         ours: [10, 0, 0, 1].into(),
@@ -216,7 +216,7 @@ fn what_is_said_of_a_datagram_travels_with_it() {
         at: 6,
     };
     fake.core().deliver_with(index, b"hello", addr(2), &how);
-    fake.core().deliver_datagram(index, b"next", 0, addr(3));
+    fake.core().deliver_datagram(index, b"next", addr(3));
     let mut buf = [0; 9];
     for (from, ancillary) in [(addr(2), Some(how)), (addr(3), None)] {
         for peek in [true, false] {

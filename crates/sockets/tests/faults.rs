@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use abi::call::{CallResult, ReturnPath};
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use abi::{Family, SocketKind};
 use common::{Fake, connected, small};
 use proptest::prelude::*;
@@ -133,8 +133,13 @@ fn nonsense_among_the_results_ends_the_membership() {
 
 fn garbage(fake: &Fake, index: u16, change: impl Fn(&mut DataDescriptor)) -> [u64; 8] {
     let area = fake.core().rx_pool.alloc(4).unwrap();
-    let mut descriptor =
-        DataDescriptor { area: area.lend(), offset: 0, len: 100, flags: 0, peer: None };
+    let mut descriptor = DataDescriptor {
+        area: area.lend(),
+        offset: 0,
+        len: 100,
+        flags: DataFlags::NONE,
+        peer: None,
+    };
     change(&mut descriptor);
     let slot = descriptor.encode();
     fake.core().deliver_raw(index, &slot, 100);

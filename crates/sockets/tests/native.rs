@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use abi::client::ClientParams;
-use abi::data::DataDescriptor;
+use abi::data::DataFlags;
 use common::{Fake, connected, index_of, pattern, small};
 use tasuki_sockets::{
     Client, Errno, Family, MOST_AREA, MOST_SLICES, RecvFlags, SendFlags, Socket, SocketKind,
@@ -62,8 +62,8 @@ fn slices_of_one_send_are_one_piece_of_the_stream() {
     let core = &mut fake.core();
     core.take(index, usize::MAX);
     assert_eq!(core.sock(index).got, b"head bodyhead ");
-    let flags: Vec<u16> = core.sock(index).descriptors.iter().map(|d| d.flags).collect();
-    let (more, record) = (DataDescriptor::MORE, DataDescriptor::RECORD);
+    let flags: Vec<DataFlags> = core.sock(index).descriptors.iter().map(|d| d.flags).collect();
+    let (more, record) = (DataFlags::MORE, DataFlags::RECORD);
     assert_eq!(flags, [more, more, record]);
 }
 
@@ -188,8 +188,8 @@ fn a_datagram_of_slices_is_one() {
     let core = &mut fake.core();
     let parts: Vec<_> = core.sock(index).datagrams.iter().map(|(bytes, _)| &bytes[..]).collect();
     assert_eq!(parts, [&b"head"[..], b"body", b""]);
-    let flags: Vec<u16> = core.sock(index).descriptors.iter().map(|d| d.flags).collect();
-    assert_eq!(flags, [DataDescriptor::MORE, 0, 0]);
+    let flags: Vec<DataFlags> = core.sock(index).descriptors.iter().map(|d| d.flags).collect();
+    assert_eq!(flags, [DataFlags::MORE, DataFlags::NONE, DataFlags::NONE]);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_datagram_is_read_in_place() {
     let socket = client.socket(Family::V4, SocketKind::Datagram).unwrap();
     let (index, from) = (index_of(&socket), "10.219.0.1:9".parse().unwrap());
     for bytes in [&b"hello"[..], b"", b"again"] {
-        fake.core().deliver_datagram(index, bytes, 0, from);
+        fake.core().deliver_datagram(index, bytes, from);
     }
     let areas: Vec<_> = (0..3).map(|_| socket.recv_area(soon()).unwrap()).collect();
     let got: Vec<_> = areas.iter().map(|area| (&area[..], area.from())).collect();

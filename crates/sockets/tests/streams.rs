@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use abi::SocketFlags;
+use abi::data::DataFlags;
 use common::server::{CONNECTED, OVER};
 use common::{Fake, SOON, connected, pattern, small};
 use tasuki_sockets::{
@@ -66,7 +67,12 @@ fn a_send_that_may_not_wait_stops_at_the_limit() {
     assert_eq!(core.take(index, usize::MAX), 4, "one descriptor for each area");
     assert!(core.sock(index).got == data[..64 * 1024]);
     let more = core.sock(index).descriptors.iter().map(|d| d.flags).collect::<Vec<_>>();
-    assert_eq!(more, [1, 1, 1, 0], "only the last piece ends a push");
+    let (more_follows, none) = (DataFlags::MORE, DataFlags::NONE);
+    assert_eq!(
+        more,
+        [more_follows, more_follows, more_follows, none],
+        "only the last piece ends a push"
+    );
     // A little room: a send takes it, but nobody is told to come for it.
     core.release(index, 1000);
     drop(core);
@@ -259,7 +265,7 @@ fn states_are_those_of_linux() {
     assert_eq!(socket.readiness().events, open | poll::HUP);
     assert_eq!(
         fake.core().sock(index).words.flags.load(Ordering::Relaxed),
-        OVER | SocketFlags::CONNECTED
+        (OVER | SocketFlags::CONNECTED).bits()
     );
     socket.close();
     socket.close();

@@ -12,8 +12,8 @@ use std::time::Duration;
 use abi::call::{Call, CallResult, Op, ReturnPath, addr_to_words};
 use abi::client::{CLIENT, ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest};
-use abi::data::DataDescriptor;
-use abi::frame::{FillSlot, RxFrame, TxFrame};
+use abi::data::{DataDescriptor, DataFlags};
+use abi::frame::{DriverCall, FillSlot, TxFrame};
 use arbitrary::{Result, Unstructured};
 use inet::Instant;
 use inet_server::Stepped;
@@ -94,7 +94,7 @@ impl Fuzz {
 }
 
 fn decode_all(slot: &Slot) {
-    let _ = Call::decode(slot).map(|call| RxFrame::from_call(&call));
+    let _ = DriverCall::decode(slot);
     let _ = (CallResult::decode(slot), DataDescriptor::decode(slot), TxFrame::decode(slot));
     let _ = FillSlot::decode(slot);
 }
@@ -128,7 +128,7 @@ fn descriptor(u: &mut Unstructured<'_>, bad: &mut Program) -> Result<Slot> {
     let Ok(area) = bad.pool.alloc(1) else { return u.arbitrary() };
     let (offset, len) = (u.int_in_range(0..=64)?, u.int_in_range(0..=4200)?);
     let peer = if u.arbitrary()? { Some((OURS, 80).into()) } else { None };
-    let flags = u16::from(u.arbitrary::<bool>()?);
+    let flags = DataFlags::MORE.when(u.arbitrary()?);
     let mut slot = DataDescriptor { area: area.lend(), offset, len, flags, peer }.encode();
     if u.ratio(1, 4)? {
         slot[u.choose_index(8)?] ^= 1 << u.int_in_range(0..=63)?;

@@ -11,7 +11,7 @@ use abi::option::OptionKey;
 use inet::{Error, InterfaceId, OptionName, SockOption};
 
 use super::numbers::*;
-use super::{Given, Value, value_of};
+use super::{SetValue, Value, value_of};
 use crate::calls::Refusal;
 use crate::engine::Engine;
 use crate::socket::Socket;
@@ -65,7 +65,7 @@ pub(super) fn set(
     engine: &mut Engine,
     socket: &mut Socket,
     key: OptionKey,
-    given: Given<'_>,
+    given: SetValue<'_>,
 ) -> Result<bool, Refusal> {
     match (key.level, key.name) {
         (IPPROTO_IP, IP_ADD_MEMBERSHIP) => member_v4(engine, socket, given, Change::Join)?,
@@ -86,7 +86,7 @@ fn option_of(
     engine: &Engine,
     socket: &mut Socket,
     (key, name): (OptionKey, OptionName),
-    given: Given<'_>,
+    given: SetValue<'_>,
 ) -> Result<SockOption, Errno> {
     let v6 = key.level == IPPROTO_IPV6;
     // As Linux: a connection has neither hops nor an interface for groups.
@@ -134,7 +134,7 @@ fn option_of(
 fn member_v4(
     engine: &mut Engine,
     socket: &Socket,
-    given: Given<'_>,
+    given: SetValue<'_>,
     change: Change,
 ) -> Result<(), Refusal> {
     refuse_stream(socket)?;
@@ -147,11 +147,11 @@ fn member_v4(
 fn member_v6(
     engine: &mut Engine,
     socket: &Socket,
-    given: Given<'_>,
+    given: SetValue<'_>,
     change: Change,
 ) -> Result<(), Refusal> {
     /// Bytes of the structure.
-    const MREQ: u64 = 20;
+    const MREQ: u32 = 20;
     if given.len < MREQ {
         return Err(Errno::INVAL.into());
     }
@@ -189,13 +189,13 @@ fn member(
 }
 
 /// The address at a place of the value.
-fn address_at(given: Given<'_>, at: usize) -> Result<Ipv4Addr, Errno> {
+fn address_at(given: SetValue<'_>, at: usize) -> Result<Ipv4Addr, Errno> {
     let bytes = given.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
     bytes.copied().map(Ipv4Addr::from).ok_or(Errno::INVAL)
 }
 
 /// The index at a place of the value, 0 if it ends before.
-fn index_at(given: Given<'_>, at: usize) -> u32 {
+fn index_at(given: SetValue<'_>, at: usize) -> u32 {
     let bytes = given.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
     bytes.copied().map_or(0, u32::from_ne_bytes)
 }

@@ -9,7 +9,7 @@ use abi::option::OptionKey;
 use inet::{InterfaceId, MtuDiscover, OptionName, SockOption};
 
 use super::numbers::*;
-use super::{Given, Value};
+use super::{SetValue, Value};
 use crate::calls::Refusal;
 use crate::engine::Engine;
 use crate::socket::Socket;
@@ -54,7 +54,7 @@ pub(super) fn set(
     engine: &mut Engine,
     socket: &Socket,
     key: OptionKey,
-    given: Given<'_>,
+    given: SetValue<'_>,
 ) -> Result<bool, Refusal> {
     let option = match (key.level, key.name) {
         (IPPROTO_IP, IP_MTU) => return Err(Errno::NOPROTOOPT.into()),
@@ -112,7 +112,7 @@ fn name_of(id: InterfaceId) -> Vec<u8> {
 }
 
 /// The interface of a name that ends at a zero byte or where the value does; none for an empty one.
-fn by_name(engine: &Engine, given: Given<'_>) -> Result<Option<InterfaceId>, Errno> {
+fn by_name(engine: &Engine, given: SetValue<'_>) -> Result<Option<InterfaceId>, Errno> {
     let name = given.bytes.iter().copied().take(NAME - 1).take_while(|byte| *byte != 0);
     let name: Vec<u8> = name.chain([0]).collect();
     if name.len() == 1 {

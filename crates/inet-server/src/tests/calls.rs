@@ -85,7 +85,7 @@ fn names_of_closed_sockets_are_refused() {
     let sock = world.socket(&mut a, SocketKind::Stream);
     assert!(sock.has(SocketFlags::OPEN));
     world.call(&mut a, Op::Close, &[sock.word()], 0).unwrap();
-    assert_eq!(sock.flags(), SocketFlags(0));
+    assert_eq!(sock.flags(), SocketFlags::NONE);
     let again = world.call(&mut a, Op::Close, &[sock.word()], 0);
     assert_eq!(again, Err(Errno::BADF));
     let next = world.socket(&mut a, SocketKind::Stream);
@@ -261,8 +261,14 @@ fn send_as_a_call_joins_the_stream() {
     a.send(&mut sock, b"one ", None);
     let area = a.tx_pool.alloc(4).unwrap();
     area.write(100, b"two").unwrap();
-    let slot =
-        DataDescriptor { area: area.lend(), offset: 100, len: 3, flags: 0, peer: None }.encode();
+    let slot = DataDescriptor {
+        area: area.lend(),
+        offset: 100,
+        len: 3,
+        flags: DataFlags::NONE,
+        peer: None,
+    }
+    .encode();
     world.call(&mut a, Op::Send, &[sock.word(), slot[0], slot[1], slot[2]], 0).unwrap();
     let mut got = Vec::new();
     world.run(|_| {

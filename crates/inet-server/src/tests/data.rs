@@ -138,7 +138,7 @@ fn more_follows_makes_no_small_segment() {
     let before = world.frames;
     let area = a.tx_pool.alloc(4).unwrap();
     area.write(0, &pattern(300)).unwrap();
-    for (offset, flags) in [(0, DataDescriptor::MORE), (100, DataDescriptor::MORE), (200, 0)] {
+    for (offset, flags) in [(0, DataFlags::MORE), (100, DataFlags::MORE), (200, DataFlags::NONE)] {
         let d = DataDescriptor { area: area.lend(), offset, len: 100, flags, peer: None };
         sock.tx.push(&d.encode()).unwrap();
         a.mark_dirty(&sock);
@@ -168,7 +168,13 @@ fn datagrams_keep_their_bounds_and_their_senders() {
         let area = a.tx_pool.alloc(1).unwrap();
         area.write(0, &pattern(size)).unwrap();
         let len = u32::try_from(size).unwrap();
-        let d = DataDescriptor { area: area.lend(), offset: 0, len, flags: 0, peer: Some(peer) };
+        let d = DataDescriptor {
+            area: area.lend(),
+            offset: 0,
+            len,
+            flags: DataFlags::NONE,
+            peer: Some(peer),
+        };
         from.tx.push(&d.encode()).unwrap();
         from.sent += size as u64;
         a.mark_dirty(&from);
@@ -203,7 +209,13 @@ fn datagrams_to_a_closed_port_are_refused_by_the_error_word() {
     // One byte more than an IPv4 packet carries.
     const LONG: u32 = 65_508;
     let long = a.tx_pool.alloc(16).unwrap();
-    let d = DataDescriptor { area: long.lend(), offset: 0, len: LONG, flags: 0, peer: None };
+    let d = DataDescriptor {
+        area: long.lend(),
+        offset: 0,
+        len: LONG,
+        flags: DataFlags::NONE,
+        peer: None,
+    };
     sock.tx.push(&d.encode()).unwrap();
     a.mark_dirty(&sock);
     world.run(|_| sock.error() == Errno::MSGSIZE.raw_os_error());

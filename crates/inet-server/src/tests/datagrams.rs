@@ -1,6 +1,6 @@
 //! Datagrams with what is said beside them, long ones, joined ones.
 
-use abi::ancillary::{RecvAncillary, SendAncillary, asked};
+use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn queue(
     let area = a.tx_pool.alloc(pages).unwrap();
     area.write(0, &pattern(len)).unwrap();
     let peer = Some(SocketAddr::from((world.b.address, TO)));
-    let flags = DataDescriptor::ANCILLARY | if more { DataDescriptor::MORE } else { 0 };
+    let flags = DataFlags::ANCILLARY | DataFlags::MORE.when(more);
     let len = u32::try_from(len).unwrap();
     let d = DataDescriptor { area: area.lend(), offset: 0, len, flags, peer };
     from.tx.push(&d.encode()).unwrap();
@@ -42,7 +42,9 @@ fn queue(
 /// The next datagram that has come, and how.
 fn take(b: &Program, to: &mut Sock) -> Option<(Vec<u8>, Option<RecvAncillary>)> {
     let d = DataDescriptor::decode(&to.rx.pop().unwrap()?).unwrap();
-    let ancillary = (d.flags & DataDescriptor::ANCILLARY != 0)
+    let ancillary = d
+        .flags
+        .has(DataFlags::ANCILLARY)
         .then(|| RecvAncillary::decode(&to.rx.pop().unwrap().unwrap()).unwrap());
     let bytes = b.read(&d);
     to.consumed += 1;
@@ -69,7 +71,10 @@ fn what_is_asked_for_is_told() {
     let (bytes, ancillary) = take(&b, &mut to).unwrap();
     let ancillary = ancillary.unwrap();
     assert!(bytes.is_empty());
-    assert_eq!(ancillary.asked, asked::TTL | asked::TIMESTAMPNS | asked::PKTINFO);
+    assert_eq!(
+        ancillary.asked,
+        AncillarySet::TTL | AncillarySet::TIMESTAMPNS | AncillarySet::PKTINFO
+    );
     assert_eq!((ancillary.ttl, ancillary.tos, ancillary.port), (7, 0x28, TO));
     assert_eq!((ancillary.to, ancillary.interface), (world.b.address.into(), 1));
     assert_eq!(ancillary.ours, world.b.address);

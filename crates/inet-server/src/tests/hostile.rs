@@ -73,7 +73,8 @@ fn bytes_outside_of_every_area() {
     let mut sock = world.socket(&mut bad, SocketKind::Stream);
     let area = bad.tx_pool.alloc(4).unwrap();
     let name = area.lend();
-    let d = DataDescriptor { area: name, offset: 16_000, len: 385, flags: 0, peer: None };
+    let d =
+        DataDescriptor { area: name, offset: 16_000, len: 385, flags: DataFlags::NONE, peer: None };
     sock.tx.push(&d.encode()).unwrap();
     bad.mark_dirty(&sock);
     dropped_alone(&mut world, &mut good, "bad area");
@@ -84,7 +85,7 @@ fn a_stale_area() {
     let (mut world, mut bad, mut good) = host();
     let mut sock = world.socket(&mut bad, SocketKind::Datagram);
     let name = bad.tx_pool.alloc(1).unwrap().lend();
-    let d = DataDescriptor { area: name, offset: 0, len: 1, flags: 0, peer: None };
+    let d = DataDescriptor { area: name, offset: 0, len: 1, flags: DataFlags::NONE, peer: None };
     sock.tx.push(&d.encode()).unwrap();
     bad.mark_dirty(&sock);
     dropped_alone(&mut world, &mut good, "bad area");
@@ -93,7 +94,7 @@ fn a_stale_area() {
 /// A datagram that says that another slot follows, and its area, which has to live.
 fn with_ancillary(bad: &mut Program) -> (shm::Area, DataDescriptor) {
     let area = bad.tx_pool.alloc(4).unwrap();
-    let flags = DataDescriptor::ANCILLARY;
+    let flags = DataFlags::ANCILLARY;
     let d = DataDescriptor { area: area.lend(), offset: 0, len: 3, flags, peer: None };
     (area, d)
 }
@@ -365,7 +366,13 @@ fn write(bad: &Program, nonsense: &Nonsense) {
         Nonsense::Descriptor { socket: n, offset, len, flags } => {
             let Ok(area) = bad.tx_pool.alloc(4) else { return };
             let peer = Some(SocketAddr::from(([10, 0, 0, 2], 53)));
-            let d = DataDescriptor { area: area.lend(), offset, len, flags, peer };
+            let d = DataDescriptor {
+                area: area.lend(),
+                offset,
+                len,
+                flags: DataFlags::from_bits_retain(flags),
+                peer,
+            };
             let ring = layout.tx_queue(socket(n));
             push_blindly(&bad.region, ring, QUEUE, &d.encode());
             // Freed at once: what the server has taken may change under it.

@@ -24,8 +24,8 @@ use abi::client::{
     CLIENT, ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords,
 };
 use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest, TcpDefaults};
-use abi::data::DataDescriptor;
-use abi::frame::{Chain, FillSlot, RxFrame, TxFrame};
+use abi::data::{DataDescriptor, DataFlags};
+use abi::frame::{Chain, FillSlot, IfAttach, RxFrame, TxFrame};
 use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
 use abi::nic::{INET, LAYOUT, NIC, RING};
 use abi::offload::{Features, RxOffload, SegmentKind, Segments};
@@ -82,11 +82,9 @@ impl Driver {
     }
 
     pub(super) fn attach(&mut self, mac: u64) {
-        let path = ReturnPath { client: 0, ring: 0, tag: 0 };
         let features = Features::GRO.with(Features::RX_CHECKSUM);
-        let args = [mac, 1500, features.encode(), 0, 0, 0];
-        let call = Call { op: Op::IfAttach, priority: 0, flags: 0, path, args };
-        self.rx.push(&call.encode()).unwrap();
+        let [_, _, mac @ ..] = mac.to_be_bytes();
+        self.rx.push(&IfAttach { mac, mtu: 1500, features }.encode()).unwrap();
     }
 
     /// Takes what the server sends, and hands the head pages back.
@@ -258,7 +256,8 @@ impl Program {
             sock.sent += now as u64;
             queued += now;
             let len = u32::try_from(now).unwrap();
-            let descriptor = DataDescriptor { area: area.lend(), offset: 0, len, flags: 0, peer };
+            let descriptor =
+                DataDescriptor { area: area.lend(), offset: 0, len, flags: DataFlags::NONE, peer };
             sock.tx.push(&descriptor.encode()).unwrap();
             sock.words.tx_bytes.store(sock.sent, Ordering::Release);
             sock.lent.push((area, sock.sent));
@@ -304,10 +303,10 @@ impl Sock {
     }
 
     pub(super) fn flags(&self) -> SocketFlags {
-        SocketFlags(self.words.flags.load(Ordering::Acquire))
+        SocketFlags::from_bits_retain(self.words.flags.load(Ordering::Acquire))
     }
 
-    pub(super) fn has(&self, bits: u32) -> bool {
+    pub(super) fn has(&self, bits: SocketFlags) -> bool {
         self.flags().has(bits)
     }
 

@@ -8,7 +8,8 @@ const AREA: usize = 4 << 20;
 /// Hands all of an area over to a stream.
 fn hand_over(program: &Program, sock: &mut Sock, area: &Area) {
     let len = u32::try_from(area.len()).unwrap();
-    let descriptor = DataDescriptor { area: area.lend(), offset: 0, len, flags: 0, peer: None };
+    let descriptor =
+        DataDescriptor { area: area.lend(), offset: 0, len, flags: DataFlags::NONE, peer: None };
     sock.tx.push(&descriptor.encode()).unwrap();
     sock.sent += u64::from(len);
     sock.words.tx_bytes.store(sock.sent, Ordering::Release);
@@ -204,7 +205,7 @@ fn a_program_cannot_send_frames() {
     let mut b = world.b.admit(7, PARAMS);
     let (mut sock, _child) = world.connect(&mut a, &mut b, 80);
     let area = a.tx_pool.alloc(4).unwrap();
-    let flags = DataDescriptor::of_frame(0).unwrap();
+    let flags = DataFlags::of_frame(0).unwrap();
     let descriptor = DataDescriptor { area: area.lend(), offset: 0, len: 9, flags, peer: None };
     sock.tx.push(&descriptor.encode()).unwrap();
     a.mark_dirty(&sock);

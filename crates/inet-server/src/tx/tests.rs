@@ -38,7 +38,7 @@ impl Rig {
 }
 
 fn descriptor(area: &shm::Area, offset: u32, len: u32) -> shm::Slot {
-    DataDescriptor { area: area.lend(), offset, len, flags: 0, peer: None }.encode()
+    DataDescriptor { area: area.lend(), offset, len, flags: DataFlags::NONE, peer: None }.encode()
 }
 
 #[test]

@@ -1,7 +1,7 @@
-use abi::call::{Call, Op};
 use abi::client::ClientParams;
 use abi::control::{CaptureHeader, FaultConfig};
-use abi::frame::{FillSlot, MAX_PIECES, Piece, RxFrame, TxFrame};
+use abi::frame::DriverCall;
+use abi::frame::{FillSlot, MAX_PIECES, Piece, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
 use abi::offload::TxOffload;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, socketpair};
@@ -142,8 +142,9 @@ impl World {
 fn it_registers_the_interface_and_rings() {
     let mut world = World::new();
     assert!(world.rung());
-    let call = Call::decode(&world.rx.pop().unwrap().unwrap()).unwrap();
-    assert_eq!((call.op, call.args[0], call.args[1]), (Op::IfAttach, 0x0200_0000_0001, 1500));
+    let call = DriverCall::decode(&world.rx.pop().unwrap().unwrap()).unwrap();
+    let DriverCall::IfAttach(attach) = call else { panic!("{call:?}") };
+    assert_eq!((attach.mac, attach.mtu), ([2, 0, 0, 0, 0, 1], 1500));
 }
 
 #[test]
@@ -185,9 +186,8 @@ fn the_inet_server_is_rung_only_while_it_sleeps() {
     assert!(world.rung());
     let mut frames = 0;
     while let Some(slot) = world.rx.pop().unwrap() {
-        let call = Call::decode(&slot).unwrap();
-        frames +=
-            u32::from(call.op == Op::EthInput && RxFrame::from_call(&call).unwrap().len == 60);
+        let call = DriverCall::decode(&slot).unwrap();
+        frames += u32::from(matches!(call, DriverCall::EthInput(frame) if frame.len == 60));
     }
     assert_eq!(frames, 2);
 }

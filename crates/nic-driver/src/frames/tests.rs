@@ -1,4 +1,4 @@
-use abi::frame::{HEAD_PAGES, MAX_PIECES, Piece};
+use abi::frame::{DriverCall, HEAD_PAGES, MAX_PIECES, Piece};
 use abi::nic::LAYOUT;
 use abi::offload::{Checksum, MAX_SUPER_FRAME, RxOffload, SegmentKind, Segments, TxOffload};
 use proptest::prelude::*;
@@ -48,15 +48,21 @@ impl Inet {
         self.tx.push(&frame.encode()).unwrap();
     }
 
-    fn call(&mut self) -> Option<Call> {
-        self.rx.pop().unwrap().map(|slot| Call::decode(&slot).unwrap())
+    fn call(&mut self) -> Option<DriverCall> {
+        self.rx.pop().unwrap().map(|slot| DriverCall::decode(&slot).unwrap())
+    }
+
+    /// The next frame handed over.
+    fn handed(&mut self) -> Option<RxFrame> {
+        match self.call()? {
+            DriverCall::EthInput(frame) => Some(frame),
+            DriverCall::IfAttach(attach) => panic!("{attach:?} where a frame was expected"),
+        }
     }
 
     /// The bytes of the next received frame; its page goes back to the pool.
     fn received(&mut self) -> Option<Vec<u8>> {
-        let call = self.call()?;
-        assert_eq!(call.op, Op::EthInput);
-        let frame = RxFrame::from_call(&call).unwrap();
+        let frame = self.handed()?;
         let area = self.pool.take(frame.area).expect("the page was handed over");
         let start = frame.offset as usize;
         Some(area.bytes()[start..start + frame.len as usize].to_vec())
@@ -79,8 +85,8 @@ fn set_up_with(features: Features) -> (Inet, Frames<Fake>, SharedWire) {
         tx: Producer::attach(&region, LAYOUT.tx, RING).unwrap(),
     };
     let frames = Frames::attach(&region, &LAYOUT, fake, MAC, 1500).unwrap();
-    let attach = inet.call().unwrap();
-    assert_eq!((attach.op, attach.args[0], attach.args[1]), (Op::IfAttach, 0x0200_00aa_bbcc, 1500));
+    let Some(DriverCall::IfAttach(attach)) = inet.call() else { panic!("no ifattach") };
+    assert_eq!((attach.mac, attach.mtu), ([2, 0, 0, 0xaa, 0xbb, 0xcc], 1500));
     (inet, frames, wire)
 }
 
@@ -324,11 +330,11 @@ fn a_super_segment_lies_in_one_area() {
     wire.borrow_mut().incoming.push_back(bytes.clone());
     wire.borrow_mut().known = RxOffload { verified: true, segments };
     frames.step().unwrap();
-    let attach = Call::decode(&rx.pop().unwrap().unwrap()).unwrap();
+    let mut call = || DriverCall::decode(&rx.pop().unwrap().unwrap()).unwrap();
+    let DriverCall::IfAttach(attach) = call() else { panic!("no ifattach") };
     let registered = Features::RX_CHECKSUM.with(Features::GRO).with(Features::GSO);
-    assert_eq!(Features::decode(attach.args[2]).unwrap(), registered);
-    let call = Call::decode(&rx.pop().unwrap().unwrap()).unwrap();
-    let frame = RxFrame::from_call(&call).unwrap();
+    assert_eq!(attach.features, registered);
+    let DriverCall::EthInput(frame) = call() else { panic!("no ethinput") };
     assert_eq!(frame.offload, RxOffload { verified: true, segments });
     let area = pool.take(frame.area).unwrap();
     assert!(area.bytes()[..frame.len as usize] == bytes);
@@ -365,10 +371,10 @@ fn a_successor_goes_on_where_the_dead_driver_stopped() {
         fill.push(&FillSlot(name).encode()).unwrap();
         wire.borrow_mut().incoming.push_back(vec![round; 60]);
         frames.step().unwrap();
-        let calls: Vec<Op> = std::iter::from_fn(|| rx.pop().unwrap())
-            .map(|slot| Call::decode(&slot).unwrap().op)
+        let calls: Vec<DriverCall> = std::iter::from_fn(|| rx.pop().unwrap())
+            .map(|slot| DriverCall::decode(&slot).unwrap())
             .collect();
-        assert_eq!(calls, [Op::IfAttach, Op::EthInput]);
+        assert!(matches!(calls[..], [DriverCall::IfAttach(_), DriverCall::EthInput(_)]));
     }
 }
 

@@ -21,7 +21,7 @@ impl ClosedSendHalf {
     /// Has the server released all its memory? The words still speak of this socket: before any
     /// byte of a new socket at this index can be released, the client has heard of that socket.
     fn is_released(&self) -> bool {
-        let flags = SocketFlags(self.words.flags.load(Ordering::Acquire));
+        let flags = SocketFlags::from_bits_retain(self.words.flags.load(Ordering::Acquire));
         !flags.has(SocketFlags::OPEN) || self.words.tx_released.get() >= self.queue.sent()
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use abi::client::{QUEUE, SocketWords};
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use shm::{Area, AreaName, OutOfRange, Producer, Region, Slot};
 
 use super::tx_area::TxSlice;
@@ -249,7 +249,7 @@ impl SendQueue {
             area: open.name,
             offset: u32::try_from(start)?,
             len: u32::try_from(len)?,
-            flags: 0,
+            flags: DataFlags::NONE,
             peer: None,
         })
     }

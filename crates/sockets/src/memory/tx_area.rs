@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut, RangeBounds};
 use std::sync::Arc;
 
 use abi::Errno;
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use shm::Area;
 
 use super::tx_pool::TxPool;
@@ -154,7 +154,13 @@ impl TxSlice {
     /// What the server is told; `None` only for an area that is gone.
     pub(crate) fn descriptor(&self) -> Option<DataDescriptor> {
         let area = self.memory.area.as_ref()?.lend();
-        Some(DataDescriptor { area, offset: self.start, len: self.len, flags: 0, peer: None })
+        Some(DataDescriptor {
+            area,
+            offset: self.start,
+            len: self.len,
+            flags: DataFlags::NONE,
+            peer: None,
+        })
     }
 }
 

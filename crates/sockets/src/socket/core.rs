@@ -46,7 +46,7 @@ impl SocketCore {
     }
 
     pub(super) fn flags(&self) -> SocketFlags {
-        SocketFlags(self.words.flags.load(Ordering::Acquire))
+        SocketFlags::from_bits_retain(self.words.flags.load(Ordering::Acquire))
     }
 
     pub(super) fn version(&self) -> u32 {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
 use abi::ancillary::SendAncillary;
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use abi::{Errno, Family, SocketFlags};
 
 use super::core::SocketCore;
@@ -120,8 +120,7 @@ fn push_datagram(
     }
     let descriptor = queue.fill(from, len)?;
     core.membership.server.count_copied_tx(len);
-    let bit = |on: bool, bit| if on { bit } else { 0 };
-    let flags = bit(more, DataDescriptor::MORE) | bit(said.is_some(), DataDescriptor::ANCILLARY);
+    let flags = DataFlags::MORE.when(more) | DataFlags::ANCILLARY.when(said.is_some());
     publish(core, queue, &DataDescriptor { peer: to, flags, ..descriptor }, said.as_ref())?;
     Ok(Some(len))
 }

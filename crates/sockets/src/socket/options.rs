@@ -51,7 +51,7 @@ impl Socket {
             (IPPROTO_TCP, TCP_NODELAY) => {
                 lock(&self.send_half().queue).as_ref().is_some_and(|queue| queue.sent() == 0)
             }
-            (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE) => self.core().flags().0 == SocketFlags::OPEN,
+            (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE) => self.core().flags() == SocketFlags::OPEN,
             _ => false,
         }
     }

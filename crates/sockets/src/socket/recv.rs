@@ -110,8 +110,8 @@ impl RecvHalf {
         if flags.has(SocketFlags::READ_CLOSED) {
             return Ok(Some(Received::default()));
         }
-        let coming = flags.0 & (SocketFlags::CONNECTED | SocketFlags::CONNECTING);
-        if coming == 0 { Err(Errno::NOTCONN) } else { Ok(None) }
+        let coming = flags.has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING);
+        if coming { Ok(None) } else { Err(Errno::NOTCONN) }
     }
 
     fn try_recv_datagram(
@@ -197,7 +197,7 @@ impl RecvHalf {
             || self.has_data(core)
             || core.check().is_err()
             || (core.is_stream()
-                && flags.0 & (SocketFlags::CONNECTED | SocketFlags::CONNECTING) == 0)
+                && !flags.has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING))
     }
 
     /// Is there something in the receiving queue? From the words alone.

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use abi::ancillary::RecvAncillary;
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use abi::{Errno, SocketFlags};
 use shm::Borrowed;
 
@@ -55,7 +55,7 @@ impl RxArea {
         self.from
     }
 
-    /// How the datagram came, if an option of the socket asks for it ([`crate::asked`]).
+    /// How the datagram came, if an option of the socket asks for it ([`crate::AncillarySet`]).
     #[must_use]
     pub fn ancillary(&self) -> Option<&RecvAncillary> {
         self.ancillary.as_ref()
@@ -131,9 +131,9 @@ impl RecvQueue {
         membership: &Membership,
     ) -> Result<Option<TakenDescriptor>, RegionFault> {
         let Some(descriptor) = self.descriptor(0)? else { return Ok(None) };
-        let ancillary = match descriptor.flags & DataDescriptor::ANCILLARY {
-            0 => None,
-            _ => Some(RecvAncillary::decode(&self.queue.peek_at(1)?.ok_or(RegionFault)?)?),
+        let ancillary = match descriptor.flags.has(DataFlags::ANCILLARY) {
+            false => None,
+            true => Some(RecvAncillary::decode(&self.queue.peek_at(1)?.ok_or(RegionFault)?)?),
         };
         let DataDescriptor { area, offset, len, .. } = descriptor;
         let bytes = match len {
@@ -184,10 +184,10 @@ impl RecvHalf {
         if stream && let Some(errno) = core.take_error() {
             return Err(errno);
         }
-        let coming = flags.0 & (SocketFlags::CONNECTED | SocketFlags::CONNECTING);
+        let coming = flags.has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING);
         match flags.has(SocketFlags::READ_CLOSED) {
             true => Ok(Some(None)),
-            false if stream && coming == 0 => Err(Errno::NOTCONN),
+            false if stream && !coming => Err(Errno::NOTCONN),
             false => Ok(None),
         }
     }

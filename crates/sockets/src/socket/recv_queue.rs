@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use abi::ancillary::RecvAncillary;
 use abi::client::QUEUE;
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use shm::{Consumer, OutOfRange, Region};
 
 use super::core::SocketCore;
@@ -34,7 +34,7 @@ pub struct Received {
     pub full_len: usize,
     /// Who sent the datagram. Streams: `None`.
     pub from: Option<SocketAddr>,
-    /// How it came, if an option of the socket asks for it ([`abi::ancillary::asked`]).
+    /// How it came, if an option of the socket asks for it ([`abi::ancillary::AncillarySet`]).
     pub ancillary: Option<RecvAncillary>,
 }
 
@@ -158,9 +158,9 @@ impl RecvQueue {
         peek: bool,
     ) -> Result<Option<Received>, RegionFault> {
         let Some(descriptor) = self.descriptor(0)? else { return Ok(None) };
-        let ancillary = match descriptor.flags & DataDescriptor::ANCILLARY {
-            0 => None,
-            _ => Some(RecvAncillary::decode(&self.queue.peek_at(1)?.ok_or(RegionFault)?)?),
+        let ancillary = match descriptor.flags.has(DataFlags::ANCILLARY) {
+            false => None,
+            true => Some(RecvAncillary::decode(&self.queue.peek_at(1)?.ok_or(RegionFault)?)?),
         };
         let full_len = descriptor.len as usize;
         let len = full_len.min(into.left);

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use abi::stages::Stage;
 use abi::{Errno, SocketFlags, SocketKind};
 use shm::{OutOfRange, Slot};
@@ -35,11 +35,10 @@ pub struct SendFlags {
 
 impl SendFlags {
     /// As a descriptor says it.
-    pub(super) fn to_bits(self) -> u16 {
-        let bit = |on: bool, bit| if on { bit } else { 0 };
-        bit(self.more, DataDescriptor::MORE)
-            | bit(self.eor, DataDescriptor::RECORD)
-            | bit(self.urgent, DataDescriptor::URGENT)
+    pub(super) fn to_bits(self) -> DataFlags {
+        DataFlags::MORE.when(self.more)
+            | DataFlags::RECORD.when(self.eor)
+            | DataFlags::URGENT.when(self.urgent)
     }
 }
 
@@ -211,7 +210,7 @@ fn fill_queue(
         server.count_copied_tx(now);
         pushed += now;
         if let Some(last) = last.replace(next) {
-            let last = DataDescriptor { flags: DataDescriptor::MORE, ..last };
+            let last = DataDescriptor { flags: DataFlags::MORE, ..last };
             match server.stack() {
                 None => publish(core, queue, &last, None)?,
                 // The stack works once, for all of it.

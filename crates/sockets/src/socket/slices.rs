@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
 use abi::ancillary::SendAncillary;
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use abi::{Errno, SocketKind};
 use shm::Waiters;
 
@@ -192,7 +192,7 @@ fn push_slices(
     let first = queue.slices_sent();
     for (left, slice) in (0..slices.len()).rev().zip(slices) {
         let descriptor = slice.descriptor().ok_or(RegionFault)?;
-        let flags = if left > 0 { DataDescriptor::MORE } else { said.to_bits() };
+        let flags = if left > 0 { DataFlags::MORE } else { said.to_bits() };
         queue.keep(slice.clone());
         queue.stage(&DataDescriptor { flags, peer: to, ..descriptor }.encode())?;
     }

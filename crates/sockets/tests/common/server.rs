@@ -10,7 +10,7 @@ use std::time::Duration;
 use abi::ancillary::{RecvAncillary, SendAncillary};
 use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
 use abi::client::{CLIENT, ClientLayout, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords};
-use abi::data::DataDescriptor;
+use abi::data::{DataDescriptor, DataFlags};
 use abi::nic::INET;
 use abi::option::bytes_to_words;
 use abi::{Errno, SocketFlags, SocketId, SocketKind};
@@ -19,11 +19,13 @@ use shm::{
     Area, AreaName, Consumer, Marks, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper, Slot,
 };
 
-pub(crate) const OPEN: u32 = SocketFlags::OPEN;
-pub(crate) const CONNECTED: u32 = SocketFlags::OPEN | SocketFlags::CONNECTED;
+pub(crate) const OPEN: SocketFlags = SocketFlags::OPEN;
+pub(crate) const CONNECTED: SocketFlags = SocketFlags::OPEN.with(SocketFlags::CONNECTED);
 /// The connection is over, as after RST.
-pub(crate) const OVER: u32 =
-    SocketFlags::OPEN | SocketFlags::READ_CLOSED | SocketFlags::WRITE_CLOSED | SocketFlags::HANGUP;
+pub(crate) const OVER: SocketFlags = SocketFlags::OPEN
+    .with(SocketFlags::READ_CLOSED)
+    .with(SocketFlags::WRITE_CLOSED)
+    .with(SocketFlags::HANGUP);
 
 pub(crate) struct ThreadSide {
     requests: Consumer,
@@ -212,7 +214,7 @@ impl Core {
         self.socks[usize::from(index)].as_mut().expect("a socket")
     }
 
-    fn occupy(&mut self, kind: SocketKind, flags: u32) -> Result<SocketId, Errno> {
+    fn occupy(&mut self, kind: SocketKind, flags: SocketFlags) -> Result<SocketId, Errno> {
         let place = self.socks.iter().position(Option::is_none).ok_or(Errno::MFILE)?;
         let index = u16::try_from(place).unwrap();
         self.generations[place] += 1;
@@ -227,7 +229,7 @@ impl Core {
         words.tx_bytes.store(0, Ordering::Release);
         words.rx_consumed.store(0, Ordering::Release);
         words.tx_limit.store(64 * 1024, Ordering::Release);
-        words.flags.store(flags, Ordering::Release);
+        words.flags.store(flags.bits(), Ordering::Release);
         let (tx, rx) = (self.layout.tx_queue(index), self.layout.rx_queue(index));
         let mut tx = Consumer::attach(&self.region, tx, QUEUE).unwrap();
         while tx.pop().unwrap().is_some() {}
@@ -263,7 +265,7 @@ impl Core {
         {
             taken += 1;
             let descriptor = DataDescriptor::decode(&slot).unwrap();
-            if descriptor.flags & DataDescriptor::ANCILLARY != 0 {
+            if descriptor.flags.has(DataFlags::ANCILLARY) {
                 let slot = sock.tx.pop().unwrap().unwrap();
                 sock.said.push(SendAncillary::decode(&slot).unwrap());
             }
@@ -311,7 +313,7 @@ impl Core {
             }
             let area = &sock.areas.back().unwrap().0;
             area.write(at, &bytes[done..done + now]).unwrap();
-            let descriptor = descriptor(name, at, now, 0, None);
+            let descriptor = descriptor(name, at, now, DataFlags::NONE, None);
             sock.rx.push(&descriptor.encode()).unwrap();
             sock.used += now;
             sock.published += now as u64;
@@ -323,14 +325,8 @@ impl Core {
     }
 
     /// A received datagram.
-    pub(crate) fn deliver_datagram(
-        &mut self,
-        index: u16,
-        bytes: &[u8],
-        flags: u16,
-        from: SocketAddr,
-    ) {
-        self.deliver_slots(index, bytes, (flags, from), &[]);
+    pub(crate) fn deliver_datagram(&mut self, index: u16, bytes: &[u8], from: SocketAddr) {
+        self.deliver_slots(index, bytes, (DataFlags::NONE, from), &[]);
     }
 
     /// A received datagram, with how it came.
@@ -341,14 +337,14 @@ impl Core {
         from: SocketAddr,
         how: &RecvAncillary,
     ) {
-        self.deliver_slots(index, bytes, (DataDescriptor::ANCILLARY, from), &[how.encode()]);
+        self.deliver_slots(index, bytes, (DataFlags::ANCILLARY, from), &[how.encode()]);
     }
 
     fn deliver_slots(
         &mut self,
         index: u16,
         bytes: &[u8],
-        (flags, from): (u16, SocketAddr),
+        (flags, from): (DataFlags, SocketAddr),
         more: &[Slot],
     ) {
         let (name, at, _) = self.rx_room(index, bytes.len().max(1)).unwrap();
@@ -400,8 +396,8 @@ impl Core {
         Some((area.lend(), sock.used, area.len() - sock.used))
     }
 
-    pub(crate) fn set_flags(&mut self, index: u16, flags: u32) {
-        self.sock(index).words.flags.store(flags, Ordering::Release);
+    pub(crate) fn set_flags(&mut self, index: u16, flags: SocketFlags) {
+        self.sock(index).words.flags.store(flags.bits(), Ordering::Release);
         self.news(index);
     }
 
@@ -492,12 +488,13 @@ impl Core {
             Op::Close => {
                 self.take(index, usize::MAX);
                 self.release(index, u64::MAX);
-                self.set_flags(index, 0);
+                self.set_flags(index, SocketFlags::NONE);
                 self.socks[usize::from(index)] = None;
             }
             Op::Shutdown => {
                 let bits = [SocketFlags::READ_CLOSED, SocketFlags::WRITE_CLOSED];
                 let flags = self.sock(index).words.flags.load(Ordering::Relaxed);
+                let flags = SocketFlags::from_bits_retain(flags);
                 let closed = match args[1] {
                     0 => bits[0],
                     1 => bits[1],
@@ -526,7 +523,8 @@ impl Core {
     fn connect(&mut self, call: &Call, index: u16) -> Result<[u64; 6], Errno> {
         addr_from_words([call.args[1], call.args[2], call.args[3]]).unwrap();
         let flags = self.sock(index).words.flags.load(Ordering::Relaxed);
-        if flags & SocketFlags::CONNECTING != 0 {
+        let flags = SocketFlags::from_bits_retain(flags);
+        if flags.has(SocketFlags::CONNECTING) {
             return Err(Errno::ALREADY);
         }
         if self.sock(index).kind == SocketKind::Datagram {
@@ -572,7 +570,7 @@ fn descriptor(
     area: AreaName,
     offset: usize,
     len: usize,
-    flags: u16,
+    flags: DataFlags,
     peer: Option<SocketAddr>,
 ) -> DataDescriptor {
     let (offset, len) = (u32::try_from(offset).unwrap(), u32::try_from(len).unwrap());

@@ -85,7 +85,7 @@ fn byte(seq: u32) -> u8 {
 /// Frames and what is said of them, as the inet server gets them.
 fn all(inet: &mut Inet) -> Vec<(Vec<u8>, RxOffload)> {
     std::iter::from_fn(|| {
-        let frame = RxFrame::from_call(&inet.call()?).unwrap();
+        let frame = inet.handed()?;
         let area = inet.pool.take(frame.area).expect("the area was handed over");
         Some((area.bytes()[..frame.len as usize].to_vec(), frame.offload))
     })

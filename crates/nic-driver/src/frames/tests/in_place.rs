@@ -23,9 +23,8 @@ fn set_up_in_place() -> (Inet, Frames<Fake>, SharedWire) {
         tx: Producer::attach(&region, UMEM.tx, RING).unwrap(),
     };
     let frames = Frames::attach(&region, &UMEM, fake, MAC, 1500).unwrap();
-    let attach = inet.call().unwrap();
-    let features = Features::decode(attach.args[2]).unwrap();
-    assert!(features.has(Features::RX_IN_PLACE.with(Features::GRO)));
+    let Some(DriverCall::IfAttach(attach)) = inet.call() else { panic!("no ifattach") };
+    assert!(attach.features.has(Features::RX_IN_PLACE.with(Features::GRO)));
     (inet, frames, wire)
 }
 
@@ -40,7 +39,7 @@ fn restock(inet: &mut Inet) {
 /// A frame: its parts with what is said of them; the areas go back to the pool.
 fn frame(inet: &mut Inet) -> Option<(Vec<u8>, RxOffload, Vec<Vec<u8>>)> {
     let part = |inet: &mut Inet| {
-        let said = RxFrame::from_call(&inet.call()?).unwrap();
+        let said = inet.handed()?;
         let area = inet.pool.take(said.area).expect("the page was handed over");
         let start = said.offset as usize;
         Some((area.bytes()[start..start + said.len as usize].to_vec(), said))

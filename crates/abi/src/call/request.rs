@@ -1,0 +1,332 @@
+//! What a program asks of the inet server.
+
+use core::net::SocketAddr;
+
+use rustix::io::Errno;
+use shm::Slot;
+
+use crate::address::{addr_from_words, addr_to_words};
+use crate::bad_slot::BadSlot;
+use crate::bits::{pack16, pack32, u16_at, u32_at};
+use crate::data::DataDescriptor;
+use crate::option::{OptionKey, OptionValue};
+use crate::socket::{Family, How, SocketId, SocketKind};
+
+use super::flags::CallFlags;
+use super::op::Op;
+use super::path::ReturnPath;
+
+/// An operation with its arguments. The comment of each variant names its [`Reply`](super::Reply),
+/// unless that is `Done`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Nothing, answered at once: the measure of the mechanism itself.
+    Null,
+    /// Makes a socket. Gives `Socket`.
+    Socket {
+        /// Stream or datagram.
+        kind: SocketKind,
+        /// The family of its addresses.
+        family: Family,
+    },
+    /// Gives a socket its own address.
+    Bind {
+        /// The socket.
+        socket: SocketId,
+        /// The address; the server chooses a port for port 0.
+        addr: SocketAddr,
+    },
+    /// Makes a stream socket a listener.
+    Listen {
+        /// The socket.
+        socket: SocketId,
+        /// Most connections that wait to be accepted; larger ones mean the most there can be.
+        backlog: u32,
+    },
+    /// Connects. Completes when connected or failed; under [`CallFlags::NONBLOCK`] at once with
+    /// EINPROGRESS. Gives `Connecting`: a SYN that waits for data (Fast Open) completes at once,
+    /// and under [`CallFlags::FAST`] it does if it can. A second call under [`CallFlags::FAST`]
+    /// says that the queued bytes are all that the SYN gets.
+    Connect {
+        /// The socket.
+        socket: SocketId,
+        /// The peer; [`ANY`](crate::data::ANY) takes a datagram socket's peer away.
+        addr: SocketAddr,
+    },
+    /// Takes a connection. Completes when there is one; under [`CallFlags::NONBLOCK`] at once with
+    /// EAGAIN. Gives `Accepted`.
+    Accept {
+        /// The listener.
+        socket: SocketId,
+    },
+    /// Closes. The server still sends what is queued.
+    Close {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Sends bytes on a stream: the queue's descriptor as a call.
+    Send {
+        /// The socket.
+        socket: SocketId,
+        /// The bytes; a peer is not sent.
+        data: DataDescriptor,
+    },
+    /// Completes when there is something to receive. The bytes themselves come through the socket's
+    /// queue. Gives `Readable`.
+    Recv {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Ends one direction, or both.
+    Shutdown {
+        /// The socket.
+        socket: SocketId,
+        /// Which directions.
+        how: How,
+    },
+    /// Reads a part of an option's value. Gives `Option`.
+    GetSockOpt {
+        /// The socket.
+        socket: SocketId,
+        /// The option.
+        key: OptionKey,
+        /// First byte of the part.
+        from: u32,
+    },
+    /// Sets an option.
+    SetSockOpt {
+        /// The socket.
+        socket: SocketId,
+        /// The option.
+        key: OptionKey,
+        /// Its value.
+        value: OptionValue,
+    },
+    /// Asks for the socket's own address. Gives `Address`.
+    GetSockName {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Asks for the peer's address. Gives `Address`.
+    GetPeerName {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Takes what is queued to be sent. Fails with the pending error, if that is about a datagram
+    /// that was not taken.
+    Flush {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Ends a waiting call of this client. That call's result, ECANCELED, is posted before this
+    /// one's. ENOENT: no such call waits, so its result is posted already, or there is none. EBADF:
+    /// the socket is closed, and so its calls are over.
+    Cancel {
+        /// The socket that the call is about.
+        socket: SocketId,
+        /// The result ring of the call.
+        ring: u16,
+        /// The tag of the call.
+        tag: u32,
+    },
+}
+
+/// Why [`Request::decode`] gives no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestError {
+    /// No correct peer writes this.
+    BadSlot(BadSlot),
+    /// A value that this version does not know, or an operation that programs have not: the call
+    /// fails with this error number.
+    Unsupported(Errno),
+}
+
+impl From<BadSlot> for RequestError {
+    fn from(bad: BadSlot) -> Self {
+        Self::BadSlot(bad)
+    }
+}
+
+/// A [`Request`] as it lies in a slot: the operation, and six words that only this module reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestWords {
+    op: Op,
+    args: [u64; 6],
+}
+
+impl RequestWords {
+    /// The operation.
+    #[must_use]
+    #[inline]
+    pub fn op(&self) -> Op {
+        self.op
+    }
+
+    /// The socket that the request is about. Of an operation about none it is some name, which no
+    /// socket needs to have.
+    #[must_use]
+    #[inline]
+    pub fn socket(&self) -> SocketId {
+        SocketId::from_word(self.args[0])
+    }
+
+    #[inline]
+    fn new(op: Op, args: [u64; 6]) -> Self {
+        Self { op, args }
+    }
+
+    /// An operation that takes nothing but a socket.
+    #[inline]
+    fn about(op: Op, socket: SocketId) -> Self {
+        Self::new(op, [socket.to_word(), 0, 0, 0, 0, 0])
+    }
+
+    #[inline]
+    fn with_addr(op: Op, socket: SocketId, addr: SocketAddr) -> Self {
+        let [a, b, c] = addr_to_words(addr);
+        Self::new(op, [socket.to_word(), a, b, c, 0, 0])
+    }
+
+    #[inline]
+    fn addr(&self) -> Result<SocketAddr, BadSlot> {
+        addr_from_words([self.args[1], self.args[2], self.args[3]])
+    }
+}
+
+impl Request {
+    /// As words of a slot.
+    #[must_use]
+    #[inline]
+    pub fn encode(&self) -> RequestWords {
+        match *self {
+            Self::Null => RequestWords::new(Op::Null, [0; 6]),
+            Self::Socket { kind, family } => {
+                RequestWords::new(Op::Socket, [kind.to_word(), family.to_word(), 0, 0, 0, 0])
+            }
+            Self::Bind { socket, addr } => RequestWords::with_addr(Op::Bind, socket, addr),
+            Self::Listen { socket, backlog } => {
+                RequestWords::new(Op::Listen, [socket.to_word(), backlog.into(), 0, 0, 0, 0])
+            }
+            Self::Connect { socket, addr } => RequestWords::with_addr(Op::Connect, socket, addr),
+            Self::Accept { socket } => RequestWords::about(Op::Accept, socket),
+            Self::Close { socket } => RequestWords::about(Op::Close, socket),
+            Self::Send { socket, data } => {
+                let [a, b, c, ..] = data.encode();
+                RequestWords::new(Op::Send, [socket.to_word(), a, b, c, 0, 0])
+            }
+            Self::Recv { socket } => RequestWords::about(Op::Recv, socket),
+            Self::Shutdown { socket, how } => {
+                RequestWords::new(Op::Shutdown, [socket.to_word(), how.to_word(), 0, 0, 0, 0])
+            }
+            Self::GetSockOpt { socket, key, from } => {
+                let args = [socket.to_word(), key.to_word(), from.into(), 0, 0, 0];
+                RequestWords::new(Op::GetSockOpt, args)
+            }
+            Self::SetSockOpt { socket, key, value } => {
+                let [len, a, b, c] = value.to_words();
+                let args = [socket.to_word(), key.to_word(), len, a, b, c];
+                RequestWords::new(Op::SetSockOpt, args)
+            }
+            Self::GetSockName { socket } => RequestWords::about(Op::GetSockName, socket),
+            Self::GetPeerName { socket } => RequestWords::about(Op::GetPeerName, socket),
+            Self::Flush { socket } => RequestWords::about(Op::Flush, socket),
+            Self::Cancel { socket, ring, tag } => {
+                let call = pack32(tag, ring.into());
+                RequestWords::new(Op::Cancel, [socket.to_word(), call, 0, 0, 0, 0])
+            }
+        }
+    }
+
+    /// Out of words of a slot.
+    ///
+    /// # Errors
+    /// [`RequestError`]. Whether the socket exists is for the server to say.
+    #[inline]
+    pub fn decode(words: &RequestWords) -> Result<Self, RequestError> {
+        let (args, socket) = (&words.args, words.socket());
+        let unsupported = RequestError::Unsupported;
+        Ok(match words.op {
+            Op::Null => Self::Null,
+            Op::Socket => Self::Socket {
+                kind: SocketKind::from_word(args[0]).ok_or(unsupported(Errno::PROTONOSUPPORT))?,
+                family: Family::from_word(args[1]).ok_or(unsupported(Errno::AFNOSUPPORT))?,
+            },
+            Op::Bind => Self::Bind { socket, addr: words.addr()? },
+            Op::Listen => Self::Listen { socket, backlog: saturated(args[1]) },
+            Op::Connect => Self::Connect { socket, addr: words.addr()? },
+            Op::Accept => Self::Accept { socket },
+            Op::Close => Self::Close { socket },
+            Op::Send => {
+                let slot = [args[1], args[2], args[3], 0, 0, 0, 0, 0];
+                Self::Send { socket, data: DataDescriptor::decode(&slot)? }
+            }
+            Op::Recv => Self::Recv { socket },
+            Op::Shutdown => {
+                let how = How::from_word(args[1]).ok_or(unsupported(Errno::INVAL))?;
+                Self::Shutdown { socket, how }
+            }
+            Op::GetSockOpt => {
+                let (key, from) = (OptionKey::from_word(args[1]), saturated(args[2]));
+                Self::GetSockOpt { socket, key, from }
+            }
+            Op::SetSockOpt => {
+                let key = OptionKey::from_word(args[1]);
+                let value = OptionValue::from_words([args[2], args[3], args[4], args[5]]);
+                Self::SetSockOpt { socket, key, value }
+            }
+            Op::GetSockName => Self::GetSockName { socket },
+            Op::GetPeerName => Self::GetPeerName { socket },
+            Op::Flush => Self::Flush { socket },
+            Op::Cancel => {
+                Self::Cancel { socket, ring: u16_at(args[1], 2), tag: u32_at(args[1], 0) }
+            }
+            // Drivers alone have these.
+            Op::IfAttach | Op::EthInput => return Err(unsupported(Errno::PERM)),
+        })
+    }
+}
+
+/// A number of which too much means the most.
+#[inline]
+fn saturated(word: u64) -> u32 {
+    u32::try_from(word).unwrap_or(u32::MAX)
+}
+
+/// A request on its way to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackagedCall {
+    /// 0 is ordinary; higher goes first among the calls of one scan.
+    pub priority: u8,
+    /// How to carry it out.
+    pub flags: CallFlags,
+    /// Where the result goes.
+    pub path: ReturnPath,
+    /// What to do.
+    pub request: RequestWords,
+}
+
+impl PackagedCall {
+    /// As a ring slot.
+    #[must_use]
+    #[inline]
+    pub fn encode(&self) -> Slot {
+        let RequestWords { op, args: a } = self.request;
+        let how = u16::from(self.priority) | u16::from(self.flags.bits()) << 8;
+        [pack16(op as u16, how, 0, 0), self.path.to_word(), a[0], a[1], a[2], a[3], a[4], a[5]]
+    }
+
+    /// Out of a ring slot. The arguments are for [`Request::decode`], once it is the call's turn.
+    ///
+    /// # Errors
+    /// [`BadSlot`] for an unknown operation or flag.
+    #[inline]
+    pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
+        let number = u16_at(slot[0], 0);
+        let op = Op::from_number(number).ok_or(BadSlot::new("operation", number.into()))?;
+        let [priority, flags] = u16_at(slot[0], 1).to_le_bytes();
+        let flags = CallFlags::from_bits(flags).ok_or(BadSlot::new("call flags", flags.into()))?;
+        let args = [slot[2], slot[3], slot[4], slot[5], slot[6], slot[7]];
+        let path = ReturnPath::from_word(slot[1]);
+        Ok(Self { priority, flags, path, request: RequestWords { op, args } })
+    }
+}
