@@ -12,14 +12,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::compare::Row;
-use crate::idle::Idle;
-use crate::instruments::{Hops, Stages, hops_table, stages_table};
-use crate::programs::{self, Trip};
-use crate::{calls, devices, handover, report, targets};
+use crate::found::{Found, read};
+use crate::instruments::{hops_table, stages_table};
+use crate::{calls, devices, handover, programs, report, targets};
 
 /// What `all` runs.
 #[derive(Args)]
@@ -53,28 +50,6 @@ pub(crate) struct FileArgs {
     /// As JSON instead of a table.
     #[arg(long)]
     json: bool,
-}
-
-/// Everything that was found.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Found {
-    /// The machine: system, processors.
-    pub(crate) machine: String,
-    /// What `tasuki --version` says, and the commit if the program was run in its repository.
-    pub(crate) tasuki: String,
-    /// Seconds that each part took.
-    pub(crate) seconds: Vec<(String, u64)>,
-    /// Parts that ended with an error.
-    pub(crate) failures: Vec<String>,
-    pub(crate) compare: Vec<Row>,
-    pub(crate) calls: Option<calls::Report>,
-    pub(crate) handover: Vec<handover::Figure>,
-    pub(crate) devices: Vec<devices::Figure>,
-    pub(crate) idle: Vec<Idle>,
-    pub(crate) hops: Vec<Hops>,
-    pub(crate) stages: Vec<Stages>,
-    pub(crate) programs: Vec<Trip>,
 }
 
 const PARTS: [&str; 8] =
@@ -209,13 +184,6 @@ pub(crate) fn tables(args: &FileArgs) -> Result<()> {
         false => tables_of(&found),
     };
     Ok(std::io::stdout().write_all(text.as_bytes())?)
-}
-
-fn read(file: &Path) -> Result<Found> {
-    let text = fs::read(file)
-        .with_context(|| format!("{} (`tasuki-bench all` writes it)", file.display()))?;
-    serde_json::from_slice(&text)
-        .with_context(|| format!("{} is not of this version of `tasuki-bench all`", file.display()))
 }
 
 fn tables_of(found: &Found) -> String {

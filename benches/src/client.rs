@@ -7,37 +7,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
-use crate::native::{Bulk, Native};
+use crate::args::{ClientArgs, Congestion};
+use crate::native::Native;
 use crate::protocol::{Order, Test};
+use crate::row::Sample;
 use crate::smoltcp_peer::Smoltcp;
-use crate::{ClientArgs, Congestion};
-
-/// One line of a client's output.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Sample {
-    /// What was measured.
-    pub(crate) test: Test,
-    /// Bytes per write or request.
-    pub(crate) size: u32,
-    /// MiB/s for send and receive; round trips or connections per second otherwise.
-    pub(crate) rate: f64,
-    /// Median round trip, microseconds (rtt, connect).
-    pub(crate) median_us: Option<f64>,
-    /// 99th percentile, microseconds (rtt, connect).
-    pub p99_us: Option<f64>,
-}
-
-/// A stack that connections can be made on; they block and send without delay (no Nagle).
-pub(crate) trait Connect {
-    /// A connection; dropping it closes it.
-    type Stream: Bulk;
-
-    /// Makes one.
-    fn connect(&mut self, to: SocketAddr) -> io::Result<Self::Stream>;
-}
+use crate::transport::{Bulk, Connect};
 
 /// Whatever `std::net` is on.
 struct Std<'a> {

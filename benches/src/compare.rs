@@ -10,47 +10,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
 
-use crate::CompareArgs;
-use crate::client::Sample;
+use crate::args::CompareArgs;
 use crate::hosts::{Host, Programs};
 use crate::processor_time::{self, KernelThreads};
+use crate::row::Row;
 use crate::setup::{Build, Setup};
 use crate::{paired, report};
-
-/// A sample and where it was taken.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Row {
-    /// The set-up.
-    pub(crate) setup: Setup,
-    /// Which build of Tasuki; the kernel's rows are all `New`.
-    #[serde(default)]
-    pub(crate) build: Build,
-    /// The round, from 0.
-    pub(crate) round: u32,
-    /// The figures.
-    #[serde(flatten)]
-    pub(crate) sample: Sample,
-    /// CPU seconds of the client and all of Tasuki's processes: user, system; for the whole client
-    /// command, so only meaningful for commands of one size. Kernel threads that receive what they
-    /// send ([`KernelThreads`]) are in the second.
-    pub(crate) cpu: Option<(f64, f64)>,
-    /// GiB that this CPU time moved.
-    pub(crate) gib: f64,
-}
-
-impl Row {
-    /// CPU seconds per GiB, user and system.
-    pub(crate) fn cpu_per_gib(&self) -> Option<f64> {
-        self.cpu.map(|(user, system)| (user + system) / self.gib)
-    }
-
-    /// The rate, if the row belongs to the sweep over sizes and not to the CPU measurement.
-    pub(crate) fn sweep_rate(&self) -> Option<f64> {
-        self.cpu.is_none().then_some(self.sample.rate)
-    }
-}
 
 struct Plan {
     test: &'static str,

@@ -11,22 +11,22 @@
 //! Medians of all rounds.
 
 mod moved;
+mod timing;
 
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use sockets::{Client, Errno, SendFlags, Socket, TcpListener, TcpStream, TxSlice, Wait};
 
+use self::timing::{WAYS, timed};
 use crate::calls::server::{Child, pin};
 use crate::report::median;
 
-/// Connections.
-const WAYS: usize = 16;
 /// Windows are filled by so many bytes at a time, and so long after each nothing more is delivered.
 const CHUNK: usize = 64 << 10;
 const SETTLED: Duration = Duration::from_millis(1);
@@ -54,7 +54,7 @@ pub(crate) struct HandoverArgs {
 
 /// Nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Figure {
+pub(crate) struct HandoverFigure {
     pub(crate) size: usize,
     /// The area alone, to another party that takes it and gives it back.
     pub(crate) moved: Option<f64>,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
     let mut figures = Vec::new();
     for &size in &args.size {
         let untouched = Some(untouched(&client, size, args.rounds)?);
-        let figure = Figure { untouched, ..measure(&client, size, args.rounds)? };
+        let figure = HandoverFigure { untouched, ..measure(&client, size, args.rounds)? };
         figures.push(figure);
     }
     drop(client);
@@ -95,28 +95,21 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
 }
 
 /// The figures as Markdown.
-pub(crate) fn table(figures: &[Figure]) -> String {
+pub(crate) fn table(figures: &[HandoverFigure]) -> String {
     let head = "| bytes | area alone | hand over, window closed | hand over | send by a copy \
                 | alloc and drop | receive and drop |";
     let mut text = format!("{head}\n|---:|---:|---:|---:|---:|---:|---:|\n");
     for figure in figures {
         let [moved, untouched] =
             [figure.moved, figure.untouched].map(|nanos| nanos.unwrap_or(f64::NAN));
-        let &Figure { size, hand_over, .. } = figure;
-        let &Figure { copying_send, alloc_and_drop, recv_and_drop, .. } = figure;
+        let &HandoverFigure { size, hand_over, .. } = figure;
+        let &HandoverFigure { copying_send, alloc_and_drop, recv_and_drop, .. } = figure;
         text += &format!(
             "| {size} | {moved:.0} ns | {untouched:.0} ns | {hand_over:.0} ns | \
              {copying_send:.0} ns | {alloc_and_drop:.0} ns | {recv_and_drop:.0} ns |\n"
         );
     }
     text
-}
-
-/// How long it took, nanoseconds, and what it gave.
-fn timed<T>(what: impl FnOnce() -> T) -> (f64, T) {
-    let began = Instant::now();
-    let gave = what();
-    (began.elapsed().as_secs_f64() * 1e9, gave)
 }
 
 /// A connection to ourselves.
@@ -143,7 +136,7 @@ fn hand_over(pairs: &[(TcpStream, TcpStream)], slices: &[TxSlice]) -> Result<f64
     Ok(nanos / WAYS as f64)
 }
 
-fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<Figure> {
+fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<HandoverFigure> {
     let pairs = (0..WAYS).map(|_| pair(client)).collect::<Result<Vec<_>>>()?;
     let [mut handed, mut copied, mut made, mut taken] = [const { Vec::new() }; 4];
     // What the first round finds is in no cache.
@@ -174,7 +167,15 @@ fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<Figure> {
     let [hand_over, copying_send, alloc_and_drop, recv_and_drop] =
         [handed, copied, made, taken].map(|times| median(times).unwrap_or(f64::NAN));
     let (moved, untouched) = (None, None);
-    Ok(Figure { size, moved, untouched, hand_over, copying_send, alloc_and_drop, recv_and_drop })
+    Ok(HandoverFigure {
+        size,
+        moved,
+        untouched,
+        hand_over,
+        copying_send,
+        alloc_and_drop,
+        recv_and_drop,
+    })
 }
 
 /// What a hand-over takes, nanoseconds, to connections whose receivers read nothing and whose

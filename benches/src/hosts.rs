@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::Congestion;
+use crate::args::Congestion;
 use crate::setup::{Build, Device, Setup, Tasuki};
 
 /// A running server and how to start a client that reaches it.

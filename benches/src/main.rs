@@ -19,12 +19,28 @@
 //! `programs` runs several clients on one instance at once.
 //!
 //! `all` runs everything; `targets` and `tables` show what it found.
+//!
+//! ```text layers
+//! all: every part, one after the other
+//! targets: results beside the targets
+//! found: the results of all parts
+//! handover devices: areas and devices by themselves
+//! calls: packaged calls by themselves
+//! compare programs idle: whole instances
+//! paired instruments: an earlier build beside this one; bells, sleeps and stages
+//! hosts operations client serve: namespaces, operations, both ends of a connection
+//! report native smoltcp_peer: tables; the stacks besides `std::net`
+//! row args transport: shared by all of them
+//! protocol setup processor_time: the order on the wire, set-ups, processor time
+//! ```
 
 mod all;
+mod args;
 mod calls;
 mod client;
 mod compare;
 mod devices;
+mod found;
 mod handover;
 mod hosts;
 mod idle;
@@ -36,15 +52,16 @@ mod processor_time;
 mod programs;
 mod protocol;
 mod report;
+mod row;
 mod serve;
 mod setup;
 mod smoltcp_peer;
 mod targets;
+mod transport;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
-use clap::{Args, Parser, Subcommand};
+use crate::args::{ClientArgs, CompareArgs, ServeArgs};
 
 /// Measure Tasuki beside the kernel's TCP.
 #[derive(Parser)]
@@ -103,92 +120,6 @@ enum Command {
     /// The server that `calls` measures.
     #[command(hide = true)]
     CallsServer(calls::ServerArgs),
-}
-
-/// The congestion control of connections that bytes in bulk go over. Without a word of ours it
-/// would be the machine's, which on some is BBR: that paces by its own estimate of the path, far
-/// below what two processors can move.
-#[derive(Args, Clone)]
-pub(crate) struct Congestion {
-    /// Congestion control (send, receive), as TCP_CONGESTION names it; `compare`: of the kernel's
-    /// ends, Tasuki's have CUBIC.
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
-    congestion: String,
-}
-
-/// What the other end does.
-#[derive(Args)]
-pub(crate) struct ServeArgs {
-    /// Address to listen on.
-    #[arg(long, default_value = "0.0.0.0:5202")]
-    bind: SocketAddr,
-    /// Listen on Tasuki's native API.
-    #[arg(long)]
-    native: bool,
-    #[command(flatten)]
-    congestion: Congestion,
-}
-
-/// What one client measures.
-#[derive(Args, Clone)]
-pub(crate) struct ClientArgs {
-    /// The server.
-    #[arg(long)]
-    connect: SocketAddr,
-    /// What to measure.
-    #[arg(long, value_enum)]
-    test: protocol::Test,
-    /// Bytes per write (send, receive: the sender's) or per request (rtt).
-    #[arg(long, value_delimiter = ',', default_value = "65536")]
-    size: Vec<u32>,
-    /// Bytes in all (send, receive).
-    #[arg(long, default_value_t = 64 << 20)]
-    bytes: u64,
-    /// Round trips (rtt).
-    #[arg(long, default_value_t = 2000)]
-    count: u32,
-    /// Use smoltcp, in this process, over this TAP device.
-    #[arg(long, value_name = "TAP")]
-    smoltcp: Option<String>,
-    /// Use Tasuki's native API (send, receive).
-    #[arg(long, conflicts_with = "smoltcp")]
-    native: bool,
-    #[command(flatten)]
-    congestion: Congestion,
-}
-
-/// What `compare` runs.
-#[derive(Args)]
-pub(crate) struct CompareArgs {
-    /// The `tasuki` command.
-    #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
-    tasuki: PathBuf,
-    /// Measure this earlier build of the `tasuki` command as well, in turn with the other, and
-    /// print the ratios between the two. Native set-ups take the `tasuki-bench` beside it.
-    #[arg(long, value_name = "TASUKI")]
-    before: Option<PathBuf>,
-    /// The folder of the peers' clients, for the set-ups lwip and gvisor.
-    #[arg(long, default_value = "target/peers")]
-    peers: PathBuf,
-    /// Rounds; medians are over them.
-    #[arg(long, default_value_t = 5)]
-    rounds: u32,
-    /// A tenth of the bytes and round trips: to see that it works.
-    #[arg(long)]
-    quick: bool,
-    /// Let the scheduler place everything. Otherwise each side has one processor: the client, with
-    /// all of Tasuki, the first, and the server the second.
-    #[arg(long)]
-    unpinned: bool,
-    /// Only these set-ups; ratios are to the kernel's of the same kind, if it is among them.
-    /// Without it: the kernel's and Tasuki's.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<setup::Setup>,
-    #[command(flatten)]
-    congestion: Congestion,
-    /// All samples as JSON instead of tables.
-    #[arg(long)]
-    json: bool,
 }
 
 fn main() -> anyhow::Result<()> {

@@ -6,45 +6,12 @@
 //! they are back, without being written anew, as the buffer of the other program is.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 
 use sockets::{Errno, SendFlags, Socket, TxArea, TxSlice, Wait};
 
-use crate::client::Connect;
-
-/// Most bytes that a server reads at once.
-pub(crate) const MOST_READ: usize = 256 << 10;
-
-/// A connection that bytes go over in bulk.
-pub(crate) trait Bulk: Read + Write {
-    /// Writes `total` bytes, `size` at a time.
-    fn write_bulk(&mut self, size: usize, total: u64) -> io::Result<()> {
-        let buffer = vec![0xa5; size];
-        let mut left = total;
-        while left > 0 {
-            let now = share(left, size);
-            self.write_all(&buffer[..now])?;
-            left -= now as u64;
-        }
-        Ok(())
-    }
-
-    /// Reads `total` bytes, at most `size` at a time.
-    fn read_bulk(&mut self, size: usize, total: u64) -> io::Result<()> {
-        let mut buffer = vec![0; size];
-        let mut left = total;
-        while left > 0 {
-            match self.read(&mut buffer[..share(left, size)])? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                now => left -= now as u64,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Bulk for std::net::TcpStream {}
+use crate::transport::{Bulk, Connect, share};
 
 /// Tasuki's native API.
 pub(crate) struct Native;
@@ -106,8 +73,4 @@ impl Flight {
         socket.wait_slice(number, Wait::Forever)?;
         slice.reclaim().map_err(|_| io::Error::other("somebody else holds a slice of the area"))
     }
-}
-
-fn share(left: u64, size: usize) -> usize {
-    usize::try_from(left).map_or(size, |left| left.min(size))
 }

@@ -7,16 +7,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::compare::Row;
 use crate::protocol::Test;
-use crate::report::{Figure, median};
+use crate::report::median;
+use crate::row::{Row, RowFigure};
 use crate::setup::Setup;
 
 /// How far the median may lie on the slower side of 1 before a cell is named.
 const NOISE: f64 = 0.03;
 
 /// What is compared: a title, a test, its figure, and whether more is better.
-const FIGURES: [(&str, Test, Figure, bool); 6] = [
+const FIGURES: [(&str, Test, RowFigure, bool); 6] = [
     ("send", Test::Send, Row::sweep_rate, true),
     ("receive", Test::Receive, Row::sweep_rate, true),
     ("round trip", Test::Rtt, |row| row.sample.median_us, false),
@@ -32,7 +32,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn new(new: &[&Row], before: &[&Row], figure: Figure, more_is_better: bool) -> Option<Self> {
+    fn new(new: &[&Row], before: &[&Row], figure: RowFigure, more_is_better: bool) -> Option<Self> {
         let ratios: Vec<f64> = new
             .iter()
             .filter_map(|row| {
@@ -92,7 +92,7 @@ pub(crate) fn markdown(new: &[Row], before: &[Row]) -> String {
     text
 }
 
-fn pick(rows: &[Row], setup: Setup, test: Test, figure: Figure) -> Vec<&Row> {
+fn pick(rows: &[Row], setup: Setup, test: Test, figure: RowFigure) -> Vec<&Row> {
     let of_cell = rows.iter().filter(|row| row.setup == setup && row.sample.test == test);
     of_cell.filter(|row| figure(row).is_some()).collect()
 }
@@ -100,7 +100,7 @@ fn pick(rows: &[Row], setup: Setup, test: Test, figure: Figure) -> Vec<&Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Sample;
+    use crate::row::Sample;
     use crate::setup::Build;
 
     fn rows(build: Build, rates: &[f64]) -> Vec<Row> {

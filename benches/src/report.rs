@@ -2,12 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::compare::Row;
 use crate::protocol::Test;
+use crate::row::{Row, RowFigure};
 use crate::setup::Setup;
-
-/// What a table shows of a row.
-pub(crate) type Figure = fn(&Row) -> Option<f64>;
 
 /// All tables as Markdown: a chapter for each kind of set-up.
 pub(crate) fn markdown(rows: &[Row]) -> String {
@@ -18,11 +15,11 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
             continue;
         }
         let _ = writeln!(text, "\n## {title}");
-        let rate: Figure = Row::sweep_rate;
-        let median: Figure = |row| row.sample.median_us;
-        let worst: Figure = |row| row.sample.p99_us;
-        let cpu: Figure = Row::cpu_per_gib;
-        let mut table = |title: &str, test: Test, figure: Figure, digits: usize| {
+        let rate: RowFigure = Row::sweep_rate;
+        let median: RowFigure = |row| row.sample.median_us;
+        let worst: RowFigure = |row| row.sample.p99_us;
+        let cpu: RowFigure = Row::cpu_per_gib;
+        let mut table = |title: &str, test: Test, figure: RowFigure, digits: usize| {
             one_table(&mut text, title, base, &pick(&rows, test), figure, digits);
         };
         table("Send, MiB/s by bytes per write", Test::Send, rate, 0);
@@ -42,13 +39,13 @@ fn pick<'a>(rows: &[&'a Row], test: Test) -> Vec<&'a Row> {
 }
 
 /// The median of a set-up's figures of one size.
-fn cell(rows: &[&Row], setup: Setup, size: u32, figure: Figure) -> Option<f64> {
+fn cell(rows: &[&Row], setup: Setup, size: u32, figure: RowFigure) -> Option<f64> {
     let of_cell = rows.iter().filter(|r| r.setup == setup && r.sample.size == size);
     median(of_cell.filter_map(|row| figure(row)).collect())
 }
 
 /// The median of the ratios to the base's figure in the same round; `rows` are of one test.
-pub(crate) fn ratio(rows: &[&Row], setup: Setup, size: u32, figure: Figure) -> Option<f64> {
+pub(crate) fn ratio(rows: &[&Row], setup: Setup, size: u32, figure: RowFigure) -> Option<f64> {
     let of = |setup| rows.iter().filter(move |r| r.setup == setup && r.sample.size == size);
     let each = of(setup).filter_map(|row| {
         let base = of(setup.base()).find(|base| base.round == row.round && figure(base).is_some());
@@ -59,7 +56,7 @@ pub(crate) fn ratio(rows: &[&Row], setup: Setup, size: u32, figure: Figure) -> O
 }
 
 /// The sizes of which there are figures, in order.
-pub(crate) fn sizes(rows: &[&Row], figure: Figure) -> Vec<u32> {
+pub(crate) fn sizes(rows: &[&Row], figure: RowFigure) -> Vec<u32> {
     let with = rows.iter().filter(|row| figure(row).is_some());
     let mut sizes: Vec<u32> = with.map(|row| row.sample.size).collect();
     sizes.sort_unstable();
@@ -72,7 +69,7 @@ fn one_table(
     title: &str,
     base: Setup,
     rows: &[&Row],
-    figure: Figure,
+    figure: RowFigure,
     digits: usize,
 ) {
     let mut setups: Vec<Setup> =
@@ -115,7 +112,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Sample;
+    use crate::row::Sample;
     use crate::setup::Build;
 
     fn row(setup: Setup, round: u32, rate: f64, cpu: Option<(f64, f64)>) -> Row {

@@ -5,9 +5,10 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use crate::ServeArgs;
-use crate::native::{Bulk, MOST_READ};
+use crate::args::ServeArgs;
+
 use crate::protocol::{Order, Test};
+use crate::transport::{Bulk, MOST_READ};
 
 /// Serve until killed, one thread per connection.
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpCidr, Ipv4Address};
 
-use crate::client::Connect;
+use crate::transport::{Bulk, Connect};
 
 /// Bytes of each socket buffer: what Tasuki's and the kernel's grow to in these measurements.
 const BUFFER: usize = 4 << 20;
@@ -144,4 +144,4 @@ impl Drop for Stream {
     }
 }
 
-impl crate::native::Bulk for Stream {}
+impl Bulk for Stream {}

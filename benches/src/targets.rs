@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::all::Found;
 use crate::calls::Call;
-use crate::compare::Row;
+use crate::found::Found;
 use crate::handover;
 use crate::protocol::Test;
-use crate::report::{Figure, ratio, sizes};
+use crate::report::{ratio, sizes};
+use crate::row::{Row, RowFigure};
 use crate::setup::Setup;
 
 /// One line of the table.
@@ -84,7 +84,7 @@ impl Ratios<'_> {
         self.0.iter().filter(|row| row.sample.test == test).collect()
     }
 
-    fn one(&self, test: Test, setup: Setup, size: u32, figure: Figure) -> Option<f64> {
+    fn one(&self, test: Test, setup: Setup, size: u32, figure: RowFigure) -> Option<f64> {
         ratio(&self.rows(test), setup, size, figure)
     }
 
@@ -104,7 +104,7 @@ impl Ratios<'_> {
     /// Median round trips at every size.
     fn round_trips(&self, setup: Setup, most: f64) -> Part {
         let rows = self.rows(Test::Rtt);
-        let median: Figure = |row| row.sample.median_us;
+        let median: RowFigure = |row| row.sample.median_us;
         let all: Vec<f64> =
             sizes(&rows, median).iter().filter_map(|&s| ratio(&rows, setup, s, median)).collect();
         worst(setup.title(), &all, AtMost(most))
@@ -262,7 +262,7 @@ fn called(found: &Found) -> Vec<Target> {
 fn handed(
     measure: &'static str,
     found: &Found,
-    nanos: fn(&handover::Figure) -> Option<f64>,
+    nanos: fn(&handover::HandoverFigure) -> Option<f64>,
 ) -> Target {
     let all: Vec<f64> = found.handover.iter().filter_map(nanos).collect();
     let more = part("ns more for each MiB", slope(found, nanos), AtMost(STEEP));
@@ -274,9 +274,9 @@ fn handed(
 const STEEP: f64 = 5.0;
 
 /// By how much `nanos` of a hand-over grow for each MiB: the line of least squares.
-fn slope(found: &Found, nanos: fn(&handover::Figure) -> Option<f64>) -> Option<f64> {
-    let mib = |figure: &handover::Figure| figure.size as f64 / f64::from(1 << 20);
-    let point = |figure: &handover::Figure| Some((mib(figure), nanos(figure)?));
+fn slope(found: &Found, nanos: fn(&handover::HandoverFigure) -> Option<f64>) -> Option<f64> {
+    let mib = |figure: &handover::HandoverFigure| figure.size as f64 / f64::from(1 << 20);
+    let point = |figure: &handover::HandoverFigure| Some((mib(figure), nanos(figure)?));
     let points: Vec<(f64, f64)> = found.handover.iter().filter_map(point).collect();
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -11,9 +11,9 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::frames::{
     Parcel, Places, Source, TOGETHER, packet_socket, receive_together, send_together, set_option,
 };
+use super::method::{Contender, DriverDevice, Method, sh, timed};
 use super::shared::Shared;
 use super::uring::{Batch, Ring};
-use super::{Contender, OfDriver, Way, sh, timed};
 
 /// The hardware address that frames are for.
 const STATION: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -34,15 +34,15 @@ pub(super) fn all() -> Result<Vec<Contender>> {
     let mut all = Vec::new();
     for parcel in [false, true].map(Parcel::new) {
         for (name, how, bypass) in [
-            ("sendmsg(2), recvmsg(2) one by one", How::Calls, false),
-            ("the same, PACKET_QDISC_BYPASS", How::Calls, true),
-            ("sendmmsg(2), recvmmsg(2), 64 together", How::Together, false),
-            ("the same, PACKET_QDISC_BYPASS", How::Together, true),
-            ("io_uring, 64 together, DEFER_TASKRUN", How::Uring, false),
-            ("PACKET_TX_RING, 64 together", How::ToSend, false),
-            ("TPACKET_V3, when its blocks are there", How::ToReceive, false),
+            ("sendmsg(2), recvmsg(2) one by one", PacketMethod::Calls, false),
+            ("the same, PACKET_QDISC_BYPASS", PacketMethod::Calls, true),
+            ("sendmmsg(2), recvmmsg(2), 64 together", PacketMethod::Together, false),
+            ("the same, PACKET_QDISC_BYPASS", PacketMethod::Together, true),
+            ("io_uring, 64 together, DEFER_TASKRUN", PacketMethod::Uring, false),
+            ("PACKET_TX_RING, 64 together", PacketMethod::ToSend, false),
+            ("TPACKET_V3, when its blocks are there", PacketMethod::ToReceive, false),
         ] {
-            let ring = matches!(how, How::ToSend | How::ToReceive);
+            let ring = matches!(how, PacketMethod::ToSend | PacketMethod::ToReceive);
             if ring && parcel.is_super() {
                 continue;
             }
@@ -57,22 +57,23 @@ pub(super) fn all() -> Result<Vec<Contender>> {
         let [near, far] = pair()?;
         let socket = packet::open(&near, STATION, MTU)?;
         let device = packet::Packet::new(socket, MTU, true)?;
-        let (source, way) = (Source::new(&far, &parcel)?, OfDriver::new(device, &parcel, 64));
+        let (source, way) = (Source::new(&far, &parcel)?, DriverDevice::new(device, &parcel, 64));
         all.push(Contender::new("packet", "Tasuki's driver", &parcel, way, source));
     }
     let parcel = Parcel::new(false);
     for (name, batch) in [("Tasuki's driver, one by one", 1), ("Tasuki's driver, 64 a batch", 64)] {
         let [near, far] = pair()?;
         let device = xdp::Xdp::new(xdp::open(&near, MTU, None)?, xdp::Memory::Own)?;
-        let (source, way) = (Source::new(&far, &parcel)?, OfDriver::new(device, &parcel, batch));
+        let (source, way) =
+            (Source::new(&far, &parcel)?, DriverDevice::new(device, &parcel, batch));
         all.push(Contender::new("xdp", name, &parcel, way, source));
     }
     Ok(all)
 }
 
-/// How frames are moved.
+/// PacketMethod frames are moved.
 #[derive(Debug, Clone, Copy)]
-enum How {
+enum PacketMethod {
     /// A system call for each.
     Calls,
     /// One for [`TOGETHER`].
@@ -95,33 +96,33 @@ enum Socket {
 /// One of which only what it sends is of interest.
 struct Sender(Socket);
 
-impl Way for Sender {
+impl Method for Sender {
     fn send(&mut self, count: usize) -> io::Result<Duration> {
         self.0.send(count)
     }
 }
 
 impl Socket {
-    fn new(interface: &str, parcel: &Parcel, how: How, bypass: bool) -> Result<Self> {
-        let receives = !matches!(how, How::ToSend) && !bypass;
+    fn new(interface: &str, parcel: &Parcel, how: PacketMethod, bypass: bool) -> Result<Self> {
+        let receives = !matches!(how, PacketMethod::ToSend) && !bypass;
         let socket = packet_socket(interface, if receives { libc::ETH_P_ALL as u16 } else { 0 })?;
         set_option(&socket, libc::PACKET_QDISC_BYPASS, &i32::from(bypass))?;
         let (bytes, parcel) = (parcel.bytes(true), parcel.clone());
         let places = Places::new(bytes.len());
         Ok(match how {
-            How::Calls => Self::Calls { socket, places, parcel },
-            How::Together => Self::Together { socket, places, parcel },
-            How::Uring => {
+            PacketMethod::Calls => Self::Calls { socket, places, parcel },
+            PacketMethod::Together => Self::Together { socket, places, parcel },
+            PacketMethod::Uring => {
                 let batch = Batch { together: TOGETHER, fixed: false, defer: true };
                 Self::Uring(Box::new(Ring::new(&socket, bytes, batch)?))
             }
-            How::ToSend => Self::ToSend(Shared::to_send(socket)?, parcel),
-            How::ToReceive => Self::ToReceive(Shared::to_receive(socket)?, places),
+            PacketMethod::ToSend => Self::ToSend(Shared::to_send(socket)?, parcel),
+            PacketMethod::ToReceive => Self::ToReceive(Shared::to_receive(socket)?, places),
         })
     }
 }
 
-impl Way for Socket {
+impl Method for Socket {
     fn send(&mut self, count: usize) -> io::Result<Duration> {
         match self {
             Self::Calls { socket, parcel, .. } => timed(|| {

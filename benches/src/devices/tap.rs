@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::frames::{HEADER, Parcel, Places, Source};
+use super::method::{Contender, DriverDevice, Method, sh, timed};
 use super::uring::{Batch, Ring};
-use super::{Contender, OfDriver, Way, sh, timed};
 use crate::calls::server::pin;
 
 /// All ways, for both kinds of frames.
@@ -26,18 +26,18 @@ pub(super) fn all(processors: [usize; 2]) -> Result<Vec<Contender>> {
             all.push(Contender::new("tap", name, &parcel, tap, source));
             Ok(())
         };
-        add("writev(2), readv(2) one by one", 1, 0, How::Calls)?;
-        add("two queues in turn, one thread", 2, 0, How::Calls)?;
-        add("two queues, two threads, two processors", 2, 0, How::Threads(processors))?;
-        add("IFF_NAPI", 1, libc::IFF_NAPI, How::Calls)?;
-        add("IFF_NAPI, received by a kernel thread", 1, libc::IFF_NAPI, How::Thread)?;
+        add("writev(2), readv(2) one by one", 1, 0, TapMethod::Calls)?;
+        add("two queues in turn, one thread", 2, 0, TapMethod::Calls)?;
+        add("two queues, two threads, two processors", 2, 0, TapMethod::Threads(processors))?;
+        add("IFF_NAPI", 1, libc::IFF_NAPI, TapMethod::Calls)?;
+        add("IFF_NAPI, received by a kernel thread", 1, libc::IFF_NAPI, TapMethod::Thread)?;
         for (together, fixed, defer) in
             [(8, true, false), (64, true, false), (64, true, true), (64, false, true)]
         {
             let memory = if fixed { ", registered memory" } else { "" };
             let defer_too = if defer { ", DEFER_TASKRUN" } else { "" };
             let name = format!("io_uring, {together} together{memory}{defer_too}");
-            add(&name, 1, 0, How::Ring(Batch { together, fixed, defer }))?;
+            add(&name, 1, 0, TapMethod::Ring(Batch { together, fixed, defer }))?;
         }
     }
     for (name, batch) in [("Tasuki's driver, one by one", 1), ("Tasuki's driver, 64 a batch", 64)] {
@@ -46,15 +46,15 @@ pub(super) fn all(processors: [usize; 2]) -> Result<Vec<Contender>> {
         let device = nic_driver::tap::Tap::from_queues(queues, false)?;
         bring_up(&interface)?;
         let source = Source::new(&interface, &parcel)?;
-        let way = OfDriver::new(device, &parcel, batch);
+        let way = DriverDevice::new(device, &parcel, batch);
         all.push(Contender::new("tap", name, &parcel, way, source));
     }
     Ok(all)
 }
 
-/// How frames are moved.
+/// TapMethod frames are moved.
 #[derive(Debug, Clone, Copy)]
-enum How {
+enum TapMethod {
     /// A system call for each.
     Calls,
     /// The same, with `threaded` set.
@@ -68,9 +68,9 @@ struct Tap {
     queues: Vec<File>,
     parcel: Parcel,
     places: Places,
-    /// With [`How::Threads`].
+    /// With [`TapMethod::Threads`].
     processors: Option<[usize; 2]>,
-    /// With [`How::Ring`].
+    /// With [`TapMethod::Ring`].
     ring: Option<Ring>,
 }
 
@@ -80,7 +80,7 @@ impl Tap {
         parcel: &Parcel,
         queues: usize,
         flags: libc::c_int,
-        how: How,
+        how: TapMethod,
     ) -> Result<Self> {
         let vnet = if parcel.is_super() { libc::IFF_VNET_HDR } else { 0 };
         let many = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
@@ -89,18 +89,18 @@ impl Tap {
             .collect::<io::Result<Vec<_>>>()
             .context("making a TAP device")?;
         bring_up(name)?;
-        if matches!(how, How::Thread) {
+        if matches!(how, TapMethod::Thread) {
             sh(&format!("echo 1 > /sys/class/net/{name}/threaded"))?;
         }
         let ring = match (how, &queues[..]) {
-            (How::Ring(batch), [fd]) => {
+            (TapMethod::Ring(batch), [fd]) => {
                 let fd = fd.try_clone()?.into();
                 Some(Ring::new(&fd, parcel.bytes(parcel.is_super()), batch)?)
             }
             _ => None,
         };
         let processors = match how {
-            How::Threads(processors) => Some(processors),
+            TapMethod::Threads(processors) => Some(processors),
             _ => None,
         };
         let places = Places::new(parcel.frame_len());
@@ -185,7 +185,7 @@ fn read_one(mut queue: &File, header: bool, into: &mut [u8]) -> io::Result<()> {
     queue.read_vectored(&mut [IoSliceMut::new(&mut before), IoSliceMut::new(into)]).map(drop)
 }
 
-impl Way for Tap {
+impl Method for Tap {
     fn send(&mut self, count: usize) -> io::Result<Duration> {
         if let Some(ring) = &mut self.ring {
             return timed(|| ring.write(count));

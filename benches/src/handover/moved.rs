@@ -12,7 +12,7 @@ use shm::{
     Ringer, Sleeper,
 };
 
-use super::{WAYS, timed};
+use super::timing::{WAYS, timed};
 use crate::calls::server::pin;
 use crate::report::median;
 

@@ -18,9 +18,6 @@ use crate::tree::{complain, files, present_root, root};
 
 /// Crates whose modules import one another in circles.
 const CIRCLES: &[&str] = &[
-    "benches",
-    "benches/src/bin/tasuki-instructions/main.rs",
-    "benches/src/bin/tasuki-scale/main.rs",
     "crates/inet",
     "crates/inet-server",
     "crates/preload",
@@ -34,9 +31,6 @@ const CIRCLES: &[&str] = &[
 
 /// Crates whose root does not yet declare the order of its modules.
 const NO_ORDER: &[&str] = &[
-    "benches",
-    "benches/src/bin/tasuki-instructions/main.rs",
-    "benches/src/bin/tasuki-scale/main.rs",
     "crates/abi",
     "crates/c",
     "crates/inet",
@@ -55,8 +49,6 @@ const UPWARD: &[(&str, &str)] = &[];
 
 /// Type names that a crate defines twice.
 const DOUBLED_TYPES: &[(&str, &str)] = &[
-    ("benches", "Figure"),
-    ("benches", "How"),
     ("crates/inet", "Arrival"),
     ("crates/inet", "Bad"),
     ("crates/inet", "Due"),
@@ -103,8 +95,6 @@ const DOUBLED_TYPES: &[(&str, &str)] = &[
 
 /// Modules in a `mod.rs`.
 const MOD_FILES: &[&str] = &[
-    "benches/src/calls/mod.rs",
-    "benches/src/devices/mod.rs",
     "crates/inet-server/src/tests/mod.rs",
     "crates/inet/src/tcp/congestion/mod.rs",
     "crates/inet/src/tcp/loss/mod.rs",

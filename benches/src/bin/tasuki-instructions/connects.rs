@@ -11,10 +11,9 @@ use std::time::Duration;
 use anyhow::Result;
 use sockets::{Client, Family, RecvFlags, SendFlags, SocketKind, Wait};
 
-use crate::flows::{OPERATIONS, settle};
+use crate::counting::{OPERATIONS, Party, count, row};
 use crate::peer::ANSWER;
-use crate::world::{Instance, PORT, World};
-use crate::{Part, count, row};
+use crate::world::{Instance, PORT, World, settle};
 
 /// What is written: of how many bytes of what, and those.
 const WRITES: [usize; 2] = [16, 64];
@@ -43,7 +42,7 @@ pub(crate) fn cycle(instance: &Instance, title: &str) -> Result<()> {
         world.peer.request = None;
         done
     })?;
-    row(title, Part::Program, OPERATIONS);
+    row(title, Party::Program, OPERATIONS);
     Ok(())
 }
 
@@ -73,7 +72,7 @@ fn serve(world: &mut World, over: &AtomicBool) -> Result<()> {
             thread::yield_now();
             continue;
         }
-        settle(world, false, Part::Program)?;
+        settle(world, false, Party::Program)?;
         // If it still sleeps, it is for a timer.
         world.now += Duration::from_millis(u64::from(world.is_awaited()));
     }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use inet::Instant;
 
-use crate::flows::OPERATIONS;
+use crate::counting::{OPERATIONS, Party, count, row};
 use crate::peer::{Bytes, Peer, carried};
-use crate::{Part, count, row};
 
 /// Payload of a segment: MTU 1500 and timestamps.
 const SEGMENT: usize = 1448;
@@ -36,7 +35,7 @@ pub(crate) fn all(offload: bool, only: &str) -> Result<()> {
             pair.rest();
             frames += if on { done } else { 0 };
         }
-        row(&row_title, Part::Core, u32::try_from(frames)?);
+        row(&row_title, Party::Core, u32::try_from(frames)?);
     }
     Ok(())
 }

@@ -8,9 +8,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use sockets::{SendFlags, Socket, UdpSocket, Wait};
 
-use crate::flows::OPERATIONS;
+use crate::counting::{OPERATIONS, Party, count, row};
 use crate::world::{Instance, PORT, World};
-use crate::{Part, count, row};
 
 /// Datagrams of one operation.
 const TOGETHER: u32 = 32;
@@ -28,20 +27,20 @@ pub(crate) fn send(instance: &Instance, title: &str, size: usize) -> Result<()> 
     // The first one waits until it is known that they leave.
     socket.send_to(&vec![0xa5; size], to)?;
     let (socket, bytes) = (socket.as_socket(), vec![0xa5; size]);
-    for part in [Part::Program, Part::Server, Part::Driver] {
+    for part in [Party::Program, Party::Server, Party::Driver] {
         operations(instance, |world, on| {
-            let on_it = on && part == Part::Program;
+            let on_it = on && part == Party::Program;
             count(on_it, || (0..TOGETHER).try_for_each(|_| one(socket, &bytes, to)))?;
             leave(world, |of| on && part == of, false)?;
             look(socket, false)
         })?;
         row(&sent, part, OPERATIONS * TOGETHER);
     }
-    for part in [Part::Program, Part::Server] {
+    for part in [Party::Program, Party::Server] {
         operations(instance, |world, on| {
             (0..TOGETHER).try_for_each(|_| one(socket, &bytes, to))?;
-            leave(world, |_| false, on && part == Part::Server)?;
-            look(socket, on && part == Part::Program)
+            leave(world, |_| false, on && part == Party::Server)?;
+            look(socket, on && part == Party::Program)
         })?;
         row(&completed, part, OPERATIONS * TOGETHER);
     }
@@ -72,9 +71,9 @@ fn one(socket: &Socket, bytes: &[u8], to: SocketAddr) -> Result<()> {
 }
 
 /// Moves what was sent to the peer; then the inet server hears of it.
-fn leave(world: &mut World, counts: impl Fn(Part) -> bool, completion: bool) -> Result<()> {
-    count(counts(Part::Server), || world.server.turn(world.now));
-    count(counts(Part::Driver), || world.driver.step())?;
+fn leave(world: &mut World, counts: impl Fn(Party) -> bool, completion: bool) -> Result<()> {
+    count(counts(Party::Server), || world.server.turn(world.now));
+    count(counts(Party::Driver), || world.driver.step())?;
     count(completion, || world.server.turn(world.now));
     world.rest()?;
     world.now += Duration::from_micros(20);

@@ -8,14 +8,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use sockets::{CallBatch, Errno, RecvFlags, Request, SendFlags, Socket, Wait};
 
+use crate::counting::{Kind, OPERATIONS, Party, count, row};
 use crate::peer::Bytes;
-use crate::world::{Instance, World};
-use crate::{Kind, Part, connects, count, datagrams, row};
+use crate::world::{Instance, World, settle};
+use crate::{connects, datagrams};
 
 /// Bytes of most operations.
 const LARGE: usize = 64 << 10;
-/// Operations that are counted, after as many that are not.
-pub(crate) const OPERATIONS: u32 = 12;
 pub(crate) const PLAIN: Kind = Kind { offload: false, strict: false, shared: false };
 pub(crate) const OFFLOAD: Kind = Kind { offload: true, ..PLAIN };
 
@@ -76,26 +75,13 @@ pub(crate) fn all(only: &str) -> Result<()> {
     Ok(())
 }
 
-/// Moves everything until nobody has anything to do.
-pub(crate) fn settle(world: &mut World, on: bool, part: Part) -> Result<()> {
-    loop {
-        let served = count(on && part == Part::Server, || world.server.turn(world.now));
-        let driven = count(on && part == Part::Driver, || world.driver.step())?;
-        let carried = world.carry();
-        world.now += Duration::from_micros(20);
-        if !(served | driven | carried) {
-            return Ok(());
-        }
-    }
-}
-
 /// An operation of each part in turn: first some to warm up, then those that are counted.
 fn each_part(
     instance: &Instance,
     title: &str,
-    mut operation: impl FnMut(&mut World, bool, Part) -> Result<()>,
+    mut operation: impl FnMut(&mut World, bool, Party) -> Result<()>,
 ) -> Result<()> {
-    for part in [Part::Program, Part::Server, Part::Driver] {
+    for part in [Party::Program, Party::Server, Party::Driver] {
         instance.alone(|world| {
             for number in 0..2 * OPERATIONS {
                 operation(world, number >= OPERATIONS, part)?;
@@ -115,7 +101,7 @@ fn send(instance: &Instance, title: &str, way: Send) -> Result<()> {
     let (socket, buffer) = (stream.as_socket(), vec![0xa5; LARGE]);
     let file = zeros()?;
     each_part(instance, title, |world, on, part| {
-        count(on && part == Part::Program, || -> Result<()> {
+        count(on && part == Party::Program, || -> Result<()> {
             match way {
                 Send::Copy(len) => {
                     let parts = [IoSlice::new(&buffer[..len])];
@@ -161,7 +147,7 @@ fn receive(instance: &Instance, title: &str, way: Take) -> Result<()> {
         for _ in 0..100 {
             world.carry();
             settle(world, on, part)?;
-            left -= count(on && part == Part::Program, || take(socket, way, &mut buffer))?;
+            left -= count(on && part == Party::Program, || take(socket, way, &mut buffer))?;
             if left == 0 {
                 return settle(world, on, part);
             }
@@ -206,10 +192,10 @@ fn hand_over(instance: &Instance, size: usize) -> Result<()> {
                 socket.send_slices(&slices, SendFlags::default(), None, Wait::No)
             })?;
             drop(slices);
-            settle(world, false, Part::Program)?;
+            settle(world, false, Party::Program)?;
             // A delayed ACK.
             world.now += Duration::from_millis(50);
-            settle(world, false, Part::Program)?;
+            settle(world, false, Party::Program)?;
             // The area before this one is free again.
             socket.slices_done()?;
             if socket.unsent_len() > 0 {
@@ -218,7 +204,7 @@ fn hand_over(instance: &Instance, size: usize) -> Result<()> {
         }
         Ok(())
     })?;
-    row(&title, Part::Program, OPERATIONS);
+    row(&title, Party::Program, OPERATIONS);
     Ok(())
 }
 
@@ -231,18 +217,18 @@ fn calls(instance: &Instance) -> Result<()> {
     }
     let mut batch = CallBatch::with_threshold(&instance.client, 32)?;
     let (mut requests, mut tickets, mut done) = (Vec::new(), Vec::new(), Vec::new());
-    for part in [Part::Program, Part::Server] {
+    for part in [Party::Program, Party::Server] {
         instance.alone(|world| {
             for number in 0..2 * OPERATIONS {
                 let on = number >= OPERATIONS;
-                count(on && part == Part::Program, || {
+                count(on && part == Party::Program, || {
                     requests.extend((0..TOGETHER).map(|_| Request::null()));
                     batch.submit_all(&mut requests, &mut tickets)
                 })?;
                 tickets.clear();
                 batch.flush();
                 settle(world, on, part)?;
-                count(on && part == Part::Program, || -> Result<()> {
+                count(on && part == Party::Program, || -> Result<()> {
                     batch.collect(TOGETHER, Wait::No, &mut done)?;
                     let failed = done.iter().find_map(|over| over.result.as_ref().err());
                     let result = failed.map_or(Ok(()), |errno| Err(*errno));

@@ -15,16 +15,24 @@
 //! up. The rows of the core alone it could do; they would be a second way to do one thing. It needs
 //! a second program of exactly the library's version, which no lock file of ours can name
 //! (`cargo install gungraun-runner --version …`), where this needs valgrind alone.
+//!
+//! ```text layers
+//! flows: bytes both ways over an instance
+//! connects datagrams cores: short connections, datagrams, the core alone
+//! world: an instance in this process
+//! peer: the far end
+//! counting: the marks that callgrind counts by
+//! ```
 #![forbid(unsafe_code)]
 
 mod connects;
 mod cores;
+mod counting;
 mod datagrams;
 mod flows;
 mod peer;
 mod world;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -34,6 +42,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use serde::{Deserialize, Serialize};
+
+use crate::counting::{Party, Row};
 
 /// Count the instructions of Tasuki's paths.
 #[derive(Parser)]
@@ -70,35 +80,6 @@ enum What {
     },
 }
 
-/// What an instance is like.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Kind {
-    /// With super-segments and no checksums.
-    offload: bool,
-    strict: bool,
-    /// `[memory] share_frames`.
-    shared: bool,
-}
-
-/// Whose instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Part {
-    Core,
-    Program,
-    Server,
-    Driver,
-}
-
-/// A row as `run` says it.
-#[derive(Serialize, Deserialize)]
-struct Row {
-    title: String,
-    part: Part,
-    /// Operations that were counted.
-    operations: u32,
-}
-
 /// Instructions of operations, in the order in which they were counted.
 type Counts = Vec<Counted>;
 
@@ -114,50 +95,7 @@ struct Saved {
 #[derive(Serialize, Deserialize)]
 struct Counted {
     title: String,
-    parts: BTreeMap<Part, u64>,
-}
-
-thread_local! {
-    /// As callgrind, which counts each thread by itself.
-    static COUNTING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Counts what is done.
-fn measured<T>(act: impl FnOnce() -> T) -> T {
-    COUNTING.set(true);
-    let done = counted_here(act);
-    COUNTING.set(false);
-    done
-}
-
-/// As [`measured`], if this is what is looked at.
-fn count<T>(on: bool, act: impl FnOnce() -> T) -> T {
-    if on { measured(act) } else { act() }
-}
-
-/// Does not count what is done, in the midst of what is.
-fn aside<T>(act: impl FnOnce() -> T) -> T {
-    if COUNTING.get() { left_out_here(act) } else { act() }
-}
-
-#[inline(never)]
-fn counted_here<T>(act: impl FnOnce() -> T) -> T {
-    act()
-}
-
-#[inline(never)]
-fn left_out_here<T>(act: impl FnOnce() -> T) -> T {
-    act()
-}
-
-/// All since the last row was this one.
-fn row(title: &str, part: Part, operations: u32) {
-    row_ends_here(&Row { title: title.to_owned(), part, operations });
-}
-
-#[inline(never)]
-fn row_ends_here(row: &Row) {
-    println!("{}", serde_json::to_string(row).expect("strings and numbers"));
+    parts: BTreeMap<Party, u64>,
 }
 
 fn main() -> Result<()> {
@@ -241,17 +179,17 @@ fn counted_in(folder: &Path, only: &str) -> Result<Counts> {
 fn tables(counts: &[Counted]) -> String {
     let mut text = "| the core alone | instructions |\n|---|---:|\n".to_owned();
     for Counted { title, parts } in counts {
-        if let Some(count) = parts.get(&Part::Core) {
+        if let Some(count) = parts.get(&Party::Core) {
             let _ = writeln!(text, "| {title} | {count} |");
         }
     }
     text += "\n| | program | inet server | driver | all |\n|---|---:|---:|---:|---:|\n";
     for Counted { title, parts } in counts {
-        if parts.contains_key(&Part::Core) {
+        if parts.contains_key(&Party::Core) {
             continue;
         }
         let cell = |part| parts.get(&part).map(u64::to_string).unwrap_or_default();
-        let [program, server, driver] = [Part::Program, Part::Server, Part::Driver].map(cell);
+        let [program, server, driver] = [Party::Program, Party::Server, Party::Driver].map(cell);
         let all: u64 = parts.values().sum();
         let _ = writeln!(text, "| {title} | {program} | {server} | {driver} | {all} |");
     }
@@ -305,7 +243,7 @@ mod tests {
     #[test]
     fn what_has_become_dearer_is_said() {
         let counts = |count| {
-            vec![Counted { title: "a".into(), parts: BTreeMap::from([(Part::Core, count)]) }]
+            vec![Counted { title: "a".into(), parts: BTreeMap::from([(Party::Core, count)]) }]
         };
         let file = std::env::temp_dir().join(format!("tasuki-dearer-{}", std::process::id()));
         let saved = Saved { compiler: "rustc 1".into(), counts: counts(100) };

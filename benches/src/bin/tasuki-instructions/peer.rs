@@ -8,6 +8,8 @@ use inet::{
     RxOffload, SocketKind, Stack, TxBytes, TxOffload, TxPiece,
 };
 
+use crate::counting::aside;
+
 /// Payload to be sent.
 #[derive(Debug)]
 pub(crate) struct Bytes(Vec<u8>);
@@ -25,7 +27,7 @@ impl TxBytes for Bytes {
 
     /// It is the owner's affair, not the core's.
     fn checksum(&self, range: Range<usize>) -> u16 {
-        crate::aside(|| shm::checksum(&self.0[range]))
+        aside(|| shm::checksum(&self.0[range]))
     }
 
     fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
@@ -61,7 +63,7 @@ impl Egress<Bytes> for Wire {
     }
 
     fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Bytes>], left: TxOffload) {
-        crate::aside(|| {
+        aside(|| {
             let mut frame = head.to_vec();
             for piece in body {
                 frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);

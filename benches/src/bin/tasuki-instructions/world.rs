@@ -33,8 +33,8 @@ use rustix::event::epoll::EventFlags;
 use shm::{Backing, Channel, Region, Word32};
 use sockets::Client;
 
+use crate::counting::{Kind, Party, aside, count};
 use crate::peer::{Packet, Peer, carried};
-use crate::{Kind, aside};
 
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEERS: u8 = 2;
@@ -343,4 +343,17 @@ fn supervise(listener: &UnixListener, world: &Mutex<World>) -> Result<()> {
         threads += u16::from(request == ClientRequest::AttachThread);
     }
     Ok(())
+}
+
+/// Runs server, driver and far end until none of them has work.
+pub(crate) fn settle(world: &mut World, on: bool, part: Party) -> Result<()> {
+    loop {
+        let served = count(on && part == Party::Server, || world.server.turn(world.now));
+        let driven = count(on && part == Party::Driver, || world.driver.step())?;
+        let carried = world.carry();
+        world.now += Duration::from_micros(20);
+        if !(served | driven | carried) {
+            return Ok(());
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Instant as Clock;
 use inet::Config;
 use inet::tcp::{MAX_HEADER, SegmentRepr, Seq};
 
-use crate::allocated;
+use crate::allocator::allocated;
 use crate::pair::{ADDRESSES, Bytes, Packet, Pair, Wire};
 
 const PORT: u16 = 80;

@@ -5,7 +5,7 @@ use std::time::Instant as Clock;
 
 use inet::{Config, Handle};
 
-use crate::allocated;
+use crate::allocator::allocated;
 use crate::pair::{Bytes, Pair};
 
 /// Connections to one port of the server's: fewer than there are ephemeral ports.

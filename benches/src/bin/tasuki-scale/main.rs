@@ -5,25 +5,20 @@
 //! measures the round trip of one active connection beside one idle connection and beside all of
 //! them, in turn, so that a drift of the machine's speed meets both alike. `flood` sends SYNs from
 //! made-up addresses, says how much memory they cost, and tries to connect in the midst of them.
+//!
+//! ```text layers
+//! flood idle: the two measurements
+//! pair: two stacks, back to back
+//! allocator: counts allocated bytes
+//! ```
 #![forbid(unsafe_code)]
 
+mod allocator;
 mod flood;
 mod idle;
 mod pair;
 
-use std::alloc::System;
-
-use cap::Cap;
 use clap::{Parser, Subcommand};
-
-/// Counts what is allocated.
-#[global_allocator]
-static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
-
-/// Bytes allocated now.
-fn allocated() -> usize {
-    ALLOCATOR.allocated()
-}
 
 /// Measure the core with many connections.
 #[derive(Parser)]

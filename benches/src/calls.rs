@@ -48,7 +48,7 @@ pub(crate) struct CallsArgs {
 
 /// One figure, nanoseconds per call.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Figure {
+pub(crate) struct CallFigure {
     pub(crate) call: Call,
     /// The server is kept from sleeping.
     pub(crate) running: bool,
@@ -70,9 +70,9 @@ pub(crate) struct Kernel {
 
 /// All of them.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct CallReport {
     pub(crate) kernel: Kernel,
-    pub(crate) figures: Vec<Figure>,
+    pub(crate) figures: Vec<CallFigure>,
 }
 
 /// Measure and print.
@@ -99,13 +99,13 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
                     let (packaged_ns, single_ns) =
                         caller.compare(call, count, args.rounds, time)?;
                     let figure =
-                        Figure { call, running, same_processor, count, packaged_ns, single_ns };
+                        CallFigure { call, running, same_processor, count, packaged_ns, single_ns };
                     figures.push(figure);
                 }
             }
         }
     }
-    let report = Report { kernel, figures };
+    let report = CallReport { kernel, figures };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
 }
 
 /// The figures as Markdown.
-pub(crate) fn tables(report: &Report) -> String {
+pub(crate) fn tables(report: &CallReport) -> String {
     use std::fmt::Write as _;
     let mut text = format!("getpid(2): {:.0} ns\n", report.kernel.getpid_ns);
     let _ = writeln!(text, "\n| io_uring NOPs together | ns per NOP |\n|---:|---:|");

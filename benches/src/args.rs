@@ -1,0 +1,94 @@
+//! The arguments of the subcommands that several modules share.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{protocol, setup};
+
+/// The congestion control of connections that bytes in bulk go over. Without a word of ours it
+/// would be the machine's, which on some is BBR: that paces by its own estimate of the path, far
+/// below what two processors can move.
+#[derive(Args, Clone)]
+pub(crate) struct Congestion {
+    /// Congestion control (send, receive), as TCP_CONGESTION names it; `compare`: of the kernel's
+    /// ends, Tasuki's have CUBIC.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) congestion: String,
+}
+
+/// What the other end does.
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on.
+    #[arg(long, default_value = "0.0.0.0:5202")]
+    pub(crate) bind: SocketAddr,
+    /// Listen on Tasuki's native API.
+    #[arg(long)]
+    pub(crate) native: bool,
+    #[command(flatten)]
+    pub(crate) congestion: Congestion,
+}
+
+/// What one client measures.
+#[derive(Args, Clone)]
+pub(crate) struct ClientArgs {
+    /// The server.
+    #[arg(long)]
+    pub(crate) connect: SocketAddr,
+    /// What to measure.
+    #[arg(long, value_enum)]
+    pub(crate) test: protocol::Test,
+    /// Bytes per write (send, receive: the sender's) or per request (rtt).
+    #[arg(long, value_delimiter = ',', default_value = "65536")]
+    pub(crate) size: Vec<u32>,
+    /// Bytes in all (send, receive).
+    #[arg(long, default_value_t = 64 << 20)]
+    pub(crate) bytes: u64,
+    /// Round trips (rtt).
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) count: u32,
+    /// Use smoltcp, in this process, over this TAP device.
+    #[arg(long, value_name = "TAP")]
+    pub(crate) smoltcp: Option<String>,
+    /// Use Tasuki's native API (send, receive).
+    #[arg(long, conflicts_with = "smoltcp")]
+    pub(crate) native: bool,
+    #[command(flatten)]
+    pub(crate) congestion: Congestion,
+}
+
+/// What `compare` runs.
+#[derive(Args)]
+pub(crate) struct CompareArgs {
+    /// The `tasuki` command.
+    #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
+    pub(crate) tasuki: PathBuf,
+    /// Measure this earlier build of the `tasuki` command as well, in turn with the other, and
+    /// print the ratios between the two. Native set-ups take the `tasuki-bench` beside it.
+    #[arg(long, value_name = "TASUKI")]
+    pub(crate) before: Option<PathBuf>,
+    /// The folder of the peers' clients, for the set-ups lwip and gvisor.
+    #[arg(long, default_value = "target/peers")]
+    pub(crate) peers: PathBuf,
+    /// Rounds; medians are over them.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: u32,
+    /// A tenth of the bytes and round trips: to see that it works.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Let the scheduler place everything. Otherwise each side has one processor: the client, with
+    /// all of Tasuki, the first, and the server the second.
+    #[arg(long)]
+    pub(crate) unpinned: bool,
+    /// Only these set-ups; ratios are to the kernel's of the same kind, if it is among them.
+    /// Without it: the kernel's and Tasuki's.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) only: Vec<setup::Setup>,
+    #[command(flatten)]
+    pub(crate) congestion: Congestion,
+    /// All samples as JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,57 @@
+//! A row of `compare`: one sample, and the set-up, build and round that it belongs to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::Test;
+use crate::setup::{Build, Setup};
+
+/// One line of a client's output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// What was measured.
+    pub(crate) test: Test,
+    /// Bytes per write or request.
+    pub(crate) size: u32,
+    /// MiB/s for send and receive; round trips or connections per second otherwise.
+    pub(crate) rate: f64,
+    /// Median round trip, microseconds (rtt, connect).
+    pub(crate) median_us: Option<f64>,
+    /// 99th percentile, microseconds (rtt, connect).
+    pub p99_us: Option<f64>,
+}
+
+/// A sample and where it was taken.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// The set-up.
+    pub(crate) setup: Setup,
+    /// Which build of Tasuki; the kernel's rows are all `New`.
+    #[serde(default)]
+    pub(crate) build: Build,
+    /// The round, from 0.
+    pub(crate) round: u32,
+    /// The figures.
+    #[serde(flatten)]
+    pub(crate) sample: Sample,
+    /// CPU seconds of the client and all of Tasuki's processes: user, system; for the whole client
+    /// command, so only meaningful for commands of one size. Kernel threads that receive what they
+    /// send ([`KernelThreads`]) are in the second.
+    pub(crate) cpu: Option<(f64, f64)>,
+    /// GiB that this CPU time moved.
+    pub(crate) gib: f64,
+}
+
+impl Row {
+    /// CPU seconds per GiB, user and system.
+    pub(crate) fn cpu_per_gib(&self) -> Option<f64> {
+        self.cpu.map(|(user, system)| (user + system) / self.gib)
+    }
+
+    /// The rate, if the row belongs to the sweep over sizes and not to the CPU measurement.
+    pub(crate) fn sweep_rate(&self) -> Option<f64> {
+        self.cpu.is_none().then_some(self.sample.rate)
+    }
+}
+
+/// The value of a table's cell, out of a row.
+pub(crate) type RowFigure = fn(&Row) -> Option<f64>;
