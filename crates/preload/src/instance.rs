@@ -15,14 +15,14 @@ use rustix::io::Errno;
 use sockets::Client;
 
 use crate::errno::Outcome;
-use crate::fork;
+use crate::process;
 
 const UNKNOWN: u8 = 0;
 const KERNEL: u8 = 1;
 const TASUKI: u8 = 2;
 
 static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
-static COMPLAINED: AtomicBool = AtomicBool::new(false);
+static REPORTED: AtomicBool = AtomicBool::new(false);
 /// This process's client: null, or from `Arc::into_raw` and never given back.
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(null_mut());
 /// No descriptor of the runtime is below this number.
@@ -46,8 +46,8 @@ pub(crate) fn is_wanted() -> bool {
 /// ENETDOWN when the instance cannot be reached; the first time, the reason goes to stderr.
 pub(crate) fn client() -> Outcome<Arc<Client>> {
     let client = sockets::instance().map_err(|error| {
-        if !COMPLAINED.swap(true, Ordering::Relaxed) {
-            complain(&format!("tasuki: this program has no network: {error}\n"));
+        if !REPORTED.swap(true, Ordering::Relaxed) {
+            report(&format!("tasuki: this program has no network: {error}\n"));
         }
         Errno::NETDOWN
     })?;
@@ -61,7 +61,7 @@ pub(crate) fn client() -> Outcome<Arc<Client>> {
 }
 
 /// On stderr as it is now, with one system call and whatever comes of it.
-fn complain(line: &str) {
+fn report(line: &str) {
     // SAFETY: stderr is used for this one write only; if the program closed it, the write fails.
     let stderr = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
     let _ = rustix::io::write(stderr, line.as_bytes());
@@ -96,12 +96,12 @@ pub(crate) fn internal_fds() -> Vec<RawFd> {
 pub(crate) fn forget() {
     CLIENT.store(null_mut(), Ordering::Release);
     INTERNAL_FLOOR.store(i32::MAX, Ordering::Relaxed);
-    COMPLAINED.store(false, Ordering::Relaxed);
+    REPORTED.store(false, Ordering::Relaxed);
 }
 
 /// The process ends: its sockets are closed in order, what they have queued is still sent.
 pub(crate) fn goodbye() {
-    if let Some(client) = known().filter(|_| !fork::in_vfork_child()) {
+    if let Some(client) = known().filter(|_| !process::in_vfork_child()) {
         client.goodbye();
     }
 }

@@ -1,36 +1,25 @@
 //! Placeholders: the kernel descriptors that stand for Tasuki sockets.
 //!
-//! A Unix socket that is connected to nothing takes the kernel ten times as long to make and to
-//! end as a descriptor of one that is there. So the one of the first stream that is closed is
-//! *kept* under a high number of the shim's own, and the next stream's descriptor is a duplicate of
-//! it, as long as no other one is: programs that connect again and again make no second one, and a
-//! socket costs them one system call at its begin and one at its end, as the kernel's does. Two
-//! sockets never share a placeholder, and one that was non-blocking at its end, which others may
-//! see, is not kept on.
+//! Making and ending a Unix socket, even one connected to nothing, takes the kernel ten times as
+//! long as duplicating a descriptor. So the placeholder of the first closed stream is *kept* under
+//! a high number of the shim's own. The next stream's descriptor is a duplicate of it, unless
+//! another socket's is. A program that connects again and again makes no second placeholder: each
+//! socket costs it one system call at its begin and one at its end, as the kernel's does.
+//!
+//! Two sockets never share a placeholder. One that was non-blocking at its end is not kept: its
+//! next socket would inherit the flag.
 
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Arc;
 
 use sockets::SocketKind;
 
-use crate::entry::{self, Entry, Held, TABLE};
+use crate::descriptors::{Descriptor, TABLE, end_kept, install};
 use crate::errno::{self, Outcome};
-use crate::{instance, real};
-
-/// The state in which nothing is kept.
-const NONE: c_int = -1;
-
-/// The kept placeholder of a stream: its number while it is free, [`lent`] of that while it stands
-/// for a socket.
-static KEPT: AtomicI32 = AtomicI32::new(NONE);
-
-/// The state in which the kept placeholder `fd` stands for a socket, and back.
-fn lent(fd: c_int) -> c_int {
-    NONE - 1 - fd
-}
+use crate::open_socket::OpenSocket;
+use crate::{instance, kept_placeholder, real};
 
 /// A kernel descriptor that is closed again unless it comes to stand for a socket.
 pub(crate) struct Placeholder {
@@ -52,7 +41,7 @@ impl Placeholder {
         };
         if kind == libc::SOCK_STREAM
             && flags & libc::SOCK_NONBLOCK == 0
-            && let Some(kept) = borrow()
+            && let Some(kept) = kept_placeholder::take()
         {
             let close_on_exec = flags & libc::SOCK_CLOEXEC != 0;
             let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
@@ -61,7 +50,7 @@ impl Placeholder {
                 return Ok(Self { fd, kept: true });
             }
             // The last number below the limit may be the kept one's.
-            end(false);
+            end_kept(false);
         }
         // SAFETY: no pointers.
         errno::check(unsafe { real::socket(libc::AF_UNIX, kind | flags, 0) })
@@ -72,10 +61,10 @@ impl Placeholder {
     ///
     /// # Errors
     /// EMFILE when the number is beyond the table.
-    pub(crate) fn stand_for(mut self, entry: Arc<Entry>) -> Outcome<c_int> {
-        // Known to the entry before anybody can close it.
-        entry.set_on_kept(core::mem::take(&mut self.kept));
-        entry::install(self.fd, Held::Socket(entry))?;
+    pub(crate) fn stand_for(mut self, socket: Arc<OpenSocket>) -> Outcome<c_int> {
+        // Known to the socket before anybody can close it.
+        socket.set_on_kept(core::mem::take(&mut self.kept));
+        install(self.fd, Descriptor::Socket(socket))?;
         let fd = self.fd;
         core::mem::forget(self);
         Ok(fd)
@@ -87,38 +76,17 @@ impl Drop for Placeholder {
         // SAFETY: the descriptor is this value's own.
         unsafe { real::close(self.fd) };
         if self.kept {
-            end(true);
+            end_kept(true);
         }
     }
 }
 
-/// The kept placeholder, if it is free; it is not any more.
-fn borrow() -> Option<c_int> {
-    let kept = KEPT.load(Ordering::Relaxed);
-    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-    (kept >= 0 && KEPT.compare_exchange(kept, lent(kept), success, failure).is_ok()).then_some(kept)
-}
-
-/// The kept placeholder stands for its socket no more; with `fresh` it is as it was, and free.
-pub(crate) fn end(fresh: bool) {
-    let kept = lent(KEPT.load(Ordering::Relaxed));
-    if fresh {
-        // Nobody else changes it while it is lent, but a forked child, which has its own.
-        KEPT.store(kept, Ordering::Release);
-        return;
-    }
-    TABLE.take(kept);
-    KEPT.store(NONE, Ordering::Release);
-    // SAFETY: it is the shim's own, and known to nobody any more.
-    unsafe { real::close(kept) };
-}
-
 /// `fd` is about to be closed, and stands for nothing any more: keeps what it names for the next
-/// socket, if `entry` has no other descriptor and nothing is kept. Without a number for it that is
+/// socket, if `open` has no other descriptor and nothing is kept. Without a number for it that is
 /// not done.
-pub(crate) fn keep(fd: c_int, entry: &Entry) {
-    let fresh = entry.socket.kind() == SocketKind::Stream && !entry.is_nonblocking();
-    if !fresh || !entry.is_last() || KEPT.load(Ordering::Relaxed) != NONE {
+pub(crate) fn keep(fd: c_int, open: &OpenSocket) {
+    let fresh = open.socket.kind() == SocketKind::Stream && !open.is_nonblocking();
+    if !fresh || !open.is_last() || !kept_placeholder::is_none() {
         return;
     }
     let floor = libc::c_ulong::from(instance::own_fd_floor().unsigned_abs());
@@ -126,8 +94,8 @@ pub(crate) fn keep(fd: c_int, entry: &Entry) {
     let Ok(kept) = errno::check(unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor) }) else {
         return;
     };
-    let known = entry::install(kept, Held::Internal).is_ok();
-    if !known || KEPT.compare_exchange(NONE, kept, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+    let known = install(kept, Descriptor::Internal).is_ok();
+    if !known || !kept_placeholder::keep(kept) {
         // Another thread has kept one meanwhile.
         TABLE.take(kept);
         // SAFETY: made above, and nobody else's.
@@ -135,15 +103,12 @@ pub(crate) fn keep(fd: c_int, entry: &Entry) {
     }
 }
 
-/// In a forked child: what is kept is the parent's too.
+/// In a forked child: the kept placeholder is the parent's too.
 pub(crate) fn forget() {
-    let kept = match KEPT.swap(NONE, Ordering::AcqRel) {
-        NONE => return,
-        lent_out if lent_out < 0 => lent(lent_out),
-        free => free,
-    };
-    // SAFETY: no pointers; nothing of this process uses it.
-    unsafe { real::close(kept) };
+    if let Some(kept) = kept_placeholder::forget() {
+        // SAFETY: no pointers; nothing of this process uses it.
+        unsafe { real::close(kept) };
+    }
 }
 
 #[cfg(test)]
@@ -164,8 +129,8 @@ mod tests {
         assert!(!first.kept, "nothing is kept yet");
         // SAFETY: the command takes an int.
         let kept = unsafe { real::fcntl(first.fd, libc::F_DUPFD_CLOEXEC, 100) };
-        assert!(TABLE.put(kept, Held::Internal).is_ok());
-        KEPT.store(kept, Ordering::Release);
+        assert!(TABLE.put(kept, Descriptor::Internal).is_ok());
+        assert!(kept_placeholder::keep(kept));
         drop(first);
 
         let one = new(libc::SOCK_CLOEXEC);
@@ -178,8 +143,8 @@ mod tests {
         let nonblocking = new(libc::SOCK_NONBLOCK);
         assert!(!nonblocking.kept, "its flags would be seen");
         core::mem::take(&mut { again }.kept);
-        end(false);
-        assert_eq!(KEPT.load(Ordering::Acquire), NONE, "what was changed is not kept on");
+        end_kept(false);
+        assert!(kept_placeholder::is_none(), "what was changed is not kept on");
         assert!(!TABLE.range(100, 2000).iter().any(|(fd, _)| *fd == kept));
     }
 }

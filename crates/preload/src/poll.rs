@@ -16,11 +16,13 @@ use std::time::Instant;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::entry::{self, Entry, Held, TABLE};
-use crate::epoll::EpollSet;
+use crate::descriptors::{Descriptor, TABLE};
+use crate::epoll_set::EpollSet;
 use crate::errno::{self, Outcome};
+use crate::interpose::{alias, interpose};
+use crate::open_socket::{OpenSocket, attend, wait_any};
 use crate::table::Kind;
-use crate::{alias, interpose, signals, time};
+use crate::{signals, time};
 
 /// More than any process can have open.
 const MOST_FDS: nfds_t = 1 << 24;
@@ -36,7 +38,7 @@ enum Item {
     /// Place in the kernel's list.
     Kernel(usize),
     /// A Tasuki socket.
-    Socket(Arc<Entry>),
+    Socket(Arc<OpenSocket>),
     /// An epoll descriptor with Tasuki members, and its place in the kernel's list.
     Set(Arc<EpollSet>, usize),
 }
@@ -46,7 +48,7 @@ struct Poll<'a> {
     items: Vec<Item>,
     kernel: Vec<PollFd<'static>>,
     /// Sockets and the versions that they had at the last look.
-    watched: Vec<(Arc<Entry>, u32)>,
+    watched: Vec<(Arc<OpenSocket>, u32)>,
 }
 
 impl<'a> Poll<'a> {
@@ -67,9 +69,9 @@ impl<'a> Poll<'a> {
                 (Kind::Kernel, _) => Item::Kernel(ask_kernel(fd)),
                 (Kind::Inherited | Kind::Internal, _) => Item::Invalid,
                 (Kind::Socket | Kind::Epoll, _) => match TABLE.get(fd.fd) {
-                    Some(Held::Socket(entry)) => Item::Socket(entry),
-                    Some(Held::Epoll(set)) => Item::Set(set, ask_kernel(fd)),
-                    Some(Held::Internal) => Item::Invalid,
+                    Some(Descriptor::Socket(entry)) => Item::Socket(entry),
+                    Some(Descriptor::Epoll(set)) => Item::Set(set, ask_kernel(fd)),
+                    Some(Descriptor::Internal) => Item::Invalid,
                     None => Item::Kernel(ask_kernel(fd)),
                 },
             })
@@ -124,7 +126,7 @@ impl<'a> Poll<'a> {
 
     /// Sleeps; true if the kernel has something.
     fn sleep(&mut self, deadline: Option<Instant>) -> Outcome<bool> {
-        entry::wait_any(&self.watched, &mut self.kernel, deadline)?;
+        wait_any(&self.watched, &mut self.kernel, deadline)?;
         Ok(self.kernel.iter().any(|fd| !fd.revents().is_empty()))
     }
 
@@ -164,7 +166,7 @@ pub(crate) fn wait(
         let sleeping: Vec<_> = sets.iter().map(|set| set.sleeping()).collect();
         let found = poll.look();
         if found || time::passed(deadline) {
-            if !found && entry::attend(&poll.watched) {
+            if !found && attend(&poll.watched) {
                 poll.look();
             }
             poll.ask_kernel()?;

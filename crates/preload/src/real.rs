@@ -61,9 +61,9 @@ extern "C" fn missing() -> isize {
 
 macro_rules! real_calls {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)*) => {
-        struct Table { $($name: Symbol,)* fcntl: Symbol, fcntl64: Symbol, ioctl: Symbol }
+        struct LibcCalls { $($name: Symbol,)* fcntl: Symbol, fcntl64: Symbol, ioctl: Symbol }
 
-        static TABLE: Table = Table {
+        static CALLS: LibcCalls = LibcCalls {
             $($name: Symbol::new(concat!(stringify!($name), "\0")),)*
             fcntl: Symbol::new("fcntl\0"),
             fcntl64: Symbol::new("fcntl64\0"),
@@ -72,10 +72,10 @@ macro_rules! real_calls {
 
         /// Looks up every function, so that no later call has to (a vfork child must not).
         pub(crate) fn resolve_all() {
-            $(TABLE.$name.get();)*
-            TABLE.fcntl.get();
-            TABLE.fcntl64.get();
-            TABLE.ioctl.get();
+            $(CALLS.$name.get();)*
+            CALLS.fcntl.get();
+            CALLS.fcntl64.get();
+            CALLS.ioctl.get();
         }
 
         $(
@@ -88,7 +88,7 @@ macro_rules! real_calls {
                 type Function = unsafe extern "C-unwind" fn($($ty),*) -> $ret;
                 // SAFETY: the table holds the address of the function of this name, whose C
                 // prototype is `Function`, or of `missing`, which takes any arguments.
-                let function = unsafe { transmute::<*mut c_void, Function>(TABLE.$name.get()) };
+                let function = unsafe { transmute::<*mut c_void, Function>(CALLS.$name.get()) };
                 // SAFETY: passed on from the caller.
                 unsafe { function($($arg),*) }
             }
@@ -195,7 +195,7 @@ real_calls! {
 #[inline]
 pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
     // SAFETY: passed on from the caller.
-    unsafe { variadic(&TABLE.fcntl, fd, command, arg) }
+    unsafe { variadic(&CALLS.fcntl, fd, command, arg) }
 }
 
 /// The C library's `fcntl64`.
@@ -205,7 +205,7 @@ pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
 #[inline]
 pub(crate) unsafe fn fcntl64(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
     // SAFETY: passed on from the caller.
-    unsafe { variadic(&TABLE.fcntl64, fd, command, arg) }
+    unsafe { variadic(&CALLS.fcntl64, fd, command, arg) }
 }
 
 unsafe fn variadic(symbol: &Symbol, fd: c_int, command: c_int, arg: c_ulong) -> c_int {
@@ -224,7 +224,7 @@ unsafe fn variadic(symbol: &Symbol, fd: c_int, command: c_int, arg: c_ulong) -> 
 pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_char) -> c_int {
     type Function = unsafe extern "C-unwind" fn(c_int, c_ulong, ...) -> c_int;
     // SAFETY: the table holds the address of `ioctl`, whose prototype this is.
-    let function = unsafe { transmute::<*mut c_void, Function>(TABLE.ioctl.get()) };
+    let function = unsafe { transmute::<*mut c_void, Function>(CALLS.ioctl.get()) };
     // SAFETY: passed on from the caller.
     unsafe { function(fd, request, arg) }
 }

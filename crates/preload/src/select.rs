@@ -12,8 +12,10 @@ use std::time::Instant;
 use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
 use rustix::io::Errno;
 
+use crate::descriptors::is_socket;
 use crate::errno::Outcome;
-use crate::{alias, entry, interpose, poll, time};
+use crate::interpose::{alias, interpose};
+use crate::{poll, time};
 
 // Which events make a descriptor a member of which set, as Linux has it.
 const READ: c_short =
@@ -123,7 +125,7 @@ unsafe fn is_ours(count: c_int, sets: Pointers) -> bool {
         let mut found = false;
         while named != 0 && !found {
             let fd = at * WORD + named.trailing_zeros() as usize;
-            found = fd < count && entry::is_socket(c_int::try_from(fd).unwrap_or(-1));
+            found = fd < count && is_socket(c_int::try_from(fd).unwrap_or(-1));
             named &= named - 1;
         }
         found

@@ -3,13 +3,13 @@
 //! Two levels of [`CHUNK`] entries, the second made when first needed, cover the numbers below
 //! [`LIMIT`]. Each entry has a `kind`, one atomic byte, and what it holds behind a lock.
 //! Descriptors that are the kernel's own business, nearly all in nearly all programs, cost the
-//! two loads of [`Table::kind`] and take no lock.
+//! two loads of [`DescriptorTable::kind`] and take no lock.
 //!
 //! An entry is taken out before the kernel closes the number and put in after the kernel gave it
 //! out, so that the kernel's own exclusion of numbers serves the table too.
 //!
 //! A forked child can trust no lock of its parent, which another thread may have held:
-//! [`Table::inherit`] gives it new entries and leaves the old ones to oblivion. It remembers
+//! [`DescriptorTable::inherit`] gives it new entries and leaves the old ones to oblivion. It remembers
 //! which numbers were sockets.
 
 #![allow(unsafe_code)]
@@ -54,39 +54,39 @@ impl Kind {
     }
 }
 
-/// What an entry can hold.
-pub(crate) trait Holder: Clone {
+/// A value that an entry can hold.
+pub(crate) trait TableValue: Clone {
     /// The kind of descriptor that this stands for.
     fn kind(&self) -> Kind;
 }
 
-struct Slot<H> {
+struct Slot<V> {
     kind: AtomicU8,
-    holder: Mutex<Option<H>>,
+    value: Mutex<Option<V>>,
 }
 
-impl<H> Slot<H> {
+impl<V> Slot<V> {
     fn new(kind: Kind) -> Self {
-        Self { kind: AtomicU8::new(kind as u8), holder: Mutex::new(None) }
+        Self { kind: AtomicU8::new(kind as u8), value: Mutex::new(None) }
     }
 
     fn kind(&self) -> Kind {
         Kind::from_byte(self.kind.load(Ordering::Acquire))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<H>> {
-        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<V>> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-type Chunk<H> = [Slot<H>; CHUNK];
+type Chunk<V> = [Slot<V>; CHUNK];
 
 /// The table; see the module.
-pub(crate) struct Table<H> {
-    chunks: [AtomicPtr<Chunk<H>>; CHUNKS],
+pub(crate) struct DescriptorTable<V> {
+    chunks: [AtomicPtr<Chunk<V>>; CHUNKS],
 }
 
-impl<H: Holder> Table<H> {
+impl<V: TableValue> DescriptorTable<V> {
     /// A table of kernel descriptors.
     pub(crate) const fn new() -> Self {
         Self { chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS] }
@@ -99,23 +99,23 @@ impl<H: Holder> Table<H> {
     }
 
     /// What `fd` holds. `None` for what holds nothing: the kernel's and inherited ones.
-    pub(crate) fn get(&self, fd: c_int) -> Option<H> {
+    pub(crate) fn get(&self, fd: c_int) -> Option<V> {
         self.slot(fd)?.lock().clone()
     }
 
-    /// Makes `fd` stand for `holder`; gives back what it stood for.
+    /// Makes `fd` stand for `value`; gives back what it stood for.
     ///
     /// # Errors
-    /// Gives `holder` back when `fd` is negative or not below [`LIMIT`].
-    pub(crate) fn put(&self, fd: c_int, holder: H) -> Result<Option<H>, H> {
-        let Some(slot) = self.slot_or_new(fd) else { return Err(holder) };
+    /// Gives `value` back when `fd` is negative or not below [`LIMIT`].
+    pub(crate) fn put(&self, fd: c_int, value: V) -> Result<Option<V>, V> {
+        let Some(slot) = self.slot_or_new(fd) else { return Err(value) };
         let mut place = slot.lock();
-        slot.kind.store(holder.kind() as u8, Ordering::Release);
-        Ok(place.replace(holder))
+        slot.kind.store(value.kind() as u8, Ordering::Release);
+        Ok(place.replace(value))
     }
 
     /// Leaves `fd` to the kernel; gives back what it stood for.
-    pub(crate) fn take(&self, fd: c_int) -> Option<H> {
+    pub(crate) fn take(&self, fd: c_int) -> Option<V> {
         let slot = self.slot(fd)?;
         let mut place = slot.lock();
         slot.kind.store(Kind::Kernel as u8, Ordering::Release);
@@ -164,19 +164,19 @@ impl<H: Holder> Table<H> {
     }
 
     #[inline]
-    fn slot(&self, fd: c_int) -> Option<&Slot<H>> {
+    fn slot(&self, fd: c_int) -> Option<&Slot<V>> {
         let fd = usize::try_from(fd).ok()?;
         self.chunk(fd / CHUNK).map(|chunk| &chunk[fd % CHUNK])
     }
 
     #[inline]
-    fn chunk(&self, index: usize) -> Option<&Chunk<H>> {
+    fn chunk(&self, index: usize) -> Option<&Chunk<V>> {
         let chunk = self.chunks.get(index)?.load(Ordering::Acquire);
         // SAFETY: a pointer in `chunks` is null or came from Box::into_raw and is never freed.
         unsafe { chunk.as_ref() }
     }
 
-    fn slot_or_new(&self, fd: c_int) -> Option<&Slot<H>> {
+    fn slot_or_new(&self, fd: c_int) -> Option<&Slot<V>> {
         let place = self.chunks.get(usize::try_from(fd).ok()? / CHUNK)?;
         if place.load(Ordering::Acquire).is_null() {
             let new = Box::into_raw(Box::new(core::array::from_fn(|_| Slot::new(Kind::Kernel))));
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    impl Holder for Arc<Kind> {
+    impl TableValue for Arc<Kind> {
         fn kind(&self) -> Kind {
             **self
         }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn unknown_numbers_are_the_kernels() {
-        let table = Table::<Arc<Kind>>::new();
+        let table = DescriptorTable::<Arc<Kind>>::new();
         for fd in [-1, 0, 1023, 1024, c_int::MAX] {
             assert_eq!(table.kind(fd), Kind::Kernel, "{fd}");
             assert_eq!(table.get(fd), None);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn put_get_take() {
-        let table = Table::new();
+        let table = DescriptorTable::new();
         let (a, b) = (socket(), Arc::new(Kind::Epoll));
         assert_eq!(table.put(5, Arc::clone(&a)), Ok(None));
         assert_eq!((table.kind(5), table.kind(6)), (Kind::Socket, Kind::Kernel));
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn ranges_cross_chunks() {
-        let table = Table::new();
+        let table = DescriptorTable::new();
         for fd in [3, 1023, 1024, 5000] {
             table.put(fd, socket()).unwrap();
         }
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_child_inherits_numbers_but_holds_nothing() {
-        let table = Table::new();
+        let table = DescriptorTable::new();
         let socket = socket();
         table.put(3, Arc::clone(&socket)).unwrap();
         table.put(4, Arc::new(Kind::Epoll)).unwrap();
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn threads_see_whole_entries() {
-        let table = Table::new();
+        let table = DescriptorTable::new();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

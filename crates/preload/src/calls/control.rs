@@ -9,7 +9,7 @@ use sockets::SocketKind;
 
 use super::interfaces;
 use super::lifecycle::duplicate;
-use crate::entry::{TABLE, is_socket, socket};
+use crate::descriptors::{TABLE, is_socket, socket};
 use crate::errno::{self, Outcome};
 use crate::real;
 use crate::table::Kind;

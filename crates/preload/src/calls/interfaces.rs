@@ -17,8 +17,9 @@ use rustix::io::Errno;
 use sockets::Family;
 
 use crate::errno::Outcome;
+use crate::instance;
+use crate::interpose::interpose;
 use crate::sockaddr::to_bytes;
-use crate::{instance, interpose};
 
 /// Bytes of an interface's name with the zero behind it.
 const NAME: usize = libc::IFNAMSIZ;

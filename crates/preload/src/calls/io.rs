@@ -12,10 +12,12 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use sockets::Received;
 
-use crate::entry::{Entry, is_socket, socket};
+use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
+use crate::interpose::{alias, interpose};
+use crate::open_socket::OpenSocket;
 use crate::sockaddr::{copy_in, copy_out};
-use crate::{alias, interpose, signals, transfer};
+use crate::{signals, transfer};
 
 /// Most bytes of one call, as in Linux (MAX_RW_COUNT).
 const MOST_BYTES: usize = 0x7FFF_F000;
@@ -113,7 +115,7 @@ pub(super) unsafe fn all_writable<'a>(
 
 /// Sends, with SIGPIPE where POSIX has it.
 pub(super) fn send_bufs(
-    entry: &Entry,
+    entry: &OpenSocket,
     bufs: &[IoSlice<'_>],
     flags: c_int,
     to: Option<SocketAddr>,
@@ -128,7 +130,7 @@ pub(super) fn send_bufs(
 
 /// Receives.
 pub(super) fn receive_bufs(
-    entry: &Entry,
+    entry: &OpenSocket,
     bufs: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Outcome<Received> {
@@ -267,7 +269,7 @@ unsafe fn send_file(out: c_int, input: c_int, offset: *mut off_t, count: usize) 
     outcome
 }
 
-fn send_from(entry: &Entry, file: BorrowedFd<'_>, begin: u64, count: usize) -> Outcome<usize> {
+fn send_from(entry: &OpenSocket, file: BorrowedFd<'_>, begin: u64, count: usize) -> Outcome<usize> {
     if entry.socket.kind() == sockets::SocketKind::Datagram {
         return send_datagrams_from(entry, file, begin, count);
     }
@@ -280,7 +282,7 @@ fn send_from(entry: &Entry, file: BorrowedFd<'_>, begin: u64, count: usize) -> O
 
 /// The bytes of a file in datagrams of [`FILE_CHUNK`].
 fn send_datagrams_from(
-    entry: &Entry,
+    entry: &OpenSocket,
     file: BorrowedFd<'_>,
     begin: u64,
     count: usize,

@@ -13,12 +13,14 @@ use libc::{FILE, sockaddr, socklen_t};
 use rustix::io::Errno;
 use sockets::{Family, Socket, SocketKind, Wait};
 
-use crate::entry::{self, Entry, Held, TABLE, is_socket};
+use crate::descriptors::{self, Descriptor, TABLE, install, is_socket, release};
 use crate::errno::{self, Outcome};
+use crate::interpose::{alias, interpose};
+use crate::open_socket::OpenSocket;
 use crate::placeholder::{self, Placeholder};
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
-use crate::{alias, fork, host, instance, interpose, real};
+use crate::{fork, host, instance, process, real};
 
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -62,7 +64,7 @@ fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
         Maker::Tasuki(family, socket_kind) => {
             let placeholder = Placeholder::new(socket_kind, kind & FLAGS)?;
             let socket = instance::client()?.socket(family, socket_kind)?;
-            placeholder.stand_for(Entry::new(socket, kind & libc::SOCK_NONBLOCK != 0))
+            placeholder.stand_for(OpenSocket::new(socket, kind & libc::SOCK_NONBLOCK != 0))
         }
     }
 }
@@ -76,7 +78,7 @@ unsafe fn accept_one(
     if flags & !FLAGS != 0 {
         return Err(Errno::INVAL);
     }
-    let listener = entry::socket(fd)?;
+    let listener = descriptors::socket(fd)?;
     let wait = listener.receive_wait(false);
     if wait == Wait::No && nothing_to_accept(&listener.socket) {
         // The usual end of a loop of accepts; worth not making a placeholder for.
@@ -107,18 +109,18 @@ fn is_own(fd: c_int) -> bool {
 fn close_one(fd: c_int) -> Outcome<c_int> {
     // SAFETY: no pointers.
     let close = || errno::check(unsafe { real::close(fd) });
-    if fork::in_vfork_child() || host::is_closing(fd) {
+    if process::in_vfork_child() || host::is_closing(fd) {
         return close();
     }
     if is_own(fd) {
         return Err(Errno::BADF);
     }
     let held = TABLE.take(fd);
-    if let Some(Held::Socket(entry)) = &held {
+    if let Some(Descriptor::Socket(entry)) = &held {
         placeholder::keep(fd, entry);
     }
     let outcome = close();
-    entry::release(held);
+    release(held);
     outcome
 }
 
@@ -127,18 +129,18 @@ unsafe fn close_file(file: *mut FILE) -> Outcome<c_int> {
     let held = TABLE.take(unsafe { libc::fileno(file) });
     // SAFETY: passed on from the program.
     let outcome = errno::check(unsafe { real::fclose(file) });
-    entry::release(held);
+    release(held);
     outcome
 }
 
 unsafe fn is_socket_file(file: *mut FILE) -> bool {
     // SAFETY: passed on from the program.
-    !file.is_null() && is_socket(unsafe { libc::fileno(file) }) && !fork::in_vfork_child()
+    !file.is_null() && is_socket(unsafe { libc::fileno(file) }) && !process::in_vfork_child()
 }
 
 /// Makes a duplicate of `old` with `dup`, which says under which number.
 pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_int> {
-    if fork::in_vfork_child() {
+    if process::in_vfork_child() {
         return errno::check(dup());
     }
     let inherited = TABLE.kind(old) == Kind::Inherited;
@@ -149,14 +151,14 @@ pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_in
     let new = match errno::check(dup()) {
         Ok(new) => new,
         Err(errno) => {
-            entry::release(held);
+            release(held);
             return Err(errno);
         }
     };
     // What `new` stood for before (dup2) is closed now.
     match held {
-        Some(held) => entry::install(new, held)?,
-        None => entry::release(TABLE.take(new)),
+        Some(held) => install(new, held)?,
+        None => release(TABLE.take(new)),
     }
     if inherited {
         TABLE.put_inherited(new);
@@ -168,7 +170,7 @@ fn duplicate_onto(old: c_int, new: c_int, dup: impl FnOnce() -> c_int) -> Outcom
     if old == new {
         return errno::check(dup());
     }
-    if is_own(new) && !fork::in_vfork_child() {
+    if is_own(new) && !process::in_vfork_child() {
         return Err(Errno::BUSY);
     }
     duplicate(old, dup)
@@ -192,7 +194,7 @@ fn gaps(first: c_uint, last: c_uint, spared: &[c_uint]) -> Vec<(c_uint, c_uint)>
 
 fn close_many(first: c_uint, last: c_uint, flags: c_int) -> Outcome<c_int> {
     let closes = flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
-    if first > last || !closes || fork::in_vfork_child() {
+    if first > last || !closes || process::in_vfork_child() {
         // SAFETY: no pointers.
         return errno::check(unsafe { real::close_range(first, last, flags) });
     }
@@ -207,7 +209,7 @@ fn close_many(first: c_uint, last: c_uint, flags: c_int) -> Outcome<c_int> {
         // SAFETY: no pointers.
         errno::check(unsafe { real::close_range(first, last, flags) })?;
     }
-    held.into_iter().for_each(|held| entry::release(Some(held)));
+    held.into_iter().for_each(|held| release(Some(held)));
     Ok(0)
 }
 

@@ -13,9 +13,10 @@ use rustix::io::Errno;
 use sockets::{Family, SocketKind};
 
 use super::io::{all_readable, all_writable, destination, receive_bufs, result_len, send_bufs};
-use crate::entry::{is_socket, socket};
+use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
-use crate::{cmsg, interpose, poll, sockaddr, time, transfer};
+use crate::interpose::interpose;
+use crate::{cmsg, poll, sockaddr, time, transfer};
 
 /// Most messages of one sendmmsg, as in Linux (UIO_MAXIOV).
 const MOST_MESSAGES: usize = 1024;

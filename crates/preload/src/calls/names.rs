@@ -8,10 +8,11 @@ use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use sockets::{Family, How, SocketKind, Wait};
 
-use crate::entry::{Entry, is_socket, socket};
+use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
+use crate::interpose::{alias, interpose};
+use crate::open_socket::OpenSocket;
 use crate::sockaddr::{copy_in, copy_out};
-use crate::{alias, interpose};
 
 unsafe fn bind_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
     let entry = socket(fd)?;
@@ -43,7 +44,7 @@ unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcom
 }
 
 /// SO_SNDTIMEO limits connect too.
-fn connect_wait(entry: &Entry) -> Wait {
+fn connect_wait(entry: &OpenSocket) -> Wait {
     entry.send_wait(false)
 }
 

@@ -15,10 +15,12 @@ use libc::{SOL_SOCKET, socklen_t, timeval};
 use rustix::io::Errno;
 use sockets::SocketKind;
 
-use crate::entry::{Entry, Timeout, is_socket, socket};
+use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
+use crate::interpose::interpose;
+use crate::open_socket::{OpenSocket, Timeout};
 use crate::sockaddr::room_for;
-use crate::{interpose, time};
+use crate::time;
 
 const INT: usize = size_of::<c_int>();
 const TIMEVAL: usize = size_of::<timeval>();
@@ -33,7 +35,7 @@ fn int(value: c_int) -> Bytes {
 }
 
 /// The value of an option; at most `room` bytes are wanted, but for an `int`.
-fn get(entry: &Entry, level: c_int, name: c_int, room: usize) -> Outcome<Bytes> {
+fn get(entry: &OpenSocket, level: c_int, name: c_int, room: usize) -> Outcome<Bytes> {
     let socket = &entry.socket;
     let stream = socket.kind() == SocketKind::Stream;
     if level == SOL_SOCKET {
@@ -58,7 +60,7 @@ fn get(entry: &Entry, level: c_int, name: c_int, room: usize) -> Outcome<Bytes> 
 }
 
 /// Sets an option from `bytes`.
-fn set(entry: &Entry, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<()> {
+fn set(entry: &OpenSocket, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<()> {
     match timeout(entry, name).filter(|_| level == SOL_SOCKET) {
         Some(timeout) => {
             timeout.set(timeout_of_bytes(bytes)?);
@@ -70,7 +72,7 @@ fn set(entry: &Entry, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<()> {
 
 /// The timeout that an option of SOL_SOCKET names. The `_NEW` ones have the same form where
 /// `time_t` has 64 bits.
-fn timeout(entry: &Entry, name: c_int) -> Option<&Timeout> {
+fn timeout(entry: &OpenSocket, name: c_int) -> Option<&Timeout> {
     const SO_RCVTIMEO_NEW: c_int = 66;
     const SO_SNDTIMEO_NEW: c_int = 67;
     match name {

@@ -1,165 +1,93 @@
-//! The helper: the thread that drives the stack while no call does.
+//! The helper: the thread that does the stack's work while no call does.
 //!
-//! It *rests*, for [`REST`] at a time, as long as calls are made: to take the seat between two of
-//! them would cost more than it brings. While a thread of the program has the seat for longer, the
-//! helper waits until it is free; so nothing wakes up in a program that sleeps in a call. From the
-//! seat it goes as soon as calls are made: each frame would wake it as well as them. It takes no
-//! signals: they are the program's.
+//! It *rests*, for [`REST`] at a time, as long as calls are made: to poll between two of them would
+//! cost more than it brings. While a thread of the program is the poller, the helper waits until
+//! that thread leaves. So nothing wakes up in a program that sleeps in a call. The helper stops
+//! polling as soon as calls are made: each frame would wake it as well as the calls' threads. It
+//! takes no signals: they are the program's.
 //!
-//! What a call has left to be done soon ([`Alarm::post`]) it does at once, whatever it waits for;
-//! but on the processor of a thread that works it does not begin before that thread pauses
-//! (SCHED_BATCH, but for its time in the seat): who writes again and again is not interrupted
-//! after each write.
+//! Work that a call has left to be done soon ([`Alarm::post`](super::alarm::Alarm::post)) the helper
+//! does at once, whatever it waits for. But on the processor of a thread that works it does not
+//! begin before that thread pauses (SCHED_BATCH, but for its time as the poller). So a program that
+//! writes again and again is not interrupted after each write.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::Timespec;
-use rustix::thread::futex;
 use sockets::local_stack::LocalStack as _;
 
-use super::Host;
+use super::alarm::{ASLEEP, AWAKE, POLLING};
+use super::stack::ProgramStack;
 use crate::signals;
 
 /// How long the stack may be left alone between calls.
 const REST: Duration = Duration::from_millis(3);
 
-/// The helper is at work, or will look whether there is some.
-const AWAKE: u32 = 0;
-/// It sleeps on the word.
-const ASLEEP: u32 = 1;
-/// It sleeps in the seat.
-const SEATED: u32 = 2;
-
-/// Wakes the helper.
-#[derive(Debug)]
-pub(super) struct Alarm {
-    word: AtomicU32,
-    /// There is something for it to do.
-    posted: AtomicBool,
-}
-
-impl Alarm {
-    pub(super) fn new() -> Self {
-        Self { word: AtomicU32::new(AWAKE), posted: AtomicBool::new(false) }
-    }
-
-    /// There is something to do; the helper does it unless [`Alarm::clear`] is called before.
-    /// `kick` ends a sleep in the seat. A system call only if the helper sleeps.
-    pub(super) fn post(&self, kick: impl FnOnce()) {
-        if !self.posted.load(Ordering::SeqCst) {
-            self.posted.store(true, Ordering::SeqCst);
-            self.wake(kick);
-        }
-    }
-
-    /// Whoever calls this is going to do what was posted.
-    pub(super) fn clear(&self) {
-        if self.posted.load(Ordering::Relaxed) {
-            self.posted.store(false, Ordering::SeqCst);
-        }
-    }
-
-    /// Ends the helper's sleep.
-    pub(super) fn wake(&self, kick: impl FnOnce()) {
-        if self.word.load(Ordering::SeqCst) == AWAKE {
-            return;
-        }
-        match self.word.swap(AWAKE, Ordering::SeqCst) {
-            ASLEEP => {
-                // Cannot fail for a mapped word.
-                let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
-            }
-            SEATED => kick(),
-            _ => {}
-        }
-    }
-
-    /// The helper announces how it is going to sleep. Then it looks once more.
-    fn announce(&self, how: u32) {
-        self.word.swap(how, Ordering::SeqCst);
-    }
-
-    fn is_posted(&self) -> bool {
-        self.posted.load(Ordering::SeqCst)
-    }
-
-    /// Sleeps as announced, on the word; not if there is something to do.
-    fn sleep(&self, most: Option<Duration>) {
-        if !self.is_posted() {
-            let most = most.and_then(|most| Timespec::try_from(most).ok());
-            // Whatever ends it, the helper looks.
-            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, ASLEEP, most.as_ref());
-        }
-        self.announce(AWAKE);
-    }
-}
-
 /// Starts it.
-pub(super) fn start(host: Arc<Host>) -> io::Result<()> {
+pub(super) fn start(stack: Arc<ProgramStack>) -> io::Result<()> {
     signals::without(|| {
         let thread = std::thread::Builder::new().name("tasuki-stack".to_owned());
         // It lives as long as the process.
-        thread.stack_size(256 << 10).spawn(move || run(&host)).map(drop)
+        thread.stack_size(256 << 10).spawn(move || run(&stack)).map(drop)
     })
 }
 
-fn run(host: &Host) {
+fn run(stack: &ProgramStack) {
     interrupt_others(false);
-    let alarm = &host.alarm;
-    let mut seen = host.calls.load(Ordering::Relaxed);
-    while !host.is_over() {
+    let alarm = &stack.alarm;
+    let mut seen = stack.calls.load(Ordering::Relaxed);
+    while !stack.is_over() {
         alarm.announce(ASLEEP);
         alarm.sleep(Some(REST));
-        if work(host) {
+        if work(stack) {
             continue;
         }
         alarm.announce(ASLEEP);
-        let free = host.seat.is_free_for_helper();
+        let free = stack.poller.is_free_for_helper();
         if free {
             alarm.announce(AWAKE);
         } else {
             alarm.sleep(None);
-            work(host);
+            work(stack);
         }
-        let calls = host.calls.load(Ordering::Relaxed);
-        if free && calls == seen && host.seat.take_for_helper() {
-            // Who wants the seat waits until we have left it.
+        let calls = stack.calls.load(Ordering::Relaxed);
+        if free && calls == seen && stack.poller.take_for_helper() {
+            // A thread that wants to poll waits until the helper has stopped.
             interrupt_others(true);
-            drive(host);
-            host.seat.leave_for_helper();
+            poll_until_wanted(stack);
+            stack.poller.leave_for_helper();
             interrupt_others(false);
         }
-        seen = host.calls.load(Ordering::Relaxed);
+        seen = stack.calls.load(Ordering::Relaxed);
     }
 }
 
 /// Does what was posted. Was there something?
-fn work(host: &Host) -> bool {
-    let posted = host.alarm.is_posted();
+fn work(stack: &ProgramStack) -> bool {
+    let posted = stack.alarm.is_posted();
     if posted {
-        host.turn(&mut || false);
+        stack.iterate(&mut || false);
     }
     posted
 }
 
-/// Drives until a thread of the program wants to, or makes calls.
-fn drive(host: &Host) {
-    let calls = host.calls.load(Ordering::Relaxed);
-    let is_wanted = || host.seat.is_evicted() || host.calls.load(Ordering::Relaxed) != calls;
-    while !is_wanted() && !host.is_over() {
-        host.turn(&mut || host.seat.is_evicted());
-        host.alarm.announce(SEATED);
-        if !host.alarm.is_posted() {
+/// Works and polls until a thread of the program wants to, or makes calls.
+fn poll_until_wanted(stack: &ProgramStack) {
+    let calls = stack.calls.load(Ordering::Relaxed);
+    let is_wanted = || stack.poller.is_dismissed() || stack.calls.load(Ordering::Relaxed) != calls;
+    while !is_wanted() && !stack.is_over() {
+        stack.iterate(&mut || stack.poller.is_dismissed());
+        stack.alarm.announce(POLLING);
+        if !stack.alarm.is_posted() {
             // Without signals there is nothing that could interrupt it.
-            let _ = host.wait(None);
+            let _ = stack.wait(None);
         }
-        host.alarm.announce(AWAKE);
+        stack.alarm.announce(AWAKE);
     }
-    work(host);
+    work(stack);
 }
 
 /// Is a thread that runs on our processor interrupted when we wake up?

@@ -1,44 +1,23 @@
-//! Mode `library`: the stack inside this program.
-//!
-//! The instance hands over the servers' ends of its lines, with everything waiting in them that
-//! says how the servers are set up: so they are made of the very parts that are processes of their
-//! own in the other modes. Threads of the program do their work whenever they want something of
-//! them ([`sockets::drive`]), under one lock and without system calls but those on the device.
-//!
-//! Who waits for more does so in the *seat* ([`seat`]): on the epoll set that would wake a server.
-//! A thread of our own, the *helper*, takes the seat when no call has been made for some
-//! milliseconds: so timers run, and frames are answered, while the program computes or sleeps
-//! elsewhere. It leaves as soon as a thread of the program wants the seat.
-//!
-//! A forked child has no stack (`fork` closes its copies of our descriptors). The program's end is
-//! the stack's: what was closed in order is still sent, for up to [`PATIENCE`].
-
-#![allow(unsafe_code)]
-
-mod helper;
-mod seat;
+//! The stack of this process, behind one lock, and how its threads sleep.
 
 use core::cell::Cell;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use abi::companion::Companion;
 use inet_server::{Look, Told, Turning};
-use nic_driver::Driver;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use shm::descriptors::keep;
-use shm::{Channel, spin};
+use shm::spin;
 use sockets::local_stack::{LocalStack, PollerTurn, refresh};
 
+use super::alarm::Alarm;
+use super::poller::Poller;
 use crate::errno::Outcome;
 use crate::signals;
-use helper::Alarm;
-use seat::Seat;
 
 /// How long a program that ends stays for what it has sent; as the supervisor's.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -48,89 +27,44 @@ const MOST_ROUNDS: u32 = 16;
 const FRESH: u64 = 50_000;
 /// Most events taken from the set at a time.
 const EVENTS: usize = 16;
-/// Where our descriptors go, far from the small numbers that programs expect to get.
-const FD_FLOOR: i32 = 600;
-
-/// The stack of this process: null, or from `Arc::into_raw` and never given back.
-static HOST: AtomicPtr<Host> = AtomicPtr::new(null_mut());
-
 thread_local! {
     /// This thread is doing the stack's work.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The stack and who drives it.
+/// Is this thread doing the stack's work?
+pub(super) fn is_inside() -> bool {
+    INSIDE.get()
+}
+
+/// In a forked child: this thread does no work of a stack.
+pub(super) fn leave() {
+    INSIDE.set(false);
+}
+
+/// The stack, and the threads that do its work.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(super) struct ProgramStack {
     /// `None`: it is over.
     stack: Mutex<Option<Turning>>,
     over: AtomicBool,
     /// The stack's epoll set.
     set: OwnedFd,
-    /// In the set: ends the sleep of whoever has the seat.
+    /// In the set: ends the poller's sleep.
     kick: OwnedFd,
-    seat: Seat,
-    alarm: Alarm,
+    pub(super) poller: Poller,
+    pub(super) alarm: Alarm,
     /// Counts calls, for the helper to see that there are some.
-    calls: AtomicU32,
+    pub(super) calls: AtomicU32,
     /// When the stack last worked, nanoseconds since `begun`.
     worked_at: AtomicU64,
-    /// Until when the seat's sleep lasts: nanoseconds since `begun`. 0: nobody sleeps there.
+    /// Until when the poller sleeps, nanoseconds since `begun`. 0: it does not sleep.
     sleeps_until: AtomicU64,
     begun: Instant,
 }
 
-/// Makes the stack out of the servers' ends of the lines. The runtime calls it at most once.
-pub(crate) fn start(lines: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, String> {
-    shm::descriptors::keep_from(floor());
-    let mut lines = lines.into_iter().map(|line| Channel::from_fd(line).keeping());
-    let inet = lines.next().ok_or("the instance sent no lines")?;
-    let mut drivers: Vec<Box<dyn Companion>> = Vec::new();
-    for line in lines {
-        let driver = Driver::from_channel(line).map_err(|error| error.to_string())?;
-        drivers.push(Box::new(driver));
-    }
-    let mut stack = Turning::new(inet, drivers).map_err(|error| error.to_string())?;
-    // What the program does next is to find the addresses of its interfaces usable.
-    if stack.settle().map_err(|error| error.to_string())? == Told::Shutdown {
-        return Err("the instance has just ended".to_owned());
-    }
-    let host = Host::new(stack).map_err(|error| error.to_string())?;
-    let host = Arc::new(host);
-    HOST.store(Arc::into_raw(Arc::clone(&host)).cast_mut(), Ordering::Release);
-    helper::start(Arc::clone(&host)).map_err(|error| error.to_string())?;
-    Ok(host)
-}
-
-/// The floor that the process's limit leaves room above.
-fn floor() -> i32 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let limit = limit.and_then(|limit| i32::try_from(limit).ok()).unwrap_or(i32::MAX);
-    FD_FLOOR.min((limit - limit / 8).saturating_sub(64)).max(3)
-}
-
-/// In a forked child: the stack is the parent's. Closes the child's copies of its descriptors, so
-/// that the parent's end is seen.
-pub(crate) fn forget() {
-    if HOST.swap(null_mut(), Ordering::AcqRel).is_null() {
-        return;
-    }
-    INSIDE.set(false);
-    for fd in shm::descriptors::kept() {
-        shm::descriptors::forget(fd);
-        // SAFETY: no pointers; whoever thinks to own it in this process is never dropped.
-        unsafe { crate::real::close(fd) };
-    }
-    shm::descriptors::keep_from(0);
-}
-
-/// Is it the stack that closes this descriptor, which is its own?
-pub(crate) fn is_closing(fd: i32) -> bool {
-    INSIDE.get() && shm::descriptors::forget(fd)
-}
-
-impl Host {
-    fn new(stack: Turning) -> std::io::Result<Self> {
+impl ProgramStack {
+    pub(super) fn new(stack: Turning) -> std::io::Result<Self> {
         let kick = keep(shm::eventfd()?);
         stack.watch(kick.as_fd())?;
         Ok(Self {
@@ -138,7 +72,7 @@ impl Host {
             stack: Mutex::new(Some(stack)),
             over: AtomicBool::new(false),
             kick,
-            seat: Seat::new(),
+            poller: Poller::new(),
             alarm: Alarm::new(),
             calls: AtomicU32::new(0),
             worked_at: AtomicU64::new(0),
@@ -173,8 +107,8 @@ impl Host {
         stack
     }
 
-    /// Works, and has whoever sleeps in the seat sleep no longer than the stack allows.
-    fn turn(&self, enough: &mut dyn FnMut() -> bool) {
+    /// Works. Wakes the poller if it would sleep longer than the stack now allows.
+    pub(super) fn iterate(&self, enough: &mut dyn FnMut() -> bool) {
         self.with(|place| {
             let Some(stack) = place else { return };
             self.alarm.clear();
@@ -194,12 +128,12 @@ impl Host {
         });
     }
 
-    fn kick(&self) {
+    pub(super) fn kick(&self) {
         // Full: it is as good as written.
         let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
     }
 
-    fn nanos(&self, left: Option<Duration>) -> u64 {
+    pub(super) fn nanos(&self, left: Option<Duration>) -> u64 {
         let nanos = left.map(|left| (self.begun.elapsed() + left).as_nanos());
         nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX)
     }
@@ -240,16 +174,16 @@ impl Host {
         Ok(())
     }
 
-    fn is_deserted(&self) -> bool {
+    pub(super) fn is_deserted(&self) -> bool {
         self.with(|stack| stack.as_ref().is_none_or(Turning::is_deserted)).unwrap_or(true)
     }
 }
 
-impl LocalStack for Host {
+impl LocalStack for ProgramStack {
     fn work(&self, enough: &mut dyn FnMut() -> bool) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let mut rounds = 0;
-        self.turn(&mut || {
+        self.iterate(&mut || {
             rounds += 1;
             rounds >= MOST_ROUNDS || enough()
         });
@@ -265,12 +199,12 @@ impl LocalStack for Host {
         fresh
     }
 
-    fn become_poller(&self, nudge: &Arc<OwnedFd>) -> bool {
-        self.seat.take(nudge, || self.kick())
+    fn become_poller(&self, wakeup: &Arc<OwnedFd>) -> bool {
+        self.poller.take(wakeup, || self.kick())
     }
 
-    fn leave_poller(&self, nudge: &Arc<OwnedFd>) {
-        if self.seat.leave(nudge) {
+    fn leave_poller(&self, wakeup: &Arc<OwnedFd>) {
+        if self.poller.leave(wakeup) {
             self.alarm.wake(|| self.kick());
         }
     }
@@ -320,7 +254,7 @@ impl LocalStack for Host {
 
     fn finish(&self) {
         let end = Instant::now() + PATIENCE;
-        let Ok(seat) = PollerTurn::new(self) else { return };
+        let Ok(turn) = PollerTurn::new(self) else { return };
         loop {
             self.work(&mut || false);
             let left = end.saturating_duration_since(Instant::now());
@@ -328,7 +262,7 @@ impl LocalStack for Host {
                 return;
             }
             // In a signal handler within the stack there is nothing to wait for.
-            if seat.wait_with(&mut [], Some(left)) == Err(Errno::DEADLK) {
+            if turn.wait_with(&mut [], Some(left)) == Err(Errno::DEADLK) {
                 return;
             }
         }

@@ -1,11 +1,10 @@
-//! What the shim keeps of one Tasuki socket, beside the socket itself.
+//! An open Tasuki socket: the shim's state beside the socket itself.
 //!
-//! An entry is to descriptors what the kernel's open file description is: `dup` shares it, and
-//! with it the mode (O_NONBLOCK), the timeouts and the place in epoll sets. It counts its
-//! descriptors itself, not by references, because a thread that waits holds a reference too: with
-//! the last descriptor the socket is closed there and then.
+//! It is to descriptors what the kernel's open file description is: `dup` shares it, and with it
+//! the mode (O_NONBLOCK), the timeouts and the membership in epoll sets. It counts its descriptors
+//! itself, not by references, because a waiting thread holds a reference too: with the last
+//! descriptor the socket is closed at once.
 
-use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
@@ -14,88 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use rustix::event::{PollFd, Timespec, poll};
-use rustix::io::Errno;
 use sockets::{Readiness, Received, RecvFlags, SendFlags, Socket, SocketKind, Wait, Watch};
 
-use crate::epoll::EpollSet;
 use crate::errno::Outcome;
-use crate::placeholder;
 use crate::registrations::Source;
-use crate::table::{Holder, Kind, Table};
 use crate::time;
 use crate::transfer::Endpoint;
-
-/// All descriptors of this process.
-pub(crate) static TABLE: Table<Held> = Table::new();
-
-/// Is `fd` a Tasuki socket, usable or inherited? Otherwise its calls are the kernel's.
-#[inline]
-pub(crate) fn is_socket(fd: c_int) -> bool {
-    matches!(TABLE.kind(fd), Kind::Socket | Kind::Inherited)
-}
-
-/// The socket of `fd`.
-///
-/// # Errors
-/// EBADF for an inherited one, or one that was closed just now.
-pub(crate) fn socket(fd: c_int) -> Outcome<Arc<Entry>> {
-    match TABLE.get(fd) {
-        Some(Held::Socket(entry)) => Ok(entry),
-        _ => Err(Errno::BADF),
-    }
-}
-
-/// Makes `fd`, which the kernel gave out just now, stand for `held`.
-///
-/// # Errors
-/// EMFILE when the number is beyond the table. `held` is released then.
-pub(crate) fn install(fd: c_int, held: Held) -> Outcome<()> {
-    let (released, outcome) = match TABLE.put(fd, held) {
-        // Something was there only if the program closed the number behind the shim's back.
-        Ok(stale) => (stale, Ok(())),
-        Err(held) => (Some(held), Err(Errno::MFILE)),
-    };
-    release(released);
-    outcome
-}
-
-/// What a descriptor stands for.
-#[derive(Clone)]
-pub(crate) enum Held {
-    /// A Tasuki socket.
-    Socket(Arc<Entry>),
-    /// A kernel epoll instance.
-    Epoll(Arc<EpollSet>),
-    /// The shim's own.
-    Internal,
-}
-
-impl Holder for Held {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Socket(_) => Kind::Socket,
-            Self::Epoll(_) => Kind::Epoll,
-            Self::Internal => Kind::Internal,
-        }
-    }
-}
-
-impl Held {
-    /// One more descriptor is about to stand for this; false if the last one was just closed.
-    pub(crate) fn share(&self) -> bool {
-        match self {
-            Self::Socket(entry) => entry.share(),
-            Self::Epoll(_) | Self::Internal => true,
-        }
-    }
-}
-
-/// One descriptor less stands for what is `held`, if anything.
-pub(crate) fn release(held: Option<Held>) {
-    if let Some(Held::Socket(entry)) = held {
-        entry.release();
-    }
-}
 
 /// Sleeps until a socket's version is no longer the one given, poll(2) reports something for
 /// `kernel`, the deadline passes, or for no reason.
@@ -103,7 +26,7 @@ pub(crate) fn release(held: Option<Held>) {
 /// # Errors
 /// EINTR, and what poll(2) gives.
 pub(crate) fn wait_any(
-    watched: &[(Arc<Entry>, u32)],
+    watched: &[(Arc<OpenSocket>, u32)],
     kernel: &mut [PollFd<'_>],
     deadline: Option<Instant>,
 ) -> Outcome<()> {
@@ -113,14 +36,14 @@ pub(crate) fn wait_any(
     }
     let watches: Vec<_> = watched
         .iter()
-        .map(|(entry, version)| Watch { socket: &entry.socket, version: *version })
+        .map(|(open, version)| Watch { socket: &open.socket, version: *version })
         .collect();
     sockets::wait_any(&watches, kernel, deadline)
 }
 
 /// Before a wait ends without anything: true if that brought the stack to work, which may have
 /// changed one of the `watched` sockets.
-pub(crate) fn attend(watched: &[(Arc<Entry>, u32)]) -> bool {
+pub(crate) fn attend(watched: &[(Arc<OpenSocket>, u32)]) -> bool {
     watched.first().is_some_and(|(first, _)| first.socket.attend())
 }
 
@@ -144,8 +67,14 @@ impl Timeout {
     }
 }
 
-/// One open Tasuki socket.
-pub(crate) struct Entry {
+/// Learns of a socket's end: an epoll set.
+pub(crate) trait SocketWatcher: Send + Sync {
+    /// The last descriptor of `socket` was closed.
+    fn forget(&self, socket: &Arc<OpenSocket>);
+}
+
+/// See the module's head.
+pub(crate) struct OpenSocket {
     /// The socket.
     pub(crate) socket: Socket,
     /// SO_RCVTIMEO.
@@ -156,11 +85,11 @@ pub(crate) struct Entry {
     /// Its descriptors are duplicates of the kept placeholder.
     on_kept: AtomicBool,
     descriptors: AtomicUsize,
-    watchers: Mutex<Vec<Weak<EpollSet>>>,
+    watchers: Mutex<Vec<Weak<dyn SocketWatcher>>>,
 }
 
-impl Entry {
-    /// An entry with one descriptor.
+impl OpenSocket {
+    /// An open socket with one descriptor.
     pub(crate) fn new(socket: Socket, nonblocking: bool) -> Arc<Self> {
         Arc::new(Self {
             socket,
@@ -173,12 +102,12 @@ impl Entry {
         })
     }
 
-    /// The entry of a connection accepted on this one; it takes over the timeouts, as on Linux.
+    /// The open socket of a connection accepted on this one; it takes over the timeouts, as on Linux.
     pub(crate) fn accepted(&self, socket: Socket, nonblocking: bool) -> Arc<Self> {
-        let entry = Self::new(socket, nonblocking);
-        entry.receive_timeout.set(self.receive_timeout.get());
-        entry.send_timeout.set(self.send_timeout.get());
-        entry
+        let accepted = Self::new(socket, nonblocking);
+        accepted.receive_timeout.set(self.receive_timeout.get());
+        accepted.send_timeout.set(self.send_timeout.get());
+        accepted
     }
 
     /// O_NONBLOCK.
@@ -210,12 +139,11 @@ impl Entry {
         if dont_wait || self.is_nonblocking() { Wait::No } else { Wait::at_most(timeout.get()) }
     }
 
-    /// `set` watches this socket from now on, and is told when it closes.
-    pub(crate) fn watched_by(&self, set: &Arc<EpollSet>) {
+    /// `set` watches this socket from now on, and learns of its end.
+    pub(crate) fn watched_by(&self, set: Weak<dyn SocketWatcher>) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = Arc::downgrade(set);
-        watchers.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&mine));
-        watchers.push(mine);
+        watchers.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&set));
+        watchers.push(set);
     }
 
     /// Has the last descriptor been closed?
@@ -228,18 +156,24 @@ impl Entry {
         self.descriptors.load(Ordering::Acquire) == 1
     }
 
-    fn share(&self) -> bool {
+    /// One more descriptor is about to stand for it; false if the last one was just closed.
+    pub(crate) fn share(&self) -> bool {
         let more = |count: usize| count.checked_add(1).filter(|_| count > 0);
         self.descriptors.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
-    fn release(self: Arc<Self>) {
-        if self.descriptors.fetch_sub(1, Ordering::AcqRel) != 1 {
-            return;
-        }
-        if self.on_kept.load(Ordering::Acquire) {
-            placeholder::end(!self.is_nonblocking());
-        }
+    /// One descriptor less stands for it. True: that was the last.
+    pub(crate) fn unshare(&self) -> bool {
+        self.descriptors.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Are its descriptors duplicates of the kept placeholder?
+    pub(crate) fn is_on_kept(&self) -> bool {
+        self.on_kept.load(Ordering::Acquire)
+    }
+
+    /// The last descriptor was closed: leaves the epoll sets and closes the socket.
+    pub(crate) fn end(self: Arc<Self>) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         let watchers = core::mem::take(&mut *watchers);
         for set in watchers.iter().filter_map(Weak::upgrade) {
@@ -249,7 +183,7 @@ impl Entry {
     }
 }
 
-impl Source for Arc<Entry> {
+impl Source for Arc<OpenSocket> {
     fn readiness(&self) -> Readiness {
         self.socket.readiness()
     }
@@ -259,7 +193,7 @@ impl Source for Arc<Entry> {
     }
 }
 
-impl Endpoint for Entry {
+impl Endpoint for OpenSocket {
     fn kind(&self) -> SocketKind {
         self.socket.kind()
     }

@@ -1,0 +1,104 @@
+//! What each descriptor of this process stands for.
+
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::epoll_set::EpollSet;
+use crate::errno::Outcome;
+use crate::open_socket::OpenSocket;
+use crate::table::{DescriptorTable, Kind, TableValue};
+use crate::{kept_placeholder, real};
+
+/// All descriptors of this process.
+pub(crate) static TABLE: DescriptorTable<Descriptor> = DescriptorTable::new();
+
+/// Is `fd` a Tasuki socket, usable or inherited? Otherwise its calls are the kernel's.
+#[inline]
+pub(crate) fn is_socket(fd: c_int) -> bool {
+    matches!(TABLE.kind(fd), Kind::Socket | Kind::Inherited)
+}
+
+/// The socket of `fd`.
+///
+/// # Errors
+/// EBADF for an inherited one, or one that was closed just now.
+pub(crate) fn socket(fd: c_int) -> Outcome<Arc<OpenSocket>> {
+    match TABLE.get(fd) {
+        Some(Descriptor::Socket(socket)) => Ok(socket),
+        _ => Err(Errno::BADF),
+    }
+}
+
+/// Makes `fd`, which the kernel gave out just now, stand for `descriptor`.
+///
+/// # Errors
+/// EMFILE when the number is beyond the table. `descriptor` is released then.
+pub(crate) fn install(fd: c_int, descriptor: Descriptor) -> Outcome<()> {
+    let (released, outcome) = match TABLE.put(fd, descriptor) {
+        // Something was there only if the program closed the number behind the shim's back.
+        Ok(stale) => (stale, Ok(())),
+        Err(refused) => (Some(refused), Err(Errno::MFILE)),
+    };
+    release(released);
+    outcome
+}
+
+/// What a descriptor stands for.
+#[derive(Clone)]
+pub(crate) enum Descriptor {
+    /// A Tasuki socket.
+    Socket(Arc<OpenSocket>),
+    /// A kernel epoll instance.
+    Epoll(Arc<EpollSet>),
+    /// The shim's own.
+    Internal,
+}
+
+impl TableValue for Descriptor {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Socket(_) => Kind::Socket,
+            Self::Epoll(_) => Kind::Epoll,
+            Self::Internal => Kind::Internal,
+        }
+    }
+}
+
+impl Descriptor {
+    /// One more descriptor is about to stand for this; false if the last one was just closed.
+    pub(crate) fn share(&self) -> bool {
+        match self {
+            Self::Socket(socket) => socket.share(),
+            Self::Epoll(_) | Self::Internal => true,
+        }
+    }
+}
+
+/// One descriptor less stands for this, if there is anything.
+pub(crate) fn release(descriptor: Option<Descriptor>) {
+    let Some(Descriptor::Socket(socket)) = descriptor else { return };
+    if socket.unshare() {
+        if socket.is_on_kept() {
+            end_kept(!socket.is_nonblocking());
+        }
+        socket.end();
+    }
+}
+
+/// The kept placeholder stands for its socket no more. With `fresh` it is as it was, and free;
+/// otherwise it is closed.
+pub(crate) fn end_kept(fresh: bool) {
+    if fresh {
+        kept_placeholder::give_back();
+        return;
+    }
+    let kept = kept_placeholder::number();
+    TABLE.take(kept);
+    kept_placeholder::clear();
+    // SAFETY: it is the shim's own, and known to nobody any more.
+    unsafe { real::close(kept) };
+}

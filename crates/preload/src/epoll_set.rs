@@ -1,0 +1,212 @@
+//! The Tasuki members of one open epoll file.
+//!
+//! The epoll descriptor stays the kernel's, with the kernel's members in it. Tasuki sockets are
+//! registered here.
+//!
+//! Another thread's `epoll_ctl` must wake the threads that sleep in the set. The *kick* does it, an
+//! eventfd inside the kernel's set. It stays readable until all threads that slept at that moment
+//! have seen it. Each kick adds one token per sleeper. A sleeper takes as many tokens as there were
+//! kicks in its sleep; the last one drains the eventfd.
+
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use libc::epoll_event;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::errno::{self, Outcome};
+use crate::open_socket::{OpenSocket, SocketWatcher};
+use crate::registrations::{Interest, Registrations};
+use crate::{instance, real};
+
+/// The kick's user data: the address of a private static, which no object of the program can have.
+static KICK_MARK: u8 = 0;
+
+pub(crate) fn kick_data() -> u64 {
+    (&raw const KICK_MARK) as u64
+}
+
+/// The Tasuki side of one open epoll file.
+#[derive(Default)]
+pub(crate) struct EpollSet {
+    state: Mutex<EpollState>,
+    /// Registered Tasuki sockets.
+    members: AtomicUsize,
+    /// Has the kernel's set ever had a member of the program's?
+    kernel_members: AtomicBool,
+}
+
+#[derive(Default)]
+pub(crate) struct EpollState {
+    pub(crate) registrations: Registrations<Arc<OpenSocket>>,
+    kick: Option<Kick>,
+    sleepers: u64,
+    /// Kicks so far.
+    kicks: u64,
+    /// Kicks that sleepers have yet to see, over all of them.
+    tokens: u64,
+    /// The last wait had no room left for the kernel's events: they go first this time.
+    pub(crate) kernel_first: bool,
+}
+
+/// An eventfd under an internal number, in the kernel's set.
+pub(crate) struct Kick {
+    fd: OwnedFd,
+    /// Takes the number out of the table.
+    forget: fn(c_int),
+}
+
+impl Kick {
+    /// In the set of `epfd`. `install` marks its number as the shim's own, `forget` undoes that.
+    pub(crate) fn new(
+        epfd: c_int,
+        install: impl FnOnce(c_int) -> Outcome<()>,
+        forget: fn(c_int),
+    ) -> Outcome<Self> {
+        let low = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let fd = rustix::io::fcntl_dupfd_cloexec(&low, instance::own_fd_floor()).unwrap_or(low);
+        let events = libc::EPOLLIN.cast_unsigned();
+        let mut event = epoll_event { events, u64: kick_data() };
+        // SAFETY: the event is a live local; the kernel judges the descriptors.
+        let added =
+            unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) };
+        errno::check(added)?;
+        install(fd.as_raw_fd())?;
+        Ok(Self { fd, forget })
+    }
+
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+    }
+
+    fn drain(&self) {
+        let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+    }
+}
+
+impl Drop for Kick {
+    fn drop(&mut self) {
+        (self.forget)(self.fd.as_raw_fd());
+    }
+}
+
+impl EpollState {
+    /// Wakes all who sleep in this set.
+    fn kick(&mut self) {
+        if self.sleepers > 0 {
+            self.kicks += 1;
+            self.tokens += self.sleepers;
+            if let Some(kick) = &self.kick {
+                kick.ring();
+            }
+        }
+    }
+}
+
+/// Counts a thread as a sleeper of a set.
+pub(crate) struct Sleeping<'a> {
+    set: &'a EpollSet,
+    kicks: u64,
+}
+
+impl Drop for Sleeping<'_> {
+    fn drop(&mut self) {
+        let mut state = self.set.state();
+        state.sleepers -= 1;
+        state.tokens -= state.kicks - self.kicks;
+        let was_kicked = state.kicks != self.kicks;
+        if let Some(kick) = state.kick.as_ref().filter(|_| was_kicked && state.tokens == 0) {
+            kick.drain();
+        }
+    }
+}
+
+impl EpollSet {
+    pub(crate) fn state(&self) -> MutexGuard<'_, EpollState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Are there Tasuki sockets in it?
+    pub(crate) fn has_members(&self) -> bool {
+        self.members.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts the calling thread as a sleeper as long as the value lives. To be had before the
+    /// last look.
+    pub(crate) fn sleeping(&self) -> Sleeping<'_> {
+        let mut state = self.state();
+        state.sleepers += 1;
+        Sleeping { set: self, kicks: state.kicks }
+    }
+
+    /// Is a Tasuki member ready? And what a sleep must watch.
+    pub(crate) fn look(&self) -> (bool, Vec<(Arc<OpenSocket>, u32)>) {
+        let mut state = self.state();
+        let ready = state.registrations.is_ready();
+        (ready, state.registrations.watched())
+    }
+
+    /// Has the kernel's set ever had a member of the program's?
+    pub(crate) fn has_kernel_members(&self) -> bool {
+        self.kernel_members.load(Ordering::Relaxed)
+    }
+
+    /// The kernel's set has a member of the program's.
+    pub(crate) fn note_kernel_member(&self) {
+        self.kernel_members.store(true, Ordering::Relaxed);
+    }
+
+    /// What a sleep must watch.
+    pub(crate) fn watched(&self) -> Vec<(Arc<OpenSocket>, u32)> {
+        self.state().registrations.watched()
+    }
+
+    /// EPOLL_CTL operation `op` on a Tasuki member. `kick` makes the set's kick, when it needs one.
+    pub(crate) fn control(
+        self: &Arc<Self>,
+        (op, fd): (c_int, c_int),
+        socket: &Arc<OpenSocket>,
+        interest: Option<Interest>,
+        kick: impl FnOnce() -> Outcome<Kick>,
+    ) -> Outcome<()> {
+        let mut state = self.state();
+        match (op, interest) {
+            (libc::EPOLL_CTL_ADD, Some(interest)) => {
+                if state.kick.is_none() {
+                    state.kick = Some(kick()?);
+                }
+                state.registrations.add(fd, socket, interest)?;
+            }
+            (libc::EPOLL_CTL_MOD, Some(interest)) => {
+                state.registrations.modify(fd, socket, interest)?;
+            }
+            (libc::EPOLL_CTL_DEL, _) => state.registrations.delete(fd, socket)?,
+            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, None) => return Err(Errno::FAULT),
+            _ => return Err(Errno::INVAL),
+        }
+        self.members.store(state.registrations.len(), Ordering::Release);
+        state.kick();
+        drop(state);
+        if op == libc::EPOLL_CTL_ADD {
+            let weak: Weak<Self> = Arc::downgrade(self);
+            socket.watched_by(weak);
+            if socket.is_closed() {
+                self.forget(socket);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SocketWatcher for EpollSet {
+    fn forget(&self, socket: &Arc<OpenSocket>) {
+        let mut state = self.state();
+        state.registrations.forget(socket);
+        self.members.store(state.registrations.len(), Ordering::Release);
+    }
+}

@@ -1,0 +1,40 @@
+//! How calls are exported: macros that define a C function before the C library's own.
+
+/// Defines exported calls: `fn name(arguments) -> result { ours => body }`.
+///
+/// When the condition `ours` does not hold, the C library's function of the same name is called,
+/// and nothing else. `body` is an [`errno::Outcome`]; it may be `unsafe` by what the call's
+/// manual page asks of the program.
+macro_rules! interpose {
+    ($(
+        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty { $ours:expr => $body:expr }
+    )*) => {$(
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: the program keeps to the call's manual page: its pointers are valid for
+            // what the call does with them.
+            #[allow(unused_unsafe, reason = "not every condition looks at pointers")]
+            let is_ours = unsafe { $ours };
+            if is_ours {
+                // SAFETY: as above.
+                #[allow(unused_unsafe, reason = "nor does every body")]
+                return crate::errno::Return::of(move || unsafe { $body });
+            }
+            // SAFETY: passed on from the program.
+            unsafe { crate::real::$name($($arg),*) }
+        }
+    )*};
+}
+
+/// Defines other names of exported calls: `fn alias(arguments) -> result = name;`.
+macro_rules! alias {
+    ($(fn $alias:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty = $name:ident;)*) => {$(
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        unsafe extern "C-unwind" fn $alias($($arg: $ty),*) -> $ret {
+            // SAFETY: passed on from the program.
+            unsafe { $name($($arg),*) }
+        }
+    )*};
+}
+
+pub(crate) use {alias, interpose};
