@@ -8,8 +8,8 @@ use core::ops::Range;
 use core::time::Duration;
 
 use inet::tcp::{
-    Connection, Endpoints, MAX_HEADER, Reply, SegmentRepr, SendFlags, Seq, TcpConfig, TcpInfo,
-    reset_for,
+    Connection, Endpoints, MAX_HEADER, SegmentReply, SegmentRepr, SendFlags, Seq, TcpConfig,
+    TcpInfo, reset_for,
 };
 use inet::{
     AddressState, Cidr, Config, Egress, Error, EventKind, Family, Handle, How, Instant,
@@ -152,8 +152,8 @@ impl Host for BareHost {
             Some(connection) => {
                 let piece = (len > 0).then_some(RxPiece { frame, range });
                 match connection.handle_segment(now, &repr, piece) {
-                    Reply::Reset(reset) => self.resets.push(reset),
-                    Reply::None | Reply::Reuse => {}
+                    SegmentReply::Reset(reset) => self.resets.push(reset),
+                    SegmentReply::None | SegmentReply::Reuse => {}
                 }
             }
             None if self.listening && opening => {

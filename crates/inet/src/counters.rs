@@ -1,6 +1,6 @@
 //! What the core counts: each drop by its cause, and what is worth watching.
 
-use crate::tcp::Stats;
+use crate::tcp::TcpStats;
 
 /// Declares a struct `Counters` of named, documented counters; the shell around the core declares
 /// its own with it.
@@ -119,10 +119,10 @@ macro_rules! totals {
     ($($field:ident $name:literal)*) => {
         /// What happened on all connections of one stack.
         #[derive(Debug, Clone, Copy, Default)]
-        pub(crate) struct TcpTotals(Stats);
+        pub(crate) struct TcpTotals(TcpStats);
 
         impl TcpTotals {
-            pub(crate) fn add(&mut self, stats: Stats) {
+            pub(crate) fn add(&mut self, stats: TcpStats) {
                 $(self.0.$field += stats.$field;)*
             }
 

@@ -72,20 +72,20 @@ pub use config::{KeepAlive, TcpConfig};
 pub use congestion::CongestionKind;
 pub use connection::dormant::Dormant;
 pub use connection::time_wait::TimeWait;
-pub use connection::{Connection, SegmentReply as Reply};
+pub use connection::{Connection, SegmentReply};
 pub use durable::Durable;
 pub use ecn_field::{EcnField, EcnPolicy};
 pub use endpoints::Endpoints;
-pub use fastopen::FastOpenNews;
+pub use fastopen::FastOpenOutcome;
 pub use fastopen_option::{FastOpenOption, MAX_COOKIE};
 pub use info::TcpInfo;
 pub use reset::reset_for;
-pub use sack_blocks::{Block, SackBlocks};
-pub use segment::{CHECKSUM_AT, MAX_HEADER, Parsed, SegmentError, SegmentRepr, Timestamps};
+pub use sack_blocks::{SackBlock, SackBlocks};
+pub use segment::{CHECKSUM_AT, MAX_HEADER, ParsedSegment, SegmentError, SegmentRepr, Timestamps};
 pub use send_queue::{SegmentOut, SendFlags};
 pub use seq::Seq;
 pub use state::State;
-pub use stats::Stats;
+pub use stats::TcpStats;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::stack::Stack;
 use crate::table::Handle;
-use crate::tcp::{State, Stats};
+use crate::tcp::{State, TcpStats};
 use crate::time::Instant;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -131,7 +131,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.net.neighbours.stop_waiting(key, handle);
         }
         let dual = socket.is_dual();
-        let mut stats = Stats::default();
+        let mut stats = TcpStats::default();
         match &mut socket.body {
             Body::Connection(stream) => {
                 self.demux.remove_connection(&stream.connection.endpoints(), handle);

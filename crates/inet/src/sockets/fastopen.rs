@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::secret::KeyedHash;
 use crate::stack::Stack;
 use crate::table::Handle;
-use crate::tcp::{Endpoints, FastOpenNews, FastOpenOption, SegmentRepr, Seq, Stats};
+use crate::tcp::{Endpoints, FastOpenOption, FastOpenOutcome, SegmentRepr, Seq, TcpStats};
 use crate::time::Instant;
 
 /// Bits of `TcpConfig::fastopen`.
@@ -178,7 +178,7 @@ impl FastOpens {
     }
 
     /// Keeps what a SYN-ACK has said.
-    fn learn(&mut self, address: IpAddr, news: &FastOpenNews) {
+    fn learn(&mut self, address: IpAddr, news: &FastOpenOutcome) {
         if !self.peers.contains_key(&address) {
             if self.order.len() >= self.limit
                 && let Some(oldest) = self.order.pop_front()
@@ -195,7 +195,7 @@ impl FastOpens {
             Some(cookie) => peer.cookie = Some(cookie),
             None if news.asked.is_none()
                 || news.had_data
-                || news.repeated
+                || news.retransmitted
                 || peer.cookie.is_some() => {}
             None => {
                 let older = news.asked.is_some_and(|asked| asked.experimental);
@@ -304,7 +304,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Counts what has happened on a connection, and draws the conclusions for others.
-    pub(super) fn count(&mut self, stats: Stats) {
+    pub(super) fn count(&mut self, stats: TcpStats) {
         self.tcp_stats.add(stats);
         if stats.fast_open_works > 0 {
             self.fast.pause.times = 0;
@@ -344,7 +344,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Keeps what a connection has learnt of its peer.
-    pub(super) fn learn_fast_open(&mut self, ends: &Endpoints, news: &FastOpenNews) {
+    pub(super) fn learn_fast_open(&mut self, ends: &Endpoints, news: &FastOpenOutcome) {
         self.fast.learn(ends.remote.ip(), news);
     }
 

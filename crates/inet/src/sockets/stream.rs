@@ -24,8 +24,8 @@ use crate::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
 use crate::stack::Stack;
 use crate::table::Handle;
 use crate::tcp::{
-    CHECKSUM_AT, Connection, EcnField, Endpoints, FastOpenNews, MAX_HEADER, Reply, SegmentError,
-    SegmentOut, SegmentRepr, State, reset_for,
+    CHECKSUM_AT, Connection, EcnField, Endpoints, FastOpenOutcome, MAX_HEADER, SegmentError,
+    SegmentOut, SegmentReply, SegmentRepr, State, reset_for,
 };
 use crate::time::Instant;
 
@@ -154,7 +154,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let rcv_nxt = stream.connection.durable().rcv_nxt;
         let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
         let room = match ahead {
-            true => self.held.has_fair_room(&piece.frame, stream.connection.early_count()),
+            true => self.held.has_fair_room(&piece.frame, stream.connection.out_of_order_count()),
             false => self.held.has_room(&piece.frame, false),
         };
         if !piece.range.is_empty() && !room {
@@ -168,9 +168,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return;
         };
         match stream.connection.handle_segment(now, segment, payload) {
-            Reply::None => {}
-            Reply::Reset(reset) => self.send_reset(now, ends, &reset, out),
-            Reply::Reuse => return self.reuse(now, handle, ends, segment, out),
+            SegmentReply::None => {}
+            SegmentReply::Reset(reset) => self.send_reset(now, ends, &reset, out),
+            SegmentReply::Reuse => return self.reuse(now, handle, ends, segment, out),
         }
         self.tell_urgent(handle);
         if let Some(news) = self.fast_open_news(handle) {
@@ -197,13 +197,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let Body::Connection(stream) = &mut socket.body else { return };
         // The owner of one that waits to be accepted asks when it is.
-        if stream.connection.take_urgent_news() && stream.listener.is_none() {
+        if stream.connection.take_urgent_mark_moved() && stream.listener.is_none() {
             self.events.add(handle, socket, EventKind::Urgent);
         }
     }
 
-    fn fast_open_news(&mut self, handle: Handle) -> Option<FastOpenNews> {
-        self.sockets.get_mut(handle)?.connection()?.connection.take_fast_open_news()
+    fn fast_open_news(&mut self, handle: Handle) -> Option<FastOpenOutcome> {
+        self.sockets.get_mut(handle)?.connection()?.connection.take_fast_open_outcome()
     }
 
     /// A SYN for a connection in TIME-WAIT goes to the listener, if there is one.
@@ -315,7 +315,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         let lane =
             Lane { features: self.net.features(path.exit()), path, to, ends, ttl, tos, flow };
-        stream.connection.set_cuts(lane.features.cuts(lane.kind()));
+        stream.connection.enable_super_segments(lane.features.cuts(lane.kind()));
         let df = options.mtu_discover.sets_df();
         let (exit, mut more) = (lane.path.exit(), true);
         let defer = self.fin_acks.defers();

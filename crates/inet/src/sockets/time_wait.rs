@@ -15,7 +15,7 @@ use crate::held::Held;
 use crate::net::Timer;
 use crate::stack::Stack;
 use crate::table::{Handle, Table};
-use crate::tcp::{Connection, Endpoints, Reply, SegmentRepr, Seq, State, TimeWait};
+use crate::tcp::{Connection, Endpoints, SegmentReply, SegmentRepr, Seq, State, TimeWait};
 use crate::time::Instant;
 use crate::wheel::TimerId;
 
@@ -119,9 +119,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let held = RxPiece { frame: self.held.hold(piece.frame), range: piece.range };
         let payload = Some(held).filter(|piece| !piece.range.is_empty());
         match connection.handle_segment(now, segment, payload) {
-            Reply::None => {}
-            Reply::Reset(reset) => self.send_reset(now, &ends, &reset, out),
-            Reply::Reuse => return self.reuse_late(now, place, &ends, segment, out),
+            SegmentReply::None => {}
+            SegmentReply::Reset(reset) => self.send_reset(now, &ends, &reset, out),
+            SegmentReply::Reuse => return self.reuse_late(now, place, &ends, segment, out),
         }
         while let Some(answer) = connection.poll_segment(now) {
             let answer = answer.repr;

@@ -42,7 +42,7 @@ pub struct TcpConfig {
     /// turns this off for a connection.
     pub moderate_rcvbuf: bool,
     /// Most pieces kept that came out of order; their bytes are bounded by the window anyway. Below
-    /// the window divided by the peer's segment size, loss costs repetitions that would not be
+    /// the window divided by the peer's segment size, loss costs retransmissions that would not be
     /// needed.
     pub out_of_order_limit: usize,
     /// Small segments leave at once (RFC 9293 3.7.4).
@@ -136,7 +136,7 @@ pub struct TcpConfig {
     /// Explicit congestion notification (RFC 3168).
     pub ecn: EcnPolicy,
     /// Most segments that one `SegmentOut` stands for, if what carries it cuts it
-    /// (`Connection::set_cuts`).
+    /// (`Connection::enable_super_segments`).
     pub gso_max_segs: u16,
     /// Segments that one may stand for however slow the connection is.
     pub min_tso_segs: u16,

@@ -7,6 +7,7 @@
 //! and the caller decides how much leaves when.
 
 mod ack;
+mod check;
 mod data;
 pub(super) mod dormant;
 mod fastopen;
@@ -27,12 +28,12 @@ use super::challenge::ChallengeLimit;
 use super::config::TcpConfig;
 use super::congestion::CongestionControl;
 use super::durable::{self, Durable};
-use super::ecn::Ecn;
+use super::ecn::EcnState;
 use super::endpoints::Endpoints;
-use super::failure::Failure;
-use super::fastopen::FastOpen;
+use super::failure::ConnectionFailure;
+use super::fastopen::FastOpenState;
 use super::info_counters::InfoCounters;
-use super::loss::{LossContext, Recovery};
+use super::loss::{LossContext, LossRecovery};
 use super::mtu_search::MtuSearch;
 use super::nagle::Nagle;
 use super::peer_window::PeerWindow;
@@ -47,9 +48,9 @@ use super::segment::{MAX_SCALE, SegmentRepr};
 use super::send_queue::{SendFlags, TcpSendQueue};
 use super::seq::Seq;
 use super::state::{State, StateEvent};
-use super::stats::Stats;
+use super::stats::TcpStats;
 use super::super_segments::SuperSegments;
-use super::timers::{TcpTimer, Timers};
+use super::timers::{TcpTimer, TcpTimers};
 use super::timestamps::PeerTimestamp;
 use super::urgent::UrgentMarks;
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
@@ -90,18 +91,18 @@ pub struct Connection<T, R> {
     challenges: ChallengeLimit,
     peer_timestamp: PeerTimestamp,
     rtt: RttEstimator,
-    loss: Recovery,
+    loss: LossRecovery,
     congestion: CongestionControl,
-    ecn: Ecn,
-    timers: Timers,
+    ecn: EcnState,
+    timers: TcpTimers,
     progress: Progress,
     attempts: Attempts,
     pending: PendingOutput,
-    failure: Failure,
-    fast_open: Option<Box<FastOpen>>,
+    failure: ConnectionFailure,
+    fast_open: Option<Box<FastOpenState>>,
     mtu_search: Option<Box<MtuSearch>>,
     counters: InfoCounters,
-    stats: Stats,
+    stats: TcpStats,
 }
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
@@ -171,18 +172,18 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             challenges: ChallengeLimit::default(),
             peer_timestamp: PeerTimestamp::new(now),
             rtt: RttEstimator::new(&config),
-            loss: Recovery::new(now, &config),
+            loss: LossRecovery::new(now, &config),
             congestion: CongestionControl::opening(now, iss),
-            ecn: Ecn::default(),
-            timers: Timers::default(),
+            ecn: EcnState::default(),
+            timers: TcpTimers::default(),
             progress: Progress::new(now),
             attempts: Attempts::default(),
             pending: PendingOutput::default(),
-            failure: Failure::default(),
+            failure: ConnectionFailure::default(),
             fast_open: None,
             mtu_search: None,
             counters: InfoCounters::default(),
-            stats: Stats::default(),
+            stats: TcpStats::default(),
             config,
         };
         let window = connection.window_offer().syn_field();
@@ -353,8 +354,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Received pieces that wait for what is missing before them.
-    pub fn early_count(&self) -> usize {
-        self.recv.early_count()
+    pub fn out_of_order_count(&self) -> usize {
+        self.recv.out_of_order_count()
     }
 
     /// Whether the peer's FIN was received and `recv` has given out all before it.
@@ -396,7 +397,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Whether the mark has moved since the last call.
-    pub fn take_urgent_news(&mut self) -> bool {
+    pub fn take_urgent_mark_moved(&mut self) -> bool {
         self.urgent.take_moved()
     }
 
@@ -406,7 +407,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// What happened since the last call.
-    pub fn take_stats(&mut self) -> Stats {
+    pub fn take_stats(&mut self) -> TcpStats {
         core::mem::take(&mut self.stats)
     }
 
@@ -442,7 +443,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.timers.clear_all();
         self.send.clear();
         self.loss.clear();
-        self.recv.clear_early();
+        self.recv.clear_out_of_order();
         self.pending.clear();
     }
 
@@ -472,7 +473,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// What loss recovery needs of the rest.
-    fn loss_context(&mut self, now: Instant) -> (&mut Recovery, LossContext<'_>) {
+    fn loss_context(&mut self, now: Instant) -> (&mut LossRecovery, LossContext<'_>) {
         let can_send_new =
             self.has_unsent() && self.durable.send_edge().after(self.durable.snd_max);
         let context = LossContext {
@@ -515,7 +516,7 @@ impl<T, R> Connection<T, R> {
         &self.congestion
     }
 
-    pub(super) fn timers(&self) -> &Timers {
+    pub(super) fn timers(&self) -> &TcpTimers {
         &self.timers
     }
 

@@ -18,7 +18,7 @@ enum EcnMode {
 
 /// State of ECN on one connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Ecn {
+pub(super) struct EcnState {
     mode: EcnMode,
     /// Our SYN asked for ECN.
     asked: bool,
@@ -30,7 +30,7 @@ pub(super) struct Ecn {
     seen: bool,
 }
 
-impl Ecn {
+impl EcnState {
     /// Takes the peer's SYN or SYN-ACK (RFC 3168 6.1.1), the side that is asked and the one that
     /// asked. Whether both sides know ECN.
     pub(super) fn take_syn(&mut self, policy: EcnPolicy, syn: &SegmentRepr) -> bool {

@@ -4,13 +4,13 @@ use crate::Error;
 
 /// The errors of one connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Failure {
+pub(super) struct ConnectionFailure {
     error: Option<Error>,
     /// What the network has reported (RFC 9293 3.9.2.2): the reason should the connection time out.
     reported: Option<Error>,
 }
 
-impl Failure {
+impl ConnectionFailure {
     /// Why the connection failed.
     #[inline]
     pub(super) fn error(&self) -> Option<Error> {

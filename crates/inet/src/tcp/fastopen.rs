@@ -5,8 +5,8 @@
 //! says nothing about congestion, and leaves again at once. A SYN that is sent again is plain.
 //!
 //! A server's connection is given the data before the handshake is over, and is ESTABLISHED at once
-//! for all that the application can do with it. Until its SYN is acknowledged it is *half open*:
-//! it is shown as SYN-RECV, and what is sent again is the SYN-ACK. Which cookies are good is decided
+//! for all that the application can do with it. Until its SYN is acknowledged it is *half open*: it
+//! is shown as SYN-RECV, and what is sent again is the SYN-ACK. Which cookies are good is decided
 //! by the stack.
 
 use super::fastopen_option::FastOpenOption;
@@ -15,7 +15,7 @@ use super::seq::Seq;
 
 /// How a client's Fast Open went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FastOpenNews {
+pub struct FastOpenOutcome {
     /// What was in the SYN.
     pub asked: Option<FastOpenOption>,
     /// What was in the SYN-ACK.
@@ -25,12 +25,12 @@ pub struct FastOpenNews {
     /// There was data in the SYN.
     pub had_data: bool,
     /// The SYN was sent again.
-    pub repeated: bool,
+    pub retransmitted: bool,
 }
 
 /// What a connection has to do with Fast Open.
 #[derive(Debug, Default)]
-pub(super) struct FastOpen {
+pub(super) struct FastOpenState {
     /// For our SYN.
     option: Option<FastOpenOption>,
     /// Most payload in it, bytes, and what there was.
@@ -43,15 +43,15 @@ pub(super) struct FastOpen {
     /// The SYN's payload, ours or the peer's, was taken.
     taken: bool,
     /// A server's connection whose SYN may be unacknowledged.
-    early: bool,
+    server: bool,
     /// Whether data arrives is of interest: there was reason for doubt.
     watched: bool,
-    news: Option<FastOpenNews>,
+    news: Option<FastOpenOutcome>,
     /// As `TcpInfo::fastopen_client_fail`.
     fail: u8,
 }
 
-impl FastOpen {
+impl FastOpenState {
     /// A client's: its SYN carries `option` and up to `limit` bytes of payload, and waits for them
     /// if `deferred`.
     pub(super) fn client(option: Option<FastOpenOption>, limit: u16, deferred: bool) -> Self {
@@ -60,7 +60,7 @@ impl FastOpen {
 
     /// A server's: `taken` if the SYN came with payload; `renewal` is a cookie for the SYN-ACK.
     pub(super) fn server(taken: bool, renewal: Option<FastOpenOption>) -> Self {
-        Self { early: true, taken, option: renewal, ..Self::default() }
+        Self { server: true, taken, option: renewal, ..Self::default() }
     }
 
     /// What is to be put into the first SYN or SYN-ACK.
@@ -103,12 +103,12 @@ impl FastOpen {
     /// Whether this is a server's connection.
     #[inline]
     pub(super) fn is_server(&self) -> bool {
-        self.early
+        self.server
     }
 
     /// Whether this is a client's connection whose SYN had something of Fast Open.
     pub(super) fn has_asked(&self) -> bool {
-        !self.early && (self.option.is_some() || self.payload > 0)
+        !self.server && (self.option.is_some() || self.payload > 0)
     }
 
     /// As `TcpInfo::fastopen_client_fail`.
@@ -152,17 +152,17 @@ impl FastOpen {
 
     /// Keeps what the SYN-ACK says of Fast Open; `retransmitted` if the SYN was.
     pub(super) fn learn(&mut self, syn_ack: &SegmentRepr, retransmitted: bool) {
-        self.news = Some(FastOpenNews {
+        self.news = Some(FastOpenOutcome {
             asked: self.option,
             answer: syn_ack.fast_open,
             mss: syn_ack.mss,
             had_data: self.payload > 0,
-            repeated: retransmitted,
+            retransmitted,
         });
     }
 
     /// What was learnt, once.
-    pub(super) fn take_news(&mut self) -> Option<FastOpenNews> {
+    pub(super) fn take_news(&mut self) -> Option<FastOpenOutcome> {
         self.news.take()
     }
 }

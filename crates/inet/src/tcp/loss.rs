@@ -17,7 +17,7 @@
 //! | `Loss` | losses are being repaired after a timeout |
 //!
 //! A recovery ends when all that had been sent at its start (`high_seq`) is acknowledged. It can be
-//! undone while it lasts (`undo_marker`): if every repetition turns out to have arrived twice
+//! undone while it lasts (`undo_marker`): if every retransmission turns out to have arrived twice
 //! (DSACK), or if the first ACK it brings forth answers an original (timestamps, F-RTO).
 
 mod ack_info;
@@ -27,9 +27,9 @@ mod rack;
 mod recovery;
 mod sent;
 
-pub(super) use ack_info::{AckIn, TimerWish};
-pub(super) use ca_state::{CaState, Repeat};
+pub(super) use ack_info::{ReceivedAck, TimerRequest};
+pub(super) use ca_state::{CaState, RetransmitPolicy};
 pub(super) use context::LossContext;
-pub(super) use recovery::Recovery;
-pub(super) use recovery::dormant::Kept;
+pub(super) use recovery::LossRecovery;
+pub(super) use recovery::dormant::DormantRecovery;
 pub(super) use sent::SentSegment;

@@ -46,8 +46,8 @@ impl PeerWindow {
     }
 
     /// Whether an acceptable `segment` that acknowledges all before `ack` sets the window: RFC 9293
-    /// 3.10.7.4 with Linux's last clause. Of two ACKs with the same numbers that changed places, the
-    /// larger window is the younger.
+    /// 3.10.7.4 with Linux's last clause. Of two ACKs with the same numbers that changed places,
+    /// the larger window is the younger.
     #[inline]
     pub(super) fn is_updated_by(&self, durable: &Durable, segment: &SegmentRepr, ack: Seq) -> bool {
         let una = durable.snd_una;

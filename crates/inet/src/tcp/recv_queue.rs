@@ -13,7 +13,7 @@ mod sack_report;
 
 use sack_report::SackReport;
 
-use super::sack_blocks::{Block, SackBlocks};
+use super::sack_blocks::{SackBlock, SackBlocks};
 use super::seq::Seq;
 use crate::RxPiece;
 
@@ -31,18 +31,18 @@ pub(super) enum PayloadArrival {
     /// It filled a gap, wholly or in part.
     Filled,
     /// It came early and is kept.
-    Early,
+    OutOfOrder,
     /// Nothing of it was new, or there was no room for it.
     Useless,
 }
 
 #[derive(Debug)]
-struct EarlyPiece<R> {
+struct OutOfOrderPiece<R> {
     seq: Seq,
     piece: RxPiece<R>,
 }
 
-impl<R> EarlyPiece<R> {
+impl<R> OutOfOrderPiece<R> {
     fn end(&self) -> Seq {
         self.seq + self.piece.range.len() as u32
     }
@@ -54,8 +54,8 @@ pub(super) struct ReceiveQueue<R> {
     ready_len: usize,
     /// Bytes in order that the application has not consumed.
     unconsumed: usize,
-    early: VecDeque<EarlyPiece<R>>,
-    early_limit: usize,
+    out_of_order: VecDeque<OutOfOrderPiece<R>>,
+    out_of_order_limit: usize,
     report: SackReport,
     /// The FIN's sequence number, once it is known.
     fin: Option<Seq>,
@@ -65,13 +65,13 @@ pub(super) struct ReceiveQueue<R> {
 }
 
 impl<R> ReceiveQueue<R> {
-    pub(super) fn new(buffer: usize, early_limit: usize) -> Self {
+    pub(super) fn new(buffer: usize, out_of_order_limit: usize) -> Self {
         Self {
             ready: VecDeque::new(),
             ready_len: 0,
             unconsumed: 0,
-            early: VecDeque::new(),
-            early_limit,
+            out_of_order: VecDeque::new(),
+            out_of_order_limit,
             report: SackReport::default(),
             fin: None,
             buffer: buffer.max(MIN_BUFFER),
@@ -81,7 +81,7 @@ impl<R> ReceiveQueue<R> {
 
     /// Whether nothing waits, for the application or for what is missing.
     pub(super) fn is_idle(&self) -> bool {
-        self.unconsumed == 0 && self.ready.is_empty() && self.early.is_empty()
+        self.unconsumed == 0 && self.ready.is_empty() && self.out_of_order.is_empty()
     }
 
     /// The sequence number of the peer's FIN, once it is known.
@@ -91,18 +91,18 @@ impl<R> ReceiveQueue<R> {
     }
 
     /// Whether something has come early.
-    pub(super) fn has_early(&self) -> bool {
-        !self.early.is_empty()
+    pub(super) fn has_out_of_order(&self) -> bool {
+        !self.out_of_order.is_empty()
     }
 
     /// Pieces that have come early.
-    pub(super) fn early_count(&self) -> usize {
-        self.early.len()
+    pub(super) fn out_of_order_count(&self) -> usize {
+        self.out_of_order.len()
     }
 
     /// From `next` to the end of what has come early, bytes.
-    pub(super) fn early_span(&self, next: Seq) -> u32 {
-        self.early.back().map_or(0, |last| last.end().since(next))
+    pub(super) fn out_of_order_span(&self, next: Seq) -> u32 {
+        self.out_of_order.back().map_or(0, |last| last.end().since(next))
     }
 
     /// Takes up what was known before: the size of the peer's segments, and where its FIN was.
@@ -152,7 +152,7 @@ impl<R> ReceiveQueue<R> {
     }
 
     /// `block` was received again, and the next ACK says so (RFC 2883).
-    pub(super) fn add_duplicate(&mut self, block: Block) {
+    pub(super) fn add_duplicate(&mut self, block: SackBlock) {
         self.report.add_duplicate(block);
     }
 
@@ -175,7 +175,7 @@ impl<R> ReceiveQueue<R> {
         let edge = self.fin.map_or(edge, |fin| fin.min(edge));
         if seq.before(*next) {
             let end = (seq + piece.range.len() as u32).min(*next);
-            self.report.add_duplicate(Block { start: seq, end });
+            self.report.add_duplicate(SackBlock { start: seq, end });
         }
         let seq = trim(seq, &mut piece, *next, edge);
         if piece.range.is_empty() {
@@ -186,10 +186,10 @@ impl<R> ReceiveQueue<R> {
         }
         *next += piece.range.len() as u32;
         self.ready_push(piece);
-        if self.early.is_empty() {
+        if self.out_of_order.is_empty() {
             return PayloadArrival::InOrder;
         }
-        self.take_early(next);
+        self.join_out_of_order(next);
         PayloadArrival::Filled
     }
 
@@ -200,12 +200,14 @@ impl<R> ReceiveQueue<R> {
     }
 
     /// Moves what is in order now to the ready queue.
-    fn take_early(&mut self, next: &mut Seq) {
-        while self.early.front().is_some_and(|early| early.seq.at_or_before(*next)) {
-            let Some(EarlyPiece { seq, mut piece }) = self.early.pop_front() else { return };
+    fn join_out_of_order(&mut self, next: &mut Seq) {
+        while self.out_of_order.front().is_some_and(|piece| piece.seq.at_or_before(*next)) {
+            let Some(OutOfOrderPiece { seq, mut piece }) = self.out_of_order.pop_front() else {
+                return;
+            };
             if seq.before(*next) {
                 let end = (seq + piece.range.len() as u32).min(*next);
-                self.report.add_duplicate(Block { start: seq, end });
+                self.report.add_duplicate(SackBlock { start: seq, end });
             }
             trim(seq, &mut piece, *next, *next + u32::MAX / 4);
             if !piece.range.is_empty() {
@@ -219,37 +221,37 @@ impl<R> ReceiveQueue<R> {
     /// Keeps a piece that came early.
     fn keep(&mut self, seq: Seq, mut piece: RxPiece<R>) -> PayloadArrival {
         // Pieces before `at` start at or before `seq`. Most newcomers belong to the end.
-        let at = match self.early.back() {
-            Some(last) if last.seq.at_or_before(seq) => self.early.len(),
-            _ => self.early.partition_point(|early| early.seq.at_or_before(seq)),
+        let at = match self.out_of_order.back() {
+            Some(last) if last.seq.at_or_before(seq) => self.out_of_order.len(),
+            _ => self.out_of_order.partition_point(|piece| piece.seq.at_or_before(seq)),
         };
-        let start = match at.checked_sub(1).and_then(|before| self.early.get(before)) {
+        let start = match at.checked_sub(1).and_then(|before| self.out_of_order.get(before)) {
             Some(before) => before.end().max(seq),
             None => seq,
         };
         let mut end = seq + piece.range.len() as u32;
-        self.report.add_duplicate(Block { start: seq, end: start.min(end) });
+        self.report.add_duplicate(SackBlock { start: seq, end: start.min(end) });
         // What the newcomer covers wholly makes place for it; what it covers in part cuts it off.
-        while let Some(after) = self.early.get(at) {
-            let twice = Block { start: after.seq.max(start), end: after.end().min(end) };
+        while let Some(after) = self.out_of_order.get(at) {
+            let twice = SackBlock { start: after.seq.max(start), end: after.end().min(end) };
             self.report.add_duplicate(twice);
             if after.end().after(end) {
                 end = end.min(after.seq);
                 break;
             }
-            self.early.remove(at);
+            self.out_of_order.remove(at);
         }
         let seq = trim(seq, &mut piece, start, end);
         if piece.range.is_empty() {
             return PayloadArrival::Useless;
         }
         // What was reported by SACK is never thrown away for a newcomer (RFC 2018 8).
-        if self.early.len() >= self.early_limit {
+        if self.out_of_order.len() >= self.out_of_order_limit {
             return PayloadArrival::Useless;
         }
-        self.report.add(Block { start: seq, end: seq + piece.range.len() as u32 });
-        self.early.insert(at, EarlyPiece { seq, piece });
-        PayloadArrival::Early
+        self.report.add(SackBlock { start: seq, end: seq + piece.range.len() as u32 });
+        self.out_of_order.insert(at, OutOfOrderPiece { seq, piece });
+        PayloadArrival::OutOfOrder
     }
 
     /// The FIN is at `fin`; `next` is what comes next. One that came early is reported as the data
@@ -258,7 +260,7 @@ impl<R> ReceiveQueue<R> {
     pub(super) fn take_fin(&mut self, next: Seq, fin: Seq) {
         self.fin = Some(fin);
         if fin.after(next) {
-            self.report.add(Block { start: fin, end: fin + 1 });
+            self.report.add(SackBlock { start: fin, end: fin + 1 });
         }
     }
 
@@ -282,12 +284,12 @@ impl<R> ReceiveQueue<R> {
     pub(super) fn clear(&mut self) {
         self.ready.clear();
         self.ready_len = 0;
-        self.clear_early();
+        self.clear_out_of_order();
     }
 
     /// Drops what cannot come in order any more.
-    pub(super) fn clear_early(&mut self) {
-        self.early.clear();
+    pub(super) fn clear_out_of_order(&mut self) {
+        self.out_of_order.clear();
         self.report.clear();
     }
 }

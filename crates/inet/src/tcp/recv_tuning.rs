@@ -154,7 +154,7 @@ impl BufferTuner {
             let grown = u32::try_from(room.min(threshold + step)).unwrap_or(u32::MAX);
             self.learnt.threshold = grown;
         }
-        if queue.has_early() {
+        if queue.has_out_of_order() {
             self.grow_buffer(durable, config, queue);
         }
     }
@@ -217,7 +217,7 @@ impl BufferTuner {
         if !config.moderate_rcvbuf {
             return;
         }
-        let early = queue.early_span(durable.rcv_nxt) as usize;
+        let early = queue.out_of_order_span(durable.rcv_nxt) as usize;
         let wanted = (self.learnt.space as usize).saturating_mul(2).saturating_add(early);
         self.wanted = self.wanted.max(wanted.min(config.recv_buffer_max / 2));
         self.use_grant(queue);

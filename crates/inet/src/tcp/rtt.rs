@@ -41,12 +41,12 @@ pub(super) struct RttEstimator {
     max: Duration,
     /// The SYN being timed: its end and when it was sent.
     timed: Option<(Seq, Instant)>,
-    least: Option<Least>,
+    least: Option<LeastRtt>,
 }
 
 /// Least round-trip time of this span and of the one before.
 #[derive(Debug, Clone, Copy)]
-struct Least {
+struct LeastRtt {
     here: Duration,
     before: Duration,
     since: Instant,
@@ -81,7 +81,7 @@ impl RttEstimator {
         self.variation = variation;
         let margin = (variation * 4).max(GRANULARITY).max(self.min);
         self.base = smoothed.saturating_add(margin).min(self.max);
-        self.least = Some(Least { here: least, before: least, since: now });
+        self.least = Some(LeastRtt { here: least, before: least, since: now });
     }
 
     /// The timeout, with back-off.
@@ -175,11 +175,11 @@ impl RttEstimator {
     fn note_least(&mut self, now: Instant, rtt: Duration) {
         let rtt = rtt.max(Duration::from_micros(1));
         self.least = Some(match self.least {
-            None => Least { here: rtt, before: rtt, since: now },
+            None => LeastRtt { here: rtt, before: rtt, since: now },
             Some(old) if now - old.since >= MIN_SPAN => {
-                Least { here: rtt, before: old.here, since: now }
+                LeastRtt { here: rtt, before: old.here, since: now }
             }
-            Some(old) => Least { here: old.here.min(rtt), ..old },
+            Some(old) => LeastRtt { here: old.here.min(rtt), ..old },
         });
     }
 

@@ -4,7 +4,7 @@ use super::seq::Seq;
 
 /// A contiguous block of received bytes: the first, and one past the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Block {
+pub struct SackBlock {
     /// Left edge.
     pub start: Seq,
     /// Right edge.
@@ -14,7 +14,7 @@ pub struct Block {
 /// The blocks of a SACK option (RFC 2018 3): up to four, as they are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlocks {
-    blocks: [Block; Self::MOST],
+    blocks: [SackBlock; Self::MOST],
     count: u8,
 }
 
@@ -23,7 +23,7 @@ impl SackBlocks {
     pub const MOST: usize = 4;
 
     /// Adds a block if there is room.
-    pub fn push(&mut self, block: Block) {
+    pub fn push(&mut self, block: SackBlock) {
         if let Some(place) = self.blocks.get_mut(usize::from(self.count)) {
             *place = block;
             self.count += 1;
@@ -31,7 +31,7 @@ impl SackBlocks {
     }
 
     /// The blocks.
-    pub fn as_slice(&self) -> &[Block] {
+    pub fn as_slice(&self) -> &[SackBlock] {
         self.blocks.get(..usize::from(self.count)).unwrap_or_default()
     }
 

@@ -11,7 +11,7 @@ use smoltcp::wire::{IpProtocol, checksum};
 
 use super::ecn_field::EcnField;
 use super::fastopen_option::FastOpenOption;
-use super::sack_blocks::{Block, SackBlocks};
+use super::sack_blocks::{SackBlock, SackBlocks};
 use super::seq::Seq;
 use crate::{RxOffload, TxBytes, TxPiece, ip};
 
@@ -123,7 +123,7 @@ pub struct SegmentRepr {
 
 /// A parsed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedSegment {
     /// Its header.
     pub repr: SegmentRepr,
     /// Where its payload starts, bytes from the start of the segment; the payload goes on to its
@@ -136,7 +136,7 @@ impl SegmentRepr {
     ///
     /// # Errors
     /// What is wrong with it. Only the sender, or the network, can be the cause.
-    pub fn parse(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> Result<Parsed, SegmentError> {
+    pub fn parse(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> Result<ParsedSegment, SegmentError> {
         Self::parse_with(src, dst, bytes, RxOffload::NONE)
     }
 
@@ -149,7 +149,7 @@ impl SegmentRepr {
         dst: IpAddr,
         bytes: &[u8],
         offload: RxOffload,
-    ) -> Result<Parsed, SegmentError> {
+    ) -> Result<ParsedSegment, SegmentError> {
         let header: &[u8; FIXED] = bytes.first_chunk().ok_or(SegmentError::Truncated)?;
         let payload = usize::from(header[12] >> 4) * 4;
         if payload < FIXED {
@@ -187,7 +187,7 @@ impl SegmentRepr {
             ..Self::default()
         };
         repr.parse_options(options)?;
-        Ok(Parsed { repr, payload })
+        Ok(ParsedSegment { repr, payload })
     }
 
     /// RFC 9293 3.2. An option of unknown kind is skipped (MUST-6); a length that cannot be makes
@@ -225,7 +225,7 @@ impl SegmentRepr {
                     };
                     for block in blocks.chunks_exact(8) {
                         let (start, end) = block.split_at(4);
-                        self.sack.push(Block { start: edge(start), end: edge(end) });
+                        self.sack.push(SackBlock { start: edge(start), end: edge(end) });
                     }
                 }
                 (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS | SACK, _) => {

@@ -205,8 +205,8 @@ impl<T: TxBytes> TcpSendQueue<T> {
     }
 
     /// The pieces of `range`.
-    pub(super) fn pieces(&self, range: &QueueRange) -> Pieces<'_, T> {
-        let mut pieces = Pieces::none();
+    pub(super) fn pieces(&self, range: &QueueRange) -> PayloadPieces<'_, T> {
+        let mut pieces = PayloadPieces::none();
         let (mut at, mut left) = (range.offset, range.len);
         for QueuedChunk { start, bytes, .. } in
             self.chunks.range(range.index.min(self.chunks.len())..)
@@ -235,12 +235,12 @@ impl<T: TxBytes> TcpSendQueue<T> {
 
 /// Up to [`MAX_TX_PIECES`] pieces.
 #[derive(Debug)]
-pub(super) struct Pieces<'a, T> {
+pub(super) struct PayloadPieces<'a, T> {
     pieces: Option<[TxPiece<'a, T>; MAX_TX_PIECES]>,
     count: usize,
 }
 
-impl<'a, T> Pieces<'a, T> {
+impl<'a, T> PayloadPieces<'a, T> {
     pub(super) fn none() -> Self {
         Self { pieces: None, count: 0 }
     }
@@ -268,11 +268,11 @@ pub struct SegmentOut<'a, T> {
     /// Payload of each segment but the last that it is to be cut into, bytes, if it is longer than
     /// that ([`TcpConfig::gso_max_segs`](super::TcpConfig)).
     pub mss: u16,
-    body: Pieces<'a, T>,
+    body: PayloadPieces<'a, T>,
 }
 
 impl<'a, T> SegmentOut<'a, T> {
-    pub(super) fn new(repr: SegmentRepr, body: Pieces<'a, T>) -> Self {
+    pub(super) fn new(repr: SegmentRepr, body: PayloadPieces<'a, T>) -> Self {
         Self { repr, mss: u16::MAX, body }
     }
 

@@ -2,7 +2,7 @@
 
 /// What happened on a connection; counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
+pub struct TcpStats {
     /// Segments sent again, for whatever reason.
     pub retransmits: u64,
     /// Segments sent again in fast recovery.

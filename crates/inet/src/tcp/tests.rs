@@ -80,7 +80,7 @@ struct Rig {
     now: Instant,
     iss: u32,
     irs: u32,
-    reply: Reply,
+    reply: SegmentReply,
 }
 
 /// No options but the MSS, no quick ACKs: what is sent is easy to tell.
@@ -119,13 +119,13 @@ impl Rig {
     fn connect_from(config: &TcpConfig, iss: u32, irs: u32) -> Self {
         let now = Instant::from_nanos(1_000_000_000_000);
         let c = Connection::connect(now, config, endpoints(), Seq::new(iss));
-        Self { c, now, iss, irs, reply: Reply::None }
+        Self { c, now, iss, irs, reply: SegmentReply::None }
     }
 
     fn accept(config: &TcpConfig, syn: &SegmentRepr) -> Self {
         let now = Instant::from_nanos(1_000_000_000_000);
         let c = Connection::accept(now, config, endpoints(), syn, Seq::new(ISS));
-        Self { c, now, iss: ISS, irs: syn.seq.get(), reply: Reply::None }
+        Self { c, now, iss: ISS, irs: syn.seq.get(), reply: SegmentReply::None }
     }
 
     /// A connection opened by `connect`, with nothing to be sent.
@@ -161,7 +161,7 @@ impl Rig {
     }
 
     /// Takes a segment.
-    fn take(&mut self, segment: &SegmentRepr, payload: &[u8]) -> Reply {
+    fn take(&mut self, segment: &SegmentRepr, payload: &[u8]) -> SegmentReply {
         let piece = (!payload.is_empty()).then(|| {
             let range = 0..payload.len();
             RxPiece { frame: Frame(payload.to_vec()), range }
@@ -172,13 +172,13 @@ impl Rig {
 
     /// Takes an ACK of the first `ack` numbers.
     fn ack(&mut self, seq: u32, ack: u32) {
-        assert_eq!(self.take(&self.seg(seq, ack), b""), Reply::None);
+        assert_eq!(self.take(&self.seg(seq, ack), b""), SegmentReply::None);
     }
 
     /// Takes payload.
     fn data(&mut self, seq: u32, payload: &[u8]) {
         let una = self.c.durable().snd_una.get().wrapping_sub(self.iss);
-        assert_eq!(self.take(&self.seg(seq, una), payload), Reply::None);
+        assert_eq!(self.take(&self.seg(seq, una), payload), SegmentReply::None);
     }
 
     /// The only segment that is sent now; without payload.

@@ -39,9 +39,9 @@ const ALL: [TcpTimer; 7] = [
 const SENDING: [TcpTimer; 3] = [TcpTimer::Retransmit, TcpTimer::LossProbe, TcpTimer::Reordering];
 
 #[derive(Debug, Default)]
-pub(super) struct Timers([Option<Instant>; ALL.len()]);
+pub(super) struct TcpTimers([Option<Instant>; ALL.len()]);
 
-impl Timers {
+impl TcpTimers {
     /// Sets `timer`, in place of the others of its kind.
     pub(super) fn set(&mut self, timer: TcpTimer, at: Instant) {
         if SENDING.contains(&timer) {

@@ -33,8 +33,8 @@ pub(super) fn agreed_option(durable: &Durable, now: Instant) -> Option<Timestamp
     durable.has(durable::TIMESTAMPS).then(|| option(durable, now, true))
 }
 
-/// Milliseconds since the own timestamp `echo` was sent; `None` if it is from the future, and so not
-/// ours.
+/// Milliseconds since the own timestamp `echo` was sent; `None` if it is from the future, and so
+/// not ours.
 #[inline]
 pub(super) fn millis_since(durable: &Durable, now: Instant, echo: u32) -> Option<u32> {
     let age = own_clock(durable, now).wrapping_sub(echo).cast_signed();

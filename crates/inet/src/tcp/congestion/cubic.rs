@@ -44,7 +44,7 @@ pub(super) struct Cubic {
     w_max: u32,
     /// The window just before the last reduction (cwnd_prior of RFC 9438 4.3).
     prior: u32,
-    epoch: Option<Epoch>,
+    epoch: Option<CubicEpoch>,
     /// Least round-trip time.
     floor: Option<Duration>,
     hystart: HyStart,
@@ -52,7 +52,7 @@ pub(super) struct Cubic {
 
 /// A congestion avoidance stage.
 #[derive(Debug)]
-struct Epoch {
+struct CubicEpoch {
     start: Instant,
     /// Where the function is flat, and when: segments, 1/1024 s.
     origin: u32,
@@ -78,7 +78,7 @@ impl Cubic {
         let mut fresh = false;
         let epoch = self.epoch.get_or_insert_with(|| {
             fresh = true;
-            Epoch::new(now, self.w_max, cwnd)
+            CubicEpoch::new(now, self.w_max, cwnd)
         });
         epoch.acked += u64::from(acked);
         if fresh || epoch.window != cwnd || now - epoch.at > PAUSE {
@@ -97,7 +97,7 @@ impl Cubic {
     }
 }
 
-impl Epoch {
+impl CubicEpoch {
     fn new(now: Instant, w_max: u32, cwnd: u32) -> Self {
         let missing = w_max.saturating_sub(cwnd);
         // RFC 9438 (2): K = cbrt(missing / C), here in 1/1024 s.

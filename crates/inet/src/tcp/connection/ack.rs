@@ -5,11 +5,11 @@
 
 use core::time::Duration;
 
-use super::input::Check;
+use super::check::{SegmentCheck, WindowChange};
 use super::{Connection, SegmentReply};
 use crate::tcp::congestion::RttSample;
 use crate::tcp::durable;
-use crate::tcp::loss::AckIn;
+use crate::tcp::loss::ReceivedAck;
 use crate::tcp::segment::SegmentRepr;
 use crate::tcp::seq::Seq;
 use crate::tcp::state::{State, StateEvent};
@@ -17,52 +17,46 @@ use crate::tcp::timers::TcpTimer;
 use crate::tcp::timestamps;
 use crate::{Instant, RxBytes, TxBytes};
 
-/// What a segment does to the peer's window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WindowNews {
-    /// It is too old to count.
-    None,
-    /// It sets it.
-    Updated,
-    /// It opens one that was closed.
-    Reopened,
-}
-
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Fifth check: ACK.
-    pub(super) fn check_ack(&mut self, now: Instant, segment: &SegmentRepr, len: usize) -> Check {
-        let Some(ack) = segment.ack else { return Check::Done(SegmentReply::None) };
+    pub(super) fn check_ack(
+        &mut self,
+        now: Instant,
+        segment: &SegmentRepr,
+        len: usize,
+    ) -> SegmentCheck {
+        let Some(ack) = segment.ack else { return SegmentCheck::Done(SegmentReply::None) };
         let (una, max) = (self.durable.snd_una, self.durable.snd_max);
         if self.state() == State::SynReceived {
             if ack.at_or_before(una) || ack.after(self.syn_edge()) {
-                return Check::Done(SegmentReply::reset(segment, len));
+                return SegmentCheck::Done(SegmentReply::reset(segment, len));
             }
             self.take_syn_data(ack);
             self.change(StateEvent::AckOfSyn);
             self.set_window(segment);
-            self.take_ack(now, segment, ack, len, WindowNews::Updated);
+            self.take_ack(now, segment, ack, len, WindowChange::Updated);
             self.established(now);
             self.lose_syn_data(now);
-            return Check::Pass;
+            return SegmentCheck::Pass;
         }
         // RFC 5961 5.2.
         if ack.after(max) || ack.before(una - self.peer_window.max()) {
             self.stats.unacceptable += 1;
             self.challenge(now, len > 0);
-            return Check::Done(SegmentReply::None);
+            return SegmentCheck::Done(SegmentReply::None);
         }
         self.attempts.answered();
         let update = self.peer_window.is_updated_by(&self.durable, segment, ack);
         let news = match update && self.set_window(segment) {
-            true => WindowNews::Reopened,
-            false if update => WindowNews::Updated,
-            false => WindowNews::None,
+            true => WindowChange::Reopened,
+            false if update => WindowChange::Updated,
+            false => WindowChange::None,
         };
         self.take_ack(now, segment, ack, len, news);
         if self.state() == State::Closed {
-            return Check::Done(SegmentReply::None);
+            return SegmentCheck::Done(SegmentReply::None);
         }
-        Check::Pass
+        SegmentCheck::Pass
     }
 
     /// Whether the window was closed until now.
@@ -83,7 +77,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         segment: &SegmentRepr,
         ack: Seq,
         len: usize,
-        news: WindowNews,
+        news: WindowChange,
     ) {
         self.nagle.ack_received();
         let prior_una = self.durable.snd_una;
@@ -92,12 +86,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if old && (!self.durable.has(durable::SACK) || segment.sack.is_empty()) {
             return;
         }
-        let update = news != WindowNews::None;
+        let update = news != WindowChange::None;
         let field_changed = self.peer_window.note_field(segment.window);
         let window = update && (advances || field_changed);
         let stamped = self.durable.has(durable::TIMESTAMPS);
         let echo = segment.timestamps.map(|t| t.echo).filter(|echo| stamped && *echo != 0);
-        let said = AckIn {
+        let said = ReceivedAck {
             ack,
             prior_una,
             blocks: &segment.sack,
@@ -131,7 +125,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.loss.take_mtu_probe_loss() {
             self.mtu_probe_lost(now);
         }
-        if news == WindowNews::Reopened {
+        if news == WindowChange::Reopened {
             self.loss.window_reopened();
         }
         self.follow(now, out.timer);

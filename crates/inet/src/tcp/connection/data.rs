@@ -6,7 +6,7 @@ use super::Connection;
 use super::mtu::NextMtuProbe;
 use crate::tcp::congestion::FlightReport;
 use crate::tcp::durable;
-use crate::tcp::loss::{CaState, Repeat, SentSegment};
+use crate::tcp::loss::{CaState, RetransmitPolicy, SentSegment};
 use crate::tcp::sack_blocks::SackBlocks;
 use crate::tcp::segment::SegmentRepr;
 use crate::tcp::send_queue::{QueueRange, WriteMarks};
@@ -76,14 +76,14 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.pending.wants_tail_probe() {
             return self.tail_probe(now);
         }
-        let repeat = self.loss.repeat();
-        if repeat == Repeat::Lost
+        let policy = self.loss.retransmit_policy();
+        if policy == RetransmitPolicy::Lost
             && let Some(data) = self.lost_data(now)
         {
             return Some(data);
         }
         let data = self.new_data(now);
-        if data.is_some() || repeat != Repeat::NewFirst {
+        if data.is_some() || policy != RetransmitPolicy::NewFirst {
             return data;
         }
         // RFC 5682 2.1 step 2b: there is nothing new, so it is the usual way after a timeout.
@@ -176,7 +176,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// What is lost, as far as the congestion window permits: contiguous segments together.
     fn lost_data(&mut self, now: Instant) -> Option<OutgoingData> {
         let room = self.congestion.room(self.loss.sent().in_flight());
-        let index = self.loss.next_wanted()?;
+        let index = self.loss.next_to_retransmit()?;
         if room == 0 {
             return None;
         }
@@ -230,8 +230,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let mut count = 1;
         while count < most
             && let Some(next) = self.loss.sent().get(index + count)
-            && next.wanted()
-            && !self.loss.sent().get(index + count - 1).is_some_and(SentSegment::ends_load)
+            && next.awaits_retransmission()
+            && !self.loss.sent().get(index + count - 1).is_some_and(SentSegment::ends_burst)
             && !next.end.after(edge)
             && next.end.since(first.start) as usize <= most * mss
         {
@@ -387,7 +387,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         let stamp = timestamps::own_clock(&self.durable, now);
         for index in data.index..data.index + data.count {
-            self.loss.on_repeated(now, index, stamp, data.clear);
+            self.loss.on_retransmitted(now, index, stamp, data.clear);
         }
         // RFC 6298 5.1 as RFC 6675 and Linux read it: the head's retransmission gets its own time.
         if data.index == 0

@@ -16,9 +16,9 @@ use crate::tcp::ack_policy::AckPolicy;
 use crate::tcp::config::TcpConfig;
 use crate::tcp::congestion::{CongestionControl, CongestionWindow};
 use crate::tcp::durable::Durable;
-use crate::tcp::ecn::Ecn;
+use crate::tcp::ecn::EcnState;
 use crate::tcp::info_counters::InfoCounters;
-use crate::tcp::loss::Kept;
+use crate::tcp::loss::DormantRecovery;
 use crate::tcp::mtu_search::MtuSearch;
 use crate::tcp::nagle::Nagle;
 use crate::tcp::peer_window::PeerWindow;
@@ -39,7 +39,7 @@ pub struct Dormant {
     counters: InfoCounters,
     mtu_search: Option<Box<MtuSearch>>,
     window: CongestionWindow,
-    loss: Kept,
+    loss: DormantRecovery,
     /// Round-trip time: smoothed, its variation, least; microseconds, 0 for none.
     rtt: [u32; 3],
     recv_buffer: u32,
@@ -51,7 +51,7 @@ pub struct Dormant {
     peer_window: PeerWindow,
     acks: AckPolicy,
     nagle: Nagle,
-    ecn: Ecn,
+    ecn: EcnState,
 }
 
 impl Dormant {

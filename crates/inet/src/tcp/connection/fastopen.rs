@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 
 use super::Connection;
-use crate::tcp::fastopen::{FastOpen, FastOpenNews};
+use crate::tcp::fastopen::{FastOpenOutcome, FastOpenState};
 use crate::tcp::fastopen_option::FastOpenOption;
 use crate::tcp::segment::SegmentRepr;
-use crate::tcp::send_queue::{Pieces, SegmentOut, WriteMarks};
+use crate::tcp::send_queue::{PayloadPieces, SegmentOut, WriteMarks};
 use crate::tcp::seq::Seq;
 use crate::tcp::state::{State, StateEvent};
 use crate::tcp::timers::TcpTimer;
@@ -18,7 +18,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// payload, of what is queued when it leaves; `deferred` if it is not to leave before there is
     /// some. To be called before the first segment is given out.
     pub fn connect_fast(&mut self, option: Option<FastOpenOption>, limit: u16, deferred: bool) {
-        self.fast_open = Some(Box::new(FastOpen::client(option, limit, deferred)));
+        self.fast_open = Some(Box::new(FastOpenState::client(option, limit, deferred)));
         if deferred {
             self.pending.withdraw_syn();
         }
@@ -35,7 +35,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         renewal: Option<FastOpenOption>,
     ) {
         let taken = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
-        self.fast_open = Some(Box::new(FastOpen::server(taken, renewal)));
+        self.fast_open = Some(Box::new(FastOpenState::server(taken, renewal)));
         self.change(StateEvent::AckOfSyn);
         self.established(now);
         let seq = self.durable.rcv_nxt;
@@ -51,7 +51,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// What a client has learnt from the SYN-ACK, once.
-    pub fn take_fast_open_news(&mut self) -> Option<FastOpenNews> {
+    pub fn take_fast_open_outcome(&mut self) -> Option<FastOpenOutcome> {
         self.fast_open.as_mut()?.take_news()
     }
 
@@ -92,11 +92,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.timers.clear(TcpTimer::DelayedAck);
         }
         let Some(fast) = self.fast_open.as_mut().filter(|_| first) else {
-            return SegmentOut::new(repr, Pieces::none());
+            return SegmentOut::new(repr, PayloadPieces::none());
         };
         repr.fast_open = fast.option();
         if repr.ack.is_some() {
-            return SegmentOut::new(repr, Pieces::none());
+            return SegmentOut::new(repr, PayloadPieces::none());
         }
         let range = self.send.at_next(fast.limit());
         fast.syn_sent(range.len());
@@ -197,7 +197,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.stats.fast_open_works += u64::from(watched && !inside);
         } else {
             let lone_fin = self.recv.fin().is_some_and(|fin| fin.after(self.durable.rcv_nxt));
-            if lone_fin && !self.recv.has_early() {
+            if lone_fin && !self.recv.has_out_of_order() {
                 self.stats.fast_open_black_holes += 1;
             }
         }

@@ -5,14 +5,14 @@
 
 use core::time::Duration;
 
-use super::ack::WindowNews;
+use super::check::{SegmentCheck, WindowChange};
 use super::{Connection, SegmentReply};
 use crate::tcp::congestion::CongestionControl;
 use crate::tcp::durable;
 use crate::tcp::ecn_field::EcnField;
 use crate::tcp::recv_queue::PayloadArrival;
 use crate::tcp::reset::segment_len;
-use crate::tcp::sack_blocks::Block;
+use crate::tcp::sack_blocks::SackBlock;
 use crate::tcp::segment::SegmentRepr;
 use crate::tcp::seq::Seq;
 use crate::tcp::state::{State, StateEvent};
@@ -31,12 +31,6 @@ const SYN_AGAIN: Duration = Duration::from_millis(2);
 
 /// Most duplicate ACKs that are owed at a time.
 const MAX_DUPLICATES: u16 = 64;
-
-/// What is left to do after a check.
-pub(super) enum Check {
-    Pass,
-    Done(SegmentReply),
-}
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Takes a segment of this connection. `payload` is `None` if it has none.
@@ -104,7 +98,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.learn_fast_open(segment);
         self.take_syn_data(ack);
         self.change(StateEvent::SynAck);
-        self.take_ack(now, segment, ack, 0, WindowNews::Updated);
+        self.take_ack(now, segment, ack, 0, WindowChange::Updated);
         self.established(now);
         self.lose_syn_data(now);
         self.pending.request_ack();
@@ -185,18 +179,18 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return SegmentReply::Reuse;
         }
         let mut segment = *segment;
-        if let Check::Done(reply) = self.check_repeated_syn(&mut segment) {
+        if let SegmentCheck::Done(reply) = self.check_duplicate_syn(&mut segment) {
             return reply;
         }
-        if let Check::Done(reply) = self.check_acceptable(now, &segment, len) {
+        if let SegmentCheck::Done(reply) = self.check_acceptable(now, &segment, len) {
             return reply;
         }
-        if let Check::Done(reply) = self.check_control(now, &segment) {
+        if let SegmentCheck::Done(reply) = self.check_control(now, &segment) {
             return reply;
         }
         self.progress.heard(now);
         self.attempts.heard();
-        if let Check::Done(reply) = self.check_ack(now, &segment, len) {
+        if let SegmentCheck::Done(reply) = self.check_ack(now, &segment, len) {
             return reply;
         }
         // Not of a segment whose ACK is not believed: who guesses one cannot move the clock.
@@ -228,36 +222,41 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// The peer's SYN again, in SYN-RECEIVED: our SYN-ACK was lost, or both sides opened at once
     /// and this is the peer's SYN-ACK, whose SYN is old and whose ACK is new.
-    fn check_repeated_syn(&mut self, segment: &mut SegmentRepr) -> Check {
-        let repeated = segment.syn && !segment.rst && segment.seq == self.durable.irs;
+    fn check_duplicate_syn(&mut self, segment: &mut SegmentRepr) -> SegmentCheck {
+        let duplicate = segment.syn && !segment.rst && segment.seq == self.durable.irs;
         let answering = self.state() == State::SynReceived || self.is_half_open();
-        if !answering || !repeated {
-            return Check::Pass;
+        if !answering || !duplicate {
+            return SegmentCheck::Pass;
         }
         let Some(ack) = segment.ack else {
             self.pending.request_syn();
-            return Check::Done(SegmentReply::None);
+            return SegmentCheck::Done(SegmentReply::None);
         };
         if ack.after(self.durable.snd_una) && ack.at_or_before(self.syn_edge()) {
             // As Linux: the SYN has come twice, which is answered as any duplicate.
             let (start, end) = (segment.seq, segment.seq + 1);
-            self.recv.add_duplicate(Block { start, end });
+            self.recv.add_duplicate(SackBlock { start, end });
             self.pending.request_ack();
         }
         segment.syn = false;
         segment.seq += 1;
         // RFC 7323 2.2: this window is not scaled, the later ones are.
         segment.window = (u32::from(segment.window) >> self.durable.snd_scale) as u16;
-        Check::Pass
+        SegmentCheck::Pass
     }
 
     /// First check: sequence number, and timestamp before it (RFC 7323 5.3).
-    fn check_acceptable(&mut self, now: Instant, segment: &SegmentRepr, len: usize) -> Check {
+    fn check_acceptable(
+        &mut self,
+        now: Instant,
+        segment: &SegmentRepr,
+        len: usize,
+    ) -> SegmentCheck {
         let checked = !segment.rst && !segment.syn;
         if checked && self.peer_timestamp.is_old(&self.durable, now, segment) {
             self.stats.old_timestamps += 1;
             self.challenge(now, len > 0);
-            return Check::Done(SegmentReply::None);
+            return SegmentCheck::Done(SegmentReply::None);
         }
         // The RFC's table would reject an ACK that is sent from the very edge of the window, and
         // with a closed window any ACK that comes with data. This is Linux's test: the segment
@@ -269,15 +268,15 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.stats.unacceptable += 1;
             if !segment.rst {
                 self.challenge(now, len > 0);
-                self.repeat_time_wait(now, segment);
+                self.restart_time_wait(now, segment);
             }
-            return Check::Done(SegmentReply::None);
+            return SegmentCheck::Done(SegmentReply::None);
         }
-        Check::Pass
+        SegmentCheck::Pass
     }
 
     /// Second and fourth check: RST and SYN (RFC 5961 3, 4).
-    fn check_control(&mut self, now: Instant, segment: &SegmentRepr) -> Check {
+    fn check_control(&mut self, now: Instant, segment: &SegmentRepr) -> SegmentCheck {
         if segment.rst {
             if segment.seq == self.durable.rcv_nxt {
                 self.stats.resets += 1;
@@ -285,13 +284,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             } else {
                 self.challenge(now, false);
             }
-            return Check::Done(SegmentReply::None);
+            return SegmentCheck::Done(SegmentReply::None);
         }
         if segment.syn {
             self.challenge(now, false);
-            return Check::Done(SegmentReply::None);
+            return SegmentCheck::Done(SegmentReply::None);
         }
-        Check::Pass
+        SegmentCheck::Pass
     }
 
     fn be_reset(&mut self) {
@@ -337,7 +336,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             // RFC 9293: nothing new can come after the FIN. Its sender has not got our ACK.
             self.stats.unacceptable += 1;
             self.challenge(now, true);
-            self.repeat_time_wait(now, segment);
+            self.restart_time_wait(now, segment);
             return SegmentReply::None;
         }
         if let Some(piece) = payload {
@@ -391,7 +390,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             PayloadArrival::InOrder => self.acknowledge_later(now),
             // RFC 5681 4.2: at once while there is a gap, and when one is filled.
             PayloadArrival::Filled => self.pending.request_ack(),
-            PayloadArrival::Early => {
+            PayloadArrival::OutOfOrder => {
                 self.stats.out_of_order += 1;
                 self.counters.out_of_order();
                 // With SACK one ACK tells of all.
@@ -424,7 +423,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.rcv_nxt += 1;
         self.durable.rcv_adv = self.durable.rcv_adv.max(self.durable.rcv_nxt);
         self.durable.set(durable::FIN_RECEIVED);
-        self.recv.clear_early();
+        self.recv.clear_out_of_order();
         self.change(StateEvent::Fin);
         if self.state() == State::TimeWait {
             self.start_time_wait(now);
@@ -443,7 +442,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// RFC 9293 3.10.7.4: the peer's FIN again restarts TIME-WAIT.
-    fn repeat_time_wait(&mut self, now: Instant, segment: &SegmentRepr) {
+    fn restart_time_wait(&mut self, now: Instant, segment: &SegmentRepr) {
         if self.state() == State::TimeWait && segment.fin {
             self.start_time_wait(now);
         }

@@ -8,7 +8,7 @@ use super::Connection;
 use crate::tcp::durable;
 
 use crate::tcp::segment::SegmentRepr;
-use crate::tcp::send_queue::{Pieces, SegmentOut};
+use crate::tcp::send_queue::{PayloadPieces, SegmentOut};
 use crate::tcp::seq::Seq;
 use crate::tcp::state::State;
 use crate::tcp::timers::TcpTimer;
@@ -46,7 +46,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         // Taken back below if there turns out to be nothing.
         self.counters.segment_out();
         if let Some(repr) = self.pending.take_final() {
-            return Some(SegmentOut::new(repr, Pieces::none()));
+            return Some(SegmentOut::new(repr, PayloadPieces::none()));
         }
         if self.pending.wants_syn() && (self.state().opening() || self.is_half_open()) {
             return Some(self.syn_segment(now));
@@ -57,7 +57,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
                 // One tells all that fits into it.
                 self.pending.set_duplicate_ack(self.recv.has_unreported());
             }
-            return Some(SegmentOut::new(repr, Pieces::none()));
+            return Some(SegmentOut::new(repr, PayloadPieces::none()));
         }
         if let Some(data) = self.next_data(now) {
             let (repr, mss) = self.data_segment(now, &data);
@@ -67,11 +67,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.pending.take_probe() {
             // As Linux: a byte that the peer has had, and so must answer (RFC 9293 3.8.4).
             let repr = self.acknowledgement(now, self.durable.snd_una - 1, 0);
-            return Some(SegmentOut::new(repr, Pieces::none()));
+            return Some(SegmentOut::new(repr, PayloadPieces::none()));
         }
         if self.pending.wants_ack() {
             let repr = self.acknowledgement(now, self.send_seq(), 0);
-            return Some(SegmentOut::new(repr, Pieces::none()));
+            return Some(SegmentOut::new(repr, PayloadPieces::none()));
         }
         self.pending.poll_done();
         self.counters.no_segment_out();

@@ -24,7 +24,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Says whether what carries the segments from now on cuts super-segments; at first, no.
-    pub fn set_cuts(&mut self, cuts: bool) {
+    pub fn enable_super_segments(&mut self, cuts: bool) {
         self.super_segments.enable(cuts);
     }
 

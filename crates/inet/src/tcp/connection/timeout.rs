@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::Connection;
 use crate::tcp::durable;
-use crate::tcp::loss::TimerWish;
+use crate::tcp::loss::TimerRequest;
 use crate::tcp::state::{State, StateEvent};
 use crate::tcp::timers::TcpTimer;
 use crate::{Instant, RxBytes, TxBytes};
@@ -169,7 +169,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Sets the timer that an ACK asks for (RFC 6298 5.2, 5.3).
-    pub(super) fn follow(&mut self, now: Instant, wish: TimerWish) {
+    pub(super) fn follow(&mut self, now: Instant, wish: TimerRequest) {
         if self.loss.sent().is_empty() {
             // The handshake has timers of its own.
             if !self.state().opening() && !self.is_half_open() {
@@ -179,11 +179,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         match wish {
             // What was sent before the handshake's end has no timer but the handshake's.
-            TimerWish::Keep if !self.timers.is_sending() => self.start_retransmit(now),
-            TimerWish::Keep => {}
-            TimerWish::Reordering(wait) => self.timers.set(TcpTimer::Reordering, now + wait),
-            TimerWish::Retransmit(wait) => self.retransmit_in(now, wait),
-            TimerWish::Restart => {
+            TimerRequest::Keep if !self.timers.is_sending() => self.start_retransmit(now),
+            TimerRequest::Keep => {}
+            TimerRequest::Reordering(wait) => self.timers.set(TcpTimer::Reordering, now + wait),
+            TimerRequest::Retransmit(wait) => self.retransmit_in(now, wait),
+            TimerRequest::Restart => {
                 if !self.start_probe(now, self.rtt.timeout()) {
                     self.start_retransmit(now);
                 }

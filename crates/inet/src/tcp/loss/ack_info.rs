@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::sent::Snapshot;
+use super::sent::DeliverySnapshot;
 use crate::Instant;
 use crate::tcp::congestion::AckSample;
 use crate::tcp::sack_blocks::SackBlocks;
@@ -10,7 +10,7 @@ use crate::tcp::seq::Seq;
 
 /// What an ACK says.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::tcp) struct AckIn<'a> {
+pub(in crate::tcp) struct ReceivedAck<'a> {
     pub(in crate::tcp) ack: Seq,
     /// SND.UNA before it.
     pub(in crate::tcp) prior_una: Seq,
@@ -24,7 +24,7 @@ pub(in crate::tcp) struct AckIn<'a> {
     pub(in crate::tcp) echo: Option<u32>,
 }
 
-impl AckIn<'_> {
+impl ReceivedAck<'_> {
     /// RFC 5681 2: it cannot be a duplicate.
     pub(super) fn not_dup(&self) -> bool {
         self.data || self.window_update || self.ack != self.prior_una
@@ -38,7 +38,7 @@ impl AckIn<'_> {
 
 /// Which timer is to be set after an ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::tcp) enum TimerWish {
+pub(in crate::tcp) enum TimerRequest {
     /// The one that runs.
     #[default]
     Keep,
@@ -52,15 +52,15 @@ pub(in crate::tcp) enum TimerWish {
 
 /// What an ACK amounts to.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::tcp) struct AckOut {
-    pub(in crate::tcp) timer: TimerWish,
+pub(in crate::tcp) struct AckOutcome {
+    pub(in crate::tcp) timer: TimerRequest,
     /// Segments newly acknowledged or sacked, and the sample of the delivery rate.
     pub(in crate::tcp) sample: Option<AckSample>,
 }
 
 /// What has been seen of an ACK so far.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct AckFindings {
     pub(super) una_advanced: bool,
     /// End of the highest segment that was sacked before this ACK, or SND.UNA: its own blocks do
     /// not make what it acknowledges late.
@@ -71,9 +71,9 @@ pub(super) struct Seen {
     /// One that was never sent again was acknowledged or sacked, sent before `high_seq`.
     pub(super) original: bool,
     /// One that was sent again was acknowledged.
-    pub(super) repeated_acked: bool,
-    /// A repetition was found lost.
-    pub(super) lost_repetition: bool,
+    pub(super) retransmitted_acked: bool,
+    /// A retransmission was found lost.
+    pub(super) lost_retransmission: bool,
     pub(super) dsack: bool,
     pub(super) dsack_of_probe: bool,
     /// The head of the queue is sacked, though not acknowledged.
@@ -84,8 +84,8 @@ pub(super) struct Seen {
     pub(super) first_sacked: Option<Instant>,
     pub(super) last_sacked: Option<Instant>,
     /// The newest segment delivered, for the rate sample.
-    pub(super) newest: Option<(Instant, Snapshot)>,
-    pub(super) timer: TimerWish,
+    pub(super) newest: Option<(Instant, DeliverySnapshot)>,
+    pub(super) timer: TimerRequest,
 }
 
 /// Round-trip times that an ACK gives.
@@ -101,8 +101,8 @@ pub(in crate::tcp) struct RttTimes {
 
 /// An ACK half taken.
 #[derive(Debug)]
-pub(in crate::tcp) struct Taken {
-    pub(super) seen: Seen,
+pub(in crate::tcp) struct AckProgress {
+    pub(super) seen: AckFindings,
     pub(super) prior_delivered: u64,
     pub(super) prior_lost: u64,
     pub(super) prior_in_flight: u32,

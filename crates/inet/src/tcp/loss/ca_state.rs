@@ -19,7 +19,7 @@ pub(in crate::tcp) enum CaState {
 
 /// What may be sent in answer to the last ACK, before anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::tcp) enum Repeat {
+pub(in crate::tcp) enum RetransmitPolicy {
     /// Nothing is to be sent again.
     #[default]
     Nothing,

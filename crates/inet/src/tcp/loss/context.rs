@@ -5,7 +5,7 @@ use crate::tcp::config::TcpConfig;
 use crate::tcp::congestion::CongestionControl;
 use crate::tcp::rtt::RttEstimator;
 use crate::tcp::seq::Seq;
-use crate::tcp::stats::Stats;
+use crate::tcp::stats::TcpStats;
 
 /// What a recovery needs of the connection.
 #[derive(Debug)]
@@ -25,5 +25,5 @@ pub(in crate::tcp) struct LossContext<'a> {
     pub(in crate::tcp) congestion: &'a mut CongestionControl,
     pub(in crate::tcp) rtt: &'a RttEstimator,
     pub(in crate::tcp) config: &'a TcpConfig,
-    pub(in crate::tcp) stats: &'a mut Stats,
+    pub(in crate::tcp) stats: &'a mut TcpStats,
 }

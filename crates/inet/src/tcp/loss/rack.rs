@@ -2,9 +2,9 @@
 //!
 //! A segment is lost if one that was sent later has arrived and a round-trip time plus a
 //! *reordering window* has passed since it was sent. The window is a quarter of the least
-//! round-trip time, times a factor that grows while DSACKs tell of needless repetitions; it is zero
-//! as long as no reordering has ever been seen and a recovery is on or three segments are sacked,
-//! which is the classic threshold of three duplicate ACKs (RFC 5681 3.2).
+//! round-trip time, times a factor that grows while DSACKs tell of needless retransmissions; it is
+//! zero as long as no reordering has ever been seen and a recovery is on or three segments are
+//! sacked, which is the classic threshold of three duplicate ACKs (RFC 5681 3.2).
 
 use core::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) const TIMER_MIN: Duration = Duration::from_millis(2);
 
 /// What RACK remembers.
 #[derive(Debug, Default)]
-pub(in crate::tcp) struct Rack {
+pub(in crate::tcp) struct RackState {
     /// Of the segment sent last among those that arrived: when, its end, and its round-trip time.
     at: Instant,
     end: Seq,
@@ -35,7 +35,7 @@ pub(in crate::tcp) struct Rack {
     last_delivered: u64,
 }
 
-impl Rack {
+impl RackState {
     /// Round-trip time of the last segment that counted.
     pub(super) fn rtt(&self) -> Duration {
         self.rtt
@@ -45,7 +45,7 @@ impl Rack {
     pub(super) fn advance(&mut self, now: Instant, segment: &SentSegment, min_rtt: Duration) {
         let rtt = now - segment.at;
         // The answer to an earlier transmission, if it is quicker than any ever was.
-        if rtt < min_rtt && segment.ever_repeated() {
+        if rtt < min_rtt && segment.ever_retransmitted() {
             return;
         }
         self.advanced = true;

@@ -11,10 +11,10 @@ mod undo;
 
 use core::time::Duration;
 
-use super::ca_state::{CaState, Repeat};
+use super::ca_state::{CaState, RetransmitPolicy};
 use super::context::LossContext;
-use super::rack::Rack;
-use super::sent::{SentQueue, SentSegment, Snapshot};
+use super::rack::RackState;
+use super::sent::{DeliverySnapshot, SentQueue, SentSegment};
 use crate::Instant;
 use crate::tcp::config::TcpConfig;
 use crate::tcp::congestion::Prr;
@@ -24,32 +24,32 @@ use crate::tcp::seq::Seq;
 
 /// A tail loss probe under way (RFC 8985 7.2).
 #[derive(Debug, Clone, Copy)]
-struct Probe {
+struct TailLossProbe {
     /// SND.NXT when it was sent.
     end: Seq,
-    /// It repeated a segment.
-    repeated: bool,
+    /// It retransmitted a segment.
+    retransmitted: bool,
 }
 
 /// The sender's memory of what is under way, and of what went wrong.
 #[derive(Debug)]
-pub(in crate::tcp) struct Recovery {
+pub(in crate::tcp) struct LossRecovery {
     sent: SentQueue,
     state: CaState,
     /// SND.NXT when the state began.
     high_seq: Seq,
     /// SND.UNA when the recovery began, as long as it can be undone.
     undo_marker: Option<Seq>,
-    /// Repetitions of this recovery that are not known to have been needless; `None` before the
+    /// Retransmissions of this recovery that are not known to have been needless; `None` before the
     /// first.
     undo_retrans: Option<u32>,
-    /// Own timestamp when the first repetition of this recovery left.
+    /// Own timestamp when the first retransmission of this recovery left.
     retrans_stamp: Option<u32>,
     /// Segments that may overtake each other, and whether that was ever seen.
     reordering: u32,
     reord_seen: u32,
-    rack: Rack,
-    probe: Option<Probe>,
+    rack: RackState,
+    probe: Option<TailLossProbe>,
     /// F-RTO is at work.
     frto: bool,
     /// The peer has reneged, and the recovery from that is not over.
@@ -68,13 +68,13 @@ pub(in crate::tcp) struct Recovery {
     total_retrans: u64,
     /// The peer is to be told that the window was reduced, or not any more.
     cwr: Option<bool>,
-    repeat: Repeat,
+    retransmit_policy: RetransmitPolicy,
     /// Where a probe of the path's MTU under way begins, and whether its loss was found.
     mtu_probe: Option<Seq>,
     mtu_probe_lost: bool,
 }
 
-impl Recovery {
+impl LossRecovery {
     pub(in crate::tcp) fn new(now: Instant, config: &TcpConfig) -> Self {
         Self {
             sent: SentQueue::new(),
@@ -85,7 +85,7 @@ impl Recovery {
             retrans_stamp: None,
             reordering: u32::from(config.reordering),
             reord_seen: 0,
-            rack: Rack::default(),
+            rack: RackState::default(),
             probe: None,
             frto: false,
             reneging: false,
@@ -99,7 +99,7 @@ impl Recovery {
             dsack_dups: 0,
             total_retrans: 0,
             cwr: None,
-            repeat: Repeat::Nothing,
+            retransmit_policy: RetransmitPolicy::Nothing,
             mtu_probe: None,
             mtu_probe_lost: false,
         }
@@ -113,8 +113,8 @@ impl Recovery {
 
     /// Place of the first segment that is to be sent again.
     #[inline]
-    pub(in crate::tcp) fn next_wanted(&mut self) -> Option<usize> {
-        self.sent.next_wanted()
+    pub(in crate::tcp) fn next_to_retransmit(&mut self) -> Option<usize> {
+        self.sent.next_to_retransmit()
     }
 
     /// Cuts the segment at `index` in two, the first of `len` bytes.
@@ -124,8 +124,8 @@ impl Recovery {
 
     /// What may be sent in answer to the last ACK, before anything else.
     #[inline]
-    pub(in crate::tcp) fn repeat(&self) -> Repeat {
-        self.repeat
+    pub(in crate::tcp) fn retransmit_policy(&self) -> RetransmitPolicy {
+        self.retransmit_policy
     }
 
     /// A probe of the path's MTU that begins at `start` was sent; or its fate is of no interest any
@@ -181,12 +181,12 @@ impl Recovery {
     }
 
     /// What is to be remembered of a segment sent now.
-    fn snapshot(&mut self, now: Instant) -> Snapshot {
+    fn snapshot(&mut self, now: Instant) -> DeliverySnapshot {
         if self.sent.in_flight() == 0 {
             self.first_sent = now;
             self.delivered_at = now;
         }
-        Snapshot {
+        DeliverySnapshot {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent: self.first_sent,
@@ -202,9 +202,9 @@ impl Recovery {
         mss: u32,
         marks: WriteMarks,
     ) {
-        if self.repeat == Repeat::NewFirst {
+        if self.retransmit_policy == RetransmitPolicy::NewFirst {
             // F-RTO has what it wanted: now the answer counts.
-            self.repeat = Repeat::Nothing;
+            self.retransmit_policy = RetransmitPolicy::Nothing;
         }
         let snapshot = self.snapshot(now);
         let count = self.sent.push((start, len, fin), mss.max(1), (now, snapshot), marks);
@@ -213,8 +213,8 @@ impl Recovery {
 
     /// The segment at `index` was sent again; if it is not held to be lost, that was a probe, which
     /// no recovery counts. `stamp` is the own timestamp it carries; `clear` see
-    /// [`SentQueue::repeat`].
-    pub(in crate::tcp) fn on_repeated(
+    /// [`SentQueue::retransmit`].
+    pub(in crate::tcp) fn on_retransmitted(
         &mut self,
         now: Instant,
         index: usize,
@@ -223,7 +223,7 @@ impl Recovery {
     ) {
         let lost = self.sent.get(index).is_some_and(SentSegment::lost);
         let snapshot = self.snapshot(now);
-        self.sent.repeat(index, now, snapshot, clear);
+        self.sent.retransmit(index, now, snapshot, clear);
         self.total_retrans += 1;
         if !lost {
             return;
@@ -264,7 +264,7 @@ impl Recovery {
         self.probe = None;
         self.cwr = Some(true);
         self.frto = context.config.frto && (new || again);
-        self.repeat = Repeat::Lost;
+        self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
     /// All is lost but what RACK says may still arrive (RFC 8985 6.3). Nothing is, if the peer has
@@ -321,7 +321,7 @@ impl Recovery {
             self.high_seq = context.nxt;
             self.state = CaState::Loss;
         }
-        self.repeat = Repeat::Lost;
+        self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
     /// The peer's window was closed and is open again: if what is in flight was sent as a probe of
@@ -329,21 +329,21 @@ impl Recovery {
     pub(in crate::tcp) fn window_reopened(&mut self) {
         if self.state == CaState::Loss && !self.sent.is_empty() {
             self.lost += u64::from(self.sent.mark_lost(0));
-            self.repeat = Repeat::Lost;
+            self.retransmit_policy = RetransmitPolicy::Lost;
         }
     }
 
     /// F-RTO found nothing new to send.
     pub(in crate::tcp) fn give_up_frto(&mut self) {
         self.frto = false;
-        self.repeat = Repeat::Lost;
+        self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
     /// The connection is over: nothing is under way any more.
     pub(in crate::tcp) fn clear(&mut self) {
         self.sent.clear();
         self.probe = None;
-        self.repeat = Repeat::Nothing;
+        self.retransmit_policy = RetransmitPolicy::Nothing;
     }
 
     /// How long until the retransmission timer would expire, had it been started when the first

@@ -31,9 +31,9 @@ const SACKED: u8 = 1;
 /// Held to be lost.
 const LOST: u8 = 1 << 1;
 /// Sent again, and that transmission is not held to be lost.
-const REPEATED: u8 = 1 << 2;
+const RETRANSMITTED: u8 = 1 << 2;
 /// Was sent again at some time.
-const EVER_REPEATED: u8 = 1 << 3;
+const EVER_RETRANSMITTED: u8 = 1 << 3;
 /// An ACK does not tell which transmission it answers.
 const AMBIGUOUS: u8 = 1 << 4;
 /// Its last byte is pushed (RFC 9293 3.9.1.2), whenever it is sent.
@@ -44,11 +44,11 @@ const RECORD: u8 = 1 << 6;
 const BURST: u8 = 1 << 7;
 
 /// What has happened to a segment since it left for the first time.
-const HISTORY: u8 = SACKED | LOST | REPEATED | EVER_REPEATED | AMBIGUOUS;
+const HISTORY: u8 = SACKED | LOST | RETRANSMITTED | EVER_RETRANSMITTED | AMBIGUOUS;
 
 /// What was known when a segment left, for the sample of the delivery rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::tcp) struct Snapshot {
+pub(in crate::tcp) struct DeliverySnapshot {
     /// Segments delivered until then, and when the last of them was.
     pub(in crate::tcp) delivered: u64,
     pub(in crate::tcp) delivered_at: Instant,
@@ -64,7 +64,7 @@ pub(in crate::tcp) struct SentSegment {
     pub(in crate::tcp) end: Seq,
     /// Last transmission.
     pub(in crate::tcp) at: Instant,
-    pub(in crate::tcp) snapshot: Snapshot,
+    pub(in crate::tcp) snapshot: DeliverySnapshot,
     earlier: u32,
     later: u32,
     flags: u8,
@@ -83,13 +83,13 @@ impl SentSegment {
         self.has(LOST)
     }
 
-    /// A repetition of it is on its way.
-    pub(in crate::tcp) fn repeated(&self) -> bool {
-        self.has(REPEATED)
+    /// A retransmission of it is on its way.
+    pub(in crate::tcp) fn retransmitted(&self) -> bool {
+        self.has(RETRANSMITTED)
     }
 
-    pub(in crate::tcp) fn ever_repeated(&self) -> bool {
-        self.has(EVER_REPEATED)
+    pub(in crate::tcp) fn ever_retransmitted(&self) -> bool {
+        self.has(EVER_RETRANSMITTED)
     }
 
     /// Karn's rule: its acknowledgement gives no round-trip time.
@@ -103,18 +103,18 @@ impl SentSegment {
     }
 
     /// What is sent again does not go on behind it.
-    pub(in crate::tcp) fn ends_load(&self) -> bool {
+    pub(in crate::tcp) fn ends_burst(&self) -> bool {
         self.has(RECORD | BURST)
     }
 
     /// Lost, and not yet sent again.
-    pub(in crate::tcp) fn wanted(&self) -> bool {
-        self.flags & (LOST | REPEATED | SACKED) == LOST
+    pub(in crate::tcp) fn awaits_retransmission(&self) -> bool {
+        self.flags & (LOST | RETRANSMITTED | SACKED) == LOST
     }
 
     /// May be on its way: in the list.
     fn listed(&self) -> bool {
-        !self.sacked() && !self.wanted()
+        !self.sacked() && !self.awaits_retransmission()
     }
 
     /// Whether the transmission at `at` of what ends at `end` came after this one's (RFC 8985 6.2).
@@ -126,7 +126,7 @@ impl SentSegment {
 /// Segments that left the queue together: they were sent in one go, for the first time, and nothing
 /// has been heard of them since; or a single one, whatever its history.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::tcp) struct Acked {
+pub(in crate::tcp) struct AckedSegments {
     pub(in crate::tcp) first: SentSegment,
     /// The last one's end.
     pub(in crate::tcp) last: Seq,
@@ -141,13 +141,14 @@ pub(in crate::tcp) struct SentQueue {
     first: u32,
     oldest: u32,
     newest: u32,
-    /// No entry before this number is [`wanted`](SentSegment::wanted).
+    /// No entry before this number is
+    /// [`awaits_retransmission`](SentSegment::awaits_retransmission).
     hint: u32,
     sacked_out: u32,
     lost_out: u32,
     retrans_out: u32,
-    /// How many are [`wanted`](SentSegment::wanted).
-    wanted_out: u32,
+    /// How many are [`awaits_retransmission`](SentSegment::awaits_retransmission).
+    awaiting_out: u32,
 }
 
 impl SentQueue {
@@ -222,7 +223,7 @@ impl SentQueue {
         &mut self,
         (start, len, fin): (Seq, u32, bool),
         mss: u32,
-        (at, snapshot): (Instant, Snapshot),
+        (at, snapshot): (Instant, DeliverySnapshot),
         marks: WriteMarks,
     ) -> u32 {
         let mark = |is: bool, flag: u8| if is { flag } else { 0 };
@@ -264,7 +265,7 @@ impl SentQueue {
 
     /// Takes the first segment out if `una` has passed it, and with it those behind it of which
     /// everything is the same but their place; else cuts off what `una` has passed.
-    pub(in crate::tcp) fn pop_acked(&mut self, una: Seq) -> Option<Acked> {
+    pub(in crate::tcp) fn pop_acked(&mut self, una: Seq) -> Option<AckedSegments> {
         let head = self.segments.front_mut()?;
         if head.end.after(una) {
             head.start = head.start.max(una);
@@ -305,7 +306,7 @@ impl SentQueue {
             // Long before a number could pass for no link.
             self.relink();
         }
-        Some(Acked { first, last, count })
+        Some(AckedSegments { first, last, count })
     }
 
     /// The queue is empty: links begin anew, memory goes back.
@@ -325,19 +326,20 @@ impl SentQueue {
         };
         change(&mut self.sacked_out, |flags| flags & SACKED != 0);
         change(&mut self.lost_out, |flags| flags & LOST != 0);
-        change(&mut self.retrans_out, |flags| flags & REPEATED != 0);
-        change(&mut self.wanted_out, |flags| flags & (LOST | REPEATED | SACKED) == LOST);
+        change(&mut self.retrans_out, |flags| flags & RETRANSMITTED != 0);
+        change(&mut self.awaiting_out, |flags| flags & (LOST | RETRANSMITTED | SACKED) == LOST);
     }
 
     /// Drops all.
     pub(in crate::tcp) fn clear(&mut self) {
         self.segments = VecDeque::new();
         self.restart();
-        (self.sacked_out, self.lost_out, self.retrans_out, self.wanted_out) = (0, 0, 0, 0);
+        (self.sacked_out, self.lost_out, self.retrans_out, self.awaiting_out) = (0, 0, 0, 0);
     }
 
-    /// The peer has the segment. A repetition that was lost with it is not on its way any more; one
-    /// of a segment that is not held to be lost is believed to be (RFC 6675 4's pipe counts it).
+    /// The peer has the segment. A retransmission that was lost with it is not on its way any more;
+    /// one of a segment that is not held to be lost is believed to be (RFC 6675 4's pipe counts
+    /// it).
     pub(in crate::tcp) fn sack(&mut self, index: usize) {
         let Some(segment) = self.segments.get(index).copied().filter(|s| !s.sacked()) else {
             return;
@@ -347,31 +349,32 @@ impl SentQueue {
         }
         let mut flags = segment.flags | SACKED;
         if segment.lost() {
-            flags &= !(LOST | REPEATED);
+            flags &= !(LOST | RETRANSMITTED);
         }
         self.set_flags(index, flags);
     }
 
-    /// A duplicate of the segment arrived: no repetition of it is on its way (RFC 2883 4).
-    pub(in crate::tcp) fn repetition_arrived(&mut self, index: usize) {
-        let Some(segment) = self.segments.get(index).copied().filter(SentSegment::repeated) else {
+    /// A duplicate of the segment arrived: no retransmission of it is on its way (RFC 2883 4).
+    pub(in crate::tcp) fn retransmission_arrived(&mut self, index: usize) {
+        let Some(segment) = self.segments.get(index).copied().filter(SentSegment::retransmitted)
+        else {
             return;
         };
-        // Lost and repeated: its turn to be sent again would come, though it has arrived.
+        // Lost and retransmitted: its turn to be sent again would come, though it has arrived.
         if segment.lost() {
             return;
         }
-        self.set_flags(index, segment.flags & !REPEATED);
+        self.set_flags(index, segment.flags & !RETRANSMITTED);
     }
 
-    /// Holds the segment to be lost, or its repetition to be. Whether that is new.
+    /// Holds the segment to be lost, or its retransmission to be. Whether that is new.
     pub(in crate::tcp) fn mark_lost(&mut self, index: usize) -> bool {
         let Some(segment) = self.segments.get(index).copied() else { return false };
-        if segment.sacked() || segment.wanted() {
+        if segment.sacked() || segment.awaits_retransmission() {
             return false;
         }
         self.unlink(self.number(index));
-        self.set_flags(index, (segment.flags | LOST) & !REPEATED);
+        self.set_flags(index, (segment.flags | LOST) & !RETRANSMITTED);
         let number = self.number(index);
         if number.wrapping_sub(self.first) < self.hint.wrapping_sub(self.first) {
             self.hint = number;
@@ -380,24 +383,24 @@ impl SentQueue {
     }
 
     /// Place of the first segment that is to be sent again.
-    pub(in crate::tcp) fn next_wanted(&mut self) -> Option<usize> {
-        if self.wanted_out == 0 {
+    pub(in crate::tcp) fn next_to_retransmit(&mut self) -> Option<usize> {
+        if self.awaiting_out == 0 {
             return None;
         }
         let from = self.hint.wrapping_sub(self.first) as usize;
         let ahead = self.segments.range(from.min(self.segments.len())..);
-        let found = ahead.take_while(|segment| !segment.wanted()).count() + from;
+        let found = ahead.take_while(|segment| !segment.awaits_retransmission()).count() + from;
         self.hint = self.number(found);
         (found < self.segments.len()).then_some(found)
     }
 
-    /// The segment is sent again now: if it is lost, that counts as a repetition, else it is a
+    /// The segment is sent again now: if it is lost, that counts as a retransmission, else it is a
     /// probe. `clear` if an ACK cannot answer an earlier transmission.
-    pub(in crate::tcp) fn repeat(
+    pub(in crate::tcp) fn retransmit(
         &mut self,
         index: usize,
         at: Instant,
-        with: Snapshot,
+        with: DeliverySnapshot,
         clear: bool,
     ) {
         let number = self.number(index);
@@ -407,8 +410,8 @@ impl SentQueue {
         if segment.listed() {
             self.unlink(number);
         }
-        let again = if segment.lost() { REPEATED } else { 0 };
-        let flags = segment.flags | again | EVER_REPEATED;
+        let again = if segment.lost() { RETRANSMITTED } else { 0 };
+        let flags = segment.flags | again | EVER_RETRANSMITTED;
         self.set_flags(index, if clear { flags & !AMBIGUOUS } else { flags | AMBIGUOUS });
         if let Some(segment) = self.segments.get_mut(index) {
             segment.at = at;
@@ -447,7 +450,7 @@ impl SentQueue {
         for segment in &mut self.segments {
             segment.flags &= !LOST;
         }
-        (self.lost_out, self.wanted_out) = (0, 0);
+        (self.lost_out, self.awaiting_out) = (0, 0);
         self.relink();
     }
 

@@ -2,19 +2,20 @@
 //! last first, and the last duplicate (RFC 2883).
 //!
 //! A block that changed must be reported in the next ACK. When several change before one is sent,
-//! more ACKs are owed ([`SackReport::has_unreported`]): the sender would hold what it is not told of to be lost.
+//! more ACKs are owed ([`SackReport::has_unreported`]): the sender would hold what it is not told
+//! of to be lost.
 
 use alloc::vec::Vec;
 
-use crate::tcp::sack_blocks::{Block, SackBlocks};
+use crate::tcp::sack_blocks::{SackBlock, SackBlocks};
 use crate::tcp::seq::Seq;
 
 /// Most blocks remembered. What is beyond is told of again as soon as it changes.
 const REMEMBERED: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
-struct Changed {
-    block: Block,
+struct ChangedBlock {
+    block: SackBlock,
     /// It has been reported as it is.
     told: bool,
 }
@@ -22,14 +23,14 @@ struct Changed {
 #[derive(Debug, Default)]
 pub(super) struct SackReport {
     /// Disjoint and not adjacent, last changed first.
-    blocks: Vec<Changed>,
-    duplicate: Option<Block>,
+    blocks: Vec<ChangedBlock>,
+    duplicate: Option<SackBlock>,
 }
 
 impl SackReport {
     /// `block` was received out of order.
-    pub(super) fn add(&mut self, mut block: Block) {
-        self.blocks.retain(|Changed { block: old, .. }| {
+    pub(super) fn add(&mut self, mut block: SackBlock) {
+        self.blocks.retain(|ChangedBlock { block: old, .. }| {
             let apart = old.start.after(block.end) || old.end.before(block.start);
             if !apart {
                 block.start = block.start.min(old.start);
@@ -38,24 +39,24 @@ impl SackReport {
             apart
         });
         self.blocks.truncate(REMEMBERED - 1);
-        self.blocks.insert(0, Changed { block, told: false });
+        self.blocks.insert(0, ChangedBlock { block, told: false });
     }
 
     /// `block` was received again. One that continues a duplicate not yet reported becomes part of
     /// it, else it takes its place: the report is a hint.
-    pub(super) fn add_duplicate(&mut self, block: Block) {
+    pub(super) fn add_duplicate(&mut self, block: SackBlock) {
         if !block.start.before(block.end) {
             return;
         }
         let joined = self
             .duplicate
             .filter(|old| old.start.at_or_before(block.end) && old.end.at_or_after(block.start));
-        self.duplicate = Some(joined.map_or(block, |old| Block {
+        self.duplicate = Some(joined.map_or(block, |old| SackBlock {
             start: old.start.min(block.start),
             end: old.end.max(block.end),
         }));
         // RFC 2883 4.2: the block that contains it comes second.
-        let around = self.blocks.iter().position(|Changed { block: around, .. }| {
+        let around = self.blocks.iter().position(|ChangedBlock { block: around, .. }| {
             around.start.at_or_before(block.start) && around.end.at_or_after(block.end)
         });
         if let Some(place) = around {
@@ -65,7 +66,7 @@ impl SackReport {
 
     /// All before `next` is in order now.
     pub(super) fn forget_before(&mut self, next: Seq) {
-        self.blocks.retain(|Changed { block, .. }| block.start.after(next));
+        self.blocks.retain(|ChangedBlock { block, .. }| block.start.after(next));
     }
 
     /// Whether there is a change that no ACK has told of.

@@ -62,7 +62,7 @@ proptest! {
         let rest = drain(&mut receiver);
         let wanted: Vec<u8> = (got..180).map(byte).collect();
         prop_assert_eq!(rest, wanted);
-        prop_assert!(receiver.early.is_empty());
+        prop_assert!(receiver.out_of_order.is_empty());
     }
 
     /// Without overlap and with room for all, nothing has to be sent again.
@@ -82,9 +82,9 @@ proptest! {
 
 /// Sorted, apart from each other, beyond the first gap, within the window, not too many.
 fn check_kept(receiver: &ReceiveQueue<Frame>, next: Seq, edge: Seq, limit: usize) {
-    assert!(receiver.early.len() <= limit);
+    assert!(receiver.out_of_order.len() <= limit);
     let mut last = next;
-    for (i, early) in receiver.early.iter().enumerate() {
+    for (i, early) in receiver.out_of_order.iter().enumerate() {
         assert!(!early.piece.range.is_empty());
         assert!(if i == 0 { early.seq.after(last) } else { early.seq.at_or_after(last) });
         last = early.end();
@@ -99,11 +99,11 @@ fn what_was_reported_is_never_thrown_away() {
     let edge = Seq::new(1000);
     let mut put =
         |offset: u32| receiver.insert(&mut next, edge, Seq::new(offset), piece(offset, 10));
-    assert_eq!(put(500), PayloadArrival::Early);
-    assert_eq!(put(300), PayloadArrival::Early);
+    assert_eq!(put(500), PayloadArrival::OutOfOrder);
+    assert_eq!(put(300), PayloadArrival::OutOfOrder);
     assert_eq!(put(700), PayloadArrival::Useless);
     assert_eq!(put(100), PayloadArrival::Useless);
-    let kept: Vec<u32> = receiver.early.iter().map(|early| early.seq.get()).collect();
+    let kept: Vec<u32> = receiver.out_of_order.iter().map(|early| early.seq.get()).collect();
     assert_eq!(kept, [300, 500]);
 }
 
@@ -165,7 +165,7 @@ fn what_is_dropped_gives_its_frames_back() {
     receiver.insert(&mut next, edge, Seq::new(40), frame());
     assert_eq!(alloc::rc::Rc::strong_count(&alive), 4);
     // What can never come in order goes; what is in order stays for the application.
-    receiver.clear_early();
+    receiver.clear_out_of_order();
     assert_eq!(alloc::rc::Rc::strong_count(&alive), 2);
     assert_eq!(receiver.ready_len(), 10);
     receiver.insert(&mut next, edge, Seq::new(20), frame());

@@ -67,7 +67,7 @@ prop_compose! {
             3
         };
         for (start, end) in blocks.into_iter().take(most) {
-            sack.push(Block { start: Seq::new(start), end: Seq::new(end) });
+            sack.push(SackBlock { start: Seq::new(start), end: Seq::new(end) });
         }
         SegmentRepr {
             joined: 0,

@@ -288,7 +288,7 @@ fn data_after_close_is_reset() {
     let mut rig = Rig::established(&plain());
     assert_eq!(rig.c.close(rig.now), None);
     assert!(rig.sent().fin);
-    let Reply::Reset(reset) = rig.take(&rig.seg(1, 2), b"more") else { panic!("no RST") };
+    let SegmentReply::Reset(reset) = rig.take(&rig.seg(1, 2), b"more") else { panic!("no RST") };
     assert_eq!(reset.seq, Seq::new(ISS + 2));
     assert!(rig.c.is_done());
     // After a mere half-close data is welcome.
@@ -339,9 +339,9 @@ fn a_younger_syn_reuses_time_wait() {
         seq: Seq::new(seq),
         ..SegmentRepr::default()
     };
-    assert_eq!(rig.take(&syn(IRS - 5), b""), Reply::None);
+    assert_eq!(rig.take(&syn(IRS - 5), b""), SegmentReply::None);
     assert_eq!(rig.c.state(), State::TimeWait);
-    assert_eq!(rig.take(&syn(IRS + 70_000), b""), Reply::Reuse);
+    assert_eq!(rig.take(&syn(IRS + 70_000), b""), SegmentReply::Reuse);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_closed_connection_resets_and_stays_closed() {
     let mut rig = in_state(State::LastAck);
     rig.ack(2, 2);
     assert!(rig.c.is_done());
-    assert!(matches!(rig.take(&rig.seg(2, 2), b"x"), Reply::Reset(_)));
+    assert!(matches!(rig.take(&rig.seg(2, 2), b"x"), SegmentReply::Reset(_)));
     assert!(rig.c.send(rig.now, Chunk { bytes: alloc::vec![1], joins: false }).is_err());
     rig.silent();
 }

@@ -148,7 +148,7 @@ fn resets_that_do_not_know_our_syn_are_ignored() {
         SegmentRepr { rst: true, ..rig.seg(0, 0) },
         SegmentRepr { rst: true, ..rig.seg(0, 2) },
     ] {
-        assert_eq!(rig.take(&reset, b""), Reply::None);
+        assert_eq!(rig.take(&reset, b""), SegmentReply::None);
         assert_eq!(rig.c.state(), State::SynSent);
     }
 }
@@ -160,7 +160,7 @@ fn an_ack_of_something_else_is_reset() {
     rig.sent();
     for ack in [0, 2, 100_000] {
         let segment = rig.seg(7, ack);
-        let Reply::Reset(reset) = rig.take(&segment, b"") else { panic!("no RST") };
+        let SegmentReply::Reset(reset) = rig.take(&segment, b"") else { panic!("no RST") };
         assert!(reset.rst && Some(reset.seq) == segment.ack);
         assert_eq!(rig.c.state(), State::SynSent);
     }
@@ -173,7 +173,7 @@ fn an_ack_of_something_else_is_reset() {
 
     let mut rig = Rig::accept(&plain(), &syn());
     rig.sent();
-    assert!(matches!(rig.take(&rig.seg(1, 2), b""), Reply::Reset(_)));
+    assert!(matches!(rig.take(&rig.seg(1, 2), b""), SegmentReply::Reset(_)));
     assert_eq!(rig.c.state(), State::SynReceived);
 }
 

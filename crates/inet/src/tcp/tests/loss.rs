@@ -191,7 +191,8 @@ fn duplicates_of_a_timeouts_retransmissions_are_no_loss() {
     assert_eq!(rig.c.take_stats().fast_recoveries, 0);
 }
 
-/// RFC 6582 3.2 step 1 and 6: duplicates of what ended a recovery may be of its own repetitions.
+/// RFC 6582 3.2 step 1 and 6: duplicates of what ended a recovery may be of its own
+/// retransmissions.
 #[test]
 fn a_recovery_begins_only_when_more_than_the_last_one_is_acknowledged() {
     let mut rig = in_flight(8);

@@ -100,14 +100,14 @@ fn a_record_stays_one_when_it_is_sent_again() {
 fn bursts_follow_the_rate() {
     let config = TcpConfig { gso_max_segs: 64, initial_window: 40, ..plain() };
     let mut rig = Rig::established(&config);
-    rig.c.set_cuts(true);
+    rig.c.enable_super_segments(true);
     rig.say(8 * MSS, NOTHING);
     // 10 ms of round trip: 40 segments in it are 4 in a millisecond, twice that in slow start.
     let lengths: Vec<usize> = rig.pushes().iter().map(|(len, _)| *len).collect();
     assert_eq!(lengths, [7 * MSS, MSS]);
     let config = TcpConfig { gso_max_segs: 64, initial_window: 10, ..plain() };
     let mut rig = Rig::established(&config);
-    rig.c.set_cuts(true);
+    rig.c.enable_super_segments(true);
     rig.say(4 * MSS, NOTHING);
     assert_eq!(rig.pushes(), [(2 * MSS, true), (2 * MSS, true)]);
 }

@@ -126,6 +126,6 @@ fn a_syn_younger_by_its_timestamp_reuses_time_wait() {
     assert_eq!(rig.c.state(), State::TimeWait);
     let syn = SegmentRepr { syn: true, ack: None, ..rig.seg(0, 0) };
     let old = SegmentRepr { seq: Seq::new(IRS) - 100_000, ..syn };
-    assert_eq!(rig.take(&with(old, 500, 0), b""), Reply::None);
-    assert_eq!(rig.take(&with(old, 501, 0), b""), Reply::Reuse);
+    assert_eq!(rig.take(&with(old, 500, 0), b""), SegmentReply::None);
+    assert_eq!(rig.take(&with(old, 501, 0), b""), SegmentReply::Reuse);
 }

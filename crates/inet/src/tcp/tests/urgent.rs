@@ -12,12 +12,12 @@ fn the_pointer_names_the_byte_after() {
     assert_eq!(rig.c.urgent_mark(), None);
     rig.take(&pointed(&rig, 1, 3), b"abcde");
     assert_eq!(rig.c.urgent_mark(), Some(2));
-    assert!(rig.c.take_urgent_news() && !rig.c.take_urgent_news());
+    assert!(rig.c.take_urgent_mark_moved() && !rig.c.take_urgent_mark_moved());
     assert_eq!(rig.read(), b"abcde", "it stays in the stream");
     // The same again is old, an earlier one is not believed, a later one counts.
     rig.take(&pointed(&rig, 1, 3), b"abcde");
     rig.take(&pointed(&rig, 6, 0), b"");
-    assert!(rig.c.take_urgent_news());
+    assert!(rig.c.take_urgent_mark_moved());
     assert_eq!(rig.c.urgent_mark(), Some(5), "RFC 6093: a pointer of 0 is the first byte");
     rig.take(&pointed(&rig, 6, 4), b"");
     assert_eq!(rig.c.urgent_mark(), Some(8), "not yet arrived");

@@ -2,27 +2,29 @@
 
 use core::time::Duration;
 
-use super::Recovery;
+use super::LossRecovery;
 use crate::Instant;
 use crate::tcp::congestion::AckSample;
-use crate::tcp::loss::ack_info::{AckIn, AckOut, RttTimes, Seen, Taken, TimerWish};
-use crate::tcp::loss::ca_state::{CaState, Repeat};
+use crate::tcp::loss::ack_info::{
+    AckFindings, AckOutcome, AckProgress, ReceivedAck, RttTimes, TimerRequest,
+};
+use crate::tcp::loss::ca_state::{CaState, RetransmitPolicy};
 use crate::tcp::loss::context::LossContext;
-use crate::tcp::loss::sent::Snapshot;
+use crate::tcp::loss::sent::DeliverySnapshot;
 
-impl Recovery {
+impl LossRecovery {
     /// First half: marks and removes segments. The round-trip time is to be updated before the
     /// second.
     pub(in crate::tcp) fn take_ack(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-    ) -> Taken {
-        let mut taken = Taken {
-            seen: Seen {
+        ack: &ReceivedAck<'_>,
+    ) -> AckProgress {
+        let mut taken = AckProgress {
+            seen: AckFindings {
                 una_advanced: ack.ack.after(ack.prior_una),
                 prior_fack: if self.sent.sacked_out() == 0 { ack.prior_una } else { self.fack },
-                ..Seen::default()
+                ..AckFindings::default()
             },
             prior_delivered: self.delivered,
             prior_lost: self.lost,
@@ -30,7 +32,7 @@ impl Recovery {
             was_empty: self.sent.is_empty(),
             times: RttTimes::default(),
         };
-        self.repeat = Repeat::Nothing;
+        self.retransmit_policy = RetransmitPolicy::Nothing;
         if context.sack && !ack.blocks.is_empty() {
             self.tag(context, ack, &mut taken.seen);
         }
@@ -44,11 +46,17 @@ impl Recovery {
     pub(in crate::tcp) fn judge_ack(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        taken: Taken,
-    ) -> AckOut {
-        let Taken { mut seen, prior_delivered, prior_lost, prior_in_flight, was_empty, times } =
-            taken;
+        ack: &ReceivedAck<'_>,
+        taken: AckProgress,
+    ) -> AckOutcome {
+        let AckProgress {
+            mut seen,
+            prior_delivered,
+            prior_lost,
+            prior_in_flight,
+            was_empty,
+            times,
+        } = taken;
         let newest = seen.newest;
         if let Some((_, snapshot)) = newest.filter(|_| context.config.adapts_reordering()) {
             self.rack.update_window(snapshot.delivered, self.delivered);
@@ -56,13 +64,13 @@ impl Recovery {
         if was_empty {
             // Only a DSACK can mean something now.
             self.judge_probe(context, ack, &seen);
-            return AckOut::default();
+            return AckOutcome::default();
         }
         if seen.data_acked {
-            seen.timer = TimerWish::Restart;
+            seen.timer = TimerRequest::Restart;
         } else if self.measured_after_head(context, times, &seen) {
             // The head was sent again since: the timeout counts from now.
-            seen.timer = TimerWish::Restart;
+            seen.timer = TimerRequest::Restart;
         }
         self.judge_probe(context, ack, &seen);
         let alert = seen.data_sacked || seen.dsack || ack.ece;
@@ -74,16 +82,21 @@ impl Recovery {
         if self.reducing() {
             let safe = seen.una_advanced && self.lost == prior_lost && !ack.ece;
             self.reduce(context, delivered, safe);
-            return AckOut { timer: seen.timer, sample: None };
+            return AckOutcome { timer: seen.timer, sample: None };
         }
         // With known reordering, SACKs are progress as well.
         let known = self.reordering > u32::from(context.config.reordering);
         let may_grow = seen.data_acked || (known && seen.data_sacked);
-        AckOut { timer: seen.timer, sample: sample.filter(|_| may_grow) }
+        AckOutcome { timer: seen.timer, sample: sample.filter(|_| may_grow) }
     }
 
     /// Only SACKs, of what was sent after the head was last sent.
-    fn measured_after_head(&self, context: &LossContext<'_>, times: RttTimes, seen: &Seen) -> bool {
+    fn measured_after_head(
+        &self,
+        context: &LossContext<'_>,
+        times: RttTimes,
+        seen: &AckFindings,
+    ) -> bool {
         let head = self.sent.head().map(|head| context.now - head.at);
         seen.first_sacked.is_some()
             && times.first.zip(head).is_some_and(|(sampled, head)| sampled > head)
@@ -95,7 +108,7 @@ impl Recovery {
         context: &LossContext<'_>,
         acked: u32,
         in_flight: u32,
-        newest: Option<(Instant, Snapshot)>,
+        newest: Option<(Instant, DeliverySnapshot)>,
     ) -> Option<AckSample> {
         if acked == 0 {
             return None;

@@ -2,19 +2,19 @@
 
 use core::time::Duration;
 
-use super::Recovery;
+use super::LossRecovery;
 use crate::tcp::congestion::Prr;
-use crate::tcp::loss::ack_info::{AckIn, Seen, TimerWish};
-use crate::tcp::loss::ca_state::{CaState, Repeat};
+use crate::tcp::loss::ack_info::{AckFindings, ReceivedAck, TimerRequest};
+use crate::tcp::loss::ca_state::{CaState, RetransmitPolicy};
 use crate::tcp::loss::context::LossContext;
 use crate::tcp::loss::sent::SentSegment;
 
-impl Recovery {
+impl LossRecovery {
     pub(super) fn alert(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        seen: &mut Seen,
+        ack: &ReceivedAck<'_>,
+        seen: &mut AckFindings,
     ) {
         let duplicate = !ack.not_dup() && !seen.dsack;
         if ack.ece {
@@ -32,23 +32,23 @@ impl Recovery {
             }
         };
         if goes_on {
-            self.repeat = Repeat::Lost;
+            self.retransmit_policy = RetransmitPolicy::Lost;
         }
     }
 
     /// The head of the queue is sacked though the acknowledgement has moved up to it: the peer has
     /// thrown away what it had (RFC 2018 8). It gets a little time to make up its mind.
-    fn check_reneging(&mut self, context: &LossContext<'_>, seen: &mut Seen) -> bool {
+    fn check_reneging(&mut self, context: &LossContext<'_>, seen: &mut AckFindings) -> bool {
         let reneging = seen.reneging && seen.una_advanced;
         if reneging {
             let wait = context.rtt.smoothed().unwrap_or_default() / 2;
-            seen.timer = TimerWish::Retransmit(wait.max(Duration::from_millis(10)));
+            seen.timer = TimerRequest::Retransmit(wait.max(Duration::from_millis(10)));
         }
         reneging
     }
 
     /// What the state was about is acknowledged. Whether nothing else is to be done.
-    fn leave(&mut self, context: &mut LossContext<'_>, ack: &AckIn<'_>) -> bool {
+    fn leave(&mut self, context: &mut LossContext<'_>, ack: &ReceivedAck<'_>) -> bool {
         if self.state == CaState::Open {
             self.retrans_stamp = None;
             return false;
@@ -80,8 +80,8 @@ impl Recovery {
     fn in_recovery(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        seen: &mut Seen,
+        ack: &ReceivedAck<'_>,
+        seen: &mut AckFindings,
         duplicate: bool,
     ) -> bool {
         if !seen.una_advanced {
@@ -109,20 +109,20 @@ impl Recovery {
     fn in_loss(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        seen: &mut Seen,
+        ack: &ReceivedAck<'_>,
+        seen: &mut AckFindings,
         duplicate: bool,
     ) -> bool {
         self.process_loss(context, ack, seen, duplicate);
-        let repeat = self.repeat;
+        let policy = self.retransmit_policy;
         self.identify_loss(context, seen);
-        if self.state != CaState::Open && !seen.lost_repetition {
+        if self.state != CaState::Open && !seen.lost_retransmission {
             return false;
         }
-        // The window was restored, or repetitions are lost again.
+        // The window was restored, or retransmissions are lost again.
         let goes_on = self.in_order(context, ack, seen, duplicate);
         if !goes_on {
-            self.repeat = repeat;
+            self.retransmit_policy = policy;
         }
         goes_on
     }
@@ -131,8 +131,8 @@ impl Recovery {
     fn in_order(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        seen: &mut Seen,
+        ack: &ReceivedAck<'_>,
+        seen: &mut AckFindings,
         duplicate: bool,
     ) -> bool {
         if !context.sack {
@@ -172,8 +172,8 @@ impl Recovery {
     fn process_loss(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        seen: &Seen,
+        ack: &ReceivedAck<'_>,
+        seen: &AckFindings,
         duplicate: bool,
     ) {
         let recovered = context.una.at_or_after(self.high_seq);
@@ -194,7 +194,7 @@ impl Recovery {
                 self.high_seq = context.nxt;
                 // Step 2b: something new, whose fate will tell.
                 if context.can_send_new {
-                    self.repeat = Repeat::NewFirst;
+                    self.retransmit_policy = RetransmitPolicy::NewFirst;
                     return;
                 }
                 self.frto = false;
@@ -213,11 +213,11 @@ impl Recovery {
                 self.sent.guess_sacked(0);
             }
         }
-        self.repeat = Repeat::Lost;
+        self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
     /// Marks what this ACK shows to be lost.
-    fn identify_loss(&mut self, context: &mut LossContext<'_>, seen: &mut Seen) {
+    fn identify_loss(&mut self, context: &mut LossContext<'_>, seen: &mut AckFindings) {
         if self.sent.is_empty() {
             return;
         }
@@ -232,16 +232,16 @@ impl Recovery {
             }
             return;
         }
-        let repeated = self.sent.retrans_out();
+        let retransmitted = self.sent.retrans_out();
         if let Some(wait) = self.rack_mark_lost(context) {
-            seen.timer = TimerWish::Reordering(wait);
+            seen.timer = TimerRequest::Reordering(wait);
         }
-        seen.lost_repetition |= self.sent.retrans_out() < repeated;
+        seen.lost_retransmission |= self.sent.retrans_out() < retransmitted;
     }
 
     /// Back to Open or Disorder if nothing speaks against it; an ECN echo begins a reduction.
-    pub(super) fn try_to_open(&mut self, context: &mut LossContext<'_>, ack: &AckIn<'_>) {
-        if !self.any_repeated() {
+    pub(super) fn try_to_open(&mut self, context: &mut LossContext<'_>, ack: &ReceivedAck<'_>) {
+        if !self.any_retransmitted() {
             self.retrans_stamp = None;
         }
         if ack.ece {
@@ -253,7 +253,7 @@ impl Recovery {
     }
 
     pub(super) fn try_keep_open(&mut self, context: &LossContext<'_>) {
-        let disorder = self.sent.left_out() > 0 || self.any_repeated();
+        let disorder = self.sent.left_out() > 0 || self.any_retransmitted();
         let state = if disorder { CaState::Disorder } else { CaState::Open };
         if state != self.state {
             self.state = state;

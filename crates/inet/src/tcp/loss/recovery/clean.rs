@@ -1,26 +1,30 @@
 //! What an ACK acknowledges leaves the queue.
 
-use super::Recovery;
+use super::LossRecovery;
 use crate::Instant;
-use crate::tcp::loss::ack_info::{RttTimes, Seen};
+use crate::tcp::loss::ack_info::{AckFindings, RttTimes};
 use crate::tcp::loss::context::LossContext;
-use crate::tcp::loss::sent::{Acked, SentSegment};
+use crate::tcp::loss::sent::{AckedSegments, SentSegment};
 use crate::tcp::seq::Seq;
 
-impl Recovery {
+impl LossRecovery {
     /// Removes what is before SND.UNA. Gives the round-trip times.
-    pub(super) fn clean(&mut self, context: &mut LossContext<'_>, seen: &mut Seen) -> RttTimes {
+    pub(super) fn clean(
+        &mut self,
+        context: &mut LossContext<'_>,
+        seen: &mut AckFindings,
+    ) -> RttTimes {
         let prior_fack = seen.prior_fack;
         let (mut first, mut last, mut reord) = (None::<Instant>, None::<Instant>, None);
         let mut ambiguous = false;
         let mut gone = 0;
-        while let Some(Acked { first: segment, last: end, count }) =
+        while let Some(AckedSegments { first: segment, last: end, count }) =
             self.sent.pop_acked(context.una)
         {
             gone += count;
             ambiguous |= segment.ambiguous();
-            if segment.ever_repeated() {
-                seen.repeated_acked = true;
+            if segment.ever_retransmitted() {
+                seen.retransmitted_acked = true;
             } else if !segment.sacked() {
                 reord = reord.or(Some(segment.start));
                 seen.original |= segment.end.at_or_before(self.high_seq);
@@ -42,8 +46,9 @@ impl Recovery {
         seen.reneging = self.sent.head().is_some_and(SentSegment::sacked);
         if gone > 0 && !context.sack {
             self.remove_reno_sacks(context, gone);
-            // Without SACK nobody knows whether the original or the repetition made the progress.
-            seen.original &= !seen.repeated_acked;
+            // Without SACK nobody knows whether the original or the retransmission made the
+            // progress.
+            seen.original &= !seen.retransmitted_acked;
         } else if let Some(low) = reord.filter(|low| gone > 0 && low.before(prior_fack)) {
             // A hole filled by what was never sent again.
             self.reordered(context, low, prior_fack);
@@ -65,7 +70,7 @@ impl Recovery {
         context: &LossContext<'_>,
         segment: &SentSegment,
         count: u32,
-        seen: &mut Seen,
+        seen: &mut AckFindings,
     ) {
         self.delivered += u64::from(count);
         self.delivered_at = context.now;
@@ -94,7 +99,7 @@ impl Recovery {
 
 /// Without SACK: how many have left the network is guessed from duplicate ACKs (RFC 5681 3.2, RFC
 /// 6582), as if each were a SACK of one segment.
-impl Recovery {
+impl LossRecovery {
     /// `gone` segments were acknowledged: one was the hole, the others those that the duplicates
     /// told of.
     fn remove_reno_sacks(&mut self, context: &mut LossContext<'_>, gone: u32) {
@@ -130,7 +135,7 @@ impl Recovery {
 }
 
 /// Remembers the segment that was sent last.
-fn newest(segment: &SentSegment, seen: &mut Seen) {
+fn newest(segment: &SentSegment, seen: &mut AckFindings) {
     if seen.newest.is_none_or(|(at, _)| segment.at >= at) {
         seen.newest = Some((segment.at, segment.snapshot));
     }

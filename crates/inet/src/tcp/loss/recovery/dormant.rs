@@ -1,11 +1,11 @@
 //! What outlasts an idle time.
 
-use super::Recovery;
-use crate::tcp::loss::ca_state::{CaState, Repeat};
+use super::LossRecovery;
+use crate::tcp::loss::ca_state::{CaState, RetransmitPolicy};
 
-/// What is kept of [`Recovery`] when nothing is in flight.
+/// What is kept of [`LossRecovery`] when nothing is in flight.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::tcp) struct Kept {
+pub(in crate::tcp) struct DormantRecovery {
     reordering: u32,
     reord_seen: u32,
     delivered: u64,
@@ -14,7 +14,7 @@ pub(in crate::tcp) struct Kept {
     total_retrans: u64,
 }
 
-impl Recovery {
+impl LossRecovery {
     /// Whether there is nothing else to keep.
     pub(in crate::tcp) fn is_idle(&self) -> bool {
         self.sent.is_empty()
@@ -24,11 +24,11 @@ impl Recovery {
             && !self.frto
             && !self.reneging
             && self.cwr.is_none()
-            && matches!(self.repeat, Repeat::Nothing)
+            && matches!(self.retransmit_policy, RetransmitPolicy::Nothing)
     }
 
-    pub(in crate::tcp) fn kept(&self) -> Kept {
-        Kept {
+    pub(in crate::tcp) fn kept(&self) -> DormantRecovery {
+        DormantRecovery {
             reordering: self.reordering,
             reord_seen: self.reord_seen,
             delivered: self.delivered,
@@ -38,7 +38,7 @@ impl Recovery {
         }
     }
 
-    pub(in crate::tcp) fn resume(&mut self, kept: &Kept) {
+    pub(in crate::tcp) fn resume(&mut self, kept: &DormantRecovery) {
         self.reordering = kept.reordering;
         self.reord_seen = kept.reord_seen;
         self.delivered = kept.delivered;

@@ -1,13 +1,13 @@
-//! Looking for losses by time (RFC 8985 6): see [`Rack`](crate::tcp::loss::rack::Rack).
+//! Looking for losses by time (RFC 8985 6): see [`RackState`](crate::tcp::loss::rack::Rack).
 
 use core::time::Duration;
 
-use super::Recovery;
-use crate::tcp::loss::ca_state::{CaState, Repeat};
+use super::LossRecovery;
+use crate::tcp::loss::ca_state::{CaState, RetransmitPolicy};
 use crate::tcp::loss::context::LossContext;
 use crate::tcp::loss::rack::TIMER_MIN;
 
-impl Recovery {
+impl LossRecovery {
     /// RFC 8985 6.2 step 4.
     fn reordering_window(&self, context: &LossContext<'_>) -> Duration {
         if self.reord_seen == 0 {
@@ -66,7 +66,7 @@ impl Recovery {
                 self.enter_recovery(context, false);
                 self.reduce(context, 1, false);
             }
-            self.repeat = Repeat::Lost;
+            self.retransmit_policy = RetransmitPolicy::Lost;
         }
         wait.map(|wait| wait + TIMER_MIN)
     }

@@ -5,16 +5,21 @@
 //! twice. What the ACK before has reported already is skipped: so each segment is looked at once,
 //! however long the blocks.
 
-use super::Recovery;
-use crate::tcp::loss::ack_info::{AckIn, Seen};
+use super::LossRecovery;
+use crate::tcp::loss::ack_info::{AckFindings, ReceivedAck};
 use crate::tcp::loss::ca_state::CaState;
 use crate::tcp::loss::context::LossContext;
-use crate::tcp::sack_blocks::{Block, SackBlocks};
+use crate::tcp::sack_blocks::{SackBlock, SackBlocks};
 use crate::tcp::seq::Seq;
 
-impl Recovery {
+impl LossRecovery {
     /// Marks what the blocks of `ack` report.
-    pub(super) fn tag(&mut self, context: &mut LossContext<'_>, ack: &AckIn<'_>, seen: &mut Seen) {
+    pub(super) fn tag(
+        &mut self,
+        context: &mut LossContext<'_>,
+        ack: &ReceivedAck<'_>,
+        seen: &mut AckFindings,
+    ) {
         if self.sent.sacked_out() == 0 {
             self.fack = context.una;
         }
@@ -50,8 +55,8 @@ impl Recovery {
     fn take_dsack(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        seen: &mut Seen,
+        ack: &ReceivedAck<'_>,
+        seen: &mut AckFindings,
     ) -> bool {
         let (first, second) = match *ack.blocks.as_slice() {
             [first, ref rest @ ..] => (first, rest.first()),
@@ -96,11 +101,11 @@ impl Recovery {
     fn is_valid(
         &self,
         context: &LossContext<'_>,
-        ack: &AckIn<'_>,
-        block: Block,
+        ack: &ReceivedAck<'_>,
+        block: SackBlock,
         dsack: bool,
     ) -> bool {
-        let Block { start, end } = block;
+        let SackBlock { start, end } = block;
         if end.after(context.nxt) || !start.before(end) || !start.before(context.nxt) {
             return false;
         }
@@ -118,10 +123,10 @@ impl Recovery {
     fn tag_new(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        block: Block,
+        ack: &ReceivedAck<'_>,
+        block: SackBlock,
         before: &SackBlocks,
-        seen: &mut Seen,
+        seen: &mut AckFindings,
     ) {
         let known = before
             .as_slice()
@@ -132,14 +137,14 @@ impl Recovery {
             // To the end of the segment in which the known part starts: it may be whole now.
             let index = self.sent.find(known.start);
             let end = self.sent.get(index).map_or(known.start, |segment| segment.end);
-            let head = Block { start: block.start, end: end.min(block.end) };
+            let head = SackBlock { start: block.start, end: end.min(block.end) };
             self.tag_range(context, ack, head, false, seen);
         }
         if block.end.after(known.end) {
             // From the start of the segment in which the known part ends.
             let index = self.sent.find(known.end);
             let start = self.sent.get(index).map_or(known.end, |segment| segment.start);
-            let tail = Block { start: start.max(block.start), end: block.end };
+            let tail = SackBlock { start: start.max(block.start), end: block.end };
             self.tag_range(context, ack, tail, false, seen);
         }
     }
@@ -148,10 +153,10 @@ impl Recovery {
     fn tag_range(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        block: Block,
+        ack: &ReceivedAck<'_>,
+        block: SackBlock,
         duplicate: bool,
-        seen: &mut Seen,
+        seen: &mut AckFindings,
     ) {
         let mut index = self.sent.find(block.start);
         while let Some(segment) = self.sent.get(index) {
@@ -168,15 +173,15 @@ impl Recovery {
     fn tag_one(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
+        ack: &ReceivedAck<'_>,
         index: usize,
         duplicate: bool,
-        seen: &mut Seen,
+        seen: &mut AckFindings,
     ) {
         let Some(segment) = self.sent.get(index).copied() else { return };
         let earlier =
             |reord: Option<Seq>| Some(reord.map_or(segment.start, |r| r.min(segment.start)));
-        if duplicate && segment.ever_repeated() {
+        if duplicate && segment.ever_retransmitted() {
             if self.undo_marker.is_some_and(|marker| segment.end.after(marker)) {
                 self.undo_retrans = self.undo_retrans.map(|count| count.saturating_sub(1));
             }
@@ -189,7 +194,7 @@ impl Recovery {
         }
         if !segment.sacked() {
             self.rack.advance(context.now, &segment, context.rtt.min().unwrap_or_default());
-            if !segment.ever_repeated() {
+            if !segment.ever_retransmitted() {
                 // A hole that nobody filled: the network has changed the order.
                 if segment.start.before(self.fack) {
                     seen.reord = earlier(seen.reord);
@@ -204,7 +209,7 @@ impl Recovery {
             self.fack = self.fack.max(segment.end);
         }
         if duplicate {
-            self.sent.repetition_arrived(index);
+            self.sent.retransmission_arrived(index);
         }
     }
 

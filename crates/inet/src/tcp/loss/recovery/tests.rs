@@ -6,20 +6,20 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::tcp::congestion::{CongestionControl, CongestionKind};
-use crate::tcp::loss::ack_info::AckIn;
+use crate::tcp::loss::ack_info::ReceivedAck;
 use crate::tcp::rtt::RttEstimator;
-use crate::tcp::sack_blocks::Block;
-use crate::tcp::stats::Stats;
+use crate::tcp::sack_blocks::SackBlock;
+use crate::tcp::stats::TcpStats;
 
 const MSS: u32 = 100;
 
 /// A sender, and what its peer has said, byte by byte.
 struct Model {
-    recovery: Recovery,
+    recovery: LossRecovery,
     congestion: CongestionControl,
     rtt: RttEstimator,
     config: TcpConfig,
-    stats: Stats,
+    stats: TcpStats,
     now: Instant,
     base: Seq,
     una: u32,
@@ -36,11 +36,11 @@ impl Model {
         let mut rtt = RttEstimator::new(&config);
         rtt.sample(now, Duration::from_millis(20), Duration::from_millis(20));
         Self {
-            recovery: Recovery::new(now, &config),
+            recovery: LossRecovery::new(now, &config),
             congestion: CongestionControl::established(now, CongestionKind::Cubic, 10, base),
             rtt,
             config,
-            stats: Stats::default(),
+            stats: TcpStats::default(),
             now,
             base,
             una: 0,
@@ -50,7 +50,7 @@ impl Model {
         }
     }
 
-    fn context(&mut self) -> (&mut Recovery, LossContext<'_>) {
+    fn context(&mut self) -> (&mut LossRecovery, LossContext<'_>) {
         let context = LossContext {
             now: self.now,
             una: self.base + self.una,
@@ -75,13 +75,13 @@ impl Model {
 
     /// Sends again what is wanted, as far as the window permits.
     fn repeat(&mut self) {
-        while self.recovery.repeat == Repeat::Lost
+        while self.recovery.retransmit_policy == RetransmitPolicy::Lost
             && self.recovery.sent.in_flight() < self.congestion.cwnd()
-            && let Some(index) = self.recovery.sent.next_wanted()
+            && let Some(index) = self.recovery.sent.next_to_retransmit()
         {
             let segment = *self.recovery.sent.get(index).unwrap();
             assert!(!segment.sacked(), "what the peer has is not sent again");
-            self.recovery.on_repeated(self.now, index, 1, false);
+            self.recovery.on_retransmitted(self.now, index, 1, false);
         }
     }
 
@@ -91,14 +91,14 @@ impl Model {
         self.una = self.una.max(una);
         let mut option = SackBlocks::default();
         for (start, end) in blocks {
-            option.push(Block { start: self.base + *start, end: self.base + *end });
+            option.push(SackBlock { start: self.base + *start, end: self.base + *end });
             let inside = *start > prior && start < end && *end <= self.nxt;
             if self.sack && inside && option.as_slice().len() <= SackBlocks::MOST {
                 self.sacked.extend(*start..*end);
             }
         }
         let base = self.base;
-        let said = AckIn {
+        let said = ReceivedAck {
             ack: base + una,
             prior_una: base + prior,
             blocks: &option,
@@ -132,7 +132,7 @@ impl Model {
         let count =
             |is: fn(&SentSegment) -> bool| sent.iter().filter(|segment| is(segment)).count() as u32;
         assert_eq!(sent.lost_out(), count(SentSegment::lost));
-        assert_eq!(sent.retrans_out(), count(SentSegment::repeated));
+        assert_eq!(sent.retrans_out(), count(SentSegment::retransmitted));
         assert!(sent.left_out() <= sent.packets_out());
         assert!(self.congestion.cwnd() >= 1);
         // The queue is what lies between the two ends, without a hole.

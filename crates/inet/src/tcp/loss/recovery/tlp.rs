@@ -7,14 +7,14 @@
 
 use core::time::Duration;
 
-use super::{Probe, Recovery};
-use crate::tcp::loss::ack_info::{AckIn, Seen};
+use super::{LossRecovery, TailLossProbe};
+use crate::tcp::loss::ack_info::{AckFindings, ReceivedAck};
 use crate::tcp::loss::ca_state::CaState;
 use crate::tcp::loss::context::LossContext;
 use crate::tcp::loss::rack::TIMER_MIN;
 use crate::tcp::seq::Seq;
 
-impl Recovery {
+impl LossRecovery {
     /// How long until a probe (RFC 8985 7.2), if one is due in this state at all.
     pub(in crate::tcp) fn probe_timeout(&self, context: &LossContext<'_>) -> Option<Duration> {
         let open = matches!(self.state, CaState::Open | CaState::Cwr);
@@ -35,9 +35,9 @@ impl Recovery {
         self.probe.is_none()
     }
 
-    /// A probe was sent; `repeated` unless it was a new segment.
-    pub(in crate::tcp) fn on_probe(&mut self, context: &mut LossContext<'_>, repeated: bool) {
-        self.probe = Some(Probe { end: context.nxt, repeated });
+    /// A probe was sent; `retransmitted` unless it was a new segment.
+    pub(in crate::tcp) fn on_probe(&mut self, context: &mut LossContext<'_>, retransmitted: bool) {
+        self.probe = Some(TailLossProbe { end: context.nxt, retransmitted });
         context.stats.tail_loss_probes += 1;
     }
 
@@ -45,12 +45,12 @@ impl Recovery {
     pub(super) fn judge_probe(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
-        seen: &Seen,
+        ack: &ReceivedAck<'_>,
+        seen: &AckFindings,
     ) {
         let Some(probe) = self.probe.filter(|probe| ack.ack.at_or_after(probe.end)) else { return };
         let pure_duplicate = !seen.una_advanced && !ack.not_dup() && !seen.data_sacked;
-        if !probe.repeated || seen.dsack_of_probe {
+        if !probe.retransmitted || seen.dsack_of_probe {
             self.probe = None;
         } else if ack.ack.after(probe.end) {
             // The probe repaired a loss: a window reduction that is over at once.

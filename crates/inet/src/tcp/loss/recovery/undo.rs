@@ -1,29 +1,29 @@
 //! Taking back a reduction that was a mistake.
 //!
-//! A recovery was needless if each of its repetitions is reported as a duplicate (DSACK, RFC 3708),
-//! or if the ACK of the first repaired hole echoes a timestamp from before the first repetition
-//! (Eifel detection, RFC 3522): then the originals had only been late. The window goes back to
-//! where it was (Eifel response, RFC 4015).
+//! A recovery was needless if each of its retransmissions is reported as a duplicate (DSACK, RFC
+//! 3708), or if the ACK of the first repaired hole echoes a timestamp from before the first
+//! retransmission (Eifel detection, RFC 3522): then the originals had only been late. The window
+//! goes back to where it was (Eifel response, RFC 4015).
 
-use super::Recovery;
-use crate::tcp::loss::ack_info::AckIn;
+use super::LossRecovery;
+use crate::tcp::loss::ack_info::ReceivedAck;
 use crate::tcp::loss::ca_state::CaState;
 use crate::tcp::loss::context::LossContext;
 use crate::tcp::loss::sent::SentSegment;
 use crate::tcp::seq::Seq;
 
-impl Recovery {
-    /// A recovery begins at `una`: what is sent again from here on counts. Repetitions that are
+impl LossRecovery {
+    /// A recovery begins at `una`: what is sent again from here on counts. Retransmissions that are
     /// under way may cause DSACKs too.
     pub(super) fn init_undo(&mut self, una: Seq) {
         self.undo_marker = Some(una);
-        let probe = self.probe.is_some_and(|probe| probe.repeated);
+        let probe = self.probe.is_some_and(|probe| probe.retransmitted);
         let out = self.sent.retrans_out() + u32::from(probe);
         self.undo_retrans = (out > 0).then_some(out);
     }
 
     /// The ACK answers an original, or nothing was sent again.
-    pub(super) fn packet_delayed(&self, context: &LossContext<'_>, ack: &AckIn<'_>) -> bool {
+    pub(super) fn packet_delayed(&self, context: &LossContext<'_>, ack: &ReceivedAck<'_>) -> bool {
         match (self.retrans_stamp, ack.echo) {
             // Without SACK a recovery that is held on to has forgotten what it sent again.
             (None, _) => context.sack || context.una.before(self.high_seq),
@@ -32,7 +32,7 @@ impl Recovery {
         }
     }
 
-    fn may_undo(&self, context: &LossContext<'_>, ack: &AckIn<'_>) -> bool {
+    fn may_undo(&self, context: &LossContext<'_>, ack: &ReceivedAck<'_>) -> bool {
         self.undo_marker.is_some()
             && (self.undo_retrans == Some(0) || self.packet_delayed(context, ack))
     }
@@ -55,7 +55,7 @@ impl Recovery {
     pub(super) fn try_undo_recovery(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
+        ack: &ReceivedAck<'_>,
     ) -> bool {
         if self.may_undo(context, ack) {
             self.undo_reduction(context, false);
@@ -75,13 +75,13 @@ impl Recovery {
         if context.sack || context.una != self.high_seq {
             return false;
         }
-        if !self.any_repeated() {
+        if !self.any_retransmitted() {
             self.retrans_stamp = None;
         }
         true
     }
 
-    /// Every repetition was needless, as DSACKs say.
+    /// Every retransmission was needless, as DSACKs say.
     pub(super) fn try_undo_dsack(&mut self, context: &mut LossContext<'_>) -> bool {
         if self.undo_marker.is_none() || self.undo_retrans != Some(0) {
             return false;
@@ -91,11 +91,11 @@ impl Recovery {
         true
     }
 
-    /// After a timeout: its repetitions were needless. `original` if F-RTO knows.
+    /// After a timeout: its retransmissions were needless. `original` if F-RTO knows.
     pub(super) fn try_undo_loss(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
+        ack: &ReceivedAck<'_>,
         original: bool,
     ) -> bool {
         if !original && !self.may_undo(context, ack) {
@@ -121,7 +121,7 @@ impl Recovery {
     pub(super) fn try_undo_partial(
         &mut self,
         context: &mut LossContext<'_>,
-        ack: &AckIn<'_>,
+        ack: &ReceivedAck<'_>,
         prior_una: Seq,
     ) -> bool {
         if self.undo_marker.is_none() || !self.packet_delayed(context, ack) {
@@ -131,7 +131,7 @@ impl Recovery {
         if self.sent.retrans_out() > 0 {
             return true;
         }
-        if !self.any_repeated() {
+        if !self.any_retransmitted() {
             self.retrans_stamp = None;
         }
         self.undo_reduction(context, true);
@@ -140,8 +140,8 @@ impl Recovery {
     }
 
     /// Something that is still in the queue was sent again.
-    pub(super) fn any_repeated(&self) -> bool {
-        let head = self.sent.head().is_some_and(SentSegment::ever_repeated);
+    pub(super) fn any_retransmitted(&self) -> bool {
+        let head = self.sent.head().is_some_and(SentSegment::ever_retransmitted);
         self.sent.retrans_out() > 0 || head
     }
 

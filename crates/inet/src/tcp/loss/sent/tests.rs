@@ -11,12 +11,12 @@ struct Plain {
     sent: u64,
     sacked: bool,
     lost: bool,
-    repeated: bool,
+    retransmitted: bool,
 }
 
 impl Plain {
-    fn wanted(&self) -> bool {
-        self.lost && !self.repeated && !self.sacked
+    fn awaits_retransmission(&self) -> bool {
+        self.lost && !self.retransmitted && !self.sacked
     }
 }
 
@@ -54,11 +54,11 @@ impl Model {
         while self.next < end {
             let next = if end - u32::from(fin) <= self.next + MSS { end } else { self.next + MSS };
             let (start, sent) = (self.next, self.clock);
-            let (sacked, lost, repeated) = (false, false, false);
-            self.plain.push(Plain { start, end: next, sent, sacked, lost, repeated });
+            let (sacked, lost, retransmitted) = (false, false, false);
+            self.plain.push(Plain { start, end: next, sent, sacked, lost, retransmitted });
             self.next = next;
         }
-        let new = self.queue.push((start, len, fin), MSS, (at, Snapshot::default()), marks);
+        let new = self.queue.push((start, len, fin), MSS, (at, DeliverySnapshot::default()), marks);
         assert_eq!(new as usize, self.plain.len() - before);
         let pushed = self.queue.iter().skip(before).map(|segment| segment.marks().push);
         assert!(pushed.enumerate().all(|(n, push)| push == (n + 1 == new as usize)));
@@ -67,16 +67,16 @@ impl Model {
     fn ack(&mut self, una: u32) {
         let count = self.plain.iter().take_while(|plain| plain.end <= una).count();
         let mut gone: Vec<Plain> = self.plain.drain(..count).collect();
-        while let Some(Acked { first, last, count }) = self.queue.pop_acked(self.seq(una)) {
+        while let Some(AckedSegments { first, last, count }) = self.queue.pop_acked(self.seq(una)) {
             let rest = gone.split_off(count as usize);
             let run = core::mem::replace(&mut gone, rest);
             let end = |plain: &Plain| Seq::new(self.base) + plain.end;
             assert_eq!((first.end, last), (end(&run[0]), end(&run[run.len() - 1])));
             assert_eq!(first.sacked(), run[0].sacked);
             // More than one only of those that are alike.
-            let plain = |one: &Plain| !one.sacked && !one.lost && !one.repeated;
+            let plain = |one: &Plain| !one.sacked && !one.lost && !one.retransmitted;
             let alike = run.iter().all(|one| one.sent == run[0].sent && plain(one));
-            assert!(run.len() == 1 || (alike && !first.ever_repeated() && !first.ambiguous()));
+            assert!(run.len() == 1 || (alike && !first.ever_retransmitted() && !first.ambiguous()));
         }
         assert!(gone.is_empty());
         if let Some(first) = self.plain.first_mut() {
@@ -97,23 +97,23 @@ impl Model {
             (3, Some(plain)) => {
                 if !plain.sacked {
                     plain.sacked = true;
-                    plain.repeated &= !plain.lost;
+                    plain.retransmitted &= !plain.lost;
                     plain.lost = false;
                 }
                 self.queue.sack(index);
             }
             (4 | 5, Some(plain)) => {
-                let new = !plain.sacked && !plain.wanted();
+                let new = !plain.sacked && !plain.awaits_retransmission();
                 if new {
-                    (plain.lost, plain.repeated) = (true, false);
+                    (plain.lost, plain.retransmitted) = (true, false);
                 }
                 assert_eq!(self.queue.mark_lost(index), new);
             }
             (6 | 7, Some(plain)) => {
                 if !plain.sacked {
-                    (plain.repeated, plain.sent) = (plain.repeated || plain.lost, clock);
+                    (plain.retransmitted, plain.sent) = (plain.retransmitted || plain.lost, clock);
                 }
-                self.queue.repeat(index, at, Snapshot::default(), false);
+                self.queue.retransmit(index, at, DeliverySnapshot::default(), false);
             }
             (8, Some(plain)) => {
                 let len = amount % 7;
@@ -134,8 +134,8 @@ impl Model {
                 self.queue.unmark_sacked();
             }
             (11, Some(plain)) => {
-                plain.repeated &= plain.lost;
-                self.queue.repetition_arrived(index);
+                plain.retransmitted &= plain.lost;
+                self.queue.retransmission_arrived(index);
             }
             _ => {}
         }
@@ -145,12 +145,12 @@ impl Model {
         let count =
             |is: fn(&Plain) -> bool| self.plain.iter().filter(|plain| is(plain)).count() as u32;
         let (sacked, lost) = (count(|p| p.sacked), count(|p| p.lost));
-        let repeated = count(|p| p.repeated);
+        let retransmitted = count(|p| p.retransmitted);
         let out = self.plain.len() as u32;
         let q = &self.queue;
         assert_eq!((q.packets_out(), q.sacked_out), (out, sacked));
-        assert_eq!((q.lost_out(), q.retrans_out()), (lost, repeated));
-        assert_eq!(q.in_flight(), out + repeated - sacked - lost);
+        assert_eq!((q.lost_out(), q.retrans_out()), (lost, retransmitted));
+        assert_eq!(q.in_flight(), out + retransmitted - sacked - lost);
         // By time: what may be on its way, and nothing else.
         let mut listed = Vec::new();
         let mut next = q.oldest();
@@ -160,7 +160,7 @@ impl Model {
             next = q.after(index);
         }
         let mut wanted: Vec<usize> = (0..self.plain.len())
-            .filter(|i| !self.plain[*i].sacked && !self.plain[*i].wanted())
+            .filter(|i| !self.plain[*i].sacked && !self.plain[*i].awaits_retransmission())
             .collect();
         wanted.sort_by_key(|i| self.plain[*i].sent);
         assert_eq!(listed, wanted);
@@ -168,8 +168,8 @@ impl Model {
             let place = self.plain.iter().take_while(|plain| plain.end <= seq).count();
             assert_eq!(self.queue.find(self.seq(seq)), place);
         }
-        let first = self.plain.iter().position(Plain::wanted);
-        assert_eq!(self.queue.next_wanted(), first);
+        let first = self.plain.iter().position(Plain::awaits_retransmission);
+        assert_eq!(self.queue.next_to_retransmit(), first);
     }
 }
 

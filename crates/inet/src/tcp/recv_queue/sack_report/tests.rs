@@ -14,19 +14,19 @@ struct Model {
 }
 
 impl Model {
-    fn block(&self, start: usize, end: usize) -> Block {
-        Block { start: self.base + start as u32, end: self.base + end as u32 }
+    fn block(&self, start: usize, end: usize) -> SackBlock {
+        SackBlock { start: self.base + start as u32, end: self.base + end as u32 }
     }
 
     /// The block around `at`.
-    fn around(&self, at: usize) -> Block {
+    fn around(&self, at: usize) -> SackBlock {
         let start = (0..at).rev().take_while(|i| self.got[*i]).last().unwrap_or(at);
         let end = (at..LEN).take_while(|i| self.got[*i]).last().unwrap_or(at) + 1;
         self.block(start, end)
     }
 
     /// All blocks beyond the first gap.
-    fn blocks(&self) -> Vec<Block> {
+    fn blocks(&self) -> Vec<SackBlock> {
         let mut all = Vec::new();
         for i in self.next..LEN {
             if self.got[i] && (i == 0 || !self.got[i - 1]) {
@@ -48,7 +48,7 @@ proptest! {
     ) {
         let mut model = Model { base: Seq::new(base), got: alloc::vec![false; LEN], next: 0 };
         let mut report = SackReport::default();
-        let mut recent: Vec<Block> = Vec::new();
+        let mut recent: Vec<SackBlock> = Vec::new();
         for (start, len) in arrivals {
             let end = (start + len).min(LEN);
             if model.got[start..end].iter().any(|got| *got) {
@@ -62,8 +62,8 @@ proptest! {
             recent.insert(0, whole);
             let (option, duplicate) = report.take(most, true);
             prop_assert!(!duplicate);
-            let told: Vec<Block> = option.as_slice().to_vec();
-            let wanted: Vec<Block> = recent.iter().take(most).copied().collect();
+            let told: Vec<SackBlock> = option.as_slice().to_vec();
+            let wanted: Vec<SackBlock> = recent.iter().take(most).copied().collect();
             prop_assert_eq!(told, wanted);
             let all = model.blocks();
             prop_assert!(recent.iter().all(|block| all.contains(block)));
@@ -83,7 +83,7 @@ proptest! {
         let mut report = SackReport::default();
         for place in &places {
             let start = Seq::new(*place as u32 * 10);
-            report.add(Block { start, end: start + 5 });
+            report.add(SackBlock { start, end: start + 5 });
         }
         let mut told = alloc::collections::BTreeSet::new();
         let mut options = 0;
@@ -99,8 +99,8 @@ proptest! {
     }
 }
 
-fn block(start: u32, end: u32) -> Block {
-    Block { start: Seq::new(start), end: Seq::new(end) }
+fn block(start: u32, end: u32) -> SackBlock {
+    SackBlock { start: Seq::new(start), end: Seq::new(end) }
 }
 
 /// RFC 2883 4.1, 4.2.

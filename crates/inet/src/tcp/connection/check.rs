@@ -1,0 +1,20 @@
+//! What the checks of an arriving segment (RFC 9293 3.10.7.4) come to.
+
+use super::SegmentReply;
+
+/// What is left to do after a check.
+pub(super) enum SegmentCheck {
+    Pass,
+    Done(SegmentReply),
+}
+
+/// What a segment does to the peer's window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WindowChange {
+    /// It is too old to count.
+    None,
+    /// It sets it.
+    Updated,
+    /// It opens one that was closed.
+    Reopened,
+}
