@@ -12,8 +12,8 @@ use crate::cidr::Cidr;
 use crate::config::{Fault, Mode, Router};
 use crate::device::Device;
 use crate::exit;
-use crate::place::InstanceName;
 use crate::publish::Publish;
+use crate::runtime_dir::InstanceName;
 
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 

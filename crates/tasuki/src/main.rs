@@ -1,9 +1,20 @@
 //! `tasuki`: runs programs on a TCP/IP stack made of small processes.
 //!
-//! The one executable of the project. [`cli`] says what can be asked of it, [`command`] has one
-//! module per command, [`supervisor`] is what `run` and `up` become, and the servers that it starts
-//! are this same executable (`tasuki server …`). Whatever goes wrong ends in one sentence and one
-//! number ([`exit`]).
+//! The one executable of the project. The servers that the supervisor starts are this same
+//! executable (`tasuki server …`). Every failure ends in one sentence and one exit code.
+//!
+//! ```text layers
+//! command: a module for each command
+//! supervisor: makes an instance, admits clients, watches all processes
+//! operator: the commands' connection to a running instance
+//! settings: what an instance is to be, out of options and configuration file
+//! network program: the host's addresses and routes; the program that is run
+//! cli: the options of all commands
+//! config: the configuration file
+//! device publish cidr: words of options
+//! runtime_dir: where instances are found
+//! limits exit: descriptors, failures and exit codes
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -16,9 +27,9 @@ mod exit;
 mod limits;
 mod network;
 mod operator;
-mod place;
 mod program;
 mod publish;
+mod runtime_dir;
 mod settings;
 mod supervisor;
 

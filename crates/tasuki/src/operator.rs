@@ -11,7 +11,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use shm::Channel;
 
 use crate::exit::{Code, Failure};
-use crate::place::{InstanceName, Place};
+use crate::runtime_dir::{InstanceName, RuntimeDir};
 
 /// A connection to a running instance.
 pub(crate) struct Operator {
@@ -27,7 +27,7 @@ impl Operator {
     /// # Errors
     /// [`Code::NoInstance`], [`Code::Rights`]
     pub(crate) fn connect(name: &InstanceName) -> Result<Self, Failure> {
-        match Place::find(name) {
+        match RuntimeDir::find(name) {
             Some(path) => Self::connect_to(name, &path),
             None => {
                 let all = Self::connect_all();
@@ -74,7 +74,7 @@ impl Operator {
 
     /// Connects to all instances that run, in order of name.
     pub(crate) fn connect_all() -> Vec<(Self, std::path::PathBuf)> {
-        let all = Place::list().into_iter();
+        let all = RuntimeDir::list().into_iter();
         all.filter_map(|(name, path)| Some((Self::connect_to(&name, &path).ok()?, path))).collect()
     }
 

@@ -13,8 +13,8 @@ use crate::config::{Config, InterfaceSection, List, MemorySection, Mode};
 use crate::device::{Device, Kind};
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
-use crate::place::InstanceName;
 use crate::publish::Publish;
+use crate::runtime_dir::InstanceName;
 
 /// All that was asked for. What was left open is chosen when the instance is made.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) name: InstanceName,
     pub(crate) mode: Mode,
     /// The interfaces, at least one.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<LinkSettings>,
     /// For the frame region.
     pub(crate) huge_pages: bool,
     /// For the regions of clients.
@@ -41,7 +41,7 @@ pub(crate) struct Settings {
 
 /// What one interface is to be.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct LinkSettings {
     pub(crate) device: Option<Device>,
     pub(crate) mtu: u16,
     pub(crate) fault: FaultConfig,
@@ -115,9 +115,9 @@ impl Settings {
             routes: inet.routes,
             fault: options.fault.unwrap_or(config.nic.fault),
         };
-        let first =
-            Link::new(first).map_err(|what| if given { wrong(what) } else { in_file(what) })?;
-        let more = config.interfaces.into_iter().map(Link::new);
+        let first = LinkSettings::new(first)
+            .map_err(|what| if given { wrong(what) } else { in_file(what) })?;
+        let more = config.interfaces.into_iter().map(LinkSettings::new);
         let more = more.collect::<Result<Vec<_>, _>>().map_err(in_file)?;
         let links = [vec![first], more].concat();
         check_choices(inet.rp_filter, &config.tcp).map_err(in_file)?;
@@ -188,7 +188,7 @@ fn check_sharing(memory: &MemorySection, links: usize, mode: Mode) -> Result<(),
     Ok(())
 }
 
-impl Link {
+impl LinkSettings {
     fn new(section: InterfaceSection) -> Result<Self, String> {
         let InterfaceSection {
             device,

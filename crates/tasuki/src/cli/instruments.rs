@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::place::InstanceName;
+use crate::runtime_dir::InstanceName;
 
 /// Show what an instance counts, layer by layer
 ///

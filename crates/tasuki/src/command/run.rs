@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::cli::RunArgs;
 use crate::exit::{Code, Failure};
 use crate::operator::Operator;
-use crate::place::{InstanceName, Place};
 use crate::program;
+use crate::runtime_dir::{InstanceName, RuntimeDir};
 use crate::settings::Settings;
-use crate::supervisor::{Duty, Instance, Signals, Supervisor, cannot_execute};
+use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute};
 
 /// Runs the program; its exit code.
 ///
@@ -33,7 +33,7 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     let signals = Signals::catch()?;
     let instance = Instance::make(settings)?;
     on(&mut command, instance.socket_path());
-    Supervisor::start(instance, signals, Duty::Program(command))?.run()
+    Supervisor::start(instance, signals, Workload::Program(command))?.run()
 }
 
 /// Becomes the program, on an instance that runs already. Returns only why that is not possible.
@@ -42,7 +42,7 @@ fn join(name: &InstanceName, mut command: Command) -> Failure {
     if let Err(failure) = Operator::connect(name) {
         return failure;
     }
-    let Some(socket) = Place::find(name) else {
+    let Some(socket) = RuntimeDir::find(name) else {
         let sentence = format!("the instance {name} has just ended");
         return Failure::new(Code::NoInstance, sentence);
     };

@@ -5,23 +5,21 @@
 //! Counters are never reset; an interval's figures are the difference of two answers.
 
 mod prometheus;
+mod sample;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use abi::control::InstanceStatus;
 use abi::stats::Histogram;
 
+use self::sample::{Sample, is_gauge, layers};
 use super::ps::status;
 use super::{print, table};
 use crate::cli::StatsArgs;
 use crate::exit::{Code, Failure};
 use crate::operator::Operator;
-use crate::place::InstanceName;
-
-/// The page that says what counters there are.
-const PAGE: &str = include_str!("../../../../docs/reference/counters.md");
+use crate::runtime_dir::InstanceName;
 
 /// Shows the counters, once or every interval.
 ///
@@ -92,16 +90,6 @@ impl Pattern {
     }
 }
 
-/// What was asked for of an instance's answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Sample {
-    instance: String,
-    counters: BTreeMap<String, u64>,
-    histograms: Vec<Histogram>,
-    /// Name, pages and free pages.
-    pools: Vec<(String, u32, u32)>,
-}
-
 fn ask(operator: &mut Operator, patterns: &[Pattern]) -> Result<Sample, Failure> {
     let InstanceStatus { instance, pools, counters, histograms, .. } = status(operator)?;
     let wanted = |name: &str| patterns.is_empty() || patterns.iter().any(|p| p.fits(name));
@@ -117,31 +105,6 @@ fn ask(operator: &mut Operator, patterns: &[Pattern]) -> Result<Sample, Failure>
         return Err(Failure::new(Code::Usage, sentence));
     }
     Ok(sample)
-}
-
-/// Counters that say how much there is now rather than what happened.
-fn is_gauge(name: &str) -> bool {
-    name.starts_with("memory.") && name != "memory.frames-refused"
-}
-
-impl Sample {
-    /// What happened after `before`.
-    fn since(&self, before: &Self) -> Self {
-        let mut since = self.clone();
-        for (name, value) in since.counters.iter_mut().filter(|(name, _)| !is_gauge(name)) {
-            // A driver that was started anew counts from 0.
-            *value = value.saturating_sub(before.counters.get(name).copied().unwrap_or(0));
-        }
-        for histogram in &mut since.histograms {
-            let earlier = before.histograms.iter().find(|one| one.name == histogram.name);
-            let Some(earlier) = earlier else { continue };
-            histogram.sum = histogram.sum.saturating_sub(earlier.sum);
-            for (now, then) in histogram.buckets.iter_mut().zip(&earlier.buckets) {
-                *now = now.saturating_sub(*then);
-            }
-        }
-        since
-    }
 }
 
 fn show(args: &StatsArgs, sample: &Sample, interval: Option<Duration>) -> Result<(), Failure> {
@@ -161,34 +124,6 @@ fn json(sample: &Sample) -> serde_json::Value {
         "counters": sample.counters,
         "histograms": sample.histograms,
     })
-}
-
-/// A layer of the page, and its counters in its order: name and meaning.
-struct Layer {
-    title: &'static str,
-    rows: Vec<(&'static str, &'static str)>,
-}
-
-/// The page's tables.
-fn layers() -> Vec<Layer> {
-    let mut layers: Vec<Layer> = Vec::new();
-    for line in PAGE.lines() {
-        if let Some(title) = line.strip_prefix("## ") {
-            layers.push(Layer { title, rows: Vec::new() });
-        }
-        let cells = line.strip_prefix("| `").and_then(|row| row.split_once("` | "));
-        if let (Some((name, meaning)), Some(layer)) = (cells, layers.last_mut()) {
-            layer.rows.push((name, meaning.trim_end_matches(" |")));
-        }
-    }
-    layers
-}
-
-/// What a counter counts; empty for one that the page does not have.
-fn meaning(name: &str) -> &'static str {
-    let all = layers();
-    let mut rows = all.iter().flat_map(|layer| &layer.rows);
-    rows.find(|(known, _)| *known == name).map_or("", |(_, meaning)| *meaning)
 }
 
 /// Counters under their layers' titles, without those that are 0 unless asked for.

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::UpArgs;
 use crate::exit::{self, Code, Failure};
-use crate::place::Place;
+use crate::runtime_dir::RuntimeDir;
 use crate::settings::Settings;
-use crate::supervisor::{Duty, Instance, Signals, Supervisor};
+use crate::supervisor::{Instance, Signals, Supervisor, Workload};
 
 /// Set for the background process: the path of its log file.
 const BACKGROUND: &str = "TASUKI_UP_BACKGROUND";
@@ -61,7 +61,7 @@ fn serve(
 ) -> Result<u8, Failure> {
     let signals = Signals::catch()?;
     let instance = Instance::make(settings)?;
-    Supervisor::start(instance, signals, Duty::Serve(ready))?.run()
+    Supervisor::start(instance, signals, Workload::Serve(ready))?.run()
 }
 
 /// Starts the background process and waits until it is ready.
@@ -74,7 +74,7 @@ fn detach(args: &UpArgs) -> Result<u8, Failure> {
             format!("instance {name} is already running; end it with `tasuki down {name}`");
         return Err(Failure::new(Code::AlreadyRunning, sentence));
     }
-    let log_path = Place::make()?.log(&args.name);
+    let log_path = RuntimeDir::make()?.log(&args.name);
     let log =
         File::create(&log_path).map_err(|error| Failure::output(log_path.display(), error))?;
     let mut child = Command::new("/proc/self/exe")

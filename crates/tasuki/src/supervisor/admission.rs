@@ -13,7 +13,7 @@
 
 /// Where a client is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ClientStage {
     /// The driver is mapping the region.
     Mapping,
     /// The inet server is being told.
@@ -28,7 +28,7 @@ pub(super) enum Stage {
 
 /// What happens to a client. `Ok` and `Err` are a server's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happening {
+pub(super) enum ClientEvent {
     /// The driver's answer to `AddClient`.
     Mapped(Result<(), ()>),
     /// The inet server's answer to `AddClient`.
@@ -47,7 +47,7 @@ pub(super) enum Happening {
 
 /// What the supervisor does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ClientAction {
     /// Nothing: something else is awaited.
     Wait,
     /// Tell the inet server of it.
@@ -63,33 +63,39 @@ pub(super) enum Step {
 }
 
 /// The table. `connected`: the client is still on its line.
-pub(super) fn next(stage: Stage, happening: Happening, connected: bool) -> (Stage, Step) {
-    use Happening::{Added, Faulted, Lost, Mapped, Released, Removed, Unmapped};
-    use Stage::{Adding, Live, Mapping, Removing, Unmapping};
+pub(super) fn next(
+    stage: ClientStage,
+    happening: ClientEvent,
+    connected: bool,
+) -> (ClientStage, ClientAction) {
+    use ClientEvent::{Added, Faulted, Lost, Mapped, Released, Removed, Unmapped};
+    use ClientStage::{Adding, Live, Mapping, Removing, Unmapping};
     match (stage, happening) {
-        (Mapping, Mapped(Ok(()))) if connected => (Adding, Step::AddToInet),
-        (Mapping, Mapped(Ok(()))) => (Unmapping, Step::Unmap),
+        (Mapping, Mapped(Ok(()))) if connected => (Adding, ClientAction::AddToInet),
+        (Mapping, Mapped(Ok(()))) => (Unmapping, ClientAction::Unmap),
         // Of several drivers, some may have mapped it.
-        (Mapping, Mapped(Err(()))) => (Unmapping, Step::Unmap),
-        (Adding, Added(Ok(()))) if connected => (Live, Step::Welcome),
-        (Adding, Added(Ok(()))) => (Removing, Step::Remove),
-        (Adding, Added(Err(()))) => (Unmapping, Step::Unmap),
-        (Live, Lost | Faulted) => (Removing, Step::Remove),
+        (Mapping, Mapped(Err(()))) => (Unmapping, ClientAction::Unmap),
+        (Adding, Added(Ok(()))) if connected => (Live, ClientAction::Welcome),
+        (Adding, Added(Ok(()))) => (Removing, ClientAction::Remove),
+        (Adding, Added(Err(()))) => (Unmapping, ClientAction::Unmap),
+        (Live, Lost | Faulted) => (Removing, ClientAction::Remove),
         // An inet server that does not know it any more has nothing of it.
-        (Removing, Removed(Err(()))) | (Live | Removing, Released) => (Unmapping, Step::Unmap),
-        (Unmapping, Unmapped) => (Unmapping, Step::Forget),
-        _ => (stage, Step::Wait),
+        (Removing, Removed(Err(()))) | (Live | Removing, Released) => {
+            (Unmapping, ClientAction::Unmap)
+        }
+        (Unmapping, Unmapped) => (Unmapping, ClientAction::Forget),
+        _ => (stage, ClientAction::Wait),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Happening::*;
+    use ClientEvent::*;
 
     /// Lets things happen in turn to a client that is connected until it is lost.
-    fn live(happenings: &[Happening]) -> Vec<Step> {
-        let mut stage = Stage::Mapping;
+    fn live(happenings: &[ClientEvent]) -> Vec<ClientAction> {
+        let mut stage = ClientStage::Mapping;
         let mut connected = true;
         happenings
             .iter()
@@ -106,7 +112,7 @@ mod tests {
     fn an_ordinary_life() {
         let steps =
             live(&[Mapped(Ok(())), Added(Ok(())), Lost, Removed(Ok(())), Released, Unmapped]);
-        use Step::*;
+        use ClientAction::*;
         assert_eq!(steps, [AddToInet, Welcome, Remove, Wait, Unmap, Forget]);
     }
 
@@ -114,33 +120,37 @@ mod tests {
     fn released_before_the_answer_to_its_removal() {
         let steps =
             live(&[Mapped(Ok(())), Added(Ok(())), Lost, Released, Removed(Ok(())), Unmapped]);
-        assert_eq!(steps[3..], [Step::Unmap, Step::Wait, Step::Forget]);
+        assert_eq!(steps[3..], [ClientAction::Unmap, ClientAction::Wait, ClientAction::Forget]);
     }
 
     #[test]
     fn lost_while_it_is_admitted() {
         let steps = live(&[Lost, Mapped(Ok(())), Unmapped]);
-        assert_eq!(steps, [Step::Wait, Step::Unmap, Step::Forget]);
+        assert_eq!(steps, [ClientAction::Wait, ClientAction::Unmap, ClientAction::Forget]);
         let steps = live(&[Mapped(Ok(())), Lost, Added(Ok(())), Released, Unmapped]);
-        assert_eq!(steps[1..], [Step::Wait, Step::Remove, Step::Unmap, Step::Forget]);
+        assert_eq!(
+            steps[1..],
+            [ClientAction::Wait, ClientAction::Remove, ClientAction::Unmap, ClientAction::Forget]
+        );
     }
 
     #[test]
     fn refused_by_a_server() {
-        assert_eq!(live(&[Mapped(Err(())), Unmapped]), [Step::Unmap, Step::Forget]);
+        assert_eq!(live(&[Mapped(Err(())), Unmapped]), [ClientAction::Unmap, ClientAction::Forget]);
         let steps = live(&[Mapped(Ok(())), Added(Err(())), Unmapped]);
-        assert_eq!(steps, [Step::AddToInet, Step::Unmap, Step::Forget]);
+        assert_eq!(steps, [ClientAction::AddToInet, ClientAction::Unmap, ClientAction::Forget]);
     }
 
     #[test]
     fn faults() {
         let begin = [Mapped(Ok(())), Added(Ok(()))];
-        let faulted = |rest: &[Happening]| live(&[&begin, rest].concat())[2..].to_vec();
-        let ends = [Step::Remove, Step::Unmap, Step::Wait, Step::Forget];
+        let faulted = |rest: &[ClientEvent]| live(&[&begin, rest].concat())[2..].to_vec();
+        let ends =
+            [ClientAction::Remove, ClientAction::Unmap, ClientAction::Wait, ClientAction::Forget];
         // The inet server may or may not remember it when it is told to remove it.
         assert_eq!(faulted(&[Faulted, Removed(Err(())), Released, Unmapped]), ends);
         assert_eq!(faulted(&[Faulted, Released, Removed(Err(())), Unmapped]), ends);
-        assert_eq!(faulted(&[Released, Lost, Unmapped])[0], Step::Unmap);
+        assert_eq!(faulted(&[Released, Lost, Unmapped])[0], ClientAction::Unmap);
     }
 
     /// Whatever happens in whatever order, once: a client that is gone from its line and answered
@@ -150,29 +160,29 @@ mod tests {
         let all = [Mapped(Ok(())), Added(Ok(())), Removed(Ok(())), Unmapped];
         for lost_at in 0..=3 {
             for fault in [Lost, Faulted] {
-                let (mut stage, mut connected) = (Stage::Mapping, true);
+                let (mut stage, mut connected) = (ClientStage::Mapping, true);
                 let mut forgotten = false;
-                let mut step = Step::Wait;
+                let mut step = ClientAction::Wait;
                 for round in 0..20 {
                     if round == lost_at {
                         connected = false;
                         let (to, does) = next(stage, fault, connected);
                         stage = to;
-                        if does != Step::Wait {
+                        if does != ClientAction::Wait {
                             step = does;
                         }
                         continue;
                     }
                     // The server answers what was asked last.
                     let answer = match (stage, step) {
-                        (Stage::Mapping, _) => all[0],
-                        (Stage::Adding, _) => all[1],
-                        (Stage::Live, _) => continue,
-                        (Stage::Removing, _) => Released,
-                        (Stage::Unmapping, _) => all[3],
+                        (ClientStage::Mapping, _) => all[0],
+                        (ClientStage::Adding, _) => all[1],
+                        (ClientStage::Live, _) => continue,
+                        (ClientStage::Removing, _) => Released,
+                        (ClientStage::Unmapping, _) => all[3],
                     };
                     (stage, step) = next(stage, answer, connected);
-                    if step == Step::Forget {
+                    if step == ClientAction::Forget {
                         forgotten = true;
                         break;
                     }

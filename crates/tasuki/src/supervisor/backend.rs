@@ -29,14 +29,14 @@ pub(super) struct Umem {
 
 /// Can a device that is wanted so have the frame region as its memory? Where faults are made, a
 /// frame may be held back or changed, so they are made on copies.
-pub(super) fn wants_umem(wanted: &settings::Link) -> bool {
+pub(super) fn wants_umem(wanted: &settings::LinkSettings) -> bool {
     let xdp = wanted.device.as_ref().is_some_and(|device| device.kind() == Kind::Xdp);
     xdp && wanted.fault.is_none()
 }
 
 /// An open device.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedDevice {
     /// Which.
     pub(super) device: Device,
     /// For the driver.
@@ -45,7 +45,7 @@ pub(super) struct Opened {
     _passt: Option<Passt>,
 }
 
-impl Opened {
+impl OpenedDevice {
     fn new(device: Device, fds: Vec<OwnedFd>) -> Self {
         Self { device, fds, _passt: None }
     }
@@ -58,12 +58,12 @@ impl Opened {
 /// # Errors
 /// What is in use, missing or not permitted; nothing is left behind then.
 pub(super) fn open(
-    wanted: &settings::Link,
+    wanted: &settings::LinkSettings,
     device: Option<Device>,
     addresses: &Addresses,
     mac: [u8; 6],
     umem: Option<&Umem>,
-) -> Result<Opened, Failure> {
+) -> Result<OpenedDevice, Failure> {
     let Some(device) = device else {
         let open = |name: &str| tap::open_queues(name, wanted.offload).map_err(Failure::from);
         return match first_free_device(tap::exists, open) {
@@ -82,25 +82,25 @@ pub(super) fn open(
         Kind::Passt => start_passt(wanted, addresses),
         Kind::Pcap => open_files(device),
         // Two ends meet of their own accord, and need no right for it.
-        Kind::Wire => Ok(Opened::new(device, Vec::new())),
+        Kind::Wire => Ok(OpenedDevice::new(device, Vec::new())),
         Kind::Xdp => {
             let frames = umem.map(|umem| (&*umem.region, &umem.layout));
             let fds = xdp::open(device.name(), wanted.mtu, frames)?;
-            Ok(Opened::new(device, fds))
+            Ok(OpenedDevice::new(device, fds))
         }
         Kind::Packet => {
             let fd = packet::open(device.name(), mac, wanted.mtu)?;
-            Ok(Opened::new(device, vec![fd]))
+            Ok(OpenedDevice::new(device, vec![fd]))
         }
     }
 }
 
 /// For users who may not make a TAP device.
 fn without_rights(
-    wanted: &settings::Link,
+    wanted: &settings::LinkSettings,
     addresses: &Addresses,
     why: &Failure,
-) -> Result<Opened, Failure> {
+) -> Result<OpenedDevice, Failure> {
     tracing::debug!(%why, "no TAP device: passt is to connect this host's network");
     start_passt(wanted, addresses).map_err(|failure| match failure.code {
         Code::Rights => Failure::new(Code::Rights, format!("{why}; {failure}")),
@@ -108,13 +108,16 @@ fn without_rights(
     })
 }
 
-fn start_passt(wanted: &settings::Link, addresses: &Addresses) -> Result<Opened, Failure> {
+fn start_passt(
+    wanted: &settings::LinkSettings,
+    addresses: &Addresses,
+) -> Result<OpenedDevice, Failure> {
     let (passt, fd) = Passt::start(addresses, wanted.mtu, &wanted.publish)?;
-    Ok(Opened { device: Device::passt(), fds: vec![fd], _passt: Some(passt) })
+    Ok(OpenedDevice { device: Device::passt(), fds: vec![fd], _passt: Some(passt) })
 }
 
 /// A capture file that is whole, and the file for what is sent.
-fn open_files(device: Device) -> Result<Opened, Failure> {
+fn open_files(device: Device) -> Result<OpenedDevice, Failure> {
     let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
     let target: pcap::Target = device.name().parse().map_err(wrong)?;
     let name = target.input.display();
@@ -127,16 +130,16 @@ fn open_files(device: Device) -> Result<Opened, Failure> {
         let file = File::create(output);
         fds.push(file.map_err(|error| Failure::output(output.display(), error))?.into());
     }
-    Ok(Opened::new(device, fds))
+    Ok(OpenedDevice::new(device, fds))
 }
 
 fn made_tap(
     device: Device,
     fds: Vec<OwnedFd>,
-    wanted: &settings::Link,
+    wanted: &settings::LinkSettings,
     addresses: &Addresses,
-) -> Result<Opened, Failure> {
+) -> Result<OpenedDevice, Failure> {
     let host: Vec<Prefixed> = addresses.host().collect();
     tap::configure(device.name(), &host, wanted.mtu)?;
-    Ok(Opened::new(device, fds))
+    Ok(OpenedDevice::new(device, fds))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-use super::admission::Stage;
+use super::admission::ClientStage;
 use super::connections::ConnectionId;
 use super::instance::Memory;
 
@@ -14,7 +14,7 @@ pub(super) struct Client {
     pub(super) pid: u32,
     /// Its line, while it lives.
     pub(super) connection: Option<ConnectionId>,
-    pub(super) stage: Stage,
+    pub(super) stage: ClientStage,
     /// Drivers that have not answered yet, and whether one has refused.
     pub(super) awaited: usize,
     pub(super) refused: bool,
@@ -97,7 +97,7 @@ mod tests {
             program: "x".to_owned(),
             pid: 1,
             connection: None,
-            stage: Stage::Live,
+            stage: ClientStage::Live,
             awaited: 0,
             refused: false,
             memory: Memory::create("t", 4096, false).unwrap(),

@@ -145,8 +145,8 @@ pub(super) enum Busy {
 /// What to poll of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watch {
-    /// Its line.
-    Line,
+    /// Requests, on its socket.
+    Requests,
     /// The death of its process.
     Death,
 }
@@ -263,7 +263,7 @@ impl Connections {
                 (false, false) => PollFlags::IN | PollFlags::RDHUP,
             };
             let line = (!connection.hung_up || connection.writing).then(|| {
-                (*id, Watch::Line, PollFd::from_borrowed_fd(connection.channel.as_fd(), events))
+                (*id, Watch::Requests, PollFd::from_borrowed_fd(connection.channel.as_fd(), events))
             });
             let death = connection.death.as_ref();
             let death = death.map(|fd| (*id, Watch::Death, PollFd::new(fd, PollFlags::IN)));

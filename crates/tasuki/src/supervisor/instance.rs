@@ -14,13 +14,13 @@ use abi::nic::NicLayout;
 use nic_driver::interface::Watch;
 use shm::{Backing, Region, RegionError};
 
-use super::backend::{self, Opened, Umem};
-use super::links::State;
-use super::servers::{Line, Servers};
+use super::backend::{self, OpenedDevice, Umem};
+use super::device_state::DeviceState;
+use super::servers::{ServerId, Servers};
 use crate::device::Kind;
 use crate::exit::Failure;
 use crate::network::{Addresses, Routes};
-use crate::place::{InstanceName, Place, SocketFile};
+use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
 use crate::settings::{self, Settings};
 
 /// By how much the default routes of one interface come after those of the one before.
@@ -47,7 +47,7 @@ impl Memory {
 
     /// A frame region; `umem` if it is to be the device's memory.
     fn of_frames(
-        wanted: &settings::Link,
+        wanted: &settings::LinkSettings,
         (huge, share): (bool, bool),
         umem: bool,
     ) -> Result<Self, Failure> {
@@ -96,11 +96,11 @@ pub(crate) struct Instance {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) addresses: Addresses,
-    pub(super) device: Opened,
+    pub(super) device: OpenedDevice,
     /// The stack's hardware address.
     pub(super) mac: [u8; 6],
     /// What is known of the device.
-    pub(super) state: State,
+    pub(super) state: DeviceState,
     /// Devices that the driver was given and has not yet taken.
     pub(super) attaching: u32,
     pub(super) frames: Memory,
@@ -110,12 +110,16 @@ pub(super) struct Link {
 
 impl Link {
     /// Makes device, region and bells. Hold the lock of the directory.
-    fn make(wanted: &settings::Link, memory: (bool, bool), mac: [u8; 6]) -> Result<Self, Failure> {
+    fn make(
+        wanted: &settings::LinkSettings,
+        memory: (bool, bool),
+        mac: [u8; 6],
+    ) -> Result<Self, Failure> {
         let addresses = wanted.addresses(&Routes::read()?)?;
         let (device, frames) = open_with_frames(wanted, &addresses, mac, memory)?;
         let state = match device.device.is_interface() {
-            true => State::find(device.device.name())?,
-            false => State::Apart,
+            true => DeviceState::find(device.device.name())?,
+            false => DeviceState::Apart,
         };
         let (inet_bell, nic_bell) = (bell()?, bell()?);
         let attaching = 0;
@@ -125,11 +129,11 @@ impl Link {
 
 /// Opens the device, and makes the frame region, which is the device's memory where it can be.
 fn open_with_frames(
-    wanted: &settings::Link,
+    wanted: &settings::LinkSettings,
     addresses: &Addresses,
     mac: [u8; 6],
     memory: (bool, bool),
-) -> Result<(Opened, Memory), Failure> {
+) -> Result<(OpenedDevice, Memory), Failure> {
     let open =
         |umem: Option<&Umem>| backend::open(wanted, wanted.device.clone(), addresses, mac, umem);
     if backend::wants_umem(wanted) {
@@ -155,7 +159,7 @@ impl Instance {
         // Nothing that happens to a device from its opening on is missed.
         let watch = Watch::new()
             .map_err(|error| Failure::system("listen for changes of interfaces", error))?;
-        let place = Place::make()?;
+        let place = RuntimeDir::make()?;
         let lock = place.lock()?;
         let socket = place.bind(&settings.name)?;
         let make = |(number, wanted)| {
@@ -229,7 +233,7 @@ impl Instance {
     pub(super) fn configure<P>(
         &self,
         servers: &mut Servers<P>,
-        purpose: impl Fn() -> P,
+        context: impl Fn() -> P,
     ) -> Result<u32, Failure> {
         let settings = &self.settings;
         let inet = ServerRequest::ConfigureInet(InetConfig {
@@ -240,7 +244,7 @@ impl Instance {
             share_frames: settings.share_frames,
             busy_poll: settings.busy_poll,
         });
-        servers.ask(Line::Inet, inet, &[], purpose())?;
+        servers.ask(ServerId::Inet, inet, &[], context())?;
         let mut asked = 1;
         for ((number, link), wanted) in (0_u16..).zip(&self.links).zip(&settings.links) {
             let nic = ServerRequest::ConfigureNic(NicConfig {
@@ -265,11 +269,11 @@ impl Instance {
             let attach = ServerRequest::AddNic { nic: number, interface, strict, offload, umem };
             let frames = link.frames.fd.as_fd();
             let (inet_bell, nic_bell) = (link.inet_bell.as_fd(), link.nic_bell.as_fd());
-            let line = Line::Nic(number);
+            let server = ServerId::Nic(number);
             let mut fds = vec![frames, nic_bell, inet_bell];
             fds.extend(link.device.fds.iter().map(AsFd::as_fd));
-            servers.ask(line, nic, &fds, purpose())?;
-            servers.ask(Line::Inet, attach, &[frames, inet_bell, nic_bell], purpose())?;
+            servers.ask(server, nic, &fds, context())?;
+            servers.ask(ServerId::Inet, attach, &[frames, inet_bell, nic_bell], context())?;
             // Both answer, and the inet server tells when the interface is usable.
             asked += 3;
         }

@@ -13,60 +13,11 @@ use abi::network::NetworkStatus;
 use nic_driver::interface::{Change, Interface};
 
 use super::backend;
+use super::device_state::DeviceState;
 use super::instance::interface_name;
-use super::servers::Line;
-use super::{Purpose, Supervisor};
+use super::servers::ServerId;
+use super::{ReplyContext, Supervisor};
 use crate::exit::{Code, Failure};
-
-/// What is known of the interface behind a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// The device is none of the host's interfaces.
-    Apart,
-    /// It is there.
-    There {
-        /// The kernel's number for it.
-        index: u32,
-        /// An operator set it up.
-        up: bool,
-        /// There is somebody at the other end.
-        carrier: bool,
-        /// The bridge it is a port of: another one is another link.
-        master: u32,
-    },
-    /// It is not there any more, or cannot be opened.
-    Gone,
-}
-
-impl State {
-    fn of(interface: &Interface) -> Self {
-        let Interface { index, up, carrier, master, .. } = *interface;
-        Self::There { index, up, carrier, master }
-    }
-
-    /// That of a device that was just opened.
-    pub(super) fn find(name: &str) -> Result<Self, Failure> {
-        Ok(Interface::find(name)?.map_or(Self::Gone, |found| Self::of(&found)))
-    }
-
-    /// As `ip link` writes it (RFC 2863's ifOperStatus).
-    fn name(self) -> &'static str {
-        match self {
-            Self::Apart | Self::There { up: true, carrier: true, .. } => "UP",
-            Self::There { up: false, .. } => "DOWN",
-            Self::There { .. } => "LOWERLAYERDOWN",
-            Self::Gone => "NOTPRESENT",
-        }
-    }
-
-    fn is_up(self) -> bool {
-        matches!(self, Self::Apart | Self::There { up: true, carrier: true, .. })
-    }
-
-    fn is(self, interface: &Interface) -> bool {
-        matches!(self, Self::There { index, .. } if index == interface.index)
-    }
-}
 
 impl Supervisor {
     /// Something happened to the host's interfaces.
@@ -86,9 +37,9 @@ impl Supervisor {
         let link = &mut self.instance.links[number];
         let name = link.device.device.name();
         match change {
-            _ if link.state == State::Apart => Ok(()),
+            _ if link.state == DeviceState::Apart => Ok(()),
             Change::Is(found) if link.state.is(found) => {
-                let (before, now) = (link.state, State::of(found));
+                let (before, now) = (link.state, DeviceState::of(found));
                 link.state = now;
                 if before == now {
                     return Ok(());
@@ -99,32 +50,32 @@ impl Supervisor {
             Change::Is(found) if found.name == name => self.lost(number, "there is another one"),
             Change::Gone(found) if link.state.is(found) => self.lost(number, "it was deleted"),
             // Its driver was the first to know; now the name is free.
-            Change::Gone(found) if link.state == State::Gone && found.name == name => {
+            Change::Gone(found) if link.state == DeviceState::Gone && found.name == name => {
                 self.revive(number)
             }
             Change::Is(_) | Change::Gone(_) => Ok(()),
             Change::Missed => match Interface::find(name)? {
                 Some(found) => self.changed(number, &Change::Is(found)),
-                None if link.state == State::Gone => Ok(()),
+                None if link.state == DeviceState::Gone => Ok(()),
                 None => self.lost(number, "it was deleted"),
             },
         }
     }
 
     /// A driver says that its device is lost.
-    pub(super) fn device_lost(&mut self, line: Line, reason: &str) -> Result<(), Failure> {
-        let number = match line {
-            Line::Nic(number) => usize::from(number),
+    pub(super) fn device_lost(&mut self, server: ServerId, reason: &str) -> Result<(), Failure> {
+        let number = match server {
+            ServerId::Nic(number) => usize::from(number),
             // The inet server tells of drivers; which one is known if there is one only.
-            Line::Inet if self.instance.links.len() == 1 => 0,
-            Line::Inet => usize::MAX,
+            ServerId::Inet if self.instance.links.len() == 1 => 0,
+            ServerId::Inet => usize::MAX,
         };
         let link = self.instance.links.get(number);
-        match link.filter(|_| line != Line::Inet).map(|link| (link.state, link.attaching)) {
-            Some((State::There { .. }, 0)) => self.lost(number, reason),
+        match link.filter(|_| server != ServerId::Inet).map(|link| (link.state, link.attaching)) {
+            Some((DeviceState::There { .. }, 0)) => self.lost(number, reason),
             // It speaks of one that is known to be lost.
-            Some((State::There { .. } | State::Gone, _)) => Ok(()),
-            Some((State::Apart, _)) | None => {
+            Some((DeviceState::There { .. } | DeviceState::Gone, _)) => Ok(()),
+            Some((DeviceState::Apart, _)) | None => {
                 let device = link.map_or("", |link| link.device.device.name());
                 let sentence = format!("the network device {device} is lost: {reason}");
                 Err(Failure::new(Code::Internal, sentence))
@@ -136,10 +87,10 @@ impl Supervisor {
         let link = &mut self.instance.links[number];
         let device = link.device.device.name();
         tracing::warn!(device, reason, "the network device is lost; waiting for it to come back");
-        link.state = State::Gone;
+        link.state = DeviceState::Gone;
         link.device.fds.clear();
-        let line = Line::Nic(u16::try_from(number).unwrap_or(u16::MAX));
-        self.servers.ask(line, ServerRequest::DetachDevice, &[], Purpose::Detached)?;
+        let server = ServerId::Nic(u16::try_from(number).unwrap_or(u16::MAX));
+        self.servers.ask(server, ServerRequest::DetachDevice, &[], ReplyContext::Detached)?;
         self.revive(number)
     }
 
@@ -150,7 +101,7 @@ impl Supervisor {
         let device = link.device.device.clone();
         let umem = link.frames.umem.as_ref();
         let opened = backend::open(wanted, Some(device.clone()), &link.addresses, link.mac, umem);
-        match opened.and_then(|opened| Ok((opened, State::find(device.name())?))) {
+        match opened.and_then(|opened| Ok((opened, DeviceState::find(device.name())?))) {
             Ok((opened, state)) => (link.device, link.state) = (opened, state),
             Err(failure) => {
                 tracing::info!(device = device.name(), %failure, "not there yet");
@@ -159,9 +110,9 @@ impl Supervisor {
         }
         tracing::warn!(device = device.name(), "the network device is back");
         link.attaching += 1;
-        let line = Line::Nic(u16::try_from(number).unwrap_or(u16::MAX));
+        let server = ServerId::Nic(u16::try_from(number).unwrap_or(u16::MAX));
         let fds: Vec<_> = link.device.fds.iter().map(AsFd::as_fd).collect();
-        self.servers.ask(line, ServerRequest::AttachDevice, &fds, Purpose::Attached(number))
+        self.servers.ask(server, ServerRequest::AttachDevice, &fds, ReplyContext::Attached(number))
     }
 
     /// Peers and switches may not know the stack there: it tells of itself.
@@ -171,7 +122,12 @@ impl Supervisor {
             return Ok(());
         }
         let nic = u16::try_from(number).unwrap_or(u16::MAX);
-        self.servers.ask(Line::Inet, ServerRequest::Announce { nic }, &[], Purpose::Announced)
+        self.servers.ask(
+            ServerId::Inet,
+            ServerRequest::Announce { nic },
+            &[],
+            ReplyContext::Announced,
+        )
     }
 
     /// A driver has its device again, or cannot use it.
@@ -184,7 +140,7 @@ impl Supervisor {
         link.attaching = link.attaching.saturating_sub(1);
         if let Some(reason) = refusal {
             tracing::warn!(device = link.device.device.name(), %reason, "the device is not usable");
-            link.state = State::Gone;
+            link.state = DeviceState::Gone;
             return Ok(());
         }
         self.announce(number)

@@ -8,12 +8,12 @@ use abi::control::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::admission::{Happening, Stage};
+use super::admission::{ClientEvent, ClientStage};
 use super::clients::Client;
 use super::connections::{ConnectionId, Received};
 use super::instance::{Memory, bell};
-use super::servers::Line;
-use super::{Gather, Phase, Purpose, Supervisor};
+use super::servers::ServerId;
+use super::{PendingStatus, Phase, ReplyContext, Supervisor};
 use crate::exit::Failure;
 
 /// Bytes of frames that a capture may have waiting.
@@ -43,7 +43,7 @@ impl Supervisor {
                         let pid = connection.pid.as_raw_nonzero();
                         tracing::warn!(pid, %why, "connection dropped");
                     }
-                    return self.lose(id);
+                    return self.drop_connection(id);
                 }
             }
         }
@@ -61,13 +61,13 @@ impl Supervisor {
             ClientRequest::Bye => return self.bye(id),
             ClientRequest::Ps => self.ask_counters(id),
             ClientRequest::Ss { info } => {
-                self.ask(Line::Inet, ServerRequest::Ss { info }, Purpose::Sockets(id))
+                self.ask(ServerId::Inet, ServerRequest::Ss { info }, ReplyContext::Sockets(id))
             }
             ClientRequest::Trace { on } => {
-                self.ask(Line::Inet, ServerRequest::Trace { on }, Purpose::Network(id))
+                self.ask(ServerId::Inet, ServerRequest::Trace { on }, ReplyContext::Network(id))
             }
             ClientRequest::Network => {
-                self.ask(Line::Inet, ServerRequest::Network, Purpose::Network(id))
+                self.ask(ServerId::Inet, ServerRequest::Network, ReplyContext::Network(id))
             }
             ClientRequest::Capture { snaplen, interface } => {
                 self.ask_capture(id, snaplen, interface.as_deref())
@@ -100,19 +100,19 @@ impl Supervisor {
             Err(why) => {
                 let pid = connection.pid.as_raw_nonzero();
                 tracing::info!(pid, %why, "no reply could be sent; connection dropped");
-                self.lose(id)
+                self.drop_connection(id)
             }
         }
     }
 
     /// A connection is gone, and the client with it.
-    pub(super) fn lose(&mut self, id: ConnectionId) -> Result<(), Failure> {
-        self.gathers.remove(&id);
+    pub(super) fn drop_connection(&mut self, id: ConnectionId) -> Result<(), Failure> {
+        self.pending_status.remove(&id);
         let Some(number) = self.connections.remove(id) else { return Ok(()) };
         if let Some(client) = self.clients.get_mut(number) {
             client.connection = None;
         }
-        self.advance(number, Happening::Lost)
+        self.advance(number, ClientEvent::Lost)
     }
 
     fn bye(&mut self, id: ConnectionId) -> Result<(), Failure> {
@@ -120,12 +120,17 @@ impl Supervisor {
         if let Some(client) = number.and_then(|number| self.clients.get_mut(number)) {
             client.orderly = true;
         }
-        self.lose(id)
+        self.drop_connection(id)
     }
 
-    fn ask(&mut self, line: Line, request: ServerRequest, purpose: Purpose) -> Result<(), Refusal> {
+    fn ask(
+        &mut self,
+        server: ServerId,
+        request: ServerRequest,
+        context: ReplyContext,
+    ) -> Result<(), Refusal> {
         self.may_ask()?;
-        Ok(self.servers.ask(line, request, &[], purpose)?)
+        Ok(self.servers.ask(server, request, &[], context)?)
     }
 
     /// While the servers end, nothing is asked of them any more.
@@ -142,7 +147,7 @@ impl Supervisor {
 
     fn hello(&mut self, id: ConnectionId, version: u32, program: &str) -> Result<(), Refusal> {
         let refuse = |message: String| Err(Refusal::Client(message));
-        self.may_come(version)?;
+        self.check_admission(version)?;
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         if let Some(lines) = self.servers.give(connection.pid) {
             let lines: Vec<&OwnedFd> = lines.iter().collect();
@@ -178,16 +183,21 @@ impl Supervisor {
         let bell = bell().map_err(|failure| Refusal::Client(failure.sentence))?;
         connection.client = Some(number);
         let mut awaited = 0;
-        for line in self.servers.drivers() {
+        for server in self.servers.drivers() {
             let request = ServerRequest::AddClient { client: number, params };
-            self.servers.ask(line, request, &[memory.fd.as_fd()], Purpose::Mapped(number))?;
+            self.servers.ask(
+                server,
+                request,
+                &[memory.fd.as_fd()],
+                ReplyContext::Mapped(number),
+            )?;
             awaited += 1;
         }
         let client = Client {
             program: printable(program),
             pid,
             connection: Some(id),
-            stage: Stage::Mapping,
+            stage: ClientStage::Mapping,
             awaited,
             refused: false,
             memory,
@@ -200,7 +210,7 @@ impl Supervisor {
     }
 
     /// Is the instance such that this library may have one more client?
-    fn may_come(&self, version: u32) -> Result<(), Refusal> {
+    fn check_admission(&self, version: u32) -> Result<(), Refusal> {
         let refuse = |message: String| Err(Refusal::Client(message));
         let most = self.instance.settings.clients;
         if version != VERSION {
@@ -218,7 +228,7 @@ impl Supervisor {
     }
 
     /// A server does not take a client: it is told, and its connection is no client's any more.
-    pub(super) fn turned_away(
+    pub(super) fn log_refusal(
         &mut self,
         number: u16,
         refusal: Option<String>,
@@ -247,7 +257,7 @@ impl Supervisor {
         self.again.insert(id);
         match connection.reply(&reply, &fds) {
             Ok(()) => Ok(()),
-            Err(_) => self.lose(id),
+            Err(_) => self.drop_connection(id),
         }
     }
 
@@ -255,7 +265,8 @@ impl Supervisor {
         let refuse = |message: String| Err(Refusal::Client(message));
         let number = self.connections.get_mut(id).and_then(|connection| connection.client);
         let client = number.and_then(|number| self.clients.get_mut(number));
-        let (Some(number), Some(client)) = (number, client.filter(|c| c.stage == Stage::Live))
+        let (Some(number), Some(client)) =
+            (number, client.filter(|c| c.stage == ClientStage::Live))
         else {
             return refuse("this connection is not a client: say hello first".to_owned());
         };
@@ -271,11 +282,11 @@ impl Supervisor {
         let thread = client.threads;
         client.threads += 1;
         let request = ServerRequest::AddThread { client: number, thread };
-        let purpose = Purpose::Thread { connection: id, thread, bell };
-        Ok(self.servers.ask(Line::Inet, request, &[ours.as_fd()], purpose)?)
+        let context = ReplyContext::Thread { connection: id, thread, bell };
+        Ok(self.servers.ask(ServerId::Inet, request, &[ours.as_fd()], context)?)
     }
 
-    pub(super) fn give_thread(
+    pub(super) fn reply_thread(
         &mut self,
         id: ConnectionId,
         thread: u16,
@@ -289,18 +300,24 @@ impl Supervisor {
     }
 
     fn ask_counters(&mut self, id: ConnectionId) -> Result<(), Refusal> {
-        let mut lines: Vec<Line> = [Line::Inet].into_iter().chain(self.servers.drivers()).collect();
+        let mut lines: Vec<ServerId> =
+            [ServerId::Inet].into_iter().chain(self.servers.drivers()).collect();
         lines.retain(|_| self.servers.are_there());
-        self.gathers.insert(id, Gather { left: lines.len(), ..Gather::default() });
-        for line in lines {
-            self.ask(line, ServerRequest::Counters, Purpose::Counters(id))?;
+        self.pending_status
+            .insert(id, PendingStatus { left: lines.len(), ..PendingStatus::default() });
+        for server in lines {
+            self.ask(server, ServerRequest::Counters, ReplyContext::Counters(id))?;
         }
-        Ok(self.give_processes(id)?)
+        Ok(self.reply_status(id)?)
     }
 
     /// One server's part of `tasuki ps` is here.
-    pub(super) fn gathered(&mut self, id: ConnectionId, reply: ServerReply) -> Result<(), Failure> {
-        let Some(gather) = self.gathers.get_mut(&id) else { return Ok(()) };
+    pub(super) fn collect_status(
+        &mut self,
+        id: ConnectionId,
+        reply: ServerReply,
+    ) -> Result<(), Failure> {
+        let Some(gather) = self.pending_status.get_mut(&id) else { return Ok(()) };
         match reply {
             ServerReply::Counters { counters, pools, histograms } => {
                 // Of several drivers, what all have done.
@@ -318,15 +335,17 @@ impl Supervisor {
             other => tracing::warn!(?other, "a server does not tell its counters"),
         }
         gather.left -= 1;
-        self.give_processes(id)
+        self.reply_status(id)
     }
 
     /// The answer to `tasuki ps`, once all parts of it are here.
-    fn give_processes(&mut self, id: ConnectionId) -> Result<(), Failure> {
-        if self.gathers.get(&id).is_none_or(|gather| gather.left > 0) {
+    fn reply_status(&mut self, id: ConnectionId) -> Result<(), Failure> {
+        if self.pending_status.get(&id).is_none_or(|gather| gather.left > 0) {
             return Ok(());
         }
-        let Some(Gather { pools, counters, histograms, .. }) = self.gathers.remove(&id) else {
+        let Some(PendingStatus { pools, counters, histograms, .. }) =
+            self.pending_status.remove(&id)
+        else {
             return Ok(());
         };
         let stack = self.instance.links.iter().flat_map(|link| &link.addresses.stack);
@@ -370,7 +389,7 @@ impl Supervisor {
         all
     }
 
-    pub(super) fn give_sockets(
+    pub(super) fn reply_sockets(
         &mut self,
         id: ConnectionId,
         reply: ServerReply,
@@ -383,7 +402,7 @@ impl Supervisor {
         self.reply(id, &reply, &[])
     }
 
-    pub(super) fn give_network(
+    pub(super) fn reply_network(
         &mut self,
         id: ConnectionId,
         reply: ServerReply,
@@ -417,12 +436,12 @@ impl Supervisor {
         // A larger buffer misses fewer frames; root may have it, others get what the system allows.
         let _ = sockopt::set_socket_send_buffer_size_force(&driver, CAPTURE_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&driver, CAPTURE_BUFFER));
-        let purpose = Purpose::Capture { connection: id, socket };
+        let context = ReplyContext::Capture { connection: id, socket };
         let request = ServerRequest::Capture { snaplen };
-        Ok(self.servers.ask(Line::Nic(number), request, &[driver.as_fd()], purpose)?)
+        Ok(self.servers.ask(ServerId::Nic(number), request, &[driver.as_fd()], context)?)
     }
 
-    pub(super) fn give_capture(
+    pub(super) fn reply_capture(
         &mut self,
         id: ConnectionId,
         socket: &OwnedFd,

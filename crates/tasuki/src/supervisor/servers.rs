@@ -35,7 +35,7 @@ const WINDOW: usize = 32;
 
 /// One of the lines; in fused mode the first driver's ends in the inet server's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum ServerId {
     /// To the inet server.
     Inet,
     /// To the NIC driver of that interface.
@@ -43,7 +43,7 @@ pub(super) enum Line {
 }
 
 /// What came over a line.
-pub(super) enum Heard<P> {
+pub(super) enum ServerMessage<P> {
     /// A reply to a request that was made for this purpose.
     Reply(P, ServerReply),
     /// Something happened there.
@@ -53,7 +53,7 @@ pub(super) enum Heard<P> {
 }
 
 /// A server process.
-struct Process {
+struct ServerProcess {
     /// As `tasuki ps` writes it.
     role: &'static str,
     child: Child,
@@ -62,7 +62,7 @@ struct Process {
 }
 
 /// One end of a line.
-struct Wire {
+struct ControlConnection {
     channel: Channel,
     /// The other end is gone.
     broken: bool,
@@ -72,7 +72,7 @@ struct Wire {
     waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
 }
 
-impl Wire {
+impl ControlConnection {
     fn new(channel: Channel) -> Self {
         Self { channel, broken: false, unanswered: 0, waiting: VecDeque::new() }
     }
@@ -92,7 +92,7 @@ impl Wire {
 }
 
 /// In mode `library`: who has the other ends of the lines.
-enum Host {
+enum LibraryHost {
     /// Nobody yet: inet server's and drivers'.
     Awaited(Vec<Channel>),
     /// This process.
@@ -102,13 +102,13 @@ enum Host {
 /// All servers of an instance; `P`: what a reply is for. Those that still run when this is dropped
 /// are killed.
 pub(super) struct Servers<P> {
-    inet: Wire,
+    inet: ControlConnection,
     /// By interface.
-    nics: Vec<Wire>,
+    nics: Vec<ControlConnection>,
     /// The inet server, then the drivers in order; in fused mode the first two are one.
-    processes: Vec<Process>,
+    processes: Vec<ServerProcess>,
     /// In mode `library`.
-    host: Option<Host>,
+    host: Option<LibraryHost>,
     next_id: u64,
     asked: BTreeMap<u64, P>,
     /// One was asked to end, so all will.
@@ -132,7 +132,7 @@ impl<P> Servers<P> {
             Mode::Fused => servers.spawn("inet+nic", "fused", &inet_end, ends_of_drivers.next())?,
             Mode::Library => {
                 ends.insert(0, inet_end);
-                servers.host = Some(Host::Awaited(ends));
+                servers.host = Some(LibraryHost::Awaited(ends));
                 return Ok(servers);
             }
         }
@@ -145,9 +145,9 @@ impl<P> Servers<P> {
     /// In mode `library`, while nobody hosts the servers: the ends of the lines for this process,
     /// which does so from now on.
     pub(super) fn give(&mut self, pid: Pid) -> Option<Vec<OwnedFd>> {
-        let Some(Host::Awaited(ends)) = &mut self.host else { return None };
+        let Some(LibraryHost::Awaited(ends)) = &mut self.host else { return None };
         let ends = std::mem::take(ends).into_iter().map(OwnedFd::from).collect();
-        self.host = Some(Host::Process(pid));
+        self.host = Some(LibraryHost::Process(pid));
         Some(ends)
     }
 
@@ -155,14 +155,14 @@ impl<P> Servers<P> {
     /// the one that does.
     pub(super) fn serve(&self, pid: Pid) -> Result<(), Pid> {
         match self.host {
-            Some(Host::Process(host)) if host != pid => Err(host),
+            Some(LibraryHost::Process(host)) if host != pid => Err(host),
             _ => Ok(()),
         }
     }
 
     /// Is there somebody who answers?
     pub(super) fn are_there(&self) -> bool {
-        !matches!(self.host, Some(Host::Awaited(_)))
+        !matches!(self.host, Some(LibraryHost::Awaited(_)))
     }
 
     /// In mode `library`: is the process gone that hosted the servers?
@@ -177,7 +177,7 @@ impl<P> Servers<P> {
     /// When the system has no descriptor left.
     pub(super) fn renew(&mut self) -> Result<Vec<P>, Failure> {
         let (inet, nics, ends) = lines(self.nics.len())?;
-        (self.inet, self.nics, self.host) = (inet, nics, Some(Host::Awaited(ends)));
+        (self.inet, self.nics, self.host) = (inet, nics, Some(LibraryHost::Awaited(ends)));
         Ok(std::mem::take(&mut self.asked).into_values().collect())
     }
 
@@ -206,7 +206,7 @@ impl<P> Servers<P> {
         let mut child = command.spawn().map_err(failed)?;
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(pidfd) => {
-                self.processes.push(Process { role, child, pidfd, status: None });
+                self.processes.push(ServerProcess { role, child, pidfd, status: None });
                 Ok(())
             }
             Err(errno) => {
@@ -216,125 +216,131 @@ impl<P> Servers<P> {
         }
     }
 
-    /// Asks a server; its reply comes out of [`Servers::hear`] with `purpose`.
+    /// Asks a server; its reply comes out of [`Servers::receive`] with `context`.
     ///
     /// # Errors
     /// When the line is broken.
     pub(super) fn ask(
         &mut self,
-        line: Line,
+        server: ServerId,
         request: ServerRequest,
         fds: &[BorrowedFd<'_>],
-        purpose: P,
+        context: P,
     ) -> Result<(), Failure> {
         let id = self.next_id;
         self.next_id += 1;
         let ending = request == ServerRequest::Shutdown;
         let body = serde_json::to_vec(&Ask { id, request })
             .map_err(|error| Failure::system("encode a request", error))?;
-        self.asked.insert(id, purpose);
+        self.asked.insert(id, context);
         self.ending |= ending;
-        if self.wire(line).unanswered >= WINDOW {
+        if self.connection(server).unanswered >= WINDOW {
             let fds: Result<Vec<_>, _> = fds.iter().map(|fd| fd.try_clone_to_owned()).collect();
             let fds = fds.map_err(|error| Failure::system("copy a descriptor", error))?;
-            self.wire(line).waiting.push_back((body, fds));
+            self.connection(server).waiting.push_back((body, fds));
             return Ok(());
         }
-        let sent = self.wire(line).send(&body, fds);
-        sent.or_else(|error| self.broken(line, &error).map_or(Ok(()), Err))
+        let sent = self.connection(server).send(&body, fds);
+        sent.or_else(|error| self.broken(server, &error).map_or(Ok(()), Err))
     }
 
     /// The lines to all drivers.
-    pub(super) fn drivers(&self) -> impl Iterator<Item = Line> + use<P> {
-        (0..u16::try_from(self.nics.len()).unwrap_or(u16::MAX)).map(Line::Nic)
+    pub(super) fn drivers(&self) -> impl Iterator<Item = ServerId> + use<P> {
+        (0..u16::try_from(self.nics.len()).unwrap_or(u16::MAX)).map(ServerId::Nic)
     }
 
     /// The next thing that came over a line; never waits.
     ///
     /// # Errors
     /// When the line is broken or ended, or what came is no reply to anything.
-    pub(super) fn hear(&mut self, line: Line) -> Result<Heard<P>, Failure> {
-        if self.wire(line).broken {
-            return Ok(Heard::Nothing);
+    pub(super) fn receive(&mut self, server: ServerId) -> Result<ServerMessage<P>, Failure> {
+        if self.connection(server).broken {
+            return Ok(ServerMessage::Nothing);
         }
-        let message = match self.wire(line).channel.try_recv() {
+        let message = match self.connection(server).channel.try_recv() {
             Ok(TryRecv::Message(message)) => message,
-            Ok(TryRecv::Empty) => return Ok(Heard::Nothing),
-            Ok(TryRecv::Ended) => return self.nothing_more(line, &"it ended"),
-            Err(error) => return self.nothing_more(line, &error),
+            Ok(TryRecv::Empty) => return Ok(ServerMessage::Nothing),
+            Ok(TryRecv::Ended) => return self.end_of_messages(server, &"it ended"),
+            Err(error) => return self.end_of_messages(server, &error),
         };
         match serde_json::from_slice(&message.body) {
-            Ok(Say::Event(event)) => Ok(Heard::Event(event)),
+            Ok(Say::Event(event)) => Ok(ServerMessage::Event(event)),
             Ok(Say::Reply { id, reply }) => match self.asked.remove(&id) {
-                Some(purpose) => {
-                    if let Err(error) = self.wire(line).answered() {
-                        self.broken(line, &error).map_or(Ok(()), Err)?;
+                Some(context) => {
+                    if let Err(error) = self.connection(server).answered() {
+                        self.broken(server, &error).map_or(Ok(()), Err)?;
                     }
-                    Ok(Heard::Reply(purpose, reply))
+                    Ok(ServerMessage::Reply(context, reply))
                 }
-                None => self.nothing_more(line, &format_args!("reply {id} answers no request")),
+                None => {
+                    self.end_of_messages(server, &format_args!("reply {id} answers no request"))
+                }
             },
-            Err(error) => self.nothing_more(line, &error),
+            Err(error) => self.end_of_messages(server, &error),
         }
     }
 
-    fn nothing_more(&mut self, line: Line, what: &dyn fmt::Display) -> Result<Heard<P>, Failure> {
-        self.broken(line, what).map_or(Ok(Heard::Nothing), Err)
+    fn end_of_messages(
+        &mut self,
+        server: ServerId,
+        what: &dyn fmt::Display,
+    ) -> Result<ServerMessage<P>, Failure> {
+        self.broken(server, what).map_or(Ok(ServerMessage::Nothing), Err)
     }
 
     /// A line is of no more use. Mostly its server has ended or is just ending: then that is the
     /// news, unless servers were asked to. In mode `library` it is none yet: see
     /// [`Servers::are_lost`].
-    fn broken(&mut self, line: Line, what: &dyn fmt::Display) -> Option<Failure> {
-        self.wire(line).broken = true;
+    fn broken(&mut self, server: ServerId, what: &dyn fmt::Display) -> Option<Failure> {
+        self.connection(server).broken = true;
         if self.host.is_some() {
-            tracing::debug!(line = line.name(), %what, "the program that hosts the servers left");
+            tracing::debug!(server = server.name(), %what, "the host of the servers left");
             return None;
         }
         if self.ending {
-            tracing::debug!(line = line.name(), %what, "while ending");
+            tracing::debug!(server = server.name(), %what, "while ending");
             return None;
         }
-        let index = self.process_of(line);
+        let index = self.process_of(server);
         if let Some(process) = self.processes.get(index) {
             let mut death = [PollFd::new(&process.pidfd, PollFlags::IN)];
             // If this fails, the sentence below is the less telling one.
             let _ = poll(&mut death, Some(&OBITUARY_PATIENCE));
         }
-        let sentence = self
-            .collect(index)
-            .unwrap_or_else(|| format!("the line to the {} failed: {what}", line.name()));
+        let sentence = self.collect(index).unwrap_or_else(|| {
+            format!("the control connection to the {} failed: {what}", server.name())
+        });
         Some(Failure::new(Code::Internal, sentence))
     }
 
     /// Lines are named by their number only here, in [`Servers::drivers`] and where interfaces are
     /// counted off, so there is one.
-    fn wire(&mut self, line: Line) -> &mut Wire {
-        match line {
-            Line::Inet => &mut self.inet,
-            Line::Nic(number) => &mut self.nics[usize::from(number)],
+    fn connection(&mut self, server: ServerId) -> &mut ControlConnection {
+        match server {
+            ServerId::Inet => &mut self.inet,
+            ServerId::Nic(number) => &mut self.nics[usize::from(number)],
         }
     }
 
     /// Place of the process behind a line.
-    fn process_of(&self, line: Line) -> usize {
-        match line {
-            Line::Inet => 0,
+    fn process_of(&self, server: ServerId) -> usize {
+        match server {
+            ServerId::Inet => 0,
             // One more than the drivers, or in fused mode as many.
-            Line::Nic(number) => {
+            ServerId::Nic(number) => {
                 usize::from(number) + self.processes.len().saturating_sub(self.nics.len())
             }
         }
     }
 
     /// The lines in use and their descriptors, for poll.
-    pub(super) fn lines(&self) -> impl Iterator<Item = (Line, BorrowedFd<'_>)> {
+    pub(super) fn control_connections(&self) -> impl Iterator<Item = (ServerId, BorrowedFd<'_>)> {
         let nics = self.drivers().zip(&self.nics);
-        [(Line::Inet, &self.inet)]
+        [(ServerId::Inet, &self.inet)]
             .into_iter()
             .chain(nics)
-            .filter(|(_, wire)| !wire.broken)
-            .map(|(line, wire)| (line, wire.channel.as_fd()))
+            .filter(|(_, control)| !control.broken)
+            .map(|(server, control)| (server, control.channel.as_fd()))
     }
 
     /// Index and pidfd of every process that has not ended.
@@ -344,8 +350,8 @@ impl<P> Servers<P> {
     }
 
     /// Has the process behind a line ended?
-    pub(super) fn has_ended(&self, line: Line) -> bool {
-        let process = self.processes.get(self.process_of(line));
+    pub(super) fn has_ended(&self, server: ServerId) -> bool {
+        let process = self.processes.get(self.process_of(server));
         process.is_none_or(|process| process.status.is_some())
     }
 
@@ -383,13 +389,15 @@ impl<P> Drop for Servers<P> {
 }
 
 /// Lines to an inet server and so many drivers, and their other ends in that order.
-fn lines(drivers: usize) -> Result<(Wire, Vec<Wire>, Vec<Channel>), Failure> {
+fn lines(
+    drivers: usize,
+) -> Result<(ControlConnection, Vec<ControlConnection>, Vec<Channel>), Failure> {
     let pair = || Channel::pair().map_err(|error| Failure::system("make a socket pair", error));
     let (inet, inet_end) = pair()?;
     let pairs = (0..drivers).map(|_| pair()).collect::<Result<Vec<_>, _>>()?;
     let (nics, mut ends): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     ends.insert(0, inet_end);
-    Ok((Wire::new(inet), nics.into_iter().map(Wire::new).collect(), ends))
+    Ok((ControlConnection::new(inet), nics.into_iter().map(ControlConnection::new).collect(), ends))
 }
 
 /// Kills a child and collects it. Neither fails for a child that was not collected yet.
@@ -398,7 +406,7 @@ fn end(child: &mut Child) -> Option<ExitStatus> {
     child.wait().ok()
 }
 
-impl Line {
+impl ServerId {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Inet => "inet server",

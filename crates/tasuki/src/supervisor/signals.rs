@@ -33,14 +33,14 @@ const CAUGHT: [i32; 8] = [
 
 /// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Arrived {
+pub(crate) struct ReceivedSignal {
     /// Its number.
     pub(crate) signal: i32,
     /// The process that sent it; `None`: the kernel did, for a terminal.
     pub(crate) sender: Option<i32>,
 }
 
-impl Arrived {
+impl ReceivedSignal {
     /// Does it ask a process to end?
     pub(crate) fn ends(self) -> bool {
         [consts::SIGHUP, consts::SIGINT, consts::SIGQUIT, consts::SIGTERM].contains(&self.signal)
@@ -54,7 +54,7 @@ impl Arrived {
     }
 }
 
-impl From<Origin> for Arrived {
+impl From<Origin> for ReceivedSignal {
     fn from(origin: Origin) -> Self {
         let by_process = matches!(origin.cause, Cause::Sent(_));
         let sender = origin.process.filter(|_| by_process).map(|process| process.pid);
@@ -82,8 +82,8 @@ impl Signals {
     }
 
     /// What arrived since the last time; never waits.
-    pub(crate) fn arrived(&mut self) -> Vec<Arrived> {
-        self.0.pending().map(Arrived::from).collect()
+    pub(crate) fn arrived(&mut self) -> Vec<ReceivedSignal> {
+        self.0.pending().map(ReceivedSignal::from).collect()
     }
 }
 
@@ -126,10 +126,10 @@ mod tests {
         while poll(&mut fds, Some(&patience)) == Err(Errno::INTR) {}
         let arrived = signals.arrived();
         let sender = Some(me.as_raw_nonzero().get());
-        assert_eq!(arrived, [Arrived { signal: consts::SIGUSR2, sender }]);
+        assert_eq!(arrived, [ReceivedSignal { signal: consts::SIGUSR2, sender }]);
         assert!(!arrived[0].ends());
         assert_eq!(arrived[0].to_pass_on(), Some(Signal::USR2));
-        let by_terminal = Arrived { sender: None, signal: consts::SIGINT };
+        let by_terminal = ReceivedSignal { sender: None, signal: consts::SIGINT };
         assert!(by_terminal.ends());
         assert_eq!(by_terminal.to_pass_on(), None);
         assert!(signals.arrived().is_empty());

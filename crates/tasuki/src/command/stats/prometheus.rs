@@ -7,7 +7,7 @@ use std::fmt::{Display, Write as _};
 
 use abi::stats::Histogram;
 
-use super::{Sample, is_gauge, meaning};
+use super::sample::{Sample, is_gauge, meaning};
 
 /// Everything in a sample, each metric with its help and type.
 pub(super) fn exposition(sample: &Sample) -> String {

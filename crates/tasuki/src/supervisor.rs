@@ -3,7 +3,7 @@
 //! One thread, one `poll` over the listening socket, the connections of clients and operators, the
 //! lines to the servers, the pidfds of servers, clients and program, and signals. It never touches
 //! the data path, and it waits for nobody: whatever is asked of a server carries what is to be done
-//! with the reply ([`Purpose`]).
+//! with the reply ([`ReplyContext`]).
 //!
 //! ```text
 //! Starting ──servers configured──▶ Running ──program ended──▶ Draining ──▶ Stopping ──▶ over
@@ -19,6 +19,7 @@ mod backend;
 mod child;
 mod clients;
 mod connections;
+mod device_state;
 mod instance;
 mod links;
 mod passt;
@@ -37,14 +38,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use self::admission::{Happening, Step};
+use self::admission::{ClientAction, ClientEvent};
 use self::child::Program;
 pub(crate) use self::child::cannot_execute;
 use self::clients::Clients;
 use self::connections::{Busy, Connection, ConnectionId, Connections, Watch};
 pub(crate) use self::instance::Instance;
-use self::servers::{Heard, Line, Servers};
-use self::signals::Arrived;
+use self::servers::{ServerId, ServerMessage, Servers};
+use self::signals::ReceivedSignal;
 pub(crate) use self::signals::Signals;
 use crate::exit::{Code, Failure};
 
@@ -58,7 +59,7 @@ const PROGRAM_PATIENCE: Duration = Duration::from_secs(2);
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What an instance is for.
-pub(crate) enum Duty {
+pub(crate) enum Workload {
     /// To run one program.
     Program(Command),
     /// To serve whoever comes. This is called when it is ready.
@@ -66,7 +67,7 @@ pub(crate) enum Duty {
 }
 
 /// What a server's reply is for.
-enum Purpose {
+enum ReplyContext {
     /// A server is configured.
     Configured,
     /// The driver knows a client.
@@ -99,7 +100,7 @@ enum Purpose {
 
 /// What `tasuki ps` has got so far.
 #[derive(Default)]
-struct Gather {
+struct PendingStatus {
     left: usize,
     pools: Vec<PoolStatus>,
     counters: BTreeMap<String, u64>,
@@ -131,8 +132,8 @@ enum Phase {
 
 /// Something to look after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
-    Line(Line),
+enum EventSource {
+    Control(ServerId),
     Connection(ConnectionId, Watch),
     Program,
     Server(usize),
@@ -145,13 +146,13 @@ enum Token {
 pub(crate) struct Supervisor {
     // Dropped in this order: the processes go before what they use.
     program: Option<Program>,
-    servers: Servers<Purpose>,
+    servers: Servers<ReplyContext>,
     instance: Instance,
-    duty: Option<Duty>,
+    workload: Option<Workload>,
     signals: Signals,
     connections: Connections,
     clients: Clients,
-    gathers: BTreeMap<ConnectionId, Gather>,
+    pending_status: BTreeMap<ConnectionId, PendingStatus>,
     /// Connections whose next request may have been received already.
     again: BTreeSet<ConnectionId>,
     /// Operators who wait for the end.
@@ -165,19 +166,23 @@ impl Supervisor {
     ///
     /// # Errors
     /// When the system refuses; nothing is left behind then.
-    pub(crate) fn start(instance: Instance, signals: Signals, duty: Duty) -> Result<Self, Failure> {
+    pub(crate) fn start(
+        instance: Instance,
+        signals: Signals,
+        workload: Workload,
+    ) -> Result<Self, Failure> {
         let mut servers = Servers::start(instance.settings.mode, instance.links.len())?;
-        let left = instance.configure(&mut servers, || Purpose::Configured)?;
+        let left = instance.configure(&mut servers, || ReplyContext::Configured)?;
         let until = Instant::now() + START_PATIENCE;
         let mut supervisor = Self {
             program: None,
             servers,
             instance,
-            duty: Some(duty),
+            workload: Some(workload),
             signals,
             connections: Connections::new(),
             clients: Clients::new(),
-            gathers: BTreeMap::new(),
+            pending_status: BTreeMap::new(),
             again: BTreeSet::new(),
             ending: Vec::new(),
             phase: Phase::Starting { left, until },
@@ -196,7 +201,7 @@ impl Supervisor {
     /// Why the instance could not start or go on. Nothing is left behind in either case.
     pub(crate) fn run(mut self) -> Result<u8, Failure> {
         loop {
-            let done = self.turn();
+            let done = self.run_once();
             if let Err(failure) = done {
                 self.stop(Some(Err(failure)));
             }
@@ -217,13 +222,13 @@ impl Supervisor {
     }
 
     /// Waits for something to happen, and deals with it.
-    fn turn(&mut self) -> Result<(), Failure> {
+    fn run_once(&mut self) -> Result<(), Failure> {
         self.progress()?;
         for id in std::mem::take(&mut self.again) {
             self.serve(id)?;
         }
-        for token in self.wait()? {
-            self.handle(token)?;
+        for source in self.wait()? {
+            self.handle(source)?;
         }
         Ok(())
     }
@@ -250,22 +255,27 @@ impl Supervisor {
 
     /// Everything that needs looking after. Lines and connections come before deaths: what was said
     /// before the end is heard before the end is dealt with.
-    fn wait(&self) -> Result<Vec<Token>, Failure> {
-        let read = |token: Token, fd| (token, PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let mut watched: Vec<(Token, PollFd<'_>)> = Vec::new();
-        watched.extend(self.servers.lines().map(|(line, fd)| read(Token::Line(line), fd)));
+    fn wait(&self) -> Result<Vec<EventSource>, Failure> {
+        let read = |source: EventSource, fd| (source, PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let mut watched: Vec<(EventSource, PollFd<'_>)> = Vec::new();
+        watched.extend(
+            self.servers
+                .control_connections()
+                .map(|(server, fd)| read(EventSource::Control(server), fd)),
+        );
         let connections = self.connections.watched();
-        watched.extend(connections.map(|(id, watch, fd)| (Token::Connection(id, watch), fd)));
+        watched.extend(connections.map(|(id, watch, fd)| (EventSource::Connection(id, watch), fd)));
         let program = self.program.as_ref().and_then(Program::death);
-        watched.extend(program.map(|fd| read(Token::Program, fd)));
-        watched.extend(self.servers.running().map(|(index, fd)| read(Token::Server(index), fd)));
-        watched.push((Token::Signals, PollFd::new(&self.signals, PollFlags::IN)));
-        watched.push((Token::Interfaces, PollFd::new(&self.instance.watch, PollFlags::IN)));
+        watched.extend(program.map(|fd| read(EventSource::Program, fd)));
+        watched
+            .extend(self.servers.running().map(|(index, fd)| read(EventSource::Server(index), fd)));
+        watched.push((EventSource::Signals, PollFd::new(&self.signals, PollFlags::IN)));
+        watched.push((EventSource::Interfaces, PollFd::new(&self.instance.watch, PollFlags::IN)));
         if !matches!(self.phase, Phase::Starting { .. }) && self.connections.accepts() {
             let listener = self.instance.socket.listener();
-            watched.push((Token::Listener, PollFd::new(listener, PollFlags::IN)));
+            watched.push((EventSource::Listener, PollFd::new(listener, PollFlags::IN)));
         }
-        let (tokens, mut fds): (Vec<Token>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
+        let (sources, mut fds): (Vec<EventSource>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
         let left = self.until().map(|until| until.saturating_duration_since(Instant::now()));
         let left = if self.again.is_empty() { left } else { Some(Duration::ZERO) };
         let timeout = left.map(|left| Timespec {
@@ -277,44 +287,44 @@ impl Supervisor {
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(errno) => return Err(Failure::system("wait for events", errno)),
         }
-        let ready = tokens.into_iter().zip(fds).filter(|(_, fd)| !fd.revents().is_empty());
-        Ok(ready.map(|(token, _)| token).collect())
+        let ready = sources.into_iter().zip(fds).filter(|(_, fd)| !fd.revents().is_empty());
+        Ok(ready.map(|(source, _)| source).collect())
     }
 
-    fn handle(&mut self, token: Token) -> Result<(), Failure> {
-        match token {
-            Token::Line(line) => self.listen_to(line),
-            Token::Connection(id, Watch::Line) => {
+    fn handle(&mut self, source: EventSource) -> Result<(), Failure> {
+        match source {
+            EventSource::Control(server) => self.receive_from(server),
+            EventSource::Connection(id, Watch::Requests) => {
                 match self.connections.get_mut(id).map(Connection::poll_busy) {
                     None | Some(Busy::No) => self.serve(id),
                     Some(Busy::Asking | Busy::Writing) => Ok(()),
-                    Some(Busy::Broken) => self.lose(id),
+                    Some(Busy::Broken) => self.drop_connection(id),
                 }
             }
-            Token::Connection(id, Watch::Death) => {
+            EventSource::Connection(id, Watch::Death) => {
                 self.serve(id)?;
-                self.lose(id)
+                self.drop_connection(id)
             }
-            Token::Program => self.program_ended(),
-            Token::Server(index) => self.server_ended(index),
-            Token::Signals => {
+            EventSource::Program => self.program_ended(),
+            EventSource::Server(index) => self.server_ended(index),
+            EventSource::Signals => {
                 for arrived in self.signals.arrived() {
-                    self.signalled(arrived);
+                    self.handle_signal(arrived);
                 }
                 Ok(())
             }
-            Token::Interfaces => self.interfaces_changed(),
-            Token::Listener => self.connections.accept(self.instance.socket.listener()),
+            EventSource::Interfaces => self.interfaces_changed(),
+            EventSource::Listener => self.connections.accept(self.instance.socket.listener()),
         }
     }
 
     /// Hears all that a server said.
-    fn listen_to(&mut self, line: Line) -> Result<(), Failure> {
+    fn receive_from(&mut self, server: ServerId) -> Result<(), Failure> {
         loop {
-            match self.servers.hear(line) {
-                Ok(Heard::Nothing) => return Ok(()),
-                Ok(Heard::Reply(purpose, reply)) => self.answered(purpose, reply)?,
-                Ok(Heard::Event(event)) => self.happened(line, event)?,
+            match self.servers.receive(server) {
+                Ok(ServerMessage::Nothing) => return Ok(()),
+                Ok(ServerMessage::Reply(context, reply)) => self.handle_reply(context, reply)?,
+                Ok(ServerMessage::Event(event)) => self.handle_event(server, event)?,
                 // It was asked to end.
                 Err(_) if self.stopping() => return Ok(()),
                 Err(failure) => return Err(failure),
@@ -322,9 +332,9 @@ impl Supervisor {
         }
     }
 
-    fn happened(&mut self, line: Line, event: ServerEvent) -> Result<(), Failure> {
+    fn handle_event(&mut self, server: ServerId, event: ServerEvent) -> Result<(), Failure> {
         match event {
-            ServerEvent::ClientReleased { client } => self.advance(client, Happening::Released),
+            ServerEvent::ClientReleased { client } => self.advance(client, ClientEvent::Released),
             ServerEvent::ClientFault { client, reason } => {
                 let Some(known) = self.clients.get_mut(client) else { return Ok(()) };
                 let (pid, program) = (known.pid, known.program.as_str());
@@ -332,49 +342,49 @@ impl Supervisor {
                 if let Some(id) = known.connection.take() {
                     self.connections.remove(id);
                 }
-                self.advance(client, Happening::Faulted)
+                self.advance(client, ClientEvent::Faulted)
             }
             ServerEvent::InterfaceReady { .. } => self.one_more_ready(),
-            ServerEvent::DeviceLost { reason } => self.device_lost(line, &reason),
+            ServerEvent::DeviceLost { reason } => self.device_lost(server, &reason),
         }
     }
 
     /// A server's reply: `Err` is its refusal.
-    fn answered(&mut self, purpose: Purpose, reply: ServerReply) -> Result<(), Failure> {
+    fn handle_reply(&mut self, context: ReplyContext, reply: ServerReply) -> Result<(), Failure> {
         let refusal = match &reply {
             ServerReply::Error { message } => Some(message.clone()),
             _ => None,
         };
         let done = if refusal.is_some() { Err(()) } else { Ok(()) };
-        match purpose {
-            Purpose::Configured => return self.configured(refusal),
-            Purpose::Mapped(client) => {
-                self.turned_away(client, refusal)?;
+        match context {
+            ReplyContext::Configured => return self.configured(refusal),
+            ReplyContext::Mapped(client) => {
+                self.log_refusal(client, refusal)?;
                 if let Some(done) = self.clients.answered(client, done) {
-                    self.advance(client, Happening::Mapped(done))?;
+                    self.advance(client, ClientEvent::Mapped(done))?;
                 }
             }
-            Purpose::Added(client) => {
-                self.turned_away(client, refusal)?;
-                self.advance(client, Happening::Added(done))?;
+            ReplyContext::Added(client) => {
+                self.log_refusal(client, refusal)?;
+                self.advance(client, ClientEvent::Added(done))?;
             }
-            Purpose::Removed(client) => self.advance(client, Happening::Removed(done))?,
-            Purpose::Unmapped(client) => {
+            ReplyContext::Removed(client) => self.advance(client, ClientEvent::Removed(done))?,
+            ReplyContext::Unmapped(client) => {
                 if self.clients.answered(client, done).is_some() {
-                    self.advance(client, Happening::Unmapped)?;
+                    self.advance(client, ClientEvent::Unmapped)?;
                 }
             }
-            Purpose::Thread { connection, thread, bell } => {
-                self.give_thread(connection, thread, &bell, refusal)?;
+            ReplyContext::Thread { connection, thread, bell } => {
+                self.reply_thread(connection, thread, &bell, refusal)?;
             }
-            Purpose::Counters(connection) => self.gathered(connection, reply)?,
-            Purpose::Sockets(connection) => self.give_sockets(connection, reply)?,
-            Purpose::Network(connection) => self.give_network(connection, reply)?,
-            Purpose::Capture { connection, socket } => {
-                self.give_capture(connection, &socket, refusal)?;
+            ReplyContext::Counters(connection) => self.collect_status(connection, reply)?,
+            ReplyContext::Sockets(connection) => self.reply_sockets(connection, reply)?,
+            ReplyContext::Network(connection) => self.reply_network(connection, reply)?,
+            ReplyContext::Capture { connection, socket } => {
+                self.reply_capture(connection, &socket, refusal)?;
             }
-            Purpose::Attached(number) => self.attached(number, refusal)?,
-            Purpose::Detached | Purpose::Announced | Purpose::Ending => {}
+            ReplyContext::Attached(number) => self.attached(number, refusal)?,
+            ReplyContext::Detached | ReplyContext::Announced | ReplyContext::Ending => {}
         }
         Ok(())
     }
@@ -403,9 +413,11 @@ impl Supervisor {
     /// The instance is ready.
     fn begin(&mut self) -> Result<(), Failure> {
         self.phase = Phase::Running;
-        match self.duty.take() {
-            Some(Duty::Program(mut command)) => self.program = Some(Program::start(&mut command)?),
-            Some(Duty::Serve(ready)) => ready()?,
+        match self.workload.take() {
+            Some(Workload::Program(mut command)) => {
+                self.program = Some(Program::start(&mut command)?);
+            }
+            Some(Workload::Serve(ready)) => ready()?,
             None => {}
         }
         // After the program has its own, smaller limit.
@@ -414,36 +426,36 @@ impl Supervisor {
     }
 
     /// Lets something happen to a client, and does what is next.
-    fn advance(&mut self, number: u16, happening: Happening) -> Result<(), Failure> {
+    fn advance(&mut self, number: u16, happening: ClientEvent) -> Result<(), Failure> {
         let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
         let connected = client.connection.is_some();
         let step;
         (client.stage, step) = admission::next(client.stage, happening, connected);
         let params = self.instance.settings.params;
         match step {
-            Step::Wait => Ok(()),
-            Step::AddToInet => self.servers.ask(
-                Line::Inet,
+            ClientAction::Wait => Ok(()),
+            ClientAction::AddToInet => self.servers.ask(
+                ServerId::Inet,
                 ServerRequest::AddClient { client: number, params },
                 &[client.memory.fd.as_fd(), client.bell.as_fd()],
-                Purpose::Added(number),
+                ReplyContext::Added(number),
             ),
-            Step::Welcome => self.welcome(number),
-            Step::Remove => self.servers.ask(
-                Line::Inet,
+            ClientAction::Welcome => self.welcome(number),
+            ClientAction::Remove => self.servers.ask(
+                ServerId::Inet,
                 ServerRequest::RemoveClient { client: number, orderly: client.orderly },
                 &[],
-                Purpose::Removed(number),
+                ReplyContext::Removed(number),
             ),
-            Step::Unmap => {
+            ClientAction::Unmap => {
                 let mut drivers = self.servers.drivers();
                 client.awaited = drivers.size_hint().0;
-                drivers.try_for_each(|line| {
+                drivers.try_for_each(|server| {
                     let request = ServerRequest::UnmapClient { client: number };
-                    self.servers.ask(line, request, &[], Purpose::Unmapped(number))
+                    self.servers.ask(server, request, &[], ReplyContext::Unmapped(number))
                 })
             }
-            Step::Forget => {
+            ClientAction::Forget => {
                 self.clients.remove(number);
                 Ok(())
             }
@@ -460,7 +472,7 @@ impl Supervisor {
             self.serve(id)?;
         }
         for (_, connection) in self.clients.connected() {
-            self.lose(connection)?;
+            self.drop_connection(connection)?;
         }
         self.verdict = Some(Ok(code));
         self.phase = Phase::Draining { until: Instant::now() + DRAIN_PATIENCE };
@@ -476,11 +488,11 @@ impl Supervisor {
         self.clients = Clients::new();
         let unanswered = self.servers.renew()?;
         self.instance.renew()?;
-        self.instance.configure(&mut self.servers, || Purpose::Configured)?;
-        for purpose in unanswered {
-            if !matches!(purpose, Purpose::Configured | Purpose::Ending) {
+        self.instance.configure(&mut self.servers, || ReplyContext::Configured)?;
+        for context in unanswered {
+            if !matches!(context, ReplyContext::Configured | ReplyContext::Ending) {
                 let message = "the program that had the stack has ended".to_owned();
-                self.answered(purpose, ServerReply::Error { message })?;
+                self.handle_reply(context, ServerReply::Error { message })?;
             }
         }
         Ok(())
@@ -493,7 +505,7 @@ impl Supervisor {
         }
     }
 
-    fn signalled(&mut self, arrived: Arrived) {
+    fn handle_signal(&mut self, arrived: ReceivedSignal) {
         tracing::debug!(?arrived, "signal");
         match (&self.program, self.phase) {
             (Some(program), Phase::Running) => {
@@ -502,8 +514,10 @@ impl Supervisor {
                 }
             }
             (None, Phase::Starting { .. }) if arrived.ends() => {
-                let code = match self.duty {
-                    Some(Duty::Program(_)) => u8::try_from(128 + arrived.signal).unwrap_or(u8::MAX),
+                let code = match self.workload {
+                    Some(Workload::Program(_)) => {
+                        u8::try_from(128 + arrived.signal).unwrap_or(u8::MAX)
+                    }
                     _ => 0,
                 };
                 self.stop(Some(Ok(code)));
@@ -569,17 +583,17 @@ impl Supervisor {
             self.servers.kill();
             return;
         }
-        inet = inet || self.end_server(Line::Inet);
-        if self.servers.has_ended(Line::Inet) {
-            nic = nic || self.servers.drivers().all(|line| self.end_server(line));
+        inet = inet || self.end_server(ServerId::Inet);
+        if self.servers.has_ended(ServerId::Inet) {
+            nic = nic || self.servers.drivers().all(|server| self.end_server(server));
         }
         self.phase = Phase::StoppingServers { until, inet, nic };
     }
 
-    fn end_server(&mut self, line: Line) -> bool {
-        if !self.servers.has_ended(line) {
+    fn end_server(&mut self, server: ServerId) -> bool {
+        if !self.servers.has_ended(server) {
             // Who is just ending by itself needs not be told.
-            let _ = self.servers.ask(line, ServerRequest::Shutdown, &[], Purpose::Ending);
+            let _ = self.servers.ask(server, ServerRequest::Shutdown, &[], ReplyContext::Ending);
         }
         true
     }

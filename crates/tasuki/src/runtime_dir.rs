@@ -73,11 +73,11 @@ impl fmt::Display for InstanceName {
 
 /// A directory of instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RuntimeDir {
     directory: PathBuf,
 }
 
-impl Place {
+impl RuntimeDir {
     /// The directories in which this user's instances can be, the preferred one first.
     fn candidates() -> Vec<PathBuf> {
         let own = std::env::var_os("XDG_RUNTIME_DIR")
@@ -249,9 +249,9 @@ impl Drop for SocketFile {
 mod tests {
     use super::*;
 
-    fn place() -> (tempfile::TempDir, Place) {
+    fn place() -> (tempfile::TempDir, RuntimeDir) {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place { directory: directory.path().to_owned() };
+        let place = RuntimeDir { directory: directory.path().to_owned() };
         (directory, place)
     }
 

@@ -67,7 +67,7 @@ mod tests {
     /// docs/reference/json.md names every key of a value's JSON, but for the names of counters.
     pub(super) fn every_key_is_documented(value: &impl serde::Serialize) {
         fn check(value: &serde_json::Value) {
-            let page = include_str!("../../../../docs/reference/json.md");
+            let page = include_str!("../../../docs/reference/json.md");
             for (key, inner) in value.as_object().into_iter().flatten() {
                 assert!(page.contains(&format!("`{key}`")), "docs/reference/json.md has no {key}");
                 if key != "counters" {

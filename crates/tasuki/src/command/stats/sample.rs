@@ -1,0 +1,71 @@
+//! What an instance has counted, and what its counters mean.
+
+use std::collections::BTreeMap;
+
+use abi::stats::Histogram;
+
+/// The page that says what counters there are.
+const PAGE: &str = include_str!("../../../../../docs/reference/counters.md");
+
+/// What was asked for of an instance's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sample {
+    pub(super) instance: String,
+    pub(super) counters: BTreeMap<String, u64>,
+    pub(super) histograms: Vec<Histogram>,
+    /// Name, pages and free pages.
+    pub(super) pools: Vec<(String, u32, u32)>,
+}
+
+/// Counters that say how much there is now rather than what happened.
+pub(super) fn is_gauge(name: &str) -> bool {
+    name.starts_with("memory.") && name != "memory.frames-refused"
+}
+
+impl Sample {
+    /// What happened after `before`.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        for (name, value) in since.counters.iter_mut().filter(|(name, _)| !is_gauge(name)) {
+            // A driver that was started anew counts from 0.
+            *value = value.saturating_sub(before.counters.get(name).copied().unwrap_or(0));
+        }
+        for histogram in &mut since.histograms {
+            let earlier = before.histograms.iter().find(|one| one.name == histogram.name);
+            let Some(earlier) = earlier else { continue };
+            histogram.sum = histogram.sum.saturating_sub(earlier.sum);
+            for (now, then) in histogram.buckets.iter_mut().zip(&earlier.buckets) {
+                *now = now.saturating_sub(*then);
+            }
+        }
+        since
+    }
+}
+
+/// A layer of the page, and its counters in its order: name and meaning.
+pub(super) struct Layer {
+    pub(super) title: &'static str,
+    pub(super) rows: Vec<(&'static str, &'static str)>,
+}
+
+/// The page's tables.
+pub(super) fn layers() -> Vec<Layer> {
+    let mut layers: Vec<Layer> = Vec::new();
+    for line in PAGE.lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            layers.push(Layer { title, rows: Vec::new() });
+        }
+        let cells = line.strip_prefix("| `").and_then(|row| row.split_once("` | "));
+        if let (Some((name, meaning)), Some(layer)) = (cells, layers.last_mut()) {
+            layer.rows.push((name, meaning.trim_end_matches(" |")));
+        }
+    }
+    layers
+}
+
+/// What a counter counts; empty for one that the page does not have.
+pub(super) fn meaning(name: &str) -> &'static str {
+    let all = layers();
+    let mut rows = all.iter().flat_map(|layer| &layer.rows);
+    rows.find(|(known, _)| *known == name).map_or("", |(_, meaning)| *meaning)
+}
