@@ -1,6 +1,8 @@
 //! The command line: one item per option, with its help and its parser.
 
 mod instruments;
+#[cfg(test)]
+mod pages;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

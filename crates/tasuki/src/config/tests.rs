@@ -50,6 +50,49 @@ fn the_example_shows_every_key_with_its_default() {
     }
 }
 
+/// Keys and defaults of each section of the example: `# ` before those without a fixed default.
+fn example_keys() -> Vec<(String, String, String)> {
+    let mut section = String::new();
+    let mut keys = Vec::new();
+    for line in EXAMPLE.lines() {
+        let line = line.strip_prefix("# ").unwrap_or(line);
+        if line.starts_with('[') {
+            line.clone_into(&mut section);
+        } else if let Some((key, value)) = line.split_once(" = ").filter(|_| is_key(line)) {
+            keys.push((section.clone(), key.to_owned(), value.to_owned()));
+        }
+    }
+    keys
+}
+
+#[test]
+fn the_page_has_every_key_of_the_example_and_its_default() {
+    let page = include_str!("../../../../docs/reference/configuration.md");
+    let keys = example_keys();
+    // Defaults that depend on the machine, and those of routes and further interfaces.
+    let open = ["address", "gateway", "device", "routes", "publish", "fastopen_key"];
+    for (section, key, default) in keys.iter().filter(|(section, ..)| section != "[[interface]]") {
+        let rows = page.split_once(&format!("\n## `{section}`\n")).expect(section).1;
+        let rows = rows.split_once("\n## ").map_or(rows, |(rows, _)| rows);
+        let row = rows.lines().find(|row| row.starts_with(&format!("| `{key}` |")));
+        let row = row.unwrap_or_else(|| panic!("{key} of {section} is not on the page"));
+        let told = row.trim_end_matches(" |").rsplit_once("| ").map_or("", |(_, told)| told);
+        let same = told.trim_matches('`').contains(default);
+        assert!(same || open.contains(&&key[..]), "{section} {key}: {told}, not {default}");
+    }
+    let interface = page.split_once("\n## `[[interface]]`\n").expect("[[interface]]").1;
+    let interface = interface.split_once("\n## ").expect("more sections").0;
+    for (_, key, _) in keys.iter().filter(|(section, ..)| section == "[[interface]]") {
+        assert!(interface.contains(&format!("`{key}`")), "{key} of [[interface]]");
+    }
+    for row in page.lines().filter_map(|row| row.strip_prefix("| `")) {
+        let key = row.split_once('`').expect("a cell").0;
+        let route = ["to", "via", "metric"].contains(&key);
+        let known = keys.iter().any(|(_, known, _)| known == key);
+        assert!(known || route, "{key} is on the page and not in the example");
+    }
+}
+
 fn is_key(line: &str) -> bool {
     line.split_once(" = ").is_some_and(|(key, _)| {
         key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')

@@ -87,7 +87,7 @@ fn the_table_is_by_layer() {
     assert!(rates.starts_with("web: in 2 s\n"), "{rates}");
     assert!(rates.contains("  tcp.retransmits  7  3.5/s\n"), "{rates}");
     let long = text(&sample(7, &[]), &args("-v"), None);
-    assert!(long.contains("Segments sent again, for whatever reason."), "{long}");
+    assert!(long.contains("Segments retransmitted, for any reason."), "{long}");
     let status: serde_json::Value = json(&sample(7, &[2]));
     assert_eq!(status["counters"]["tcp.retransmits"], 7);
     assert_eq!(status["histograms"][0]["buckets"][1], 1);
