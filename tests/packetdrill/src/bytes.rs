@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use inet::{RxBytes, TxBytes};
+use inet::{RxBytes, RxOffload, TxBytes};
 
 /// Bytes to be sent.
 #[derive(Debug)]
@@ -50,17 +50,29 @@ impl TxBytes for Chunk {
 
 /// A received packet.
 #[derive(Debug)]
-pub struct Frame(Vec<u8>);
+pub struct Frame {
+    bytes: Vec<u8>,
+    segment: u16,
+}
 
 impl Frame {
     /// A frame of `bytes`.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self(bytes)
+        Self::joined(bytes, 0)
+    }
+
+    /// A frame that was joined of segments with `segment` bytes of payload each; 0: of none.
+    pub fn joined(bytes: Vec<u8>, segment: u16) -> Self {
+        Self { bytes, segment }
     }
 }
 
 impl RxBytes for Frame {
     fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+
+    fn offload(&self) -> RxOffload {
+        RxOffload { segment: self.segment, ..RxOffload::NONE }
     }
 }

@@ -95,7 +95,8 @@ struct Interface {
     ) -> c_int,
 }
 
-/// Fills the table with a new host. `flags` is `name=value` words between commas: `mtu`.
+/// Fills the table with a new host. `flags` is `name=value` words between commas: `mtu`,
+/// `local`, and `mss`, what longer segments were joined of before they arrived.
 ///
 /// # Safety
 /// `flags` is null or a C string, `interface` can be written.
@@ -150,10 +151,12 @@ unsafe extern "C" fn packetdrill_interface_init(flags: *const c_char, interface:
 
 /// The link that `flags` describe.
 fn link(flags: &str) -> Link {
-    let mut link = Link { local: Ipv4Addr::new(192, 168, 0, 1).into(), prefix: 16, mtu: 1500 };
+    let local = Ipv4Addr::new(192, 168, 0, 1).into();
+    let mut link = Link { local, prefix: 16, mtu: 1500, joined: 0 };
     for (name, value) in flags.split(',').filter_map(|flag| flag.split_once('=')) {
         match (name, value.parse()) {
             ("mtu", Ok(mtu)) => link.mtu = mtu,
+            ("mss", Ok(mss)) => link.joined = mss,
             ("local", _) => link.local = value.parse().unwrap_or(link.local),
             _ => eprintln!("tasuki: --so_flags: cannot use `{name}={value}`"),
         }

@@ -71,6 +71,18 @@ pub(super) fn join(stack: &mut Stack<Chunk, Frame>, interface: InterfaceId, link
     let _ = stack.add_route(Route::default(gateway, interface));
 }
 
+/// Payload of a packet without extension headers, if it is TCP's; else 0.
+pub(super) fn payload_len(packet: &[u8]) -> usize {
+    const TCP: u8 = 6;
+    let byte = |at: usize| packet.get(at).copied().unwrap_or(0);
+    let (protocol, header) = match byte(0) >> 4 {
+        6 => (byte(6), 40),
+        _ => (byte(9), usize::from(byte(0) & 15) * 4),
+    };
+    let tcp_header = usize::from(byte(header + 12) >> 4) * 4;
+    if protocol == TCP { packet.len().saturating_sub(header + tcp_header) } else { 0 }
+}
+
 /// A packet as frame.
 pub(super) fn wrap(packet: &[u8]) -> Vec<u8> {
     let kind = if packet.first().is_some_and(|byte| byte >> 4 == 6) { IPV6 } else { IPV4 };

@@ -81,7 +81,9 @@ impl Host {
         let in_flight =
             (info.unacked + info.retrans).saturating_sub(info.sacked).saturating_sub(info.lost);
         let cwnd = info.snd_cwnd.saturating_sub(in_flight) as usize * mss;
-        let sendable = cwnd.min(window.saturating_sub(queued.saturating_sub(unsent)));
+        // The window lets whole segments go.
+        let open = window.saturating_sub(queued.saturating_sub(unsent));
+        let sendable = cwnd.min(open - open % mss);
         // Unless it was set, the limit grows with the congestion window.
         let set = self.send_buffer(fd)? as usize;
         let segment = (mss + SEGMENT_COST).next_power_of_two() + BUFFER_COST;

@@ -78,6 +78,9 @@ pub struct Link {
     pub prefix: u8,
     /// Longest packet, bytes.
     pub mtu: u16,
+    /// Payload of the segments that longer ones were joined of before they arrived, bytes; 0: the
+    /// link joins none.
+    pub joined: u16,
 }
 
 /// Where the clock starts: not at zero, so that a moment before the start can be named.
@@ -186,7 +189,9 @@ impl Host {
     /// Takes an IP packet from the link.
     pub fn deliver(&mut self, packet: &[u8]) {
         let now = self.now;
-        let frame = Frame::new(link::wrap(packet));
+        let joined = link::payload_len(packet) > usize::from(self.link.joined);
+        let segment = if joined { self.link.joined } else { 0 };
+        let frame = Frame::joined(link::wrap(packet), segment);
         let mut wire = Wire::default();
         let running = self.running();
         running.stack.handle_frame(now, running.interface, frame, &mut wire);

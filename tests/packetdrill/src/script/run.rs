@@ -90,7 +90,7 @@ impl Script {
     fn prepare(&self) -> Result<Run, Fault> {
         let v4 = |d: u8| IpAddr::from([192, 168, 0, d]);
         let (mut local, mut remote) = (v4(1), IpAddr::from([192, 0, 2, 1]));
-        let (mut mtu, mut domain) = (1500, libc::AF_INET);
+        let (mut mtu, mut joined, mut domain) = (1500, 0, libc::AF_INET);
         let mut tolerance = Tolerance { micros: 4000, percent: 12.5 };
         for (name, value, line) in &self.options {
             let bad = || Fault::new(*line, format!("--{name}={value} is not understood"));
@@ -98,6 +98,7 @@ impl Script {
                 "local_ip" => local = value.parse().map_err(|_| bad())?,
                 "remote_ip" => remote = value.parse().map_err(|_| bad())?,
                 "mtu" => mtu = value.parse().map_err(|_| bad())?,
+                "mss" => joined = value.parse().map_err(|_| bad())?,
                 "tolerance_usecs" => tolerance.micros = value.parse().map_err(|_| bad())?,
                 "tolerance_percent" => tolerance.percent = value.parse().map_err(|_| bad())?,
                 "ip_version" => match &value[..] {
@@ -116,7 +117,7 @@ impl Script {
             }
         }
         let prefix = if local.is_ipv4() { 16 } else { 48 };
-        let host = Host::new(Link { local, prefix, mtu }, FIRST_FD);
+        let host = Host::new(Link { local, prefix, mtu, joined }, FIRST_FD);
         Ok(Run {
             begin: host.now(),
             host,
