@@ -31,10 +31,9 @@ test: ## Check and test everything: style, documentation, units, loom models, re
 sim: ## Run 10,000 seeded worlds of each kind around the core; SEEDS=N for another number
 	$(CARGO) run --release -p tasuki-sim -- --count $(SEEDS)
 
-SCRIPTS ?= tests/packetdrill/scripts
-conformance: ## Run packetdrill's scripts against the core: [SCRIPTS=folder] [PACKETDRILL=binary]
+conformance: ## Compare packetdrill scripts with the lists: ours, [SCRIPTS=folder] [PACKETDRILL=binary]
 	$(CARGO) build -q -p tasuki-packetdrill -p tasuki-packetdrill-plugin
-	@$(TARGET)/debug/conformance $(CONFORMANCE) $(SCRIPTS)
+	@$(TARGET)/debug/conformance --own $(CONFORMANCE) $(SCRIPTS)
 
 bench: build ## Measure everything that docs/performance.md tells, about 17 minutes (root): [BENCH=--quick]
 	@scripts/deps.sh bench
