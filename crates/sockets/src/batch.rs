@@ -1,38 +1,37 @@
 //! Packaged calls that travel together: the program's own batches.
 //!
-//! [`CallBatch`] adds to a raw batch the sockets that its calls name. A call's socket stays open
-//! until the call's result is fetched.
+//! [`CallBatch`] adds to a raw batch what its calls are about. A call's socket stays open until the
+//! call's result is fetched.
 
 use std::sync::Arc;
 
 use abi::Errno;
-use abi::call::Op;
+use abi::call::{self, CallFlags};
 
 use crate::client::Client;
 use crate::membership::{FinishedCall, MembershipRef, NewCall, RawBatch, place_in};
-use crate::request::{Completion, Reply, Request, Ticket};
-use crate::socket::Socket;
+use crate::request::{CallSubject, Completion, Reply, Request, Ticket};
 use crate::wait::Wait;
 
 /// Results that [`CallBatch::collect`] takes at a time, of those that were sorted before.
 const FETCHED: u32 = 32;
 
-/// The sockets that a batch's calls name, by the place of the call.
+/// What a batch's calls are about, by the place of the call.
 #[derive(Default)]
-struct CallSockets(Vec<Option<Socket>>);
+struct CallSubjects(Vec<Option<CallSubject>>);
 
-impl CallSockets {
-    fn put(&mut self, tag: u32, socket: Socket) {
+impl CallSubjects {
+    fn put(&mut self, tag: u32, subject: CallSubject) {
         let at = usize::from(place_in(tag));
         if at >= self.0.len() {
             self.0.resize(at + 1, None);
         }
         if let Some(place) = self.0.get_mut(at) {
-            *place = Some(socket);
+            *place = Some(subject);
         }
     }
 
-    fn take(&mut self, tag: u32) -> Option<Socket> {
+    fn take(&mut self, tag: u32) -> Option<CallSubject> {
         self.0.get_mut(usize::from(place_in(tag))).and_then(Option::take)
     }
 }
@@ -43,7 +42,7 @@ impl CallSockets {
 /// and a socket that one of them makes is closed.
 pub struct CallBatch<'c> {
     raw: RawBatch<'c>,
-    sockets: CallSockets,
+    subjects: CallSubjects,
     /// Empty; room for what [`CallBatch::collect`] takes.
     fetched: Vec<FinishedCall>,
 }
@@ -76,7 +75,7 @@ impl<'c> CallBatch<'c> {
 
     fn open(membership: MembershipRef<'c>, threshold: Option<u32>) -> Result<Self, Errno> {
         let raw = RawBatch::open(membership, threshold)?;
-        Ok(Self { raw, sockets: CallSockets::default(), fetched: Vec::new() })
+        Ok(Self { raw, subjects: CallSubjects::default(), fetched: Vec::new() })
     }
 
     /// Registers a call. Waits if the request ring is full, or 1,024 calls are out.
@@ -93,20 +92,19 @@ impl<'c> CallBatch<'c> {
     /// As there.
     pub fn submit_from(&mut self, request: &mut Request) -> Result<Ticket, Errno> {
         let tag = self.raw.register(&request.call)?;
-        if let Some(socket) = request.socket.take() {
-            self.sockets.put(tag, socket);
+        if let Some(subject) = request.subject.take() {
+            self.subjects.put(tag, subject);
         }
         Ok(Ticket(tag))
     }
 
-    /// [`CallBatch::submit`] for a call of which the server's own names are known: `flags` as
-    /// [`abi::call::Call::flags`], `args` as [`Op`] lists them. Its result is for
+    /// [`CallBatch::submit`] of a call in the server's own terms. Its reply is for
     /// [`CallBatch::wait`].
     ///
     /// # Errors
     /// As there.
-    pub fn register(&mut self, op: Op, flags: u8, args: [u64; 6]) -> Result<Ticket, Errno> {
-        self.raw.register(&NewCall::new(op, flags, args)).map(Ticket)
+    pub fn register(&mut self, request: call::Request, flags: CallFlags) -> Result<Ticket, Errno> {
+        self.raw.register(&NewCall::with_flags(request, flags)).map(Ticket)
     }
 
     /// [`CallBatch::submit`] of many calls, which costs each of them less: takes them out of
@@ -119,15 +117,15 @@ impl<'c> CallBatch<'c> {
         requests: &mut Vec<Request>,
         tickets: &mut Vec<Ticket>,
     ) -> Result<(), Errno> {
-        let (before, sockets) = (tickets.len(), &mut self.sockets);
+        let (before, subjects) = (tickets.len(), &mut self.subjects);
         tickets.reserve(requests.len());
         let registered = self.raw.register_all(
             requests,
             |request| &request.call,
             |request, tag| {
                 tickets.push(Ticket(tag));
-                if let Some(socket) = request.socket.take() {
-                    sockets.put(tag, socket);
+                if let Some(subject) = request.subject.take() {
+                    subjects.put(tag, subject);
                 }
             },
         );
@@ -160,8 +158,8 @@ impl<'c> CallBatch<'c> {
     /// ([`CallBatch::wait_for`]); `None` without one.
     pub fn fetch(&mut self) -> Option<Completion> {
         let finished = self.raw.fetch()?;
-        let socket = self.sockets.take(finished.tag);
-        Some(Completion::new(self.raw.membership(), &finished, socket.as_ref()))
+        let subject = self.subjects.take(finished.tag);
+        Some(Completion::new(self.raw.membership(), &finished, subject.as_ref()))
     }
 
     /// [`CallBatch::wait_for`] and [`CallBatch::fetch`] in one, for many results, which costs each
@@ -196,7 +194,7 @@ impl<'c> CallBatch<'c> {
 
     /// Moves all results that have come to the end of `completions`.
     fn take_results(&mut self, completions: &mut Vec<Completion>) -> Result<(), Errno> {
-        let Self { raw, sockets, fetched } = self;
+        let Self { raw, subjects, fetched } = self;
         let before = completions.len();
         let taken =
             raw.collect(|tag, op, user_data, outcome| {
@@ -212,9 +210,9 @@ impl<'c> CallBatch<'c> {
                 true
             });
         // Outside of the rings' lock: the last handle of a socket closes it, by a call.
-        if !sockets.0.is_empty() {
+        if !subjects.0.is_empty() {
             for completion in completions.iter().skip(before) {
-                drop(sockets.take(completion.ticket.0));
+                drop(subjects.take(completion.ticket.0));
             }
         }
         taken?;
@@ -222,8 +220,8 @@ impl<'c> CallBatch<'c> {
             raw.fetch_some(FETCHED, fetched);
             let some = fetched.len();
             completions.extend(fetched.drain(..).map(|finished| {
-                let socket = sockets.take(finished.tag);
-                Completion::new(raw.membership(), &finished, socket.as_ref())
+                let subject = subjects.take(finished.tag);
+                Completion::new(raw.membership(), &finished, subject.as_ref())
             }));
             if some < FETCHED as usize {
                 return Ok(());
@@ -242,15 +240,16 @@ impl<'c> CallBatch<'c> {
         self.raw.cancel(ticket.0)
     }
 
-    /// Waits for one call's result: its values as [`Op`] lists them.
+    /// Waits for one call's result, in the server's own terms.
     ///
     /// # Errors
     /// The call's own error. EAGAIN when `wait` is over; EINTR; the ticket stays good after both.
     /// ENETDOWN when the instance is gone. EINVAL for a ticket of another batch or one waited for
     /// already.
-    pub fn wait(&mut self, ticket: Ticket, wait: Wait) -> Result<[u64; 6], Errno> {
-        let Some(outcome) = self.raw.outcome(ticket.0, wait)? else { return Err(Errno::AGAIN) };
-        drop(self.sockets.take(ticket.0));
-        outcome
+    pub fn wait(&mut self, ticket: Ticket, wait: Wait) -> Result<call::Reply, Errno> {
+        let finished = self.raw.finished(ticket.0, wait)?.ok_or(Errno::AGAIN)?;
+        drop(self.subjects.take(ticket.0));
+        let reply = call::Reply::decode(finished.op, &finished.outcome?);
+        reply.map_err(|_| self.raw.membership().server.fault())
     }
 }

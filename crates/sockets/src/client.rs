@@ -10,7 +10,7 @@ use abi::{Errno, Family, SocketKind};
 use rustix::event::PollFd;
 
 use crate::error::{ConnectError, ENV};
-use crate::membership::Membership;
+use crate::membership::{Membership, SocketSpec};
 use crate::memory::TxArea;
 use crate::socket::{Socket, Watch, wait_any};
 
@@ -97,7 +97,7 @@ impl Client {
     /// has no IPv6, ENOTCONN in a forked child.
     pub fn socket(&self, family: Family, kind: SocketKind) -> Result<Socket, Errno> {
         self.membership.reap();
-        let id = self.membership.new_socket([kind.to_word(), family.to_word()])?;
+        let id = self.membership.new_socket(SocketSpec { kind, family })?;
         Socket::admit(&self.membership, id, family, kind)
     }
 

@@ -18,7 +18,7 @@ mod threads;
 mod waiting;
 
 pub(crate) use self::calls::{MembershipRef, RawBatch};
-pub(crate) use self::rings::{CallOutcome, FinishedCall, NewCall, place_in};
+pub(crate) use self::rings::{CallOutcome, FinishedCall, NewCall, SocketSpec, place_in};
 pub(crate) use self::server::ServerHandle;
 pub(crate) use self::slot::{SleepRole, ThreadSlot};
 pub(crate) use self::state::Membership;

@@ -3,11 +3,11 @@
 
 use std::net::SocketAddr;
 
-use abi::call::{Call, Op, addr_from_words, addr_to_words};
-use abi::option::{GET_PART, OptionKey, bytes_to_words};
+use abi::call::{self, CallFlags, Op, ReplyWords};
+use abi::option::{GET_PART, OptionKey, OptionValue};
 use abi::{Errno, Family, How, SocketKind};
 
-use crate::membership::{CallOutcome, FinishedCall, Membership, NewCall};
+use crate::membership::{CallOutcome, FinishedCall, Membership, NewCall, SocketSpec};
 use crate::socket::Socket;
 
 /// Names a registered call of a [`CallBatch`](crate::CallBatch).
@@ -19,108 +19,108 @@ pub struct Ticket(pub(crate) u32);
 #[must_use = "a request does nothing before it is submitted"]
 pub struct Request {
     pub(crate) call: NewCall,
-    /// The socket that the call is about.
-    pub(crate) socket: Option<Socket>,
+    pub(crate) subject: Option<CallSubject>,
+}
+
+/// What a call is about: its reply is read with it.
+#[derive(Debug, Clone)]
+pub(crate) enum CallSubject {
+    /// An open socket.
+    Socket(Socket),
+    /// A socket to be made.
+    New(SocketSpec),
 }
 
 impl Request {
-    fn plain(op: Op, args: [u64; 6]) -> Self {
-        Self { call: NewCall::new(op, 0, args), socket: None }
-    }
-
-    fn about(socket: &Socket, op: Op, args: [u64; 5]) -> Self {
-        let [a, b, c, d, e] = args;
-        let call = NewCall::new(op, 0, [socket.id().to_word(), a, b, c, d, e]);
-        Self { call, socket: Some(socket.clone()) }
-    }
-
-    fn to(socket: &Socket, op: Op, addr: SocketAddr) -> Self {
-        socket.forget_destinations();
-        let [a, b, c] = addr_to_words(addr);
-        Self::about(socket, op, [a, b, c, 0, 0])
+    fn about(socket: &Socket, request: call::Request) -> Self {
+        let subject = Some(CallSubject::Socket(socket.clone()));
+        Self { call: NewCall::new(request), subject }
     }
 
     /// Nothing, answered at once: [`Reply::Done`].
     pub fn null() -> Self {
-        Self::plain(Op::Null, [0; 6])
+        Self { call: NewCall::new(call::Request::Null), subject: None }
     }
 
     /// A new socket: [`Reply::Socket`]. Errors: as [`Client::socket`].
     pub fn socket(family: Family, kind: SocketKind) -> Self {
-        Self::plain(Op::Socket, [kind.to_word(), family.to_word(), 0, 0, 0, 0])
+        let spec = SocketSpec { kind, family };
+        Self { call: NewCall::new(spec.request()), subject: Some(CallSubject::New(spec)) }
     }
 
     /// As [`Socket::bind`].
     pub fn bind(socket: &Socket, addr: SocketAddr) -> Self {
         socket.set_named();
-        Self::to(socket, Op::Bind, addr)
+        socket.forget_destinations();
+        Self::about(socket, call::Request::Bind { socket: socket.id(), addr })
     }
 
     /// As [`Socket::listen`].
     pub fn listen(socket: &Socket, backlog: u32) -> Self {
         socket.set_named();
-        Self::about(socket, Op::Listen, [backlog.into(), 0, 0, 0, 0])
+        Self::about(socket, call::Request::Listen { socket: socket.id(), backlog })
     }
 
     /// As [`Socket::connect`]; completes when the socket is connected, or is not. Cancelled, the
     /// attempt goes on in the background.
     pub fn connect(socket: &Socket, addr: SocketAddr) -> Self {
-        Self::to(socket, Op::Connect, addr)
+        socket.forget_destinations();
+        Self::about(socket, call::Request::Connect { socket: socket.id(), addr })
     }
 
     /// The next connection of a listener: [`Reply::Accepted`], once there is one. Errors: as
     /// [`Socket::accept`].
     pub fn accept(listener: &Socket) -> Self {
-        Self::about(listener, Op::Accept, [0; 5])
+        Self::about(listener, call::Request::Accept { socket: listener.id() })
     }
 
     /// Completes when there is something to receive: [`Reply::Readable`]. What it is then comes out
     /// of the socket's queue by [`Socket::recv`], without a call.
     pub fn readable(socket: &Socket) -> Self {
-        Self::about(socket, Op::Recv, [0; 5])
+        Self::about(socket, call::Request::Recv { socket: socket.id() })
     }
 
     /// As [`Socket::shutdown`].
     pub fn shutdown(socket: &Socket, how: How) -> Self {
-        Self::about(socket, Op::Shutdown, [how.to_word(), 0, 0, 0, 0])
+        Self::about(socket, call::Request::Shutdown { socket: socket.id(), how })
     }
 
     /// As [`Socket::close`]: from now on every operation on any clone gives EBADF. `None` when it
     /// was closed already.
     #[must_use]
     pub fn close(socket: &Socket) -> Option<Self> {
-        socket.begin_close().then(|| Self::about(socket, Op::Close, [0; 5]))
+        let close = call::Request::Close { socket: socket.id() };
+        socket.begin_close().then(|| Self::about(socket, close))
     }
 
     /// The first 40 bytes of an option's value from byte `from` on: [`Reply::Option`].
     /// SO_ERROR is [`Socket::take_error`], without a call. Errors: as [`Socket::option`].
     pub fn option(socket: &Socket, level: i32, name: i32, from: u32) -> Self {
-        let key = OptionKey { level, name }.to_word();
-        Self::about(socket, Op::GetSockOpt, [key, from.into(), 0, 0, 0])
+        let (socket_id, key) = (socket.id(), OptionKey { level, name });
+        Self::about(socket, call::Request::GetSockOpt { socket: socket_id, key, from })
     }
 
     /// As [`Socket::set_option`].
     pub fn set_option(socket: &Socket, level: i32, name: i32, value: &[u8]) -> Self {
         socket.note_option(level, name, value);
-        let [a, b, c] = bytes_to_words(value);
-        let key = OptionKey { level, name }.to_word();
-        Self::about(socket, Op::SetSockOpt, [key, value.len() as u64, a, b, c])
+        let (key, value) = (OptionKey { level, name }, OptionValue::new(value));
+        Self::about(socket, call::Request::SetSockOpt { socket: socket.id(), key, value })
     }
 
     /// [`Reply::Address`]: as [`Socket::local_addr`].
     pub fn local_addr(socket: &Socket) -> Self {
-        Self::about(socket, Op::GetSockName, [0; 5])
+        Self::about(socket, call::Request::GetSockName { socket: socket.id() })
     }
 
     /// [`Reply::Address`]: as [`Socket::peer_addr`].
     pub fn peer_addr(socket: &Socket) -> Self {
-        Self::about(socket, Op::GetPeerName, [0; 5])
+        Self::about(socket, call::Request::GetPeerName { socket: socket.id() })
     }
 
     /// Completes when the server has taken all that was sent on the socket before; the error is a
     /// datagram's that could not be sent.
     pub fn flush(socket: &Socket) -> Self {
-        Self::about(socket, Op::Flush, [0; 5])
+        Self::about(socket, call::Request::Flush { socket: socket.id() })
     }
 
     /// The server carries out the calls of higher priority first among those that it finds when it
@@ -140,7 +140,7 @@ impl Request {
 
     /// Completes at once, with EAGAIN (connect: EINPROGRESS) where it would wait.
     pub fn nonblocking(mut self) -> Self {
-        self.call.flags |= Call::NONBLOCK;
+        self.call.flags = self.call.flags.with(CallFlags::NONBLOCK);
         self
     }
 }
@@ -182,14 +182,14 @@ impl Completion {
     pub(crate) fn new(
         membership: &Membership,
         finished: &FinishedCall,
-        socket: Option<&Socket>,
+        subject: Option<&CallSubject>,
     ) -> Self {
-        let FinishedCall { tag, op, args, user_data, ref outcome } = *finished;
+        let FinishedCall { tag, op, user_data, ref outcome } = *finished;
         let result = Self::plain(op, outcome).unwrap_or_else(|| {
             if op == Op::Close {
                 membership.reap();
             }
-            outcome.and_then(|values| reply(membership, op, socket, args, values))
+            outcome.and_then(|words| reply(membership, op, subject, &words))
         });
         Self { ticket: Ticket(tag), user_data, result }
     }
@@ -201,14 +201,13 @@ impl Completion {
             (Op::Close, _) => None,
             (_, Err(errno)) => Some(Err(*errno)),
             (Op::Null | Op::SetSockOpt | Op::Flush | Op::Shutdown, Ok(_)) => Some(Ok(Reply::Done)),
-            (Op::Recv, Ok([len, ..])) => Some(Ok(Reply::Readable(*len))),
-            (Op::GetSockOpt, Ok([len, words @ ..])) => {
-                let mut part = [0; GET_PART];
-                for (to, word) in part.chunks_exact_mut(8).zip(words) {
-                    to.copy_from_slice(&word.to_ne_bytes());
+            (Op::Recv | Op::GetSockOpt, Ok(words)) => match call::Reply::decode(op, words) {
+                Ok(call::Reply::Readable(len)) => Some(Ok(Reply::Readable(len))),
+                Ok(call::Reply::Option(part)) => {
+                    Some(Ok(Reply::Option { len: part.len, part: part.bytes }))
                 }
-                Some(Ok(Reply::Option { len: *len, part }))
-            }
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -217,35 +216,28 @@ impl Completion {
 fn reply(
     membership: &Membership,
     op: Op,
-    socket: Option<&Socket>,
-    args: [u64; 2],
-    values: [u64; 6],
+    subject: Option<&CallSubject>,
+    words: &ReplyWords,
 ) -> Result<Reply, Errno> {
-    let [first, words @ ..] = values;
-    match (op, socket) {
-        (Op::Socket, _) => {
+    match (op, subject) {
+        (Op::Socket, Some(CallSubject::New(spec))) => {
             let membership = membership.shared().ok_or(Errno::NETDOWN)?;
-            let [kind, family] = args;
-            // The server made it, so it knows them.
-            let fault = || membership.server.fault();
-            let kind = SocketKind::from_word(kind).ok_or_else(fault)?;
-            let family = Family::from_word(family).ok_or_else(fault)?;
-            Socket::admit(&membership, first, family, kind).map(Reply::Socket)
+            match call::Reply::decode(op, words) {
+                Ok(call::Reply::Socket(id)) => {
+                    Socket::admit(&membership, id, spec.family, spec.kind).map(Reply::Socket)
+                }
+                _ => Err(membership.server.fault()),
+            }
         }
-        (Op::Accept, Some(listener)) => {
-            listener.accepted(values).map(|(socket, peer)| Reply::Accepted(socket, peer))
+        (Op::Accept, Some(CallSubject::Socket(listener))) => {
+            listener.accepted(words).map(|(socket, peer)| Reply::Accepted(socket, peer))
         }
-        (Op::Connect, Some(socket)) => {
-            socket.set_syn_room(first);
+        (Op::Connect, Some(CallSubject::Socket(socket))) => {
+            socket.note_connect(words);
             Ok(Reply::Done)
         }
-        (Op::GetSockName | Op::GetPeerName, Some(socket)) if first == 0 => {
-            Ok(Reply::Address(socket.family().unspecified()))
-        }
-        (Op::GetSockName | Op::GetPeerName, _) => {
-            let [a, b, ..] = words;
-            let addr = addr_from_words([first, a, b]).map_err(|_| membership.server.fault())?;
-            Ok(Reply::Address(addr))
+        (Op::GetSockName | Op::GetPeerName, Some(CallSubject::Socket(socket))) => {
+            socket.address(op, words).map(Reply::Address)
         }
         _ => Ok(Reply::Done),
     }

@@ -6,28 +6,50 @@ use std::io::IoSliceMut;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use abi::call::{Call, Op};
+use abi::call::{self, CallFlags, Op};
 use abi::client::{ClientParams, RESULTS};
-use abi::{Family, SocketKind};
+use abi::option::OptionPart;
+use abi::{Family, SocketId, SocketKind};
+use common::server::ECHO;
 use common::{Fake, SOON, connected, index_of, small};
 use tasuki_sockets::{CallBatch, Errno, RecvFlags, Reply, Request, Wait};
+
+/// The first socket of a client.
+const FIRST: SocketId = SocketId { index: 0, generation: 1 };
+
+/// A call about the first socket whose reply tells `n` ([`told`]).
+fn tell(n: u32) -> call::Request {
+    call::Request::GetSockOpt { socket: FIRST, key: ECHO, from: n }
+}
+
+fn told(reply: Result<call::Reply, Errno>) -> u64 {
+    match reply {
+        Ok(call::Reply::Option(OptionPart { len, .. })) => len,
+        other => panic!("{other:?}"),
+    }
+}
+
+const NO_FLAGS: CallFlags = CallFlags::NONE;
+const STREAM: call::Request =
+    call::Request::Socket { kind: SocketKind::Stream, family: Family::V4 };
 
 #[test]
 fn calls_travel_in_batches() {
     let (fake, client) = Fake::with_client(small());
+    let _first = client.socket(Family::V4, SocketKind::Stream).unwrap();
+    fake.core().calls.clear();
     let mut batch = CallBatch::with_threshold(&client, 10).unwrap();
     let mut tickets = Vec::new();
-    let no = [0; 5];
     for n in 0..9 {
-        tickets.push(batch.register(Op::Null, 0, [n, no[0], no[1], no[2], no[3], no[4]]).unwrap());
+        tickets.push(batch.register(tell(n), NO_FLAGS).unwrap());
     }
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(fake.core().calls.len(), 0, "below the threshold");
-    tickets.push(batch.register(Op::Null, 0, [9, 0, 0, 0, 0, 0]).unwrap());
+    tickets.push(batch.register(tell(9), NO_FLAGS).unwrap());
     fake.eventually("the flush", |core| core.calls.len() == 10);
     // Results are fetched in any order, each once.
     for (n, ticket) in tickets.iter().enumerate().rev() {
-        assert_eq!(batch.wait(*ticket, Wait::Forever).unwrap()[0], n as u64);
+        assert_eq!(told(batch.wait(*ticket, Wait::Forever)), n as u64);
         assert_eq!(batch.wait(*ticket, Wait::No), Err(Errno::INVAL));
     }
 }
@@ -35,16 +57,16 @@ fn calls_travel_in_batches() {
 #[test]
 fn more_calls_than_the_rings_hold() {
     let (_fake, client) = Fake::with_client(small());
+    let _first = client.socket(Family::V4, SocketKind::Stream).unwrap();
     let mut batch = CallBatch::new(&client).unwrap();
     // Results are not fetched meanwhile: as many may be outstanding as the result ring holds.
-    let tickets: Vec<_> = (0..u64::from(RESULTS))
-        .map(|n| batch.register(Op::Null, 0, [n, 0, 0, 0, 0, 0]).unwrap())
-        .collect();
-    assert_eq!(batch.register(Op::Null, 0, [0; 6]), Err(Errno::NOBUFS));
+    let tickets: Vec<_> =
+        (0..RESULTS).map(|n| batch.register(tell(n), NO_FLAGS).unwrap()).collect();
+    assert_eq!(batch.register(call::Request::Null, NO_FLAGS), Err(Errno::NOBUFS));
     for (n, ticket) in tickets.into_iter().enumerate() {
-        assert_eq!(batch.wait(ticket, Wait::Forever).unwrap()[0], n as u64);
+        assert_eq!(told(batch.wait(ticket, Wait::Forever)), n as u64);
     }
-    assert!(batch.register(Op::Null, 0, [0; 6]).is_ok());
+    assert!(batch.register(call::Request::Null, NO_FLAGS).is_ok());
 }
 
 #[test]
@@ -73,11 +95,12 @@ fn many_calls_are_registered_and_fetched_at_once() {
 #[test]
 fn results_overtake_each_other() {
     let (fake, client) = Fake::with_client(small());
+    let _first = client.socket(Family::V4, SocketKind::Stream).unwrap();
     fake.core().manner.holds = Some(Op::Socket);
     let mut batch = CallBatch::new(&client).unwrap();
-    let slow = batch.register(Op::Socket, 0, [1, 0, 0, 0, 0, 0]).unwrap();
-    let fast = batch.register(Op::Null, 0, [5, 0, 0, 0, 0, 0]).unwrap();
-    assert_eq!(batch.wait(fast, Wait::Forever).unwrap()[0], 5);
+    let slow = batch.register(STREAM, NO_FLAGS).unwrap();
+    let fast = batch.register(tell(5), NO_FLAGS).unwrap();
+    assert_eq!(told(batch.wait(fast, Wait::Forever)), 5);
     let start = Instant::now();
     let limit = Wait::Until(start + Duration::from_millis(20));
     assert_eq!(batch.wait(slow, limit), Err(Errno::AGAIN));
@@ -94,8 +117,8 @@ fn abandoned_calls_are_made_and_what_they_make_is_closed() {
     fake.core().offer(index_of(&listener), 1);
     fake.core().manner.holds = Some(Op::Accept);
     let mut batch = CallBatch::new(&client).unwrap();
-    let id = u64::from(index_of(&listener)) | 1 << 16;
-    batch.register(Op::Accept, Call::NONBLOCK, [id, 0, 0, 0, 0, 0]).unwrap();
+    let socket = SocketId { index: index_of(&listener), generation: 1 };
+    batch.register(call::Request::Accept { socket }, CallFlags::NONBLOCK).unwrap();
     drop(batch);
     fake.eventually("the call", |core| core.held.len() == 1);
     fake.core().answer_held();
@@ -107,8 +130,8 @@ fn abandoned_calls_are_made_and_what_they_make_is_closed() {
 
     // The same with a result that had come before the batch was dropped.
     let mut batch = CallBatch::new(&client).unwrap();
-    batch.register(Op::Socket, 0, [1, 0, 0, 0, 0, 0]).unwrap();
-    let last = batch.register(Op::Null, 0, [0; 6]).unwrap();
+    batch.register(STREAM, NO_FLAGS).unwrap();
+    let last = batch.register(call::Request::Null, NO_FLAGS).unwrap();
     batch.wait(last, Wait::Forever).unwrap();
     assert!(fake.core().socks[1].is_some());
     drop(batch);
@@ -188,18 +211,19 @@ fn results_are_collected_in_the_order_of_their_coming() {
 #[test]
 fn two_batches_of_a_thread_do_not_mix() {
     let (_fake, client) = Fake::with_client(small());
+    let _first = client.socket(Family::V4, SocketKind::Stream).unwrap();
     let mut one = CallBatch::new(&client).unwrap();
     let mut two = CallBatch::new(&client).unwrap();
     for word in 0..10 {
         one.submit(Request::null().user_data(word)).unwrap();
         two.submit(Request::null().user_data(100 + word)).unwrap();
     }
-    let first = one.register(Op::Null, 0, [5; 6]).unwrap();
+    let first = one.register(tell(5), NO_FLAGS).unwrap();
     assert_eq!(two.wait(first, Wait::No), Err(Errno::INVAL));
     assert_eq!(two.wait_for(10, Wait::Forever), Ok(10));
     assert_eq!(one.wait_for(11, Wait::Forever), Ok(11));
     // Out of the middle of the list, then the rest.
-    assert_eq!(one.wait(first, Wait::No).unwrap()[0], 5);
+    assert_eq!(told(one.wait(first, Wait::No)), 5);
     for word in 0..10 {
         assert_eq!(one.fetch().map(|over| over.user_data), Some(word));
         assert_eq!(two.fetch().map(|over| over.user_data), Some(100 + word));

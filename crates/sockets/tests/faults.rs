@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use abi::call::{CallResult, ReturnPath};
+use abi::call::{PackagedResult, ReplyWords, ReturnPath};
 use abi::data::{DataDescriptor, DataFlags};
 use abi::{Family, SocketKind};
 use common::{Fake, connected, small};
@@ -116,7 +116,7 @@ fn goodbye_is_said_once_and_by_the_last_holder() {
 #[test]
 fn nonsense_among_the_results_ends_the_membership() {
     let path = ReturnPath { client: 7, ring: 0, tag: 12_345 };
-    let unknown = CallResult { path, outcome: Ok([0; 6]) }.encode();
+    let unknown = PackagedResult { path, outcome: Ok(ReplyWords::DONE) }.encode();
     let strange = [u64::MAX, 0, 0, 0, 0, 0, 0, 0];
     for slot in [unknown, strange] {
         let (fake, client) = Fake::with_client(small());

@@ -11,11 +11,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use abi::call::Op;
+use abi::call::{Op, Reply, ReplyWords};
 use abi::client::REQUESTS;
 use abi::{Errno, SocketId};
 
-use super::rings::{CallOutcome, FinishedCall, NewCall, Rings};
+use super::rings::{CallOutcome, FinishedCall, NewCall, Rings, SocketSpec};
 use super::slot::ThreadSlot;
 use super::state::Membership;
 use super::threads::ThreadClaim;
@@ -219,6 +219,12 @@ impl<'m> RawBatch<'m> {
     /// # Errors
     /// EINVAL for a tag of another batch or one waited for already; EINTR; ENETDOWN.
     pub(crate) fn outcome(&mut self, tag: u32, wait: Wait) -> Result<Option<CallOutcome>, Errno> {
+        Ok(self.finished(tag, wait)?.map(|finished| finished.outcome))
+    }
+
+    /// [`RawBatch::outcome`], and what it is the outcome of.
+    #[inline]
+    pub(crate) fn finished(&mut self, tag: u32, wait: Wait) -> Result<Option<FinishedCall>, Errno> {
         if !lock(&self.thread.rings).knows(self.number, tag) {
             return Err(Errno::INVAL);
         }
@@ -226,8 +232,8 @@ impl<'m> RawBatch<'m> {
         loop {
             self.drain()?;
             let finished = lock(&self.thread.rings).take(self.number, tag);
-            if let Some(finished) = finished {
-                return Ok(Some(finished.outcome));
+            if finished.is_some() {
+                return Ok(finished);
             }
             if wait.is_over() {
                 return Ok(None);
@@ -245,7 +251,7 @@ impl<'m> RawBatch<'m> {
 
     /// Registers a call for a spare socket, if one like this will probably be wanted; it travels
     /// with the next flush.
-    pub(crate) fn make_spare(&mut self, spec: [u64; 2]) -> Result<(), Errno> {
+    pub(crate) fn make_spare(&mut self, spec: SocketSpec) -> Result<(), Errno> {
         let staged = lock(&self.thread.rings).make_spare(spec);
         let staged = staged.map_err(|RegionFault| self.membership.server.fault())?;
         self.unflushed += u32::from(staged);
@@ -275,7 +281,7 @@ impl<'m> RawBatch<'m> {
 
     /// One call that the server completes at once. Waits as long as it takes: signals do not end
     /// it.
-    pub(crate) fn call(membership: &Membership, call: &NewCall) -> Result<[u64; 6], Errno> {
+    pub(crate) fn call(membership: &Membership, call: &NewCall) -> Result<ReplyWords, Errno> {
         let mut batch = RawBatch::new(membership)?;
         let tag = batch.surely_register(call)?;
         batch.surely_wait(tag)
@@ -285,7 +291,7 @@ impl<'m> RawBatch<'m> {
     pub(crate) fn call_all(
         membership: &Membership,
         calls: impl Iterator<Item = NewCall>,
-    ) -> Result<Vec<[u64; 6]>, Errno> {
+    ) -> Result<Vec<ReplyWords>, Errno> {
         let mut batch = RawBatch::new(membership)?;
         let mut tags = Vec::new();
         for call in calls {
@@ -305,7 +311,7 @@ impl<'m> RawBatch<'m> {
     }
 
     /// Waits for a call's result; no signal ends it.
-    pub(crate) fn surely_wait(&mut self, tag: u32) -> Result<[u64; 6], Errno> {
+    pub(crate) fn surely_wait(&mut self, tag: u32) -> Result<ReplyWords, Errno> {
         loop {
             match self.outcome(tag, Wait::Forever) {
                 Err(Errno::INTR) => {}
@@ -332,24 +338,30 @@ impl Drop for RawBatch<'_> {
 }
 
 impl Membership {
-    /// The name of a new socket of that kind and family: a spare one, or one that is made now.
-    pub(crate) fn new_socket(&self, spec: [u64; 2]) -> Result<u64, Errno> {
+    /// The name of a new socket: a spare one, or one that is made now.
+    pub(crate) fn new_socket(&self, spec: SocketSpec) -> Result<SocketId, Errno> {
         if let Some(id) = self.take_spare(spec)? {
             return Ok(id);
         }
-        let [kind, family] = spec;
-        let new = NewCall::new(Op::Socket, 0, [kind, family, 0, 0, 0, 0]);
-        match RawBatch::call(self, &new) {
+        match self.make_socket(spec) {
             // Another thread may have a spare one, or have closed a socket just now.
             Err(Errno::MFILE) => match self.take_spare_of_any(spec) {
                 Some(id) => Ok(id),
-                None => Ok(RawBatch::call(self, &new)?[0]),
+                None => self.make_socket(spec),
             },
-            values => Ok(values?[0]),
+            other => other,
         }
     }
 
-    fn take_spare(&self, spec: [u64; 2]) -> Result<Option<u64>, Errno> {
+    fn make_socket(&self, spec: SocketSpec) -> Result<SocketId, Errno> {
+        let words = RawBatch::call(self, &NewCall::new(spec.request()))?;
+        match Reply::decode(Op::Socket, &words) {
+            Ok(Reply::Socket(id)) => Ok(id),
+            _ => Err(self.server.fault()),
+        }
+    }
+
+    fn take_spare(&self, spec: SocketSpec) -> Result<Option<SocketId>, Errno> {
         let thread = self.thread()?;
         if !lock(&thread.rings).has_spare() {
             return Ok(None);
@@ -360,7 +372,7 @@ impl Membership {
     }
 
     /// A spare socket of any thread.
-    fn take_spare_of_any(&self, spec: [u64; 2]) -> Option<u64> {
+    fn take_spare_of_any(&self, spec: SocketSpec) -> Option<SocketId> {
         self.slots.all().iter().find_map(|slot| {
             // A fault shows again to the slot's own thread.
             let _ = drain(self, slot);
@@ -396,7 +408,7 @@ fn sorted(
     drop(rings);
     if let Some(id) = made {
         // The new socket's index had another socket, whose memory is not needed any more.
-        membership.end_closed(SocketId::from_word(id).index);
+        membership.end_closed(id.index);
     }
     if drained.map_err(|RegionFault| membership.server.fault())? {
         membership.server.ring();

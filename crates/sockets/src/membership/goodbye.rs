@@ -1,6 +1,6 @@
 //! The end of a membership.
 
-use abi::call::Op;
+use abi::call::Request;
 
 use super::calls::RawBatch;
 use super::rings::NewCall;
@@ -27,7 +27,7 @@ impl Membership {
         for _ in 0..2 {
             if !self.closed.is_empty() {
                 // An instance that is gone takes nothing.
-                let _ = RawBatch::call(self, &NewCall::new(Op::Null, 0, [0; 6]));
+                let _ = RawBatch::call(self, &NewCall::new(Request::Null));
             }
         }
     }

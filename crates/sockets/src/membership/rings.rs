@@ -13,14 +13,15 @@ mod pending;
 
 use std::sync::Arc;
 
-use abi::call::{Call, CallResult, Op, ReturnPath};
+use abi::SocketId;
+use abi::call::{CallFlags, Op, PackagedCall, PackagedResult, Reply, Request, ReturnPath};
 use abi::client::{ClientLayout, REQUESTS, RESULTS};
 use shm::{Consumer, OutOfRange, Producer, PushError, Region};
 
 use crate::error::RegionFault;
 
 use self::pending::{BatchCalls, CallState, EMPTY, NEXT, NONE, PendingCall};
-pub(crate) use self::pending::{CallOutcome, FinishedCall, NewCall, place_in};
+pub(crate) use self::pending::{CallOutcome, FinishedCall, NewCall, SocketSpec, place_in};
 
 /// Most batches on one slot.
 const MAX_BATCHES: usize = 1 << 15;
@@ -28,10 +29,9 @@ const MAX_BATCHES: usize = 1 << 15;
 /// A socket made before the program asks for one.
 #[derive(Debug, Clone, Copy)]
 struct SpareSocket {
-    /// The call's arguments: kind and family.
-    spec: [u64; 2],
+    spec: SocketSpec,
     /// Its name; `None`: the call's result is due.
-    id: Option<u64>,
+    id: Option<SocketId>,
 }
 
 /// See the module's head.
@@ -79,13 +79,12 @@ impl Rings {
 
     /// Stages a call for a spare socket like the one that is being connected, if the thread has
     /// connected before: it will want another. The result rings no bell. True: a call was staged.
-    pub(crate) fn make_spare(&mut self, spec: [u64; 2]) -> Result<bool, RegionFault> {
+    pub(crate) fn make_spare(&mut self, spec: SocketSpec) -> Result<bool, RegionFault> {
         if !std::mem::replace(&mut self.connects, true) || self.spare.is_some() {
             return Ok(false);
         }
-        let [kind, family] = spec;
-        let order = NewCall::new(Op::Socket, Call::QUIET, [kind, family, 0, 0, 0, 0]);
-        let staged = self.stage_as(NONE, CallState::Spare, &order)?;
+        let call = NewCall::with_flags(spec.request(), CallFlags::QUIET);
+        let staged = self.stage_as(NONE, CallState::Spare, &call)?;
         self.spare = staged.map(|_| SpareSocket { spec, id: None });
         Ok(staged.is_some())
     }
@@ -96,14 +95,14 @@ impl Rings {
     }
 
     /// The name of a socket that was made as a spare and is now wanted.
-    pub(crate) fn take_spare(&mut self, spec: [u64; 2]) -> Option<u64> {
+    pub(crate) fn take_spare(&mut self, spec: SocketSpec) -> Option<SocketId> {
         let id = self.spare.filter(|spare| spare.spec == spec)?.id?;
         self.spare = None;
         Some(id)
     }
 
     /// The name of the socket that was made as a spare, if there is one.
-    pub(crate) fn made_spare(&self) -> Option<u64> {
+    pub(crate) fn made_spare(&self) -> Option<SocketId> {
         self.spare?.id
     }
 
@@ -160,24 +159,23 @@ impl Rings {
         self.place(at).filter(|place| place.tag == tag && place.state != CallState::Free)
     }
 
-    /// Stages a call for a batch, or for nobody; `Ok(None)` when there is no room now. The order
-    /// stays whole then.
+    /// Stages a call for a batch, or for an abandoned one; `Ok(None)` when there is no room now.
     pub(crate) fn stage(
         &mut self,
         batch: Option<u16>,
-        order: &NewCall,
+        call: &NewCall,
     ) -> Result<Option<u32>, RegionFault> {
-        let state = batch.map_or(CallState::Abandoned, |_| CallState::Due(order.may_wait()));
-        self.stage_as(batch.unwrap_or(NONE), state, order)
+        let state = batch.map_or(CallState::Abandoned, |_| CallState::Due(call.may_wait()));
+        self.stage_as(batch.unwrap_or(NONE), state, call)
     }
 
     fn stage_as(
         &mut self,
         batch: u16,
         state: CallState,
-        order: &NewCall,
+        call: &NewCall,
     ) -> Result<Option<u32>, RegionFault> {
-        let tag = self.write(batch, state, order)?;
+        let tag = self.write(batch, state, call)?;
         self.count_staged(batch, tag.is_some().into());
         Ok(tag)
     }
@@ -215,7 +213,7 @@ impl Rings {
         &mut self,
         batch: u16,
         state: CallState,
-        order: &NewCall,
+        call: &NewCall,
     ) -> Result<Option<u32>, RegionFault> {
         if self.free == NONE && !self.add_place() {
             return Ok(None);
@@ -225,8 +223,9 @@ impl Rings {
         };
         let tag = place.tag.wrapping_add(NEXT);
         let path = ReturnPath { client: self.client, ring: self.ring, tag };
-        let NewCall { op, flags, priority, args, user_data, .. } = *order;
-        match self.requests.stage(&Call { op, priority, flags, path, args }.encode()) {
+        let NewCall { request, flags, priority, user_data } = *call;
+        let (op, socket) = (request.op(), request.socket());
+        match self.requests.stage(&PackagedCall { priority, flags, path, request }.encode()) {
             Ok(()) => {}
             Err(PushError::Full) => return Ok(None),
             Err(PushError::Fault(_)) => return Err(RegionFault),
@@ -234,7 +233,7 @@ impl Rings {
         self.free = place.next;
         (place.tag, place.op, place.priority) = (tag, op, priority);
         (place.batch, place.state) = (batch, state);
-        (place.args, place.user_data) = ([args[0], args[1]], user_data);
+        (place.socket, place.user_data) = (socket, user_data);
         Ok(Some(tag))
     }
 
@@ -291,7 +290,7 @@ impl Rings {
     pub(crate) fn drain(&mut self) -> Result<bool, RegionFault> {
         let mut made = false;
         while let Some(slot) = self.results.take()? {
-            made |= self.sort(CallResult::decode(&slot)?)?;
+            made |= self.sort(PackagedResult::decode(&slot)?)?;
         }
         self.results.give_back();
         if made {
@@ -301,7 +300,7 @@ impl Rings {
     }
 
     /// Sorts a result to its batch. True if a call was staged.
-    fn sort(&mut self, result: CallResult) -> Result<bool, RegionFault> {
+    fn sort(&mut self, result: PackagedResult) -> Result<bool, RegionFault> {
         let ReturnPath { client, ring, tag } = result.path;
         if client != self.client || ring != self.ring {
             return Err(RegionFault);
@@ -318,10 +317,10 @@ impl Rings {
                 return Ok(self.close_orphan(op, result.outcome));
             }
             CallState::Spare => {
-                let spec = place.args;
                 self.release(place_in(tag));
-                let id = result.outcome.ok().map(|[id, ..]| id);
-                self.spare = id.map(|_| SpareSocket { spec, id });
+                let id = made_socket(op, &result.outcome);
+                let made = |spare: SpareSocket| id.map(|_| SpareSocket { id, ..spare });
+                self.spare = self.spare.and_then(made);
             }
             CallState::Done | CallState::Free => return Err(RegionFault),
         }
@@ -339,24 +338,24 @@ impl Rings {
         let (mut made, mut taken) = (false, 0);
         let mut direct = self.counts(batch).0 == 0;
         while let Some(slot) = self.results.take()? {
-            let path = CallResult::path(&slot);
+            let path = PackagedResult::path(&slot);
             if direct
                 && (path.client, path.ring) == (self.client, self.ring)
                 && let Some(place) = self.places.get_mut(usize::from(place_in(path.tag)))
                 && (place.tag, place.batch) == (path.tag, batch)
                 && matches!(place.state, CallState::Due(_))
             {
-                let outcome = CallResult::decode(&slot)?.outcome;
+                let outcome = PackagedResult::decode(&slot)?.outcome;
                 if !take(path.tag, place.op, place.user_data, &outcome) {
                     direct = false;
-                    made |= self.sort(CallResult { path, outcome })?;
+                    made |= self.sort(PackagedResult { path, outcome })?;
                     continue;
                 }
                 (place.state, place.next) = (CallState::Free, self.free);
                 self.free = place_in(path.tag);
                 taken += 1;
             } else {
-                made |= self.sort(CallResult::decode(&slot)?)?;
+                made |= self.sort(PackagedResult::decode(&slot)?)?;
             }
         }
         self.results.give_back();
@@ -464,37 +463,42 @@ impl Rings {
         self.place_of(tag).is_some_and(|place| place.state == CallState::Done)
     }
 
-    /// The order that cancels a call, if its result is due. Its own call's priority, so that none
+    /// The call that cancels a call, if its result is due. Its own call's priority, so that none
     /// of both overtakes the other.
     pub(crate) fn cancellation(&mut self, batch: u16, tag: u32) -> Option<NewCall> {
         let place = self.place_of(tag).filter(|place| place.batch == batch)?;
         matches!(place.state, CallState::Due(_)).then_some(())?;
-        let ([socket, _], priority) = (place.args, place.priority);
-        Some(self.order_to_cancel(tag, socket, priority))
+        let (socket, priority) = (place.socket, place.priority);
+        Some(self.new_cancel(tag, socket, priority))
     }
 
-    fn order_to_cancel(&self, tag: u32, socket: u64, priority: u8) -> NewCall {
-        let named = u64::from(tag) | u64::from(self.ring) << 32;
-        NewCall { priority, ..NewCall::new(Op::Cancel, 0, [socket, named, 0, 0, 0, 0]) }
+    fn new_cancel(&self, tag: u32, socket: SocketId, priority: u8) -> NewCall {
+        NewCall { priority, ..NewCall::new(Request::Cancel { socket, ring: self.ring, tag }) }
     }
 
     /// Cancels a call of which nobody wants to hear. Without room it waits on: harmless but for an
     /// accept, whose connection is then closed.
     fn cancel_abandoned(&mut self, tag: u32) {
         let Some(place) = self.place_of(tag) else { return };
-        let ([socket, _], priority) = (place.args, place.priority);
-        let order = self.order_to_cancel(tag, socket, priority);
+        let (socket, priority) = (place.socket, place.priority);
+        let cancel = self.new_cancel(tag, socket, priority);
         // A fault shows again to whoever uses the slot next.
-        let _ = self.stage(None, &order);
+        let _ = self.stage(None, &cancel);
     }
 
-    /// Stages the close of a socket that a call of nobody's has made. True if there was one.
-    pub(crate) fn close_orphan(&mut self, op: Op, outcome: CallOutcome) -> bool {
-        let (Op::Socket | Op::Accept, Ok([id, ..])) = (op, outcome) else {
-            return false;
-        };
-        let order = NewCall::new(Op::Close, 0, [id, 0, 0, 0, 0, 0]);
+    /// Stages the close of a socket that an abandoned call has made. True if there was one.
+    fn close_orphan(&mut self, op: Op, outcome: CallOutcome) -> bool {
+        let Some(socket) = made_socket(op, &outcome) else { return false };
         // Without room the socket stays until the process ends; a fault shows again.
-        matches!(self.stage(None, &order), Ok(Some(_)))
+        matches!(self.stage(None, &NewCall::new(Request::Close { socket })), Ok(Some(_)))
+    }
+}
+
+/// The socket that a call has made.
+fn made_socket(op: Op, outcome: &CallOutcome) -> Option<SocketId> {
+    let words = outcome.as_ref().ok()?;
+    match Reply::decode(op, words).ok()? {
+        Reply::Socket(socket) | Reply::Accepted { socket, .. } => Some(socket),
+        _ => None,
     }
 }

@@ -10,12 +10,12 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 
-use abi::call::{Call, Op};
+use abi::call::{CallFlags, Request};
 use abi::{Errno, SocketFlags};
 
-use super::core::SocketCore;
+use super::core::{SocketCore, syn_room};
 use super::send::SendHalf;
-use crate::membership::{CallOutcome, NewCall, RawBatch};
+use crate::membership::{CallOutcome, NewCall, RawBatch, SocketSpec};
 use crate::wait::Wait;
 
 impl SocketCore {
@@ -64,13 +64,14 @@ pub(super) fn connect_waiting(
     addr: SocketAddr,
     wait: Wait,
 ) -> Result<(), Errno> {
-    let [a, b, c] = core.address_words(addr)?;
+    core.check_family(addr)?;
     core.membership.server.check_memory()?;
     core.check()?;
     let mut batch = RawBatch::new(&core.membership)?;
-    let flags = Call::NONBLOCK | Call::QUIET;
-    let tag = batch.surely_register(&core.new_call(Op::Connect, flags, [a, b, c, 0, 0]))?;
-    batch.make_spare([core.kind.to_word(), core.family.to_word()])?;
+    let flags = CallFlags::NONBLOCK.with(CallFlags::QUIET);
+    let connect = Request::Connect { socket: core.id, addr };
+    let tag = batch.surely_register(&NewCall::with_flags(connect, flags))?;
+    batch.make_spare(SocketSpec { kind: core.kind, family: core.family })?;
     batch.flush();
     let (batch, begun) = (RefCell::new(batch), Cell::new(None));
     let attempt = ConnectAttempt { core, send, batch, tag, begun };
@@ -99,8 +100,8 @@ impl ConnectAttempt<'_> {
     fn outcome(&self) -> Result<Option<()>, Errno> {
         match self.begun()? {
             None => Ok(None),
-            Some(Ok([room, ..])) => {
-                self.send.set_syn_room(room);
+            Some(Ok(words)) => {
+                self.send.set_syn_room(syn_room(&words));
                 Ok(Some(()))
             }
             Some(Err(Errno::INPROGRESS | Errno::ALREADY)) => self.core.connected(),
@@ -123,7 +124,7 @@ impl ConnectAttempt<'_> {
     fn surely_begun(&self) -> Result<CallOutcome, Errno> {
         if self.begun()?.is_none() {
             let mut batch = self.batch.borrow_mut();
-            let after = batch.surely_register(&NewCall::new(Op::Null, 0, [0; 6]))?;
+            let after = batch.surely_register(&NewCall::new(Request::Null))?;
             batch.surely_wait(after)?;
         }
         Ok(self.begun()?.unwrap_or(Err(Errno::INPROGRESS)))

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use abi::call::{Op, addr_to_words};
+use abi::call::{CallFlags, Op, Reply, ReplyWords, Request};
 use abi::client::SocketWords;
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 
@@ -108,40 +108,46 @@ impl SocketCore {
         wait_until(&self.membership, &self.words, || wait, attempt, ripe)
     }
 
-    /// A call about this socket.
-    pub(super) fn new_call(&self, op: Op, flags: u8, args: [u64; 5]) -> NewCall {
-        let [a, b, c, d, e] = args;
-        NewCall::new(op, flags, [self.id.to_word(), a, b, c, d, e])
-    }
-
     /// Makes a call about this socket and waits for its result.
-    pub(super) fn call(&self, op: Op, flags: u8, args: [u64; 5]) -> Result<[u64; 6], Errno> {
+    pub(super) fn call(&self, call: &NewCall) -> Result<ReplyWords, Errno> {
         self.membership.server.check_memory()?;
         self.check()?;
-        RawBatch::call(&self.membership, &self.new_call(op, flags, args))
+        RawBatch::call(&self.membership, call)
     }
 
-    /// [`SocketCore::call`] with an address.
-    pub(super) fn call_with_address(
-        &self,
-        op: Op,
-        flags: u8,
-        addr: SocketAddr,
-    ) -> Result<[u64; 6], Errno> {
-        let [a, b, c] = self.address_words(addr)?;
-        self.call(op, flags, [a, b, c, 0, 0])
+    /// [`SocketCore::call`] of a request that gives nothing.
+    #[inline]
+    pub(super) fn request(&self, request: Request) -> Result<(), Errno> {
+        self.call(&NewCall::new(request)).map(drop)
     }
 
-    /// An address as a call's arguments, if it is of the socket's family.
-    pub(super) fn address_words(&self, addr: SocketAddr) -> Result<[u64; 3], Errno> {
-        if self.family == Family::V4 && addr.is_ipv6() {
-            return Err(Errno::AFNOSUPPORT);
-        }
-        Ok(addr_to_words(addr))
+    /// Is the address of the socket's family?
+    ///
+    /// # Errors
+    /// EAFNOSUPPORT if not.
+    pub(super) fn check_family(&self, addr: SocketAddr) -> Result<(), Errno> {
+        let other = self.family == Family::V4 && addr.is_ipv6();
+        if other { Err(Errno::AFNOSUPPORT) } else { Ok(()) }
+    }
+
+    /// Connects; how many bytes the SYN takes, if it waits for them, else 0.
+    pub(super) fn connect(&self, addr: SocketAddr, flags: CallFlags) -> Result<u64, Errno> {
+        self.check_family(addr)?;
+        let request = Request::Connect { socket: self.id, addr };
+        let words = self.call(&NewCall::with_flags(request, flags))?;
+        Ok(syn_room(&words))
     }
 
     /// Waits until the server has taken what is queued; its error is that of a datagram.
     pub(super) fn flush(&self) -> Result<(), Errno> {
-        self.call(Op::Flush, 0, [0; 5]).map(drop)
+        self.request(Request::Flush { socket: self.id })
+    }
+}
+
+/// The room that a connect's reply tells.
+pub(super) fn syn_room(words: &ReplyWords) -> u64 {
+    match Reply::decode(Op::Connect, words) {
+        Ok(Reply::Connecting { syn_room }) => syn_room,
+        _ => 0,
     }
 }

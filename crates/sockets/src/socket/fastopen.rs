@@ -8,7 +8,7 @@
 
 use std::net::SocketAddr;
 
-use abi::call::{Call, Op};
+use abi::call::CallFlags;
 use abi::{Errno, SocketFlags};
 
 use super::core::SocketCore;
@@ -16,7 +16,7 @@ use super::send::{SendFlags, SendHalf};
 use crate::memory::SendBuffers;
 use crate::wait::Wait;
 
-const BEGIN: u8 = Call::NONBLOCK | Call::FAST;
+const BEGIN: CallFlags = CallFlags::NONBLOCK.with(CallFlags::FAST);
 
 impl SendHalf {
     /// Connects a stream whose SYN takes the first bytes sent.
@@ -30,8 +30,8 @@ impl SendHalf {
         if core.flags().has(SocketFlags::CONNECTED) {
             return Ok(());
         }
-        match core.call_with_address(Op::Connect, BEGIN, addr) {
-            Ok([room, ..]) => {
+        match core.connect(addr, BEGIN) {
+            Ok(room) => {
                 self.set_syn_room(room);
                 Ok(())
             }
@@ -43,7 +43,7 @@ impl SendHalf {
     /// The SYN gets the queued bytes and no further ones; waits for the attempt's outcome.
     pub(super) fn open_with_queued(&self, core: &SocketCore, wait: Wait) -> Result<(), Errno> {
         // The attempt may be over already; the words tell its outcome.
-        let _ = core.call_with_address(Op::Connect, BEGIN, abi::data::ANY);
+        let _ = core.connect(abi::data::ANY, BEGIN);
         if wait == Wait::No { Err(Errno::INPROGRESS) } else { core.wait_connected(wait) }
     }
 

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use abi::ancillary::SendAncillary;
-use abi::call::{Call, Op, addr_from_words};
+use abi::call::{CallFlags, Op, Reply, ReplyWords, Request};
 use abi::{Errno, Family, How, SocketFlags, SocketId, SocketKind};
 
 use super::connect::connect_waiting;
-use super::core::SocketCore;
+use super::core::{SocketCore, syn_room};
 use super::datagram::Addressed;
 use super::recv::{RecvFlags, RecvHalf};
 use super::recv_queue::{Received, RecvBuffers};
 use super::send::{SendFlags, SendHalf};
 use crate::lock::lock;
-use crate::membership::{Membership, RawBatch};
+use crate::membership::{Membership, NewCall, RawBatch};
 use crate::memory::SendBuffers;
 use crate::wait::Wait;
 
@@ -45,11 +45,11 @@ impl Socket {
     /// Takes up the socket that the server has just made and named by `id`.
     pub(crate) fn admit(
         membership: &Arc<Membership>,
-        id: u64,
+        id: SocketId,
         family: Family,
         kind: SocketKind,
     ) -> Result<Self, Errno> {
-        let (server, id) = (&membership.server, SocketId::from_word(id));
+        let server = &membership.server;
         if id.index >= server.layout().params.sockets {
             return Err(server.fault());
         }
@@ -119,9 +119,9 @@ impl Socket {
         self.0.named.store(true, Ordering::Relaxed);
     }
 
-    /// The connection attempt just begun waits for its first bytes, if `room` is not 0.
-    pub(crate) fn set_syn_room(&self, room: u64) {
-        self.0.send.set_syn_room(room);
+    /// A connection attempt has begun; its reply says whether it waits for its first bytes.
+    pub(crate) fn note_connect(&self, words: &ReplyWords) {
+        self.0.send.set_syn_room(syn_room(words));
     }
 
     /// The server's answers about destinations may be true no longer.
@@ -142,7 +142,8 @@ impl Socket {
     pub fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
         self.forget_destinations();
         self.set_named();
-        self.0.core.call_with_address(Op::Bind, 0, addr).map(drop)
+        self.0.core.check_family(addr)?;
+        self.0.core.request(Request::Bind { socket: self.id(), addr })
     }
 
     /// Makes the socket a listener with room for `backlog` connections that are not yet accepted.
@@ -151,7 +152,7 @@ impl Socket {
     /// EOPNOTSUPP for datagrams; EINVAL when connected; EADDRINUSE; otherwise as [`Socket::bind`].
     pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
         self.set_named();
-        self.0.core.call(Op::Listen, 0, [backlog.into(), 0, 0, 0, 0]).map(drop)
+        self.0.core.request(Request::Listen { socket: self.id(), backlog })
     }
 
     /// Connects a stream, or sets the peer of a datagram socket ([`abi::data::ANY`] takes it away
@@ -170,8 +171,7 @@ impl Socket {
         if wait != Wait::No && core.is_stream() {
             return connect_waiting(core, send, addr, wait);
         }
-        let [room, ..] = core.call_with_address(Op::Connect, Call::NONBLOCK, addr)?;
-        send.set_syn_room(room);
+        send.set_syn_room(core.connect(addr, CallFlags::NONBLOCK)?);
         Ok(())
     }
 
@@ -199,29 +199,33 @@ impl Socket {
                 || !self.is_listening()
                 || core.words.accept_ready.load(Ordering::Acquire) > 0
         };
+        let request = Request::Accept { socket: core.id };
+        let accept = NewCall::with_flags(request, CallFlags::NONBLOCK);
         let attempt = || {
             core.check()?;
             if !ready() {
                 return Ok(None);
             }
-            match core.call(Op::Accept, Call::NONBLOCK, [0; 5]) {
+            match core.call(&accept) {
                 // Another thread was faster.
                 Err(Errno::AGAIN) => Ok(None),
                 Err(errno) => Err(errno),
-                Ok(values) => self.accepted(values).map(Some),
+                Ok(words) => self.accepted(&words).map(Some),
             }
         };
         core.wait_until(wait, attempt, ready)
     }
 
-    /// The connection that an accept's result names.
-    pub(crate) fn accepted(&self, values: [u64; 6]) -> Result<(Socket, SocketAddr), Errno> {
-        let (core, [id, a, b, c, ..]) = (&self.0.core, values);
-        let socket = Socket::admit(&core.membership, id, core.family, SocketKind::Stream)?;
+    /// The connection that an accept's reply names.
+    pub(crate) fn accepted(&self, words: &ReplyWords) -> Result<(Socket, SocketAddr), Errno> {
+        let core = &self.0.core;
+        let Ok(Reply::Accepted { socket, peer }) = Reply::decode(Op::Accept, words) else {
+            return Err(core.membership.server.fault());
+        };
+        let socket = Socket::admit(&core.membership, socket, core.family, SocketKind::Stream)?;
         // Options of the listener hold for its connections.
         let seldom = self.0.recv.seldom.load(Ordering::Relaxed);
         socket.0.recv.seldom.store(seldom, Ordering::Relaxed);
-        let peer = addr_from_words([a, b, c]).map_err(|_| core.membership.server.fault())?;
         Ok((socket, peer))
     }
 
@@ -230,7 +234,7 @@ impl Socket {
     /// # Errors
     /// ENOTCONN when not connected; otherwise as [`Socket::bind`].
     pub fn shutdown(&self, how: How) -> Result<(), Errno> {
-        self.0.core.call(Op::Shutdown, 0, [how.to_word(), 0, 0, 0, 0]).map(drop)
+        self.0.core.request(Request::Shutdown { socket: self.id(), how })
     }
 
     /// The socket's own address; the unspecified one before it has any.
@@ -238,7 +242,8 @@ impl Socket {
     /// # Errors
     /// As [`Socket::bind`].
     pub fn local_addr(&self) -> Result<SocketAddr, Errno> {
-        self.address(Op::GetSockName)
+        let words = self.0.core.call(&NewCall::new(Request::GetSockName { socket: self.id() }))?;
+        self.address(Op::GetSockName, &words)
     }
 
     /// The peer's address.
@@ -246,14 +251,15 @@ impl Socket {
     /// # Errors
     /// ENOTCONN without a peer; otherwise as [`Socket::bind`].
     pub fn peer_addr(&self) -> Result<SocketAddr, Errno> {
-        self.address(Op::GetPeerName)
+        let words = self.0.core.call(&NewCall::new(Request::GetPeerName { socket: self.id() }))?;
+        self.address(Op::GetPeerName, &words)
     }
 
-    fn address(&self, op: Op) -> Result<SocketAddr, Errno> {
-        let core = &self.0.core;
-        match core.call(op, 0, [0; 5])? {
-            [0, ..] => Ok(core.family.unspecified()),
-            [a, b, c, ..] => addr_from_words([a, b, c]).map_err(|_| core.membership.server.fault()),
+    /// The address that a reply names; the unspecified one if it names none.
+    pub(crate) fn address(&self, op: Op, words: &ReplyWords) -> Result<SocketAddr, Errno> {
+        match Reply::decode(op, words) {
+            Ok(Reply::Address(addr)) => Ok(addr.unwrap_or(self.family().unspecified())),
+            _ => Err(self.membership().server.fault()),
         }
     }
 
@@ -414,8 +420,8 @@ impl Inner {
     fn close(&self) {
         if self.begin_close() {
             // Waited for, since a bind to the same port may follow in another thread.
-            let close = self.core.new_call(Op::Close, 0, [0; 5]);
-            let _ = RawBatch::call(&self.core.membership, &close);
+            let close = Request::Close { socket: self.core.id };
+            let _ = RawBatch::call(&self.core.membership, &NewCall::new(close));
             self.core.membership.reap();
         }
     }
@@ -426,10 +432,10 @@ impl Inner {
         }
         if self.begin_close() {
             let membership = &self.core.membership;
-            let close = self.core.new_call(Op::Close, 0, [0; 5]);
-            let unheard = self.core.new_call(Op::Close, Call::QUIET, [0; 5]);
-            if RawBatch::call_no_reply(membership, &unheard, true) != Ok(true) {
-                let _ = RawBatch::call(membership, &close);
+            let close = Request::Close { socket: self.core.id };
+            let no_reply = NewCall::with_flags(close, CallFlags::QUIET);
+            if RawBatch::call_no_reply(membership, &no_reply, true) != Ok(true) {
+                let _ = RawBatch::call(membership, &NewCall::new(close));
             }
             membership.reap();
         }

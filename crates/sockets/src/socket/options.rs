@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use abi::call::{Call, Op};
-use abi::option::{GET_MOST, GET_PART, OptionKey, bytes_to_words, words_to_bytes};
+use abi::call::{CallFlags, Op, Reply, Request};
+use abi::option::{GET_MOST, GET_PART, OptionKey, OptionValue};
 use abi::{Errno, SocketFlags};
 
 use super::handle::Socket;
 use super::recv_queue::SELDOM;
 use crate::lock::lock;
-use crate::membership::RawBatch;
+use crate::membership::{NewCall, RawBatch};
 
 /// SOL_SOCKET and those of its options that are known here.
 const SOL_SOCKET: i32 = 1;
@@ -32,11 +32,10 @@ impl Socket {
     /// ENOPROTOOPT for an unknown option, EINVAL for a bad or short value; others by option, as
     /// Linux has them; otherwise as [`Socket::bind`].
     pub fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
-        let [a, b, c] = bytes_to_words(value);
-        let key = OptionKey { level, name }.to_word();
-        let args = [key, value.len() as u64, a, b, c];
-        if !(self.needs_no_reply(level, name, value) && self.set_no_reply(args)?) {
-            self.core().call(Op::SetSockOpt, 0, args)?;
+        let (key, value_words) = (OptionKey { level, name }, OptionValue::new(value));
+        let set = Request::SetSockOpt { socket: self.id(), key, value: value_words };
+        if !(self.needs_no_reply(level, name, value) && self.request_no_reply(set)?) {
+            self.core().request(set)?;
         }
         self.note_option(level, name, value);
         Ok(())
@@ -56,11 +55,10 @@ impl Socket {
         }
     }
 
-    /// Sets an option by a no-reply call, which does not wake the server; false if there is no
-    /// room.
-    fn set_no_reply(&self, args: [u64; 5]) -> Result<bool, Errno> {
+    /// Makes a no-reply call, which does not wake the server; false if there is no room.
+    fn request_no_reply(&self, request: Request) -> Result<bool, Errno> {
         self.core().check()?;
-        let call = self.core().new_call(Op::SetSockOpt, Call::QUIET, args);
+        let call = NewCall::with_flags(request, CallFlags::QUIET);
         RawBatch::call_no_reply(self.membership(), &call, false)
     }
 
@@ -97,15 +95,20 @@ impl Socket {
         self.membership().server.check_memory()?;
         self.core().check()?;
         let most = into.len().clamp(1, GET_MOST);
-        let key = OptionKey { level, name }.to_word();
-        let part = |at| self.core().new_call(Op::GetSockOpt, 0, [key, at as u64, 0, 0, 0]);
-        let parts = (0..most).step_by(GET_PART).map(part);
-        let results = RawBatch::call_all(self.membership(), parts)?;
-        for ([_, words @ ..], room) in results.iter().zip(into.chunks_mut(GET_PART)) {
-            room.iter_mut().zip(words_to_bytes(words)).for_each(|(to, from)| *to = from);
+        let (socket, key) = (self.id(), OptionKey { level, name });
+        let part = |from| NewCall::new(Request::GetSockOpt { socket, key, from });
+        let parts = (0u32..).step_by(GET_PART).take(most.div_ceil(GET_PART)).map(part);
+        let replies = RawBatch::call_all(self.membership(), parts)?;
+        let (mut len, mut room) = (None, into.chunks_mut(GET_PART));
+        for words in &replies {
+            let Ok(Reply::Option(part)) = Reply::decode(Op::GetSockOpt, words) else {
+                return Err(self.membership().server.fault());
+            };
+            let room = room.next().unwrap_or_default();
+            room.iter_mut().zip(part.bytes).for_each(|(to, from)| *to = from);
+            len = len.or(Some(part.len));
         }
-        let len = results.first().map_or(0, |values| values[0]);
-        Ok(usize::try_from(len).unwrap_or(GET_MOST).min(GET_MOST))
+        Ok(usize::try_from(len.unwrap_or(0)).unwrap_or(GET_MOST).min(GET_MOST))
     }
 
     /// Sets an option whose value is an `int`.

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abi::ancillary::{RecvAncillary, SendAncillary};
-use abi::call::{Call, CallResult, Op, addr_from_words, addr_to_words};
+use abi::call::{CallFlags, Op, PackagedCall, PackagedResult, Reply, Request};
 use abi::client::{CLIENT, ClientLayout, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords};
 use abi::data::{DataDescriptor, DataFlags};
 use abi::nic::INET;
-use abi::option::bytes_to_words;
-use abi::{Errno, SocketFlags, SocketId, SocketKind};
+use abi::option::{OptionKey, OptionPart};
+use abi::{Errno, How, SocketFlags, SocketId, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::{
     Area, AreaName, Consumer, Marks, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper, Slot,
@@ -81,10 +81,10 @@ pub(crate) struct Core {
     tx_pool: PoolMap,
     pub(crate) rx_pool: Pool,
     pub(crate) manner: Manner,
-    pub(crate) held: Vec<Call>,
+    pub(crate) held: Vec<PackagedCall>,
     pub(crate) backlog: u32,
     /// What the server says of datagrams that it takes.
-    pub(crate) flush: Result<[u64; 6], Errno>,
+    pub(crate) flush: Result<Reply, Errno>,
     /// Operations in the order in which they came.
     pub(crate) calls: Vec<Op>,
     /// Turns that began because somebody rang.
@@ -133,7 +133,7 @@ impl Core {
             },
             held: Vec::new(),
             backlog: 0,
-            flush: Ok([0; 6]),
+            flush: Ok(Reply::Done),
             calls: Vec::new(),
             wakes: 0,
             layout,
@@ -183,7 +183,7 @@ impl Core {
         for thread in 0..self.threads.len() {
             while let Some(slot) = self.threads[thread].requests.pop().unwrap() {
                 some = true;
-                self.on_call(&Call::decode(&slot).unwrap());
+                self.on_call(&PackagedCall::decode(&slot).unwrap());
             }
         }
         self.head.dirty.take(|_, _| some = true);
@@ -429,14 +429,15 @@ impl Core {
         }
     }
 
-    pub(crate) fn post(&mut self, call: &Call, outcome: Result<[u64; 6], Errno>) {
+    pub(crate) fn post(&mut self, call: &PackagedCall, outcome: Result<Reply, Errno>) {
         let thread = &mut self.threads[usize::from(call.path.ring)];
-        thread.results.push(&CallResult { path: call.path, outcome }.encode()).unwrap();
-        let usual = match call.op {
+        let outcome = outcome.map(|reply| reply.encode());
+        thread.results.push(&PackagedResult { path: call.path, outcome }.encode()).unwrap();
+        let usual = match call.request.op() {
             Op::Connect => self.manner.connects.is_none(),
             _ => outcome.is_ok(),
         };
-        if call.flags & Call::QUIET == 0 || !usual {
+        if !call.flags.has(CallFlags::QUIET) || !usual {
             thread.ringer.ring();
         }
     }
@@ -449,92 +450,88 @@ impl Core {
         }
     }
 
-    fn on_call(&mut self, call: &Call) {
+    fn on_call(&mut self, call: &PackagedCall) {
         assert_eq!(call.path.client, self.number);
-        self.calls.push(call.op);
-        if self.manner.holds == Some(call.op) {
+        self.calls.push(call.request.op());
+        if self.manner.holds == Some(call.request.op()) {
             self.held.push(*call);
         } else {
             self.answer(call);
         }
     }
 
-    fn answer(&mut self, call: &Call) {
+    fn answer(&mut self, call: &PackagedCall) {
         let outcome = self.execute(call);
         self.post(call, outcome);
     }
 
-    fn execute(&mut self, call: &Call) -> Result<[u64; 6], Errno> {
-        let args = call.args;
-        let value = |value: u64| Ok([value, 0, 0, 0, 0, 0]);
-        if matches!(call.op, Op::Socket | Op::Null) {
-            return match (call.op, SocketKind::from_word(args[0])) {
-                (Op::Null, _) => value(args[0]),
-                (_, kind) => value(self.occupy(kind.unwrap(), OPEN)?.to_word()),
-            };
+    fn execute(&mut self, call: &PackagedCall) -> Result<Reply, Errno> {
+        let request = Request::decode(&call.request).unwrap();
+        match request {
+            Request::Null => return Ok(Reply::Done),
+            Request::Socket { kind, .. } => return self.occupy(kind, OPEN).map(Reply::Socket),
+            Request::Cancel { tag, .. } => return self.cancel(tag),
+            _ => {}
         }
-        if call.op == Op::Cancel {
-            return self.cancel(args[1]);
-        }
-        let id = SocketId::from_word(args[0]);
+        let id = call.request.socket();
         let index = id.index;
         if self.socks.get(usize::from(index)).and_then(Option::as_ref).is_none_or(|s| s.id != id) {
             return Err(Errno::BADF);
         }
-        match call.op {
-            Op::Listen => self.set_flags(index, OPEN | SocketFlags::LISTENING),
-            Op::Connect => return self.connect(call, index),
-            Op::Accept => return self.accept(index),
-            Op::Close => {
+        match request {
+            Request::Listen { .. } => self.set_flags(index, OPEN | SocketFlags::LISTENING),
+            Request::Connect { .. } => return self.connect(call.flags, index),
+            Request::Accept { .. } => return self.accept(index),
+            Request::Close { .. } => {
                 self.take(index, usize::MAX);
                 self.release(index, u64::MAX);
                 self.set_flags(index, SocketFlags::NONE);
                 self.socks[usize::from(index)] = None;
             }
-            Op::Shutdown => {
+            Request::Shutdown { how, .. } => {
                 let bits = [SocketFlags::READ_CLOSED, SocketFlags::WRITE_CLOSED];
                 let flags = self.sock(index).words.flags.load(Ordering::Relaxed);
                 let flags = SocketFlags::from_bits_retain(flags);
-                let closed = match args[1] {
-                    0 => bits[0],
-                    1 => bits[1],
-                    _ => bits[0] | bits[1] | SocketFlags::HANGUP,
+                let closed = match how {
+                    How::Read => bits[0],
+                    How::Write => bits[1],
+                    How::Both => bits[0] | bits[1] | SocketFlags::HANGUP,
                 };
                 self.set_flags(index, flags | closed);
             }
-            Op::GetSockOpt => return Ok(long_option(args[2])),
-            Op::GetSockName => return Ok(address("10.219.0.2:4000")),
-            Op::GetPeerName => return Ok(address("10.219.0.1:80")),
-            Op::Bind | Op::SetSockOpt => {}
-            Op::Flush => return self.flush,
+            Request::GetSockOpt { key, from, .. } => return Ok(option(key, from)),
+            Request::GetSockName { .. } => return Ok(address("10.219.0.2:4000")),
+            Request::GetPeerName { .. } => return Ok(address("10.219.0.1:80")),
+            Request::Bind { .. } | Request::SetSockOpt { .. } => {}
+            Request::Flush { .. } => return self.flush,
             other => panic!("{other:?} is none of the library's calls"),
         }
-        Ok([0; 6])
+        Ok(Reply::Done)
     }
 
-    fn cancel(&mut self, named: u64) -> Result<[u64; 6], Errno> {
-        let is_it = |held: &Call| u64::from(held.path.tag) == named & 0xffff_ffff;
+    fn cancel(&mut self, tag: u32) -> Result<Reply, Errno> {
+        let is_it = |held: &PackagedCall| held.path.tag == tag;
         let at = self.held.iter().position(is_it).ok_or(Errno::NOENT)?;
         let held = self.held.remove(at);
         self.post(&held, Err(Errno::CANCELED));
-        Ok([0; 6])
+        Ok(Reply::Done)
     }
 
-    fn connect(&mut self, call: &Call, index: u16) -> Result<[u64; 6], Errno> {
-        addr_from_words([call.args[1], call.args[2], call.args[3]]).unwrap();
+    fn connect(&mut self, how: CallFlags, index: u16) -> Result<Reply, Errno> {
         let flags = self.sock(index).words.flags.load(Ordering::Relaxed);
         let flags = SocketFlags::from_bits_retain(flags);
         if flags.has(SocketFlags::CONNECTING) {
             return Err(Errno::ALREADY);
         }
+        let connected = Reply::Connecting { syn_room: 0 };
         if self.sock(index).kind == SocketKind::Datagram {
             self.set_flags(index, CONNECTED);
-            return Ok([0; 6]);
+            return Ok(connected);
         }
         match self.manner.connects {
-            Some(outcome) if call.flags & Call::NONBLOCK == 0 => {
+            Some(outcome) if !how.has(CallFlags::NONBLOCK) => {
                 self.set_flags(index, outcome.map_or(OVER, |()| CONNECTED));
-                return outcome.map(|()| [0; 6]);
+                return outcome.map(|()| connected);
             }
             Some(Ok(())) => self.set_flags(index, CONNECTED),
             Some(Err(errno)) => self.break_off(index, errno),
@@ -543,27 +540,30 @@ impl Core {
         Err(Errno::INPROGRESS)
     }
 
-    fn accept(&mut self, listener: u16) -> Result<[u64; 6], Errno> {
+    fn accept(&mut self, listener: u16) -> Result<Reply, Errno> {
         if self.backlog == 0 {
             return Err(Errno::AGAIN);
         }
         self.offer(listener, self.backlog - 1);
-        let id = self.occupy(SocketKind::Stream, CONNECTED)?;
-        let [a, b, c, ..] = address("10.219.0.1:5555");
-        Ok([id.to_word(), a, b, c, 0, 0])
+        let socket = self.occupy(SocketKind::Stream, CONNECTED)?;
+        Ok(Reply::Accepted { socket, peer: "10.219.0.1:5555".parse().unwrap() })
     }
 }
 
-/// A part of an option of 100 bytes, each its own place.
-fn long_option(at: u64) -> [u64; 6] {
-    let bytes: Vec<u8> = (0..100).map(|byte: u8| byte).skip(usize::try_from(at).unwrap()).collect();
-    let [a, b, c, d, e] = bytes_to_words(&bytes);
-    [100, a, b, c, d, e]
+/// The option whose length is the number of the first byte asked for.
+pub(crate) const ECHO: OptionKey = OptionKey { level: -1, name: -1 };
+
+/// A part of [`ECHO`], or of an option of 100 bytes, each its own place.
+fn option(key: OptionKey, from: u32) -> Reply {
+    if key == ECHO {
+        return Reply::Option(OptionPart { len: from.into(), ..OptionPart::new(&[], 0) });
+    }
+    let bytes: Vec<u8> = (0..100).collect();
+    Reply::Option(OptionPart::new(&bytes, from))
 }
 
-fn address(text: &str) -> [u64; 6] {
-    let [a, b, c] = addr_to_words(text.parse().unwrap());
-    [a, b, c, 0, 0, 0]
+fn address(text: &str) -> Reply {
+    Reply::Address(Some(text.parse().unwrap()))
 }
 
 fn descriptor(

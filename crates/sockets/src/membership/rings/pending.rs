@@ -1,11 +1,11 @@
 //! A call from its registration until its result is fetched.
 
-use abi::Errno;
-use abi::call::{Call, Op};
+use abi::call::{CallFlags, Op, ReplyWords, Request, RequestWords};
 use abi::client::RESULTS;
+use abi::{Errno, Family, SocketId, SocketKind};
 
-/// A call's result: its six values, or its error.
-pub(crate) type CallOutcome = Result<[u64; 6], Errno>;
+/// A call's result: its reply, or its error.
+pub(crate) type CallOutcome = Result<ReplyWords, Errno>;
 
 /// From a tag to that of the next call of its place, which the low bits name.
 pub(super) const NEXT: u32 = RESULTS;
@@ -13,26 +13,45 @@ pub(super) const NEXT: u32 = RESULTS;
 pub(super) const NONE: u16 = u16::MAX;
 const _: () = assert!(RESULTS.is_power_of_two() && RESULTS < NONE as u32);
 
+/// The kind and family of a socket to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SocketSpec {
+    pub(crate) kind: SocketKind,
+    pub(crate) family: Family,
+}
+
+impl SocketSpec {
+    pub(crate) fn request(self) -> Request {
+        Request::Socket { kind: self.kind, family: self.family }
+    }
+}
+
 /// A call to be registered.
 #[derive(Debug)]
 pub(crate) struct NewCall {
-    pub(crate) op: Op,
-    pub(crate) flags: u8,
+    pub(crate) request: RequestWords,
+    pub(crate) flags: CallFlags,
     pub(crate) priority: u8,
-    pub(crate) args: [u64; 6],
     /// The caller's own word.
     pub(crate) user_data: u64,
 }
 
 impl NewCall {
-    pub(crate) fn new(op: Op, flags: u8, args: [u64; 6]) -> Self {
-        Self { op, flags, priority: 0, args, user_data: 0 }
+    #[inline]
+    pub(crate) fn new(request: Request) -> Self {
+        Self::with_flags(request, CallFlags::NONE)
+    }
+
+    #[inline]
+    pub(crate) fn with_flags(request: Request, flags: CallFlags) -> Self {
+        Self { request: request.encode(), flags, priority: 0, user_data: 0 }
     }
 
     /// Can the server keep it waiting?
     #[inline]
     pub(super) fn may_wait(&self) -> bool {
-        matches!(self.op, Op::Connect | Op::Accept | Op::Recv) && self.flags & Call::NONBLOCK == 0
+        matches!(self.request.op(), Op::Connect | Op::Accept | Op::Recv)
+            && !self.flags.has(CallFlags::NONBLOCK)
     }
 }
 
@@ -41,8 +60,6 @@ impl NewCall {
 pub(crate) struct FinishedCall {
     pub(crate) tag: u32,
     pub(crate) op: Op,
-    /// Its first two arguments.
-    pub(crate) args: [u64; 2],
     pub(crate) user_data: u64,
     pub(crate) outcome: CallOutcome,
 }
@@ -69,8 +86,8 @@ pub(super) struct PendingCall {
     pub(super) priority: u8,
     pub(super) batch: u16,
     pub(super) state: CallState,
-    /// The first arguments: mostly the socket's name, and what it should be.
-    pub(super) args: [u64; 2],
+    /// The socket that the call is about, for its cancellation.
+    pub(super) socket: SocketId,
     pub(super) user_data: u64,
     /// Neighbours among the batch's results, or the next free place.
     pub(super) next: u16,
@@ -89,19 +106,19 @@ impl PendingCall {
             priority: 0,
             batch: NONE,
             state: CallState::Free,
-            args: [0; 2],
+            socket: SocketId::from_word(0),
             user_data: 0,
             next: NONE,
             prev: NONE,
-            outcome: Ok([0; 6]),
+            outcome: Ok(ReplyWords::DONE),
         }
     }
 
     /// The call, which is done, as its batch gets it.
     #[inline]
     pub(super) fn finished(&self) -> FinishedCall {
-        let Self { tag, op, args, user_data, outcome, .. } = *self;
-        FinishedCall { tag, op, args, user_data, outcome }
+        let Self { tag, op, user_data, outcome, .. } = *self;
+        FinishedCall { tag, op, user_data, outcome }
     }
 }
 
