@@ -17,137 +17,20 @@ mod feedback;
 mod flight;
 mod marks;
 mod numbers;
+mod side;
 mod states;
+mod status;
 #[cfg(test)]
 mod tests;
 mod timers;
 
-use core::time::Duration;
-use std::collections::{BTreeMap, HashSet};
-
 use inet::Instant;
 
-use crate::ranges::Ranges;
+use self::side::Side;
+use self::status::RelativeSegment;
+pub use self::status::{FlightInfo, Rules, SideStatus, WriteMark};
 use crate::router::TooBig;
 use crate::wire::Segment;
-use deadlines::ResponseDeadlines;
-use flight::Flight;
-pub use flight::FlightInfo;
-use marks::MarkCheck;
-pub use marks::WriteMark;
-use states::StateWatch;
-use timers::TransmitRecord;
-
-/// The settings of a side and the path, as far as the checkers need them.
-#[derive(Debug, Clone, Copy)]
-pub struct Rules {
-    /// Least retransmission timeout.
-    pub rto_min: Duration,
-    /// Retransmission timeout of the first SYN.
-    pub rto_initial: Duration,
-    /// Longest retransmission timeout.
-    pub rto_max: Duration,
-    /// Longest time for which an ACK may be held back.
-    pub delayed_ack: Duration,
-    /// Length of TIME-WAIT.
-    pub time_wait: Duration,
-    /// Length of FIN-WAIT-2 after the application has left.
-    pub fin_timeout: Duration,
-    /// Most segments sent before anything is acknowledged.
-    pub initial_window: u64,
-    /// Length of the IP header in front of a segment, bytes.
-    pub ip_header: usize,
-    /// Least time from a segment to its answer.
-    pub round_trip: Duration,
-    /// The checkers see the segments of this side late (the kernel, in real time). They cannot tell
-    /// which frames had reached the side when it sent a segment.
-    pub late: bool,
-}
-
-/// The status of a side, as its host reports it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SideStatus {
-    /// Name of the TCP state as `ss` has it; `None` when there is no connection.
-    pub state: Option<&'static str>,
-    /// The application has shut its side.
-    pub shut: bool,
-    /// The application has left, and whether by an abort.
-    pub left: bool,
-    /// See `left`.
-    pub aborted: bool,
-    /// The connection has failed, and the application knows.
-    pub failed: bool,
-    /// Bytes that the application has read and given back.
-    pub consumed: u64,
-    /// The host could not keep another frame.
-    pub crowded: bool,
-    /// What the connection tells of its congestion window, if it was asked.
-    pub flight: Option<FlightInfo>,
-}
-
-/// The checkers' knowledge of one side: the segments that it sent and received.
-#[derive(Debug, Default)]
-struct Side {
-    iss: Option<u32>,
-    /// One more than the highest place sent.
-    end: i64,
-    fin: Option<i64>,
-    mss: Option<u16>,
-    scale: Option<u8>,
-    sack_permitted: bool,
-    timestamps: bool,
-    /// Highest place acknowledged to the peer, and the right edge of the window offered to it.
-    acked: Option<i64>,
-    edge: Option<i64>,
-    /// TSval of the last segment sent.
-    clock: Option<u32>,
-    /// What it has been given of the peer's stream.
-    got: Ranges,
-    /// TSvals that it may echo, and the newest it was given.
-    echoes: HashSet<u32>,
-    peer_clock: Option<u32>,
-    /// Highest acknowledgement and right edge that it was given, and what was SACKed to it.
-    una: i64,
-    /// The part of `una` that it cannot have missed.
-    told: i64,
-    peer_edge: Option<i64>,
-    sacked: Ranges,
-    reset: bool,
-    sends: BTreeMap<i64, TransmitRecord>,
-    heard_at: Option<Instant>,
-    /// When something was last sent again, and from which place on.
-    timeout: Option<(Instant, i64)>,
-    /// Something was acknowledged to it since it sent data.
-    answered: bool,
-    deadlines: ResponseDeadlines,
-    flight: Flight,
-    /// The longest packet that a router has said to come through, bytes.
-    path: Option<usize>,
-    watch: StateWatch,
-    marks: MarkCheck,
-    began_anew: bool,
-    segments: u64,
-    /// Segments with payload or FIN whose numbers had been sent before.
-    repeated: u64,
-}
-
-impl Side {
-    /// The place of a sequence number of this side.
-    fn place(&self, seq: u32) -> i64 {
-        i64::from(seq.wrapping_sub(self.iss.unwrap_or(0)).cast_signed())
-    }
-}
-
-/// A segment with positions instead of sequence numbers.
-#[derive(Debug, Clone, Copy)]
-struct RelativeSegment<'a> {
-    segment: &'a Segment,
-    /// Of the segment, of its payload, and one after its end.
-    start: i64,
-    text: i64,
-    end: i64,
-    ack: Option<i64>,
-}
 
 /// Looks at both sides' segments.
 #[derive(Debug)]
@@ -266,7 +149,7 @@ impl Check {
         (self.sides[side].place(segment.seq), ack)
     }
 
-    /// When a deadlines of `side` is neglected if nothing happens before.
+    /// When a deadline of `side` is neglected if nothing happens before.
     pub fn due(&self, side: usize) -> Option<Instant> {
         self.sides[side].deadlines.due()
     }

@@ -13,119 +13,22 @@
 //!
 //! Without the rights for namespaces and TAP devices a test says SKIP on standard error, even when
 //! its output is captured, and passes.
+//!
+//! ```text layers
+//! world: namespaces and instances
+//! process: programs under a time limit
+//! tools: addresses, files and waiting
+//! ```
 
 #![forbid(unsafe_code)]
 
 mod process;
+mod tools;
 mod world;
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
-
 pub use process::{Finished, Running};
+pub use tools::{
+    DEVICE, FAR_END, HOST, HOST6, LARGE, PATIENCE, STACK, eventually, program, python, sha256,
+    skip, tasuki_binary, write_noise,
+};
 pub use world::{Mode, Nic, World};
-
-/// The kernel's address in every world.
-pub const HOST: &str = "10.219.7.1";
-/// Tasuki's address in every world.
-pub const STACK: &str = "10.219.7.2";
-/// The kernel's IPv6 address in every world in which Tasuki has one of that network.
-pub const HOST6: &str = "fd00:219:7::1";
-/// The kernel's network device in every world.
-pub const DEVICE: &str = "tsk0";
-/// The other end of the cable that [`DEVICE`] is an end of, in worlds that have one.
-pub const FAR_END: &str = "tsk0far";
-/// How long a program or a condition may take before the test fails; generous, since machines are
-/// slow.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The bytes of the large transfers.
-pub const LARGE: usize = 256 << 20;
-
-/// The `tasuki` under test: TASUKI_BIN, else the one built beside this test.
-///
-/// # Panics
-/// When there is none.
-#[must_use]
-pub fn tasuki_binary() -> PathBuf {
-    let beside = || {
-        let test = std::env::current_exe().ok()?;
-        Some(test.parent()?.parent()?.join("tasuki"))
-    };
-    let path = std::env::var_os("TASUKI_BIN").map(PathBuf::from).or_else(beside);
-    path.filter(|path| path.exists()).unwrap_or_else(|| {
-        panic!(
-            "no tasuki binary: `cargo build -p tasuki -p tasuki-preload` first, or set TASUKI_BIN"
-        )
-    })
-}
-
-/// One of this crate's Python programs.
-#[must_use]
-pub fn program(name: &str) -> String {
-    format!("{}/programs/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The Python interpreter itself, past any version manager's wrapper.
-#[must_use]
-pub fn python() -> String {
-    let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    match asked {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).trim().to_owned()
-        }
-        _ => "python3".to_owned(),
-    }
-}
-
-/// Says on the real standard error that this test did not run, and why.
-pub fn skip(why: &str) {
-    let thread = std::thread::current();
-    let line = format!("SKIP: {}: {why}\n", thread.name().unwrap_or("test"));
-    // The macros' output would be captured by the test runner.
-    let _ = std::io::stderr().write_all(line.as_bytes());
-}
-
-/// Asks until `what` holds.
-///
-/// # Panics
-/// After [`PATIENCE`].
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "never came true: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Writes `len` reproducible bytes without any pattern (SplitMix64 of `seed`) to a file.
-///
-/// # Panics
-/// When it cannot be written.
-pub fn write_noise(path: &Path, len: usize, seed: u64) {
-    let mut bytes = Vec::with_capacity(len + 8);
-    let mut state = seed;
-    while bytes.len() < len {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bytes.extend_from_slice(&(z ^ z >> 31).to_le_bytes());
-    }
-    bytes.truncate(len);
-    std::fs::write(path, bytes).expect("the test's directory can be written to");
-}
-
-/// SHA-256 of a file, in hexadecimal.
-///
-/// # Panics
-/// When it cannot be read.
-#[must_use]
-pub fn sha256(path: &Path) -> String {
-    let output = Command::new("sha256sum").arg(path).output().expect("sha256sum runs");
-    assert!(output.status.success(), "sha256sum {}: {output:?}", path.display());
-    let line = String::from_utf8_lossy(&output.stdout).into_owned();
-    line.split_whitespace().next().expect("a line of sha256sum").to_owned()
-}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::PATIENCE;
+use crate::tools::PATIENCE;
 
 /// Both outputs of a program, so far.
 #[derive(Default)]

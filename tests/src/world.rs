@@ -10,9 +10,9 @@ use abi::control::{InstanceStatus, PoolStatus, SocketStatus};
 use abi::nic::NicLayout;
 use rustix::process::{Pid, Signal};
 
-use crate::{
-    DEVICE, FAR_END, Finished, HOST, HOST6, PATIENCE, Running, STACK, eventually, program, python,
-    skip, tasuki_binary,
+use crate::process::{Finished, Running};
+use crate::tools::{
+    DEVICE, FAR_END, HOST, HOST6, PATIENCE, STACK, eventually, program, python, skip, tasuki_binary,
 };
 
 /// The instance at the other end of a wire.

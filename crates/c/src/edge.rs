@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sockets::{Client, ConnectError, Errno, Wait};
 
 use crate::address;
-use crate::ring::{Manner, Op, Outcome, Ring};
+use crate::ring::{CallOptions, Op, Outcome, Ring};
 
 /// `struct tsk_sqe`.
 #[repr(C)]
@@ -46,8 +46,8 @@ const NONBLOCK: u8 = 1;
 /// `struct tsk`; what is kept of a call is its entry, for the pointers in it.
 pub(crate) struct Tsk(Ring<Sqe>);
 
-fn manner(sqe: &Sqe) -> Manner {
-    Manner { sock: sqe.sock, nonblock: sqe.flags & NONBLOCK != 0, prio: sqe.prio }
+fn manner(sqe: &Sqe) -> CallOptions {
+    CallOptions { sock: sqe.sock, nonblock: sqe.flags & NONBLOCK != 0, prio: sqe.prio }
 }
 
 fn negative(errno: Errno) -> c_int {

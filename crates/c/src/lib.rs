@@ -1,8 +1,13 @@
 //! libtasuki: packaged calls for programs in C; `include/tasuki.h` says what each function does.
 //!
-//! This crate is the edge only: pointers of the caller become slices and values here (module
-//! `edge`), and go no further. What the calls are is in `ring`; all else is the `sockets` crate's.
-//! No panic crosses the edge: none is expected, and one would end the program (`extern "C"`).
+//! This crate is the edge only. Module `edge` turns pointers of the caller into slices and values;
+//! they go no further. Module `ring` makes the calls, and the `sockets` crate does the rest. No
+//! panic crosses the edge: none is expected, and one would end the program (`extern "C"`).
+//!
+//! ```text layers
+//! edge: the functions of `tasuki.h`
+//! ring address: submissions and completions; socket addresses
+//! ```
 
 mod address;
 mod edge;

@@ -47,14 +47,14 @@ pub(crate) enum Op<'a> {
 
 /// How a call is to be made.
 #[derive(Clone, Copy)]
-pub(crate) struct Manner {
+pub(crate) struct CallOptions {
     pub(crate) sock: i32,
     pub(crate) nonblock: bool,
     pub(crate) prio: u8,
 }
 
 /// A call that is out, and what `T` the edge keeps for it.
-struct Out<T> {
+struct PendingCall<T> {
     ticket: Ticket,
     user_data: u64,
     keep: T,
@@ -66,7 +66,7 @@ pub(crate) struct Ring<T> {
     owner: ThreadId,
     batch: CallBatch<'static>,
     sockets: Vec<Option<Socket>>,
-    out: Vec<Option<Out<T>>>,
+    out: Vec<Option<PendingCall<T>>>,
     free: Vec<usize>,
     /// Calls that are over: their user data, what came of them, what the edge kept.
     over: VecDeque<(u64, Outcome, T)>,
@@ -124,7 +124,7 @@ impl<T> Ring<T> {
     pub(crate) fn submit(
         &mut self,
         op: &Op<'_>,
-        manner: Manner,
+        manner: CallOptions,
         user_data: u64,
         keep: T,
     ) -> Result<(), Errno> {
@@ -154,7 +154,7 @@ impl<T> Ring<T> {
             }
         };
         self.free.pop();
-        let out = Some(Out { ticket, user_data, keep });
+        let out = Some(PendingCall { ticket, user_data, keep });
         match self.out.get_mut(at) {
             Some(place) => *place = out,
             None => self.out.push(out),
@@ -163,7 +163,7 @@ impl<T> Ring<T> {
     }
 
     /// The server's call for `op`, or what it comes to here.
-    fn request(&mut self, op: &Op<'_>, manner: Manner) -> Result<Result<Request, i32>, Errno> {
+    fn request(&mut self, op: &Op<'_>, manner: CallOptions) -> Result<Result<Request, i32>, Errno> {
         let family = |domain: i32| match domain {
             2 => Ok(Family::V4),
             10 => Ok(Family::V6),

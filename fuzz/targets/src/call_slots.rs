@@ -44,13 +44,13 @@ struct Program {
     _bell: OwnedFd,
 }
 
-struct Fuzz {
+struct CallSlotsRun {
     server: Stepped,
     now: Instant,
     faulted: bool,
 }
 
-impl Fuzz {
+impl CallSlotsRun {
     fn request(&mut self, request: ServerRequest, fds: Vec<OwnedFd>) {
         let reply = self.server.request(self.now, request, fds);
         assert_eq!(reply, ServerReply::Done);
@@ -139,7 +139,7 @@ fn descriptor(u: &mut Unstructured<'_>, bad: &mut Program) -> Result<Slot> {
     Ok(slot)
 }
 
-fn step(u: &mut Unstructured<'_>, fuzz: &mut Fuzz, bad: &mut Program) -> Result<()> {
+fn step(u: &mut Unstructured<'_>, fuzz: &mut CallSlotsRun, bad: &mut Program) -> Result<()> {
     match u.int_in_range(0..=9)? {
         0..=3 => {
             let slot = if u.ratio(1, 8)? { u.arbitrary()? } else { call(u, bad.number)? };
@@ -182,7 +182,7 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut Fuzz, bad: &mut Program) -> Result<
 pub fn run(data: &[u8]) {
     let config = InetConfig { instance: "fuzz".to_owned(), ..Default::default() };
     let server = Stepped::new(config, [5; 16]).expect("an epoll set");
-    let mut fuzz = Fuzz { server, now: Instant::from_nanos(1_000_000_000), faulted: false };
+    let mut fuzz = CallSlotsRun { server, now: Instant::from_nanos(1_000_000_000), faulted: false };
     let mut bad = fuzz.admit(BAD);
     let mut good = fuzz.admit(GOOD);
     let mut u = Unstructured::new(data);

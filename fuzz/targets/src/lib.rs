@@ -1,10 +1,17 @@
-//! What the fuzz targets do with their input.
+//! The fuzz targets.
 //!
-//! A target is a function of bytes that must not panic: its own assertions say what must hold
-//! whatever the bytes are. `fuzz/fuzz_targets/` gives each one to libFuzzer (`cargo +nightly fuzz
-//! run NAME`), and this crate's test replays the corpora of `fuzz/corpus/` with the ordinary
-//! compiler. To add a target: a module here, a line in [`TARGETS`], a file in `fuzz_targets/` and a
-//! `[[bin]]` in `fuzz/Cargo.toml`, some seeds in `fuzz/corpus/NAME/`.
+//! A target is a function of bytes that must not panic. Its own assertions say what must hold for
+//! all bytes. `fuzz/fuzz_targets/` gives each target to libFuzzer (`cargo +nightly fuzz run NAME`).
+//! This crate's test replays the corpora of `fuzz/corpus/` with the ordinary compiler.
+//!
+//! A new target is a module here, a line in [`TARGETS`], a file in `fuzz_targets/`, a `[[bin]]` in
+//! `fuzz/Cargo.toml`, and some seeds in `fuzz/corpus/NAME/`.
+//!
+//! ```text layers
+//! call_slots dhcp fragments frame_input ipv6_link tcp_sequence: the targets
+//! memory: buffers of a stack in private memory
+//! packet: packets and their checksums
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -30,7 +30,7 @@ const STREAM: u64 = 2;
 const LISTENER: u64 = 1;
 
 /// The connection, and what the other end knows of it.
-struct Fuzz {
+struct TcpSequenceRun {
     stack: Stack<Chunk, Frame>,
     id: InterfaceId,
     now: Instant,
@@ -53,7 +53,7 @@ struct Fuzz {
     queued: usize,
 }
 
-impl Fuzz {
+impl TcpSequenceRun {
     fn new(u: &mut Unstructured<'_>) -> Result<Self> {
         let now = Instant::from_nanos(1_000_000_000);
         let config = Config { held_frames: HELD as usize, ..Config::default() };
@@ -292,7 +292,7 @@ impl Fuzz {
 /// See the module.
 pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
-    let Ok(mut fuzz) = Fuzz::new(&mut u) else { return };
+    let Ok(mut fuzz) = TcpSequenceRun::new(&mut u) else { return };
     while !u.is_empty() {
         if fuzz.step(&mut u).is_err() {
             break;

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use inet::Instant;
 
-use super::{RelativeSegment, SideStatus};
+use super::status::{RelativeSegment, SideStatus};
 use crate::ranges::Ranges;
 
 /// What "at once" may take: a host may have no room for its frames for a while, and may gather what

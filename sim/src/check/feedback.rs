@@ -1,7 +1,8 @@
 //! Feedback to the peer. A segment acknowledges and SACKs only what its sender received. It never
 //! shrinks the offered window. Its timestamps are the sender's clock and an echo of the peer's.
 
-use super::{Check, RelativeSegment, SideStatus};
+use super::Check;
+use super::status::{RelativeSegment, SideStatus};
 
 impl Check {
     /// Looks at acknowledgement, window and options.

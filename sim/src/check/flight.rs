@@ -8,94 +8,13 @@
 //! timeout, and those sent before a router reported that packets were too long. All others must
 //! fit. In the Open state (`tcpi_ca_state` 0) everything that was not SACKed must fit.
 
-use std::collections::BTreeMap;
-
 use inet::Instant;
-use inet::tcp::TcpInfo;
 
-use super::timers::TransmitRecord;
-use super::{Check, RelativeSegment};
-use crate::ranges::Ranges;
-
-/// What the sender tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FlightInfo {
-    /// The congestion window, segments.
-    pub cwnd: u32,
-    /// State of its recovery by Linux's number: 0 open, 4 after a timeout.
-    pub ca_state: u8,
-    /// Timeouts in a row.
-    pub backoff: u8,
-}
-
-impl From<&TcpInfo> for FlightInfo {
-    fn from(info: &TcpInfo) -> Self {
-        Self { cwnd: info.snd_cwnd, ca_state: info.ca_state, backoff: info.backoff }
-    }
-}
+use super::Check;
+use super::status::{FlightInfo, RelativeSegment};
 
 const OPEN: u8 = 0;
 const LOSS: u8 = 4;
-/// What is known of one side's flight.
-#[derive(Debug, Default)]
-pub(super) struct Flight {
-    /// All that was ever SACKed to it.
-    sacked: Ranges,
-    /// The last transmission of what it knows to have arrived was then.
-    arrived: Option<Instant>,
-    /// What was sent before may be held to be lost.
-    forgiven: Option<Instant>,
-    /// ACKs that acknowledge nothing, since all was well.
-    duplicates: i64,
-    /// When it last sent something of the stream.
-    sent_at: Option<Instant>,
-    before: Option<FlightInfo>,
-}
-
-impl Flight {
-    /// The side is given `placed`, which may repeat the acknowledgement of `una`.
-    pub(super) fn told(
-        &mut self,
-        placed: &RelativeSegment<'_>,
-        una: i64,
-        place: impl Fn(u32) -> i64,
-    ) {
-        for (left, right) in &placed.segment.sack {
-            self.sacked.add(place(*left), place(*right));
-        }
-        self.duplicates += i64::from(placed.ack.is_some_and(|ack| ack <= una));
-    }
-
-    /// What of `sends` is before `una`, or was SACKed, has arrived.
-    pub(super) fn delivered(&mut self, sends: &BTreeMap<i64, TransmitRecord>, una: i64) {
-        let arrived = sends
-            .iter()
-            .take_while(|(start, _)| **start < una || self.sacked.touches(**start, i64::MAX))
-            .filter(|(start, sending)| {
-                sending.end <= una || self.sacked.covers(**start, sending.end)
-            })
-            .map(|(_, sending)| sending.last)
-            .max();
-        self.arrived = self.arrived.max(arrived);
-    }
-
-    /// What was sent until now may be held to be lost.
-    pub(super) fn forgive(&mut self, now: Instant) {
-        self.forgiven = Some(now);
-    }
-
-    /// Segments that are certainly on their way.
-    fn count(&self, sends: &BTreeMap<i64, TransmitRecord>, una: i64, all_is_well: bool) -> i64 {
-        let left = if all_is_well { self.forgiven } else { self.forgiven.max(self.arrived) };
-        let under_way = sends.iter().filter(|(start, sending)| {
-            sending.end > una
-                && left.is_none_or(|left| sending.last > left)
-                && !self.sacked.covers(**start, sending.end)
-        });
-        under_way.count() as i64 - if all_is_well { 0 } else { self.duplicates }
-    }
-}
-
 impl Check {
     /// Looks at what is on its way after a segment was sent.
     pub(super) fn check_flight(

@@ -2,29 +2,9 @@
 //! end of a record (MSG_EOR). The urgent pointer names the byte after the urgent one (RFC 9293
 //! 3.8.5, RFC 6093 5), and appears nowhere else.
 
-use std::collections::BTreeSet;
-
-use super::{Check, RelativeSegment, Side};
-
-/// What an application says of the end of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct WriteMark {
-    /// A record ends (MSG_EOR).
-    pub record: bool,
-    /// Its last byte is urgent (MSG_OOB).
-    pub urgent: bool,
-}
-
-/// The marks of one side: places of the bytes after the marked ones.
-#[derive(Debug, Default)]
-pub(super) struct MarkCheck {
-    records: BTreeSet<i64>,
-    urgent: BTreeSet<i64>,
-    /// What its urgent pointer named for want of 16 bits more: the mark is farther away.
-    named: BTreeSet<i64>,
-    /// The newest of the peer's that its application has been told of.
-    seen: Option<i64>,
-}
+use super::Check;
+use super::side::{MarkCheck, Side};
+use super::status::{RelativeSegment, WriteMark};
 
 impl Check {
     /// Notes that `side` has written up to `end` bytes and said `mark` of the last one.

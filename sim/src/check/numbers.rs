@@ -2,7 +2,8 @@
 //! peer's window or MSS, there is no hole and one FIN, and the first flight fits the initial
 //! window.
 
-use super::{Check, RelativeSegment};
+use super::Check;
+use super::status::RelativeSegment;
 use crate::bytes::first_difference;
 
 impl Check {

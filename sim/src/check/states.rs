@@ -5,17 +5,9 @@ use core::time::Duration;
 
 use inet::Instant;
 
-use super::{Check, Side, SideStatus};
-
-/// The state that was seen last, and since when.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct StateWatch {
-    state: Option<&'static str>,
-    since: Instant,
-    /// It is over, and the application has not been told why: a last segment may have to leave
-    /// first.
-    untold: Option<Instant>,
-}
+use super::Check;
+use super::side::{Side, StateWatch};
+use super::status::SideStatus;
 
 /// How long that may take: a neighbour's address may be asked for before.
 const TELLING: Duration = Duration::from_secs(10);

@@ -1,6 +1,8 @@
 //! Each checker finds the error that it looks for: a small handshake, then one wrong segment.
 
 use super::states::{Facts, reachable};
+use std::time::Duration;
+
 use super::*;
 use crate::bytes::stream_bytes;
 

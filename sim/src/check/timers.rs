@@ -11,23 +11,13 @@ use core::time::Duration;
 
 use inet::Instant;
 
-use super::{Check, RelativeSegment};
+use super::Check;
+use super::status::{RelativeSegment, TransmitRecord};
 
 /// The timer's grain.
 const GRAIN: Duration = Duration::from_millis(1);
 /// Segments so close together have one cause: a host may have no room for a moment.
 const TOGETHER: Duration = Duration::from_millis(1);
-
-/// A segment under way.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TransmitRecord {
-    pub(super) end: i64,
-    /// When its bytes left first, and last.
-    pub(super) first: Instant,
-    pub(super) last: Instant,
-    /// Repetitions by the timer in a row.
-    expiries: u32,
-}
 
 impl Check {
     /// Looks at the time at which a segment is sent.
