@@ -20,11 +20,13 @@ pub(crate) struct HeldFrames {
     limit: usize,
     bytes: Arc<AtomicUsize>,
     most_bytes: usize,
+    /// Frames that there was no room for.
+    refused: u64,
 }
 
 /// A received frame that counts.
 #[derive(Debug)]
-pub(crate) struct Held<R> {
+pub(crate) struct HeldFrame<R> {
     frame: Frame<R>,
     _token: Token,
 }
@@ -41,10 +43,10 @@ impl Drop for Token {
 impl HeldFrames {
     /// At most `limit` received frames, and `bytes` in frames of our own.
     pub(crate) fn new(limit: usize, bytes: usize) -> Self {
-        Self { count: Arc::default(), limit, bytes: Arc::default(), most_bytes: bytes }
+        Self { count: Arc::default(), limit, bytes: Arc::default(), most_bytes: bytes, refused: 0 }
     }
 
-    pub(crate) fn hold<R: RxBytes>(&self, frame: Frame<R>) -> Held<R> {
+    pub(crate) fn hold<R: RxBytes>(&self, frame: Frame<R>) -> HeldFrame<R> {
         let token = match &frame {
             Frame::One(frame) => Token(Arc::clone(&self.count), frame.frames()),
             Frame::Joined(bytes) | Frame::Looped(bytes) => {
@@ -52,7 +54,7 @@ impl HeldFrames {
             }
         };
         token.0.fetch_add(token.1, Ordering::Relaxed);
-        Held { frame, _token: token }
+        HeldFrame { frame, _token: token }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -61,6 +63,16 @@ impl HeldFrames {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// A frame was dropped for want of room here.
+    pub(crate) fn count_refused(&mut self) {
+        self.refused += 1;
+    }
+
+    /// Frames dropped for want of room here.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Whether `frame` may be kept. What can wait (out-of-order segments, datagrams) leaves the
@@ -93,7 +105,7 @@ impl HeldFrames {
     }
 }
 
-impl<R: RxBytes> RxBytes for Held<R> {
+impl<R: RxBytes> RxBytes for HeldFrame<R> {
     fn bytes(&self) -> &[u8] {
         self.frame.bytes()
     }
@@ -104,7 +116,7 @@ impl<R: RxBytes> RxBytes for Held<R> {
 }
 
 /// The piece goes to its owner and does not count any more.
-pub(crate) fn release<R>(piece: RxPiece<Held<R>>) -> RxPiece<Frame<R>> {
+pub(crate) fn release<R>(piece: RxPiece<HeldFrame<R>>) -> RxPiece<Frame<R>> {
     RxPiece { frame: piece.frame.frame, range: piece.range }
 }
 
@@ -126,7 +138,7 @@ mod tests {
     fn one_connection_does_not_take_all() {
         let held = HeldFrames::new(4096, 0);
         let frame = || Frame::One(One);
-        let keep = |own: &mut Vec<Held<One>>| {
+        let keep = |own: &mut Vec<HeldFrame<One>>| {
             let room = held.has_fair_room(&frame(), own.len());
             if room {
                 own.push(held.hold(frame()));

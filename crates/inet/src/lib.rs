@@ -27,26 +27,23 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[macro_use]
+mod counters;
+
 mod bytes;
 mod cidr;
 mod config;
-mod configure;
-mod counters;
+mod context;
 mod dhcp;
 mod error;
 mod held;
 mod icmp;
-mod icmp6;
-mod interface;
 mod interface_id;
 mod ip;
 mod limit;
 mod link;
-mod loopback;
 mod nd;
-mod net;
 mod offload;
-mod reports;
 mod secret;
 mod sockaddr;
 mod sockets;
@@ -56,7 +53,9 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod time;
+mod timers;
 mod udp;
+mod waiters;
 mod wheel;
 
 pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, Stage, TxBytes, TxPiece};
@@ -65,10 +64,11 @@ pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};
 pub use dhcp::client::DhcpState;
 pub use dhcp::wire::{DhcpLease, DhcpRoute};
 pub use error::Error;
-pub use interface::{Address, AddressOrigin, AddressState, InterfaceConfig};
 pub use interface_id::InterfaceId;
 pub use ip::groups::FilterMode;
 pub use ip::route::Route;
+pub use link::address::{Address, AddressOrigin, AddressState};
+pub use link::interfaces::InterfaceConfig;
 pub use link::neighbour::NeighbourInfo;
 pub use offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
 pub use sockets::events::{Event, EventKind};

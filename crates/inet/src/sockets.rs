@@ -10,8 +10,10 @@ mod api;
 mod close;
 mod connect;
 mod cookies;
+pub(crate) mod counters;
 pub(crate) mod datagram;
 pub(crate) mod demux;
+mod errors;
 pub(crate) mod events;
 pub(crate) mod fastopen;
 pub(crate) mod fin_acks;
@@ -31,8 +33,8 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::bytes::{Frame, RxPiece};
 use crate::error::Error;
+use crate::interface_id::NeighbourKey;
 use crate::ip;
-use crate::link::neighbour::Key;
 use crate::udp::message::Arrived;
 use crate::wheel::TimerId;
 use datagram::Datagram;
@@ -158,7 +160,7 @@ pub(crate) struct Socket<T, R> {
     /// In the queue of those that may have something to send.
     pub(crate) ready: bool,
     /// Waits for this neighbour.
-    pub(crate) waits_for: Option<Key>,
+    pub(crate) waits_for: Option<NeighbourKey>,
     pub(crate) timer: Option<TimerId>,
     /// `close` or `abort` was called; the handle is not the owner's any more.
     pub(crate) closing: bool,

@@ -1,30 +1,62 @@
-//! Fragments in the stack: kept until their packet is whole, and packets whose time is over.
+//! The fragments of one stack: kept until their packet is complete or has waited too long.
 
 use alloc::boxed::Box;
 use core::net::IpAddr;
 
-use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
-use crate::icmp::Complaint;
-use crate::ip::packet::{Cut, Packet};
-use crate::ip::reassembly::{Fragment, Key, Outcome, Whole};
-use crate::ip::{v4, v6};
-use crate::net::Timer;
-use crate::stack::Stack;
+use super::packet::{FragmentHeader, Packet};
+use super::reassembly::{DatagramKey, Fragment, Outcome, Reassembled, Reassembler};
+use super::{v4, v6};
+use crate::bytes::{Frame, RxBytes};
+use crate::config::ReassemblyConfig;
+use crate::held::{HeldFrame, HeldFrames};
+use crate::secret::Secret;
 use crate::time::Instant;
+use crate::timers::{Timer, Timers};
+use crate::wheel::TimerId;
 
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+counters! { FragmentCounters:
+    ip_fragments "ip.fragments" "Fragments received."
+    ip_fragments_bad "ip.bad-fragments" "Fragments that are empty, too long, or contradict others."
+    ip_reassembled "ip.reassembled" "Packets reassembled of fragments."
+    ip_reassembly_timeouts "ip.reassembly-timeouts" "Packets whose fragments did not all come."
+    copied_joined "copy.joined-bytes" "Bytes copied to reassemble packets."
+}
+
+/// The fragments of one stack.
+#[derive(Debug)]
+pub(crate) struct Fragments<R> {
+    reassembler: Reassembler<HeldFrame<R>>,
+    timer: Option<TimerId>,
+    counters: FragmentCounters,
+}
+
+impl<R: RxBytes> Fragments<R> {
+    pub(crate) fn new(config: ReassemblyConfig, secret: &Secret) -> Self {
+        Self {
+            reassembler: Reassembler::new(secret.tables(), config),
+            timer: None,
+            counters: FragmentCounters::default(),
+        }
+    }
+
+    /// Name and value of each counter.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<R> {
+        self.counters.iter()
+    }
+
     /// Takes a fragment; gives the packet, from its IP header on and to be parsed again, if it is
-    /// whole now.
+    /// complete now.
     pub(crate) fn handle_fragment(
         &mut self,
         now: Instant,
         packet: &Packet,
-        cut: &Cut,
+        header: &FragmentHeader,
         frame: Frame<R>,
+        (held, timers): (&mut HeldFrames, &mut Timers),
     ) -> Option<Frame<R>> {
-        self.net.counters.ip_fragments += 1;
-        if !self.held.has_room(&frame, true) {
-            self.net.counters.held_dropped += 1;
+        self.counters.ip_fragments += 1;
+        if !held.has_room(&frame, true) {
+            held.count_refused();
             return None;
         }
         let protocol = match packet.source {
@@ -33,65 +65,70 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         let (source, destination) = (packet.source, packet.destination);
         let fragment = Fragment {
-            key: Key { source, destination, id: cut.id, protocol },
-            at: cut.at,
-            more: cut.more,
+            key: DatagramKey { source, destination, id: header.id, protocol },
+            at: header.at,
+            more: header.more,
             ecn: packet.tos & 3,
             next_header: packet.protocol.into(),
-            header: cut.header.clone(),
+            header: header.header.clone(),
             payload: packet.payload.clone(),
             packet: packet.clone(),
-            frame: self.held.hold(frame),
+            frame: held.hold(frame),
         };
         let outcome = self.reassembler.insert(now, fragment);
-        self.arm_reassembly();
-        let counters = &mut self.net.counters;
+        self.arm(timers);
         match outcome {
-            Outcome::Kept | Outcome::Duplicate => None,
+            Outcome::Stored | Outcome::Duplicate => None,
             Outcome::Misshapen | Outcome::TooLong | Outcome::Spoilt => {
-                counters.ip_fragments_bad += 1;
+                self.counters.ip_fragments_bad += 1;
                 None
             }
-            Outcome::Whole(whole) => {
-                counters.ip_reassembled += 1;
-                counters.copied_joined += whole.bytes.len() as u64;
-                let place = cut.next_header_at.saturating_sub(cut.header.start);
-                Some(Frame::Joined(mend(whole, source.is_ipv4(), place)))
+            Outcome::Complete(packet) => {
+                self.counters.ip_reassembled += 1;
+                self.counters.copied_joined += packet.bytes.len() as u64;
+                let place = header.next_header_at.saturating_sub(header.header.start);
+                Some(Frame::Joined(mend(packet, source.is_ipv4(), place)))
             }
         }
     }
 
-    fn arm_reassembly(&mut self) {
+    fn arm(&mut self, timers: &mut Timers) {
         let at = self.reassembler.poll_at();
-        match (self.reassembly_timer, at) {
-            (Some(timer), Some(at)) if self.net.wheel.is_at(timer, at) => return,
-            (Some(timer), _) => self.net.wheel.cancel(timer),
+        match (self.timer, at) {
+            (Some(timer), Some(at)) if timers.is_at(timer, at) => return,
+            (Some(timer), _) => timers.cancel(timer),
             _ => {}
         }
-        self.reassembly_timer = at.map(|at| self.net.wheel.arm(at, Timer::Reassembly));
+        self.timer = at.map(|at| timers.arm(at, Timer::Reassembly));
     }
 
-    /// The time of some packets is over.
-    pub(crate) fn reassembly_due(&mut self, now: Instant, out: &mut dyn Egress<T>) {
-        self.reassembly_timer = None;
+    /// The timer has fired.
+    pub(crate) fn handle_timer(&mut self) {
+        self.timer = None;
+    }
+
+    /// The next packet that has waited too long, if its first fragment is there: its sender may be
+    /// told (RFC 1122 3.3.2, RFC 8200 4.5). `None` if there are no more; the timer is set then.
+    pub(crate) fn poll_expired(
+        &mut self,
+        now: Instant,
+        timers: &mut Timers,
+    ) -> Option<(Packet, HeldFrame<R>)> {
         while let Some(expired) = self.reassembler.pop_expired(now) {
-            self.net.counters.ip_reassembly_timeouts += 1;
-            // RFC 1122 3.3.2, RFC 8200 4.5: only if the first fragment is there.
-            if let Some(Fragment { packet, frame, .. }) = expired.first
-                && self.net.is_ours(packet.destination)
-            {
-                let complaint = Complaint::ReassemblyTime;
-                self.complain(now, &packet, frame.bytes(), complaint, out);
+            self.counters.ip_reassembly_timeouts += 1;
+            if let Some(Fragment { packet, frame, .. }) = expired.first {
+                return Some((packet, frame));
             }
         }
-        self.arm_reassembly();
+        self.arm(timers);
+        None
     }
 }
 
-/// Makes the header of a joined packet that of a packet which was never cut. In IPv6,
+/// Makes the header of a reassembled packet that of a packet which was never fragmented. In IPv6,
 /// `next_header_at` is the place of what announced the fragment header.
-fn mend(whole: Whole, is_v4: bool, next_header_at: usize) -> Box<[u8]> {
-    let Whole { mut bytes, header_len, ecn, next_header } = whole;
+fn mend(packet: Reassembled, is_v4: bool, next_header_at: usize) -> Box<[u8]> {
+    let Reassembled { mut bytes, header_len, ecn, next_header } = packet;
     if is_v4 {
         v4::mend(&mut bytes, ecn);
         return bytes;

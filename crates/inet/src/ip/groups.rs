@@ -9,6 +9,7 @@
 //! Queries come from anybody: all that they can do is make us report, at most once per group and
 //! random delay.
 
+pub(crate) mod report;
 pub(crate) mod table;
 pub(crate) mod wire;
 
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::secret::Secret;
 use crate::table::Handle;
 use crate::time::Instant;
-use wire::{Kind, Query, Record, Report, Version};
+use wire::{GroupReport, Query, Record, RecordKind, Version};
 
 /// RFC 3376 8.1, 8.11 and 8.12: defaults, until a querier says otherwise.
 const ROBUSTNESS: u8 = 2;
@@ -94,7 +95,7 @@ impl Filter {
 /// Who listens.
 #[cfg_attr(not(test), expect(dead_code, reason = "IPv6 neighbour discovery joins by address"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Listener {
+pub(crate) enum GroupListener {
     Socket(Handle),
     /// One of our addresses, to its solicited-node group (RFC 4291 2.7.1).
     Address(Ipv6Addr),
@@ -104,7 +105,7 @@ pub(crate) enum Listener {
 
 /// A response that is owed for one group.
 #[derive(Debug)]
-struct Owed {
+struct PendingResponse {
     at: Instant,
     /// About these sources; about all if there are none.
     sources: BTreeSet<IpAddr>,
@@ -112,7 +113,7 @@ struct Owed {
 
 #[derive(Debug)]
 struct Group {
-    listeners: BTreeMap<Listener, Filter>,
+    listeners: BTreeMap<GroupListener, Filter>,
     filter: Filter,
     /// How often the change of mode is still to be reported.
     mode_reports: u8,
@@ -120,7 +121,7 @@ struct Group {
     source_reports: BTreeMap<IpAddr, u8>,
     /// When, next.
     change_at: Option<Instant>,
-    owed: Option<Owed>,
+    owed: Option<PendingResponse>,
     /// We sent the last report of an older version: we tell when we leave (RFC 2236 3).
     reporter: bool,
 }
@@ -139,7 +140,7 @@ pub(crate) struct Groups {
     /// When a general query is to be answered.
     general_at: Option<Instant>,
     /// Reports of older versions and leaves, made and not yet sent.
-    ready: Vec<Report>,
+    ready: Vec<GroupReport>,
 }
 
 impl Groups {
@@ -170,7 +171,7 @@ impl Groups {
     }
 
     /// What a listener asked for.
-    pub(crate) fn filter(&self, group: IpAddr, listener: Listener) -> Option<&Filter> {
+    pub(crate) fn filter(&self, group: IpAddr, listener: GroupListener) -> Option<&Filter> {
         self.groups.get(&group)?.listeners.get(&listener)
     }
 
@@ -202,7 +203,7 @@ impl Groups {
         &mut self,
         now: Instant,
         group: IpAddr,
-        listener: Listener,
+        listener: GroupListener,
         filter: Filter,
         random: &mut Secret,
     ) -> Result<(), Error> {
@@ -227,7 +228,7 @@ impl Groups {
         &mut self,
         now: Instant,
         group: IpAddr,
-        listener: Listener,
+        listener: GroupListener,
         random: &mut Secret,
     ) -> bool {
         let Some(entry) = self.groups.get_mut(&group) else { return false };
@@ -269,12 +270,12 @@ impl Groups {
                 group.mode_reports = robustness - 1;
                 let delay = random_time(OLD_UNSOLICITED_INTERVAL, random);
                 group.change_at = Some(now + delay);
-                self.ready.push(Report::old(version, ip));
+                self.ready.push(GroupReport::old(version, ip));
             } else if left {
                 let reporter = group.reporter;
                 self.groups.remove(&ip);
                 if reporter && version == Version::Second {
-                    self.ready.push(Report::leave(ip));
+                    self.ready.push(GroupReport::leave(ip));
                 }
             }
             return;
@@ -335,7 +336,7 @@ impl Groups {
             return;
         }
         match &mut group.owed {
-            None => group.owed = Some(Owed { at, sources }),
+            None => group.owed = Some(PendingResponse { at, sources }),
             Some(owed) => {
                 owed.at = owed.at.min(at);
                 let all = owed.sources.is_empty() || sources.is_empty();
@@ -374,7 +375,7 @@ impl Groups {
     }
 
     /// The next report to be sent.
-    pub(crate) fn poll(&mut self, now: Instant, random: &mut Secret) -> Option<Report> {
+    pub(crate) fn poll(&mut self, now: Instant, random: &mut Secret) -> Option<GroupReport> {
         if let Some(report) = self.ready.pop() {
             return Some(report);
         }
@@ -387,7 +388,7 @@ impl Groups {
         }
     }
 
-    fn poll_full(&mut self, now: Instant, random: &mut Secret) -> Option<Report> {
+    fn poll_full(&mut self, now: Instant, random: &mut Secret) -> Option<GroupReport> {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let mut records = Vec::new();
         if is_due(self.general_at) {
@@ -410,10 +411,15 @@ impl Groups {
             }
         }
         self.forget_left();
-        (!records.is_empty()).then(|| Report::full(self.v6, records))
+        (!records.is_empty()).then(|| GroupReport::full(self.v6, records))
     }
 
-    fn poll_old(&mut self, now: Instant, version: Version, random: &mut Secret) -> Option<Report> {
+    fn poll_old(
+        &mut self,
+        now: Instant,
+        version: Version,
+        random: &mut Secret,
+    ) -> Option<GroupReport> {
         self.general_at = None;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let mut report = None;
@@ -432,7 +438,7 @@ impl Groups {
             }
             if !group.filter.is_none() {
                 group.reporter = true;
-                report = Some(Report::old(version, *ip));
+                report = Some(GroupReport::old(version, *ip));
                 break;
             }
         }
@@ -462,14 +468,14 @@ impl Group {
     /// A record of what is wanted.
     fn state(&self, group: IpAddr) -> Record {
         let kind = match self.filter.mode {
-            FilterMode::Include => Kind::IsInclude,
-            FilterMode::Exclude => Kind::IsExclude,
+            FilterMode::Include => RecordKind::IsInclude,
+            FilterMode::Exclude => RecordKind::IsExclude,
         };
         Record { kind, group, sources: self.filter.sources.iter().copied().collect() }
     }
 
     /// RFC 3376 5.2, the answer to a query of one group.
-    fn answer(&self, group: IpAddr, owed: &Owed) -> Option<Record> {
+    fn answer(&self, group: IpAddr, owed: &PendingResponse) -> Option<Record> {
         if self.filter.is_none() {
             return None;
         }
@@ -478,7 +484,7 @@ impl Group {
         }
         let wanted = owed.sources.iter().copied().filter(|source| self.filter.admits(*source));
         let sources: Vec<IpAddr> = wanted.collect();
-        (!sources.is_empty()).then_some(Record { kind: Kind::IsInclude, group, sources })
+        (!sources.is_empty()).then_some(Record { kind: RecordKind::IsInclude, group, sources })
     }
 
     /// RFC 3376 5.1: what has changed; counts it as reported once more.
@@ -488,14 +494,14 @@ impl Group {
             // The list is reported with the mode.
             self.source_reports.clear();
             let kind = match self.filter.mode {
-                FilterMode::Include => Kind::ToInclude,
-                FilterMode::Exclude => Kind::ToExclude,
+                FilterMode::Include => RecordKind::ToInclude,
+                FilterMode::Exclude => RecordKind::ToExclude,
             };
             let sources = self.filter.sources.iter().copied().collect();
             records.push(Record { kind, group, sources });
             return;
         }
-        for (kind, wanted) in [(Kind::Allow, true), (Kind::Block, false)] {
+        for (kind, wanted) in [(RecordKind::Allow, true), (RecordKind::Block, false)] {
             let all = self.source_reports.keys().copied();
             let sources: Vec<IpAddr> = all.filter(|ip| self.filter.admits(*ip) == wanted).collect();
             if !sources.is_empty() {

@@ -2,7 +2,52 @@
 
 use core::net::IpAddr;
 
+use super::packet::Header;
+use super::route::Path;
 use super::{v4, v6};
+use crate::link::LinkLayer;
+use crate::link::ethernet::{self, Carries, Mac};
+
+/// Room for an Ethernet and an IP header of either version, bytes.
+pub(crate) const MAX_HEADERS: usize = ethernet::HEADER + v6::HEADER;
+
+/// Length of the Ethernet and the IP header of packets to `destination`, bytes.
+pub(crate) fn frame_headers(destination: IpAddr) -> usize {
+    ethernet::HEADER + header_len(destination)
+}
+
+/// Writes the Ethernet and IP headers to the start of `head`: [`frame_headers`] bytes.
+pub(crate) fn write_headers(
+    link: &LinkLayer,
+    path: &Path,
+    to: Mac,
+    header: &Header,
+    head: &mut [u8],
+) {
+    write_ip(header, head);
+    write_link(link, path, to, header, head);
+}
+
+/// Writes the IP header behind the place of the Ethernet header.
+pub(crate) fn write_ip(header: &Header, head: &mut [u8]) {
+    let network = &mut head[ethernet::HEADER..];
+    match (header.source, header.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            v4::emit(header, source, destination, network);
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            v6::emit(header, source, destination, network);
+        }
+        // No packet has addresses of two families.
+        _ => {}
+    }
+}
+
+/// Writes the Ethernet header.
+pub(crate) fn write_link(link: &LinkLayer, path: &Path, to: Mac, header: &Header, head: &mut [u8]) {
+    let carries = if header.source.is_ipv4() { Carries::Ipv4 } else { Carries::Ipv6 };
+    link.write_header(path.interface, carries, to, head);
+}
 
 /// Length of the header that packets to `destination` begin with, bytes.
 pub(crate) fn header_len(destination: IpAddr) -> usize {
@@ -14,7 +59,7 @@ pub(crate) fn header_len(destination: IpAddr) -> usize {
 
 /// Makes `packet`, which begins with a whole packet's header to `destination`, a fragment with its
 /// payload at `at`; gives the length of the header that was added.
-pub(crate) fn write_cut(
+pub(crate) fn write_fragment(
     packet: &mut [u8],
     destination: IpAddr,
     id: u32,
@@ -23,14 +68,14 @@ pub(crate) fn write_cut(
 ) -> usize {
     match destination {
         IpAddr::V4(_) => {
-            v4::write_cut(packet, id, at, more);
+            v4::write_fragment(packet, id, at, more);
             0
         }
-        IpAddr::V6(_) => v6::write_cut(packet, id, at, more),
+        IpAddr::V6(_) => v6::write_fragment(packet, id, at, more),
     }
 }
 
-/// Lets routers cut `packet`, if it is one of IPv4: there is nothing to say in IPv6.
+/// Lets routers fragment `packet`, if it is one of IPv4: there is nothing to say in IPv6.
 pub(crate) fn allow_fragments(packet: &mut [u8], destination: IpAddr, id: u32) {
     if destination.is_ipv4() {
         v4::allow_fragments(packet, id);

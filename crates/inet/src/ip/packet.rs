@@ -26,12 +26,12 @@ pub(crate) struct Packet {
     /// Where its payload is in the frame.
     pub(crate) payload: Range<usize>,
     /// Which part of a packet it is, if it is not a whole one.
-    pub(crate) cut: Option<Cut>,
+    pub(crate) fragment: Option<FragmentHeader>,
 }
 
 /// Which part of a packet a fragment is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct FragmentHeader {
     pub(crate) id: u32,
     /// Place of its payload in the packet's, bytes.
     pub(crate) at: usize,

@@ -35,7 +35,7 @@ const UNIT: usize = 8;
 
 /// Which datagram a fragment belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct DatagramKey {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
     pub(crate) id: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Key {
 /// A fragment and the frame it is in.
 #[derive(Debug)]
 pub(crate) struct Fragment<F> {
-    pub(crate) key: Key,
+    pub(crate) key: DatagramKey,
     /// Place of its payload in the datagram, bytes.
     pub(crate) at: usize,
     /// It is not the last one.
@@ -82,7 +82,7 @@ impl<F> Fragment<F> {
 /// A whole packet: header and payload of the fragments, the header's length and fragment fields
 /// still those of the first fragment.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Whole {
+pub(crate) struct Reassembled {
     pub(crate) bytes: Box<[u8]>,
     /// Where the payload starts in it.
     pub(crate) header_len: usize,
@@ -95,11 +95,11 @@ pub(crate) struct Whole {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It waits for the others.
-    Kept,
+    Stored,
     /// It was there already.
     Duplicate,
     /// It was the one missing.
-    Whole(Whole),
+    Complete(Reassembled),
     /// It is empty, or not the last one and no multiple of 8 bytes.
     Misshapen,
     /// The packet would be longer than a packet can be.
@@ -116,11 +116,11 @@ pub(crate) struct Expired<F> {
 }
 
 /// When the time of a datagram is over, and a number that makes it unique.
-type Due = (Instant, u64);
+type Deadline = (Instant, u64);
 
 #[derive(Debug)]
 struct Assembly<F> {
-    due: Due,
+    due: Deadline,
     /// By place, without overlaps.
     pieces: Vec<Fragment<F>>,
     /// Payload bytes in these.
@@ -134,7 +134,7 @@ struct Assembly<F> {
 
 /// What somebody's datagrams take.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Taken {
+struct Usage {
     bytes: usize,
     /// A spoilt datagram counts as one.
     frames: usize,
@@ -142,17 +142,17 @@ struct Taken {
 
 #[derive(Debug, Default)]
 struct Source {
-    taken: Taken,
-    waiting: BTreeMap<Due, Key>,
+    taken: Usage,
+    waiting: BTreeMap<Deadline, DatagramKey>,
 }
 
 /// All incomplete datagrams of one stack.
 #[derive(Debug)]
 pub(crate) struct Reassembler<F> {
-    assemblies: HashMap<Key, Assembly<F>, KeyedHash>,
+    assemblies: HashMap<DatagramKey, Assembly<F>, KeyedHash>,
     sources: HashMap<IpAddr, Source, KeyedHash>,
-    waiting: BTreeMap<Due, Key>,
-    taken: Taken,
+    waiting: BTreeMap<Deadline, DatagramKey>,
+    taken: Usage,
     limits: ReassemblyConfig,
     serial: u64,
     /// Datagrams dropped to make room for others.
@@ -165,7 +165,7 @@ impl<F: RxBytes> Reassembler<F> {
             assemblies: HashMap::with_hasher(hash.clone()),
             sources: HashMap::with_hasher(hash),
             waiting: BTreeMap::new(),
-            taken: Taken::default(),
+            taken: Usage::default(),
             limits,
             serial: 0,
             displaced: 0,
@@ -192,7 +192,7 @@ impl<F: RxBytes> Reassembler<F> {
         self.add(now, fragment);
         match self.assemblies.get(&key) {
             Some(held) if held.total == Some(held.len) => self.join(&key),
-            _ => Outcome::Kept,
+            _ => Outcome::Stored,
         }
     }
 
@@ -228,7 +228,7 @@ impl<F: RxBytes> Reassembler<F> {
             self.sources.entry(key.source).or_default().waiting.insert(due, key);
             self.assemblies.insert(key, Assembly::new(due));
         }
-        let more = Taken { bytes: fragment.frame.bytes().len(), frames: 1 };
+        let more = Usage { bytes: fragment.frame.bytes().len(), frames: 1 };
         self.taken.add(more);
         if let Some(source) = self.sources.get_mut(&key.source) {
             source.taken.add(more);
@@ -240,9 +240,9 @@ impl<F: RxBytes> Reassembler<F> {
 
     /// Displaces datagrams until one more frame of `bytes` fits.
     fn make_room(&mut self, source: IpAddr, bytes: usize) {
-        let more = Taken { bytes, frames: 1 };
-        let own = Taken { bytes: self.limits.source_bytes, frames: self.limits.source_frames };
-        let all = Taken { bytes: self.limits.bytes, frames: self.limits.frames };
+        let more = Usage { bytes, frames: 1 };
+        let own = Usage { bytes: self.limits.source_bytes, frames: self.limits.source_frames };
+        let all = Usage { bytes: self.limits.bytes, frames: self.limits.frames };
         while let Some(held) = self.sources.get(&source)
             && held.taken.exceeds(more, own)
             && let Some((_, key)) = held.waiting.first_key_value()
@@ -256,13 +256,13 @@ impl<F: RxBytes> Reassembler<F> {
         }
     }
 
-    fn displace(&mut self, key: &Key) {
+    fn displace(&mut self, key: &DatagramKey) {
         self.displaced += 1;
         self.remove(key);
     }
 
     /// Frees a datagram's frames and lets it refuse all that comes later (RFC 5722 4).
-    fn spoil(&mut self, key: &Key) {
+    fn spoil(&mut self, key: &DatagramKey) {
         let Some(held) = self.assemblies.get_mut(key) else { return };
         let before = held.taken();
         held.spoilt = true;
@@ -274,13 +274,13 @@ impl<F: RxBytes> Reassembler<F> {
         }
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Assembly<F>> {
+    fn remove(&mut self, key: &DatagramKey) -> Option<Assembly<F>> {
         let held = self.assemblies.remove(key)?;
         self.waiting.remove(&held.due);
-        self.taken.replace(held.taken(), Taken::default());
+        self.taken.replace(held.taken(), Usage::default());
         if let Some(source) = self.sources.get_mut(&key.source) {
             source.waiting.remove(&held.due);
-            source.taken.replace(held.taken(), Taken::default());
+            source.taken.replace(held.taken(), Usage::default());
             if source.waiting.is_empty() {
                 self.sources.remove(&key.source);
             }
@@ -289,7 +289,7 @@ impl<F: RxBytes> Reassembler<F> {
     }
 
     /// Makes one packet of a complete datagram.
-    fn join(&mut self, key: &Key) -> Outcome {
+    fn join(&mut self, key: &DatagramKey) -> Outcome {
         let Some(held) = self.remove(key) else { return Outcome::Spoilt };
         let Some(first) = held.pieces.first() else { return Outcome::Spoilt };
         // The first fragment's header may be longer than those of the others were.
@@ -307,7 +307,12 @@ impl<F: RxBytes> Reassembler<F> {
         if bytes.len() != header_len + held.len {
             return Outcome::Misshapen;
         }
-        Outcome::Whole(Whole { bytes: bytes.into_boxed_slice(), header_len, ecn, next_header })
+        Outcome::Complete(Reassembled {
+            bytes: bytes.into_boxed_slice(),
+            header_len,
+            ecn,
+            next_header,
+        })
     }
 }
 
@@ -325,7 +330,7 @@ fn joint_ecn(seen: u8, first: u8) -> Option<u8> {
 }
 
 impl<F: RxBytes> Assembly<F> {
-    fn new(due: Due) -> Self {
+    fn new(due: Deadline) -> Self {
         Self { due, pieces: Vec::new(), len: 0, total: None, ecns: 0, spoilt: false }
     }
 
@@ -359,13 +364,13 @@ impl<F: RxBytes> Assembly<F> {
         self.pieces.insert(at, new);
     }
 
-    fn taken(&self) -> Taken {
+    fn taken(&self) -> Usage {
         let bytes = self.pieces.iter().map(|piece| piece.frame.bytes().len()).sum();
-        Taken { bytes, frames: self.pieces.len() + usize::from(self.spoilt) }
+        Usage { bytes, frames: self.pieces.len() + usize::from(self.spoilt) }
     }
 }
 
-impl Taken {
+impl Usage {
     fn add(&mut self, more: Self) {
         self.bytes += more.bytes;
         self.frames += more.frames;

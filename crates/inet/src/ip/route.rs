@@ -11,11 +11,14 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use super::source;
 use crate::cidr::Cidr;
 use crate::error::Error;
-use crate::interface::Interface;
 use crate::interface_id::InterfaceId;
 use crate::link::ethernet::{self, Mac};
-use crate::loopback;
+use crate::link::interfaces::Interface;
 use crate::sockaddr::{is_link_scope, link_of};
+
+/// MTU of the loopback interface, bytes: what IPv4's length field can tell of. (Linux says 65,536,
+/// which comes to the same.)
+const LOOPBACK_MTU: u16 = u16::MAX;
 
 /// One entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,11 +167,12 @@ impl Routes {
             return Err(Error::Invalid);
         }
         if let Some((source, interface)) = local_source(ip, via, interfaces) {
-            return Ok(Path { interface, source, mtu: loopback::MTU, hop: Hop::Local });
+            return Ok(Path { interface, source, mtu: LOOPBACK_MTU, hop: Hop::Local });
         }
         let everywhere = is_limited_broadcast(ip) || ip.is_multicast();
         // A packet to everybody goes to the link of the default route, or else the first.
-        let is_up = |id: InterfaceId| interfaces.get(usize::from(id.0)).is_some_and(|one| one.up);
+        let is_up =
+            |id: InterfaceId| interfaces.get(usize::from(id.0)).is_some_and(|one| one.is_up());
         let route = self.routes.iter().find(|route| {
             let right = via.is_none_or(|via| via == route.interface);
             right && route.network.contains(ip) && is_up(route.interface)
@@ -178,7 +182,7 @@ impl Routes {
             None if everywhere => via.unwrap_or(InterfaceId(0)),
             None => return Err(Error::NetUnreachable),
         };
-        let interface = interfaces.get(usize::from(id.0)).filter(|interface| interface.up);
+        let interface = interfaces.get(usize::from(id.0)).filter(|interface| interface.is_up());
         let interface = interface.ok_or(Error::NetUnreachable)?;
         let next = route.and_then(|route| route.gateway).unwrap_or(ip);
         let hop = if is_limited_broadcast(ip) || interface.is_broadcast(ip) {

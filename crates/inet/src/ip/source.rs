@@ -5,8 +5,9 @@ use core::cmp::Ordering;
 use core::net::{IpAddr, Ipv6Addr};
 
 use crate::cidr::Cidr;
-use crate::interface::{Address, AddressState, Interface};
 use crate::interface_id::InterfaceId;
+use crate::link::address::{Address, AddressState};
+use crate::link::interfaces::Interface;
 
 /// RFC 6724 2.1: prefixes with their labels. Precedences are for choosing destinations, which is
 /// the resolver's business.
@@ -64,7 +65,7 @@ pub(crate) fn select(
     let here = destination.is_multicast() || destination.is_unicast_link_local();
     let all = (0..).map(InterfaceId).zip(interfaces).filter(|(id, _)| !here || *id == out);
     let candidates = all.flat_map(|(id, interface)| {
-        interface.addresses.iter().filter_map(move |address| candidate(id, address))
+        interface.addresses().iter().filter_map(move |address| candidate(id, address))
     });
     let usable = candidates
         .filter(|candidate| candidate.interface == out || !candidate.ip.is_unicast_link_local());
@@ -111,27 +112,25 @@ fn common(candidate: &Candidate, destination: Ipv6Addr) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::{AddressOrigin, InterfaceConfig};
+    use crate::link::address::AddressOrigin;
+    use crate::link::interfaces::InterfaceConfig;
     use std::vec::Vec;
 
     const OUT: InterfaceId = InterfaceId(0);
 
     fn interface(addresses: &[&str]) -> Interface {
         let mut interface = Interface::new(InterfaceConfig { mac: [2, 0, 0, 0, 0, 1], mtu: 1500 });
-        interface.addresses = addresses
-            .iter()
-            .map(|text| {
-                // "-" for deprecated, "?" for tentative.
-                let state = match text.chars().next() {
-                    Some('-') => AddressState::Deprecated,
-                    Some('?') => AddressState::Tentative,
-                    _ => AddressState::Preferred,
-                };
-                let ip: Ipv6Addr = text.trim_start_matches(['-', '?']).parse().unwrap();
-                let address = Address::new(Cidr::new(ip, 64), AddressOrigin::Static);
-                Address { state, ..address }
-            })
-            .collect();
+        for text in addresses {
+            // "-" for deprecated, "?" for tentative.
+            let state = match text.chars().next() {
+                Some('-') => AddressState::Deprecated,
+                Some('?') => AddressState::Tentative,
+                _ => AddressState::Preferred,
+            };
+            let ip: Ipv6Addr = text.trim_start_matches(['-', '?']).parse().unwrap();
+            let address = Address::new(Cidr::new(ip, 64), AddressOrigin::Static);
+            interface.add_address(Address { state, ..address });
+        }
         interface
     }
 

@@ -10,7 +10,7 @@ use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{Ipv4Packet, Ipv4Repr};
 
 use crate::interface_id::InterfaceId;
-use crate::ip::packet::{Cut, Header, Packet};
+use crate::ip::packet::{FragmentHeader, Header, Packet};
 
 /// Length of a header without options, bytes.
 pub(crate) const HEADER: usize = smoltcp::wire::IPV4_HEADER_LEN;
@@ -20,7 +20,7 @@ const PROTOCOL_AT: usize = 9;
 
 /// Why a packet is not let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum Ipv4Refusal {
     Malformed,
     Checksum,
     Options,
@@ -29,18 +29,22 @@ pub(crate) enum Refused {
 }
 
 /// Looks at the packet that starts at `at` in `frame`, which came from `interface`.
-pub(crate) fn parse(frame: &[u8], at: usize, interface: InterfaceId) -> Result<Packet, Refused> {
-    let bytes = frame.get(at..).ok_or(Refused::Malformed)?;
-    let view = Ipv4Packet::new_checked(bytes).map_err(|_| Refused::Malformed)?;
+pub(crate) fn parse(
+    frame: &[u8],
+    at: usize,
+    interface: InterfaceId,
+) -> Result<Packet, Ipv4Refusal> {
+    let bytes = frame.get(at..).ok_or(Ipv4Refusal::Malformed)?;
+    let view = Ipv4Packet::new_checked(bytes).map_err(|_| Ipv4Refusal::Malformed)?;
     if view.version() != 4 {
-        return Err(Refused::Malformed);
+        return Err(Ipv4Refusal::Malformed);
     }
     // RFC 1122 3.2.1.2: verify on every datagram, silently discard a bad one.
     if !view.verify_checksum() {
-        return Err(Refused::Checksum);
+        return Err(Ipv4Refusal::Checksum);
     }
     let header = usize::from(view.header_len());
-    check_options(bytes.get(HEADER..header).ok_or(Refused::Malformed)?)?;
+    check_options(bytes.get(HEADER..header).ok_or(Ipv4Refusal::Malformed)?)?;
     // RFC 1122 3.2.1.3: these are never the source of a packet from outside.
     let source = view.src_addr();
     if source.is_multicast()
@@ -48,10 +52,10 @@ pub(crate) fn parse(frame: &[u8], at: usize, interface: InterfaceId) -> Result<P
         || source.octets()[0] == 0
         || is_class_e(source)
     {
-        return Err(Refused::Martian);
+        return Err(Ipv4Refusal::Martian);
     }
     let whole = at..at + usize::from(view.total_len());
-    let cut = (view.more_frags() || view.frag_offset() != 0).then(|| Cut {
+    let fragment = (view.more_frags() || view.frag_offset() != 0).then(|| FragmentHeader {
         id: view.ident().into(),
         at: view.frag_offset().into(),
         more: view.more_frags(),
@@ -68,7 +72,7 @@ pub(crate) fn parse(frame: &[u8], at: usize, interface: InterfaceId) -> Result<P
         tos: view.dscp() << 2 | view.ecn(),
         payload: at + header..whole.end,
         whole,
-        cut,
+        fragment,
     })
 }
 
@@ -79,7 +83,7 @@ fn is_class_e(address: Ipv4Addr) -> bool {
 
 /// Walks the options (RFC 791 3.1): lengths must fit, source routes are not followed (RFC 1122
 /// 3.3.5 lets a host refuse), all others are skipped (RFC 1122 3.2.1.8).
-fn check_options(mut options: &[u8]) -> Result<(), Refused> {
+fn check_options(mut options: &[u8]) -> Result<(), Ipv4Refusal> {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
     const LOOSE_SOURCE_ROUTE: u8 = 131;
@@ -88,13 +92,13 @@ fn check_options(mut options: &[u8]) -> Result<(), Refused> {
         match *kind {
             END => break,
             NO_OPERATION => options = rest,
-            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => return Err(Refused::SourceRoute),
+            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => return Err(Ipv4Refusal::SourceRoute),
             _ => {
-                let len = usize::from(*rest.first().ok_or(Refused::Options)?);
+                let len = usize::from(*rest.first().ok_or(Ipv4Refusal::Options)?);
                 if len < 2 {
-                    return Err(Refused::Options);
+                    return Err(Ipv4Refusal::Options);
                 }
-                options = options.get(len..).ok_or(Refused::Options)?;
+                options = options.get(len..).ok_or(Ipv4Refusal::Options)?;
             }
         }
     }
@@ -133,7 +137,7 @@ pub(crate) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out
 }
 
 /// Makes the header at the start of `packet` that of a fragment whose payload stands at `at`.
-pub(crate) fn write_cut(packet: &mut [u8], id: u32, at: usize, more: bool) {
+pub(crate) fn write_fragment(packet: &mut [u8], id: u32, at: usize, more: bool) {
     let Some(header) = packet.get_mut(..HEADER) else { return };
     let mut view = Ipv4Packet::new_unchecked(header);
     #[expect(clippy::cast_possible_truncation, reason = "the field has 16 bits")]
@@ -144,9 +148,9 @@ pub(crate) fn write_cut(packet: &mut [u8], id: u32, at: usize, more: bool) {
     view.fill_checksum();
 }
 
-/// Lets routers cut the packet at the start of `packet`, which needs a name then (RFC 6864 4.1).
+/// Lets routers fragment the packet at the start of `packet`, which needs a name then (RFC 6864 4.1).
 pub(crate) fn allow_fragments(packet: &mut [u8], id: u32) {
-    write_cut(packet, id, 0, false);
+    write_fragment(packet, id, 0, false);
 }
 
 /// A whole packet with a router alert option (RFC 2113), of internetwork control, for one hop.

@@ -12,7 +12,7 @@ use core::net::Ipv6Addr;
 use smoltcp::wire::{IpProtocol, Ipv6Packet, Ipv6Repr, checksum};
 
 use crate::interface_id::InterfaceId;
-use crate::ip::packet::{Cut, FRAGMENT_HEADER, Header, Packet, pseudo_sum};
+use crate::ip::packet::{FRAGMENT_HEADER, FragmentHeader, Header, Packet, pseudo_sum};
 
 /// Length of the fixed header, bytes.
 pub(crate) const HEADER: usize = smoltcp::wire::IPV6_HEADER_LEN;
@@ -30,7 +30,7 @@ const NEXT_HEADER_AT: usize = 6;
 /// What a packet carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// What `protocol` says, at `payload`; or a part of it, if the packet is cut.
+    /// What `protocol` says, at `payload`; or a part of it, if the packet is a fragment.
     Upper,
     /// Something that its source is to be told of (RFC 4443 3.4).
     Problem(Problem),
@@ -61,7 +61,7 @@ pub(crate) enum ProblemCode {
 
 /// Why a packet is not let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum Ipv6Refusal {
     Malformed,
     Martian,
     /// More extension headers or options than is reasonable.
@@ -73,37 +73,37 @@ pub(crate) fn parse(
     frame: &[u8],
     at: usize,
     interface: InterfaceId,
-) -> Result<(Packet, Content), Refused> {
-    let bytes = frame.get(at..).ok_or(Refused::Malformed)?;
+) -> Result<(Packet, Content), Ipv6Refusal> {
+    let bytes = frame.get(at..).ok_or(Ipv6Refusal::Malformed)?;
     if bytes.len() < HEADER {
-        return Err(Refused::Malformed);
+        return Err(Ipv6Refusal::Malformed);
     }
     let view = Ipv6Packet::new_unchecked(bytes);
     if view.version() != 6 {
-        return Err(Refused::Malformed);
+        return Err(Ipv6Refusal::Malformed);
     }
     let total = HEADER + usize::from(view.payload_len());
-    let bytes = bytes.get(..total).ok_or(Refused::Malformed)?;
+    let bytes = bytes.get(..total).ok_or(Ipv6Refusal::Malformed)?;
     let (source, destination) = (view.src_addr(), view.dst_addr());
     let outside = interface != InterfaceId::LOOPBACK;
     if is_impossible_source(source) || is_impossible_destination(destination) {
-        return Err(Refused::Martian);
+        return Err(Ipv6Refusal::Martian);
     }
     if outside && (source.is_loopback() || destination.is_loopback()) {
-        return Err(Refused::Martian);
+        return Err(Ipv6Refusal::Martian);
     }
     let mut walk = Walk {
         bytes,
         at: HEADER,
         next: view.next_header().into(),
         next_at: NEXT_HEADER_AT,
-        cut: None,
+        fragment: None,
     };
     let content = walk.run()?.unwrap_or(Content::Upper);
-    let cut = walk.cut.take().map(|cut| Cut {
-        header: at..at + cut.header.end,
-        next_header_at: at + cut.next_header_at,
-        ..cut
+    let fragment = walk.fragment.take().map(|fragment| FragmentHeader {
+        header: at..at + fragment.header.end,
+        next_header_at: at + fragment.next_header_at,
+        ..fragment
     });
     let packet = Packet {
         interface,
@@ -115,7 +115,7 @@ pub(crate) fn parse(
         tos: view.traffic_class(),
         payload: at + walk.at..at + total,
         whole: at..at + total,
-        cut,
+        fragment,
     };
     Ok((packet, content))
 }
@@ -144,12 +144,12 @@ struct Walk<'a> {
     /// Where it is said what it is.
     next_at: usize,
     /// Places in it are those in the packet.
-    cut: Option<Cut>,
+    fragment: Option<FragmentHeader>,
 }
 
 impl Walk<'_> {
     /// Goes on to what is not an extension header; gives what ends the walk earlier.
-    fn run(&mut self) -> Result<Option<Content>, Refused> {
+    fn run(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         for _ in 0..=MOST_HEADERS {
             let end = match IpProtocol::from(self.next) {
                 // RFC 8200 4.1: nowhere but right after the fixed header.
@@ -161,7 +161,7 @@ impl Walk<'_> {
                 IpProtocol::Ipv6Frag => {
                     let end = self.fragment()?;
                     // What follows the header of a part is for whoever has the whole.
-                    if end.is_some() || self.cut.is_some() {
+                    if end.is_some() || self.fragment.is_some() {
                         return Ok(end);
                     }
                     None
@@ -173,7 +173,7 @@ impl Walk<'_> {
                 return Ok(end);
             }
         }
-        Err(Refused::Excessive)
+        Err(Ipv6Refusal::Excessive)
     }
 
     fn problem(&self, code: ProblemCode, at: usize) -> Content {
@@ -182,10 +182,10 @@ impl Walk<'_> {
     }
 
     /// The extension header here: where it ends. All but fragment headers say how long they are.
-    fn extent(&self) -> Result<usize, Refused> {
-        let len = self.bytes.get(self.at + 1).ok_or(Refused::Malformed)?;
+    fn extent(&self) -> Result<usize, Ipv6Refusal> {
+        let len = self.bytes.get(self.at + 1).ok_or(Ipv6Refusal::Malformed)?;
         let end = self.at + (usize::from(*len) + 1) * 8;
-        if end > self.bytes.len() { Err(Refused::Malformed) } else { Ok(end) }
+        if end > self.bytes.len() { Err(Ipv6Refusal::Malformed) } else { Ok(end) }
     }
 
     /// Goes on behind the extension header here, which ends at `end`.
@@ -197,7 +197,7 @@ impl Walk<'_> {
 
     /// A hop-by-hop or destination options header (RFC 8200 4.2, 4.3, 4.6). No option changes what
     /// we do with a packet; of those that we do not know, the type says what is to be done.
-    fn options(&mut self) -> Result<Option<Content>, Refused> {
+    fn options(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         const PAD1: u8 = 0;
         const PADN: u8 = 1;
         const ROUTER_ALERT: u8 = 5;
@@ -212,10 +212,11 @@ impl Walk<'_> {
                 at += 1;
                 continue;
             }
-            let len = self.bytes.get(at + 1).filter(|_| at + 1 < end).ok_or(Refused::Malformed)?;
+            let len =
+                self.bytes.get(at + 1).filter(|_| at + 1 < end).ok_or(Ipv6Refusal::Malformed)?;
             let next = at + 2 + usize::from(*len);
             if next > end {
-                return Err(Refused::Malformed);
+                return Err(Ipv6Refusal::Malformed);
             }
             let known = matches!(kind, PADN | ROUTER_ALERT);
             match kind >> 6 {
@@ -231,12 +232,12 @@ impl Walk<'_> {
             }
             at = next;
         }
-        Err(Refused::Excessive)
+        Err(Ipv6Refusal::Excessive)
     }
 
     /// RFC 8200 4.4: we follow no route, so one that has not ended is a problem, of type 0 as any
     /// other (RFC 5095 3); one that has ended is passed over.
-    fn routing(&mut self) -> Result<Option<Content>, Refused> {
+    fn routing(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         const TYPE_AT: usize = 2;
         const SEGMENTS_LEFT_AT: usize = 3;
         let end = self.extent()?;
@@ -248,10 +249,10 @@ impl Walk<'_> {
     }
 
     /// RFC 8200 4.5. A fragment that is the whole packet is no fragment (RFC 6946 4).
-    fn fragment(&mut self) -> Result<Option<Content>, Refused> {
+    fn fragment(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         const LENGTH: usize = 8;
         let header = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<LENGTH>());
-        let &[_, _, high, low, a, b, c, d] = header.ok_or(Refused::Malformed)?;
+        let &[_, _, high, low, a, b, c, d] = header.ok_or(Ipv6Refusal::Malformed)?;
         let field = u16::from_be_bytes([high, low]);
         let (offset, more) = (usize::from(field & !7), field & 1 != 0);
         let (header_at, next_header_at) = (self.at, self.next_at);
@@ -267,7 +268,8 @@ impl Walk<'_> {
             return Ok(Some(self.problem(ProblemCode::Field, header_at + 2)));
         }
         let id = u32::from_be_bytes([a, b, c, d]);
-        self.cut = Some(Cut { id, at: offset, more, header: 0..header_at, next_header_at });
+        self.fragment =
+            Some(FragmentHeader { id, at: offset, more, header: 0..header_at, next_header_at });
         Ok(None)
     }
 }
@@ -298,7 +300,7 @@ pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
 }
 
 /// Adds a fragment header to the packet's header at the start of `packet`; gives its length.
-pub(crate) fn write_cut(packet: &mut [u8], id: u32, at: usize, more: bool) -> usize {
+pub(crate) fn write_fragment(packet: &mut [u8], id: u32, at: usize, more: bool) -> usize {
     let len = FRAGMENT_HEADER;
     let Some((header, rest)) = packet.split_at_mut_checked(HEADER) else { return 0 };
     let Some(place) = rest.get_mut(..len) else { return 0 };

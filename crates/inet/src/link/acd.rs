@@ -15,7 +15,7 @@
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-use super::arp;
+use super::arp::ArpPacket;
 use super::ethernet::Mac;
 use crate::config::AcdConfig;
 use crate::secret::Secret;
@@ -27,7 +27,7 @@ const ANNOUNCEMENTS: u8 = 2;
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum AcdState {
     Probing {
         sent: u8,
     },
@@ -41,7 +41,7 @@ enum State {
 
 /// What to do when the time has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum AcdStep {
     /// Send an ARP probe: a request from 0.0.0.0.
     Probe,
     /// Nobody has the address; use it, and announce it.
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 
 /// What an ARP packet means for the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum AcdVerdict {
     /// Nothing.
     Unconcerned,
     /// Somebody has it or wants it; it stays ours. Send an announcement if `announce`.
@@ -65,7 +65,7 @@ pub(crate) enum Verdict {
 #[derive(Debug, Clone)]
 pub(crate) struct Acd {
     address: Ipv4Addr,
-    state: State,
+    state: AcdState,
     next: Option<Instant>,
     /// The last conflict.
     conflict: Option<Instant>,
@@ -82,19 +82,19 @@ impl Acd {
         random: &mut Secret,
     ) -> Self {
         let next = Some(now + random_time(Duration::ZERO, config.probe_wait, random));
-        Self { address, state: State::Probing { sent: 0 }, next, conflict: None, keep: false }
+        Self { address, state: AcdState::Probing { sent: 0 }, next, conflict: None, keep: false }
     }
 
     /// An address that is used without looking, and kept whatever happens: announced and defended.
     pub(crate) fn announce(now: Instant, address: Ipv4Addr) -> Self {
-        let state = State::Announcing { sent: 0 };
+        let state = AcdState::Announcing { sent: 0 };
         Self { address, state, next: Some(now), conflict: None, keep: true }
     }
 
     /// The link is another one, or has forgotten: an address in use is announced once more.
     pub(crate) fn announce_again(&mut self, now: Instant) {
         if self.is_usable() {
-            (self.state, self.next) = (State::Announcing { sent: 0 }, Some(now));
+            (self.state, self.next) = (AcdState::Announcing { sent: 0 }, Some(now));
         }
     }
 
@@ -104,7 +104,7 @@ impl Acd {
 
     /// Whether it may be used.
     pub(crate) fn is_usable(&self) -> bool {
-        matches!(self.state, State::Announcing { .. } | State::Defending)
+        matches!(self.state, AcdState::Announcing { .. } | AcdState::Defending)
     }
 
     /// When to call [`step`](Self::step).
@@ -118,35 +118,38 @@ impl Acd {
         now: Instant,
         config: &AcdConfig,
         random: &mut Secret,
-    ) -> Option<Step> {
+    ) -> Option<AcdStep> {
         if self.next.is_none_or(|at| at > now) {
             return None;
         }
         match self.state {
-            State::Probing { sent } if sent < config.probes => {
-                self.state = State::Probing { sent: sent + 1 };
+            AcdState::Probing { sent } if sent < config.probes => {
+                self.state = AcdState::Probing { sent: sent + 1 };
                 let wait = if sent + 1 < config.probes {
                     random_time(config.probe_min, config.probe_max, random)
                 } else {
                     config.announce_wait
                 };
                 self.next = Some(now + wait);
-                Some(Step::Probe)
+                Some(AcdStep::Probe)
             }
-            State::Probing { .. } => {
-                self.state = State::Announcing { sent: 0 };
+            AcdState::Probing { .. } => {
+                self.state = AcdState::Announcing { sent: 0 };
                 // At once: the caller asks again.
                 self.next = Some(now);
-                Some(Step::Free)
+                Some(AcdStep::Free)
             }
-            State::Announcing { sent } => {
+            AcdState::Announcing { sent } => {
                 let more = sent + 1 < ANNOUNCEMENTS;
-                self.state =
-                    if more { State::Announcing { sent: sent + 1 } } else { State::Defending };
+                self.state = if more {
+                    AcdState::Announcing { sent: sent + 1 }
+                } else {
+                    AcdState::Defending
+                };
                 self.next = more.then(|| now + ANNOUNCE_INTERVAL);
-                Some(Step::Announce)
+                Some(AcdStep::Announce)
             }
-            State::Defending | State::Lost => {
+            AcdState::Defending | AcdState::Lost => {
                 self.next = None;
                 None
             }
@@ -154,42 +157,42 @@ impl Acd {
     }
 
     /// Looks at an ARP packet that came in on the interface with the hardware address `ours`.
-    pub(crate) fn handle(&mut self, now: Instant, packet: &arp::Packet, ours: Mac) -> Verdict {
+    pub(crate) fn handle(&mut self, now: Instant, packet: &ArpPacket, ours: Mac) -> AcdVerdict {
         if packet.sender_mac == ours {
-            return Verdict::Unconcerned;
+            return AcdVerdict::Unconcerned;
         }
         let claims = packet.sender == self.address;
         match self.state {
-            State::Lost => Verdict::Unconcerned,
-            State::Probing { .. } => {
+            AcdState::Lost => AcdVerdict::Unconcerned,
+            AcdState::Probing { .. } => {
                 // 2.1.1: somebody else may be about to take it.
                 let probes = packet.is_request
                     && packet.sender.is_unspecified()
                     && packet.target == self.address;
                 if claims || probes {
-                    self.state = State::Lost;
+                    self.state = AcdState::Lost;
                     self.next = None;
-                    return Verdict::Lost;
+                    return AcdVerdict::Lost;
                 }
-                Verdict::Unconcerned
+                AcdVerdict::Unconcerned
             }
-            State::Announcing { .. } | State::Defending if claims => self.claimed(now),
-            _ => Verdict::Unconcerned,
+            AcdState::Announcing { .. } | AcdState::Defending if claims => self.claimed(now),
+            _ => AcdVerdict::Unconcerned,
         }
     }
 
     /// 2.4: somebody uses our address.
-    fn claimed(&mut self, now: Instant) -> Verdict {
+    fn claimed(&mut self, now: Instant) -> AcdVerdict {
         let recent = self.conflict.is_some_and(|at| now.since(at) < DEFEND_INTERVAL);
         if recent && !self.keep {
-            self.state = State::Lost;
+            self.state = AcdState::Lost;
             self.next = None;
-            return Verdict::Lost;
+            return AcdVerdict::Lost;
         }
         if !recent {
             self.conflict = Some(now);
         }
-        Verdict::Defend { announce: !recent }
+        AcdVerdict::Defend { announce: !recent }
     }
 }
 
@@ -210,12 +213,12 @@ mod tests {
     const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
     const START: Instant = Instant::from_nanos(5_000_000_000);
 
-    fn packet(is_request: bool, sender: Ipv4Addr, sender_mac: Mac) -> arp::Packet {
-        arp::Packet { is_request, sender, sender_mac, target: ADDRESS }
+    fn packet(is_request: bool, sender: Ipv4Addr, sender_mac: Mac) -> ArpPacket {
+        ArpPacket { is_request, sender, sender_mac, target: ADDRESS }
     }
 
     /// All steps with their times, until it waits for nothing.
-    fn run(acd: &mut Acd, config: &AcdConfig, random: &mut Secret) -> Vec<(Step, Duration)> {
+    fn run(acd: &mut Acd, config: &AcdConfig, random: &mut Secret) -> Vec<(AcdStep, Duration)> {
         let mut steps = Vec::new();
         while let Some(at) = acd.poll_at() {
             assert_eq!(acd.step(at - Duration::from_nanos(1), config, random), None);
@@ -235,9 +238,9 @@ mod tests {
             let mut acd = Acd::probe(START, ADDRESS, &config, &mut random);
             assert!(!acd.is_usable());
             let steps = run(&mut acd, &config, &mut random);
-            let kinds: Vec<Step> = steps.iter().map(|(step, _)| *step).collect();
-            let announced = [Step::Free, Step::Announce, Step::Announce];
-            assert_eq!(kinds, [&[Step::Probe; 3][..], &announced].concat());
+            let kinds: Vec<AcdStep> = steps.iter().map(|(step, _)| *step).collect();
+            let announced = [AcdStep::Free, AcdStep::Announce, AcdStep::Announce];
+            assert_eq!(kinds, [&[AcdStep::Probe; 3][..], &announced].concat());
             let times: Vec<Duration> = steps.iter().map(|(_, at)| *at).collect();
             assert!(times[0] <= seconds(1));
             for pair in times[..3].windows(2) {
@@ -252,24 +255,24 @@ mod tests {
     #[test]
     fn who_claims_a_probed_address_has_it() {
         let table = [
-            (packet(true, ADDRESS, OTHER), Verdict::Lost),
-            (packet(false, ADDRESS, OTHER), Verdict::Lost),
+            (packet(true, ADDRESS, OTHER), AcdVerdict::Lost),
+            (packet(false, ADDRESS, OTHER), AcdVerdict::Lost),
             // Somebody else probes for it.
-            (packet(true, Ipv4Addr::UNSPECIFIED, OTHER), Verdict::Lost),
+            (packet(true, Ipv4Addr::UNSPECIFIED, OTHER), AcdVerdict::Lost),
             // Our own packets come back from a switch.
-            (packet(true, Ipv4Addr::UNSPECIFIED, OURS), Verdict::Unconcerned),
+            (packet(true, Ipv4Addr::UNSPECIFIED, OURS), AcdVerdict::Unconcerned),
             // Somebody asks for it.
-            (packet(true, Ipv4Addr::new(10, 0, 0, 1), OTHER), Verdict::Unconcerned),
+            (packet(true, Ipv4Addr::new(10, 0, 0, 1), OTHER), AcdVerdict::Unconcerned),
         ];
         let config = AcdConfig::default();
         let mut random = Secret::new(&[1; 16]);
         for (packet, verdict) in table {
             let mut acd = Acd::probe(START, ADDRESS, &config, &mut random);
             assert_eq!(acd.handle(START, &packet, OURS), verdict, "{packet:?}");
-            let lost = verdict == Verdict::Lost;
+            let lost = verdict == AcdVerdict::Lost;
             assert_eq!(acd.poll_at().is_none(), lost);
             if lost {
-                assert_eq!(acd.handle(START, &packet, OURS), Verdict::Unconcerned, "told once");
+                assert_eq!(acd.handle(START, &packet, OURS), AcdVerdict::Unconcerned, "told once");
                 assert!(!acd.is_usable());
             }
         }
@@ -279,7 +282,7 @@ mod tests {
     fn defended_once_in_ten_seconds() {
         let claim = packet(false, ADDRESS, OTHER);
         let second = Duration::from_secs(1);
-        let defend = |announce| Verdict::Defend { announce };
+        let defend = |announce| AcdVerdict::Defend { announce };
         // From DHCP: given up at the second conflict within ten seconds.
         let config = AcdConfig::default();
         let mut random = Secret::new(&[1; 16]);
@@ -287,7 +290,7 @@ mod tests {
         run(&mut acd, &config, &mut random);
         assert_eq!(acd.handle(START, &claim, OURS), defend(true));
         assert_eq!(acd.handle(START + 10 * second, &claim, OURS), defend(true));
-        assert_eq!(acd.handle(START + 19 * second, &claim, OURS), Verdict::Lost);
+        assert_eq!(acd.handle(START + 19 * second, &claim, OURS), AcdVerdict::Lost);
         assert!(!acd.is_usable());
         // Static: never, but without a storm.
         let mut acd = Acd::announce(START, ADDRESS);
@@ -297,6 +300,10 @@ mod tests {
         assert_eq!(announced.count(), 5);
         assert!(acd.is_usable());
         let probe = packet(true, Ipv4Addr::UNSPECIFIED, OTHER);
-        assert_eq!(acd.handle(START, &probe, OURS), Verdict::Unconcerned, "answered as a request");
+        assert_eq!(
+            acd.handle(START, &probe, OURS),
+            AcdVerdict::Unconcerned,
+            "answered as a request"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use core::net::Ipv4Addr;
 
-use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr};
+use smoltcp::wire::{self, ArpOperation, ArpRepr};
 
 use super::ethernet::Mac;
 
@@ -11,7 +11,7 @@ pub(crate) const PACKET: usize = 28;
 
 /// A parsed ARP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Packet {
+pub(crate) struct ArpPacket {
     pub(crate) is_request: bool,
     pub(crate) sender: Ipv4Addr,
     pub(crate) sender_mac: Mac,
@@ -19,8 +19,8 @@ pub(crate) struct Packet {
 }
 
 /// Reads an ARP packet; `None` if it is malformed, of another kind, or from an impossible sender.
-pub(crate) fn parse(bytes: &[u8]) -> Option<Packet> {
-    let view = ArpPacket::new_checked(bytes).ok()?;
+pub(crate) fn parse(bytes: &[u8]) -> Option<ArpPacket> {
+    let view = wire::ArpPacket::new_checked(bytes).ok()?;
     let ArpRepr::EthernetIpv4 {
         operation,
         source_hardware_addr: sender_mac,
@@ -41,7 +41,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Packet> {
         && !sender.is_multicast()
         && !sender.is_broadcast()
         && !sender.is_loopback();
-    possible.then_some(Packet { is_request, sender, sender_mac, target })
+    possible.then_some(ArpPacket { is_request, sender, sender_mac, target })
 }
 
 /// Writes a request for `target`, or with `to` the reply to it, into [`PACKET`] bytes.
@@ -54,5 +54,5 @@ pub(crate) fn emit(ours: (Ipv4Addr, Mac), target: Ipv4Addr, to: Option<Mac>, out
         target_hardware_addr: to.unwrap_or(Mac::from_bytes(&[0; 6])),
         target_protocol_addr: target,
     };
-    repr.emit(&mut ArpPacket::new_unchecked(out));
+    repr.emit(&mut wire::ArpPacket::new_unchecked(out));
 }

@@ -20,7 +20,7 @@ pub(crate) enum Carries {
 
 /// A frame for us; its payload starts at [`HEADER`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedFrame {
     pub(crate) carries: Carries,
     /// Whether it was sent to a group address, the broadcast address included.
     pub(crate) to_group: bool,
@@ -35,7 +35,7 @@ pub(crate) enum Ignored {
 }
 
 /// Looks at the header of `frame`, received on the interface with the address `ours`.
-pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<Received, Ignored> {
+pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<ReceivedFrame, Ignored> {
     let view = EthernetFrame::new_checked(frame).map_err(|_| Ignored::Malformed)?;
     if view.src_addr().is_multicast() {
         return Err(Ignored::Malformed);
@@ -50,7 +50,7 @@ pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<Received, Ignored> {
         EthernetProtocol::Ipv6 => Carries::Ipv6,
         _ => return Err(Ignored::UnknownType),
     };
-    Ok(Received { carries, to_group })
+    Ok(ReceivedFrame { carries, to_group })
 }
 
 /// What a frame of our own carries.

@@ -19,7 +19,7 @@
 //! 6583 6.1). An entry is made only for somebody we asked, or who asks for us; others'
 //! announcements only update.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -27,12 +27,9 @@ use core::time::Duration;
 use hashbrown::HashMap;
 
 use super::ethernet::Mac;
-use crate::interface_id::InterfaceId;
-use crate::offload::TxOffload;
+use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::secret::KeyedHash;
-use crate::table::Handle;
 use crate::time::Instant;
-use crate::udp::message::Load;
 use crate::wheel::TimerId;
 
 /// Questions before a neighbour is taken to be absent (RFC 4861 10: MAX_MULTICAST_SOLICIT and
@@ -47,56 +44,22 @@ const SAMPLE: usize = 16;
 
 /// The two times that a link may set otherwise (RFC 4861 6.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Times {
+pub(crate) struct NeighbourTimes {
     /// Between two questions.
     pub(crate) retrans: Duration,
     /// How long a proof of reachability holds.
     pub(crate) reachable: Duration,
 }
 
-impl Default for Times {
+impl Default for NeighbourTimes {
     /// RFC 4861 10; what Linux uses for ARP, too.
     fn default() -> Self {
         Self { retrans: Duration::from_secs(1), reachable: Duration::from_secs(30) }
     }
 }
 
-/// A neighbour's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) interface: InterfaceId,
-    pub(crate) address: IpAddr,
-}
-
-/// A packet that waits for its destination's hardware address.
-#[derive(Debug)]
-pub(crate) struct Pending<T> {
-    /// The frame's head, all written but the destination.
-    pub(crate) head: Vec<u8>,
-    /// Its payload and whose datagram it is, unless the head is all.
-    pub(crate) datagram: Option<Parked<T>>,
-}
-
-/// A datagram taken out of its socket's queue.
-#[derive(Debug)]
-pub(crate) struct Parked<T> {
-    pub(crate) socket: Handle,
-    /// Its number in the queue.
-    pub(crate) number: u64,
-    pub(crate) load: Load<T>,
-    /// What is left to the interface when it leaves.
-    pub(crate) offload: TxOffload,
-}
-
-/// Who waited for a neighbour.
-#[derive(Debug)]
-pub(crate) struct Waiters<T> {
-    pub(crate) pending: VecDeque<Pending<T>>,
-    pub(crate) sockets: BTreeSet<Handle>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum NeighbourState {
     Incomplete { tries: u8 },
     Reachable { mac: Mac, since: Instant },
     Stale { mac: Mac, since: Instant },
@@ -104,7 +67,7 @@ enum State {
     Probe { mac: Mac, tries: u8 },
 }
 
-impl State {
+impl NeighbourState {
     fn mac(self) -> Option<Mac> {
         match self {
             Self::Incomplete { .. } => None,
@@ -131,10 +94,11 @@ pub struct NeighbourInfo {
 }
 
 #[derive(Debug)]
-struct Neighbour<T> {
-    state: State,
+struct Neighbour {
+    state: NeighbourState,
     timer: Option<TimerId>,
-    waiters: Waiters<T>,
+    /// Frames for it, all written but the destination.
+    waiting: VecDeque<Vec<u8>>,
 }
 
 /// What a look into the cache says.
@@ -150,23 +114,23 @@ pub(crate) enum Lookup {
 
 /// What to do when a neighbour's timer fires.
 #[derive(Debug)]
-pub(crate) enum Due<T> {
-    /// Ask (this hardware address, or all) and arm the timer with [`Times::retrans`].
+pub(crate) enum NeighbourDue {
+    /// Ask (this hardware address, or all) and arm the timer with [`NeighbourTimes::retrans`].
     Ask(Option<Mac>),
     /// Arm the timer.
     Wait(Duration),
-    /// It was silent and is forgotten. It had been known before if nobody waited.
-    Failed(Waiters<T>),
+    /// It was silent and is forgotten, with so many frames that waited for it.
+    Failed(usize),
     /// It was not used and is forgotten, or had been already.
     Forgotten,
 }
 
 /// The cache has learnt something.
 #[derive(Debug)]
-pub(crate) struct Learnt<T> {
+pub(crate) struct Learnt {
     pub(crate) mac: Mac,
-    /// Who waited for it.
-    pub(crate) waiters: Waiters<T>,
+    /// Frames that waited for it.
+    pub(crate) waiting: VecDeque<Vec<u8>>,
     /// Arm the neighbour's timer.
     pub(crate) timer: Duration,
     /// The timer of an entry that gave way, to be cancelled.
@@ -185,13 +149,13 @@ pub(crate) struct Advert {
 
 /// The cache of one stack.
 #[derive(Debug)]
-pub(crate) struct Neighbours<T> {
-    map: HashMap<Key, Neighbour<T>, KeyedHash>,
+pub(crate) struct Neighbours {
+    map: HashMap<NeighbourKey, Neighbour, KeyedHash>,
     limit: usize,
     queue_limit: usize,
 }
 
-impl<T> Neighbours<T> {
+impl Neighbours {
     pub(crate) fn new(hash: KeyedHash, limit: usize, queue_limit: usize) -> Self {
         Self { map: HashMap::with_hasher(hash), limit: limit.max(1), queue_limit }
     }
@@ -203,11 +167,11 @@ impl<T> Neighbours<T> {
             address: key.address,
             mac: neighbour.state.mac().map(|mac| mac.0),
             state: match neighbour.state {
-                State::Incomplete { .. } => "INCOMPLETE",
-                State::Reachable { .. } => "REACHABLE",
-                State::Stale { .. } => "STALE",
-                State::Delay { .. } => "DELAY",
-                State::Probe { .. } => "PROBE",
+                NeighbourState::Incomplete { .. } => "INCOMPLETE",
+                NeighbourState::Reachable { .. } => "REACHABLE",
+                NeighbourState::Stale { .. } => "STALE",
+                NeighbourState::Delay { .. } => "DELAY",
+                NeighbourState::Probe { .. } => "PROBE",
             },
         })
     }
@@ -215,7 +179,7 @@ impl<T> Neighbours<T> {
     /// Forgets the hardware addresses of an interface whose link may be another one, as Linux does
     /// when the carrier is lost; who is being asked is asked on. Gives the timers, to be cancelled.
     pub(crate) fn forget(&mut self, interface: InterfaceId) -> Vec<TimerId> {
-        let known = |key: &Key, neighbour: &Neighbour<T>| {
+        let known = |key: &NeighbourKey, neighbour: &Neighbour| {
             key.interface == interface && neighbour.state.mac().is_some()
         };
         let gone = self.map.extract_if(|key, neighbour| known(key, neighbour));
@@ -227,71 +191,67 @@ impl<T> Neighbours<T> {
     pub(crate) fn look_up(
         &mut self,
         now: Instant,
-        key: Key,
+        key: NeighbourKey,
         progress: bool,
-        times: &Times,
+        times: &NeighbourTimes,
     ) -> Lookup {
         let Some(neighbour) = self.map.get_mut(&key) else { return Lookup::Absent };
         let (mac, timer) = match neighbour.state {
-            State::Incomplete { .. } => return Lookup::Asking,
-            State::Reachable { mac, .. } => (mac, None),
-            State::Stale { mac, .. } | State::Delay { mac } | State::Probe { mac, .. }
+            NeighbourState::Incomplete { .. } => return Lookup::Asking,
+            NeighbourState::Reachable { mac, .. } => (mac, None),
+            NeighbourState::Stale { mac, .. }
+            | NeighbourState::Delay { mac }
+            | NeighbourState::Probe { mac, .. }
                 if progress =>
             {
-                neighbour.state = State::Reachable { mac, since: now };
+                neighbour.state = NeighbourState::Reachable { mac, since: now };
                 (mac, Some(times.reachable))
             }
-            State::Stale { mac, .. } => {
-                neighbour.state = State::Delay { mac };
+            NeighbourState::Stale { mac, .. } => {
+                neighbour.state = NeighbourState::Delay { mac };
                 (mac, Some(DELAY_FIRST_PROBE_TIME))
             }
-            State::Delay { mac } | State::Probe { mac, .. } => (mac, None),
+            NeighbourState::Delay { mac } | NeighbourState::Probe { mac, .. } => (mac, None),
         };
         Lookup::Known { mac, timer }
     }
 
     /// Starts asking for an absent neighbour; the caller sends the question and arms the timer with
-    /// [`Times::retrans`]. `None` if the cache is full of neighbours that somebody waits for; else
+    /// [`NeighbourTimes::retrans`]. `None` if the cache is full of neighbours that somebody waits for; else
     /// the timer of the entry that gave way, to be cancelled.
-    pub(crate) fn ask(&mut self, key: Key) -> Option<Option<TimerId>> {
+    pub(crate) fn ask(&mut self, key: NeighbourKey) -> Option<Option<TimerId>> {
         let freed = self.make_room()?;
-        self.insert(key, State::Incomplete { tries: 1 });
+        self.insert(key, NeighbourState::Incomplete { tries: 1 });
         Some(freed)
     }
 
     /// Sets the neighbour's timer; gives the one that it had.
-    pub(crate) fn set_timer(&mut self, key: Key, timer: TimerId) -> Option<TimerId> {
+    pub(crate) fn set_timer(&mut self, key: NeighbourKey, timer: TimerId) -> Option<TimerId> {
         self.map.get_mut(&key).and_then(|neighbour| neighbour.timer.replace(timer))
     }
 
-    /// Lets a connection wait for the neighbour being asked.
-    pub(crate) fn wait(&mut self, key: Key, socket: Handle) {
-        if let Some(neighbour) = self.map.get_mut(&key) {
-            neighbour.waiters.sockets.insert(socket);
+    /// Lets a frame wait for the neighbour being asked; false if a frame had to give way.
+    pub(crate) fn park(&mut self, key: NeighbourKey, frame: Vec<u8>) -> bool {
+        let Some(neighbour) = self.map.get_mut(&key) else { return false };
+        neighbour.waiting.push_back(frame);
+        if neighbour.waiting.len() <= self.queue_limit {
+            return true;
         }
-    }
-
-    /// The connection does not wait any more.
-    pub(crate) fn stop_waiting(&mut self, key: Key, socket: Handle) {
-        if let Some(neighbour) = self.map.get_mut(&key) {
-            neighbour.waiters.sockets.remove(&socket);
-        }
-    }
-
-    /// Lets a packet wait for the neighbour being asked; gives the one that has to give way.
-    pub(crate) fn park(&mut self, key: Key, packet: Pending<T>) -> Option<Pending<T>> {
-        let Some(neighbour) = self.map.get_mut(&key) else { return Some(packet) };
-        neighbour.waiters.pending.push_back(packet);
-        if neighbour.waiters.pending.len() > self.queue_limit {
-            return neighbour.waiters.pending.pop_front();
-        }
-        None
+        neighbour.waiting.pop_front();
+        false
     }
 
     /// Whether we are asking the neighbour.
-    pub(crate) fn is_asked(&self, key: Key) -> bool {
+    pub(crate) fn is_asked(&self, key: NeighbourKey) -> bool {
         let state = self.map.get(&key).map(|neighbour| neighbour.state);
-        matches!(state, Some(State::Incomplete { .. } | State::Delay { .. } | State::Probe { .. }))
+        matches!(
+            state,
+            Some(
+                NeighbourState::Incomplete { .. }
+                    | NeighbourState::Delay { .. }
+                    | NeighbourState::Probe { .. }
+            )
+        )
     }
 
     /// The neighbour was seen with the address `mac`, in something else than an answer (RFC 4861
@@ -300,25 +260,25 @@ impl<T> Neighbours<T> {
     pub(crate) fn observe(
         &mut self,
         now: Instant,
-        key: Key,
+        key: NeighbourKey,
         mac: Mac,
         create: bool,
-    ) -> Option<Learnt<T>> {
-        let state = State::Stale { mac, since: now };
+    ) -> Option<Learnt> {
+        let state = NeighbourState::Stale { mac, since: now };
         if let Some(neighbour) = self.map.get_mut(&key) {
             if neighbour.state.mac() == Some(mac) {
                 return None;
             }
             neighbour.state = state;
-            let waiters = neighbour.take_waiters();
-            return Some(Learnt { mac, waiters, timer: AGE, freed: None });
+            let waiting = core::mem::take(&mut neighbour.waiting);
+            return Some(Learnt { mac, waiting, timer: AGE, freed: None });
         }
         if !create {
             return None;
         }
         let freed = self.make_room()?;
         self.insert(key, state);
-        Some(Learnt { mac, waiters: Waiters::none(), timer: AGE, freed })
+        Some(Learnt { mac, waiting: VecDeque::new(), timer: AGE, freed })
     }
 
     /// The neighbour has said something of itself (RFC 4861 7.2.5). `None` if nothing changes; what
@@ -326,10 +286,10 @@ impl<T> Neighbours<T> {
     pub(crate) fn advertised(
         &mut self,
         now: Instant,
-        key: Key,
+        key: NeighbourKey,
         advert: &Advert,
-        times: &Times,
-    ) -> Option<Learnt<T>> {
+        times: &NeighbourTimes,
+    ) -> Option<Learnt> {
         let neighbour = self.map.get_mut(&key)?;
         let known = neighbour.state.mac();
         let mac = advert.mac.or(known)?;
@@ -337,54 +297,62 @@ impl<T> Neighbours<T> {
         let (state, timer) = match neighbour.state {
             // 7.2.5, I: without override, a reachable neighbour with another address is doubted and
             // any other's word is not heard.
-            State::Reachable { mac: known, .. } if changed && !advert.overrides => {
-                (State::Stale { mac: known, since: now }, AGE)
+            NeighbourState::Reachable { mac: known, .. } if changed && !advert.overrides => {
+                (NeighbourState::Stale { mac: known, since: now }, AGE)
             }
-            State::Incomplete { .. } => Self::state_after(now, mac, advert, times),
+            NeighbourState::Incomplete { .. } => Self::state_after(now, mac, advert, times),
             _ if changed && !advert.overrides => return None,
             _ if advert.solicited || changed => Self::state_after(now, mac, advert, times),
             _ => return None,
         };
         neighbour.state = state;
         let mac = state.mac().unwrap_or(mac);
-        Some(Learnt { mac, waiters: neighbour.take_waiters(), timer, freed: None })
+        let waiting = core::mem::take(&mut neighbour.waiting);
+        Some(Learnt { mac, waiting, timer, freed: None })
     }
 
-    fn state_after(now: Instant, mac: Mac, advert: &Advert, times: &Times) -> (State, Duration) {
+    fn state_after(
+        now: Instant,
+        mac: Mac,
+        advert: &Advert,
+        times: &NeighbourTimes,
+    ) -> (NeighbourState, Duration) {
         if advert.solicited {
-            (State::Reachable { mac, since: now }, times.reachable)
+            (NeighbourState::Reachable { mac, since: now }, times.reachable)
         } else {
-            (State::Stale { mac, since: now }, AGE)
+            (NeighbourState::Stale { mac, since: now }, AGE)
         }
     }
 
     /// The neighbour's timer has fired.
-    pub(crate) fn due(&mut self, now: Instant, key: Key) -> Due<T> {
-        let Some(neighbour) = self.map.get_mut(&key) else { return Due::Forgotten };
+    pub(crate) fn due(&mut self, now: Instant, key: NeighbourKey) -> NeighbourDue {
+        let Some(neighbour) = self.map.get_mut(&key) else { return NeighbourDue::Forgotten };
         neighbour.timer = None;
         match &mut neighbour.state {
-            State::Incomplete { tries } if *tries < TRIES => {
+            NeighbourState::Incomplete { tries } if *tries < TRIES => {
                 *tries += 1;
-                return Due::Ask(None);
+                return NeighbourDue::Ask(None);
             }
-            State::Reachable { mac, .. } => {
-                neighbour.state = State::Stale { mac: *mac, since: now };
-                return Due::Wait(AGE);
+            NeighbourState::Reachable { mac, .. } => {
+                neighbour.state = NeighbourState::Stale { mac: *mac, since: now };
+                return NeighbourDue::Wait(AGE);
             }
-            State::Delay { mac } => {
+            NeighbourState::Delay { mac } => {
                 let mac = *mac;
-                neighbour.state = State::Probe { mac, tries: 1 };
-                return Due::Ask(Some(mac));
+                neighbour.state = NeighbourState::Probe { mac, tries: 1 };
+                return NeighbourDue::Ask(Some(mac));
             }
-            State::Probe { mac, tries } if *tries < TRIES => {
+            NeighbourState::Probe { mac, tries } if *tries < TRIES => {
                 *tries += 1;
-                return Due::Ask(Some(*mac));
+                return NeighbourDue::Ask(Some(*mac));
             }
             _ => {}
         }
         match self.map.remove(&key) {
-            Some(Neighbour { state: State::Stale { .. }, .. }) | None => Due::Forgotten,
-            Some(Neighbour { waiters, .. }) => Due::Failed(waiters),
+            Some(Neighbour { state: NeighbourState::Stale { .. }, .. }) | None => {
+                NeighbourDue::Forgotten
+            }
+            Some(Neighbour { waiting, .. }) => NeighbourDue::Failed(waiting.len()),
         }
     }
 
@@ -393,8 +361,8 @@ impl<T> Neighbours<T> {
         self.map.len()
     }
 
-    fn insert(&mut self, key: Key, state: State) {
-        self.map.insert(key, Neighbour { state, timer: None, waiters: Waiters::none() });
+    fn insert(&mut self, key: NeighbourKey, state: NeighbourState) {
+        self.map.insert(key, Neighbour { state, timer: None, waiting: VecDeque::new() });
     }
 
     /// Makes room for one entry: `None` if that cannot be, else the timer of what gave way.
@@ -405,25 +373,13 @@ impl<T> Neighbours<T> {
         let stalest = self.map.iter().take(SAMPLE).filter_map(|(key, neighbour)| {
             match neighbour.state {
                 // The unproven first: who floods us with names does not push out who answers.
-                State::Stale { since, .. } => Some((false, since, *key)),
-                State::Reachable { since, .. } => Some((true, since, *key)),
+                NeighbourState::Stale { since, .. } => Some((false, since, *key)),
+                NeighbourState::Reachable { since, .. } => Some((true, since, *key)),
                 _ => None,
             }
         });
         let (.., key) = stalest.min_by_key(|(proven, since, _)| (*proven, *since))?;
         Some(self.map.remove(&key)?.timer)
-    }
-}
-
-impl<T> Neighbour<T> {
-    fn take_waiters(&mut self) -> Waiters<T> {
-        core::mem::replace(&mut self.waiters, Waiters::none())
-    }
-}
-
-impl<T> Waiters<T> {
-    fn none() -> Self {
-        Self { pending: VecDeque::new(), sockets: BTreeSet::new() }
     }
 }
 

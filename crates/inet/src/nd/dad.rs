@@ -18,15 +18,16 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use siphasher::sip::SipHasher24;
 
-use super::Outgoing;
-use super::{Nonce, slaac};
+use super::slaac::Lifetimes;
+use super::state::NdLayer;
 use crate::bytes::{Egress, TxBytes};
 use crate::cidr::Cidr;
-use crate::interface::{Address, AddressOrigin, AddressState};
+use crate::context::Context;
 use crate::interface_id::InterfaceId;
+use crate::ip::ndp::{self, OutgoingNdp};
 use crate::ip::v6;
-use crate::link::ethernet::{self, Mac};
-use crate::net::Net;
+use crate::link::address::{Address, AddressOrigin, AddressState, Dad, Nonce};
+use crate::link::ethernet::Mac;
 use crate::time::Instant;
 
 /// RFC 7217 6: identifiers tried for one prefix.
@@ -35,69 +36,55 @@ const IDGEN_RETRIES: u8 = 3;
 const LINK_LOCAL: Cidr =
     Cidr { address: IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), prefix: 64 };
 
-/// The state of detection for one address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dad {
-    /// Probes to be sent.
-    left: u8,
-    /// When the next step is due.
-    pub(crate) at: Instant,
-    /// Of the last probe.
-    nonce: Option<Nonce>,
-}
-
-impl Address {
-    /// Makes an IPv6 address tentative, with the first of `probes` at `at`, if there are any.
-    pub(crate) fn begin_dad(&mut self, at: Instant, probes: u8) {
-        if probes > 0 && self.cidr.address.is_ipv6() {
-            self.state = AddressState::Tentative;
-            self.dad = Some(Dad { left: probes, at, nonce: None });
-            (self.owner, self.tell) = (None, None);
-        }
-    }
-}
-
-impl<T: TxBytes> Net<T> {
-    /// Probes for an address of an interface before it is used.
-    pub(crate) fn dad_transmits(&self, id: InterfaceId) -> u8 {
-        let own = self.interface(id).and_then(|interface| interface.link.dad_transmits);
-        own.unwrap_or(self.v6.dad_transmits)
-    }
-
+impl NdLayer {
     /// Gives the interface its link-local address, probed from `at` on.
-    pub(super) fn add_link_local(&mut self, at: Instant, id: InterfaceId, attempt: u8) {
-        let Some(cidr) = self.autoconfigured(id, LINK_LOCAL, attempt) else { return };
+    pub(super) fn add_link_local(
+        &mut self,
+        cx: &mut Context,
+        at: Instant,
+        id: InterfaceId,
+        attempt: u8,
+    ) {
+        let Some(cidr) = self.autoconfigured(cx, id, LINK_LOCAL, attempt) else { return };
         let mut address = Address { attempt, ..Address::new(cidr, AddressOrigin::LinkLocal) };
         address.begin_dad(at, self.dad_transmits(id));
         let is_ready = address.is_usable();
-        if self.assign(id, address, true).is_ok() && is_ready {
-            self.begin_soliciting(at, id);
+        if self.assign(cx, id, address, true).is_ok() && is_ready {
+            self.begin_soliciting(cx, at, id);
         }
     }
 
     /// Our address in `prefix`, which is of 64 bits.
     pub(super) fn autoconfigured(
         &self,
+        cx: &Context,
         id: InterfaceId,
         prefix: Cidr,
         attempt: u8,
     ) -> Option<Cidr> {
         let IpAddr::V6(network) = prefix.network().address else { return None };
-        let mac = self.interface(id)?.config.mac;
-        let identifier = match &self.v6.stable_secret {
+        let mac = cx.link.interface(id)?.mac().0;
+        let identifier = match &self.config.stable_secret {
             None => eui64(mac),
             Some(secret) => stable(secret, network, mac, attempt),
         };
         Some(Cidr::new(Ipv6Addr::from_bits(network.to_bits() | u128::from(identifier)), 64))
     }
 
-    /// Sends the probes that are due; addresses whose probes nobody answered are ours.
-    pub(super) fn probe_due(&mut self, now: Instant, id: InterfaceId, out: &mut dyn Egress<T>) {
-        let Some(interface) = self.interface(id) else { return };
-        let retrans = interface.link.times.retrans;
-        let told = self.v6.ndisc_notify.then_some(now);
-        for place in 0..interface.addresses.len() {
-            let address = self.interface(id).and_then(|interface| interface.addresses.get(place));
+    /// Sends the probes that are due; an address whose probes met no answer is ours.
+    pub(super) fn send_due_probes<T: TxBytes>(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        id: InterfaceId,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(interface) = cx.link.interface(id) else { return };
+        let retrans = interface.parameters().times.retrans;
+        let advertise_at = self.config.ndisc_notify.then_some(now);
+        for place in 0..interface.addresses().len() {
+            let interface = cx.link.interface(id);
+            let address = interface.and_then(|interface| interface.addresses().get(place));
             let Some(address) = address.copied() else { return };
             let Some(dad) = address.dad.filter(|dad| dad.at <= now) else { continue };
             let IpAddr::V6(target) = address.cidr.address else { continue };
@@ -110,38 +97,37 @@ impl<T: TxBytes> Net<T> {
                 let [a, b, c, d, e, f, ..] = self.random().to_be_bytes();
                 let nonce = Some([a, b, c, d, e, f]);
                 let group = v6::solicited_node(target);
-                let message = Outgoing::Solicit { target, mac: None, nonce };
-                let to = ethernet::multicast(group.into());
-                self.send_nd(id, Ipv6Addr::UNSPECIFIED, group, to, &message, out);
+                let message = OutgoingNdp::Solicit { target, mac: None, nonce };
+                let source = Ipv6Addr::UNSPECIFIED;
+                ndp::send_to_group(&mut cx.link, id, source, group, &message, out);
                 let next = Dad { left: dad.left - 1, at: now + retrans, nonce };
                 (Some(next), AddressState::Tentative)
             };
-            if let Some(interface) = self.interface_mut(id)
-                && let Some(address) = interface.addresses.get_mut(place)
-            {
+            let addresses = cx.link.interface_mut(id).map(|interface| interface.addresses_mut());
+            if let Some(address) = addresses.and_then(|all| all.get_mut(place)) {
                 (address.dad, address.state) = (next, state);
-                address.tell = told.filter(|_| next.is_none());
+                address.advertise_at = advertise_at.filter(|_| next.is_none());
             }
             if next.is_none() && address.origin == AddressOrigin::LinkLocal {
                 if let Some(interface) = self.interface_mut(id) {
                     // A former duplicate that is none any more.
-                    interface.link.is_started = true;
+                    interface.is_started = true;
                 }
-                self.begin_soliciting(now, id);
+                self.begin_soliciting(cx, now, id);
             }
         }
     }
 
-    /// Somebody wants to have `target` (RFC 4862 5.4.3).
-    pub(super) fn handle_probe(
+    /// Another node wants to have `target` (RFC 4862 5.4.3).
+    pub(super) fn handle_probe<T: TxBytes>(
         &mut self,
+        cx: &mut Context,
         now: Instant,
-        id: InterfaceId,
-        target: Ipv6Addr,
+        (id, target): (InterfaceId, Ipv6Addr),
         nonce: Option<Nonce>,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(interface) = self.interface(id) else { return };
+        let Some(interface) = cx.link.interface(id) else { return };
         let Some(ours) = interface.address(target.into()) else { return };
         let mac = interface.mac();
         match ours.dad {
@@ -149,60 +135,62 @@ impl<T: TxBytes> Net<T> {
             Some(dad) if dad.nonce.is_some() && dad.nonce == nonce => {
                 self.counters.nd_looped += 1;
             }
-            Some(_) => self.address_is_duplicate(now, id, target, None),
+            Some(_) => self.handle_duplicate(cx, now, (id, target), None),
             None if ours.is_duplicate() => {}
-            // RFC 4861 7.2.4: it is ours, and everybody hears it.
+            // RFC 4861 7.2.4: it is ours, and all nodes hear it.
             None => {
-                let message = Outgoing::Advert { target, solicited: false, overrides: true, mac };
-                let to = ethernet::multicast(v6::ALL_NODES.into());
-                self.send_nd(id, target, v6::ALL_NODES, to, &message, out);
+                let message =
+                    OutgoingNdp::Advert { target, solicited: false, overrides: true, mac };
+                ndp::send_to_group(&mut cx.link, id, target, v6::ALL_NODES, &message, out);
             }
         }
     }
 
-    /// Somebody else, at this hardware address if it was told, has our tentative address
-    /// (RFC 4862 5.4.5).
-    pub(super) fn address_is_duplicate(
+    /// Another node has our tentative address, at the hardware address `owner` if its message said
+    /// so (RFC 4862 5.4.5).
+    pub(super) fn handle_duplicate(
         &mut self,
+        cx: &mut Context,
         now: Instant,
-        id: InterfaceId,
-        ip: Ipv6Addr,
+        (id, ip): (InterfaceId, Ipv6Addr),
         owner: Option<Mac>,
     ) {
         self.counters.nd_duplicates += 1;
-        let Some(interface) = self.interface(id) else { return };
+        let Some(interface) = cx.link.interface(id) else { return };
         let Some(lost) = interface.address(ip.into()).copied() else { return };
-        let again = self.v6.stable_secret.is_some() && lost.attempt < IDGEN_RETRIES;
+        let again = self.config.stable_secret.is_some() && lost.attempt < IDGEN_RETRIES;
         match lost.origin {
             AddressOrigin::LinkLocal if again => {
-                self.withdraw(id, ip.into());
-                self.add_link_local(now, id, lost.attempt + 1);
+                self.withdraw(cx, id, ip.into());
+                self.add_link_local(cx, now, id, lost.attempt + 1);
             }
             AddressOrigin::Slaac => {
-                self.withdraw(id, ip.into());
-                let lifetimes = slaac::Lifetimes {
+                self.withdraw(cx, id, ip.into());
+                let lifetimes = Lifetimes {
                     preferred_until: lost.preferred_until,
                     valid_until: lost.valid_until,
                 };
                 if again {
-                    self.add_slaac(now, id, lost.cidr, lifetimes, lost.attempt + 1);
+                    self.add_slaac(cx, now, (id, lost.cidr), lifetimes, lost.attempt + 1);
                 }
             }
-            AddressOrigin::LinkLocal | AddressOrigin::Static => self.disown(id, ip, owner),
+            AddressOrigin::LinkLocal | AddressOrigin::Static => self.disown(cx, id, ip, owner),
         }
-        self.reschedule(id);
+        self.reschedule(cx, id);
     }
 
-    /// An address that stays is somebody else's.
-    fn disown(&mut self, id: InterfaceId, ip: Ipv6Addr, owner: Option<Mac>) {
-        let Some(interface) = self.interface_mut(id) else { return };
-        let ours = interface.addresses.iter_mut().find(|ours| ours.cidr.address == ip);
-        let Some(ours) = ours else { return };
+    /// An address stays that is another node's.
+    fn disown(&mut self, cx: &mut Context, id: InterfaceId, ip: Ipv6Addr, owner: Option<Mac>) {
+        let Some(interface) = cx.link.interface_mut(id) else { return };
+        let mut all = interface.addresses_mut().iter_mut();
+        let Some(ours) = all.find(|ours| ours.cidr.address == ip) else { return };
         (ours.state, ours.dad) = (AddressState::Duplicate, None);
         ours.owner = owner.map(|mac| mac.0);
-        if ours.origin == AddressOrigin::LinkLocal {
-            interface.link.is_started = false;
-            interface.link.solicit = None;
+        if ours.origin == AddressOrigin::LinkLocal
+            && let Some(link) = self.interface_mut(id)
+        {
+            link.is_started = false;
+            link.solicitation = None;
         }
     }
 }

@@ -4,13 +4,13 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use super::wire::Prefix;
-use crate::bytes::TxBytes;
+use super::state::{MAX_RTR_SOLICITATION_DELAY, NdLayer};
 use crate::cidr::Cidr;
-use crate::interface::{Address, AddressOrigin, AddressState};
+use crate::context::Context;
 use crate::interface_id::InterfaceId;
+use crate::ip::ndp::Prefix;
 use crate::ip::route::Route;
-use crate::net::Net;
+use crate::link::address::{Address, AddressOrigin, AddressState};
 use crate::sockaddr::is_link_scope;
 use crate::time::Instant;
 
@@ -33,23 +33,22 @@ pub(super) fn end(now: Instant, lifetime: Option<Duration>) -> Option<Instant> {
     lifetime.map(|lifetime| now + lifetime)
 }
 
-impl Address {
-    /// Whether it is still to become deprecated.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.state == AddressState::Preferred
-    }
-}
-
-impl<T: TxBytes> Net<T> {
+impl NdLayer {
     /// A router tells of a prefix.
-    pub(super) fn handle_prefix(&mut self, now: Instant, id: InterfaceId, prefix: &Prefix) {
+    pub(super) fn handle_prefix(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        id: InterfaceId,
+        prefix: &Prefix,
+    ) {
         let network = prefix.network;
         // RFC 4862 5.5.3 (b), and RFC 4861 6.3.4: the link-local prefix is not theirs to give.
         if is_link_scope(network.address) || network.address.is_multicast() {
             return;
         }
         if prefix.on_link {
-            self.keep_prefix(now, id, network, prefix.valid);
+            self.keep_prefix(cx, now, (id, network), prefix.valid);
         }
         // (c): a longer preferred than valid lifetime is a mistake.
         let is_possible = match (prefix.preferred, prefix.valid) {
@@ -57,28 +56,28 @@ impl<T: TxBytes> Net<T> {
             (None, Some(_)) => false,
             (Some(preferred), Some(valid)) => preferred <= valid,
         };
-        let is_wanted = self.v6.autoconf && prefix.autonomous && network.prefix == PREFIX_LEN;
+        let is_wanted = self.config.autoconf && prefix.autonomous && network.prefix == PREFIX_LEN;
         if is_wanted && is_possible {
-            self.keep_slaac(now, id, prefix);
+            self.keep_slaac(cx, now, id, prefix);
         }
     }
 
     /// The network is on the link until the lifetime ends, or no more.
     fn keep_prefix(
         &mut self,
+        cx: &mut Context,
         now: Instant,
-        id: InterfaceId,
-        network: Cidr,
+        (id, network): (InterfaceId, Cidr),
         valid: Option<Duration>,
     ) {
-        let most = self.v6.prefixes;
+        let most = self.config.prefixes;
         let Some(interface) = self.interface_mut(id) else { return };
-        let prefixes = &mut interface.link.prefixes;
+        let prefixes = &mut interface.prefixes;
         let known = prefixes.iter().position(|(known, _)| *known == network);
         if valid.is_some_and(|valid| valid.is_zero()) {
             if let Some(place) = known {
                 prefixes.remove(place);
-                self.routes.remove(&prefix_route(network, id));
+                cx.ip.remove_route(&prefix_route(network, id));
             }
             return;
         }
@@ -87,20 +86,20 @@ impl<T: TxBytes> Net<T> {
             *known = until;
             return;
         }
-        if prefixes.len() >= most || self.routes.add(prefix_route(network, id)).is_err() {
+        if prefixes.len() >= most || cx.ip.insert_route(prefix_route(network, id)).is_err() {
             self.counters.nd_refused += 1;
             return;
         }
         if let Some(interface) = self.interface_mut(id) {
-            interface.link.prefixes.push((network, until));
+            interface.prefixes.push((network, until));
         }
     }
 
     /// RFC 4862 5.5.3 (d) and (e): makes an address of the prefix, or changes how long the one that
     /// was made is used.
-    fn keep_slaac(&mut self, now: Instant, id: InterfaceId, prefix: &Prefix) {
-        let Some(interface) = self.interface_mut(id) else { return };
-        let mut ours = interface.addresses.iter_mut();
+    fn keep_slaac(&mut self, cx: &mut Context, now: Instant, id: InterfaceId, prefix: &Prefix) {
+        let Some(interface) = cx.link.interface_mut(id) else { return };
+        let mut ours = interface.addresses_mut().iter_mut();
         let known = ours.find(|ours| {
             ours.origin == AddressOrigin::Slaac && ours.cidr.network() == prefix.network
         });
@@ -110,7 +109,7 @@ impl<T: TxBytes> Net<T> {
                     preferred_until: end(now, prefix.preferred),
                     valid_until: end(now, prefix.valid),
                 };
-                self.add_slaac(now, id, prefix.network, lifetimes, 0);
+                self.add_slaac(cx, now, (id, prefix.network), lifetimes, 0);
             }
             return;
         };
@@ -136,19 +135,19 @@ impl<T: TxBytes> Net<T> {
     /// Makes an address of the prefix of `network`.
     pub(super) fn add_slaac(
         &mut self,
+        cx: &mut Context,
         now: Instant,
-        id: InterfaceId,
-        network: Cidr,
+        (id, network): (InterfaceId, Cidr),
         lifetimes: Lifetimes,
         attempt: u8,
     ) {
-        let Some(interface) = self.interface(id) else { return };
+        let Some(interface) = cx.link.interface(id) else { return };
         let of_routers = |ours: &&Address| ours.origin == AddressOrigin::Slaac;
-        if interface.addresses.iter().filter(of_routers).count() >= self.v6.max_addresses {
+        if interface.addresses().iter().filter(of_routers).count() >= self.config.max_addresses {
             self.counters.nd_refused += 1;
             return;
         }
-        let Some(cidr) = self.autoconfigured(id, network, attempt) else { return };
+        let Some(cidr) = self.autoconfigured(cx, id, network, attempt) else { return };
         let Lifetimes { preferred_until, valid_until } = lifetimes;
         let new = Address::new(cidr, AddressOrigin::Slaac);
         let mut address = Address { preferred_until, valid_until, attempt, ..new };
@@ -156,36 +155,36 @@ impl<T: TxBytes> Net<T> {
             address.state = AddressState::Deprecated;
         }
         // RFC 4862 5.4.2: everybody hears the same advertisement.
-        let delay = self.random_below(super::router::MAX_RTR_SOLICITATION_DELAY);
+        let delay = self.random_below(MAX_RTR_SOLICITATION_DELAY);
         address.begin_dad(now + delay, self.dad_transmits(id));
         // The network is on the link only if the router says that, too (RFC 5942 4).
-        if self.assign(id, address, false).is_err() {
+        if self.assign(cx, id, address, false).is_err() {
             self.counters.nd_refused += 1;
         }
     }
 
     /// Acts on lifetimes that have ended.
-    pub(super) fn end_lifetimes(&mut self, now: Instant, id: InterfaceId) {
-        self.end_routers(now, id);
+    pub(super) fn end_lifetimes(&mut self, cx: &mut Context, now: Instant, id: InterfaceId) {
+        self.end_routers(cx, now, id);
         let is_over = |until: Option<Instant>| until.is_some_and(|until| until <= now);
-        let Some(interface) = self.interface_mut(id) else { return };
-        for address in &mut interface.addresses {
-            if address.is_fresh() && is_over(address.preferred_until) {
+        let Some(interface) = cx.link.interface_mut(id) else { return };
+        for address in interface.addresses_mut() {
+            if address.is_preferred() && is_over(address.preferred_until) {
                 address.state = AddressState::Deprecated;
             }
         }
-        while let Some(interface) = self.interface(id)
-            && let Some(gone) = interface.addresses.iter().find(|ours| is_over(ours.valid_until))
+        while let Some(interface) = cx.link.interface(id)
+            && let Some(gone) = interface.addresses().iter().find(|ours| is_over(ours.valid_until))
         {
             let ip: IpAddr = gone.cidr.address;
-            self.withdraw(id, ip);
+            self.withdraw(cx, id, ip);
         }
         while let Some(interface) = self.interface_mut(id)
-            && let prefixes = &mut interface.link.prefixes
+            && let prefixes = &mut interface.prefixes
             && let Some(place) = prefixes.iter().position(|(_, until)| is_over(*until))
         {
             let (network, _) = prefixes.remove(place);
-            self.routes.remove(&prefix_route(network, id));
+            cx.ip.remove_route(&prefix_route(network, id));
         }
     }
 }

@@ -59,7 +59,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::Invalid);
         }
         let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
-        if !asked.ip().is_unspecified() && !self.net.is_ours_at(&asked) {
+        if !asked.ip().is_unspecified() && !self.cx.link.interfaces().is_ours_at(&asked) {
             return Err(Error::AddrNotAvailable);
         }
         let mut local = asked;
@@ -76,7 +76,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     fn free_port(&mut self, kind: SocketKind, at: SocketAddr, dual: bool) -> Result<u16, Error> {
-        let offset = self.secret.below(self.ports.ephemeral());
+        let offset = self.cx.secret.below(self.ports.ephemeral());
         self.ports.free(kind, at, dual, offset)
     }
 
@@ -287,7 +287,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             // As Linux: what would be used.
             (OptionName::UnicastHops, _) => {
-                let hops = socket.options.unicast_hops.unwrap_or(self.net.v6.hop_limit);
+                let hops = socket.options.unicast_hops.unwrap_or(self.cx.ip.default_hop_limit());
                 SockOption::UnicastHops(Some(hops))
             }
             _ => socket.options.get(&self.tcp, self.fast.keys(handle), name),

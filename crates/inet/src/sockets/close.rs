@@ -125,10 +125,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.leave_all_groups(handle);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         if let Some(timer) = socket.timer.take() {
-            self.net.wheel.cancel(timer);
+            self.cx.timers.cancel(timer);
         }
         if let Some(key) = socket.waits_for.take() {
-            self.net.neighbours.stop_waiting(key, handle);
+            self.waiting.stop_waiting(key, handle);
         }
         let dual = socket.is_dual();
         let mut stats = TcpStats::default();

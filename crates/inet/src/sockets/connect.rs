@@ -70,7 +70,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::AddrNotAvailable);
         }
         let remote = ip::to_self(remote);
-        let path = self.net.find_by(&remote, device)?;
+        let path = self.cx.find(&remote, device)?;
         match (kind, path.hop) {
             (SocketKind::Stream, Hop::Group(_)) => Err(Error::NetUnreachable),
             (SocketKind::Datagram, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => {
@@ -94,10 +94,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.take_address(handle, local, by_connect);
         let ends = Endpoints { local, remote };
         let reused = self.take_reusable(now, &ends);
-        let iss = reused.unwrap_or_else(|| self.secret.isn(now, &ends));
-        let offset = self.secret.timestamp_offset(&ends);
+        let iss = reused.unwrap_or_else(|| self.cx.secret.isn(now, &ends));
+        let offset = self.cx.secret.timestamp_offset(&ends);
         let defaults = Arc::clone(&self.tcp);
-        let known = self.path_mtus.get(now, remote.ip());
+        let known = self.cx.ip.path_mtu(now, remote.ip());
         let socket = self.open_socket(handle)?;
         let path = &path.narrowed(known);
         let config = socket.options.tcp_config(&defaults, path);
@@ -106,7 +106,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         socket.options.apply(now, &mut connection);
         socket.body = Body::Connection(Stream::new(connection, None));
         self.demux.add_connection(ends, handle);
-        self.net.counters.tcp_connects += 1;
+        self.tcp_counters.tcp_connects += 1;
         self.mark_ready(handle);
         Ok(())
     }
@@ -138,7 +138,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         remote: SocketAddr,
         path: &Path,
     ) -> Result<(SocketAddr, bool), Error> {
-        let random = self.secret.below(u32::MAX);
+        let random = self.cx.secret.below(u32::MAX);
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
         let kind = socket.kind();
         let taken = |local| {

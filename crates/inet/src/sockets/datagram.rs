@@ -8,11 +8,12 @@ use super::Body;
 use super::events::EventKind;
 use super::options::Options;
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
-use crate::icmp::Complaint;
+use crate::icmp::IcmpError;
 use crate::interface_id::InterfaceId;
-use crate::ip::groups::Listener;
+use crate::ip::Arrival;
+use crate::ip::groups::GroupListener;
 use crate::ip::packet::Packet;
-use crate::stack::{Arrival, Stack};
+use crate::stack::Stack;
 use crate::table::Handle;
 use crate::tcp::Endpoints;
 use crate::time::Instant;
@@ -48,7 +49,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
-        let counters = &mut self.net.counters;
+        let counters = &mut self.udp_counters;
         let verified = frame.offload().verified;
         let parsed = match wire::parse(packet.source, packet.destination, bytes, verified) {
             Ok(parsed) => parsed,
@@ -71,9 +72,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         let found = self.demux.datagram(&ends, |handle| self.hears(handle, &arrived));
         let Some(handle) = found else {
-            self.net.counters.udp_no_port += 1;
+            self.udp_counters.udp_no_port += 1;
             // RFC 1122 4.1.3.1.
-            return self.complain(now, packet, frame.bytes(), Complaint::Port, out);
+            let about = (packet, frame.bytes());
+            let error = IcmpError::PortUnreachable;
+            return self.icmp.send_error(&mut self.cx, now, about, error, out);
         };
         self.queue_datagram(handle, RxPiece { frame, range }, arrived);
     }
@@ -89,10 +92,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if !to.is_multicast() {
             return true;
         }
-        match self.net.groups.filter(interface, to, Listener::Socket(handle)) {
+        match self.cx.ip.group_filter(interface, to, GroupListener::Socket(handle)) {
             Some(filter) => filter.admits(from.ip()),
             // As Linux: what another socket has joined is received by all, if they want it.
-            None => multicast_all && self.net.groups.admits(interface, to, from.ip()),
+            None => multicast_all && self.cx.ip.admits(interface, to, from.ip()),
         }
     }
 
@@ -102,12 +105,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let mut found = self.demux.datagram_all(ends);
         found.retain(|handle| self.hears(*handle, &arrived));
         let Some((last, others)) = found.split_last() else {
-            self.net.counters.udp_no_port += 1;
+            self.udp_counters.udp_no_port += 1;
             return;
         };
         for handle in others {
             let bytes: Box<[u8]> = piece.bytes().into();
-            self.net.counters.copied_groups += bytes.len() as u64;
+            self.udp_counters.copied_groups += bytes.len() as u64;
             let copy = RxPiece { range: 0..bytes.len(), frame: Frame::Joined(bytes) };
             self.queue_datagram(*handle, copy, arrived);
         }
@@ -119,16 +122,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let limit = socket.options.recv_buffer;
         let Some(datagram) = socket.datagram() else { return };
         if !datagram.recv.fits(piece.range.len(), limit, self.config.udp_queue) {
-            self.net.counters.udp_overflow += 1;
+            self.udp_counters.udp_overflow += 1;
             return;
         }
-        if !self.held.has_room(&piece.frame, true) {
-            self.net.counters.held_dropped += 1;
+        if !self.cx.held.has_room(&piece.frame, true) {
+            self.cx.held.count_refused();
             return;
         }
-        let frame = self.held.hold(piece.frame);
+        let frame = self.cx.held.hold(piece.frame);
         datagram.recv.push(RxPiece { frame, range: piece.range }, arrived);
-        self.net.counters.udp_in += 1;
+        self.udp_counters.udp_in += 1;
         self.events.add(handle, socket, EventKind::Readable);
     }
 

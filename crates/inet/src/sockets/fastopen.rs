@@ -311,7 +311,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         if stats.fast_open_black_holes > 0 && !self.tcp.fastopen_blackhole_timeout.is_zero() {
             self.fast.pause.begin(self.fast.clock);
-            self.net.counters.tcp_fast_black_holes += 1;
+            self.tcp_counters.tcp_fast_black_holes += 1;
         }
     }
 
@@ -359,7 +359,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ) -> Fast {
         let bits = self.tcp.fastopen;
         let asks = syn.fast_open.is_some_and(|said| said.cookie().is_empty());
-        self.net.counters.tcp_fast_asked += u64::from(asks);
+        self.tcp_counters.tcp_fast_asked += u64::from(asks);
         let data = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
         let concerned = data || syn.fast_open.is_some();
         if bits & SERVER == 0 || !concerned || !self.has_room_for_fast(handle) {
@@ -376,11 +376,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             match keys.check(ends, said.cookie()) {
                 Cookie::Current => {}
                 Cookie::Other => {
-                    self.net.counters.tcp_fast_other_keys += 1;
+                    self.tcp_counters.tcp_fast_other_keys += 1;
                     renewal = grant;
                 }
                 Cookie::Bad => {
-                    self.net.counters.tcp_fast_refused += u64::from(!asks);
+                    self.tcp_counters.tcp_fast_refused += u64::from(!asks);
                     return grant.map_or(Fast::No, Fast::Grant);
                 }
             }
@@ -388,7 +388,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match self.add_fast_child(now, handle, ends, syn, payload, &options, renewal) {
             Some(()) => Fast::Child,
             None => {
-                self.net.counters.tcp_fast_refused += 1;
+                self.tcp_counters.tcp_fast_refused += 1;
                 Fast::No
             }
         }
@@ -416,7 +416,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         });
         let room = fast.len() < most;
         self.with_listener(handle, |listener| listener.fast = fast);
-        self.net.counters.tcp_fast_overflows += u64::from(most > 0 && !room);
+        self.tcp_counters.tcp_fast_overflows += u64::from(most > 0 && !room);
         room
     }
 
@@ -431,18 +431,18 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         options: &Options,
         renewal: Option<FastOpenOption>,
     ) -> Option<()> {
-        let iss: Seq = self.secret.isn(now, ends);
+        let iss: Seq = self.cx.secret.isn(now, ends);
         let mut connection = self.passive(now, ends, syn, iss, options)?;
         let payload = payload
             .take()
-            .map(|piece| RxPiece { frame: self.held.hold(piece.frame), range: piece.range });
+            .map(|piece| RxPiece { frame: self.cx.held.hold(piece.frame), range: piece.range });
         connection.accept_fast(now, payload, syn.fin, renewal);
         let child = self.adopt(handle, *ends, connection)?;
         if let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection()) {
             stream.told.connected = true;
         }
-        self.net.counters.tcp_accepted += 1;
-        self.net.counters.tcp_fast_accepted += 1;
+        self.tcp_counters.tcp_accepted += 1;
+        self.tcp_counters.tcp_fast_accepted += 1;
         self.with_listener(handle, |listener| {
             listener.accept_queue.push_back(child);
             listener.fast.push(child);

@@ -16,7 +16,7 @@ use super::stream::Stream;
 use super::{Body, Socket, SocketKind, faces};
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::error::Error;
-use crate::held::Held;
+use crate::held::HeldFrame;
 use crate::stack::Stack;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, State, TcpConfig, reset_for};
@@ -190,7 +190,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         &mut self,
         listener: Handle,
         ends: Endpoints,
-        connection: Connection<T, Held<R>>,
+        connection: Connection<T, HeldFrame<R>>,
     ) -> Option<Handle> {
         let parent = self.sockets.get(listener)?;
         let (tag, family, options) = (parent.tag, parent.family, parent.options);
@@ -239,7 +239,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.remove_socket(child);
         } else if stream.connection.state() != State::SynReceived {
             stream.told.connected = true;
-            self.net.counters.tcp_accepted += 1;
+            self.tcp_counters.tcp_accepted += 1;
             self.with_listener(listener, |listener| listener.accept_queue.push_back(child));
             if let Some(socket) = self.sockets.get_mut(listener) {
                 self.events.add(listener, socket, EventKind::Acceptable);

@@ -7,9 +7,9 @@ use super::fastopen::FastOpenKeys;
 use super::ports::Reuse;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
+use crate::context::Context;
 use crate::interface_id::InterfaceId;
 use crate::ip::{self, route::Path};
-use crate::net::Net;
 use crate::tcp::{CongestionKind, Connection, KeepAlive, TcpConfig};
 use crate::time::Instant;
 
@@ -293,11 +293,11 @@ impl Options {
     }
 
     /// Time to live and type of service of packets over `path`, or what IPv6 calls so.
-    pub(crate) fn hops_and_class<T: TxBytes>(&self, net: &Net<T>, path: &Path) -> (u8, u8) {
+    pub(crate) fn hops_and_class(&self, cx: &Context, path: &Path) -> (u8, u8) {
         if path.source.is_ipv4() {
             return (self.ttl, self.tos);
         }
-        let hops = self.unicast_hops.unwrap_or_else(|| net.hop_limit(path.interface));
+        let hops = self.unicast_hops.unwrap_or_else(|| cx.hop_limit(path.interface));
         (hops, self.traffic_class)
     }
 

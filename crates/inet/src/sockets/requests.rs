@@ -15,12 +15,12 @@ use super::fastopen::Fast;
 use super::listen::Listener;
 use super::options::Options;
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
-use crate::held::Held;
-use crate::net::Timer;
+use crate::held::HeldFrame;
 use crate::stack::Stack;
 use crate::table::Handle;
 use crate::tcp::{Connection, EcnField, Endpoints, SegmentRepr, Seq, Timestamps, reset_for};
 use crate::time::Instant;
+use crate::timers::Timer;
 use crate::wheel::TimerId;
 
 /// Least time between two answers to segments that a request cannot take, and between two SYN-ACKs
@@ -154,8 +154,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let crowded = tcp.syncookies == 2 || listener.has_all_requests(tcp);
         let with_cookie = crowded && after.is_none();
         if listener.is_full() || (with_cookie && tcp.syncookies == 0) {
-            self.net.counters.tcp_listen_overflows += u64::from(listener.is_full());
-            self.net.counters.tcp_syn_dropped += 1;
+            self.tcp_counters.tcp_listen_overflows += u64::from(listener.is_full());
+            self.tcp_counters.tcp_syn_dropped += 1;
             return;
         }
         if with_cookie {
@@ -163,7 +163,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return self.send_cookie(now, &ends, syn, &options, out);
         }
         if tcp.syncookies == 0 && after.is_none() && listener.has_few_left(tcp) {
-            self.net.counters.tcp_syn_dropped += 1;
+            self.tcp_counters.tcp_syn_dropped += 1;
             return;
         }
         let grant = match self.open_fast(now, handle, &ends, syn, payload) {
@@ -172,17 +172,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Fast::No if syn.fin => return,
             Fast::No => None,
         };
-        let iss = self.secret.isn(now, &ends);
+        let iss = self.cx.secret.isn(now, &ends);
         // RFC 9293 3.10.7.4, TIME-WAIT: "as long as the ISN is larger than the largest one used".
         let iss = after.map_or(iss, |after| iss.max(after + 65_537));
         let Some(mut answer) = self.syn_ack(now, &ends, syn, iss, &options) else {
-            self.net.counters.tcp_syn_dropped += 1;
+            self.tcp_counters.tcp_syn_dropped += 1;
             return;
         };
         answer.fast_open = grant;
         let request = Request::new(handle, ends, syn, iss, now);
         let Some(place) = self.requests.insert(request) else {
-            self.net.counters.tcp_syn_dropped += 1;
+            self.tcp_counters.tcp_syn_dropped += 1;
             return;
         };
         self.demux.add_request(ends, place);
@@ -215,12 +215,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         syn: &SegmentRepr,
         iss: Seq,
         options: &Options,
-    ) -> Option<Connection<T, Held<R>>> {
-        let known = self.path_mtus.get(now, ends.remote.ip());
-        let path = self.net.find_by(&ends.remote, options.device).ok()?.narrowed(known);
+    ) -> Option<Connection<T, HeldFrame<R>>> {
+        let known = self.cx.ip.path_mtu(now, ends.remote.ip());
+        let path = self.cx.find(&ends.remote, options.device).ok()?.narrowed(known);
         let config = options.tcp_config(&self.tcp, &path);
         let mut connection = Connection::accept(now, config, *ends, syn, iss);
-        connection.set_timestamp_offset(self.secret.timestamp_offset(ends));
+        connection.set_timestamp_offset(self.cx.secret.timestamp_offset(ends));
         options.apply(now, &mut connection);
         Some(connection)
     }
@@ -235,12 +235,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let syn = cookies::reduced(syn);
-        let iss = cookies::make(&self.secret, now, ends, &syn);
+        let iss = cookies::make(&self.cx.secret, now, ends, &syn);
         let Some(mut answer) = self.syn_ack(now, ends, &syn, iss, options) else { return };
         if let Some(timestamps) = &mut answer.timestamps {
             timestamps.value = cookies::stamp(timestamps.value, &syn);
         }
-        self.net.counters.tcp_cookies_sent += 1;
+        self.tcp_counters.tcp_cookies_sent += 1;
         self.send_bare(now, ends, &answer, options, out);
     }
 
@@ -259,16 +259,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if listener.cookies_at.is_none_or(|at| now - at >= cookies::VALIDITY) || ack.syn {
             return None;
         }
-        let Some(syn) = cookies::check(&self.secret, now, ends, ack) else {
-            self.net.counters.tcp_cookies_bad += 1;
+        let Some(syn) = cookies::check(&self.cx.secret, now, ends, ack) else {
+            self.tcp_counters.tcp_cookies_bad += 1;
             return None;
         };
         if listener.is_full() {
-            self.net.counters.tcp_listen_overflows += 1;
+            self.tcp_counters.tcp_listen_overflows += 1;
             return Some(None);
         }
         let iss = ack.ack? - 1;
-        self.net.counters.tcp_cookies_good += 1;
+        self.tcp_counters.tcp_cookies_good += 1;
         Some(self.add_child(now, handle, ends, &syn, iss, now, false))
     }
 
@@ -357,7 +357,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Verdict::Drop;
         }
         if listener.is_full() {
-            self.net.counters.tcp_listen_overflows += 1;
+            self.tcp_counters.tcp_listen_overflows += 1;
             if self.tcp.abort_on_overflow {
                 return Verdict::End(reset_for(segment, len));
             }
@@ -375,7 +375,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let (syn, iss) = (request.syn(), request.iss);
         let Some(options) = self.sockets.get(listener).map(|socket| socket.options) else { return };
         if let Some(answer) = self.syn_ack(now, &ends, &syn, iss, &options) {
-            self.net.counters.tcp_syn_ack_repeats += 1;
+            self.tcp_counters.tcp_syn_ack_repeats += 1;
             self.send_bare(now, &ends, &answer, &options, out);
         }
     }
@@ -384,7 +384,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(request) = self.requests.get_mut(place) else { return };
         let factor = 1_u32.checked_shl(u32::from(request.timeouts)).unwrap_or(u32::MAX);
         let time = self.tcp.rto_initial.saturating_mul(factor).min(self.tcp.rto_max);
-        request.timer = Some(self.net.wheel.arm(now + time, Timer::Request(place)));
+        request.timer = Some(self.cx.timers.arm(now + time, Timer::Request(place)));
     }
 
     /// A request's timer has fired: the SYN-ACK is sent again, or the request is over.
@@ -415,7 +415,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             ),
         };
         if over {
-            self.net.counters.tcp_requests_expired += 1;
+            self.tcp_counters.tcp_requests_expired += 1;
             return self.remove_request(place);
         }
         if request.timeouts == 0 {
@@ -432,7 +432,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     pub(crate) fn remove_request(&mut self, place: Handle) {
         let Some(request) = self.requests.remove(place) else { return };
         if let Some(timer) = request.timer {
-            self.net.wheel.cancel(timer);
+            self.cx.timers.cancel(timer);
         }
         self.demux.remove_request(&request.ends, place);
         self.with_listener(request.listener, |listener: &mut Listener| {

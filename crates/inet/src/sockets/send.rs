@@ -14,14 +14,15 @@ use smoltcp::wire::IpProtocol;
 use super::events::EventKind;
 use super::options::{MtuDiscover, Options};
 use super::{Body, Socket, admit};
-use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::bytes::{Egress, RxBytes, TxBytes, TxPiece};
+use crate::context::NextHop;
 use crate::error::Error;
 use crate::interface_id::InterfaceId;
+use crate::interface_id::NeighbourKey;
 use crate::ip;
 use crate::ip::route::{Hop, Path};
+use crate::ip::{MAX_HEADERS, frame_headers};
 use crate::link::ethernet::{self, Mac};
-use crate::link::neighbour::{Key, Parked, Pending};
-use crate::net::{Link, MAX_HEADERS, headers};
 use crate::offload::{Checksum, TxOffload};
 use crate::sockaddr::scoped;
 use crate::stack::Stack;
@@ -29,6 +30,7 @@ use crate::table::Handle;
 use crate::tcp::SendFlags;
 use crate::time::Instant;
 use crate::udp::message::{Load, Message, SendOptions};
+use crate::udp::parked::ParkedDatagram;
 use crate::udp::wire;
 
 /// Frames that one socket sends before it is the next one's turn.
@@ -45,7 +47,7 @@ struct Part {
     /// Its own part of it.
     payload: Range<usize>,
     /// Unless it is a whole datagram: its place in the packet's payload, and whether more follows.
-    cut: Option<(usize, bool)>,
+    fragment: Option<(usize, bool)>,
 }
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -134,9 +136,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::NetUnreachable);
         }
         let source = said.source.filter(|source| !source.is_unspecified());
-        if source
-            .is_some_and(|source| source.is_ipv4() != to.is_ipv4() || !self.net.is_ours(source))
-        {
+        if source.is_some_and(|source| {
+            source.is_ipv4() != to.is_ipv4() || !self.cx.link.interfaces().is_ours(source)
+        }) {
             return Err(Error::AddrNotAvailable);
         }
         let segment = if said.segment == 0 { options.udp_segment } else { said.segment };
@@ -164,8 +166,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         message: &Message,
         options: &Options,
     ) -> Result<Path, Error> {
-        let path = self.net.find_by(&message.to, exit_for(message, options))?;
-        let known = self.path_mtus.get(now, message.to.ip());
+        let path = self.cx.find(&message.to, exit_for(message, options))?;
+        let known = self.cx.ip.path_mtu(now, message.to.ip());
         Ok(path.narrowed(known.filter(|_| options.mtu_discover.uses_path())))
     }
 
@@ -181,7 +183,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Lets a socket send what it has, as far as there is room and its turn.
     pub(crate) fn serve_datagram(&mut self, now: Instant, handle: Handle, out: &mut dyn Egress<T>) {
         for _ in 0..QUANTUM {
-            if !out.ready() || !self.net.loopback.has_room() {
+            if !out.ready() || !self.cx.link.has_loopback_room() {
                 break;
             }
             let Some(socket) = self.sockets.get_mut(handle) else { return };
@@ -218,34 +220,36 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let part = next_part(&load, &path);
         let is_last = part.payload.end == load.len();
         let is_only = is_last && part.payload.start == 0;
-        let link = self.net.link(now, &path, false, out);
+        let link = self.cx.resolve(now, &path, false, out);
         let mac = match link {
-            Link::Ready(mac) => mac,
-            Link::Asking(_) if is_only => Mac::BROADCAST,
-            Link::Asking(key) => return self.wait_with_load(handle, key, number, load),
-            Link::Full => return self.datagram_done(handle, number, Some(Error::NoBuffers)),
+            NextHop::Ready(mac) => mac,
+            NextHop::Asking(_) if is_only => Mac::BROADCAST,
+            NextHop::Asking(key) => return self.wait_with_load(handle, key, number, load),
+            NextHop::Full => return self.datagram_done(handle, number, Some(Error::NoBuffers)),
         };
-        if part.cut.is_some() && load.sent == 0 || !options.mtu_discover.sets_df() {
-            load.id = self.net.fragment_id(&mut self.secret, to.ip(), 1);
+        if part.fragment.is_some() && load.sent == 0 || !options.mtu_discover.sets_df() {
+            load.id = self.cx.ip.fragment_id(&mut self.cx.secret, to.ip(), 1);
         }
         let (head, len, offload) = self.write_part(&path, mac, local, &options, &load, &part);
         let head = head.get(..len).unwrap_or_default();
-        if let Link::Asking(key) = link {
-            let datagram = Some(Parked { socket: handle, number, load, offload });
-            let pending = Pending { head: Vec::from(head), datagram };
-            if let Some(displaced) = self.net.neighbours.park(key, pending) {
-                self.drop_pending(displaced, None);
+        if let NextHop::Asking(key) = link {
+            let head = Vec::from(head);
+            let datagram = ParkedDatagram { socket: handle, number, load, head, offload };
+            if let Some(displaced) = self.parked.park(key, datagram) {
+                self.drop_parked(displaced, None);
             }
             return;
         }
         let (pieces, count) = load.pieces(part.payload.clone());
         let body = pieces.get(..count).unwrap_or_default();
-        self.net.counters.udp_out += u64::from(part.payload.end == part.datagram.end);
-        self.net.counters.ip_fragments_out += u64::from(part.cut.is_some());
-        if options.multicast_loop || !to.ip().is_multicast() {
-            self.net.loop_group(&path, to.ip(), head, body);
+        self.udp_counters.udp_out += u64::from(part.payload.end == part.datagram.end);
+        if part.fragment.is_some() {
+            self.cx.ip.count_fragment_out();
         }
-        self.net.emit(path.exit(), head, body, offload, out);
+        if options.multicast_loop || !to.ip().is_multicast() {
+            self.loop_group(&path, to.ip(), head, body);
+        }
+        self.cx.link.emit(path.exit(), head, body, offload, out);
         if is_last {
             drop(load);
             return self.datagram_done(handle, number, None);
@@ -271,9 +275,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let bound = if local.ip().is_unspecified() { path.source } else { local.ip() };
         let source = message.source.unwrap_or(bound);
         let group = to.ip().is_multicast();
-        let (hops, class) = options.hops_and_class(&self.net, path);
+        let (hops, class) = options.hops_and_class(&self.cx, path);
         let ttl = if group { options.multicast_ttl } else { hops };
-        let is_first = part.cut.is_none_or(|(at, _)| at == 0);
+        let is_first = part.fragment.is_none_or(|(at, _)| at == 0);
         let udp = if is_first { wire::HEADER } else { 0 };
         let header = ip::Header {
             source,
@@ -286,12 +290,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         let mut head = [0; ROOM];
         let mut offload = TxOffload::NONE;
-        self.net.write_headers(path, mac, &header, &mut head);
-        let mut start = headers(to.ip());
+        ip::write_headers(&self.cx.link, path, mac, &header, &mut head);
+        let mut start = frame_headers(to.ip());
         if let Some(packet) = head.get_mut(ethernet::HEADER..) {
-            match part.cut {
+            match part.fragment {
                 Some((at, more)) => {
-                    start += ip::write_cut(packet, to.ip(), load.id, at, more);
+                    start += ip::write_fragment(packet, to.ip(), load.id, at, more);
                 }
                 None if !options.mtu_discover.sets_df() => {
                     ip::allow_fragments(packet, to.ip(), load.id);
@@ -302,8 +306,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if is_first && let Some(place) = head.get_mut(start..) {
             let from = scoped(source, local.port(), path.interface);
             // The sum of what leaves in fragments is nobody else's to make.
-            let whole = part.cut.is_none();
-            let left = whole && self.net.features(path.exit()).tx_checksum;
+            let whole = part.fragment.is_none();
+            let left = whole && self.cx.link.interfaces().features(path.exit()).tx_checksum;
             let sum = (!left).then(|| load.sum(part.datagram.clone()));
             wire::emit(from, to, part.datagram.len(), sum, place);
             if left {
@@ -316,13 +320,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// A load that leaves in several frames waits in its queue for its neighbour.
-    fn wait_with_load(&mut self, handle: Handle, key: Key, number: u64, load: Load<T>) {
+    fn wait_with_load(&mut self, handle: Handle, key: NeighbourKey, number: u64, load: Load<T>) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         if let Some(datagram) = socket.datagram() {
             datagram.send.put_back(number, load);
         }
         socket.waits_for = Some(key);
-        self.net.neighbours.wait(key, handle);
+        self.waiting.wait(key, handle);
     }
 
     /// The neighbour that a load waited for is silent: the load is dropped.
@@ -332,7 +336,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         if let Some((number, load)) = datagram.send.take() {
             drop(load);
-            self.net.counters.arp_dropped += 1;
+            self.cx.link.count_unresolved(1);
             self.datagram_done(handle, number, Some(error));
         }
         self.mark_ready(handle);
@@ -356,31 +360,38 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// A packet that waited for a neighbour is dropped.
-    pub(crate) fn drop_pending(&mut self, packet: Pending<T>, error: Option<Error>) {
-        self.net.counters.arp_dropped += 1;
-        if let Some(Parked { socket, number, load, .. }) = packet.datagram {
-            drop(load);
-            self.datagram_done(socket, number, error);
+    /// Gives a copy of a frame to a group or broadcast address to ourselves, if a socket of ours
+    /// listens.
+    fn loop_group(&mut self, path: &Path, to: IpAddr, head: &[u8], body: &[TxPiece<'_, T>]) {
+        let Hop::Group(_) = path.hop else { return };
+        let heard = !to.is_multicast() || self.cx.ip.admits(path.interface, to, path.source);
+        if heard && self.cx.link.has_loopback_room() {
+            self.cx.link.loop_frame(path.interface, head, body);
         }
     }
 
-    /// A packet that waited for a neighbour is sent to its address `mac`.
-    pub(crate) fn send_pending(
+    /// A datagram that waited for a neighbour is dropped.
+    pub(crate) fn drop_parked(&mut self, datagram: ParkedDatagram<T>, error: Option<Error>) {
+        self.cx.link.count_unresolved(1);
+        let ParkedDatagram { socket, number, load, .. } = datagram;
+        drop(load);
+        self.datagram_done(socket, number, error);
+    }
+
+    /// A datagram that waited for a neighbour is sent to its address `mac`.
+    pub(crate) fn send_parked(
         &mut self,
-        key: Key,
+        key: NeighbourKey,
         mac: Mac,
-        mut packet: Pending<T>,
+        datagram: ParkedDatagram<T>,
         out: &mut dyn Egress<T>,
     ) {
-        ethernet::set_destination(&mut packet.head, mac);
-        let Some(Parked { socket, number, load, offload }) = packet.datagram else {
-            return self.net.emit(key.interface, &packet.head, &[], TxOffload::NONE, out);
-        };
-        self.net.counters.udp_out += 1;
+        let ParkedDatagram { socket, number, load, mut head, offload } = datagram;
+        ethernet::set_destination(&mut head, mac);
+        self.udp_counters.udp_out += 1;
         let (pieces, count) = load.pieces(0..load.len());
         let body = pieces.get(..count).unwrap_or_default();
-        self.net.emit(key.interface, &packet.head, body, offload, out);
+        self.cx.link.emit(key.interface, &head, body, offload, out);
         drop(load);
         self.datagram_done(socket, number, None);
     }
@@ -417,7 +428,7 @@ fn next_part<T: TxBytes>(load: &Load<T>, path: &Path) -> Part {
     let total = wire::HEADER + datagram.len();
     let is_cut = load.sent > datagram.start;
     if !is_cut && header + total <= usize::from(path.mtu) {
-        return Part { payload: datagram.clone(), datagram, cut: None };
+        return Part { payload: datagram.clone(), datagram, fragment: None };
     }
     let extra = match load.message.to.ip() {
         IpAddr::V4(_) => 0,
@@ -428,5 +439,5 @@ fn next_part<T: TxBytes>(load: &Load<T>, path: &Path) -> Part {
     let at = if is_cut { load.sent - datagram.start + wire::HEADER } else { 0 };
     let end = total.min(at + room);
     let payload = load.sent..datagram.start + end - wire::HEADER;
-    Part { datagram, payload, cut: Some((at, end < total)) }
+    Part { datagram, payload, fragment: Some((at, end < total)) }
 }

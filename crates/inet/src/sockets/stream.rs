@@ -12,14 +12,15 @@ use super::events::EventKind;
 use super::options::Options;
 use super::sleeper::Sleeper;
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, Stage, TxBytes};
+use crate::context::{Context, NextHop};
 use crate::error::Error;
-use crate::held::Held;
+use crate::held::HeldFrame;
 use crate::interface_id::InterfaceId;
 use crate::ip;
 use crate::ip::packet::Packet;
 use crate::ip::route::Path;
+use crate::ip::{MAX_HEADERS, frame_headers};
 use crate::link::ethernet::{self, Mac};
-use crate::net::{Link, MAX_HEADERS, Net, Timer, headers};
 use crate::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
 use crate::stack::Stack;
 use crate::table::Handle;
@@ -28,6 +29,7 @@ use crate::tcp::{
     SegmentOut, SegmentReply, SegmentRepr, State, reset_for,
 };
 use crate::time::Instant;
+use crate::timers::Timer;
 
 /// Segments that one connection sends before it is the next one's turn.
 const QUANTUM: usize = 8;
@@ -40,7 +42,7 @@ const NAP: Duration = Duration::from_secs(2);
 /// A connection and what its owner knows of it.
 #[derive(Debug)]
 pub(crate) struct Stream<T, R> {
-    pub(crate) connection: Sleeper<T, Held<R>>,
+    pub(crate) connection: Sleeper<T, HeldFrame<R>>,
     /// The listener that owns it until it is accepted.
     pub(crate) listener: Option<Handle>,
     pub(crate) told: Told,
@@ -62,7 +64,7 @@ pub(crate) struct Told {
 }
 
 impl<T: TxBytes, R: RxBytes> Stream<T, R> {
-    pub(crate) fn new(connection: Connection<T, Held<R>>, listener: Option<Handle>) -> Self {
+    pub(crate) fn new(connection: Connection<T, HeldFrame<R>>, listener: Option<Handle>) -> Self {
         let connection = Sleeper::new(connection);
         Self { connection, listener, told: Told::default(), read_shut: false, proven: 0 }
     }
@@ -77,9 +79,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         frame: Frame<R>,
         out: &mut dyn Egress<T>,
     ) {
-        self.net.stage(Stage::TcpInput, out);
+        self.cx.link.stage(Stage::TcpInput, out);
         let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
-        let counters = &mut self.net.counters;
+        let counters = &mut self.tcp_counters;
         let (source, destination) = (packet.source, packet.destination);
         let parsed = match SegmentRepr::parse_with(source, destination, bytes, frame.offload()) {
             Ok(parsed) => parsed,
@@ -106,8 +108,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Target::Request(_) | Target::TimeWait(_) => true,
         });
         let is_new = !matches!(target, Some(Target::Socket(_)));
-        if is_new && !payload.is_empty() && !self.held.has_room(&frame, false) {
-            self.net.counters.held_dropped += 1;
+        if is_new && !payload.is_empty() && !self.cx.held.has_room(&frame, false) {
+            self.cx.held.count_refused();
             return;
         }
         let handle = if let Some(Target::Socket(handle)) = target {
@@ -126,7 +128,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             return;
         } else {
-            self.net.counters.tcp_no_port += 1;
+            self.tcp_counters.tcp_no_port += 1;
             if let Some(reset) = reset_for(segment, payload.len()) {
                 self.send_reset(now, &ends, &reset, out);
             }
@@ -154,15 +156,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let rcv_nxt = stream.connection.durable().rcv_nxt;
         let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
         let room = match ahead {
-            true => self.held.has_fair_room(&piece.frame, stream.connection.out_of_order_count()),
-            false => self.held.has_room(&piece.frame, false),
+            true => {
+                self.cx.held.has_fair_room(&piece.frame, stream.connection.out_of_order_count())
+            }
+            false => self.cx.held.has_room(&piece.frame, false),
         };
         if !piece.range.is_empty() && !room {
-            self.net.counters.held_dropped += 1;
+            self.cx.held.count_refused();
             return;
         }
         let payload = (!piece.range.is_empty())
-            .then(|| RxPiece { frame: self.held.hold(piece.frame), range: piece.range });
+            .then(|| RxPiece { frame: self.cx.held.hold(piece.frame), range: piece.range });
         let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
         else {
             return;
@@ -223,7 +227,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let used = stream.connection.durable().snd_max;
         stream.connection.discard();
         self.settle(now, handle);
-        self.net.counters.tcp_time_wait_reused += 1;
+        self.tcp_counters.tcp_time_wait_reused += 1;
         // A SYN makes a request, never a connection.
         self.handle_listener_segment(now, listener, *ends, segment, Some(used), &mut None, out);
     }
@@ -236,8 +240,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         reset: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
-        self.net.counters.tcp_resets_out += 1;
-        self.send_apart(now, ends, reset, self.net.ttl, 0, out);
+        self.tcp_counters.tcp_resets_out += 1;
+        self.send_apart(now, ends, reset, self.cx.ip.ttl(), 0, out);
     }
 
     /// Sends a segment without payload that is not a connection's, with a listener's options.
@@ -249,11 +253,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         options: &Options,
         out: &mut dyn Egress<T>,
     ) {
-        self.net.counters.tcp_out += 1;
+        self.tcp_counters.tcp_out += 1;
         let (ttl, tos) = match ends.remote {
             SocketAddr::V4(_) => (options.ttl, options.tos),
             SocketAddr::V6(_) => {
-                let hops = options.unicast_hops.unwrap_or(self.net.v6.hop_limit);
+                let hops = options.unicast_hops.unwrap_or(self.cx.ip.default_hop_limit());
                 (hops, options.traffic_class)
             }
         };
@@ -276,7 +280,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let fill = |bytes: &mut [u8]| {
             segment.emit::<T>(source, destination, &[], bytes);
         };
-        self.net.answer(now, &ends.remote, &ip, fill, out);
+        self.cx.answer(now, &ends.remote, &ip, fill, out);
     }
 
     /// Lets a connection send what it has, as far as there is room, its neighbour known and its
@@ -289,7 +293,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if stream.connection.poll_at(now).is_none_or(|at| at > now) {
             return self.rest(now, handle);
         }
-        let path = match self.net.find_by(&ends.remote, options.device) {
+        let path = match self.cx.find(&ends.remote, options.device) {
             Ok(path) => path,
             Err(error) => return self.send_into_void(now, handle, error),
         };
@@ -297,33 +301,40 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let durable = stream.connection.durable();
         let proven = durable.acked.wrapping_add(durable.received);
         let progress = core::mem::replace(&mut stream.proven, proven) != proven;
-        let to = match self.net.link(now, &path, progress, out) {
-            Link::Ready(mac) => mac,
-            Link::Full => return self.send_into_void(now, handle, Error::HostUnreachable),
-            Link::Asking(key) => {
+        let to = match self.cx.resolve(now, &path, progress, out) {
+            NextHop::Ready(mac) => mac,
+            NextHop::Full => return self.send_into_void(now, handle, Error::HostUnreachable),
+            NextHop::Asking(key) => {
                 if let Some(old) = waits_for.filter(|old| *old != key) {
-                    self.net.neighbours.stop_waiting(old, handle);
+                    self.waiting.stop_waiting(old, handle);
                 }
                 socket.waits_for = Some(key);
-                return self.net.neighbours.wait(key, handle);
+                return self.waiting.wait(key, handle);
             }
         };
-        let (ttl, tos) = options.hops_and_class(&self.net, &path);
+        let (ttl, tos) = options.hops_and_class(&self.cx, &path);
         let flow = match ends.remote {
-            SocketAddr::V6(_) if self.net.v6.auto_flow_labels => self.secret.flow_label(&ends),
+            SocketAddr::V6(_) if self.cx.ip.labels_flows() => self.cx.secret.flow_label(&ends),
             _ => 0,
         };
-        let lane =
-            Lane { features: self.net.features(path.exit()), path, to, ends, ttl, tos, flow };
+        let lane = Lane {
+            features: self.cx.link.interfaces().features(path.exit()),
+            path,
+            to,
+            ends,
+            ttl,
+            tos,
+            flow,
+        };
         stream.connection.enable_super_segments(lane.features.cuts(lane.kind()));
         let df = options.mtu_discover.sets_df();
         let (exit, mut more) = (lane.path.exit(), true);
         let defer = self.fin_acks.defers();
         for _ in 0..QUANTUM {
-            if !self.net.has_room(exit, out) {
+            if !self.cx.link.has_room(exit, out) {
                 break;
             }
-            self.net.stage(Stage::Tcp, out);
+            self.cx.link.stage(Stage::Tcp, out);
             let connection = &mut stream.connection;
             let segment = match defer {
                 true => connection.poll_segment_deferring(now),
@@ -335,9 +346,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             };
             let id = (!df).then(|| {
                 let packets = segment_count(segment.body_len(), segment.mss) as u32;
-                self.net.fragment_id(&mut self.secret, ends.remote.ip(), packets)
+                self.cx.ip.fragment_id(&mut self.cx.secret, ends.remote.ip(), packets)
             });
-            lane.emit(&mut self.net, &segment, id, out);
+            self.tcp_counters.tcp_out += segment_count(segment.body_len(), segment.mss);
+            lane.emit(&mut self.cx, &segment, id, out);
         }
         if defer && stream.connection.defers_fin_ack() {
             self.fin_acks.add(now, handle);
@@ -368,7 +380,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let idle = stream.connection.is_idle();
         let nap = idle.then(|| now + NAP);
         let at = at.into_iter().chain(nap).min();
-        let wheel = &mut self.net.wheel;
+        let wheel = &mut self.cx.timers;
         socket.timer = match (at, timer) {
             (Some(at), Some(timer)) if wheel.is_at(timer, at) => Some(timer),
             // An idle connection looks again when its time comes, instead of moving it each time.
@@ -394,7 +406,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             if stream.connection.poll_segment(now).is_none() {
                 break;
             }
-            self.net.counters.arp_dropped += 1;
+            self.cx.link.count_unresolved(1);
         }
         self.rest(now, handle);
     }
@@ -410,7 +422,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let stats = stream.connection.take_stats();
                 let at = stream.connection.poll_at(now);
                 stream.connection.sleep();
-                socket.timer = at.map(|at| self.net.wheel.arm(at, Timer::Socket(handle)));
+                socket.timer = at.map(|at| self.cx.timers.arm(at, Timer::Socket(handle)));
                 return self.count(stats);
             }
             self.settle(now, handle);
@@ -524,7 +536,7 @@ impl Lane {
     /// Sends a segment; with `id`, routers may cut its packet.
     fn emit<T: TxBytes>(
         &self,
-        net: &mut Net<T>,
+        cx: &mut Context,
         out_of: &SegmentOut<'_, T>,
         id: Option<u32>,
         out: &mut dyn Egress<T>,
@@ -532,7 +544,7 @@ impl Lane {
         let (segment, body, body_len) = (&out_of.repr, out_of.body(), out_of.body_len());
         let mut head = [0; MAX_HEADERS + MAX_HEADER];
         let (source, destination) = (self.ends.local.ip(), self.ends.remote.ip());
-        let headers = headers(destination);
+        let headers = frame_headers(destination);
         let place = &mut head[headers..];
         let (header, checksum) = if self.features.tx_checksum {
             let header = segment.emit_partial(source, destination, body_len, place);
@@ -554,15 +566,14 @@ impl Lane {
             flow: self.flow,
             payload_len: header + body_len,
         };
-        net.stage(Stage::Ip, out);
-        net.write_ip(&ip, &mut head);
+        cx.link.stage(Stage::Ip, out);
+        ip::write_ip(&ip, &mut head);
         if let (Some(id), Some(packet)) = (id, head.get_mut(ethernet::HEADER..)) {
             ip::allow_fragments(packet, destination, id);
         }
-        net.stage(Stage::Ethernet, out);
-        net.write_link(&self.path, self.to, &ip, &mut head);
-        net.counters.tcp_out += segment_count(body_len, out_of.mss);
-        net.emit(self.path.exit(), &head[..headers + header], body, offload, out);
+        cx.link.stage(Stage::Ethernet, out);
+        ip::write_link(&cx.link, &self.path, self.to, &ip, &mut head);
+        cx.link.emit(self.path.exit(), &head[..headers + header], body, offload, out);
     }
 }
 

@@ -11,12 +11,12 @@ use super::demux::{Demux, Target};
 use super::ports::Claim;
 use super::{Body, Family, SocketInfo, SocketKind};
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
-use crate::held::Held;
-use crate::net::Timer;
+use crate::held::HeldFrame;
 use crate::stack::Stack;
 use crate::table::{Handle, Table};
 use crate::tcp::{Connection, Endpoints, SegmentReply, SegmentRepr, Seq, State, TimeWait};
 use crate::time::Instant;
+use crate::timers::Timer;
 use crate::wheel::TimerId;
 
 /// A connection in TIME-WAIT.
@@ -81,12 +81,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let claim = if full { None } else { socket.claim.take() };
         self.unregister(handle);
         if full {
-            self.net.counters.tcp_time_wait_overflow += 1;
+            self.tcp_counters.tcp_time_wait_overflow += 1;
         } else {
             let (hops, class) = match ends.remote {
                 SocketAddr::V4(_) => (options.ttl, options.tos),
                 SocketAddr::V6(_) => {
-                    let hops = options.unicast_hops.unwrap_or(self.net.v6.hop_limit);
+                    let hops = options.unicast_hops.unwrap_or(self.cx.ip.default_hop_limit());
                     (hops, options.traffic_class)
                 }
             };
@@ -115,8 +115,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ) {
         let Some(remains) = self.time_waits.get(place) else { return };
         let (ends, hops, class) = (remains.wait.endpoints(), remains.hops, remains.class);
-        let mut connection: Connection<T, Held<R>> = remains.wait.to_connection(now);
-        let held = RxPiece { frame: self.held.hold(piece.frame), range: piece.range };
+        let mut connection: Connection<T, HeldFrame<R>> = remains.wait.to_connection(now);
+        let held = RxPiece { frame: self.cx.held.hold(piece.frame), range: piece.range };
         let payload = Some(held).filter(|piece| !piece.range.is_empty());
         match connection.handle_segment(now, segment, payload) {
             SegmentReply::None => {}
@@ -125,7 +125,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         while let Some(answer) = connection.poll_segment(now) {
             let answer = answer.repr;
-            self.net.counters.tcp_out += 1;
+            self.tcp_counters.tcp_out += 1;
             self.send_apart(now, &ends, &answer, hops, class, out);
         }
         self.tcp_stats.add(connection.take_stats());
@@ -139,9 +139,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn time_until_end(&mut self, place: Handle) {
         let Some(remains) = self.time_waits.get_mut(place) else { return };
         if let Some(timer) = remains.timer.take() {
-            self.net.wheel.cancel(timer);
+            self.cx.timers.cancel(timer);
         }
-        let timer = self.net.wheel.arm(remains.wait.until(), Timer::TimeWait(place));
+        let timer = self.cx.timers.arm(remains.wait.until(), Timer::TimeWait(place));
         remains.timer = Some(timer);
     }
 
@@ -157,7 +157,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(listener) = self.demux.listener(ends, |_| true) else { return };
         let Some(used) = self.time_waits.get(place).map(|old| old.wait.used()) else { return };
         self.end_time_wait(place);
-        self.net.counters.tcp_time_wait_reused += 1;
+        self.tcp_counters.tcp_time_wait_reused += 1;
         // A SYN makes a request, never a connection.
         self.handle_listener_segment(now, listener, *ends, segment, Some(used), &mut None, out);
     }
@@ -167,7 +167,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let iss = reusable(&self.demux, &self.time_waits, now, ends)?;
         if let Some(Target::TimeWait(place)) = self.demux.target(ends) {
             self.end_time_wait(place);
-            self.net.counters.tcp_time_wait_reused += 1;
+            self.tcp_counters.tcp_time_wait_reused += 1;
         }
         Some(iss)
     }
@@ -183,7 +183,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn end_time_wait(&mut self, place: Handle) {
         let Some(remains) = self.time_waits.remove(place) else { return };
         if let Some(timer) = remains.timer {
-            self.net.wheel.cancel(timer);
+            self.cx.timers.cancel(timer);
         }
         self.demux.remove_time_wait(&remains.wait.endpoints(), place);
         if let Some(claim) = remains.claim {

@@ -1,7 +1,7 @@
 //! DHCP and address conflicts in a whole stack.
 
 use super::*;
-use crate::link::arp::Packet as Arp;
+use crate::link::arp::ArpPacket as Arp;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const LEASED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 77);

@@ -8,7 +8,7 @@
 use alloc::collections::VecDeque;
 
 use crate::bytes::{RxPiece, TxBytes};
-use crate::held::Held;
+use crate::held::HeldFrame;
 use crate::udp::message::{Arrived, Load};
 
 /// A datagram to be sent, or what is left of it.
@@ -143,7 +143,7 @@ impl<T: TxBytes> SendQueue<T> {
 /// The receiving side.
 #[derive(Debug)]
 pub(crate) struct RecvQueue<R> {
-    entries: VecDeque<(RxPiece<Held<R>>, Arrived)>,
+    entries: VecDeque<(RxPiece<HeldFrame<R>>, Arrived)>,
     queued: usize,
     /// Given out and not consumed.
     outside: usize,
@@ -164,12 +164,12 @@ impl<R> RecvQueue<R> {
         self.entries.len() < number && (self.bytes() == 0 || self.bytes() + len <= bytes)
     }
 
-    pub(crate) fn push(&mut self, piece: RxPiece<Held<R>>, arrived: Arrived) {
+    pub(crate) fn push(&mut self, piece: RxPiece<HeldFrame<R>>, arrived: Arrived) {
         self.queued += piece.range.len();
         self.entries.push_back((piece, arrived));
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(RxPiece<Held<R>>, Arrived)> {
+    pub(crate) fn pop(&mut self) -> Option<(RxPiece<HeldFrame<R>>, Arrived)> {
         let (piece, arrived) = self.entries.pop_front()?;
         self.queued -= piece.range.len();
         self.outside += piece.range.len();

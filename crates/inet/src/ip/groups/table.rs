@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::wire::{Message, Report};
-use super::{ALL_V4, ALL_V6, Filter, Groups, Listener};
+use super::wire::{GroupMessage, GroupReport};
+use super::{ALL_V4, ALL_V6, Filter, GroupListener, Groups};
 use crate::error::Error;
 use crate::interface_id::InterfaceId;
 use crate::secret::Secret;
@@ -45,7 +45,7 @@ impl GroupTable {
         &self,
         interface: InterfaceId,
         group: IpAddr,
-        listener: Listener,
+        listener: GroupListener,
     ) -> Option<&Filter> {
         self.get(interface, group)?.filter(group, listener)
     }
@@ -56,7 +56,7 @@ impl GroupTable {
         now: Instant,
         interface: InterfaceId,
         group: IpAddr,
-        (listener, filter): (Listener, Filter),
+        (listener, filter): (GroupListener, Filter),
         random: &mut Secret,
     ) -> Result<(), Error> {
         let v6 = group.is_ipv6();
@@ -73,7 +73,7 @@ impl GroupTable {
         now: Instant,
         interface: InterfaceId,
         group: IpAddr,
-        listener: Listener,
+        listener: GroupListener,
         random: &mut Secret,
     ) -> bool {
         let groups = self.get_mut(interface, group.is_ipv6());
@@ -95,14 +95,14 @@ impl GroupTable {
         now: Instant,
         interface: InterfaceId,
         v6: bool,
-        message: &Message,
+        message: &GroupMessage,
         random: &mut Secret,
     ) {
         let Some(groups) = self.get_mut(interface, v6) else { return };
         match message {
-            Message::Query(query) => groups.handle_query(now, query, random),
-            Message::Report(group) => groups.handle_report(now, *group),
-            Message::Other => {}
+            GroupMessage::Query(query) => groups.handle_query(now, query, random),
+            GroupMessage::Report(group) => groups.handle_report(now, *group),
+            GroupMessage::Other => {}
         }
     }
 
@@ -116,7 +116,7 @@ impl GroupTable {
         &mut self,
         now: Instant,
         random: &mut Secret,
-    ) -> Option<(InterfaceId, Report)> {
+    ) -> Option<(InterfaceId, GroupReport)> {
         for (id, _, groups) in &mut self.tables {
             while groups.poll_at().is_some_and(|at| at <= now) {
                 if let Some(report) = groups.poll(now, random) {

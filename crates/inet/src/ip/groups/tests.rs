@@ -1,14 +1,14 @@
 use std::vec;
 use std::vec::Vec;
 
-use super::wire::{Message, parse_igmp, parse_mld};
+use super::wire::{GroupMessage, parse_igmp, parse_mld};
 use super::*;
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3));
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 2, 4));
-const A: Listener = Listener::Stack;
-const B: Listener = Listener::Address(Ipv6Addr::LOCALHOST);
+const A: GroupListener = GroupListener::Stack;
+const B: GroupListener = GroupListener::Address(Ipv6Addr::LOCALHOST);
 
 fn source(n: u8) -> IpAddr {
     Ipv4Addr::new(192, 0, 2, n).into()
@@ -37,11 +37,11 @@ impl World {
         Self { groups: Groups::new(false, 8), random: Secret::new(&[3; 16]), now: START }
     }
 
-    fn listen(&mut self, group: IpAddr, listener: Listener, filter: Filter) {
+    fn listen(&mut self, group: IpAddr, listener: GroupListener, filter: Filter) {
         self.groups.listen(self.now, group, listener, filter, &mut self.random).unwrap();
     }
 
-    fn leave(&mut self, group: IpAddr, listener: Listener) {
+    fn leave(&mut self, group: IpAddr, listener: GroupListener) {
         self.groups.leave(self.now, group, listener, &mut self.random);
     }
 
@@ -49,12 +49,12 @@ impl World {
         let mut bytes = bytes.to_vec();
         let sum = !smoltcp::wire::checksum::data(&bytes);
         bytes[2..4].copy_from_slice(&sum.to_be_bytes());
-        let Some(Message::Query(query)) = parse_igmp(&bytes) else { panic!("a query") };
+        let Some(GroupMessage::Query(query)) = parse_igmp(&bytes) else { panic!("a query") };
         self.groups.handle_query(self.now, &query, &mut self.random);
     }
 
     /// What is reported until `time` from now has passed: when, and what.
-    fn reports(&mut self, time: Duration) -> Vec<(Duration, Report)> {
+    fn reports(&mut self, time: Duration) -> Vec<(Duration, GroupReport)> {
         let (start, end) = (self.now, self.now + time);
         let mut reports = Vec::new();
         while let Some(at) = self.groups.poll_at().filter(|at| *at <= end) {
@@ -68,10 +68,10 @@ impl World {
     }
 
     /// The records of all reports within two seconds.
-    fn records(&mut self) -> Vec<(Kind, IpAddr, Vec<IpAddr>)> {
+    fn records(&mut self) -> Vec<(RecordKind, IpAddr, Vec<IpAddr>)> {
         let reports = self.reports(Duration::from_secs(2)).into_iter();
         let records = reports.flat_map(|(_, report)| match report {
-            Report::Full { records, .. } => records,
+            GroupReport::Full { records, .. } => records,
             other => panic!("{other:?}"),
         });
         records.map(|record| (record.kind, record.group, record.sources)).collect()
@@ -110,8 +110,8 @@ fn a_join_and_a_leave_are_told_twice() {
     world.listen(GROUP, A, Filter::all());
     assert!(world.groups.admits(GROUP, source(1)) && !world.groups.admits(OTHER, source(1)));
     let reports = world.reports(Duration::from_secs(60));
-    let joined = Record { kind: Kind::ToExclude, group: GROUP, sources: vec![] };
-    let joined = Report::full(false, vec![joined]);
+    let joined = Record { kind: RecordKind::ToExclude, group: GROUP, sources: vec![] };
+    let joined = GroupReport::full(false, vec![joined]);
     assert_eq!(reports.len(), 2);
     assert_eq!(reports[0], (Duration::ZERO, joined.clone()));
     assert!(reports[1].0 <= UNSOLICITED_INTERVAL && reports[1].1 == joined);
@@ -121,7 +121,7 @@ fn a_join_and_a_leave_are_told_twice() {
     assert_eq!(world.records(), []);
     world.leave(GROUP, B);
     assert!(!world.groups.admits(GROUP, source(1)));
-    let left = (Kind::ToInclude, GROUP, vec![]);
+    let left = (RecordKind::ToInclude, GROUP, vec![]);
     assert_eq!(world.records(), [left.clone(), left]);
     assert!(world.groups.groups.is_empty() && world.groups.poll_at().is_none());
     assert!(!world.groups.leave(START, GROUP, A, &mut world.random));
@@ -131,29 +131,31 @@ fn a_join_and_a_leave_are_told_twice() {
 fn changes_of_sources_are_told_as_such() {
     let mut world = World::new();
     world.listen(GROUP, A, include(&[1, 2]));
-    let allow = (Kind::Allow, GROUP, sources(&[1, 2]));
+    let allow = (RecordKind::Allow, GROUP, sources(&[1, 2]));
     assert_eq!(world.records(), [allow.clone(), allow]);
     world.listen(GROUP, A, include(&[2, 3]));
-    let (allow, block) = ((Kind::Allow, GROUP, sources(&[3])), (Kind::Block, GROUP, sources(&[1])));
+    let (allow, block) =
+        ((RecordKind::Allow, GROUP, sources(&[3])), (RecordKind::Block, GROUP, sources(&[1])));
     assert_eq!(world.records(), [allow.clone(), block.clone(), allow, block]);
     assert!(world.groups.admits(GROUP, source(3)) && !world.groups.admits(GROUP, source(1)));
     world.listen(GROUP, A, exclude(&[9]));
-    let to = (Kind::ToExclude, GROUP, sources(&[9]));
+    let to = (RecordKind::ToExclude, GROUP, sources(&[9]));
     assert_eq!(world.records(), [to.clone(), to]);
     world.listen(GROUP, A, exclude(&[9, 8]));
-    let block = (Kind::Block, GROUP, sources(&[8]));
+    let block = (RecordKind::Block, GROUP, sources(&[8]));
     assert_eq!(world.records(), [block.clone(), block]);
     // A change of mind while the first is still being told: what holds is told.
     world.listen(GROUP, A, exclude(&[9]));
-    let Some(Report::Full { records, .. }) = world.groups.poll(world.now, &mut world.random) else {
+    let Some(GroupReport::Full { records, .. }) = world.groups.poll(world.now, &mut world.random)
+    else {
         panic!("a report")
     };
-    assert_eq!(records[0].kind, Kind::Allow);
+    assert_eq!(records[0].kind, RecordKind::Allow);
     world.listen(GROUP, A, include(&[7]));
-    let to = (Kind::ToInclude, GROUP, sources(&[7]));
+    let to = (RecordKind::ToInclude, GROUP, sources(&[7]));
     assert_eq!(world.records(), [to.clone(), to]);
     world.listen(GROUP, A, include(&[]));
-    let block = (Kind::Block, GROUP, sources(&[7]));
+    let block = (RecordKind::Block, GROUP, sources(&[7]));
     assert_eq!(world.records(), [block.clone(), block]);
     assert!(world.groups.groups.is_empty());
 }
@@ -173,8 +175,8 @@ fn queries_are_answered_once_and_in_time() {
     world.listen(ALL_V4.into(), A, Filter::all());
     world.records();
     let five = Duration::from_secs(5);
-    let of = |reports: &[(Duration, Report)]| match reports {
-        [(at, Report::Full { records, .. })] if *at <= five => records.clone(),
+    let of = |reports: &[(Duration, GroupReport)]| match reports {
+        [(at, GroupReport::Full { records, .. })] if *at <= five => records.clone(),
         other => panic!("{other:?}"),
     };
     for _ in 0..3 {
@@ -182,21 +184,30 @@ fn queries_are_answered_once_and_in_time() {
     }
     let records = of(&world.reports(five));
     assert_eq!(records.len(), 2, "never about all systems");
-    assert_eq!((records[0].kind, records[0].group), (Kind::IsExclude, GROUP));
-    assert_eq!((records[1].kind, records[1].sources.clone()), (Kind::IsInclude, sources(&[5, 6])));
+    assert_eq!((records[0].kind, records[0].group), (RecordKind::IsExclude, GROUP));
+    assert_eq!(
+        (records[1].kind, records[1].sources.clone()),
+        (RecordKind::IsInclude, sources(&[5, 6]))
+    );
     assert_eq!(world.groups.robustness, 3);
     // One group, then one group and sources.
     let group = [239, 1, 2, 3];
     world.query(&query(group, &[]));
     world.query(&query(group, &[1]));
-    assert_eq!(of(&world.reports(five))[0].kind, Kind::IsExclude);
+    assert_eq!(of(&world.reports(five))[0].kind, RecordKind::IsExclude);
     world.query(&query(group, &[1, 2]));
     world.query(&query(group, &[3]));
     let records = of(&world.reports(five));
-    assert_eq!((records[0].kind, records[0].sources.clone()), (Kind::IsInclude, sources(&[2, 3])));
+    assert_eq!(
+        (records[0].kind, records[0].sources.clone()),
+        (RecordKind::IsInclude, sources(&[2, 3]))
+    );
     world.query(&query([239, 1, 2, 4], &[1, 2, 5]));
     let records = of(&world.reports(five));
-    assert_eq!((records[0].kind, records[0].sources.clone()), (Kind::IsInclude, sources(&[5])));
+    assert_eq!(
+        (records[0].kind, records[0].sources.clone()),
+        (RecordKind::IsInclude, sources(&[5]))
+    );
     // Nothing to say.
     world.query(&query(group, &[1]));
     world.query(&query([239, 9, 9, 9], &[]));
@@ -217,7 +228,7 @@ fn older_routers_are_spoken_to_in_their_words() {
     // IGMPv2, 10 s.
     world.query(&[0x11, 100, 0, 0, 0, 0, 0, 0]);
     world.listen(GROUP, A, exclude(&[1]));
-    let join = Report::old(Version::Second, GROUP);
+    let join = GroupReport::old(Version::Second, GROUP);
     let reports = world.reports(Duration::from_secs(30));
     assert_eq!(reports.len(), 2);
     assert_eq!(reports[0], (Duration::ZERO, join.clone()));
@@ -236,12 +247,12 @@ fn older_routers_are_spoken_to_in_their_words() {
     world.reports(Duration::from_secs(30));
     world.leave(GROUP, A);
     let reports = world.reports(Duration::from_secs(30));
-    assert_eq!(reports, [(Duration::ZERO, Report::leave(GROUP))]);
+    assert_eq!(reports, [(Duration::ZERO, GroupReport::leave(GROUP))]);
     assert_eq!(reports[0].1.destination(), IpAddr::V4(Ipv4Addr::new(224, 0, 0, 2)));
     // IGMPv1.
     world.query(&[0x11, 0, 0, 0, 0, 0, 0, 0]);
     world.listen(GROUP, A, Filter::all());
-    assert_eq!(world.reports(Duration::ZERO)[0].1, Report::old(Version::First, GROUP));
+    assert_eq!(world.reports(Duration::ZERO)[0].1, GroupReport::old(Version::First, GROUP));
     world.leave(GROUP, A);
     assert_eq!(world.reports(Duration::from_secs(30)), []);
     // They have gone.
@@ -291,7 +302,7 @@ fn formats() {
         let sum = !smoltcp::wire::checksum::data(&bytes);
         bytes[2..4].copy_from_slice(&sum.to_be_bytes());
         match parse_igmp(&bytes) {
-            Some(Message::Query(query)) => query.most_delay.as_millis() / 100,
+            Some(GroupMessage::Query(query)) => query.most_delay.as_millis() / 100,
             other => panic!("{other:?}"),
         }
     };
@@ -307,19 +318,20 @@ fn formats() {
     let mut bytes = vec![130, 0, 0, 0, 0x80, 1, 0, 0];
     bytes.extend_from_slice(&group.octets());
     assert_eq!(parse_mld(&bytes[..23]), None);
-    let Some(Message::Query(old)) = parse_mld(&bytes) else { panic!("a query") };
+    let Some(GroupMessage::Query(old)) = parse_mld(&bytes) else { panic!("a query") };
     assert_eq!((old.version, old.most_delay.as_millis()), (Version::Second, 32_769));
     bytes.extend_from_slice(&[2, 125, 0, 1]);
     assert_eq!(parse_mld(&bytes), None, "the source is missing");
     bytes.extend_from_slice(&from.octets());
-    let Some(Message::Query(full)) = parse_mld(&bytes) else { panic!("a query") };
+    let Some(GroupMessage::Query(full)) = parse_mld(&bytes) else { panic!("a query") };
     assert_eq!((full.version, full.most_delay.as_millis()), (Version::Full, 4097 << 3));
     assert_eq!((full.group, full.sources), (Some(group.into()), [from.into()].into()));
-    let record = Record { kind: Kind::Allow, group: group.into(), sources: vec![from.into()] };
-    let report = Report::full(true, vec![record]).emit(1200).remove(0);
+    let record =
+        Record { kind: RecordKind::Allow, group: group.into(), sources: vec![from.into()] };
+    let report = GroupReport::full(true, vec![record]).emit(1200).remove(0);
     assert_eq!(report[..12], [143, 0, 0, 0, 0, 0, 0, 1, 5, 0, 0, 1]);
     assert_eq!((&report[12..28], &report[28..]), (&group.octets()[..], &from.octets()[..]));
-    let done = Report::leave(group.into()).emit(1200).remove(0);
+    let done = GroupReport::leave(group.into()).emit(1200).remove(0);
     assert_eq!((done[0], done.len()), (132, 24));
     // Scopes that no router has business with.
     let mut groups = Groups::new(true, 8);

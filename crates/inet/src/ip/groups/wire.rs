@@ -54,7 +54,7 @@ pub(crate) struct Query {
 
 /// What somebody on the link says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum GroupMessage {
     Query(Query),
     /// A report of an older version.
     Report(IpAddr),
@@ -63,7 +63,7 @@ pub(crate) enum Message {
 }
 
 /// Reads an IGMP message; `None` if it is malformed. RFC 3376 7.1 tells the versions apart.
-pub(crate) fn parse_igmp(bytes: &[u8]) -> Option<Message> {
+pub(crate) fn parse_igmp(bytes: &[u8]) -> Option<GroupMessage> {
     let [kind, code, _, _, group @ ..] = bytes else { return None };
     if checksum::data(bytes) != !0 {
         return None;
@@ -79,13 +79,13 @@ pub(crate) fn parse_igmp(bytes: &[u8]) -> Option<Message> {
                 (4.., _) => (Version::Full, tenths(floating(u16::from(*code), 8))),
                 _ => return None,
             };
-            query(version, most_delay, group.into(), rest).map(Message::Query)
+            query(version, most_delay, group.into(), rest).map(GroupMessage::Query)
         }
         IGMP_REPORT_1 | IGMP_REPORT_2 if group.is_multicast() => {
-            Some(Message::Report(group.into()))
+            Some(GroupMessage::Report(group.into()))
         }
         IGMP_REPORT_1 | IGMP_REPORT_2 => None,
-        _ => Some(Message::Other),
+        _ => Some(GroupMessage::Other),
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn is_mld(kind: u8) -> bool {
 }
 
 /// Reads an MLD message, an ICMPv6 packet whose checksum is right; `None` if it is malformed.
-pub(crate) fn parse_mld(bytes: &[u8]) -> Option<Message> {
+pub(crate) fn parse_mld(bytes: &[u8]) -> Option<GroupMessage> {
     let (head, rest) = bytes.split_first_chunk::<8>()?;
     let [kind, _, _, _, high, low, _, _] = *head;
     let code = u16::from_be_bytes([high, low]);
@@ -108,14 +108,14 @@ pub(crate) fn parse_mld(bytes: &[u8]) -> Option<Message> {
                 4.. => (Version::Full, millis(floating(code, 16))),
                 _ => return None,
             };
-            query(version, most_delay, Ipv6Addr::from(*group).into(), rest).map(Message::Query)
+            query(version, most_delay, Ipv6Addr::from(*group).into(), rest).map(GroupMessage::Query)
         }
         MLD_REPORT_1 => {
             let (group, _) = rest.split_first_chunk::<16>()?;
             let group = Ipv6Addr::from(*group);
-            group.is_multicast().then_some(Message::Report(group.into()))
+            group.is_multicast().then_some(GroupMessage::Report(group.into()))
         }
-        _ => Some(Message::Other),
+        _ => Some(GroupMessage::Other),
     }
 }
 
@@ -171,7 +171,7 @@ fn floating(code: u16, bits: u32) -> u32 {
 
 /// RFC 3376 4.2.12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     IsInclude = 1,
     IsExclude = 2,
     ToInclude = 3,
@@ -183,14 +183,14 @@ pub(crate) enum Kind {
 /// What is told of one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     pub(crate) group: IpAddr,
     pub(crate) sources: Vec<IpAddr>,
 }
 
 /// What we tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum GroupReport {
     Full {
         v6: bool,
         records: Vec<Record>,
@@ -206,7 +206,7 @@ pub(crate) enum Report {
     },
 }
 
-impl Report {
+impl GroupReport {
     pub(crate) fn full(v6: bool, records: Vec<Record>) -> Self {
         Self::Full { v6, records }
     }

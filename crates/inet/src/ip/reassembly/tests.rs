@@ -21,14 +21,14 @@ fn reassembler(change: impl FnOnce(&mut ReassemblyConfig)) -> Reassembler<Vec<u8
     Reassembler::new(Secret::new(&[7; 16]).tables(), limits)
 }
 
-fn key(host: u8, id: u32) -> Key {
+fn key(host: u8, id: u32) -> DatagramKey {
     let source = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
     let destination = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 99));
-    Key { source, destination, id, protocol: 17 }
+    DatagramKey { source, destination, id, protocol: 17 }
 }
 
 /// A fragment with `payload` at `at`, after a header whose bytes are all 0x45.
-fn fragment(key: Key, at: usize, more: bool, payload: &[u8]) -> Fragment<Vec<u8>> {
+fn fragment(key: DatagramKey, at: usize, more: bool, payload: &[u8]) -> Fragment<Vec<u8>> {
     let header = if key.source.is_ipv4() { HEADER } else { HEADER_V6 };
     let frame = [&vec![0x45; header][..], payload].concat();
     let payload = header..frame.len();
@@ -42,18 +42,18 @@ fn fragment(key: Key, at: usize, more: bool, payload: &[u8]) -> Fragment<Vec<u8>
         ttl: 64,
         whole: 0..frame.len(),
         payload: payload.clone(),
-        cut: None,
+        fragment: None,
     };
     Fragment { key, at, more, ecn: 0, next_header: 17, header: 0..header, payload, packet, frame }
 }
 
 fn taken(reassembler: &Reassembler<Vec<u8>>) -> (usize, usize, usize) {
-    let Taken { bytes, frames } = reassembler.taken;
+    let Usage { bytes, frames } = reassembler.taken;
     (bytes, frames, reassembler.assemblies.len())
 }
 
 fn payload_of(outcome: Outcome) -> Vec<u8> {
-    let Outcome::Whole(whole) = outcome else { panic!("{outcome:?}") };
+    let Outcome::Complete(whole) = outcome else { panic!("{outcome:?}") };
     assert!(whole.bytes[..whole.header_len].iter().all(|byte| *byte == 0x45));
     whole.bytes[whole.header_len..].to_vec()
 }
@@ -68,7 +68,7 @@ fn in_any_order() {
             let (at, more, ref range) = parts[which];
             let outcome = all.insert(START, fragment(key(1, 7), at, more, &payload[range.clone()]));
             if n < 2 {
-                assert_eq!(outcome, Outcome::Kept, "{order:?}");
+                assert_eq!(outcome, Outcome::Stored, "{order:?}");
             } else {
                 assert_eq!(payload_of(outcome), payload, "{order:?}");
             }
@@ -85,11 +85,11 @@ fn datagrams_are_told_apart_by_all_of_the_key() {
         key(1, 7),
         key(2, 7),
         key(1, 8),
-        Key { protocol: 6, ..key(1, 7) },
-        Key { destination: Ipv4Addr::new(10, 0, 0, 98).into(), ..key(1, 7) },
+        DatagramKey { protocol: 6, ..key(1, 7) },
+        DatagramKey { destination: Ipv4Addr::new(10, 0, 0, 98).into(), ..key(1, 7) },
     ];
     for (n, key) in (0..).zip(keys) {
-        assert_eq!(all.insert(START, fragment(key, 0, true, &[n; 8])), Outcome::Kept);
+        assert_eq!(all.insert(START, fragment(key, 0, true, &[n; 8])), Outcome::Stored);
     }
     for (n, key) in (0..).zip(keys) {
         let outcome = all.insert(START, fragment(key, 8, false, &[n; 3]));
@@ -107,15 +107,15 @@ fn the_longest_packet_and_no_longer() {
     assert_eq!(taken(&all), (0, 0, 0));
     let most = 65_535 - HEADER;
     let head = vec![1; 65_504];
-    assert_eq!(all.insert(START, fragment(key(1, 1), 0, true, &head)), Outcome::Kept);
+    assert_eq!(all.insert(START, fragment(key(1, 1), 0, true, &head)), Outcome::Stored);
     let outcome = all.insert(START, fragment(key(1, 1), 65_504, false, &vec![2; most - 65_504]));
     assert_eq!(payload_of(outcome).len(), most);
     // The first fragment's header is longer than that of the last: together it is too much.
     let long =
         Fragment { header: 0..60, payload: 60..68, ..fragment(key(1, 2), 0, true, &[0; 60]) };
     assert_eq!(all.insert(START, fragment(key(1, 2), 16, true, &head)), Outcome::TooLong);
-    assert_eq!(all.insert(START, fragment(key(1, 2), 8, true, &head[8..])), Outcome::Kept);
-    assert_eq!(all.insert(START, fragment(key(1, 2), 65_504, false, &[0; 11])), Outcome::Kept);
+    assert_eq!(all.insert(START, fragment(key(1, 2), 8, true, &head[8..])), Outcome::Stored);
+    assert_eq!(all.insert(START, fragment(key(1, 2), 65_504, false, &[0; 11])), Outcome::Stored);
     assert_eq!(all.insert(START, long), Outcome::TooLong);
     assert_eq!(taken(&all), (0, 0, 0));
 }
@@ -127,8 +127,8 @@ fn overlaps_spoil_and_duplicates_do_not() {
     let table = [
         ((8, true, 16), Outcome::Duplicate),
         ((40, false, 5), Outcome::Duplicate),
-        ((0, true, 8), Outcome::Kept),
-        ((24, true, 16), Outcome::Kept),
+        ((0, true, 8), Outcome::Stored),
+        ((24, true, 16), Outcome::Stored),
         // Teardrop: within another one; over its start; over its end; over all of it.
         ((16, true, 8), Outcome::Spoilt),
         ((0, true, 16), Outcome::Spoilt),
@@ -148,7 +148,7 @@ fn overlaps_spoil_and_duplicates_do_not() {
         let mut all = reassembler(|_| {});
         for (at, more, len) in there {
             let outcome = all.insert(START, fragment(key(1, 1), at, more, &vec![1; len]));
-            assert_eq!(outcome, Outcome::Kept);
+            assert_eq!(outcome, Outcome::Stored);
         }
         let outcome = all.insert(START, fragment(key(1, 1), at, more, &vec![2; len]));
         assert_eq!(outcome, expected, "{at} {more} {len}");
@@ -162,7 +162,7 @@ fn overlaps_spoil_and_duplicates_do_not() {
             let later = START + REASSEMBLY_TIMEOUTS[0];
             assert!(all.pop_expired(later).is_none(), "nobody is told");
             assert_eq!(taken(&all), (0, 0, 0));
-            assert_eq!(all.insert(later, fragment(key(1, 1), 0, true, &[1; 8])), Outcome::Kept);
+            assert_eq!(all.insert(later, fragment(key(1, 1), 0, true, &[1; 8])), Outcome::Stored);
         }
     }
 }
@@ -178,7 +178,7 @@ fn an_end_before_what_is_there_spoils() {
 fn time_is_over_for_each_family_on_its_own() {
     let mut all = reassembler(|_| {});
     let source = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-    let v6 = Key { source, destination: source, id: 1, protocol: 0 };
+    let v6 = DatagramKey { source, destination: source, id: 1, protocol: 0 };
     all.insert(START, fragment(v6, 0, true, &[6; 8]));
     all.insert(START, fragment(key(1, 1), 8, true, &[4; 8]));
     let second = Duration::from_secs(1);
@@ -229,7 +229,11 @@ fn many_sources_displace_the_oldest() {
         all.insert(now, fragment(key(n, 1), 0, true, &[n; 8]));
     }
     assert_eq!((taken(&all), all.displaced), ((280, 10, 10), 20));
-    assert_eq!(all.insert(START, fragment(key(5, 1), 8, false, &[0; 1])), Outcome::Kept, "is gone");
+    assert_eq!(
+        all.insert(START, fragment(key(5, 1), 8, false, &[0; 1])),
+        Outcome::Stored,
+        "is gone"
+    );
     let outcome = all.insert(START, fragment(key(29, 1), 8, false, &[29; 1]));
     assert_eq!(payload_of(outcome), [29; 9]);
 }
@@ -253,7 +257,7 @@ fn congestion_marks() {
         all.insert(START, Fragment { ecn: first, ..fragment(key(1, 1), 0, true, &[0; 8]) });
         let last = Fragment { ecn: second, ..fragment(key(1, 1), 8, false, &[0; 8]) };
         match (all.insert(START, last), whole) {
-            (Outcome::Whole(joined), Some(ecn)) => assert_eq!(joined.ecn, ecn),
+            (Outcome::Complete(joined), Some(ecn)) => assert_eq!(joined.ecn, ecn),
             (Outcome::Spoilt, None) => {}
             (other, _) => panic!("{first} {second}: {other:?}"),
         }
@@ -300,9 +304,14 @@ impl Model {
             Some(whole) if ended => {
                 *self = Self::default();
                 let bytes = [&vec![0x45; HEADER][..], &whole].concat().into_boxed_slice();
-                Outcome::Whole(Whole { bytes, header_len: HEADER, ecn: 0, next_header: 17 })
+                Outcome::Complete(Reassembled {
+                    bytes,
+                    header_len: HEADER,
+                    ecn: 0,
+                    next_header: 17,
+                })
             }
-            _ => Outcome::Kept,
+            _ => Outcome::Stored,
         }
     }
 }
@@ -351,12 +360,12 @@ proptest! {
             let part = || fragment(key(1, 1), start, end < payload.len(), &payload[start..end]);
             left.swap_remove(place);
             match all.insert(START, part()) {
-                Outcome::Whole(whole) => {
+                Outcome::Complete(whole) => {
                     prop_assert!(left.is_empty());
                     prop_assert_eq!(&whole.bytes[HEADER..], &payload[..]);
                     break;
                 }
-                outcome => prop_assert_eq!(outcome, Outcome::Kept),
+                outcome => prop_assert_eq!(outcome, Outcome::Stored),
             }
             prop_assert_eq!(all.insert(START, part()), Outcome::Duplicate);
         }

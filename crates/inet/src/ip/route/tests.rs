@@ -1,5 +1,6 @@
 use super::*;
-use crate::interface::{Address, AddressOrigin, InterfaceConfig};
+use crate::link::address::{Address, AddressOrigin};
+use crate::link::interfaces::InterfaceConfig;
 use core::net::Ipv6Addr;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -8,7 +9,7 @@ fn interface(addresses: &[Cidr]) -> Interface {
     let config = InterfaceConfig { mac: [2, 0, 0, 0, 0, 1], mtu: 1500 };
     let mut interface = Interface::new(config);
     let of = |cidr: &Cidr| Address::new(*cidr, AddressOrigin::Static);
-    interface.addresses = addresses.iter().map(of).collect();
+    addresses.iter().map(of).for_each(|address| interface.add_address(address));
     interface
 }
 
@@ -16,7 +17,7 @@ fn interface(addresses: &[Cidr]) -> Interface {
 fn table(interfaces: &[Interface], more: &[Route]) -> Routes {
     let mut routes = Routes::new(100);
     for (id, interface) in (0..).zip(interfaces) {
-        for address in &interface.addresses {
+        for address in interface.addresses() {
             routes.add(Route::on_link(address.cidr, InterfaceId(id))).unwrap();
         }
     }
@@ -53,7 +54,7 @@ fn the_longest_prefix_wins() {
         assert_eq!(path.map(|path| path.hop), hop, "{destination:?}");
         if let Ok(path) = path {
             assert_eq!(path.interface, InterfaceId(id));
-            assert_eq!(path.source, interfaces[usize::from(id)].addresses[0].cidr.address);
+            assert_eq!(path.source, interfaces[usize::from(id)].addresses()[0].cidr.address);
         }
     }
 }

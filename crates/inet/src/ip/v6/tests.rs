@@ -20,7 +20,7 @@ fn packet_between(source: Ipv6Addr, destination: Ipv6Addr, next: u8, rest: &[u8]
 }
 
 /// What a packet carries, where, and what was found.
-type Looked = Result<(u8, usize, Content), Refused>;
+type Looked = Result<(u8, usize, Content), Ipv6Refusal>;
 
 fn content(next: u8, rest: &[u8]) -> Looked {
     let (packet, content) = parse(&packet(next, rest), 0, ID)?;
@@ -46,11 +46,11 @@ fn a_plain_packet() {
     assert_eq!((packet.tos, packet.ttl, packet.protocol_at), (0xbc, 64, 6));
     assert_eq!(&frame[packet.payload], b"payload");
     for cut in 0..bytes.len() {
-        assert_eq!(parse(&bytes[..cut], 0, ID), Err(Refused::Malformed), "{cut}");
+        assert_eq!(parse(&bytes[..cut], 0, ID), Err(Ipv6Refusal::Malformed), "{cut}");
     }
     let mut other = bytes;
     other[0] = 0x45;
-    assert_eq!(parse(&other, 0, ID), Err(Refused::Malformed));
+    assert_eq!(parse(&other, 0, ID), Err(Ipv6Refusal::Malformed));
 }
 
 #[test]
@@ -58,11 +58,11 @@ fn martians() {
     let ip = |text: &str| text.parse::<Ipv6Addr>().unwrap();
     for source in ["ff02::1", "::1", "::ffff:10.0.0.1"] {
         let bytes = packet_between(ip(source), B, UDP, b"");
-        assert_eq!(parse(&bytes, 0, ID), Err(Refused::Martian), "{source}");
+        assert_eq!(parse(&bytes, 0, ID), Err(Ipv6Refusal::Martian), "{source}");
     }
     for destination in ["::", "::1", "ff01::1", "ff00::1", "::ffff:10.0.0.1"] {
         let bytes = packet_between(A, ip(destination), UDP, b"");
-        assert_eq!(parse(&bytes, 0, ID), Err(Refused::Martian), "{destination}");
+        assert_eq!(parse(&bytes, 0, ID), Err(Ipv6Refusal::Martian), "{destination}");
     }
     assert!(parse(&packet_between(ip("::"), ip("ff02::1"), UDP, b""), 0, ID).is_ok());
 }
@@ -109,11 +109,11 @@ fn extension_headers_are_walked() {
         // What nobody knows is the caller's business.
         (200, with(&[b"x"]), Ok((200, 40, Content::Upper))),
         // Lengths that cannot be.
-        (0, with(&[&[UDP, 1, 1, 4, 0, 0, 0, 0]]), Err(Refused::Malformed)),
-        (0, with(&[&[UDP, 0, 1, 5, 0, 0, 0, 0]]), Err(Refused::Malformed)),
-        (0, with(&[&[UDP, 0, 1, 3, 0, 0, 0, 1]]), Err(Refused::Malformed)),
-        (0, with(&[&[UDP]]), Err(Refused::Malformed)),
-        (44, with(&[&[UDP, 0, 0, 0]]), Err(Refused::Malformed)),
+        (0, with(&[&[UDP, 1, 1, 4, 0, 0, 0, 0]]), Err(Ipv6Refusal::Malformed)),
+        (0, with(&[&[UDP, 0, 1, 5, 0, 0, 0, 0]]), Err(Ipv6Refusal::Malformed)),
+        (0, with(&[&[UDP, 0, 1, 3, 0, 0, 0, 1]]), Err(Ipv6Refusal::Malformed)),
+        (0, with(&[&[UDP]]), Err(Ipv6Refusal::Malformed)),
+        (44, with(&[&[UDP, 0, 0, 0]]), Err(Ipv6Refusal::Malformed)),
     ];
     for (next, rest, expected) in table {
         assert_eq!(content(next, &rest), expected, "{next} {rest:?}");
@@ -128,8 +128,9 @@ fn fragments() {
         bytes.resize(8 + len, 7);
         bytes
     };
-    let cut = |bytes: &[u8]| parse(&packet(44, bytes), 0, ID).unwrap().0.cut;
-    let is = |at, more| Some(Cut { id: 0x102, at, more, header: 0..40, next_header_at: 6 });
+    let cut = |bytes: &[u8]| parse(&packet(44, bytes), 0, ID).unwrap().0.fragment;
+    let is =
+        |at, more| Some(FragmentHeader { id: 0x102, at, more, header: 0..40, next_header_at: 6 });
     assert_eq!(cut(&fragment(1, 16)), is(0, true));
     assert_eq!(cut(&fragment(16, 3)), is(16, false));
     assert_eq!(content(44, &fragment(16, 3)), Ok((UDP, 48, Content::Upper)));
@@ -145,7 +146,7 @@ fn fragments() {
     assert_eq!(content(44, &unknown), Ok((0, 48, Content::Upper)));
     let padded = [&[44, 0, 1, 4, 0, 0, 0, 0], &fragment(16, 3)[..]].concat();
     let (found, _) = parse(&packet(60, &padded), 0, ID).unwrap();
-    let cut = found.cut.unwrap();
+    let cut = found.fragment.unwrap();
     assert_eq!((cut.header, cut.next_header_at), (0..48, 40));
 }
 
@@ -157,10 +158,10 @@ fn the_walk_is_bounded() {
         bytes
     };
     assert_eq!(content(60, &chain(MOST_HEADERS - 1)).map(|(next, ..)| next), Ok(UDP));
-    assert_eq!(content(60, &chain(MOST_HEADERS)), Err(Refused::Excessive));
+    assert_eq!(content(60, &chain(MOST_HEADERS)), Err(Ipv6Refusal::Excessive));
     let mut many = std::vec![UDP, 12];
     many.resize(104, 0);
-    assert_eq!(content(0, &many), Err(Refused::Excessive));
+    assert_eq!(content(0, &many), Err(Ipv6Refusal::Excessive));
 }
 
 #[test]
@@ -194,11 +195,11 @@ proptest! {
         prop_assert_eq!(u8::from(packet.protocol), bytes[packet.protocol_at]);
         let is_extension = matches!(u8::from(packet.protocol), 0 | 43 | 44 | 59 | 60);
         match content {
-            Content::Upper => prop_assert!(!is_extension || packet.cut.is_some()),
+            Content::Upper => prop_assert!(!is_extension || packet.fragment.is_some()),
             Content::Problem(problem) => prop_assert!((problem.pointer as usize) < bytes.len()),
             Content::Nothing => prop_assert!(is_extension),
         }
-        if let Some(cut) = packet.cut {
+        if let Some(cut) = packet.fragment {
             prop_assert_eq!(cut.header.end + 8, packet.payload.start);
             prop_assert!(cut.next_header_at < cut.header.end);
         }

@@ -4,36 +4,36 @@ use core::net::Ipv6Addr;
 
 const MAC: Mac = smoltcp::wire::EthernetAddress([2, 0, 0, 0, 0, 1]);
 const OTHER: Mac = smoltcp::wire::EthernetAddress([2, 0, 0, 0, 0, 9]);
-const KEY: Key = Key {
+const KEY: NeighbourKey = NeighbourKey {
     interface: InterfaceId(0),
     address: IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
 };
 const NOW: Instant = Instant::ZERO;
 
-fn cache() -> Neighbours<()> {
+fn cache() -> Neighbours {
     Neighbours::new(Secret::new(&[7; 16]).tables(), 8, 2)
 }
 
 /// What the cache says of the neighbour, without using it.
-fn state(cache: &Neighbours<()>) -> &'static str {
+fn state(cache: &Neighbours) -> &'static str {
     match cache.map.get(&KEY).map(|neighbour| neighbour.state) {
         None => "none",
-        Some(State::Incomplete { .. }) => "incomplete",
-        Some(State::Reachable { .. }) => "reachable",
-        Some(State::Stale { .. }) => "stale",
-        Some(State::Delay { .. }) => "delay",
-        Some(State::Probe { .. }) => "probe",
+        Some(NeighbourState::Incomplete { .. }) => "incomplete",
+        Some(NeighbourState::Reachable { .. }) => "reachable",
+        Some(NeighbourState::Stale { .. }) => "stale",
+        Some(NeighbourState::Delay { .. }) => "delay",
+        Some(NeighbourState::Probe { .. }) => "probe",
     }
 }
 
-fn mac(cache: &Neighbours<()>) -> Option<Mac> {
+fn mac(cache: &Neighbours) -> Option<Mac> {
     cache.map.get(&KEY).and_then(|neighbour| neighbour.state.mac())
 }
 
 /// A cache in which the neighbour is in the state of that name, with [`MAC`].
-fn in_state(name: &str) -> Neighbours<()> {
+fn in_state(name: &str) -> Neighbours {
     let mut cache = cache();
-    let times = Times::default();
+    let times = NeighbourTimes::default();
     match name {
         "none" => {}
         "incomplete" => {
@@ -51,7 +51,7 @@ fn in_state(name: &str) -> Neighbours<()> {
             cache.observe(NOW, KEY, MAC, true).unwrap();
             cache.look_up(NOW, KEY, false, &times);
             if name == "probe" {
-                assert!(matches!(cache.due(NOW, KEY), Due::Ask(Some(MAC))));
+                assert!(matches!(cache.due(NOW, KEY), NeighbourDue::Ask(Some(MAC))));
             }
         }
         _ => unreachable!(),
@@ -90,7 +90,7 @@ fn advertisements() {
     for (before, solicited, overrides, heard, after, known) in table {
         let mut cache = in_state(before);
         let advert = Advert { mac: heard, solicited, overrides };
-        let learnt = cache.advertised(NOW, KEY, &advert, &Times::default());
+        let learnt = cache.advertised(NOW, KEY, &advert, &NeighbourTimes::default());
         let context = std::format!("{before} {advert:?}");
         assert_eq!((state(&cache), mac(&cache)), (after, known), "{context}");
         assert!(learnt.is_none_or(|learnt| Some(learnt.mac) == known), "{context}");
@@ -116,7 +116,7 @@ fn what_is_seen_and_not_proven_is_stale() {
 
 #[test]
 fn use_and_silence() {
-    let times = Times::default();
+    let times = NeighbourTimes::default();
     let mut cache = in_state("stale");
     let used = cache.look_up(NOW, KEY, false, &times);
     assert_eq!(used, Lookup::Known { mac: MAC, timer: Some(DELAY_FIRST_PROBE_TIME) });
@@ -126,21 +126,21 @@ fn use_and_silence() {
         "the delay goes on"
     );
     for _ in 0..TRIES {
-        assert!(matches!(cache.due(NOW, KEY), Due::Ask(Some(MAC))));
+        assert!(matches!(cache.due(NOW, KEY), NeighbourDue::Ask(Some(MAC))));
     }
-    assert!(matches!(cache.due(NOW, KEY), Due::Failed(_)));
+    assert!(matches!(cache.due(NOW, KEY), NeighbourDue::Failed(_)));
     assert_eq!(state(&cache), "none");
-    assert!(matches!(cache.due(NOW, KEY), Due::Forgotten));
+    assert!(matches!(cache.due(NOW, KEY), NeighbourDue::Forgotten));
     // Reachable, stale, forgotten.
     let mut cache = in_state("reachable");
-    assert!(matches!(cache.due(NOW, KEY), Due::Wait(AGE)));
-    assert!(matches!(cache.due(NOW, KEY), Due::Forgotten));
+    assert!(matches!(cache.due(NOW, KEY), NeighbourDue::Wait(AGE)));
+    assert!(matches!(cache.due(NOW, KEY), NeighbourDue::Forgotten));
     assert_eq!(cache.len(), 0);
 }
 
 #[test]
 fn progress_of_a_connection_is_proof() {
-    let times = Times { reachable: Duration::from_secs(17), ..Times::default() };
+    let times = NeighbourTimes { reachable: Duration::from_secs(17), ..NeighbourTimes::default() };
     for before in ["stale", "delay", "probe"] {
         let mut cache = in_state(before);
         let found = cache.look_up(NOW, KEY, true, &times);
@@ -156,7 +156,7 @@ fn who_answers_stays_when_names_flood_in() {
     let mut cache = in_state("reachable");
     for n in 0..1000u16 {
         let address = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 1, n).into();
-        let key = Key { address, ..KEY };
+        let key = NeighbourKey { address, ..KEY };
         let later = NOW + Duration::from_secs(1);
         assert!(cache.observe(later, key, OTHER, true).is_some());
         assert!(cache.len() <= 8);

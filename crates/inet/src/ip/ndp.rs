@@ -8,16 +8,25 @@
 use core::net::Ipv6Addr;
 use core::time::Duration;
 
-use smoltcp::wire::{EthernetAddress, Icmpv6Message, NdiscOptionType};
+use smoltcp::wire::{EthernetAddress, Icmpv6Message, IpProtocol, NdiscOptionType, checksum};
 
+use super::headers::MAX_HEADERS;
+use super::packet::{Header, pseudo_sum};
+use super::{source, v6};
+use crate::bytes::{Egress, TxBytes};
 use crate::cidr::Cidr;
-use crate::link::ethernet::Mac;
+use crate::interface_id::InterfaceId;
+use crate::link::LinkLayer;
+use crate::link::address::Nonce;
+use crate::link::ethernet::{self, Carries, Mac};
+use crate::link::interfaces::Interface;
+use crate::offload::TxOffload;
 
 /// RFC 4861 3.1: a message with less has come through a router.
 pub(crate) const HOP_LIMIT: u8 = 255;
 /// Longest message that is sent: a target and two options, bytes.
 pub(crate) const LONGEST: usize = 40;
-/// Options of one message that are looked at.
+/// NdpOptions of one message that are looked at.
 const MOST_OPTIONS: usize = 64;
 
 /// Length of the type, code and checksum, bytes.
@@ -27,12 +36,9 @@ const RDNSS: u8 = 25;
 /// RFC 3971 5.3.2, used as in RFC 7527 4.
 const NONCE: u8 = 14;
 
-/// What makes two questions of our own and of others different (RFC 7527 4).
-pub(crate) type Nonce = [u8; 6];
-
 /// A message that passed the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Message<'a> {
+pub(crate) enum NdpMessage<'a> {
     /// Somebody asks for `target`, or wants to have it: then the source is unspecified.
     Solicit {
         target: Ipv6Addr,
@@ -69,16 +75,16 @@ pub(crate) struct RouterAdvert<'a> {
     pub(crate) lifetime: Duration,
     pub(crate) reachable: Option<Duration>,
     pub(crate) retrans: Option<Duration>,
-    pub(crate) options: Options<'a>,
+    pub(crate) options: NdpOptions<'a>,
 }
 
 /// The options of a message, all whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Options<'a>(&'a [u8]);
+pub(crate) struct NdpOptions<'a>(&'a [u8]);
 
 /// An option with its body, type and length taken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Opt<'a> {
+pub(crate) enum NdpOption<'a> {
     SourceMac(Mac),
     TargetMac(Mac),
     Nonce(Nonce),
@@ -102,7 +108,7 @@ pub(crate) struct Prefix {
     pub(crate) preferred: Option<Duration>,
 }
 
-impl<'a> Options<'a> {
+impl<'a> NdpOptions<'a> {
     /// `None` if one has length 0 or is not whole, or if there are too many.
     fn check(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = bytes;
@@ -119,7 +125,7 @@ impl<'a> Options<'a> {
         None
     }
 
-    pub(crate) fn iter(self) -> impl Iterator<Item = Opt<'a>> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = NdpOption<'a>> {
         let mut rest = self.0;
         core::iter::from_fn(move || {
             let len = usize::from(*rest.get(1)?) * 8;
@@ -131,21 +137,21 @@ impl<'a> Options<'a> {
 
     fn source_mac(self) -> Option<Mac> {
         self.iter().find_map(|option| match option {
-            Opt::SourceMac(mac) => Some(mac),
+            NdpOption::SourceMac(mac) => Some(mac),
             _ => None,
         })
     }
 
     fn target_mac(self) -> Option<Mac> {
         self.iter().find_map(|option| match option {
-            Opt::TargetMac(mac) => Some(mac),
+            NdpOption::TargetMac(mac) => Some(mac),
             _ => None,
         })
     }
 
     fn nonce(self) -> Option<Nonce> {
         self.iter().find_map(|option| match option {
-            Opt::Nonce(nonce) => Some(nonce),
+            NdpOption::Nonce(nonce) => Some(nonce),
             _ => None,
         })
     }
@@ -166,23 +172,25 @@ fn lifetime(seconds: u32) -> Option<Duration> {
 }
 
 /// Reads an option of at least 8 bytes.
-fn read_option(option: &[u8]) -> Opt<'_> {
-    let &[kind, _, a, b, c, d, e, f, ..] = option else { return Opt::Other };
+fn read_option(option: &[u8]) -> NdpOption<'_> {
+    let &[kind, _, a, b, c, d, e, f, ..] = option else { return NdpOption::Other };
     if kind == NONCE {
-        return Opt::Nonce([a, b, c, d, e, f]);
+        return NdpOption::Nonce([a, b, c, d, e, f]);
     }
     if kind == RDNSS {
         let lifetime = Duration::from_secs(word(option, 4).into());
-        return Opt::Dns { lifetime, servers: option.get(8..).unwrap_or_default() };
+        return NdpOption::Dns { lifetime, servers: option.get(8..).unwrap_or_default() };
     }
     let mac = EthernetAddress([a, b, c, d, e, f]);
     let is_possible = mac.is_unicast() && mac.0 != [0; 6];
     match NdiscOptionType::from(kind) {
-        NdiscOptionType::SourceLinkLayerAddr if is_possible => Opt::SourceMac(mac),
-        NdiscOptionType::TargetLinkLayerAddr if is_possible => Opt::TargetMac(mac),
-        NdiscOptionType::Mtu => Opt::Mtu(word(option, 4)),
-        NdiscOptionType::PrefixInformation => read_prefix(option).map_or(Opt::Other, Opt::Prefix),
-        _ => Opt::Other,
+        NdiscOptionType::SourceLinkLayerAddr if is_possible => NdpOption::SourceMac(mac),
+        NdiscOptionType::TargetLinkLayerAddr if is_possible => NdpOption::TargetMac(mac),
+        NdiscOptionType::Mtu => NdpOption::Mtu(word(option, 4)),
+        NdiscOptionType::PrefixInformation => {
+            read_prefix(option).map_or(NdpOption::Other, NdpOption::Prefix)
+        }
+        _ => NdpOption::Other,
     }
 }
 
@@ -211,14 +219,14 @@ pub(crate) fn parse(
     source: Ipv6Addr,
     destination: Ipv6Addr,
     hop_limit: u8,
-) -> Option<Message<'_>> {
+) -> Option<NdpMessage<'_>> {
     const TARGET: usize = 24;
     const ROUTER: usize = 16;
     let code = *bytes.get(1)?;
     if hop_limit != HOP_LIMIT || code != 0 {
         return None;
     }
-    let options = |from: usize| Options::check(bytes.get(from..)?);
+    let options = |from: usize| NdpOptions::check(bytes.get(from..)?);
     match kind {
         Icmpv6Message::NeighborSolicit => {
             let target = address(bytes, 8).filter(|target| !target.is_multicast())?;
@@ -229,7 +237,7 @@ pub(crate) fn parse(
             if is_probe && (!is_solicited_node(destination) || source_mac.is_some()) {
                 return None;
             }
-            Some(Message::Solicit { target, source_mac, nonce: options.nonce() })
+            Some(NdpMessage::Solicit { target, source_mac, nonce: options.nonce() })
         }
         Icmpv6Message::NeighborAdvert => {
             let flags = *bytes.get(FIXED)?;
@@ -240,7 +248,7 @@ pub(crate) fn parse(
                 return None;
             }
             let (router, overrides) = (flags & 0x80 != 0, flags & 0x20 != 0);
-            Some(Message::Advert { target, router, solicited, overrides, mac })
+            Some(NdpMessage::Advert { target, router, solicited, overrides, mac })
         }
         Icmpv6Message::RouterAdvert => {
             // RFC 4861 6.1.2: routers speak from their link-local address.
@@ -248,14 +256,14 @@ pub(crate) fn parse(
                 return None;
             }
             let options = options(ROUTER)?;
-            read_router(bytes, options).map(Message::Router)
+            read_router(bytes, options).map(NdpMessage::Router)
         }
-        Icmpv6Message::RouterSolicit | Icmpv6Message::Redirect => Some(Message::Ignored),
+        Icmpv6Message::RouterSolicit | Icmpv6Message::Redirect => Some(NdpMessage::Ignored),
         _ => None,
     }
 }
 
-fn read_router<'a>(bytes: &'a [u8], options: Options<'a>) -> Option<RouterAdvert<'a>> {
+fn read_router<'a>(bytes: &'a [u8], options: NdpOptions<'a>) -> Option<RouterAdvert<'a>> {
     let &[_, _, _, _, hop_limit, flags, high, low, ..] = bytes else { return None };
     let millis = |at| Some(word(bytes, at)).filter(|ms| *ms != 0);
     let time = |at| millis(at).map(|ms| Duration::from_millis(ms.into()));
@@ -275,18 +283,18 @@ fn read_router<'a>(bytes: &'a [u8], options: Options<'a>) -> Option<RouterAdvert
 }
 
 fn is_solicited_node(group: Ipv6Addr) -> bool {
-    crate::ip::v6::solicited_node(group) == group
+    v6::solicited_node(group) == group
 }
 
 /// A message to be sent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Outgoing {
+pub(crate) enum OutgoingNdp {
     RouterSolicit { mac: Option<Mac> },
     Solicit { target: Ipv6Addr, mac: Option<Mac>, nonce: Option<Nonce> },
     Advert { target: Ipv6Addr, solicited: bool, overrides: bool, mac: Mac },
 }
 
-impl Outgoing {
+impl OutgoingNdp {
     /// Writes the message without its checksum to the start of `out`, and gives its length: at most
     /// [`LONGEST`] bytes.
     pub(crate) fn emit(&self, out: &mut [u8; LONGEST]) -> usize {
@@ -317,6 +325,84 @@ impl Outgoing {
             }
         }
         put.len
+    }
+}
+
+/// The IP header of a message of `len` bytes.
+pub(crate) fn header(source: Ipv6Addr, destination: Ipv6Addr, len: usize) -> Header {
+    Header {
+        source: source.into(),
+        destination: destination.into(),
+        protocol: IpProtocol::Icmpv6,
+        ttl: HOP_LIMIT,
+        tos: 0,
+        flow: 0,
+        payload_len: len,
+    }
+}
+
+/// Writes a message with its checksum, and gives its length.
+pub(crate) fn seal(
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    message: &OutgoingNdp,
+    out: &mut [u8; LONGEST],
+) -> usize {
+    let len = message.emit(out);
+    let pseudo = pseudo_sum(source.into(), destination.into(), IpProtocol::Icmpv6, len);
+    let sum = !checksum::combine(&[pseudo, checksum::data(&out[..len])]);
+    out[2..4].copy_from_slice(&sum.to_be_bytes());
+    len
+}
+
+/// Sends a message from `source` to `destination` at the hardware address `to`.
+pub(crate) fn send<T: TxBytes>(
+    link: &mut LinkLayer,
+    id: InterfaceId,
+    (source, destination, to): (Ipv6Addr, Ipv6Addr, Mac),
+    message: &OutgoingNdp,
+    out: &mut dyn Egress<T>,
+) {
+    let mut bytes = [0; LONGEST];
+    let len = seal(source, destination, message, &mut bytes);
+    if link.interface(id).is_none() {
+        return;
+    }
+    let mut frame = [0; MAX_HEADERS + LONGEST];
+    let (head, rest) = frame.split_at_mut(ethernet::HEADER);
+    link.write_header(id, Carries::Ipv6, to, head);
+    v6::emit(&header(source, destination, len), source, destination, rest);
+    let end = MAX_HEADERS + len;
+    frame[MAX_HEADERS..end].copy_from_slice(&bytes[..len]);
+    link.emit(id, &frame[..end], &[], TxOffload::NONE, out);
+}
+
+/// Sends a message to a group.
+pub(crate) fn send_to_group<T: TxBytes>(
+    link: &mut LinkLayer,
+    id: InterfaceId,
+    source: Ipv6Addr,
+    group: Ipv6Addr,
+    message: &OutgoingNdp,
+    out: &mut dyn Egress<T>,
+) {
+    send(link, id, (source, group, ethernet::multicast(group.into())), message, out);
+}
+
+/// Asks for a neighbour, its group or at the hardware address last known (RFC 4861 7.2.2).
+pub(crate) fn send_solicitation<T: TxBytes>(
+    link: &mut LinkLayer,
+    id: InterfaceId,
+    target: Ipv6Addr,
+    mac: Option<Mac>,
+    out: &mut dyn Egress<T>,
+) {
+    let Some(from) = source::select(target, id, link.interfaces().all()) else { return };
+    let Some(ours) = link.interface(id).map(Interface::mac) else { return };
+    let message = OutgoingNdp::Solicit { target, mac: Some(ours), nonce: None };
+    match mac {
+        Some(mac) => send(link, id, (from, target, mac), &message, out),
+        None => send_to_group(link, id, from, v6::solicited_node(target), &message, out),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The interface to ourselves: packets to 127/8, ::1 and our own addresses, and copies of those to
+//! The loopback interface: packets to 127/8, ::1 and our own addresses, and copies of those to
 //! groups and broadcast addresses that somebody here listens to.
 //!
 //! A frame that is sent here is copied once, with its payload, and waits in a queue;
@@ -15,11 +15,8 @@ use alloc::vec::Vec;
 use crate::bytes::{TxBytes, TxPiece};
 use crate::interface_id::InterfaceId;
 
-/// Longest packet, bytes: what IPv4's length field can tell of. (Linux says 65,536, which comes to
-/// the same.)
-pub(crate) const MTU: u16 = u16::MAX;
-/// Packets handled in one turn of the stack.
-pub(crate) const TURN: usize = 1024;
+/// Most packets handled in one [`Stack::poll`](crate::Stack::poll).
+pub(crate) const MOST_FRAMES_AT_ONCE: usize = 1024;
 
 /// The queue.
 #[derive(Debug)]

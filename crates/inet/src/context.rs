@@ -1,0 +1,150 @@
+//! What the protocols above IP work with: the layers below them, timers, random numbers, and the
+//! count of held frames.
+//!
+//! A packet leaves in three steps. [`Context::find`] gives the path to its destination.
+//! [`Context::resolve`] gives the hardware address to send it to, or starts asking for it.
+//! [`LinkLayer::emit`] hands the frame over. A socket does the steps itself, so that it keeps its
+//! data until the frame really leaves. Answers without a socket go through [`Context::answer`] and
+//! may be dropped.
+
+use alloc::vec;
+use core::net::{IpAddr, SocketAddr};
+
+use crate::bytes::{Egress, TxBytes};
+use crate::config::Config;
+use crate::error::Error;
+use crate::held::HeldFrames;
+use crate::interface_id::{InterfaceId, NeighbourKey};
+use crate::ip::route::{Hop, Path};
+use crate::ip::{self, IpLayer, frame_headers, ndp};
+use crate::link::ethernet::{self, Mac};
+use crate::link::{Ipv6Target, LOOPBACK_MAC, LinkLayer, Resolution};
+use crate::offload::TxOffload;
+use crate::secret::Secret;
+use crate::time::Instant;
+use crate::timers::Timers;
+
+/// The layers below the protocols of one stack, and what all layers share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) link: LinkLayer,
+    pub(crate) ip: IpLayer,
+    pub(crate) timers: Timers,
+    pub(crate) secret: Secret,
+    pub(crate) held: HeldFrames,
+    /// The time of the last call that had one.
+    pub(crate) clock: Instant,
+}
+
+/// Whether a packet can leave over its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NextHop {
+    /// To this hardware address.
+    Ready(Mac),
+    /// This neighbour is being asked for it.
+    Asking(NeighbourKey),
+    /// There is no room to ask.
+    Full,
+}
+
+impl Context {
+    pub(crate) fn new(config: &Config, secret: Secret) -> Self {
+        Self {
+            link: LinkLayer::new(config, &secret),
+            ip: IpLayer::new(config, &secret),
+            timers: Timers::new(),
+            held: HeldFrames::new(config.held_frames, config.joined_bytes),
+            secret,
+            clock: Instant::ZERO,
+        }
+    }
+
+    /// The path to `destination`, whose port does not matter, over the interface `via` if it is
+    /// given.
+    ///
+    /// # Errors
+    /// `NetUnreachable` if there is none, `Invalid` for a link-local address without its link.
+    pub(crate) fn find(
+        &mut self,
+        destination: &SocketAddr,
+        via: Option<InterfaceId>,
+    ) -> Result<Path, Error> {
+        self.ip.find(destination, via, self.link.interfaces())
+    }
+
+    /// The hardware address at the start of `path`; asks for it if it is not known. `progress`:
+    /// what was sent there before has arrived.
+    pub(crate) fn resolve<T: TxBytes>(
+        &mut self,
+        now: Instant,
+        path: &Path,
+        progress: bool,
+        out: &mut dyn Egress<T>,
+    ) -> NextHop {
+        let address = match path.hop {
+            Hop::Group(mac) => return NextHop::Ready(mac),
+            Hop::Local => return NextHop::Ready(LOOPBACK_MAC),
+            Hop::Neighbour(address) => address,
+        };
+        let key = NeighbourKey { interface: path.interface, address };
+        match self.link.resolve(now, key, progress, &mut self.timers, out) {
+            Resolution::Ready(mac) => NextHop::Ready(mac),
+            Resolution::Asking(key) => NextHop::Asking(key),
+            Resolution::Full => NextHop::Full,
+            Resolution::Solicit(neighbour) => {
+                self.solicit(Ipv6Target { neighbour, mac: None }, out);
+                NextHop::Asking(neighbour)
+            }
+        }
+    }
+
+    /// Sends a Neighbour Solicitation.
+    pub(crate) fn solicit<T: TxBytes>(&mut self, target: Ipv6Target, out: &mut dyn Egress<T>) {
+        let Ipv6Target { neighbour, mac } = target;
+        if let IpAddr::V6(address) = neighbour.address {
+            ndp::send_solicitation(&mut self.link, neighbour.interface, address, mac, out);
+        }
+    }
+
+    /// Hops of IPv6 packets that leave by an interface.
+    pub(crate) fn hop_limit(&self, id: InterfaceId) -> u8 {
+        self.ip.hop_limit(self.link.interfaces(), id)
+    }
+
+    /// Sends a packet to `to` of which `header` is the header and `fill` writes the payload of
+    /// `header.payload_len` bytes. It waits for its neighbour if need be; it is dropped if there is
+    /// no path or no room.
+    pub(crate) fn answer<T: TxBytes>(
+        &mut self,
+        now: Instant,
+        to: &SocketAddr,
+        header: &ip::Header,
+        fill: impl FnOnce(&mut [u8]),
+        out: &mut dyn Egress<T>,
+    ) {
+        let Ok(path) = self.find(to, None) else { return };
+        let headers = frame_headers(header.destination);
+        if headers - ethernet::HEADER + header.payload_len > usize::from(path.mtu) {
+            self.link.count_no_room();
+            return;
+        }
+        let hop = self.resolve(now, &path, false, out);
+        let to = match hop {
+            NextHop::Ready(mac) => mac,
+            NextHop::Asking(_) => Mac::BROADCAST,
+            NextHop::Full => {
+                self.link.count_unresolved(1);
+                return;
+            }
+        };
+        let mut head = vec![0; headers + header.payload_len];
+        ip::write_headers(&self.link, &path, to, header, &mut head);
+        if let Some(payload) = head.get_mut(headers..) {
+            fill(payload);
+        }
+        match hop {
+            NextHop::Asking(key) => self.link.park(key, head),
+            _ => self.link.emit(path.exit(), &head, &[], TxOffload::NONE, out),
+        }
+    }
+}

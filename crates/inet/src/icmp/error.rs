@@ -1,0 +1,64 @@
+//! Errors sent, and errors received.
+
+use core::net::{IpAddr, SocketAddr};
+
+use smoltcp::wire::IpProtocol;
+
+use crate::error::Error;
+use crate::tcp::Endpoints;
+
+/// An error about a packet to us, for its sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IcmpError {
+    /// Its protocol is not spoken here.
+    ProtocolUnreachable,
+    /// No socket has its port.
+    PortUnreachable,
+    /// The rest of its fragments did not come in time.
+    ReassemblyTimeout,
+}
+
+/// What an error from the network says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReportedError {
+    /// The packet did not reach its host or socket; `hard` if a datagram socket is told without
+    /// having asked.
+    Unreachable { error: Error, hard: bool },
+    /// It was too big for a link on its way, which takes so many bytes.
+    TooBig(u16),
+}
+
+/// An error from the network about a packet of ours, not yet believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IcmpReport {
+    pub(crate) error: ReportedError,
+    pub(crate) quote: QuotedPacket,
+}
+
+/// What an error tells of the packet that it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QuotedPacket {
+    pub(crate) protocol: IpProtocol,
+    /// The packet's source is `local`.
+    pub(crate) ends: Endpoints,
+    /// The first sequence number if it was a TCP segment.
+    pub(crate) seq: u32,
+}
+
+impl QuotedPacket {
+    /// Of a packet from `source` to `destination`, whose transport header starts with `bytes`:
+    /// ports and, of TCP, the sequence number. `None` if there are less than 8 (RFC 792).
+    pub(super) fn new(
+        protocol: IpProtocol,
+        end: impl Fn(IpAddr, u16) -> SocketAddr,
+        [source, destination]: [IpAddr; 2],
+        bytes: &[u8],
+    ) -> Option<Self> {
+        let [a, b, c, d, e, f, g, h] = *bytes.first_chunk::<8>()?;
+        let ends = Endpoints {
+            local: end(source, u16::from_be_bytes([a, b])),
+            remote: end(destination, u16::from_be_bytes([c, d])),
+        };
+        Some(Self { protocol, ends, seq: u32::from_be_bytes([e, f, g, h]) })
+    }
+}

@@ -1,0 +1,88 @@
+//! Errors from the network about what sockets have sent, of both families (ICMP, ICMPv6).
+//!
+//! An error is believed only if the packet that it quotes is one that a socket could have sent: our
+//! source address, a known pair of ends, and for TCP a sequence number that is outstanding (RFC
+//! 5927 4, 7.2). What routers say of a path's MTU is kept for all that is sent there.
+
+use super::demux::Target;
+use super::events::EventKind;
+use super::options::MtuDiscover;
+use crate::bytes::{RxBytes, TxBytes};
+use crate::error::Error;
+use crate::icmp::{IcmpReport, ReportedError};
+use crate::ip;
+use crate::stack::Stack;
+use crate::table::Handle;
+use crate::tcp::Seq;
+use crate::time::Instant;
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// An error about a segment goes to its connection, if its number is on its way.
+    pub(crate) fn report_segment(&mut self, now: Instant, report: &IcmpReport) -> bool {
+        let (error, quote) = (report.error, &report.quote);
+        let seq = Seq::new(quote.seq);
+        let handle = match (self.demux.target(&quote.ends), error) {
+            (Some(Target::Socket(handle)), _) => handle,
+            (Some(Target::Request(place)), ReportedError::Unreachable { .. }) => {
+                return self.request_unreachable(place, seq);
+            }
+            _ => return false,
+        };
+        let Some(socket) = self.sockets.get_mut(handle) else { return false };
+        let how = socket.options.mtu_discover;
+        let Some(stream) = socket.connection() else { return false };
+        if !stream.connection.is_outstanding(seq) {
+            return false;
+        }
+        match error {
+            ReportedError::Unreachable { error, .. } => {
+                stream.connection.handle_unreachable(error);
+                self.settle(now, handle);
+            }
+            ReportedError::TooBig(_) if !how.believes_routers() => return false,
+            ReportedError::TooBig(mtu) => {
+                let mtu = self.cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
+                // As Linux: what routers may cut goes on as before.
+                if how != MtuDiscover::Dont {
+                    stream.connection.handle_too_big(now, mtu);
+                }
+            }
+        }
+        self.mark_ready(handle);
+        true
+    }
+
+    /// An error about a datagram. As Linux: only a connected socket is told, and only what is
+    /// final; a path's MTU is learnt by any.
+    pub(crate) fn report_datagram(&mut self, now: Instant, report: &IcmpReport) -> bool {
+        let (reported, quote) = (report.error, &report.quote);
+        let Some(handle) = self.demux.datagram(&quote.ends, |_| true) else { return false };
+        let Some(socket) = self.sockets.get_mut(handle) else { return false };
+        let how = socket.options.mtu_discover;
+        let (error, hard) = match reported {
+            ReportedError::Unreachable { error, hard } => (error, hard),
+            ReportedError::TooBig(_) if !how.believes_routers() => return false,
+            ReportedError::TooBig(mtu) => {
+                self.cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
+                (Error::MessageSize, how != MtuDiscover::Dont)
+            }
+        };
+        let connected = socket.datagram().is_some_and(|d| d.peer == Some(quote.ends.remote));
+        let notified = connected && hard;
+        if notified {
+            self.events.add(handle, socket, EventKind::Failed(error));
+        }
+        notified || matches!(reported, ReportedError::TooBig(_))
+    }
+
+    /// The MTU of the path to a connected socket's peer (IP_MTU, IPV6_MTU), bytes.
+    ///
+    /// # Errors
+    /// `NotConnected`, `BadHandle`; `NetUnreachable` if there is no way there any more.
+    pub fn path_mtu(&mut self, now: Instant, handle: Handle) -> Result<u16, Error> {
+        let peer = ip::canonical(self.peer_addr(handle)?);
+        let device = self.sockets.get(handle).and_then(|socket| socket.options.device);
+        let path = self.cx.find(&peer, device)?;
+        Ok(path.narrowed(self.cx.ip.path_mtu(now, peer.ip())).mtu)
+    }
+}

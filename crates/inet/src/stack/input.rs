@@ -1,0 +1,233 @@
+//! Frames in: from the link layer to the protocol that they are for.
+
+use core::net::IpAddr;
+
+use smoltcp::wire::{Icmpv6Message, IpProtocol};
+
+use super::state::Stack;
+use crate::bytes::{Egress, Frame, RxBytes, Stage, TxBytes};
+use crate::icmp::{IcmpError, IcmpReport, Icmpv6Input};
+use crate::interface_id::InterfaceId;
+use crate::ip::v6::Content;
+use crate::ip::{Arrival, Origin, Packet, ndp};
+use crate::link::ethernet::{self, Carries};
+use crate::time::Instant;
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Takes a frame received on `interface`. Whatever it contains, it cannot do more than be
+    /// dropped and counted. Answers that need no socket leave at once if there is room.
+    pub fn handle_frame(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        frame: R,
+        out: &mut dyn Egress<T>,
+    ) {
+        self.cx.link.stage(Stage::EthernetInput, out);
+        let Some(received) = self.cx.link.handle_frame(interface, frame.bytes()) else { return };
+        let origin = Origin { interface, to_group: received.to_group, looped: false };
+        match received.carries {
+            Carries::Arp => self.handle_arp(now, interface, frame.bytes(), out),
+            Carries::Ipv4 => {
+                self.handle_ipv4(now, origin, (Frame::One(frame), ethernet::HEADER), out);
+            }
+            Carries::Ipv6 => {
+                self.handle_ipv6(now, origin, (Frame::One(frame), ethernet::HEADER), out);
+            }
+        }
+    }
+
+    fn handle_arp(&mut self, now: Instant, id: InterfaceId, frame: &[u8], out: &mut dyn Egress<T>) {
+        let packet = frame.get(ethernet::HEADER..).unwrap_or_default();
+        if let Some(lost) = self.cx.link.check_conflicts(now, id, packet, out) {
+            self.handle_lost_address(now, lost, out);
+        }
+        let timers = &mut self.cx.timers;
+        if let Some(resolved) = self.cx.link.handle_arp(now, id, packet, timers, out) {
+            self.handle_resolved(resolved, out);
+        }
+    }
+
+    /// Takes at most `most` frames out of the loopback queue; how many there were.
+    pub(super) fn handle_loopback(
+        &mut self,
+        now: Instant,
+        most: usize,
+        out: &mut dyn Egress<T>,
+    ) -> usize {
+        let waiting = self.cx.link.loopback_len().min(most);
+        for _ in 0..waiting {
+            let Some((interface, frame, carries)) = self.cx.link.poll_loopback() else { break };
+            let frame = Frame::Looped(frame);
+            let at = ethernet::HEADER;
+            let origin =
+                Origin { interface, to_group: interface != InterfaceId::LOOPBACK, looped: true };
+            // The source is our own hardware address, the destination nobody's, or a group.
+            match carries {
+                Carries::Ipv4 => self.handle_ipv4(now, origin, (frame, at), out),
+                Carries::Ipv6 => self.handle_ipv6(now, origin, (frame, at), out),
+                Carries::Arp => {}
+            }
+        }
+        waiting
+    }
+
+    /// Takes the IPv4 packet that starts at `at` in `frame`.
+    fn handle_ipv4(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        (frame, at): (Frame<R>, usize),
+        out: &mut dyn Egress<T>,
+    ) {
+        self.cx.link.stage(Stage::IpInput, out);
+        let Some(packet) = self.cx.ip.parse4(frame.bytes(), at, origin.interface) else { return };
+        if packet.protocol == IpProtocol::Udp
+            && packet.fragment.is_none()
+            && self.handle_dhcp(now, &packet, &frame, out)
+        {
+            return;
+        }
+        let arrival = self.cx.ip.arrival4(self.cx.link.interfaces(), origin, &packet);
+        let Some(arrival) = arrival else { return };
+        if packet.fragment.is_some() {
+            // A reassembled packet is parsed anew: its header is another one.
+            if let Some(whole) = self.handle_fragment(now, &packet, frame) {
+                self.handle_ipv4(now, origin, (whole, 0), out);
+            }
+            return;
+        }
+        match (packet.protocol, arrival) {
+            (IpProtocol::Icmp, _) => {
+                let about = (&packet, arrival);
+                let report = self.icmp.handle4(&mut self.cx, now, about, frame.bytes(), out);
+                if let Some(report) = report {
+                    self.handle_report(now, arrival, &report);
+                }
+            }
+            (IpProtocol::Udp, _) => self.handle_udp(now, &packet, arrival, frame, out),
+            (IpProtocol::Igmp, _) => {
+                let shared = (&mut self.cx.secret, &mut self.cx.timers);
+                self.cx.ip.handle_igmp(now, &packet, frame.bytes(), shared);
+            }
+            (IpProtocol::Tcp, Arrival::ToUs) => self.handle_tcp(now, &packet, frame, out),
+            (_, arrival) => self.handle_unknown(now, (&packet, arrival), frame.bytes(), out),
+        }
+    }
+
+    /// Takes the IPv6 packet that starts at `at` in `frame`.
+    fn handle_ipv6(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        (frame, at): (Frame<R>, usize),
+        out: &mut dyn Egress<T>,
+    ) {
+        self.cx.link.stage(Stage::IpInput, out);
+        let Some((packet, content)) = self.cx.ip.parse6(frame.bytes(), at, origin.interface) else {
+            return;
+        };
+        let arrival = self.cx.ip.arrival6(self.cx.link.interfaces(), origin, &packet);
+        let Some(arrival) = arrival else { return };
+        match content {
+            Content::Upper if packet.fragment.is_some() => {
+                // A reassembled packet is parsed anew: its header is another one.
+                if let Some(whole) = self.handle_fragment(now, &packet, frame) {
+                    self.handle_ipv6(now, origin, (whole, 0), out);
+                }
+            }
+            Content::Upper => self.handle_upper6(now, &packet, arrival, frame, out),
+            Content::Nothing => self.cx.ip.count_nothing(),
+            Content::Problem(problem) => {
+                self.cx.ip.count_problem();
+                if arrival == Arrival::ToUs || problem.to_groups {
+                    let about = (&packet, frame.bytes());
+                    self.icmp.send_problem(&mut self.cx, now, about, &problem, out);
+                }
+            }
+        }
+    }
+
+    fn handle_upper6(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        arrival: Arrival,
+        frame: Frame<R>,
+        out: &mut dyn Egress<T>,
+    ) {
+        match (packet.protocol, arrival) {
+            (IpProtocol::Icmpv6, _) => {
+                match self.icmp.handle6(&mut self.cx, now, packet, frame.bytes(), out) {
+                    Icmpv6Input::Done => {}
+                    Icmpv6Input::Report(report) => self.handle_report(now, arrival, &report),
+                    Icmpv6Input::Neighbour(kind) => {
+                        self.handle_ndp(now, packet, kind, frame.bytes(), out);
+                    }
+                }
+            }
+            // RFC 4291 2.5.2: nothing else has a use for packets without a source.
+            (_, _) if packet.source.is_unspecified() => self.cx.ip.count_martian6(),
+            (IpProtocol::Udp, _) => self.handle_udp(now, packet, arrival, frame, out),
+            (IpProtocol::Tcp, Arrival::ToUs) => self.handle_tcp(now, packet, frame, out),
+            (_, arrival) => self.handle_unknown(now, (packet, arrival), frame.bytes(), out),
+        }
+    }
+
+    /// Takes a packet of a protocol that is not spoken here (RFC 1122 3.2.2.1).
+    fn handle_unknown(
+        &mut self,
+        now: Instant,
+        (packet, arrival): (&Packet, Arrival),
+        frame: &[u8],
+        out: &mut dyn Egress<T>,
+    ) {
+        self.cx.ip.count_unknown(packet.source.is_ipv6());
+        if arrival == Arrival::ToUs {
+            let error = IcmpError::ProtocolUnreachable;
+            self.icmp.send_error(&mut self.cx, now, (packet, frame), error, out);
+        }
+    }
+
+    /// Takes a message of Neighbour Discovery.
+    fn handle_ndp(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        kind: Icmpv6Message,
+        frame: &[u8],
+        out: &mut dyn Egress<T>,
+    ) {
+        let bytes = frame.get(packet.payload.clone()).unwrap_or_default();
+        let (IpAddr::V6(from), IpAddr::V6(to)) = (packet.source, packet.destination) else {
+            return;
+        };
+        let message = ndp::parse(kind, bytes, from, to, packet.ttl);
+        if let Some(resolved) = self.nd.handle(&mut self.cx, now, packet, message, out) {
+            self.handle_resolved(resolved, out);
+        }
+    }
+
+    /// Takes a fragment; gives the packet, from its IP header on, if it is complete now.
+    fn handle_fragment(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        frame: Frame<R>,
+    ) -> Option<Frame<R>> {
+        let header = packet.fragment.as_ref()?;
+        let shared = (&mut self.cx.held, &mut self.cx.timers);
+        self.fragments.handle_fragment(now, packet, header, frame, shared)
+    }
+
+    /// Takes an error from the network, and counts whether it was believed.
+    fn handle_report(&mut self, now: Instant, arrival: Arrival, report: &IcmpReport) {
+        let believed = arrival == Arrival::ToUs
+            && match report.quote.protocol {
+                IpProtocol::Tcp => self.report_segment(now, report),
+                IpProtocol::Udp => self.report_datagram(now, report),
+                _ => false,
+            };
+        self.icmp.count_report(believed);
+    }
+}

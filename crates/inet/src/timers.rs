@@ -1,0 +1,28 @@
+//! What timers are for. All layers share one wheel, which [`Stack`](crate::Stack) turns.
+
+use crate::interface_id::{InterfaceId, NeighbourKey};
+use crate::table::Handle;
+use crate::wheel::Wheel;
+
+/// The timers of one stack.
+pub(crate) type Timers = Wheel<Timer>;
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// A connection's next deadline, by its socket.
+    Socket(Handle),
+    Neighbour(NeighbourKey),
+    /// A connection request's next SYN-ACK.
+    Request(Handle),
+    /// TIME-WAIT of a closed connection ends.
+    TimeWait(Handle),
+    /// The fragments of some packet have waited long enough.
+    Reassembly,
+    /// The next deadline of Neighbour Discovery on an interface.
+    Discovery(InterfaceId),
+    /// Reports about multicast groups are due.
+    Groups,
+    /// DHCP, or the detection of address conflicts, has something to do.
+    Addressing,
+}
