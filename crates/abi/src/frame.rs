@@ -1,8 +1,8 @@
 //! Frames between the inet server and a NIC driver.
 //!
 //! * `fill` ring (inet to driver): [`FillSlot`]s, empty pages to receive into.
-//! * `rx` ring (driver to inet): [`DriverCall`]s, one that registers the interface, then one for each
-//!   frame.
+//! * `rx` ring (driver to inet): [`DriverCall`]s. The first one registers the interface, each other one
+//!   hands over a frame.
 //! * `tx` ring (inet to driver): [`TxFrame`]s. The driver advances the ring only when the device
 //!   has taken the frame, so the ring's consumer count tells when memory is no longer read.
 
@@ -163,8 +163,8 @@ impl IfAttach {
 const IF_ATTACH: u64 = Op::IfAttach as u64;
 const ETH_INPUT: u64 = Op::EthInput as u64;
 
-/// What a driver says on the `rx` ring, in slots like those of calls: the operation, no return path,
-/// six arguments.
+/// What a driver says on the `rx` ring. The slots are like those of calls: the operation, no return
+/// path, six arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverCall {
     /// Registers the interface.

@@ -27,8 +27,8 @@ flag_set! {
         RX_CHECKSUM = 1 << 3;
         /// Received frames may be super-segments, longer than the MTU.
         GRO = 1 << 4;
-        /// What of [`Features::TX_CHECKSUM`], [`Features::TSO4`] and [`Features::TSO6`] the device does
-        /// not do is done by its driver.
+        /// The driver does what the device does not do of [`Features::TX_CHECKSUM`],
+        /// [`Features::TSO4`] and [`Features::TSO6`].
         GSO = 1 << 5;
         /// Received frames are where the kernel has put them, copied by nobody (AF_XDP).
         RX_IN_PLACE = 1 << 6;

@@ -157,7 +157,7 @@ flag_set! {
         WRITE_CLOSED = 1 << 4;
         /// Both directions are over, as POLLHUP means it.
         HANGUP = 1 << 5;
-        /// The socket's place is in use (set from `socket` or `accept` until the last of it is gone).
+        /// The socket's place is in use: from `socket` or `accept` until the last of it is gone.
         OPEN = 1 << 6;
         /// Urgent bytes are received in their place (SO_OOBINLINE).
         URGENT_INLINE = 1 << 7;

@@ -185,7 +185,8 @@ proptest! {
     fn ancillary_data_survives_the_ring(
         source in proptest::option::of(any::<IpAddr>()), interface: u32, segment: u16,
         ttl in proptest::option::of(any::<u8>()), tos in proptest::option::of(any::<u8>()),
-        asked in any::<u16>().prop_map(AncillarySet::from_bits_retain), to: IpAddr, port: u16, ours: std::net::Ipv4Addr, at: u64,
+        asked in any::<u16>().prop_map(AncillarySet::from_bits_retain), to: IpAddr, port: u16,
+        ours: std::net::Ipv4Addr, at: u64,
     ) {
         let send = SendAncillary { source, interface, ttl, tos, segment };
         prop_assert_eq!(SendAncillary::decode(&send.encode()), Ok(send));

@@ -14,75 +14,28 @@ use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use abi::ancillary::SendAncillary;
-use abi::call::{CallFlags, Op, PackagedCall, Reply, ReplyWords, Request, RequestError};
+use abi::call::{CallFlags, Op, PackagedCall, Reply, ReplyWords, Request};
 use abi::data::{DataDescriptor, DataFlags};
 use abi::option::{OptionKey, OptionPart, OptionValue};
 use abi::{Errno, Family, How, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::client::{Client, MAX_WAITING};
-use crate::data::submit;
-use crate::engine::{Engine, Owner, errno};
+use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
 use crate::options::{self, SetValue};
+use crate::refusal::Refusal;
 use crate::socket::{Socket, Stage, Waiting};
+use crate::transfer::submit;
 use crate::tx::Taken;
+
+mod cancel;
+mod outcome;
+
+use self::outcome::{Answer, DONE, Outcome, gives};
 
 /// Calls taken from one client in one scan.
 const CALLS_PER_SCAN: usize = 256;
-
-/// What a call comes to at once.
-pub(crate) enum Outcome {
-    /// It is done, and gives nothing.
-    Done,
-    /// It is done, and gives this.
-    Gives(ReplyWords),
-    /// It waits; its return path is kept.
-    Later,
-}
-
-/// Why a call is not done.
-pub(crate) enum Refusal {
-    /// The program is told.
-    Errno(Errno),
-    /// The client is dropped.
-    Fault(ClientFault),
-}
-
-impl From<Errno> for Refusal {
-    fn from(errno: Errno) -> Self {
-        Self::Errno(errno)
-    }
-}
-
-impl From<inet::Error> for Refusal {
-    fn from(error: inet::Error) -> Self {
-        Self::Errno(errno(error))
-    }
-}
-
-impl From<ClientFault> for Refusal {
-    fn from(fault: ClientFault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<RequestError> for Refusal {
-    fn from(error: RequestError) -> Self {
-        match error {
-            RequestError::BadSlot(slot) => Self::Fault(slot.into()),
-            RequestError::Unsupported(errno) => Self::Errno(errno),
-        }
-    }
-}
-
-pub(crate) type Answer = Result<Outcome, Refusal>;
-
-pub(crate) const DONE: Answer = Ok(Outcome::Done);
-
-fn gives(reply: Reply) -> Answer {
-    Ok(Outcome::Gives(reply.encode()))
-}
 
 impl Client {
     /// One scan of the request rings; `scan` is room to sort in. Was there a call?

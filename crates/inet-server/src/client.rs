@@ -11,24 +11,29 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use abi::call::{PackagedResult, ReplyWords, ReturnPath};
+use abi::call::{PackagedResult, ReturnPath};
 use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
 use abi::stages::{Stage, TraceReader};
-use abi::{Errno, Family, SocketId, SocketKind};
+use abi::{Family, SocketId, SocketKind};
 use inet::Handle;
-use shm::{
-    Consumer, Marks, OutOfRange, Pool, PoolMap, Producer, PushError, Region, Ringer, Sleep, Sleeper,
-};
+use shm::{Consumer, OutOfRange, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper};
 
-use crate::counters::Counters;
-use crate::dirty::Dirty;
 use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
-use crate::lend::Lending;
+use crate::observe::counters::Counters;
+use crate::rx::sharing::Lending;
 use crate::rx::{self, Rx};
+use crate::socket::table::Places;
 use crate::socket::{Parts, Socket};
-use crate::tx::{ClientMemory, Tx};
+use crate::tx::Tx;
+use crate::tx::chunk::ClientMemory;
+
+mod dirty;
+mod threads;
+
+use self::dirty::Dirty;
+use self::threads::{Thread, Values, tell};
 
 /// Results that wait for room in a thread's result ring before the client is taken for broken.
 const MAX_BACKLOG: usize = 4 * RESULTS as usize;
@@ -39,43 +44,6 @@ pub(crate) const MAX_WAITING: usize = 1024;
 const GOOD_DATAGRAM_BUFFER: u32 = 212_992;
 /// Least SO_RCVBUF, bytes: one full segment.
 const MIN_BUFFER: u32 = 2048;
-
-/// What a call gives, as it is posted.
-pub(crate) type Values<'a> = Result<&'a ReplyWords, Errno>;
-
-/// The rings of one thread.
-pub(crate) struct Thread {
-    pub(crate) requests: Consumer,
-    results: Producer,
-    bell: Ringer,
-    news: Marks,
-    /// Results that found the ring full, oldest first.
-    backlog: VecDeque<PackagedResult>,
-}
-
-impl Thread {
-    /// Stages a result; false if there is no room.
-    #[inline(always)]
-    fn stage(&mut self, path: ReturnPath, outcome: Values<'_>) -> Result<bool, ClientFault> {
-        match self.results.stage(&PackagedResult::encode_parts(path, outcome)) {
-            Ok(()) => Ok(true),
-            Err(PushError::Full) => Ok(false),
-            Err(PushError::Fault(fault)) => Err(ClientFault::Ring { ring: "result", fault }),
-        }
-    }
-
-    /// Makes all results visible for which there is room.
-    fn publish(&mut self) -> Result<(), ClientFault> {
-        while let Some(&PackagedResult { path, outcome }) = self.backlog.front() {
-            if !self.stage(path, outcome.as_ref().map_err(|errno| *errno))? {
-                break;
-            }
-            self.backlog.pop_front();
-        }
-        self.results.publish();
-        Ok(())
-    }
-}
 
 /// A client.
 pub(crate) struct Client {
@@ -420,95 +388,5 @@ impl Client {
     /// Pages and free pages of the receiving pool.
     pub(crate) fn rx_pages(&self) -> (u32, u32) {
         (self.rx_pool.pages(), self.rx_pool.free_pages())
-    }
-}
-
-/// Names a socket to the threads that wait for it; they are rung at the end of the turn.
-fn tell(threads: &[Option<Thread>], mut waiters: u64, socket: u16) {
-    while waiters != 0 {
-        let number = waiters.trailing_zeros() as usize;
-        waiters &= waiters - 1;
-        if let Some(Some(thread)) = threads.get(number) {
-            thread.news.set(socket);
-        }
-    }
-}
-
-/// The socket table of a client.
-pub(crate) struct Places {
-    sockets: Vec<Option<Box<Socket>>>,
-    generations: Vec<u16>,
-    free: Vec<u16>,
-    touched: Vec<u16>,
-}
-
-impl Places {
-    fn new(count: u16) -> Self {
-        Self {
-            sockets: (0..count).map(|_| None).collect(),
-            generations: vec![0; usize::from(count)],
-            free: (0..count).rev().collect(),
-            touched: Vec::new(),
-        }
-    }
-
-    /// The socket that a call names.
-    pub(crate) fn named(&mut self, id: SocketId) -> Option<&mut Socket> {
-        self.at(id.index).filter(|socket| socket.id == id && !socket.closed)
-    }
-
-    /// The socket of a place.
-    pub(crate) fn at(&mut self, index: u16) -> Option<&mut Socket> {
-        self.sockets.get_mut(usize::from(index))?.as_deref_mut()
-    }
-
-    /// All places in use.
-    pub(crate) fn in_use(&self) -> Vec<u16> {
-        self.sockets.iter().flatten().map(|socket| socket.id.index).collect()
-    }
-
-    /// The place that will be used next.
-    pub(crate) fn next_free(&self) -> Option<u16> {
-        self.free.last().copied()
-    }
-
-    /// The socket's words need publishing at the end of the turn.
-    pub(crate) fn touch(&mut self, index: u16) {
-        if let Some(socket) = self.at(index)
-            && !socket.touched
-        {
-            socket.touched = true;
-            self.touched.push(index);
-        }
-    }
-
-    fn next_touched(&mut self) -> Option<&mut Socket> {
-        while let Some(index) = self.touched.pop() {
-            // A place may have been freed, and even used again, since it was touched.
-            if self.at(index).is_some_and(|socket| socket.touched) {
-                return self.at(index);
-            }
-        }
-        None
-    }
-
-    fn claim(&mut self) -> Option<SocketId> {
-        let index = self.free.pop()?;
-        let generation = self.generations.get(usize::from(index)).copied()?;
-        Some(SocketId { index, generation })
-    }
-
-    fn put(&mut self, socket: Socket) {
-        if let Some(place) = self.sockets.get_mut(usize::from(socket.id.index)) {
-            *place = Some(Box::new(socket));
-        }
-    }
-
-    fn free(&mut self, index: u16) -> Option<Box<Socket>> {
-        let socket = self.sockets.get_mut(usize::from(index))?.take()?;
-        let generation = self.generations.get_mut(usize::from(index))?;
-        *generation = generation.wrapping_add(1);
-        self.free.push(index);
-        Some(socket)
     }
 }

@@ -4,19 +4,19 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use abi::Errno;
 use abi::control::{CongestionControl, InetConfig, TcpDefaults};
 use abi::fastopen::FastopenKeys;
 use abi::network::Ipv6Mode;
 use abi::offload::Features;
 use inet::tcp::{CongestionKind, EcnPolicy, TcpConfig};
-use inet::{Config, Error, Handle, Instant, InterfaceId, SockOption, Stack};
+use inet::{Config, Handle, Instant, InterfaceId, SockOption, Stack};
 
-use crate::counters::{Batches, Counters};
-use crate::lend::Lending;
-use crate::nic::{Frame, Nics};
-use crate::offload;
-use crate::tx::Chunk;
+use crate::nic::Nics;
+use crate::nic::frame::Frame;
+use crate::nic::offload;
+use crate::observe::counters::{Batches, Counters};
+use crate::rx::sharing::Lending;
+use crate::tx::chunk::Chunk;
 
 /// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
 const FLOOR: usize = 65_536;
@@ -162,29 +162,4 @@ fn set_defaults(config: &mut TcpConfig, given: &TcpDefaults) {
     set(&mut config.fastopen, given.fastopen);
     let pause = given.fastopen_blackhole_timeout_sec.map(|s| Duration::from_secs(s.into()));
     set(&mut config.fastopen_blackhole_timeout, pause);
-}
-
-/// The error number of an error of the core.
-pub(crate) fn errno(error: Error) -> Errno {
-    match error {
-        Error::Refused => Errno::CONNREFUSED,
-        Error::Reset => Errno::CONNRESET,
-        Error::TimedOut => Errno::TIMEDOUT,
-        Error::HostUnreachable => Errno::HOSTUNREACH,
-        Error::NetUnreachable => Errno::NETUNREACH,
-        Error::AddrInUse => Errno::ADDRINUSE,
-        Error::AddrNotAvailable => Errno::ADDRNOTAVAIL,
-        Error::NotConnected => Errno::NOTCONN,
-        Error::AlreadyConnected => Errno::ISCONN,
-        Error::InProgress => Errno::INPROGRESS,
-        Error::Already => Errno::ALREADY,
-        Error::Invalid => Errno::INVAL,
-        Error::Unsupported => Errno::OPNOTSUPP,
-        Error::NoBuffers => Errno::NOBUFS,
-        Error::MessageSize => Errno::MSGSIZE,
-        Error::BrokenPipe => Errno::PIPE,
-        Error::DestinationRequired => Errno::DESTADDRREQ,
-        Error::BadHandle => Errno::BADF,
-        Error::Denied => Errno::ACCESS,
-    }
 }

@@ -5,8 +5,9 @@ use abi::call::{Reply, ReplyWords, ReturnPath};
 use inet::EventKind;
 
 use crate::client::Client;
-use crate::engine::{Engine, Owner, errno};
+use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
+use crate::refusal::errno;
 use crate::socket::Stage;
 
 impl Client {

@@ -11,113 +11,71 @@
 //!   program ◀── words, results ── socket, client
 //! ```
 //!
-//! One thread at a time does all of it (modules `server`, `turning`): bounded turns while there is
-//! work, then sleep on one epoll set (`sleep`). In the modes `split` and `fused` that is this
-//! process's only thread; in mode `library` whichever thread of the program needs it. Nothing a
-//! program or driver writes is believed: what is impossible becomes a typed fault, the program is
-//! dropped alone, and all others go on (`fault`).
+//! One thread at a time does all of it (modules `server`, `event_loop`): bounded iterations while
+//! there is work, then sleep on one epoll set (`poller`). In the modes `split` and `fused` that is
+//! this process's only thread. In mode `library` it is the program's thread that needs the stack.
+//! The server believes nothing that a program or a driver writes. An impossible value becomes a
+//! typed fault (`fault`): its program alone is dropped, and all others go on.
+//!
+//! ```text layers
+//! event_loop stepped: a thread that works and sleeps; a server that others drive
+//! server: all of the server, and one iteration of its event loop
+//! calls events: what programs ask; what the core reports
+//! transfer: data between a client's queues and the core
+//! options: socket options
+//! client: a client's threads, sockets and memory
+//! socket: one socket, and the words that its program reads
+//! network: interfaces, addresses and routes
+//! engine: what all clients share
+//! rx: the receiving half of a socket
+//! nic: interfaces' rings and frames
+//! tx: the sending half of a socket
+//! observe poller refusal: counters and traces; the epoll set; why a call fails
+//! fault clock: why a client is dropped; time and secrets
+//! error: why the server ends
+//! ```
 #![forbid(unsafe_code)]
 
 mod calls;
-mod cancel;
 mod client;
-mod counters;
-mod data;
-mod datagrams;
-mod dirty;
+mod clock;
 mod engine;
+mod error;
+mod event_loop;
 mod events;
 mod fault;
-mod lend;
 mod network;
 mod nic;
-mod offload;
+mod observe;
 mod options;
+mod poller;
+mod refusal;
 mod rx;
 mod server;
-mod sleep;
 mod socket;
-mod ss;
-mod stages;
 mod stepped;
-mod supervisor;
 #[cfg(test)]
 mod tests;
-mod turning;
+mod transfer;
 mod tx;
 
-use std::io;
-use std::time::Duration;
-
 pub use abi::companion::Companion;
-use inet::Instant;
-use rustix::time::{ClockId, clock_gettime};
-use shm::{Channel, ChannelError};
+use shm::Channel;
 
-pub use crate::stepped::Stepped;
-pub use crate::supervisor::Told;
-pub use crate::turning::{Look, Turning};
-
-/// Why the server ended otherwise than asked to.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// The supervisor's end of the line is closed.
-    #[error("the supervisor is gone")]
-    SupervisorGone,
-    /// The supervisor said something that has no meaning here.
-    #[error("the supervisor sent a bad message: {0}")]
-    BadMessage(String),
-    /// The line broke.
-    #[error("the line to the supervisor failed: {0}")]
-    Line(#[from] ChannelError),
-    /// A reply could not be written as JSON; a fault of this program.
-    #[error("a reply could not be encoded: {0}")]
-    Encode(#[source] serde_json::Error),
-    /// A system call failed that the server cannot do without.
-    #[error("{what} failed: {source}")]
-    System {
-        /// What was being done.
-        what: &'static str,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// The driver in this process (fused mode) cannot go on.
-    #[error("the driver in this process failed: {0}")]
-    Companion(String),
-}
+pub use crate::error::ServerError;
+pub use crate::event_loop::{ControlActivity, EventLoop, SpinOutcome};
+pub use crate::stepped::SteppedServer;
 
 /// Runs the inet server until the supervisor ends it (`Ok`) or it cannot go on.
 ///
 /// # Errors
 /// See [`ServerError`]. Also then all connections are reset first.
 pub fn run(channel: Channel, companion: Option<Box<dyn Companion>>) -> Result<(), ServerError> {
-    let mut turning = Turning::new(channel, companion.into_iter().collect())?;
+    let mut event_loop = EventLoop::new(channel, companion.into_iter().collect())?;
     loop {
-        match turning.work(&mut || false)? {
-            Told::Shutdown => return Ok(()),
-            Told::Nothing | Told::Something => turning.sleep()?,
+        match event_loop.work(&mut || false)? {
+            ControlActivity::Shutdown => return Ok(()),
+            ControlActivity::None | ControlActivity::Served => event_loop.sleep()?,
         }
     }
-}
-
-/// Nanoseconds of the monotonic clock.
-fn clock() -> Instant {
-    let now = clock_gettime(ClockId::Monotonic);
-    let nanos = Duration::try_from(now).map_or(0, |since| since.as_nanos());
-    Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-/// Bytes that nobody can guess.
-fn secret() -> Result<[u8; 16], ServerError> {
-    let mut secret = [0; 16];
-    let flags = rustix::rand::GetRandomFlags::empty();
-    rustix::rand::getrandom(&mut secret, flags)
-        .map_err(|errno| system("getrandom")(errno.into()))?;
-    Ok(secret)
-}
-
-fn system(what: &'static str) -> impl Fn(io::Error) -> ServerError {
-    move |source| ServerError::System { what, source }
 }

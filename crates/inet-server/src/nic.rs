@@ -14,153 +14,31 @@
 //! Descriptors become visible, and the driver's bell is rung, once per batch ([`Nics::flush`]).
 //! A driver that writes impossible ring indices is given up alone: its port stays, dead.
 
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use abi::frame::{
-    self, Chain, DriverCall, FillSlot, HEAD_PAGES, IfAttach, MAX_PIECES, RxFrame, TxFrame,
-};
-use abi::nic::{HEADS, INET, NIC, NicLayout, RING};
+use abi::nic::{NicLayout, RING};
 use abi::offload::Features;
-use abi::stages::{Stage, TraceReader};
-use inet::{Egress, InterfaceId, RxBytes, RxOffload, RxPiece, TxOffload, TxPiece};
-use shm::{
-    Area, AreaName, Consumer, OutOfRange, Pool, Producer, Region, RingFault, Ringer, Sleep, Sleeper,
-};
+use abi::stages::Stage;
+use inet::{Egress, InterfaceId, TxOffload, TxPiece};
+use shm::{OutOfRange, Region, RingFault, Sleep};
 
-use crate::counters::Counters;
-use crate::lend::Piece;
-use crate::offload;
-use crate::stages::Trace;
-use crate::tx::Chunk;
+use crate::observe::counters::Counters;
+use crate::observe::trace::Trace;
+use crate::tx::chunk::Chunk;
+
+pub(crate) mod frame;
+pub(crate) mod offload;
+mod port;
+
+use self::port::{BadInput, Port};
+pub(crate) use self::port::{Input, Link};
 
 /// While busy, the stock is filled up when this many are missing, or a quarter if that is less, so
 /// that it is not done page by page.
 const RESTOCK: u32 = 32;
 /// Frames staged before the driver sees them in mid-batch, so that it works while we go on.
 const TX_BATCH: u32 = 32;
-/// Unused bytes before the headers in a head page.
-const HEAD_ROOM: u16 = 0;
-
-/// A received frame in a page that is ours; dropping it gives the page back to the pool.
-#[derive(Debug)]
-pub(crate) struct Frame {
-    area: Area,
-    start: usize,
-    end: usize,
-    offload: RxOffload,
-    /// Number of the interface.
-    nic: u16,
-    /// Payloads that continue its own.
-    behind: Vec<Frame>,
-}
-
-impl Frame {
-    /// Number of the interface in whose region it is.
-    pub(crate) fn nic(&self) -> u16 {
-        self.nic
-    }
-
-    /// Its area, and where in it its first byte is.
-    pub(crate) fn place(&self) -> (AreaName, usize) {
-        (self.area.lend(), self.start)
-    }
-}
-
-/// Puts a piece into `parts`, each of them in one area.
-pub(crate) fn take_apart(piece: Piece, parts: &mut VecDeque<Piece>) {
-    let mut put = |frame, range: Range<usize>| {
-        if !range.is_empty() {
-            parts.push_back(RxPiece { frame: inet::Frame::One(frame), range });
-        }
-    };
-    let RxPiece { frame, range } = piece;
-    match frame {
-        inet::Frame::One(mut first) if !first.behind.is_empty() => {
-            let behind = std::mem::take(&mut first.behind);
-            let mut at = 0;
-            for frame in std::iter::once(first).chain(behind) {
-                let len = frame.bytes().len();
-                let within = |position: usize| position.clamp(at, at + len) - at;
-                let part = within(range.start)..within(range.end);
-                put(frame, part);
-                at += len;
-            }
-        }
-        frame => parts.push_back(RxPiece { frame, range }),
-    }
-}
-
-impl RxBytes for Frame {
-    fn bytes(&self) -> &[u8] {
-        self.area.bytes().get(self.start..self.end).unwrap_or_default()
-    }
-
-    fn offload(&self) -> RxOffload {
-        self.offload
-    }
-
-    fn frames(&self) -> usize {
-        1 + self.behind.len()
-    }
-}
-
-/// An interface as its driver registers it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Link {
-    /// The stack's hardware address on it.
-    pub(crate) mac: [u8; 6],
-    /// IP bytes per frame.
-    pub(crate) mtu: u16,
-    /// What the device does for frames.
-    pub(crate) features: Features,
-}
-
-/// What a driver says.
-pub(crate) enum Input {
-    /// `ifattach`: this is the interface.
-    Attach(Link),
-    /// `ethinput`.
-    Frame(Frame),
-}
-
-/// A frame given to the driver.
-struct Sent {
-    area: AreaName,
-    number: u64,
-}
-
-/// One interface.
-struct Port {
-    number: u16,
-    /// Kept open: it is what wakes us.
-    _bell: OwnedFd,
-    sleeper: Sleeper,
-    driver: Ringer,
-    /// Areas to receive into, how long they are, how many of them the driver has, and may have.
-    pool: Pool,
-    area_pages: u16,
-    driver_has: u32,
-    driver_most: u32,
-    /// Pages for the heads of frames to send.
-    heads: Pool,
-    fill: Producer,
-    rx: Consumer,
-    tx: Producer,
-    /// Frames whose head was not taken back, oldest first; at most [`HEADS`].
-    sent: VecDeque<Sent>,
-    /// How many of `tx` the driver had consumed when we last looked.
-    tx_done: u64,
-    interface: Option<InterfaceId>,
-    /// What the driver said at `ifattach`.
-    features: Features,
-    trace: TraceReader,
-    backing: String,
-    ring: bool,
-    dead: bool,
-}
 
 /// All interfaces.
 #[derive(Default)]
@@ -187,28 +65,7 @@ impl Nics {
         bell: OwnedFd,
         driver_bell: OwnedFd,
     ) -> Result<(), OutOfRange> {
-        let mut port = Port {
-            number,
-            _bell: bell,
-            sleeper: Sleeper::new(region.word32(layout.inet_bell)?),
-            driver: Ringer::new(region.word32(layout.nic_bell)?, driver_bell),
-            pool: Pool::create(region, layout.pool, INET)?,
-            heads: Pool::create(region, layout.heads, INET)?,
-            area_pages: layout.area_pages,
-            driver_most: layout.stock,
-            driver_has: 0,
-            fill: Producer::attach(region, layout.fill, RING)?,
-            rx: Consumer::attach(region, layout.rx, RING)?,
-            tx: Producer::attach(region, layout.tx, RING)?,
-            sent: VecDeque::with_capacity(RING as usize),
-            tx_done: 0,
-            interface: None,
-            features: Features::NONE,
-            trace: TraceReader::attach(region, layout.trace)?,
-            backing: region.backing().to_string(),
-            ring: false,
-            dead: false,
-        };
+        let mut port = Port::attach(number, region, layout, bell, driver_bell)?;
         port.trace.want(self.trace.on);
         if port.restock(1).is_ok() {
             port.flush();
@@ -383,148 +240,6 @@ impl Nics {
         let reason =
             format!("the driver of interface {} broke its {ring} ring: {fault}", port.number);
         self.lost.push((port.number, reason));
-    }
-}
-
-enum BadInput {
-    Slot,
-    Frame,
-}
-
-impl Port {
-    fn decode(&mut self, slot: &shm::Slot) -> Result<Input, BadInput> {
-        match DriverCall::decode(slot).map_err(|_| BadInput::Slot)? {
-            DriverCall::EthInput(said) => {
-                let first = self.take(&said);
-                let Chain::First(more) = said.chain else { return Err(BadInput::Frame) };
-                if more == 0 {
-                    return first.map(Input::Frame);
-                }
-                // All of them are taken, whatever is wrong with one, so that no area is lost.
-                let behind: Vec<_> = (0..more).map(|_| self.next_of_chain()).collect();
-                let mut first = first?;
-                first.behind = behind.into_iter().collect::<Result<_, _>>()?;
-                let bytes = first.behind.iter().map(|frame| frame.bytes().len()).sum::<usize>();
-                // Only what was joined has something behind it; an area of `MAX_MORE` each is less
-                // than 32 bits.
-                let joined = first.offload.segment > 0;
-                first.offload.behind =
-                    u32::try_from(bytes).ok().filter(|_| joined).ok_or(BadInput::Frame)?;
-                Ok(Input::Frame(first))
-            }
-            DriverCall::IfAttach(IfAttach { mac, mtu, features }) => {
-                Ok(Input::Attach(Link { mac, mtu, features }))
-            }
-        }
-    }
-
-    /// The driver was to publish all of a chain at once.
-    fn next_of_chain(&mut self) -> Result<Frame, BadInput> {
-        let slot = self.rx.pop().ok().flatten().ok_or(BadInput::Slot)?;
-        let Ok(DriverCall::EthInput(said)) = DriverCall::decode(&slot) else {
-            return Err(BadInput::Slot);
-        };
-        let frame = self.take(&said)?;
-        if said.chain == Chain::Next { Ok(frame) } else { Err(BadInput::Frame) }
-    }
-
-    /// A frame whose area was handed over.
-    fn take(&mut self, said: &RxFrame) -> Result<Frame, BadInput> {
-        let area = self.pool.take(said.area).map_err(|_| BadInput::Frame)?;
-        self.driver_has = self.driver_has.saturating_sub(1);
-        let start = said.offset as usize;
-        let end = start.saturating_add(said.len as usize);
-        let offload = offload::from_device(self.features, said.offload);
-        let offload = offload.filter(|_| end <= area.len()).ok_or(BadInput::Frame)?;
-        Ok(Frame { area, start, end, offload, nic: self.number, behind: Vec::new() })
-    }
-
-    /// Is there a head page and a slot for one more frame? What is wrong with a ring is told when
-    /// it is used.
-    fn has_room(&mut self) -> bool {
-        self.sent.len() < HEADS as usize && !matches!(self.tx.has_room(1), Ok(false))
-    }
-
-    fn complete(&mut self, counters: &mut Counters) -> Result<bool, RingFault> {
-        let consumed = self.tx.consumed()?;
-        if consumed == self.tx_done {
-            return Ok(false);
-        }
-        while self.tx_done < consumed {
-            self.tx_done += 1;
-            let Some(sent) = self.sent.pop_front() else { continue };
-            if self.heads.take_back(sent.area).is_err() {
-                counters.nic_lost_pages += 1;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Empty areas that the driver has to receive into, half of what it may have: so many frames
-    /// may lag behind. More would only make the driver walk through more of the cache.
-    fn stock(&self) -> u32 {
-        (self.driver_most / 2).min(RING)
-    }
-
-    /// Fills the stock up if at least `least` pages are missing, or a quarter of it.
-    fn restock(&mut self, least: u32) -> Result<(), RingFault> {
-        let before = self.fill.produced();
-        let stock = self.stock();
-        let missing = stock.saturating_sub(RING - self.fill.free()?);
-        let missing = missing.min(self.driver_most.saturating_sub(self.driver_has));
-        if missing < least.min(stock / 4) {
-            return Ok(());
-        }
-        for _ in 0..missing {
-            // The pool is the sum of what its holders may have, so it is never exhausted for long.
-            let Ok(name) = self.pool.offer(self.area_pages, NIC) else { break };
-            self.driver_has += 1;
-            if self.fill.stage(&FillSlot(name).encode()).is_err() {
-                break;
-            }
-        }
-        self.fill.publish();
-        // Only a driver that had used up its pages may sleep for want of one. It announces sleep
-        // and then looks at the ring; we publish and then look at what it consumed: one of us sees
-        // the other.
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        self.ring |= self.fill.consumed()? >= before;
-        Ok(())
-    }
-
-    fn flush(&mut self) -> bool {
-        if self.tx.staged() > 0 {
-            self.tx.publish();
-            self.ring = true;
-        }
-        std::mem::take(&mut self.ring) && self.driver.ring()
-    }
-
-    fn send(
-        &mut self,
-        number: u64,
-        head: &[u8],
-        body: &[TxPiece<'_, Chunk>],
-        offload: TxOffload,
-    ) -> Option<()> {
-        let mut area = self.heads.alloc(HEAD_PAGES).ok()?;
-        area.bytes_mut()
-            .get_mut(usize::from(HEAD_ROOM)..)?
-            .get_mut(..head.len())?
-            .copy_from_slice(head);
-        let mut pieces = [frame::Piece::default(); MAX_PIECES];
-        let mut count = 0;
-        for piece in body {
-            *pieces.get_mut(usize::from(count))? = piece.bytes.piece(piece.range.clone())?;
-            count += 1;
-        }
-        let len = u16::try_from(head.len()).ok()?;
-        let area = area.hand_over(NIC);
-        let offload = offload::to_device(offload);
-        let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces, offload };
-        self.tx.stage(&frame.encode()).ok()?;
-        self.sent.push_back(Sent { area, number });
-        Some(())
     }
 }
 

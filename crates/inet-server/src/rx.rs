@@ -8,8 +8,8 @@
 //! keep one descriptor each, with a second slot where the socket's options ask for more, and wait
 //! for room in the queue in a bounded list; what is over it is dropped.
 //!
-//! Where programs may read frames ([`crate::lend`]), the pieces of a stream stay in theirs, each
-//! with a descriptor, but for small ones and what is over the bound.
+//! Where programs may read frames ([`sharing`]), the pieces of a stream stay in their frames, each
+//! with a descriptor. Small pieces and those over the bound are copied all the same.
 //!
 //! Areas come back by `rx_consumed`, which is checked: it never goes back and never passes what was
 //! published. A socket holds at most [`Rx::limit`] areas; a stream's receive buffer in the core is
@@ -26,7 +26,11 @@ use abi::data::{DataDescriptor, DataFlags};
 use shm::{Area, Consumer, Pool, Producer, PushError};
 
 use crate::fault::ClientFault;
-use crate::lend::{Lending, Lent, Piece, SMALL};
+use crate::nic::frame::Piece;
+
+pub(crate) mod sharing;
+
+use self::sharing::{Lending, Lent, SMALL};
 
 /// More than the payload of any one frame from outside, so that such a piece is never left in part.
 pub(crate) const MAX_PIECE: usize = 4096;

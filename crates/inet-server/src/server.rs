@@ -11,33 +11,32 @@
 //! then [`Server::announce`], looks with [`Server::has_work`] once more, and may sleep until
 //! [`Server::deadline`].
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, mem};
 
 use abi::call::PackagedCall;
-use abi::client::ClientParams;
 use abi::control::{InetConfig, ServerEvent};
 use abi::network::InterfaceSettings;
-use abi::nic::NicLayout;
 use abi::stages::{Stage, StageReport};
 use inet::Instant;
-use shm::{Access, Region, Spin};
+use shm::Spin;
 
 use crate::client::Client;
 use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
-use crate::lend::Lending;
 use crate::network::Network;
-use crate::nic::{self, Input, Link};
-use crate::sleep::Poller;
-use crate::tx::ClientMemory;
+use crate::nic::{Input, Link};
+use crate::poller::Poller;
+use crate::tx::chunk::ClientMemory;
+
+mod admission;
+mod requests;
+mod sleep;
+mod socket_status;
 
 /// Frames taken from one interface in one turn.
 const FRAMES_PER_TURN: usize = 64;
-/// While output waits for room with a driver that should ring us: how long to trust in that.
-const NO_ROOM_RETRY: Duration = Duration::from_millis(1);
 
 /// A client that is gone, but whose memory something still refers to.
 struct Leaving {
@@ -73,33 +72,6 @@ pub(crate) struct Server {
     sleeping: Option<bool>,
 }
 
-/// A request of the supervisor that cannot be met; one sentence.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RequestError {
-    #[error("interface {0} is here already")]
-    NicExists(u16),
-    #[error("interface {0} is not here")]
-    NoNic(u16),
-    #[error("client {0} is here already, or not wholly gone")]
-    ClientExists(u16),
-    #[error("client {0} is not here")]
-    NoClient(u16),
-    #[error("client {client} has no thread slot {thread}")]
-    NoThread { client: u16, thread: u16 },
-    #[error("{what} needs {want} file descriptors, {got} came")]
-    Descriptors { what: &'static str, want: usize, got: usize },
-    #[error("{0}")]
-    Params(#[from] abi::client::BadParams),
-    #[error("a region could not be mapped: {0}")]
-    Region(#[from] shm::RegionError),
-    #[error("a region is smaller than its layout: {0}")]
-    Layout(#[from] shm::OutOfRange),
-    #[error("a bell could not be watched: {0}")]
-    Bell(#[source] io::Error),
-    #[error("the inet server cannot do that")]
-    NotOurs,
-}
-
 impl Server {
     /// A server without interfaces and clients. `secret` keys the core's hashes and sequence
     /// numbers.
@@ -119,85 +91,6 @@ impl Server {
             scan: Vec::new(),
             sleeping: None,
         })
-    }
-
-    /// Takes up an interface: frame region, our bell, the driver's bell.
-    pub(crate) fn add_nic(
-        &mut self,
-        number: u16,
-        interface: InterfaceSettings,
-        (strict, offload, umem): (bool, bool, bool),
-        fds: Vec<OwnedFd>,
-    ) -> Result<(), RequestError> {
-        if self.engine.nics.contains(number) {
-            return Err(RequestError::NicExists(number));
-        }
-        let [region, bell, driver] = descriptors("an interface", fds)?;
-        let layout = NicLayout::of(offload, umem);
-        let region = nic::map(&region, layout.len, strict)?;
-        self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
-        self.engine.nics.add(number, &region, &layout, bell, driver)?;
-        self.interfaces.push(interface);
-        self.announced.push(None);
-        Ok(())
-    }
-
-    /// Admits a client: region, our bell.
-    pub(crate) fn add_client(
-        &mut self,
-        number: u16,
-        params: ClientParams,
-        fds: Vec<OwnedFd>,
-    ) -> Result<(), RequestError> {
-        let index = usize::from(number);
-        let leaving = self.leaving.iter().any(|leaving| leaving.number == number);
-        if leaving || self.clients.get(index).is_some_and(Option::is_some) {
-            return Err(RequestError::ClientExists(number));
-        }
-        let [region, bell] = descriptors("a client", fds)?;
-        let layout = params.layout()?;
-        let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)?;
-        self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
-        let lending = self.engine.lending.as_ref().map_or_else(Lending::new, Lending::another);
-        let client = Client::new(number, params, layout, region, bell, lending)?;
-        client.trace.want(self.engine.nics.trace.on);
-        if self.clients.len() <= index {
-            self.clients.resize_with(index + 1, || None);
-        }
-        self.clients[index] = Some(Box::new(client));
-        self.engine.counters.admitted += 1;
-        Ok(())
-    }
-
-    /// Takes up a thread of a client: the thread's bell.
-    pub(crate) fn add_thread(
-        &mut self,
-        number: u16,
-        thread: u16,
-        fds: Vec<OwnedFd>,
-    ) -> Result<(), RequestError> {
-        let client = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut);
-        let client = client.ok_or(RequestError::NoClient(number))?;
-        let [bell] = descriptors("a thread", fds)?;
-        if client.add_thread(thread, bell)? {
-            Ok(())
-        } else {
-            Err(RequestError::NoThread { client: number, thread })
-        }
-    }
-
-    /// The supervisor says that a client is gone. One that was dropped before is now known to be.
-    pub(crate) fn remove_client(&mut self, number: u16, orderly: bool) -> Result<(), RequestError> {
-        if let Some(client) = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut) {
-            // What it called before it ended is still done: a close that nobody waited for. It may
-            // have left nonsense, and is dropped anyway.
-            let _ = client.serve_calls(&mut self.engine, &mut self.scan);
-            self.drop_client(number, orderly, true);
-            return Ok(());
-        }
-        let leaving = self.leaving.iter_mut().find(|leaving| leaving.number == number);
-        leaving.ok_or(RequestError::NoClient(number))?.told = true;
-        Ok(())
     }
 
     /// Ends a client's sockets and lets go of all that only it needs.
@@ -368,17 +261,6 @@ impl Server {
         self.network.is_settled()
     }
 
-    /// Tells the link of interface `number` what we have and listen to there.
-    pub(crate) fn announce_on(&mut self, number: u16) -> Result<(), RequestError> {
-        let Engine { stack, nics, now, .. } = &mut self.engine;
-        let port = (0..nics.len()).find(|port| nics.number(*port) == Some(number));
-        // One that is not attached yet has nothing to tell of.
-        if let Some(id) = nics.interface(port.ok_or(RequestError::NoNic(number))?) {
-            let _ = stack.announce(*now, id);
-        }
-        Ok(())
-    }
-
     /// Serves calls and queues of all clients, a bounded part of each.
     fn serve_clients(&mut self) -> bool {
         let count = self.clients.len();
@@ -485,69 +367,6 @@ impl Server {
         mem::take(&mut self.events)
     }
 
-    /// Does anybody wait for a driver to pass frames: for sent bytes to be released, for the memory
-    /// of a client that is gone, or with output for which there was no room? Else nobody needs to
-    /// be woken for a frame that has left; what it held is given back in the next turn.
-    fn completions_are_awaited(&mut self) -> bool {
-        let Self { clients, engine, .. } = self;
-        let mut owners = engine.releases.iter().map(|release| release.owner);
-        let awaited = owners.any(|owner| {
-            let place = clients.get_mut(usize::from(owner.client));
-            place.and_then(Option::as_mut).is_some_and(|client| client.awaits_release(owner))
-        });
-        awaited || self.completions_are_needed()
-    }
-
-    /// Does anybody wait for a driver to pass frames, whom no program can do without?
-    fn completions_are_needed(&mut self) -> bool {
-        use inet::Egress;
-        self.leaving.iter().any(|leaving| leaving.fence.is_some()) || !self.engine.nics.ready()
-    }
-
-    /// Says on all bells that we sleep. Look with [`Server::has_work`] afterwards.
-    pub(crate) fn announce(&mut self) {
-        let completions = self.completions_are_awaited();
-        self.sleeping = Some(completions);
-        self.engine.nics.announce(completions);
-        self.clients.iter().flatten().for_each(|client| client.announce());
-    }
-
-    /// Takes the announcement back.
-    pub(crate) fn awake(&mut self) {
-        self.sleeping = None;
-        self.engine.nics.awake();
-        self.clients.iter().flatten().for_each(|client| client.awake());
-    }
-
-    /// Has anybody left work for us?
-    pub(crate) fn has_work(&mut self) -> bool {
-        let completions = match self.sleeping {
-            // Who is awake anyway need not wait until somebody waits for it.
-            None => !self.engine.releases.is_empty() || self.completions_are_needed(),
-            Some(wanted) => {
-                let awaited = self.completions_are_awaited();
-                if awaited && !wanted {
-                    // Somebody began to wait meanwhile, and the drivers would not ring for it.
-                    return true;
-                }
-                wanted
-            }
-        };
-        self.engine.nics.has_work(completions)
-            || !self.events.is_empty()
-            || self.clients.iter_mut().flatten().any(|client| client.has_work())
-    }
-
-    /// How long the server may sleep if nobody rings; `None` is for ever.
-    pub(crate) fn deadline(&mut self, now: Instant) -> Option<Duration> {
-        use inet::Egress;
-        let due = [self.engine.stack.poll_at(), self.network.settling_until()];
-        let left = due.into_iter().flatten().min()?.since(now);
-        // Output that waits for room is due all the time; the driver rings when there is some.
-        let blocked = left.is_zero() && !self.engine.nics.ready();
-        Some(if blocked { NO_ROOM_RETRY } else { left })
-    }
-
     /// Is there no client, nor memory of a former one that is still in use?
     pub(crate) fn is_deserted(&self) -> bool {
         self.leaving.is_empty() && self.clients.iter().all(Option::is_none)
@@ -562,13 +381,4 @@ impl Server {
         }
         self.turn(now);
     }
-}
-
-/// The descriptors of a request, as many as it needs.
-fn descriptors<const N: usize>(
-    what: &'static str,
-    fds: Vec<OwnedFd>,
-) -> Result<[OwnedFd; N], RequestError> {
-    let got = fds.len();
-    fds.try_into().map_err(|_| RequestError::Descriptors { what, want: N, got })
 }

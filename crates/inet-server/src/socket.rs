@@ -16,9 +16,11 @@ use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::fault::ClientFault;
-use crate::lend::Piece;
+use crate::nic::frame::Piece;
 use crate::rx::Rx;
 use crate::tx::{Tx, roomy};
+
+pub(crate) mod table;
 
 /// How far a socket has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,23 @@ pub(crate) struct Waiting {
     pub(crate) connect: Option<ReturnPath>,
     pub(crate) accept: VecDeque<ReturnPath>,
     pub(crate) recv: VecDeque<ReturnPath>,
+}
+
+impl Waiting {
+    /// Takes out the call with this return path; false if it is not here.
+    pub(crate) fn remove(&mut self, path: ReturnPath) -> bool {
+        if self.connect == Some(path) {
+            self.connect = None;
+            return true;
+        }
+        for queue in [&mut self.accept, &mut self.recv] {
+            if let Some(at) = queue.iter().position(|&waits| waits == path) {
+                queue.remove(at);
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// What the words say, so that only a change counts as one.

@@ -12,15 +12,15 @@ use inet::Instant;
 use crate::server::Server;
 
 /// A server that does nothing by itself.
-pub struct Stepped(Server);
+pub struct SteppedServer(Server);
 
-impl std::fmt::Debug for Stepped {
+impl std::fmt::Debug for SteppedServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stepped").finish_non_exhaustive()
+        f.debug_struct("SteppedServer").finish_non_exhaustive()
     }
 }
 
-impl Stepped {
+impl SteppedServer {
     /// A server without devices and clients. `secret` is what [`inet::Stack::new`] asks for.
     ///
     /// # Errors

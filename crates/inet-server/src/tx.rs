@@ -13,17 +13,18 @@
 //! program's expense.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use abi::ancillary::SendAncillary;
 use abi::client::QUEUE;
 use abi::data::{DataDescriptor, DataFlags};
-use abi::frame::Piece;
-use inet::TxBytes;
-use shm::{Consumer, PoolMap, Region};
+use shm::{Consumer, PoolMap};
 
 use crate::fault::ClientFault;
+
+pub(crate) mod chunk;
+
+use self::chunk::{Chunk, ClientMemory};
 
 /// Most bytes that a program may have unreleased on one socket before it says otherwise
 /// (SO_SNDBUF). A program that is woken when a third is free then has 170 KiB to fill: few
@@ -34,63 +35,6 @@ pub(crate) const LIMITS: std::ops::RangeInclusive<u64> = 4096..=4 << 20;
 /// Most discontiguous pieces of memory in flight on one socket: what bounds the core's memory for
 /// a program that sends single bytes.
 const MAX_RUNS: usize = 1024;
-
-/// A client's region as what is in flight keeps it: dropped when nobody needs it any more.
-#[derive(Debug)]
-pub(crate) struct ClientMemory {
-    pub(crate) region: Arc<Region>,
-    pub(crate) client: u16,
-}
-
-/// Payload in a client's region.
-#[derive(Debug, Clone)]
-pub(crate) struct Chunk {
-    memory: Arc<ClientMemory>,
-    offset: u32,
-    len: u32,
-}
-
-impl Chunk {
-    /// What the driver is told of `range`; `None` if it is not within the chunk or too long for a
-    /// frame.
-    pub(crate) fn piece(&self, range: Range<usize>) -> Option<Piece> {
-        if range.start > range.end || range.end > self.len as usize {
-            return None;
-        }
-        let len = u16::try_from(range.end - range.start).ok()?;
-        let offset = self.offset.checked_add(u32::try_from(range.start).ok()?)?;
-        Some(Piece { client: self.memory.client, len, offset })
-    }
-}
-
-impl TxBytes for Chunk {
-    fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    fn checksum(&self, range: Range<usize>) -> u16 {
-        let start = self.offset as usize + range.start;
-        // The chunk was checked against the region, so this cannot fail.
-        self.memory.region.checksum(start, range.len()).unwrap_or(0)
-    }
-
-    fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
-        // As above; should it fail all the same, zeroes are sent.
-        let _ = self.memory.region.read(self.offset as usize + range.start, out);
-    }
-
-    fn append(&mut self, next: Self) -> Result<(), Self> {
-        let end = self.offset.checked_add(self.len);
-        let len = self.len.checked_add(next.len);
-        match len {
-            Some(len) if end == Some(next.offset) && Arc::ptr_eq(&self.memory, &next.memory) => {
-                self.len = len;
-                Ok(())
-            }
-            _ => Err(next),
-        }
-    }
-}
 
 /// A descriptor taken from the queue.
 pub(crate) struct Taken {

@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use abi::companion::Companion;
-use inet_server::{Told, Turning};
+use inet_server::{ControlActivity, EventLoop};
 use nic_driver::Driver;
 use shm::Channel;
 use sockets::local_stack::LocalStack;
@@ -50,9 +50,9 @@ pub(crate) fn start(connections: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, St
         let driver = Driver::from_channel(connection).map_err(|error| error.to_string())?;
         drivers.push(Box::new(driver));
     }
-    let mut stack = Turning::new(inet, drivers).map_err(|error| error.to_string())?;
+    let mut stack = EventLoop::new(inet, drivers).map_err(|error| error.to_string())?;
     // What the program does next is to find the addresses of its interfaces usable.
-    if stack.settle().map_err(|error| error.to_string())? == Told::Shutdown {
+    if stack.settle().map_err(|error| error.to_string())? == ControlActivity::Shutdown {
         return Err("the instance has just ended".to_owned());
     }
     let host = ProgramStack::new(stack).map_err(|error| error.to_string())?;

@@ -16,7 +16,7 @@ use abi::data::{DataDescriptor, DataFlags};
 use abi::frame::{DriverCall, FillSlot, TxFrame};
 use arbitrary::{Result, Unstructured};
 use inet::Instant;
-use inet_server::Stepped;
+use inet_server::SteppedServer;
 use shm::{Area, Backing, Consumer, Pool, Producer, Region};
 
 use crate::packet::OURS;
@@ -45,7 +45,7 @@ struct Program {
 }
 
 struct CallSlotsRun {
-    server: Stepped,
+    server: SteppedServer,
     now: Instant,
     faulted: bool,
 }
@@ -181,7 +181,7 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut CallSlotsRun, bad: &mut Program) ->
 /// See the module.
 pub fn run(data: &[u8]) {
     let config = InetConfig { instance: "fuzz".to_owned(), ..Default::default() };
-    let server = Stepped::new(config, [5; 16]).expect("an epoll set");
+    let server = SteppedServer::new(config, [5; 16]).expect("an epoll set");
     let mut fuzz = CallSlotsRun { server, now: Instant::from_nanos(1_000_000_000), faulted: false };
     let mut bad = fuzz.admit(BAD);
     let mut good = fuzz.admit(GOOD);

@@ -26,7 +26,7 @@ use abi::nic::NicLayout;
 use abi::offload;
 use anyhow::{Context as _, Result, bail};
 use inet::Instant;
-use inet_server::Stepped;
+use inet_server::SteppedServer;
 use nic_driver::Driver;
 use nic_driver::device::{Device, Part, Received};
 use rustix::event::epoll::EventFlags;
@@ -97,7 +97,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// All but the client.
 pub(crate) struct World {
-    pub(crate) server: Stepped,
+    pub(crate) server: SteppedServer,
     pub(crate) driver: Driver,
     pub(crate) peer: Peer,
     pub(crate) now: Instant,
@@ -119,7 +119,7 @@ impl World {
             share_frames: kind.shared,
             ..InetConfig::default()
         };
-        let mut server = Stepped::new(config, [7; 16])?;
+        let mut server = SteppedServer::new(config, [7; 16])?;
         let len = NicLayout::new(kind.offload).len;
         let (region, frames) = Region::create("frames", len, Backing::Small)?;
         let (mut line, end) = Channel::pair()?;

@@ -7,7 +7,7 @@ use abi::ancillary::AncillarySet;
 use abi::option::OptionKey;
 
 use super::numbers::*;
-use super::{SetValue, Value};
+use super::value::{OptionBytes, SetValue};
 use crate::socket::Socket;
 
 /// What an option asks for.
@@ -29,8 +29,8 @@ fn kind(key: OptionKey) -> Option<AncillarySet> {
 }
 
 /// getsockopt; `None` if it is no such option.
-pub(super) fn get(socket: &Socket, key: OptionKey) -> Option<Value> {
-    kind(key).map(|kind| Value::int(socket.asked.has(kind).into()))
+pub(super) fn get(socket: &Socket, key: OptionKey) -> Option<OptionBytes> {
+    kind(key).map(|kind| OptionBytes::int(socket.asked.has(kind).into()))
 }
 
 /// setsockopt; false if it is no such option.

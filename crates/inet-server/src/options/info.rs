@@ -2,10 +2,10 @@
 
 use inet::tcp::TcpInfo;
 
-use super::Value;
+use super::value::OptionBytes;
 
 /// The structure's bytes, in the machine's order.
-pub(super) fn encode(info: &TcpInfo) -> Value {
+pub(super) fn encode(info: &TcpInfo) -> OptionBytes {
     let mut bytes = Bytes(Vec::with_capacity(248));
     let scales = info.snd_wscale & 15 | info.rcv_wscale << 4;
     let limits = u8::from(info.delivery_rate_app_limited) | (info.fastopen_client_fail & 3) << 1;
@@ -31,7 +31,7 @@ pub(super) fn encode(info: &TcpInfo) -> Value {
     bytes.0.extend(info.total_rto.to_ne_bytes());
     bytes.0.extend(info.total_rto_recoveries.to_ne_bytes());
     bytes.u32s(&[info.total_rto_time]);
-    Value::new(&bytes.0)
+    OptionBytes::new(&bytes.0)
 }
 
 struct Bytes(Vec<u8>);

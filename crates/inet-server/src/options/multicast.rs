@@ -10,10 +10,11 @@ use abi::Errno;
 use abi::option::OptionKey;
 use inet::{Error, InterfaceId, OptionName, SockOption};
 
+use super::core::value_of;
 use super::numbers::*;
-use super::{SetValue, Value, value_of};
-use crate::calls::Refusal;
+use super::value::{OptionBytes, SetValue};
 use crate::engine::Engine;
+use crate::refusal::Refusal;
 use crate::socket::Socket;
 
 /// RFC 1112 6.1, RFC 3493 5.2: the default of the options that take -1.
@@ -50,12 +51,12 @@ pub(super) fn get(
     engine: &mut Engine,
     socket: &Socket,
     key: OptionKey,
-) -> Result<Option<Value>, Refusal> {
+) -> Result<Option<OptionBytes>, Refusal> {
     let Some(name) = kept(key) else { return Ok(None) };
     if (key.level, name) == (IPPROTO_IP, OptionName::MulticastIf) {
         // As Linux: the address by which it was named, 0.0.0.0 for an index.
         let set = socket.hints.iter().find(|(hint, _)| *hint == key);
-        return Ok(Some(Value::int(set.map_or(0, |(_, address)| *address))));
+        return Ok(Some(OptionBytes::int(set.map_or(0, |(_, address)| *address))));
     }
     Ok(Some(value_of(engine.stack.option(socket.handle, name)?)))
 }

@@ -9,9 +9,9 @@ use abi::option::OptionKey;
 use inet::{InterfaceId, MtuDiscover, OptionName, SockOption};
 
 use super::numbers::*;
-use super::{SetValue, Value};
-use crate::calls::Refusal;
+use super::value::{OptionBytes, SetValue};
 use crate::engine::Engine;
+use crate::refusal::Refusal;
 use crate::socket::Socket;
 
 /// Longest name of an interface with the zero after it, bytes (IFNAMSIZ).
@@ -22,14 +22,14 @@ pub(super) fn get(
     engine: &mut Engine,
     socket: &Socket,
     key: OptionKey,
-) -> Result<Option<Value>, Refusal> {
+) -> Result<Option<OptionBytes>, Refusal> {
     let handle = socket.handle;
     Ok(Some(match (key.level, key.name) {
         (IPPROTO_IP, IP_MTU) | (IPPROTO_IPV6, IPV6_MTU) => {
-            Value::count(engine.stack.path_mtu(engine.now, handle)?.into())
+            OptionBytes::count(engine.stack.path_mtu(engine.now, handle)?.into())
         }
         (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER) => {
-            Value::int(match rule(engine, socket)? {
+            OptionBytes::int(match rule(engine, socket)? {
                 MtuDiscover::Dont => 0,
                 MtuDiscover::Want => 1,
                 MtuDiscover::Do => 2,
@@ -39,11 +39,11 @@ pub(super) fn get(
             })
         }
         (SOL_SOCKET, SO_BINDTODEVICE) => match device(engine, socket)? {
-            Some(id) => Value::new(&name_of(id)),
-            None => Value::new(&[]),
+            Some(id) => OptionBytes::new(&name_of(id)),
+            None => OptionBytes::new(&[]),
         },
         (SOL_SOCKET, SO_BINDTOIFINDEX) => {
-            Value::count(device(engine, socket)?.map_or(0, |id| id.scope_id().into()))
+            OptionBytes::count(device(engine, socket)?.map_or(0, |id| id.scope_id().into()))
         }
         _ => return Ok(None),
     }))

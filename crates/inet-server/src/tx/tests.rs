@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use abi::client::{CLIENT, QUEUE};
+use abi::frame::Piece;
 use abi::nic::INET;
+use inet::TxBytes as _;
 use proptest::prelude::*;
-use shm::{Backing, Pool, PoolPlace, Producer};
+use shm::{Backing, Pool, PoolPlace, Producer, Region};
 
 use super::*;
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use inet_server::{Look, Told, Turning};
+use inet_server::{ControlActivity, EventLoop, SpinOutcome};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -46,7 +46,7 @@ pub(super) fn leave() {
 #[derive(Debug)]
 pub(super) struct ProgramStack {
     /// `None`: it is over.
-    stack: Mutex<Option<Turning>>,
+    stack: Mutex<Option<EventLoop>>,
     over: AtomicBool,
     /// The stack's epoll set.
     set: OwnedFd,
@@ -64,7 +64,7 @@ pub(super) struct ProgramStack {
 }
 
 impl ProgramStack {
-    pub(super) fn new(stack: Turning) -> std::io::Result<Self> {
+    pub(super) fn new(stack: EventLoop) -> std::io::Result<Self> {
         let kick = keep(shm::eventfd()?);
         stack.watch(kick.as_fd())?;
         Ok(Self {
@@ -82,7 +82,7 @@ impl ProgramStack {
     }
 
     /// Does something with the stack, unless it is over or this thread is within it already.
-    fn with<T>(&self, act: impl FnOnce(&mut Option<Turning>) -> T) -> Option<T> {
+    fn with<T>(&self, act: impl FnOnce(&mut Option<EventLoop>) -> T) -> Option<T> {
         if INSIDE.get() {
             return None;
         }
@@ -94,7 +94,7 @@ impl ProgramStack {
         Some(done)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Turning>> {
+    fn lock(&self) -> MutexGuard<'_, Option<EventLoop>> {
         let locked = self.stack.lock();
         if locked.is_err() {
             // A panic within: what it has left behind is not to be used.
@@ -112,7 +112,7 @@ impl ProgramStack {
         self.with(|place| {
             let Some(stack) = place else { return };
             self.alarm.clear();
-            if !matches!(stack.work(enough), Ok(Told::Nothing | Told::Something)) {
+            if !matches!(stack.work(enough), Ok(ControlActivity::None | ControlActivity::Served)) {
                 // Dropping it resets what is open.
                 *place = None;
                 self.over.store(true, Ordering::Release);
@@ -175,7 +175,7 @@ impl ProgramStack {
     }
 
     pub(super) fn is_deserted(&self) -> bool {
-        self.with(|stack| stack.as_ref().is_none_or(Turning::is_deserted)).unwrap_or(true)
+        self.with(|stack| stack.as_ref().is_none_or(EventLoop::is_deserted)).unwrap_or(true)
     }
 }
 
@@ -211,11 +211,11 @@ impl LocalStack for ProgramStack {
 
     fn spin(&self, enough: &mut dyn FnMut() -> bool) -> bool {
         loop {
-            let look = self.with(|stack| stack.as_mut().map(Turning::look)).flatten();
+            let look = self.with(|stack| stack.as_mut().map(EventLoop::look)).flatten();
             match look {
-                Some(Ok(Look::Nothing)) if !enough() => spin::give_way(),
-                Some(Ok(Look::Enough)) | None => return false,
-                Some(Ok(Look::Work | Look::Nothing) | Err(_)) => return true,
+                Some(Ok(SpinOutcome::Again)) if !enough() => spin::give_way(),
+                Some(Ok(SpinOutcome::Sleep)) | None => return false,
+                Some(Ok(SpinOutcome::Work | SpinOutcome::Again) | Err(_)) => return true,
             }
         }
     }

@@ -9,9 +9,10 @@ use inet::{Arrived, Error, InterfaceId, SendOptions};
 use rustix::time::{ClockId, clock_gettime};
 use shm::Pool;
 
-use crate::engine::{Engine, errno};
+use crate::engine::Engine;
+use crate::refusal::errno;
 use crate::socket::Socket;
-use crate::tx::Chunk;
+use crate::tx::chunk::Chunk;
 
 /// Most bytes of datagrams that are joined to one (UDP_GRO): what an IPv4 packet can carry.
 const MOST_JOINED: usize = 65_507;

@@ -7,10 +7,10 @@
 use abi::call::ReturnPath;
 use abi::{Errno, SocketId};
 
-use crate::calls::{Answer, DONE};
 use crate::client::Client;
 use crate::engine::Engine;
-use crate::socket::Waiting;
+
+use super::outcome::{Answer, DONE};
 
 impl Client {
     /// `Op::Cancel`.
@@ -28,22 +28,5 @@ impl Client {
         }
         self.finish(engine, Some(path), Err(Errno::CANCELED))?;
         DONE
-    }
-}
-
-impl Waiting {
-    /// Takes out the call with this return path; false if it is not here.
-    fn remove(&mut self, path: ReturnPath) -> bool {
-        if self.connect == Some(path) {
-            self.connect = None;
-            return true;
-        }
-        for queue in [&mut self.accept, &mut self.recv] {
-            if let Some(at) = queue.iter().position(|&waits| waits == path) {
-                queue.remove(at);
-                return true;
-            }
-        }
-        false
     }
 }

@@ -12,13 +12,14 @@ use inet::SendOptions;
 use shm::Pool;
 
 use crate::client::Client;
-use crate::datagrams;
 use crate::engine::{Engine, Owner, Release};
 use crate::fault::ClientFault;
-use crate::lend::{Lending, Piece};
-use crate::nic;
+use crate::nic::frame::{self, Piece};
+use crate::rx::sharing::Lending;
 use crate::socket::Socket;
 use crate::tx::Taken;
+
+mod datagrams;
 
 /// Sockets of one client looked at in one turn.
 const SOCKETS_PER_TURN: usize = 64;
@@ -189,7 +190,7 @@ fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, lending: &Lending
 /// The next piece of a stream, in one area.
 fn next_piece(engine: &mut Engine, socket: &mut Socket) -> Option<Piece> {
     if socket.left.is_empty() {
-        nic::take_apart(engine.stack.recv(socket.handle)?.piece, &mut socket.left);
+        frame::take_apart(engine.stack.recv(socket.handle)?.piece, &mut socket.left);
     }
     socket.left.pop_front()
 }

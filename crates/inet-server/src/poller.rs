@@ -15,7 +15,7 @@ use shm::descriptors::keep;
 /// A bell of programs or drivers.
 pub(crate) const BELL: u64 = 0;
 /// The supervisor's line.
-pub(crate) const LINE: u64 = 1;
+pub(crate) const CONTROL: u64 = 1;
 /// The first companion's first number.
 pub(crate) const COMPANIONS: u64 = 16;
 
@@ -49,8 +49,8 @@ impl Poller {
     }
 
     /// Wakes while the supervisor has something to say, or is gone.
-    pub(crate) fn add_line(&self, fd: impl AsFd) -> io::Result<()> {
-        self.add(fd, LINE, EventFlags::IN)
+    pub(crate) fn add_control(&self, fd: impl AsFd) -> io::Result<()> {
+        self.add(fd, CONTROL, EventFlags::IN)
     }
 
     /// Forgets a descriptor. Its other copies, in other processes, stay open, so closing ours is

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use abi::data::DataFlags;
 use abi::nic::LENT;
-use inet::{RxBytes as _, RxPiece};
+use inet::RxBytes as _;
 use shm::AreaName;
 
-use crate::nic::Frame;
+use crate::nic::frame::Piece;
 
 /// Payloads up to this many bytes are copied where an area is open: a page and a descriptor of
 /// their own would cost more.
@@ -66,9 +66,6 @@ impl Lending {
         }
     }
 }
-
-/// A part of what the core has received.
-pub(crate) type Piece = RxPiece<inet::Frame<Frame>>;
 
 #[derive(Debug)]
 struct Token(Lending);

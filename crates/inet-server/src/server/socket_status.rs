@@ -6,8 +6,9 @@ use inet::tcp::TcpInfo;
 use inet::{OptionName, SockOption, SocketInfo, SocketKind};
 
 use crate::engine::{Engine, Owner};
-use crate::server::Server;
 use crate::socket::Socket;
+
+use super::Server;
 
 impl Server {
     /// A row for each socket; with `info` also the inside of connections that a program has.

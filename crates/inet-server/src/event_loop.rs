@@ -14,22 +14,27 @@ use inet::Instant;
 use rustix::event::epoll::EventFlags;
 use shm::{Channel, spin};
 
+use crate::clock::{clock, secret};
+use crate::error::{ServerError, system};
+use crate::poller::{COMPANIONS, CONTROL};
 use crate::server::Server;
-use crate::sleep::{COMPANIONS, LINE};
-use crate::supervisor::{Line, Told};
-use crate::{ServerError, clock, secret, system};
+
+mod control;
+
+pub use control::ControlActivity;
+use control::ControlConnection;
 
 /// While there is no sleep the supervisor's line is looked at this often.
-const LINE_EVERY: Duration = Duration::from_millis(2);
+const CONTROL_EVERY: Duration = Duration::from_millis(2);
 
 /// A server with its line and the drivers of this process. When it is dropped all connections are
 /// reset first, unless the supervisor has ended it already.
-pub struct Turning {
-    line: Line,
+pub struct EventLoop {
+    control: ControlConnection,
     server: Server,
     companions: Vec<Box<dyn Companion>>,
     /// When to look at the line although nothing woke us.
-    line_due: Instant,
+    control_due: Instant,
     /// Sleep is announced everywhere.
     announced: bool,
     /// Somebody rang, and nothing was done since.
@@ -39,22 +44,22 @@ pub struct Turning {
 
 /// What a look in a spin came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum SpinOutcome {
     /// There is work.
     Work,
     /// Look again, after giving way.
-    Nothing,
+    Again,
     /// Sleep.
-    Enough,
+    Sleep,
 }
 
-impl std::fmt::Debug for Turning {
+impl std::fmt::Debug for EventLoop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Turning").finish_non_exhaustive()
+        f.debug_struct("EventLoop").finish_non_exhaustive()
     }
 }
 
-impl Turning {
+impl EventLoop {
     /// Waits for the supervisor's configuration and makes the server.
     ///
     /// # Errors
@@ -63,20 +68,20 @@ impl Turning {
         channel: Channel,
         mut companions: Vec<Box<dyn Companion>>,
     ) -> Result<Self, ServerError> {
-        let mut line = Line::new(channel);
-        let config = line.configure()?;
+        let mut control = ControlConnection::new(channel);
+        let config = control.configure()?;
         let server = Server::new(config, secret()?).map_err(system("epoll_create"))?;
         tracing::info!(instance = server.config.instance, "inet server");
-        server.poller.add_line(line.channel()).map_err(system("epoll_ctl"))?;
+        server.poller.add_control(control.channel()).map_err(system("epoll_ctl"))?;
         for (number, companion) in (0..).zip(&mut companions) {
             let watched = companion.watch_in(server.poller.set(), COMPANIONS + number * NAMES);
             watched.map_err(ServerError::Companion)?;
         }
         Ok(Self {
-            line,
+            control,
             server,
             companions,
-            line_due: Instant::ZERO,
+            control_due: Instant::ZERO,
             announced: false,
             rung: false,
             ended: false,
@@ -84,19 +89,22 @@ impl Turning {
     }
 
     /// Works until there is nothing more to do, or `enough` says so after some work.
-    /// [`Told::Shutdown`]: the supervisor has ended it, drop it.
+    /// [`ControlActivity::Shutdown`]: the supervisor has ended it, drop it.
     ///
     /// # Errors
     /// See [`ServerError`]; drop it.
-    pub fn work(&mut self, enough: &mut dyn FnMut() -> bool) -> Result<Told, ServerError> {
+    pub fn work(
+        &mut self,
+        enough: &mut dyn FnMut() -> bool,
+    ) -> Result<ControlActivity, ServerError> {
         self.awake();
-        let mut told = Told::Nothing;
+        let mut told = ControlActivity::None;
         loop {
             let now = clock();
-            if now >= self.line_due {
-                self.line_due = now + LINE_EVERY;
-                told = self.line.serve(&mut self.server, now)?;
-                if told == Told::Shutdown {
+            if now >= self.control_due {
+                self.control_due = now + CONTROL_EVERY;
+                told = self.control.serve(&mut self.server, now)?;
+                if told == ControlActivity::Shutdown {
                     self.finish()?;
                     return Ok(told);
                 }
@@ -112,7 +120,7 @@ impl Turning {
                 }
                 self.server.ring();
             }
-            self.line.report(self.server.take_events())?;
+            self.control.report(self.server.take_events())?;
             let idle_wake = std::mem::take(&mut self.rung) && !progress;
             self.server.engine.counters.idle_wakes += u64::from(idle_wake);
             if !progress {
@@ -152,16 +160,16 @@ impl Turning {
     pub fn sleep(&mut self) -> Result<(), ServerError> {
         loop {
             match self.look()? {
-                Look::Nothing => spin::give_way(),
-                Look::Work => return Ok(()),
-                Look::Enough => break,
+                SpinOutcome::Again => spin::give_way(),
+                SpinOutcome::Work => return Ok(()),
+                SpinOutcome::Sleep => break,
             }
         }
         if self.prepare_sleep() {
             self.server.engine.counters.sleeps += 1;
             let timeout = self.server.deadline(clock());
-            let Self { server, companions, line_due, rung, .. } = self;
-            let mut report = |name, flags| report(companions, line_due, rung, name, flags);
+            let Self { server, companions, control_due, rung, .. } = self;
+            let mut report = |name, flags| report(companions, control_due, rung, name, flags);
             server.poller.wait(timeout, &mut report).map_err(system("epoll_wait"))?;
         }
         Ok(())
@@ -171,18 +179,18 @@ impl Turning {
     ///
     /// # Errors
     /// See [`ServerError`]; drop it.
-    pub fn look(&mut self) -> Result<Look, ServerError> {
+    pub fn look(&mut self) -> Result<SpinOutcome, ServerError> {
         if !self.server.spin.again() {
-            return Ok(Look::Enough);
+            return Ok(SpinOutcome::Sleep);
         }
         self.companions.iter_mut().for_each(|companion| companion.ask());
         let work = self.step_companions()? || self.server.has_work();
-        Ok(if work { Look::Work } else { Look::Nothing })
+        Ok(if work { SpinOutcome::Work } else { SpinOutcome::Again })
     }
 
-    /// Announces sleep and looks once more for work. True: there is none, and whoever brings some
-    /// will ring; the thread may wait for [`Turning::set`] until [`Turning::deadline`], say what it
-    /// reports with [`Turning::woken`], and go on with [`Turning::work`].
+    /// Announces sleep and looks once more for work. True: there is none, and new work will ring
+    /// our bell. The thread may wait for [`EventLoop::set`] until [`EventLoop::deadline`], pass on
+    /// what the set reports with [`EventLoop::woken`], and go on with [`EventLoop::work`].
     pub fn prepare_sleep(&mut self) -> bool {
         if self.server.defers_fin_acks() {
             self.server.turn(clock());
@@ -216,7 +224,7 @@ impl Turning {
 
     /// The set reported this.
     pub fn woken(&mut self, name: u64, flags: EventFlags) {
-        report(&mut self.companions, &mut self.line_due, &mut self.rung, name, flags);
+        report(&mut self.companions, &mut self.control_due, &mut self.rung, name, flags);
     }
 
     /// Is there no client left, nor anything that one has left behind?
@@ -230,10 +238,10 @@ impl Turning {
     ///
     /// # Errors
     /// See [`ServerError`]; drop it.
-    pub fn settle(&mut self) -> Result<Told, ServerError> {
+    pub fn settle(&mut self) -> Result<ControlActivity, ServerError> {
         loop {
             let told = self.work(&mut || false)?;
-            if told == Told::Shutdown || self.server.is_settled() {
+            if told == ControlActivity::Shutdown || self.server.is_settled() {
                 return Ok(told);
             }
             self.sleep()?;
@@ -265,12 +273,12 @@ impl Turning {
 /// Tells whoever a number of the epoll set belongs to.
 fn report(
     companions: &mut [Box<dyn Companion>],
-    line_due: &mut Instant,
+    control_due: &mut Instant,
     rung: &mut bool,
     name: u64,
     flags: EventFlags,
 ) {
-    *rung |= name != LINE;
+    *rung |= name != CONTROL;
     match name.checked_sub(COMPANIONS) {
         Some(number) => {
             let number = usize::try_from(number / NAMES).unwrap_or(usize::MAX);
@@ -278,12 +286,12 @@ fn report(
                 companion.woken(name, flags);
             }
         }
-        None if name == LINE => *line_due = Instant::ZERO,
+        None if name == CONTROL => *control_due = Instant::ZERO,
         None => {}
     }
 }
 
-impl Drop for Turning {
+impl Drop for EventLoop {
     fn drop(&mut self) {
         if !self.ended {
             self.server.shut_down(clock());

@@ -1,0 +1,24 @@
+//! What a call comes to.
+
+use abi::call::{Reply, ReplyWords};
+
+use crate::refusal::Refusal;
+
+/// What a call comes to at once.
+pub(crate) enum Outcome {
+    /// It is done, and gives nothing.
+    Done,
+    /// It is done, and gives this.
+    Gives(ReplyWords),
+    /// It waits; its return path is kept.
+    Later,
+}
+
+pub(crate) type Answer = Result<Outcome, Refusal>;
+
+pub(crate) const DONE: Answer = Ok(Outcome::Done);
+
+/// A call that is done, and gives something.
+pub(crate) fn gives(reply: Reply) -> Answer {
+    Ok(Outcome::Gives(reply.encode()))
+}

@@ -1,0 +1,61 @@
+//! The rings of a client's threads.
+
+use std::collections::VecDeque;
+
+use abi::Errno;
+use abi::call::{PackagedResult, ReplyWords, ReturnPath};
+use shm::{Consumer, Marks, Producer, PushError, Ringer};
+
+use crate::fault::ClientFault;
+
+/// What a call gives, as it is posted.
+pub(crate) type Values<'a> = Result<&'a ReplyWords, Errno>;
+
+/// The rings of one thread.
+pub(crate) struct Thread {
+    pub(crate) requests: Consumer,
+    pub(super) results: Producer,
+    pub(super) bell: Ringer,
+    pub(super) news: Marks,
+    /// Results that found the ring full, oldest first.
+    pub(super) backlog: VecDeque<PackagedResult>,
+}
+
+impl Thread {
+    /// Stages a result; false if there is no room.
+    #[inline(always)]
+    pub(super) fn stage(
+        &mut self,
+        path: ReturnPath,
+        outcome: Values<'_>,
+    ) -> Result<bool, ClientFault> {
+        match self.results.stage(&PackagedResult::encode_parts(path, outcome)) {
+            Ok(()) => Ok(true),
+            Err(PushError::Full) => Ok(false),
+            Err(PushError::Fault(fault)) => Err(ClientFault::Ring { ring: "result", fault }),
+        }
+    }
+
+    /// Makes all results visible for which there is room.
+    pub(super) fn publish(&mut self) -> Result<(), ClientFault> {
+        while let Some(&PackagedResult { path, outcome }) = self.backlog.front() {
+            if !self.stage(path, outcome.as_ref().map_err(|errno| *errno))? {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+        self.results.publish();
+        Ok(())
+    }
+}
+
+/// Names a socket to the threads that wait for it; they are rung at the end of the turn.
+pub(super) fn tell(threads: &[Option<Thread>], mut waiters: u64, socket: u16) {
+    while waiters != 0 {
+        let number = waiters.trailing_zeros() as usize;
+        waiters &= waiters - 1;
+        if let Some(Some(thread)) = threads.get(number) {
+            thread.news.set(socket);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Why the server ends.
+
+use std::io;
+
+use shm::ChannelError;
+
+/// Why the server ended otherwise than asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The supervisor's end of the line is closed.
+    #[error("the supervisor is gone")]
+    SupervisorGone,
+    /// The supervisor said something that has no meaning here.
+    #[error("the supervisor sent a bad message: {0}")]
+    BadMessage(String),
+    /// The line broke.
+    #[error("the line to the supervisor failed: {0}")]
+    Line(#[from] ChannelError),
+    /// A reply could not be written as JSON; a fault of this program.
+    #[error("a reply could not be encoded: {0}")]
+    Encode(#[source] serde_json::Error),
+    /// A system call failed that the server cannot do without.
+    #[error("{what} failed: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The driver in this process (fused mode) cannot go on.
+    #[error("the driver in this process failed: {0}")]
+    Companion(String),
+}
+
+/// For `map_err` on a system call.
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> ServerError {
+    move |source| ServerError::System { what, source }
+}

@@ -1,0 +1,96 @@
+//! The line to the supervisor: requests in, replies and events out.
+
+use abi::control::{Ask, InetConfig, Say, ServerEvent, ServerReply, ServerRequest};
+use inet::Instant;
+use shm::{Channel, Message, TryRecv};
+
+use crate::error::ServerError;
+use crate::server::Server;
+
+/// The supervisor's end of the server.
+pub(crate) struct ControlConnection {
+    channel: Channel,
+}
+
+/// What the supervisor had to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlActivity {
+    /// Nothing.
+    None,
+    /// Requests were served.
+    Served,
+    /// The server is to end.
+    Shutdown,
+}
+
+impl ControlConnection {
+    pub(crate) fn new(channel: Channel) -> Self {
+        Self { channel }
+    }
+
+    /// The channel, to wait for.
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Waits for the first message, which says how the server is set up.
+    pub(crate) fn configure(&mut self) -> Result<InetConfig, ServerError> {
+        let message = self.channel.recv()?.ok_or(ServerError::SupervisorGone)?;
+        let Ask { id, request } = parse(&message)?;
+        match request {
+            ServerRequest::ConfigureInet(config) => {
+                self.reply(id, ServerReply::Done)?;
+                Ok(config)
+            }
+            _ => {
+                let message = "the inet server's configuration must come first".to_owned();
+                self.reply(id, ServerReply::Error { message: message.clone() })?;
+                Err(ServerError::BadMessage(message))
+            }
+        }
+    }
+
+    /// Serves all requests that are there.
+    pub(crate) fn serve(
+        &mut self,
+        server: &mut Server,
+        now: Instant,
+    ) -> Result<ControlActivity, ServerError> {
+        let mut told = ControlActivity::None;
+        loop {
+            let message = match self.channel.try_recv()? {
+                TryRecv::Message(message) => message,
+                TryRecv::Empty => return Ok(told),
+                TryRecv::Ended => return Err(ServerError::SupervisorGone),
+            };
+            told = ControlActivity::Served;
+            let ask = parse(&message)?;
+            let end = ask.request == ServerRequest::Shutdown;
+            let reply = server.request(now, ask.request, message.fds);
+            self.report(server.take_events())?;
+            self.reply(ask.id, reply)?;
+            if end {
+                return Ok(ControlActivity::Shutdown);
+            }
+        }
+    }
+
+    /// Tells the supervisor what happened.
+    pub(crate) fn report(&mut self, events: Vec<ServerEvent>) -> Result<(), ServerError> {
+        events.into_iter().try_for_each(|event| self.say(&Say::Event(event)))
+    }
+
+    fn reply(&mut self, id: u64, reply: ServerReply) -> Result<(), ServerError> {
+        self.say(&Say::Reply { id, reply })
+    }
+
+    fn say(&mut self, say: &Say) -> Result<(), ServerError> {
+        let body = serde_json::to_vec(say).map_err(ServerError::Encode)?;
+        Ok(self.channel.send(&body, &[])?)
+    }
+}
+
+fn parse(message: &Message) -> Result<Ask, ServerError> {
+    serde_json::from_slice(&message.body)
+        .map_err(|error| ServerError::BadMessage(format!("unreadable request: {error}")))
+}

@@ -1,0 +1,73 @@
+//! Received frames, in areas that are ours until the last use of them is over.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use inet::{RxBytes, RxOffload, RxPiece};
+use shm::{Area, AreaName};
+
+/// A received frame in a page that is ours; dropping it gives the page back to the pool.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(super) area: Area,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) offload: RxOffload,
+    /// Number of the interface.
+    pub(super) nic: u16,
+    /// Payloads that continue its own.
+    pub(super) behind: Vec<Frame>,
+}
+
+impl Frame {
+    /// Number of the interface in whose region it is.
+    pub(crate) fn nic(&self) -> u16 {
+        self.nic
+    }
+
+    /// Its area, and where in it its first byte is.
+    pub(crate) fn place(&self) -> (AreaName, usize) {
+        (self.area.lend(), self.start)
+    }
+}
+
+impl RxBytes for Frame {
+    fn bytes(&self) -> &[u8] {
+        self.area.bytes().get(self.start..self.end).unwrap_or_default()
+    }
+
+    fn offload(&self) -> RxOffload {
+        self.offload
+    }
+
+    fn frames(&self) -> usize {
+        1 + self.behind.len()
+    }
+}
+
+/// A part of what the core has received.
+pub(crate) type Piece = RxPiece<inet::Frame<Frame>>;
+
+/// Puts a piece into `parts`, each of them in one area.
+pub(crate) fn take_apart(piece: Piece, parts: &mut VecDeque<Piece>) {
+    let mut put = |frame, range: Range<usize>| {
+        if !range.is_empty() {
+            parts.push_back(RxPiece { frame: inet::Frame::One(frame), range });
+        }
+    };
+    let RxPiece { frame, range } = piece;
+    match frame {
+        inet::Frame::One(mut first) if !first.behind.is_empty() => {
+            let behind = std::mem::take(&mut first.behind);
+            let mut at = 0;
+            for frame in std::iter::once(first).chain(behind) {
+                let len = frame.bytes().len();
+                let within = |position: usize| position.clamp(at, at + len) - at;
+                let part = within(range.start)..within(range.end);
+                put(frame, part);
+                at += len;
+            }
+        }
+        frame => parts.push_back(RxPiece { frame, range }),
+    }
+}

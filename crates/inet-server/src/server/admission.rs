@@ -1,0 +1,144 @@
+//! What the supervisor adds and removes: interfaces, clients, their threads.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use abi::client::ClientParams;
+use abi::network::InterfaceSettings;
+use abi::nic::NicLayout;
+use shm::{Access, Region};
+
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::nic;
+use crate::rx::sharing::Lending;
+
+use super::Server;
+
+/// A request of the supervisor that cannot be met; one sentence.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    #[error("interface {0} is here already")]
+    NicExists(u16),
+    #[error("interface {0} is not here")]
+    NoNic(u16),
+    #[error("client {0} is here already, or not wholly gone")]
+    ClientExists(u16),
+    #[error("client {0} is not here")]
+    NoClient(u16),
+    #[error("client {client} has no thread slot {thread}")]
+    NoThread { client: u16, thread: u16 },
+    #[error("{what} needs {want} file descriptors, {got} came")]
+    Descriptors { what: &'static str, want: usize, got: usize },
+    #[error("{0}")]
+    Params(#[from] abi::client::BadParams),
+    #[error("a region could not be mapped: {0}")]
+    Region(#[from] shm::RegionError),
+    #[error("a region is smaller than its layout: {0}")]
+    Layout(#[from] shm::OutOfRange),
+    #[error("a bell could not be watched: {0}")]
+    Bell(#[source] io::Error),
+    #[error("the inet server cannot do that")]
+    NotOurs,
+}
+
+impl Server {
+    /// Takes up an interface: frame region, our bell, the driver's bell.
+    pub(crate) fn add_nic(
+        &mut self,
+        number: u16,
+        interface: InterfaceSettings,
+        (strict, offload, umem): (bool, bool, bool),
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), RequestError> {
+        if self.engine.nics.contains(number) {
+            return Err(RequestError::NicExists(number));
+        }
+        let [region, bell, driver] = descriptors("an interface", fds)?;
+        let layout = NicLayout::of(offload, umem);
+        let region = nic::map(&region, layout.len, strict)?;
+        self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
+        self.engine.nics.add(number, &region, &layout, bell, driver)?;
+        self.interfaces.push(interface);
+        self.announced.push(None);
+        Ok(())
+    }
+
+    /// Tells the link of interface `number` what we have and listen to there.
+    pub(crate) fn announce_on(&mut self, number: u16) -> Result<(), RequestError> {
+        let Engine { stack, nics, now, .. } = &mut self.engine;
+        let port = (0..nics.len()).find(|port| nics.number(*port) == Some(number));
+        // One that is not attached yet has nothing to tell of.
+        if let Some(id) = nics.interface(port.ok_or(RequestError::NoNic(number))?) {
+            let _ = stack.announce(*now, id);
+        }
+        Ok(())
+    }
+
+    /// Admits a client: region, our bell.
+    pub(crate) fn add_client(
+        &mut self,
+        number: u16,
+        params: ClientParams,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), RequestError> {
+        let index = usize::from(number);
+        let leaving = self.leaving.iter().any(|leaving| leaving.number == number);
+        if leaving || self.clients.get(index).is_some_and(Option::is_some) {
+            return Err(RequestError::ClientExists(number));
+        }
+        let [region, bell] = descriptors("a client", fds)?;
+        let layout = params.layout()?;
+        let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)?;
+        self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
+        let lending = self.engine.lending.as_ref().map_or_else(Lending::new, Lending::another);
+        let client = Client::new(number, params, layout, region, bell, lending)?;
+        client.trace.want(self.engine.nics.trace.on);
+        if self.clients.len() <= index {
+            self.clients.resize_with(index + 1, || None);
+        }
+        self.clients[index] = Some(Box::new(client));
+        self.engine.counters.admitted += 1;
+        Ok(())
+    }
+
+    /// Takes up a thread of a client: the thread's bell.
+    pub(crate) fn add_thread(
+        &mut self,
+        number: u16,
+        thread: u16,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), RequestError> {
+        let client = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut);
+        let client = client.ok_or(RequestError::NoClient(number))?;
+        let [bell] = descriptors("a thread", fds)?;
+        if client.add_thread(thread, bell)? {
+            Ok(())
+        } else {
+            Err(RequestError::NoThread { client: number, thread })
+        }
+    }
+
+    /// The supervisor says that a client is gone. One that was dropped before is now known to be.
+    pub(crate) fn remove_client(&mut self, number: u16, orderly: bool) -> Result<(), RequestError> {
+        if let Some(client) = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut) {
+            // What it called before it ended is still done: a close that nobody waited for. It may
+            // have left nonsense, and is dropped anyway.
+            let _ = client.serve_calls(&mut self.engine, &mut self.scan);
+            self.drop_client(number, orderly, true);
+            return Ok(());
+        }
+        let leaving = self.leaving.iter_mut().find(|leaving| leaving.number == number);
+        leaving.ok_or(RequestError::NoClient(number))?.told = true;
+        Ok(())
+    }
+}
+
+/// The descriptors of a request, as many as it needs.
+fn descriptors<const N: usize>(
+    what: &'static str,
+    fds: Vec<OwnedFd>,
+) -> Result<[OwnedFd; N], RequestError> {
+    let got = fds.len();
+    fds.try_into().map_err(|_| RequestError::Descriptors { what, want: N, got })
+}

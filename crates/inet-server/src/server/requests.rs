@@ -1,0 +1,81 @@
+//! The supervisor's requests, carried out.
+
+use std::os::fd::OwnedFd;
+
+use abi::control::{PoolStatus, ServerReply, ServerRequest};
+use inet::Instant;
+
+use super::Server;
+use super::admission::RequestError;
+
+impl Server {
+    /// Carries out a request.
+    pub(crate) fn request(
+        &mut self,
+        now: Instant,
+        request: ServerRequest,
+        fds: Vec<OwnedFd>,
+    ) -> ServerReply {
+        self.engine.now = now;
+        let done = match request {
+            ServerRequest::AddNic { nic, interface, strict, offload, umem } => {
+                self.add_nic(nic, interface, (strict, offload, umem), fds)
+            }
+            ServerRequest::Announce { nic } => self.announce_on(nic),
+            ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),
+            ServerRequest::AddThread { client, thread } => self.add_thread(client, thread, fds),
+            ServerRequest::RemoveClient { client, orderly } => self.remove_client(client, orderly),
+            ServerRequest::Ss { info } => {
+                return ServerReply::Sockets { sockets: self.sockets(info) };
+            }
+            ServerRequest::Network => {
+                return ServerReply::Network(self.network.status(&self.engine));
+            }
+            ServerRequest::Counters => return self.counted(),
+            ServerRequest::Trace { on } => return ServerReply::Stages(self.trace(on)),
+            ServerRequest::Shutdown => {
+                self.shut_down(now);
+                Ok(())
+            }
+            ServerRequest::ConfigureInet(_)
+            | ServerRequest::ConfigureNic(_)
+            | ServerRequest::UnmapClient { .. }
+            | ServerRequest::Capture { .. }
+            | ServerRequest::AttachDevice
+            | ServerRequest::DetachDevice => Err(RequestError::NotOurs),
+        };
+        match done {
+            Ok(()) => ServerReply::Done,
+            Err(error) => ServerReply::Error { message: error.to_string() },
+        }
+    }
+
+    fn counted(&self) -> ServerReply {
+        let engine = &self.engine;
+        let nics = engine.nics.counters.iter();
+        let mut counters = engine.counters.clone();
+        let spins = self.spin.spins();
+        (counters.spins_won, counters.spins_lost) = (spins.won, spins.lost);
+        self.clients.iter().flatten().for_each(|client| client.add_told(&mut counters));
+        let own = counters.iter().zip(nics).map(|((name, a), (_, b))| (name, a + b));
+        let all = own.chain(engine.stack.counters());
+        let counters = all.map(|(name, value)| (name.to_owned(), value)).collect();
+        let frames = engine.nics.pools().map(|(name, pages, free, backing)| PoolStatus {
+            name,
+            pages,
+            free,
+            backing: backing.to_owned(),
+        });
+        let clients = self.clients.iter().flatten().map(|client| {
+            let (pages, free) = client.rx_pages();
+            PoolStatus {
+                name: format!("client {} rx", client.number),
+                pages,
+                free,
+                backing: client.backing(),
+            }
+        });
+        let pools = frames.chain(clients).collect();
+        ServerReply::Counters { counters, pools, histograms: engine.batches.told() }
+    }
+}

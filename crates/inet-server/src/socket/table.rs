@@ -1,0 +1,87 @@
+//! The socket table of a client.
+//!
+//! Places are handed out last freed first, so that few pages of a large socket table are ever
+//! touched.
+
+use abi::SocketId;
+
+use super::Socket;
+
+/// The socket table of a client.
+pub(crate) struct Places {
+    sockets: Vec<Option<Box<Socket>>>,
+    generations: Vec<u16>,
+    free: Vec<u16>,
+    touched: Vec<u16>,
+}
+
+impl Places {
+    pub(crate) fn new(count: u16) -> Self {
+        Self {
+            sockets: (0..count).map(|_| None).collect(),
+            generations: vec![0; usize::from(count)],
+            free: (0..count).rev().collect(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// The socket that a call names.
+    pub(crate) fn named(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.at(id.index).filter(|socket| socket.id == id && !socket.closed)
+    }
+
+    /// The socket of a place.
+    pub(crate) fn at(&mut self, index: u16) -> Option<&mut Socket> {
+        self.sockets.get_mut(usize::from(index))?.as_deref_mut()
+    }
+
+    /// All places in use.
+    pub(crate) fn in_use(&self) -> Vec<u16> {
+        self.sockets.iter().flatten().map(|socket| socket.id.index).collect()
+    }
+
+    /// The place that will be used next.
+    pub(crate) fn next_free(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
+    /// The socket's words need publishing at the end of the turn.
+    pub(crate) fn touch(&mut self, index: u16) {
+        if let Some(socket) = self.at(index)
+            && !socket.touched
+        {
+            socket.touched = true;
+            self.touched.push(index);
+        }
+    }
+
+    pub(crate) fn next_touched(&mut self) -> Option<&mut Socket> {
+        while let Some(index) = self.touched.pop() {
+            // A place may have been freed, and even used again, since it was touched.
+            if self.at(index).is_some_and(|socket| socket.touched) {
+                return self.at(index);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn claim(&mut self) -> Option<SocketId> {
+        let index = self.free.pop()?;
+        let generation = self.generations.get(usize::from(index)).copied()?;
+        Some(SocketId { index, generation })
+    }
+
+    pub(crate) fn put(&mut self, socket: Socket) {
+        if let Some(place) = self.sockets.get_mut(usize::from(socket.id.index)) {
+            *place = Some(Box::new(socket));
+        }
+    }
+
+    pub(crate) fn free(&mut self, index: u16) -> Option<Box<Socket>> {
+        let socket = self.sockets.get_mut(usize::from(index))?.take()?;
+        let generation = self.generations.get_mut(usize::from(index))?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(index);
+        Some(socket)
+    }
+}
