@@ -1,5 +1,5 @@
-//! What was tried in vain since the peer last answered: retransmissions (RFC 9293 3.8.3), probes of
-//! its window (3.8.6.1) and of its life (3.8.4).
+//! Attempts that the peer has not answered: retransmissions (RFC 9293 3.8.3), probes of its window
+//! (3.8.6.1) and keep-alive probes (3.8.4).
 
 /// Counts of attempts.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,4 +1,4 @@
-//! What can be set on a connection.
+//! Settings of TCP connections.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -27,7 +27,7 @@ impl Default for KeepAlive {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpConfig {
     /// Largest segment that this side can take, bytes of payload: MTU - 40 for IPv4. Also the bound
-    /// of what is sent.
+    /// of sent segments.
     pub mss: u16,
     /// Most received bytes that wait for the application (see `Connection::consumed`), at the start
     /// of a connection: half of Linux's `tcp_rmem[1]`, which counts memory.
@@ -38,12 +38,12 @@ pub struct TcpConfig {
     /// How far the receive buffer grows by itself before its owner has to grant more
     /// (`Connection::grant_recv_buffer`), bytes.
     pub recv_buffer_granted: usize,
-    /// The receive buffer grows with what the application reads in a round trip. Setting its size
+    /// The receive buffer grows with the application's reading in a round trip. Setting its size
     /// turns this off for a connection.
     pub moderate_rcvbuf: bool,
-    /// Most pieces kept that came out of order; their bytes are bounded by the window anyway. Below
-    /// the window divided by the peer's segment size, loss costs retransmissions that would not be
-    /// needed.
+    /// Most pieces queued that came out of order; their bytes are bounded by the window anyway.
+    /// Below the window divided by the peer's segment size, loss costs retransmissions that would
+    /// not be needed.
     pub out_of_order_limit: usize,
     /// Small segments leave at once (RFC 9293 3.7.4).
     pub nodelay: bool,
@@ -70,8 +70,8 @@ pub struct TcpConfig {
     /// Fast Open (RFC 7413), a sum of: 1 as a client; 2 as a server; 4 a client sends data without
     /// a cookie; 0x200 a server takes it without; 0x400 every listener takes it.
     pub fastopen: u32,
-    /// How long no connection is opened fast after one was swallowed on its way (RFC 7413
-    /// 4.1.3.1), the first time; zero: that is not looked for. Linux:
+    /// How long no connection is opened fast after the path has dropped one (RFC 7413 4.1.3.1), the
+    /// first time; zero: that is not looked for. Linux:
     /// tcp_fastopen_blackhole_timeout_sec.
     pub fastopen_blackhole_timeout: Duration,
     /// Probing of the path's MTU (RFC 4821): 0 never, 1 when a black hole is suspected, 2 always.
@@ -126,7 +126,7 @@ pub struct TcpConfig {
     pub recovery: u8,
     /// Tail loss probes are on if this is 3 or 4 (RFC 8985 7).
     pub early_retrans: u8,
-    /// Spurious timeouts are detected by what follows them (RFC 5682).
+    /// Spurious timeouts are detected by the ACKs after them (RFC 5682).
     pub frto: bool,
     /// Segments that may overtake each other before that counts as a loss (RFC 5681 3.2), at the
     /// start of a connection and at most.
@@ -135,7 +135,7 @@ pub struct TcpConfig {
     pub max_reordering: u16,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: EcnPolicy,
-    /// Most segments that one `SegmentOut` stands for, if what carries it cuts it
+    /// Most segments that one `SegmentOut` stands for, if its interface splits super-segments
     /// (`Connection::enable_super_segments`).
     pub gso_max_segs: u16,
     /// Segments that one may stand for however slow the connection is.

@@ -1,16 +1,16 @@
-//! Congestion control: how many segments may be in flight (RFC 5681).
+//! Congestion control: the number of segments that may be in flight (RFC 5681).
 //!
-//! What was lost and what is sent again is [`loss`](super::loss)'s business. The
-//! [`CongestionWindow`] belongs to the connection; an algorithm behind the trait [`Congestion`]
-//! changes it. Windows are counted in segments, as in Linux: growth is then a matter of counting
-//! acknowledged segments (appropriate byte counting, RFC 3465, falls out of it, since a segment
-//! counts once, however many ACKs its bytes are split into), and whoever reads `tcpi_snd_cwnd` sees
-//! the same number.
+//! [`loss`](super::loss) finds losses and retransmits. The [`CongestionWindow`] belongs to the
+//! connection's [`CongestionControl`]; an algorithm behind the trait `Congestion` changes it.
 //!
-//! One ACK calls, in this order: [`Congestion::on_rtt`] if it gives a sample, then, outside of
-//! recovery, [`Congestion::on_ack`]. A loss episode calls [`Congestion::ssthresh`] at its
-//! start and [`Congestion::on_event`] with [`Event::Recovered`] at its end; what the window does
-//! between is the same for every algorithm and not here.
+//! Windows are counted in segments, as in Linux. Growth then counts acknowledged segments, and
+//! appropriate byte counting (RFC 3465) needs no code: a segment counts once, however many ACKs its
+//! bytes are split into. `tcpi_snd_cwnd` shows the same number as on Linux.
+//!
+//! One ACK calls `Congestion::on_rtt` if it gives a sample and then, outside of recovery,
+//! `Congestion::on_ack`. A loss episode calls `Congestion::ssthresh` at its start and
+//! `Congestion::on_event` with `CongestionEvent::Recovered` at its end. Between the two, every
+//! algorithm's window does the same, under control of [`loss`](super::loss).
 
 mod algorithm;
 mod control;

@@ -1,10 +1,10 @@
 //! A connection: its parts, and the application's calls.
 //!
 //! Each part is a struct of its own module, with private fields. This module and its children
-//! compose them: calls are here, segments in `input` and `ack`, timers in `timeout`. They change
-//! state and leave requests in [`PendingOutput`]; `output` makes segments of these, one at a time,
-//! when the caller polls. So nothing is sent twice, an ACK rides on data whenever there is some,
-//! and the caller decides how much leaves when.
+//! compose the parts. Calls are here; `input` and `ack` take segments; `timeout` acts on timers.
+//! All three change state and leave requests in [`PendingOutput`]. `output` makes segments of the
+//! requests, one at a time, when the caller polls. So nothing is sent twice, and an ACK rides on
+//! data whenever there is some. The caller decides how much leaves when.
 
 mod ack;
 mod check;
@@ -55,7 +55,7 @@ use super::timestamps::PeerTimestamp;
 use super::urgent::UrgentMarks;
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
-/// What the caller has to do after [`Connection::handle_segment`]. Acknowledgements and data are
+/// The caller's duty after [`Connection::handle_segment`]. Acknowledgements and data are
 /// not here: they wait for [`Connection::poll_segment`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentReply {
@@ -248,7 +248,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.offer_window();
     }
 
-    /// Ends the stream towards the peer after what is queued (half-close).
+    /// Ends the stream towards the peer after the queued data (half-close).
     pub fn shutdown_write(&mut self, _now: Instant) {
         if self.state() == State::Closed || self.durable.has(durable::WRITE_SHUT) {
             return;
@@ -300,7 +300,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         reset
     }
 
-    /// Ends the connection at once, without a word to the peer.
+    /// Ends the connection at once and sends nothing to the peer.
     pub fn discard(&mut self) {
         self.end(None);
         self.recv.clear();
@@ -353,7 +353,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.recv.unconsumed()
     }
 
-    /// Received pieces that wait for what is missing before them.
+    /// Received pieces that wait for missing data before them.
     pub fn out_of_order_count(&self) -> usize {
         self.recv.out_of_order_count()
     }
@@ -363,8 +363,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.has(durable::FIN_RECEIVED) && self.recv.ready_len() == 0
     }
 
-    /// Whether nothing more can be received than what is there: the peer's FIN was, or the
-    /// connection is over.
+    /// Whether nothing more can be received: the peer's FIN has come, or the connection is over.
     pub fn is_at_end(&self) -> bool {
         self.durable.has(durable::FIN_RECEIVED) || self.state() == State::Closed
     }
@@ -401,12 +400,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.urgent.take_moved()
     }
 
-    /// What must outlive the process; up to date whenever a segment has been given out.
+    /// The half that must outlive the process; up to date whenever a segment has been given out.
     pub fn durable(&self) -> &Durable {
         &self.durable
     }
 
-    /// What happened since the last call.
+    /// Counts since the last call.
     pub fn take_stats(&mut self) -> TcpStats {
         core::mem::take(&mut self.stats)
     }
@@ -424,7 +423,7 @@ fn scale_for(buffer: usize) -> u8 {
     u8::try_from(bits).unwrap_or(MAX_SCALE).min(MAX_SCALE)
 }
 
-/// What the parts share.
+/// Shared by the children of this module.
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Goes to the state that follows `event`.
     fn change(&mut self, event: StateEvent) {
@@ -435,7 +434,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Ends the connection: nothing more is sent, what was received stays.
+    /// Ends the connection: nothing more is sent, received data stays.
     fn end(&mut self, error: Option<Error>) {
         self.judge_fast_open();
         self.durable.state = self.state().after(StateEvent::Gone) as u8;
@@ -472,7 +471,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.pending.request_ack();
     }
 
-    /// What loss recovery needs of the rest.
+    /// Loss recovery, and the context that it needs.
     fn loss_context(&mut self, now: Instant) -> (&mut LossRecovery, LossContext<'_>) {
         let can_send_new =
             self.has_unsent() && self.durable.send_edge().after(self.durable.snd_max);
@@ -492,7 +491,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         (&mut self.loss, context)
     }
 
-    /// What the next window that is offered follows from.
+    /// The next window that can be offered.
     #[inline]
     fn window_offer(&self) -> WindowOffer<'_> {
         WindowOffer::new(&self.durable, &self.config, &self.recv, self.tuner.threshold())
@@ -500,8 +499,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Requests an ACK if the peer should know at once how much the window has opened.
     fn offer_window(&mut self) {
-        // As in Linux: the window of a SYN cannot say more than 64 KiB. A side that has sent
-        // nothing else says so with what it sends next.
+        // As in Linux: the window of a SYN cannot say more than 64 KiB. A side that has only sent
+        // a SYN offers the rest with its next segment.
         let only_syn = self.counters.sent_at_most_one();
         if self.state().receives() && !only_syn && self.window_offer().deserves_ack() {
             self.pending.request_ack();
@@ -509,7 +508,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 }
 
-/// What tests look at and move.
+/// Access of tests.
 #[cfg(test)]
 impl<T, R> Connection<T, R> {
     pub(super) fn congestion(&self) -> &CongestionControl {

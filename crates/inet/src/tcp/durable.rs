@@ -1,28 +1,29 @@
 //! The half of a connection that must outlive the process.
 //!
-//! A connection survives the death of the server only if the next one knows what the peer has been
-//! told and has told. That, and nothing else, is here, as plain old data in which any bit pattern
-//! is valid, so that it can lie in a shared region. The rule is *publish before emit*: the engine
-//! changes the record first and gives out the segment afterwards, so whoever stores the record
-//! between `poll_segment` and the frame's doorbell never promises the peer what a successor would
-//! not know.
+//! A connection survives the death of the server only if the next server knows everything that the
+//! two peers have told each other. This record holds exactly that. It is plain old data in which
+//! any bit pattern is valid, so that it can lie in a shared region.
+//!
+//! The rule is *publish before emit*: the engine changes the record first and gives out the segment
+//! afterwards. A caller that stores the record between `poll_segment` and the frame's doorbell
+//! never promises the peer something that a successor would not know.
 //!
 //! | here | why |
 //! |---|---|
 //! | addresses, ports, `state`, `flags` | which connection it is, and what may happen on it |
 //! | `iss`, `irs` | bases of the two streams |
-//! | `snd_una`, `acked` | where the peer's receipt ends, on the wire and in the send queue |
+//! | `snd_una`, `acked` | end of the peer's receipt, on the wire and in the send queue |
 //! | `snd_max` | the peer may acknowledge up to here: a lower value would make that ACK a forgery |
-//! | `rcv_nxt`, `received` | acknowledged to the peer, who has forgotten those bytes |
+//! | `rcv_nxt`, `received` | acknowledged to the peer, which has forgotten those bytes |
 //! | `rcv_adv` | the window may not shrink, even over a restart |
 //! | scales, `snd_mss`, `ts_offset` | agreed upon in the SYNs, said only once |
 //! | `ts_recent` | else segments from before the restart would pass for new ones (PAWS) |
-//! | `snd_wnd` | a peer with nothing to say does not repeat it |
+//! | `snd_wnd` | a silent peer does not announce it again |
 //!
-//! Made again instead: which segments were sent (restart at `snd_una`: at worst the peer sees bytes
-//! twice), timers, RTT and congestion window (restart conservatively), out-of-order data (only
-//! promised by SACK, which may be reneged), the ACK that may be pending (send one), Nagle's and the
-//! silly window's state.
+//! The rest is made again. The list of sent segments restarts at `snd_una`: at worst the peer sees
+//! bytes twice. Timers, RTT and congestion window restart conservatively. Out-of-order data was
+//! only promised by SACK, which may be reneged. A pending ACK is sent. Nagle's and the silly
+//! window's state start anew.
 
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -50,7 +51,7 @@ pub(super) const SACK: u16 = 1 << 7;
 /// Both sides agreed on ECN.
 pub(super) const ECN: u16 = 1 << 8;
 
-/// What must outlive the process; see the module's head for why each field is here.
+/// The record of a connection; see the module's head for the reason of each field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Durable {
@@ -97,7 +98,7 @@ pub struct Durable {
     pub ts_offset: u32,
     /// Largest payload of a segment sent, bytes.
     pub snd_mss: u16,
-    /// Largest segment that the peer was told to send.
+    /// Largest segment that this side has announced to take.
     pub rcv_mss: u16,
 }
 
@@ -135,6 +136,7 @@ impl Durable {
     }
 
     /// The state.
+    #[inline]
     pub fn state(&self) -> State {
         State::from_number(self.state)
     }
@@ -150,20 +152,24 @@ impl Durable {
         }
     }
 
+    #[inline]
     pub(super) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
+    #[inline]
     pub(super) fn set(&mut self, flag: u16) {
         self.flags |= flag;
     }
 
     /// Bytes that the peer may still send into the window.
+    #[inline]
     pub(super) fn window_left(&self) -> u32 {
         self.rcv_adv.since(self.rcv_nxt)
     }
 
     /// First sequence number that the peer's window does not admit.
+    #[inline]
     pub(super) fn send_edge(&self) -> Seq {
         self.snd_una + self.snd_wnd
     }

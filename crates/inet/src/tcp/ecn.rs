@@ -1,9 +1,9 @@
-//! Explicit congestion notification (RFC 3168).
+//! Explicit congestion notification (RFC 3168) on one connection.
 //!
-//! Both sides agree in the SYNs. Then new data is marked as ECN-capable (ECT(0)), never what is
-//! sent again, nor pure ACKs and probes (6.1.4 to 6.1.6). A router that would drop marks instead
-//! (CE). The receiver of the mark echoes congestion (ECE) on all its ACKs until the sender says
-//! that it has reduced its window (CWR), once per window of data.
+//! Both sides agree in the SYNs. Then new data is marked as ECN-capable (ECT(0)). Retransmissions,
+//! pure ACKs and probes are never marked (6.1.4 to 6.1.6). A router marks a packet (CE) instead of
+//! dropping it. The receiver of the mark echoes congestion (ECE) on all its ACKs until the sender
+//! says, once per window of data, that it has reduced its window (CWR).
 
 use super::ecn_field::{EcnField, EcnPolicy};
 use super::segment::SegmentRepr;
@@ -44,8 +44,8 @@ impl EcnState {
         agreed
     }
 
-    /// Marks a SYN or SYN-ACK that is sent. A SYN that is sent again does not ask, should somebody
-    /// drop those that do (RFC 3168 6.1.1.1).
+    /// Marks a SYN or SYN-ACK that is sent. A SYN that is sent again does not ask, because
+    /// some routers drop those that do (RFC 3168 6.1.1.1).
     pub(super) fn mark_syn(&mut self, policy: EcnPolicy, syn: &mut SegmentRepr, first: bool) {
         let answer = syn.ack.is_some();
         self.asked = !answer && first && policy == EcnPolicy::On;
@@ -75,11 +75,13 @@ impl EcnState {
     }
 
     /// Whether `segment` echoes congestion.
+    #[inline]
     pub(super) fn is_echo(&self, segment: &SegmentRepr) -> bool {
         self.is_on() && segment.ece && !segment.syn
     }
 
-    /// The window was reduced, and the peer is to be told (6.1.2); or that was taken back.
+    /// The window was reduced, and the next data says so to the peer (6.1.2); or that was undone.
+    #[inline]
     pub(super) fn owe_cwr(&mut self, owed: bool) {
         self.cwr_owed = owed && self.is_on();
     }

@@ -1,4 +1,4 @@
-//! Why a connection failed, or may fail.
+//! The reason why a connection has failed, or may fail.
 
 use crate::Error;
 
@@ -6,7 +6,7 @@ use crate::Error;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ConnectionFailure {
     error: Option<Error>,
-    /// What the network has reported (RFC 9293 3.9.2.2): the reason should the connection time out.
+    /// The network's report (RFC 9293 3.9.2.2): the reason should the connection time out.
     reported: Option<Error>,
 }
 
@@ -27,7 +27,7 @@ impl ConnectionFailure {
         self.reported = Some(error);
     }
 
-    /// There is progress: what was reported is over.
+    /// There is progress: the report no longer counts.
     #[inline]
     pub(super) fn forget_report(&mut self) {
         self.reported = None;

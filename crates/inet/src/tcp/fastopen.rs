@@ -1,24 +1,24 @@
 //! Fast Open (RFC 7413): data in the SYN, as far as one connection is concerned.
 //!
-//! A client's data travels in the SYN beside the send queue's own account: for the queue it is not
-//! sent. If the SYN-ACK acknowledges it, it is done with; if not, it counts as sent and lost, which
-//! says nothing about congestion, and leaves again at once. A SYN that is sent again is plain.
+//! A client's data travels in the SYN beside the send queue's own account: the queue counts it as
+//! not sent. If the SYN-ACK acknowledges the data, it is done. If not, the data counts as sent and
+//! lost, which says nothing about congestion, and leaves again at once. A retransmitted SYN carries
+//! neither data nor option.
 //!
-//! A server's connection is given the data before the handshake is over, and is ESTABLISHED at once
-//! for all that the application can do with it. Until its SYN is acknowledged it is *half open*: it
-//! is shown as SYN-RECV, and what is sent again is the SYN-ACK. Which cookies are good is decided
-//! by the stack.
+//! A server's connection gets the data before the handshake is over. The application may use it at
+//! once, as if it were ESTABLISHED. Until its SYN is acknowledged the connection is *half open*: it
+//! is shown as SYN-RECV, and retransmits its SYN-ACK. The stack decides which cookies are good.
 
 use super::fastopen_option::FastOpenOption;
 use super::segment::SegmentRepr;
 use super::seq::Seq;
 
-/// How a client's Fast Open went.
+/// The outcome of a client's Fast Open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastOpenOutcome {
-    /// What was in the SYN.
+    /// The option in the SYN.
     pub asked: Option<FastOpenOption>,
-    /// What was in the SYN-ACK.
+    /// The option in the SYN-ACK.
     pub answer: Option<FastOpenOption>,
     /// The peer's segment size, bytes.
     pub mss: Option<u16>,
@@ -28,12 +28,12 @@ pub struct FastOpenOutcome {
     pub retransmitted: bool,
 }
 
-/// What a connection has to do with Fast Open.
+/// The state of Fast Open on one connection.
 #[derive(Debug, Default)]
 pub(super) struct FastOpenState {
     /// For our SYN.
     option: Option<FastOpenOption>,
-    /// Most payload in it, bytes, and what there was.
+    /// Most payload in it, bytes, and its payload.
     limit: u16,
     payload: u16,
     /// Where the payload ends that the SYN-ACK has not acknowledged, until it is held to be lost.
@@ -150,7 +150,7 @@ impl FastOpenState {
         self.refused_to.take()
     }
 
-    /// Keeps what the SYN-ACK says of Fast Open; `retransmitted` if the SYN was.
+    /// Takes the SYN-ACK's part of Fast Open; `retransmitted` if the SYN was.
     pub(super) fn learn(&mut self, syn_ack: &SegmentRepr, retransmitted: bool) {
         self.news = Some(FastOpenOutcome {
             asked: self.option,
@@ -161,7 +161,7 @@ impl FastOpenState {
         });
     }
 
-    /// What was learnt, once.
+    /// The outcome, once.
     pub(super) fn take_news(&mut self) -> Option<FastOpenOutcome> {
         self.news.take()
     }

@@ -1,4 +1,4 @@
-//! What TCP_INFO tells of a connection.
+//! The fields of TCP_INFO.
 
 /// The fields of Linux's `struct tcp_info` by their names without `tcpi_`, and in its units:
 /// microseconds for `rto`, `ato`, round-trip times and the three limited times; milliseconds for

@@ -1,11 +1,11 @@
-//! What a connection counts for TCP_INFO alone.
+//! Counts of one connection that only TCP_INFO shows.
 
 use core::time::Duration;
 
 use super::info::TcpInfo;
 use crate::Instant;
 
-/// What sending waits for while there is something that is not acknowledged.
+/// The cause for which sending waits while something is not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum SendLimit {
     /// Nothing is queued.
@@ -19,7 +19,7 @@ pub(super) enum SendLimit {
     Buffer,
 }
 
-/// Counts of one connection since its start, kept for [`TcpInfo`] alone.
+/// Counts of one connection since its start, for [`TcpInfo`] alone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InfoCounters {
     segs_in: u32,
@@ -73,7 +73,7 @@ impl InfoCounters {
         self.data_segs_in > 0
     }
 
-    /// A segment came out of order and was kept.
+    /// A segment came out of order and was queued.
     pub(super) fn out_of_order(&mut self) {
         self.out_of_order += 1;
     }
@@ -118,7 +118,7 @@ impl InfoCounters {
         self.data_received_at = Some(now);
     }
 
-    /// Notes what sending waits for from `now` on.
+    /// Sending waits for `limit` from `now` on.
     #[inline]
     pub(super) fn wait_for(&mut self, now: Instant, limit: SendLimit) {
         if self.limit != limit {

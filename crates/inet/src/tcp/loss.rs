@@ -1,12 +1,20 @@
-//! Detecting and repairing losses: SACK (RFC 2018, 2883, 6675), RACK-TLP (RFC 8985), NewReno where
-//! the peer has no SACK (RFC 6582, 3042), undoing what was a mistake (RFC 3522, 4015, 5682).
+//! Detecting and repairing losses.
 //!
-//! What was sent is in a queue of segments ([`sent`]). An ACK is taken in this order, which is
-//! Linux's: the SACK blocks mark segments ([`sack`]); what is acknowledged leaves the queue
-//! ([`clean`]), which gives samples of round-trip time and delivery; the answer to a tail loss
-//! probe is judged ([`tlp`]); the state machine ([`alert`]) undoes or enters a recovery, with
-//! losses found by time ([`rack`]); last, the congestion window follows. What was lost is not sent
-//! here: it is marked, and `output` sends it as far as the window permits.
+//! The mechanisms are SACK (RFC 2018, 2883, 6675), RACK-TLP (RFC 8985), NewReno where the peer has
+//! no SACK (RFC 6582, 3042), and undoing needless reductions (RFC 3522, 4015, 5682).
+//!
+//! Sent segments are in a queue (`sent`). An ACK passes these steps, in Linux's order:
+//!
+//! 1. The SACK blocks mark segments (`recovery::sack`).
+//! 2. Acknowledged segments leave the queue (`recovery::clean`), which gives samples of round-trip
+//!    time and delivery.
+//! 3. The answer to a tail loss probe is judged (`recovery::tlp`).
+//! 4. The state machine (`recovery::alert`) undoes or enters a recovery, with losses found by time
+//!    (`recovery::rack`).
+//! 5. The congestion window follows.
+//!
+//! Lost segments are not sent here. They are marked, and the connection's `data` module retransmits
+//! them as far as the window permits.
 //!
 //! | state | meaning |
 //! |---|---|
@@ -16,9 +24,9 @@
 //! | `Recovery` | losses are being repaired (fast recovery) |
 //! | `Loss` | losses are being repaired after a timeout |
 //!
-//! A recovery ends when all that had been sent at its start (`high_seq`) is acknowledged. It can be
-//! undone while it lasts (`undo_marker`): if every retransmission turns out to have arrived twice
-//! (DSACK), or if the first ACK it brings forth answers an original (timestamps, F-RTO).
+//! A recovery ends when everything sent before its start (`high_seq`) is acknowledged. It can be
+//! undone while it lasts (`undo_marker`), in two cases. Every retransmission turns out to have
+//! arrived twice (DSACK). Or the first ACK after it answers an original (timestamps, F-RTO).
 
 mod ack_info;
 mod ca_state;

@@ -1,19 +1,19 @@
-//! Finding out how long packets the path takes (RFC 4821, RFC 8899), without the network's help.
+//! The search for the longest packet that the path takes (RFC 4821, RFC 8899), without ICMP.
 //!
-//! A *probe* is a full segment longer than the others, made of what is queued anyway; if it arrives
-//! the path takes packets of its length. The search halves the interval between the longest length
-//! known to arrive (`low`) and the shortest known not to (`high`), until less than
-//! `probe_threshold` bytes are left of it; after `probe_interval` it begins anew. A lost probe says
-//! nothing about congestion: what was in it leaves again in usual segments and the congestion
-//! window stays. One at a time is under way, and only while nothing is lost (RFC 4821 7.4).
+//! A *probe* is a full segment longer than the others, made of queued data. If it arrives the path
+//! takes packets of its length. The search halves the interval between the longest length known to
+//! arrive (`low`) and the shortest known not to (`high`), until less than `probe_threshold` bytes
+//! are left of it. After `probe_interval` it begins anew. A lost probe says nothing about
+//! congestion: its bytes leave again in usual segments and the congestion window stays. One probe
+//! at a time is under way, and only while nothing is lost (RFC 4821 7.4).
 //!
 //! The other half is for paths that drop long packets without an ICMP error (RFC 2923 2.1). After
 //! several timeouts for the same data the segments become shorter: first `base_mss`, then half as
 //! long each time, not below `mtu_probe_floor`. The search goes on from there.
 //!
-//! As in Linux: `mtu_probing` 0 is neither, 1 begins with a black hole, 2 at once. A client with 2
-//! begins with `base_mss`; a server with what the handshake has agreed on, which probes only
-//! exceed.
+//! As in Linux, `mtu_probing` 0 is neither, 1 begins with a black hole, 2 at once. A client with 2
+//! begins with `base_mss`. A server begins with the handshake's segment size, and only longer
+//! packets are probes.
 
 use super::config::TcpConfig;
 use super::durable::Durable;
@@ -73,7 +73,7 @@ impl MtuSearch {
         self.probe.is_some()
     }
 
-    /// What leaves anyway is no probe: packets of `mtu` bytes arrive.
+    /// Usual segments are no probes: packets of `mtu` bytes arrive.
     pub(super) fn raise_low(&mut self, mtu: u16) {
         self.low = self.low.max(mtu).min(self.high);
     }
@@ -116,7 +116,7 @@ impl MtuSearch {
         self.probe.is_some_and(|probe| probe.mtu > mtu)
     }
 
-    /// What becomes of the probe tells nothing any more.
+    /// The probe's fate shows nothing any more.
     pub(super) fn forget_probe(&mut self) {
         self.probe = None;
     }

@@ -5,7 +5,7 @@
 
 use super::seq::Seq;
 
-/// What decides about segments that are not full.
+/// The state that decides about segments that are not full.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Nagle {
     nodelay: bool,
@@ -37,8 +37,8 @@ impl Nagle {
         self.more = more;
     }
 
-    /// An ACK has come. As in Linux, what waits for a writer's next bytes waits for the next ACK at
-    /// most.
+    /// An ACK has come. As in Linux, data that waits for a writer's next bytes waits for the next
+    /// ACK at most.
     #[inline]
     pub(super) fn ack_received(&mut self) {
         self.more = false;

@@ -1,7 +1,7 @@
 //! The window that the peer offers (RFC 9293 3.10.7.4, fifth check; 3.8.6).
 //!
-//! The window itself, SND.WND, is in the durable half. Here is what tells a newer offer from an
-//! older one, and the largest offer ever.
+//! The window itself, SND.WND, is in the durable half. This part distinguishes a newer offer from
+//! an older one, and remembers the largest offer ever.
 
 use super::durable::Durable;
 use super::segment::SegmentRepr;

@@ -1,6 +1,6 @@
-//! What is to be sent when the caller polls, beside queued data.
+//! Requests for output, beside queued data.
 //!
-//! Calls, segments and timers only leave requests here; segments are made when the caller polls. So
+//! Calls, segments and timers only leave requests here. Segments are made when the caller polls. So
 //! nothing is sent twice, and an ACK rides on data whenever there is some.
 
 use alloc::boxed::Box;
@@ -119,7 +119,7 @@ impl PendingOutput {
     }
 }
 
-/// What the maker of segments asks.
+/// Questions of the code that makes segments.
 impl PendingOutput {
     /// Whether there may be something to send.
     #[inline]
@@ -164,7 +164,7 @@ impl PendingOutput {
         due
     }
 
-    /// With SACK one ACK tells all that fits into it; `more` if something did not.
+    /// With SACK one ACK reports all that fits into it; `more` if something did not.
     pub(super) fn set_duplicate_ack(&mut self, more: bool) {
         self.duplicate_acks = u16::from(more);
     }

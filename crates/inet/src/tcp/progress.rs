@@ -1,4 +1,4 @@
-//! When a connection last made progress, sent and heard something.
+//! The times of a connection's last progress, last sent data and last received segment.
 
 use core::time::Duration;
 

@@ -1,11 +1,12 @@
-//! What has arrived: bytes in order, waiting for the application, and pieces that came too early.
+//! The receive queue: bytes in order, which wait for the application, and pieces out of order.
 //!
-//! A piece in order goes straight to the ready queue. One out of order is kept in a bounded queue
-//! sorted by sequence number, whose pieces do not overlap: what is there already stays, a newcomer
-//! is trimmed to the first gap that it touches (a piece is one frame's and cannot be split), and
-//! the peer sends again what that loses. If the queue is full, newcomers are refused, because what
-//! was reported by SACK is a promise. Received bytes count against the buffer until the application
-//! has consumed them.
+//! A piece in order goes straight to the ready queue. A piece out of order waits in a bounded
+//! queue, sorted by sequence number. Its pieces do not overlap. A piece that is there already
+//! stays; a new one is trimmed to the first gap that it touches, because a piece is one frame's and
+//! cannot be split. The peer retransmits the bytes that this loses. A full queue refuses new
+//! pieces, because a SACK block is a promise.
+//!
+//! Received bytes count against the buffer until the application has consumed them.
 
 use alloc::collections::VecDeque;
 
@@ -23,14 +24,14 @@ const MIN_BUFFER: usize = 2048;
 /// The segment size supposed before one has been seen (RFC 9293 MUST-15).
 const MIN_SEGMENT: usize = 536;
 
-/// What became of a segment's payload.
+/// The fate of a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PayloadArrival {
     /// It was the next one, and there is no gap behind it.
     InOrder,
     /// It filled a gap, wholly or in part.
     Filled,
-    /// It came early and is kept.
+    /// It came out of order and is queued.
     OutOfOrder,
     /// Nothing of it was new, or there was no room for it.
     Useless,
@@ -79,7 +80,7 @@ impl<R> ReceiveQueue<R> {
         }
     }
 
-    /// Whether nothing waits, for the application or for what is missing.
+    /// Whether nothing waits, for the application or for missing data.
     pub(super) fn is_idle(&self) -> bool {
         self.unconsumed == 0 && self.ready.is_empty() && self.out_of_order.is_empty()
     }
@@ -90,22 +91,22 @@ impl<R> ReceiveQueue<R> {
         self.fin
     }
 
-    /// Whether something has come early.
+    /// Whether there are pieces out of order.
     pub(super) fn has_out_of_order(&self) -> bool {
         !self.out_of_order.is_empty()
     }
 
-    /// Pieces that have come early.
+    /// Pieces out of order.
     pub(super) fn out_of_order_count(&self) -> usize {
         self.out_of_order.len()
     }
 
-    /// From `next` to the end of what has come early, bytes.
+    /// From `next` to the end of the last piece out of order, bytes.
     pub(super) fn out_of_order_span(&self, next: Seq) -> u32 {
         self.out_of_order.back().map_or(0, |last| last.end().since(next))
     }
 
-    /// Takes up what was known before: the size of the peer's segments, and where its FIN was.
+    /// Resumes with earlier knowledge: the size of the peer's segments, and the place of its FIN.
     pub(super) fn resume(&mut self, segment: usize, fin: Option<Seq>) {
         (self.segment, self.fin) = (segment, fin);
     }
@@ -164,7 +165,7 @@ impl<R> ReceiveQueue<R> {
     }
 
     /// Takes a segment's payload that starts at `seq`. Bytes before `next`, from `edge` on, and
-    /// after a known FIN are cut off. `next` moves over what is now in order.
+    /// after a known FIN are cut off. `next` moves over the bytes that are now in order.
     pub(super) fn insert(
         &mut self,
         next: &mut Seq,
@@ -182,7 +183,7 @@ impl<R> ReceiveQueue<R> {
             return PayloadArrival::Useless;
         }
         if seq != *next {
-            return self.keep(seq, piece);
+            return self.queue_out_of_order(seq, piece);
         }
         *next += piece.range.len() as u32;
         self.ready_push(piece);
@@ -199,7 +200,7 @@ impl<R> ReceiveQueue<R> {
         self.ready.push_back(piece);
     }
 
-    /// Moves what is in order now to the ready queue.
+    /// Moves pieces that are in order now to the ready queue.
     fn join_out_of_order(&mut self, next: &mut Seq) {
         while self.out_of_order.front().is_some_and(|piece| piece.seq.at_or_before(*next)) {
             let Some(OutOfOrderPiece { seq, mut piece }) = self.out_of_order.pop_front() else {
@@ -218,8 +219,8 @@ impl<R> ReceiveQueue<R> {
         self.report.forget_before(*next);
     }
 
-    /// Keeps a piece that came early.
-    fn keep(&mut self, seq: Seq, mut piece: RxPiece<R>) -> PayloadArrival {
+    /// Queues a piece that came out of order.
+    fn queue_out_of_order(&mut self, seq: Seq, mut piece: RxPiece<R>) -> PayloadArrival {
         // Pieces before `at` start at or before `seq`. Most newcomers belong to the end.
         let at = match self.out_of_order.back() {
             Some(last) if last.seq.at_or_before(seq) => self.out_of_order.len(),
@@ -231,7 +232,8 @@ impl<R> ReceiveQueue<R> {
         };
         let mut end = seq + piece.range.len() as u32;
         self.report.add_duplicate(SackBlock { start: seq, end: start.min(end) });
-        // What the newcomer covers wholly makes place for it; what it covers in part cuts it off.
+        // A piece that the new one covers wholly makes place for it; one covered in part cuts it
+        // off.
         while let Some(after) = self.out_of_order.get(at) {
             let twice = SackBlock { start: after.seq.max(start), end: after.end().min(end) };
             self.report.add_duplicate(twice);
@@ -245,7 +247,7 @@ impl<R> ReceiveQueue<R> {
         if piece.range.is_empty() {
             return PayloadArrival::Useless;
         }
-        // What was reported by SACK is never thrown away for a newcomer (RFC 2018 8).
+        // A piece that was reported by SACK is never dropped for a new one (RFC 2018 8).
         if self.out_of_order.len() >= self.out_of_order_limit {
             return PayloadArrival::Useless;
         }
@@ -254,9 +256,9 @@ impl<R> ReceiveQueue<R> {
         PayloadArrival::OutOfOrder
     }
 
-    /// The FIN is at `fin`; `next` is what comes next. One that came early is reported as the data
-    /// before it: it has a sequence number (RFC 9293 3.4), and what ends with it would be sent
-    /// again.
+    /// The FIN is at `fin`; `next` is the number expected next. A FIN out of order is reported as
+    /// data is: it has a sequence number (RFC 9293 3.4). Without that, the segment that ends with
+    /// it would be retransmitted.
     pub(super) fn take_fin(&mut self, next: Seq, fin: Seq) {
         self.fin = Some(fin);
         if fin.after(next) {
@@ -275,7 +277,7 @@ impl<R> ReceiveQueue<R> {
         self.report.len(most, duplicates)
     }
 
-    /// Whether one more ACK is needed to report all that has come early.
+    /// Whether one more ACK is needed to report all pieces out of order.
     pub(super) fn has_unreported(&self) -> bool {
         self.report.has_unreported()
     }
@@ -287,7 +289,7 @@ impl<R> ReceiveQueue<R> {
         self.clear_out_of_order();
     }
 
-    /// Drops what cannot come in order any more.
+    /// Drops the pieces out of order: they cannot come in order any more.
     pub(super) fn clear_out_of_order(&mut self) {
         self.out_of_order.clear();
         self.report.clear();

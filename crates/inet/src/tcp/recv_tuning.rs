@@ -1,15 +1,18 @@
-//! How far ahead of the application the peer may send: Dynamic Right-Sizing, as Linux does it.
+//! Growth of the receive window and buffer: Dynamic Right-Sizing, as Linux does it.
 //!
-//! Two bounds grow. The *threshold* (Linux: `rcv_ssthresh`) bounds the window within the buffer: it
-//! starts with the window of the SYN and grows by two segments for each full one that arrives, so
-//! the window opens no faster than the peer's slow start can use it. The *buffer* grows to twice
-//! what the application has read in one round trip, since a sender in slow start may double that in
-//! the next, and to what has come early on top, which is not readable and yet takes room; it never
-//! gets smaller. Its bounds are `recv_buffer_max` and what the owner has granted.
+//! Two bounds grow.
 //!
-//! The round-trip time is the receiver's own estimate, as a side that only receives has no other:
-//! from echoed timestamps, smoothed, and from how long a whole window takes to arrive, of which the
-//! shortest counts (a window may always take longer than a round trip, never less).
+//! * The *threshold* (Linux: `rcv_ssthresh`) bounds the window within the buffer. It starts with
+//!   the window of the SYN and grows by two segments for each full one that arrives. So the window
+//!   opens no faster than the peer's slow start can use it.
+//! * The *buffer* grows to twice the bytes that the application has read in one round trip, since a
+//!   sender in slow start may double that in the next. The span of pieces out of order comes on
+//!   top: they take room and cannot be read. The buffer never gets smaller. `recv_buffer_max` and
+//!   the owner's grant bound it.
+//!
+//! The round-trip time is the receiver's own estimate, as a side that only receives has no other.
+//! Echoed timestamps give smoothed samples. The time in which a whole window arrives gives others,
+//! of which the shortest counts: a window may take longer than a round trip, never less.
 
 use core::time::Duration;
 
@@ -24,7 +27,7 @@ use crate::Instant;
 /// Segments of one round trip from which counting starts (Linux: TCP_INIT_CWND).
 const FIRST_SEGMENTS: u32 = 10;
 
-/// Payload below which a segment says nothing about what the peer could send, bytes.
+/// Payload below which a segment says nothing about the peer's capability, bytes.
 const LEAST_PAYLOAD: usize = 128;
 
 /// The estimate counts eighths of a microsecond.
@@ -33,7 +36,7 @@ const EIGHTHS: u32 = 8;
 /// Longest sample, microseconds: more than a minute says nothing about a path.
 const LONGEST: u32 = 60_000_000;
 
-/// What tuning has learnt: all that is kept of it for a dormant connection.
+/// Learnt values: the part of tuning that a dormant connection retains.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LearntTuning {
     /// Bound of the window within the buffer, bytes.
@@ -46,6 +49,7 @@ pub(super) struct LearntTuning {
 
 impl LearntTuning {
     /// The round-trip time, if it is known.
+    #[inline]
     fn rtt(&self) -> Option<Duration> {
         (self.rtt > 0).then(|| Duration::from_micros(u64::from(self.rtt / EIGHTHS).max(1)))
     }
@@ -112,6 +116,7 @@ impl BufferTuner {
     }
 
     /// The round-trip time, if it is known.
+    #[inline]
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.learnt.rtt()
     }
@@ -130,8 +135,8 @@ impl BufferTuner {
         self.round = Some((read, now));
     }
 
-    /// A segment with `len` bytes of payload has arrived: it may tell the round-trip time, and the
-    /// window may grow.
+    /// A segment with `len` bytes of payload has arrived: it may give a round-trip time, and
+    /// the window may grow.
     pub(super) fn on_arrival<R>(
         &mut self,
         now: Instant,
@@ -179,7 +184,7 @@ impl BufferTuner {
             return;
         }
         self.echo = echo;
-        // Less than the clock's unit says nothing, and what is from the future is not ours.
+        // Less than the clock's unit says nothing, and one from the future is not ours.
         let millis = timestamps::millis_since(durable, now, echo).filter(|millis| *millis > 0);
         if let Some(millis) = millis {
             self.learnt.smooth(millis.saturating_mul(1000));

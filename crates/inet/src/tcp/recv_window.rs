@@ -5,15 +5,15 @@ use super::durable::{self, Durable};
 use super::recv_queue::ReceiveQueue;
 use super::timestamps::TIMESTAMPS_LEN;
 
-/// Units of the window's scale that are kept in reserve for rounding.
+/// Units of the window's scale that are reserved for rounding.
 const RESERVED_UNITS: usize = 64;
 
-/// What the next offer follows from.
+/// The values that the next offer follows from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowOffer<'a> {
     durable: &'a Durable,
     config: &'a TcpConfig,
-    /// The receive buffer, what of it is free, and received bytes that were not consumed.
+    /// The receive buffer, its free part, and received bytes that were not consumed.
     buffer: usize,
     free: usize,
     unconsumed: usize,
@@ -88,7 +88,7 @@ impl<'a> WindowOffer<'a> {
         (room >> scale).min(0xffff) << scale
     }
 
-    /// Bound of the window that does not depend on what is in the buffer, bytes.
+    /// Bound of the window that does not depend on the buffer's content, bytes.
     #[inline]
     fn bound(&self) -> usize {
         self.config.most_window().min(self.threshold)

@@ -19,7 +19,7 @@ pub fn reset_for(segment: &SegmentRepr, payload_len: usize) -> Option<SegmentRep
     })
 }
 
-/// SEG.LEN: what a segment takes of the sequence space.
+/// SEG.LEN: a segment's share of the sequence space.
 #[inline]
 pub(super) fn segment_len(segment: &SegmentRepr, payload_len: usize) -> u32 {
     payload_len as u32 + u32::from(segment.syn) + u32::from(segment.fin)

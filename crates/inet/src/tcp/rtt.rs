@@ -1,16 +1,17 @@
 //! Round-trip time and the retransmission timeout (RFC 6298, RFC 8961).
 //!
-//! Every ACK that tells which transmission it answers gives a sample, with the clock's full
-//! resolution. That is so for what was sent once (Karn's rule, RFC 6298 3); the timestamps option
-//! gives one where nothing else does (RFC 7323 4). Without either the backed-off timeout stays
-//! until there is a sample (RFC 6298 5). But when the timer has been backed off so far that nothing
-//! sent before its expiry can be on its way any more, what is sent after it is timed again
-//! ([`is_clear`](RttEstimator::is_clear)): else a lossy path would keep the longest timeout for as
-//! long as there is something to be sent again.
+//! An ACK gives a sample if it answers one known transmission. The clock's full resolution counts.
+//! Segments that were sent once give samples (Karn's rule, RFC 6298 3). Where no segment does, the
+//! timestamps option gives one (RFC 7323 4). Without either the backed-off timeout stays until
+//! there is a sample (RFC 6298 5).
 //!
-//! The minimum is added to the smoothed time instead of bounding the sum, as Linux does: the sum
-//! may otherwise come so close to the round-trip time that the peer's delayed ACK looks like a
-//! loss.
+//! There is one exception. When the timer has been backed off far enough, nothing sent before its
+//! expiry can still be on its way. Then retransmissions are timed again
+//! ([`is_clear`](RttEstimator::is_clear)). Without this a lossy path would keep the longest timeout
+//! for as long as something has to be retransmitted.
+//!
+//! The minimum is added to the smoothed time instead of bounding the sum, as in Linux. Otherwise
+//! the sum may come so close to the round-trip time that the peer's delayed ACK looks like a loss.
 
 use core::time::Duration;
 
@@ -66,7 +67,7 @@ impl RttEstimator {
         }
     }
 
-    /// Takes up what was measured before: smoothed time, variation and least time; zero for none.
+    /// Resumes with earlier measurements: smoothed time, variation and least time; zero for none.
     pub(super) fn resume(
         &mut self,
         now: Instant,
@@ -85,11 +86,13 @@ impl RttEstimator {
     }
 
     /// The timeout, with back-off.
+    #[inline]
     pub(super) fn timeout(&self) -> Duration {
         self.backed_off(self.backoff)
     }
 
     /// The timeout doubled `times` times.
+    #[inline]
     pub(super) fn backed_off(&self, times: u32) -> Duration {
         self.base.saturating_mul(1 << times.min(MAX_BACKOFF)).min(self.max)
     }
@@ -100,27 +103,32 @@ impl RttEstimator {
     }
 
     /// Doublings since the last sample.
+    #[inline]
     pub(super) fn backoff(&self) -> u32 {
         self.backoff
     }
 
     /// Whether an ACK that comes `since` the last transmission and later can only answer a newer
     /// one: it would have to be many times as late as any before.
+    #[inline]
     pub(super) fn is_clear(&self, since: Duration) -> bool {
         const TIMES: u32 = 8;
         since >= self.base.saturating_mul(TIMES)
     }
 
+    #[inline]
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
 
     /// RTTVAR.
+    #[inline]
     pub(super) fn variation(&self) -> Duration {
         self.variation
     }
 
     /// The least round-trip time of the last minutes.
+    #[inline]
     pub(super) fn min(&self) -> Option<Duration> {
         self.least.map(|least| least.here.min(least.before))
     }
@@ -132,7 +140,7 @@ impl RttEstimator {
         }
     }
 
-    /// The SYN was sent again: an ACK does not tell any more which of the two it answers.
+    /// The SYN was sent again: an ACK may answer either transmission.
     pub(super) fn retransmitted(&mut self) {
         self.timed = None;
     }

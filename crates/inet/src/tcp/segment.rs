@@ -1,9 +1,9 @@
 //! The wire format (RFC 9293 3.1, 3.2; options of RFC 7323 and RFC 2018).
 //!
-//! [`SegmentRepr`] holds the legal values of a header. [`SegmentRepr::parse`] turns bytes into one
-//! and refuses what is cut short, badly summed or has an impossible option (MUST-7), and skips
-//! options that it does not know (MUST-6). [`SegmentRepr::emit`] writes a header whose checksum
-//! covers payload pieces that stay where they are.
+//! [`SegmentRepr`] holds the legal values of a header. [`SegmentRepr::parse`] turns bytes into one.
+//! It refuses segments that are too short, have a bad checksum or an impossible option (MUST-7). It
+//! skips unknown options (MUST-6). [`SegmentRepr::emit`] writes a header whose checksum covers
+//! payload pieces that stay in place.
 
 use core::net::IpAddr;
 
@@ -111,7 +111,7 @@ pub struct SegmentRepr {
     pub ece: bool,
     /// The congestion window was reduced.
     pub cwr: bool,
-    /// The ECN field of the packet. It is the IP header's, but what is put there is decided with
+    /// The ECN field of the packet. It is the IP header's, but it is decided with
     /// the rest of the segment; [`parse`](Self::parse) and [`emit`](Self::emit) do not see it.
     pub ecn: EcnField,
     /// Payload of each of the segments that a device has joined to this one, bytes; 0 if it is one
@@ -282,7 +282,7 @@ impl SegmentRepr {
     }
 
     /// Writes the header for `body_len` bytes of payload with the sum of the pseudo-header in the
-    /// place of the checksum, [`CHECKSUM_AT`], for who completes it.
+    /// place of the checksum, [`CHECKSUM_AT`]; the device completes it.
     ///
     /// # Panics
     /// As [`emit`](Self::emit).

@@ -1,40 +1,41 @@
-//! What is queued to be sent, and what was sent and may have to be sent again.
+//! The send queue: bytes to be sent, and sent bytes that may have to be retransmitted.
 //!
 //! The stream is a queue of chunks that stay in the application's memory. A new chunk becomes part
 //! of the last one if it continues it there. Places in the stream are 64-bit offsets (0 is the byte
-//! after the SYN), so nothing here wraps. Each chunk knows its own, so any place is found by binary
-//! search: making a segment and sending any one again cost about the same whatever the length of
-//! the queue. A chunk is dropped when its last byte is acknowledged.
+//! after the SYN), so nothing here wraps. Each chunk has its offset, so binary search finds any
+//! place. Making a segment, new or retransmitted, costs about the same whatever the length of the
+//! queue. A chunk is dropped when its last byte is acknowledged.
 //!
-//! What the application says of a write is a mark at its end ([`SendFlags`]), kept with the chunk
-//! that ends there: where it pushes (RFC 9293 3.9.1.2), and where a record ends, which no segment
-//! contains in its midst. As on Linux, a push is forgotten when the next write continues the chunk
-//! before it has left: then that one's end is what counts.
+//! The flags of a write ([`SendFlags`]) are marks at its end, stored with the chunk that ends
+//! there. One mark says where the application pushes (RFC 9293 3.9.1.2). Another says where a
+//! record ends; no segment contains a record's end in its midst. As in Linux, a push is forgotten
+//! when the next write continues the chunk before it has left. Then the end of the later write
+//! counts.
 
 use alloc::collections::VecDeque;
 
 use super::segment::SegmentRepr;
 use crate::{MAX_TX_PIECES, TxBytes, TxPiece};
 
-/// What the application says of a write.
+/// The application's flags of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendFlags {
-    /// More follows at once (MSG_MORE): the end is not pushed, and what is less than a full segment
-    /// waits, at most 200 ms, for the rest.
+    /// More follows at once (MSG_MORE): the end is not pushed, and less than a full segment waits,
+    /// at most 200 ms, for the rest.
     pub more: bool,
     /// A record ends here (MSG_EOR): no segment has bytes of before and after its end, and neither
     /// has one that is sent again.
     pub eor: bool,
 }
 
-/// What is marked at a place in the stream.
+/// The marks at a place in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct WriteMarks {
     /// PSH is due.
     pub(super) push: bool,
     /// A record ends.
     pub(super) record: bool,
-    /// What left in one go ends.
+    /// A burst, which left in one go, ends.
     pub(super) burst: bool,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct QueueRange {
     len: usize,
     /// It is not longer because a segment takes no more pieces.
     pieces_full: bool,
-    /// What is marked at its end.
+    /// The marks at its end.
     marks: WriteMarks,
 }
 
@@ -66,7 +67,7 @@ impl QueueRange {
         self.pieces_full
     }
 
-    /// What is marked at its end.
+    /// The marks at its end.
     #[inline]
     pub(super) fn marks(&self) -> WriteMarks {
         self.marks
@@ -127,7 +128,7 @@ impl<T: TxBytes> TcpSendQueue<T> {
 
     /// Queues `chunk`. Where more follows, its end is pushed all the same if that is more than
     /// `unpushed` bytes after the last push (as Linux: half of the peer's window, so that its
-    /// reader is not kept waiting).
+    /// reader does not wait).
     pub(super) fn push(&mut self, chunk: T, flags: SendFlags, unpushed: u64) {
         let len = chunk.len();
         if len == 0 {
@@ -164,12 +165,12 @@ impl<T: TxBytes> TcpSendQueue<T> {
         }
     }
 
-    /// What a segment of at most `max` bytes never sent would contain.
+    /// The content of a segment of at most `max` bytes that were never sent.
     pub(super) fn at_next(&self, max: usize) -> QueueRange {
         self.at(self.next, max)
     }
 
-    /// What a segment of at most `max` bytes from `offset` on would contain.
+    /// The content of a segment of at most `max` bytes from `offset` on.
     pub(super) fn at(&self, offset: u64, max: usize) -> QueueRange {
         let offset = offset.max(self.acked);
         let after = self.chunks.partition_point(|chunk| chunk.start <= offset);

@@ -1,7 +1,8 @@
 //! Sequence numbers (RFC 9293 3.4).
 //!
-//! They live on a circle of 2^32, so there is no order on them: two numbers can only be compared
-//! when they are known to be less than 2^31 apart. Hence methods with names instead of `Ord`.
+//! Sequence numbers live on a circle of 2^32, so there is no order on them. Two numbers can only be
+//! compared if they are known to be less than 2^31 apart. Hence methods with names instead of
+//! `Ord`.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

@@ -38,7 +38,7 @@ pub enum State {
     TimeWait = 9,
 }
 
-/// What makes a connection change its state.
+/// An event that changes the state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StateEvent {
     /// A SYN without an ACK of ours.
@@ -97,6 +97,7 @@ impl State {
     }
 
     /// Whether data or a FIN may be on its way, or go on it.
+    #[inline]
     pub(super) const fn sends(self) -> bool {
         matches!(
             self,
@@ -105,11 +106,13 @@ impl State {
     }
 
     /// Whether the peer may still send data.
+    #[inline]
     pub(super) const fn receives(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
     /// Whether the handshake is not over.
+    #[inline]
     pub(super) const fn opening(self) -> bool {
         matches!(self, Self::SynSent | Self::SynReceived)
     }

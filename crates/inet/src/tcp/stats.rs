@@ -1,6 +1,6 @@
-//! What is counted of all connections together.
+//! Counts of events on connections, which the stack adds up.
 
-/// What happened on a connection; counts.
+/// Counts of events on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpStats {
     /// Segments sent again, for whatever reason.
@@ -29,7 +29,7 @@ pub struct TcpStats {
     pub dsacks_out: u64,
     /// SACK blocks that were not believed.
     pub sack_discards: u64,
-    /// Peers found to have thrown away what they had reported by SACK.
+    /// Peers found to have dropped data that they had reported by SACK.
     pub sack_reneges: u64,
     /// Segments that were found to have overtaken others.
     pub reorderings: u64,
@@ -37,7 +37,7 @@ pub struct TcpStats {
     pub ecn_marks_in: u64,
     /// Duplicate acknowledgements received.
     pub duplicate_acks: u64,
-    /// Segments received out of order and kept.
+    /// Segments received out of order and queued.
     pub out_of_order: u64,
     /// Segments received outside the window, or without anything new.
     pub unacceptable: u64,
@@ -51,7 +51,7 @@ pub struct TcpStats {
     pub mtu_probe_successes: u64,
     /// See `mtu_probe_successes`.
     pub mtu_probe_failures: u64,
-    /// Times that segments became shorter because long ones seemed to be swallowed.
+    /// Times that segments became shorter because the path seemed to drop long ones.
     pub black_holes: u64,
     /// Window probes sent.
     pub window_probes: u64,
@@ -63,7 +63,7 @@ pub struct TcpStats {
     pub fast_connects: u64,
     /// See `fast_connects`.
     pub fast_connect_fails: u64,
-    /// Attempts with Fast Open that look as if they had been swallowed on their way (RFC 7413
+    /// Attempts with Fast Open that look as if the path had dropped them (RFC 7413
     /// 4.1.3.1), and those watched that were not.
     pub fast_open_black_holes: u64,
     /// See `fast_open_black_holes`.

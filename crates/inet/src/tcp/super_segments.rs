@@ -1,10 +1,10 @@
-//! How much leaves in one go: the length of super-segments.
+//! The length of super-segments: how much leaves in one go.
 //!
-//! A device that segments super-segments makes bursts of them. Bursts fill queues on the way and
-//! make ACKs come in bursts too. So, as in Linux, a super-segment is no longer than what the
-//! connection's rate gives in about a millisecond. Short paths are an exception: their rate and
-//! round trip are guessed badly, and little can be spoiled. A super-segment never takes more than
-//! half of what either window allows, so that ACKs keep coming.
+//! A device that splits super-segments makes bursts of them. Bursts fill queues on the way and make
+//! ACKs come in bursts too. So, as in Linux, a super-segment is no longer than the connection's
+//! rate gives in about a millisecond. Short paths are an exception: their rate and round trip are
+//! guessed badly, and little can be spoiled. A super-segment never takes more than half of either
+//! window, so that ACKs keep coming.
 
 use core::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct SuperSegments {
     enabled: bool,
 }
 
-/// What the length of a super-segment follows from.
+/// The values that the length of a super-segment follows from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BurstLimits<'a> {
     /// Segments that the congestion window lets leave now.
@@ -44,7 +44,7 @@ pub(super) struct BurstLimits<'a> {
 }
 
 impl SuperSegments {
-    /// Sets whether what carries the segments segments super-segments.
+    /// Sets whether the interface splits super-segments.
     pub(super) fn enable(&mut self, on: bool) {
         self.enabled = on;
     }
@@ -69,8 +69,8 @@ impl BurstLimits<'_> {
         most.min(room).min(self.rated_segments()).min(MAX_PAYLOAD / mss).max(1)
     }
 
-    /// What the connection's rate gives for a burst, segments: the rate is what the congestion
-    /// window will be after a round trip (in slow start), or a fifth more than what it is.
+    /// The connection's share of a burst by its rate, segments. The rate is that of the congestion
+    /// window after the next round trip in slow start, else a fifth more than that of now.
     fn rated_segments(&self) -> usize {
         let Some(smoothed) = self.rtt.smoothed() else { return usize::MAX };
         let mss = self.mss.max(1) as u64;

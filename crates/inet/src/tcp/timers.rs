@@ -1,11 +1,11 @@
 //! The deadlines of one connection.
 //!
-//! There are few, so they are an array; the caller keeps the earliest one
-//! ([`poll_at`](super::Connection::poll_at)) in its timer wheel.
+//! There are few, so they are an array. The caller puts the earliest one
+//! ([`poll_at`](super::Connection::poll_at)) into its timer wheel.
 
 use crate::Instant;
 
-/// What a deadline is for.
+/// The purpose of a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TcpTimer {
     /// Sent data, a SYN or a FIN is unacknowledged (RFC 6298).
@@ -35,7 +35,7 @@ const ALL: [TcpTimer; 7] = [
     TcpTimer::Wait,
 ];
 
-/// Those for what is unacknowledged.
+/// The timers for unacknowledged data.
 const SENDING: [TcpTimer; 3] = [TcpTimer::Retransmit, TcpTimer::LossProbe, TcpTimer::Reordering];
 
 #[derive(Debug, Default)]
@@ -43,6 +43,7 @@ pub(super) struct TcpTimers([Option<Instant>; ALL.len()]);
 
 impl TcpTimers {
     /// Sets `timer`, in place of the others of its kind.
+    #[inline]
     pub(super) fn set(&mut self, timer: TcpTimer, at: Instant) {
         if SENDING.contains(&timer) {
             self.clear_sending();
@@ -50,6 +51,7 @@ impl TcpTimers {
         self.0[timer as usize] = Some(at);
     }
 
+    #[inline]
     pub(super) fn clear(&mut self, timer: TcpTimer) {
         self.0[timer as usize] = None;
     }
@@ -59,21 +61,25 @@ impl TcpTimers {
     }
 
     /// Nothing is unacknowledged any more.
+    #[inline]
     pub(super) fn clear_sending(&mut self) {
         for timer in SENDING {
             self.clear(timer);
         }
     }
 
+    #[inline]
     pub(super) fn is_set(&self, timer: TcpTimer) -> bool {
         self.0[timer as usize].is_some()
     }
 
-    /// Whether there is a deadline for what is unacknowledged.
+    /// Whether there is a deadline for unacknowledged data.
+    #[inline]
     pub(super) fn is_sending(&self) -> bool {
         SENDING.into_iter().any(|timer| self.is_set(timer))
     }
 
+    #[inline]
     pub(super) fn at(&self, timer: TcpTimer) -> Option<Instant> {
         self.0[timer as usize]
     }
@@ -84,6 +90,7 @@ impl TcpTimers {
     }
 
     /// The earliest deadline.
+    #[inline]
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.iter().flatten().min().copied()
     }

@@ -8,7 +8,7 @@ use super::segment::{SegmentRepr, Timestamps};
 use super::seq::Seq;
 use crate::Instant;
 
-/// Length of the option with its padding, bytes: what it takes of a segment's payload.
+/// Length of the option with its padding, bytes: its share of a segment's payload.
 pub(super) const TIMESTAMPS_LEN: u16 = 12;
 
 /// Age after which the last timestamp says nothing any more (RFC 7323 5.5).
@@ -73,8 +73,8 @@ impl PeerTimestamp {
     }
 
     /// Whether `segment` is from before the last one (RFC 7323 5.3). As in Linux, one that has lost
-    /// its timestamps on its way is taken (RFC 7323 3.2 would drop it): what that lacks is the
-    /// protection against old numbers alone.
+    /// its timestamps on its way is taken (RFC 7323 3.2 would drop it): it only lacks the
+    /// protection against old numbers.
     #[inline]
     pub(super) fn is_old(&self, durable: &Durable, now: Instant, segment: &SegmentRepr) -> bool {
         let Some(timestamps) = segment.timestamps else { return false };

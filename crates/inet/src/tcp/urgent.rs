@@ -1,9 +1,9 @@
 //! Urgent data (RFC 9293 3.8.5), as RFC 6093 has settled it and Linux does it.
 //!
 //! The urgent pointer names the byte *after* the urgent one (RFC 6093 5, `tcp_stdurg` 0). Urgent
-//! bytes are ordinary bytes of the stream. This module only knows that one is marked; the reader
-//! decides whether it is read in or out of band. Only the newest mark counts in either direction
-//! (RFC 9293 3.8.5: the pointer moves forward).
+//! bytes are ordinary bytes of the stream. This module only records which byte is marked; the
+//! reader decides whether it is read in or out of band. Only the newest mark counts in either
+//! direction (RFC 9293 3.8.5: the pointer moves forward).
 
 use super::durable::{self, Durable};
 use super::segment::SegmentRepr;
@@ -12,16 +12,16 @@ use super::seq::Seq;
 /// The marks of a connection, as places in its streams.
 #[derive(Debug, Default)]
 pub(super) struct UrgentMarks {
-    /// Where what is to be read urgently ends in what we send, until it is acknowledged.
+    /// End of the urgent data in our stream, until it is acknowledged.
     sent: Option<u64>,
-    /// The urgent byte of what the peer sends.
+    /// The urgent byte in the peer's stream.
     received: Option<u64>,
     /// That one is new.
     moved: bool,
 }
 
 impl UrgentMarks {
-    /// The byte before `end`, a place in what we send, is urgent.
+    /// The byte before `end`, a place in our stream, is urgent.
     pub(super) fn mark(&mut self, end: u64) {
         self.sent = Some(end);
     }
@@ -32,7 +32,7 @@ impl UrgentMarks {
         self.sent.is_some()
     }
 
-    /// The peer has what ends before `acked`.
+    /// The peer has acknowledged all before `acked`.
     #[inline]
     pub(super) fn acked(&mut self, acked: u64) {
         self.sent = self.sent.filter(|end| *end > acked);

@@ -1,4 +1,4 @@
-//! What a congestion control algorithm is, and what it is told.
+//! The interface of a congestion control algorithm.
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -37,13 +37,13 @@ pub(in crate::tcp) struct RttSample {
     pub(in crate::tcp) mss: u32,
 }
 
-/// What happens to a connection that an algorithm may have to know.
+/// An event on a connection that an algorithm may have to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CongestionEvent {
     /// Something is sent while nothing was in flight, so long after the last segment.
     TxStart { idle: Duration },
     /// The retransmission timer expired. Comes after `ssthresh`, if that is asked at all. `nxt` is
-    /// what is sent next.
+    /// SND.NXT.
     Loss { nxt: Seq },
     /// A recovery, or a reduction for an ECN echo, is over.
     Recovered,
@@ -55,7 +55,7 @@ pub(super) trait Congestion: Debug + Send {
     /// window is still as it was.
     fn ssthresh(&mut self, now: Instant, window: &CongestionWindow) -> u32;
 
-    /// Segments were delivered, no recovery is on and the window is what limits
+    /// Segments were delivered, no recovery is on and the window is the limit
     /// ([`CongestionWindow::is_limited`]): it may grow.
     fn on_ack(&mut self, window: &mut CongestionWindow, ack: &AckSample);
 

@@ -1,7 +1,7 @@
 //! The congestion control of one connection: its window, and the algorithm that moves it.
 //!
-//! Loss recovery says when the window is to be reduced and when a reduction was a mistake; the
-//! algorithm says by how much.
+//! Loss recovery decides when the window is reduced and when a reduction was a mistake. The
+//! algorithm decides by how much.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -21,7 +21,7 @@ pub(in crate::tcp) struct CongestionControl {
     algorithm: Box<dyn Congestion>,
 }
 
-/// The algorithm, at the start of a connection or in its midst; `nxt` is what is sent next.
+/// The algorithm, at the start of a connection or in its midst; `nxt` is SND.NXT.
 fn start(kind: CongestionKind, now: Instant, nxt: Seq) -> Box<dyn Congestion> {
     match kind {
         CongestionKind::Cubic => Box::new(Cubic::new(now, nxt)),
@@ -37,8 +37,8 @@ impl CongestionControl {
         Self { window: CongestionWindow::new(now, 1, iss), algorithm }
     }
 
-    /// The control of an established connection that starts with `initial` segments; `nxt` is what
-    /// is sent next.
+    /// The control of an established connection that starts with `initial` segments; `nxt` is
+    /// SND.NXT.
     pub(in crate::tcp) fn established(
         now: Instant,
         kind: CongestionKind,
@@ -99,7 +99,7 @@ impl CongestionControl {
         self.algorithm.on_rtt(&mut self.window, sample);
     }
 
-    /// An ACK outside of recovery delivered something: the window may grow if it is what limits.
+    /// An ACK outside of recovery delivered something: the window may grow if it is the limit.
     pub(in crate::tcp) fn on_ack(&mut self, now: Instant, sample: &AckSample) {
         self.window.delivered(now);
         if self.window.is_limited() {
@@ -129,7 +129,7 @@ impl CongestionControl {
     }
 }
 
-/// Reductions, and taking them back.
+/// Reductions, and undoing them.
 impl CongestionControl {
     /// A reduction begins. The window before it, segments.
     pub(in crate::tcp) fn begin_reduction(&mut self, now: Instant) -> u32 {
@@ -148,8 +148,8 @@ impl CongestionControl {
         self.algorithm.on_event(&mut self.window, now, CongestionEvent::Recovered);
     }
 
-    /// The retransmission timer expired: the threshold follows (RFC 5681 3.1). `nxt` is what is
-    /// sent next.
+    /// The retransmission timer expired: the threshold follows (RFC 5681 3.1). `nxt` is
+    /// SND.NXT.
     pub(in crate::tcp) fn reduce_for_timeout(&mut self, now: Instant, nxt: Seq) {
         let window = &mut self.window;
         window.prior_ssthresh = window.current_ssthresh();
@@ -175,7 +175,7 @@ impl CongestionControl {
         self.window.cwnd = cwnd.max(1);
     }
 
-    /// The threshold as it is now is what an undone reduction gives back.
+    /// An undone reduction gives back the threshold of now.
     pub(in crate::tcp) fn keep_threshold(&mut self) {
         self.window.prior_ssthresh = self.window.current_ssthresh();
     }
@@ -185,8 +185,8 @@ impl CongestionControl {
         self.window.prior_ssthresh = 0;
     }
 
-    /// The last reduction was a mistake. Whether the threshold was lower than before it, so that
-    /// the peer need not be told of the reduction any more.
+    /// The last reduction was a mistake. Whether the threshold was lower than before it: then no
+    /// CWR need be sent any more.
     pub(in crate::tcp) fn undo(&mut self) -> bool {
         let window = &mut self.window;
         if window.prior_ssthresh == 0 {

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_nanos(1_000_000_000 / 32);
 /// Nor at all within a tick.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Least growth while no loss has told where the path is full: a segment for each 20.
+/// Least growth while no loss has shown where the path is full: a segment for each 20.
 const PROBING: u32 = 20;
 
 /// Round-trip times for that long after the start of an epoch are those of the queue that caused
@@ -68,7 +68,7 @@ struct CubicEpoch {
 }
 
 impl Cubic {
-    /// `nxt` is what is sent next.
+    /// `nxt` is SND.NXT.
     pub(super) fn new(now: Instant, nxt: Seq) -> Self {
         Self { w_max: 0, prior: 0, epoch: None, floor: None, hystart: HyStart::new(now, nxt) }
     }

@@ -1,11 +1,11 @@
 //! HyStart: leaving slow start before it overflows the path's queue.
 //!
 //! A round is the time in which one window of data is acknowledged. Slow start ends when a round
-//! tells that the path is full, in one of two ways (RFC 9438 4.10):
+//! shows that the path is full, in one of two ways (RFC 9438 4.10):
 //!
 //! * *delay*: the least of the round's first eight round-trip times and all after them exceeds the
-//!   path's least by an eighth of that, 4 to 16 ms. RFC 9406 compares with the round before
-//!   instead and goes on growing slowly for five rounds; this is the older rule, as Linux has it.
+//!   path's least by an eighth of that, 4 to 16 ms. RFC 9406 compares with the round before instead
+//!   and goes on growing slowly for five rounds; this is the older rule, as in Linux.
 //! * *ACK train*: the ACKs of a round, no more than 2 ms apart from each other, span half of the
 //!   path's least time: the window fills the path.
 

@@ -1,4 +1,4 @@
-//! Which congestion control algorithms there are.
+//! The names of the congestion control algorithms.
 
 /// The congestion control algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

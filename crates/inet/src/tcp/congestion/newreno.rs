@@ -1,8 +1,8 @@
-//! Reno's window as of RFC 5681, counting acknowledged segments (RFC 3465).
+//! Reno's window of RFC 5681, counting acknowledged segments (RFC 3465).
 //!
-//! NewReno (RFC 6582) is the way out of recovery, which is the same for every algorithm and not
-//! here. It halves the window, not the flight (RFC 5681 (4)): as in Linux, a window that is not
-//! used does not grow and decays ([`CongestionWindow::sent`]), which keeps the two near enough.
+//! NewReno (RFC 6582) is the way out of recovery; it is the same for every algorithm and not here.
+//! Reno halves the window, not the flight (RFC 5681 (4)). An unused window does not grow and decays
+//! ([`CongestionWindow::sent`]), as in Linux, so the two stay near enough.
 
 use super::algorithm::{AckSample, Congestion};
 use super::window::CongestionWindow;

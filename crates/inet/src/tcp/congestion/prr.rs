@@ -2,17 +2,17 @@
 //! that the flight comes down to the threshold smoothly.
 //!
 //! Counts are segments. While more is in flight than the threshold, the share `ssthresh / prior` of
-//! what is delivered is sent. Below it, what the network has delivered may be sent (conservation,
-//! PRR-CRB), and a segment more for each ACK that shows progress without a new loss (PRR-SSRB,
-//! chosen by the RFC's SafeACK rule), but never beyond the threshold.
+//! the delivered segments is sent. Below it, as many may be sent as the network has delivered
+//! (conservation, PRR-CRB). An ACK that shows progress without a new loss permits one more
+//! (PRR-SSRB, chosen by the RFC's SafeACK rule). The flight never goes beyond the threshold.
 //!
-//! As in Linux, what the flight was is taken to be the window before the reduction (RecoverFS), and
-//! the same rule governs the reduction that an ECN echo asks for.
+//! As in Linux, the window before the reduction counts as the flight of that time (RecoverFS). The
+//! same rule governs the reduction that an ECN echo asks for.
 
 /// One recovery's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tcp) struct Prr {
-    /// RecoverFS: what was in flight when the recovery began, at least 1.
+    /// RecoverFS: the flight when the recovery began, at least 1.
     prior: u32,
     /// prr_delivered: delivered in it.
     delivered: u32,
@@ -45,8 +45,8 @@ impl Prr {
 
     /// An ACK says that `delivered` more have arrived, after which `in_flight` are under way; it is
     /// `safe` if SND.UNA advances, nothing more is lost and it carries no ECN echo. The congestion
-    /// window that follows: `in_flight` and what may be sent now. `None` if the ACK delivers
-    /// nothing: the window stays.
+    /// window that follows: `in_flight` and the segments that may be sent now. `None` if the ACK
+    /// delivers nothing: the window stays.
     pub(in crate::tcp) fn on_ack(
         &mut self,
         ssthresh: u32,

@@ -1,13 +1,13 @@
 //! The congestion window, its growth and its validation (RFC 7661's purpose, Linux's way).
 //!
-//! *Limited* means that the window, not the application or the peer, held back what was sent: only
-//! then may it grow. In slow start using half of it is enough, since the flight doubles each round
-//! trip. The judgement holds for one window of data: it begins anew when all that had been sent
-//! then is acknowledged.
+//! *Limited* means that the window held back sending, not the application or the peer. Only then
+//! may it grow. In slow start using half of it is enough, since the flight doubles each round trip.
+//! The judgement holds for one window of data: it begins anew when everything sent until then is
+//! acknowledged.
 //!
-//! A window that was not used for a retransmission timeout decays (RFC 2861): by half per timeout
-//! when sending begins again after silence ([`CongestionWindow::restart`], RFC 5681 4.1), and
-//! towards what was used of it when little is sent and no ACK comes for so long
+//! A window that was not used for a retransmission timeout decays (RFC 2861). When sending begins
+//! again after silence, it is halved for each timeout ([`CongestionWindow::restart`], RFC 5681
+//! 4.1). When little is sent and no ACK comes for so long, it moves towards its used part
 //! ([`CongestionWindow::sent`]). While ACKs come it stays, as in Linux; RFC 2861 2.1 lets it decay
 //! then too.
 
@@ -19,7 +19,7 @@ use crate::tcp::seq::Seq;
 /// A slow start threshold that does not exist yet, as `tcpi_snd_ssthresh` shows it.
 pub(in crate::tcp) const INFINITE: u32 = 0x7fff_ffff;
 
-/// The congestion window and what belongs to it; segments.
+/// The congestion window and the values that belong to it; segments.
 #[derive(Debug, Clone)]
 pub(in crate::tcp) struct CongestionWindow {
     /// The congestion window: at least 1.
@@ -38,7 +38,7 @@ pub(in crate::tcp) struct CongestionWindow {
     usage: WindowUsage,
 }
 
-/// How far the window is used.
+/// The use of the window.
 #[derive(Debug, Clone)]
 struct WindowUsage {
     /// In this window of data the window was the limit; if not, the most that was in flight.
@@ -52,7 +52,7 @@ struct WindowUsage {
     since: Instant,
 }
 
-/// What the sender looks like after it has sent, or wanted to send.
+/// The sender's flight after it has sent, or could not send.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::tcp) struct FlightReport {
     pub(in crate::tcp) now: Instant,
@@ -61,7 +61,7 @@ pub(in crate::tcp) struct FlightReport {
     pub(in crate::tcp) nxt: Seq,
     /// Segments sent and not acknowledged.
     pub(in crate::tcp) packets_out: u32,
-    /// The congestion window is what ends this burst.
+    /// The congestion window has ended this burst.
     pub(in crate::tcp) limited: bool,
     /// How long the window may be unused before it decays: the retransmission timeout; `None` if
     /// it is not to decay (in recovery, with data waiting, or not configured).
@@ -94,7 +94,7 @@ impl CongestionWindow {
         self.cwnd < self.ssthresh
     }
 
-    /// Grows by `acked` segments up to the threshold; what is left of `acked`. The limit L of RFC
+    /// Grows by `acked` segments up to the threshold; the rest of `acked`. The limit L of RFC
     /// 3465 2.2 is `acked` itself: receivers that merge segments before they acknowledge would be
     /// slowed down by two, and Linux has none either.
     pub(super) fn slow_start(&mut self, acked: u32) -> u32 {
@@ -118,14 +118,14 @@ impl CongestionWindow {
         self.cwnd = self.cwnd.saturating_add(growth).min(self.clamp);
     }
 
-    /// Whether the window is what limits the flight, so that it may grow (RFC 7661 4.1).
+    /// Whether the window limits the flight, so that it may grow (RFC 7661 4.1).
     pub(super) fn is_limited(&self) -> bool {
         let half = self.cwnd < self.usage.most.saturating_mul(2);
         self.usage.limited || (self.in_slow_start() && half)
     }
 
-    /// The threshold as it should be when the window decays without congestion: what it had grown
-    /// to remains known (RFC 2861 2, as Linux: three quarters of the window).
+    /// The threshold as it should be when the window decays without congestion: its former size
+    /// remains known (RFC 2861 2, as Linux: three quarters of the window).
     pub(super) fn current_ssthresh(&self) -> u32 {
         self.ssthresh.max(self.cwnd / 2 + self.cwnd / 4)
     }
@@ -156,7 +156,7 @@ impl CongestionWindow {
         self.usage.since = now;
     }
 
-    /// Half way towards what was used (RFC 2861 2.1).
+    /// Half way towards its used part (RFC 2861 2.1).
     fn decay(&mut self, now: Instant) {
         let used = self.usage.used.max(self.initial);
         if used < self.cwnd {

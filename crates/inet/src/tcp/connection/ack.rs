@@ -1,7 +1,7 @@
-//! What an acknowledgement does to a connection (RFC 9293 3.10.7.4, fifth check).
+//! An arriving acknowledgement (RFC 9293 3.10.7.4, fifth check).
 //!
-//! What it means for losses and the congestion window is `loss`'s; here are the numbers of the
-//! connection, the peer's window, the round-trip time and the timers.
+//! This module moves the connection's numbers, the peer's window, the round-trip time and the
+//! timers. Loss recovery ([`loss`](crate::tcp::loss)) judges losses and the congestion window.
 
 use core::time::Duration;
 

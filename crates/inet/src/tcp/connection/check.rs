@@ -1,4 +1,4 @@
-//! What the checks of an arriving segment (RFC 9293 3.10.7.4) come to.
+//! Results of the checks of an arriving segment (RFC 9293 3.10.7.4).
 
 use super::SegmentReply;
 

@@ -1,4 +1,4 @@
-//! Which data leaves next, and what is counted of it.
+//! The choice of data to be sent, and its accounting.
 
 use core::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) struct OutgoingData {
     range: QueueRange,
     fin: bool,
     kind: Transmission,
-    /// Which sent segments these are, if they are sent again.
+    /// The sent segments that these are, if they are retransmitted.
     index: usize,
     count: usize,
     /// No earlier transmission of them can be acknowledged any more.
@@ -109,7 +109,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.durable.has(durable::TIMESTAMPS) { 3 } else { SackBlocks::MOST }
     }
 
-    /// What was never sent, as far as both windows permit.
+    /// Data that was never sent, as far as both windows permit.
     fn new_data(&mut self, now: Instant) -> Option<OutgoingData> {
         let unsent = self.send.unsent();
         let seq = self.durable.snd_max;
@@ -173,7 +173,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         Some(OutgoingData::new(seq, range, fin))
     }
 
-    /// What is lost, as far as the congestion window permits: contiguous segments together.
+    /// Lost segments, as far as the congestion window permits: contiguous ones together.
     fn lost_data(&mut self, now: Instant) -> Option<OutgoingData> {
         let room = self.congestion.room(self.loss.sent().in_flight());
         let index = self.loss.next_to_retransmit()?;
@@ -280,7 +280,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return true;
         }
         if len < unsent {
-            // The peer's window is what makes it small.
+            // The peer's window makes it small.
             return len >= (self.peer_window.max() / 2) as usize;
         }
         if self.durable.has(durable::WRITE_SHUT) {
@@ -331,7 +331,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.start_retransmit(now);
         }
         self.report_flight(now, self.loss.sent().in_flight() >= self.congestion.cwnd());
-        // A super-segment always, so that its receiver is not kept waiting (as Linux).
+        // A super-segment always, so that its receiver does not wait (as Linux).
         let long = data.range.len() > mss;
         let mut repr = SegmentRepr {
             fin: data.fin,
@@ -419,7 +419,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.congestion.start_after_idle(now, idle, self.rtt.timeout(), decays);
     }
 
-    /// Something was sent, or the congestion window did not let it; it is what `limits` a burst.
+    /// Something was sent, or the congestion window did not let it; `limited` if it ended the
+    /// burst.
     fn report_flight(&mut self, now: Instant, limited: bool) {
         let open = self.loss.state() == CaState::Open;
         let waits = self.counters.writer_waits();

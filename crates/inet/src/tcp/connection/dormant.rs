@@ -1,11 +1,12 @@
-//! Connections asleep.
+//! Dormant connections.
 //!
-//! Most connections of a busy server are idle at any moment, and most of what a connection keeps
-//! concerns what is under way: segments sent, bytes queued and out of order, recovery, deadlines. A
-//! connection on which nothing is under way can be put down to what it is ([`Dormant`]) and taken
-//! up again as if nothing had happened. What is lost is what idleness makes worthless: the state of
-//! the congestion control beside its window (RFC 5681 4.1, RFC 2861), and the reordering that RACK
-//! has seen.
+//! Most connections of a busy server are idle at any moment. Most state of a connection concerns
+//! activity: segments sent, bytes queued and out of order, recovery, deadlines. An idle connection
+//! needs none of it. It can be reduced to a [`Dormant`] record and restored later as if nothing had
+//! happened.
+//!
+//! Only state that idleness makes worthless is lost: the state of the congestion control beside its
+//! window (RFC 5681 4.1, RFC 2861), and the reordering that RACK has seen.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -31,7 +32,7 @@ use crate::tcp::timers::TcpTimer;
 use crate::tcp::timestamps::PeerTimestamp;
 use crate::{Instant, RxBytes, TxBytes};
 
-/// What is kept of a connection on which nothing is under way.
+/// The record of a connection on which nothing is under way.
 #[derive(Debug, Clone)]
 pub struct Dormant {
     durable: Durable,
@@ -55,7 +56,7 @@ pub struct Dormant {
 }
 
 impl Dormant {
-    /// What must outlive the process.
+    /// The half that must outlive the process.
     pub fn durable(&self) -> &Durable {
         &self.durable
     }
@@ -119,7 +120,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.progress.quiet_since()
     }
 
-    /// What is to be kept of an [idle](Self::is_idle) connection. Its
+    /// The record of an [idle](Self::is_idle) connection. Its
     /// [`take_stats`](Self::take_stats) should have been called.
     pub fn to_dormant(&self) -> Dormant {
         let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);

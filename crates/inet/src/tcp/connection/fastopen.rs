@@ -1,4 +1,4 @@
-//! Where a connection meets Fast Open (RFC 7413).
+//! Fast Open (RFC 7413) on a connection: its calls, its SYN, and the data in the SYN.
 
 use alloc::boxed::Box;
 
@@ -15,7 +15,7 @@ use crate::{Instant, RxBytes, RxPiece, TxBytes};
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Makes a connection attempt a fast one: its SYN carries `option` and up to `limit` bytes of
-    /// payload, of what is queued when it leaves; `deferred` if it is not to leave before there is
+    /// payload, of the data queued when it leaves; `deferred` if it is not to leave before there is
     /// some. To be called before the first segment is given out.
     pub fn connect_fast(&mut self, option: Option<FastOpenOption>, limit: u16, deferred: bool) {
         self.fast_open = Some(Box::new(FastOpenState::client(option, limit, deferred)));
@@ -39,7 +39,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.change(StateEvent::AckOfSyn);
         self.established(now);
         let seq = self.durable.rcv_nxt;
-        // What the SYN brings was sent without knowing our window.
+        // The peer has sent the SYN's data without knowing our window.
         let len = payload.as_ref().map_or(0, |piece| piece.range.len());
         self.durable.rcv_adv = self.durable.rcv_adv.max(seq + len as u32);
         // The window of a SYN, which acknowledges nothing, counts from our first byte of data.
@@ -50,7 +50,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.pending.request_syn();
     }
 
-    /// What a client has learnt from the SYN-ACK, once.
+    /// A client's outcome of Fast Open, once the SYN-ACK has come; given once.
     pub fn take_fast_open_outcome(&mut self) -> Option<FastOpenOutcome> {
         self.fast_open.as_mut()?.take_news()
     }
@@ -81,12 +81,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// The SYN or SYN-ACK, with what Fast Open puts into it.
+    /// The SYN or SYN-ACK, with Fast Open's option and data.
     pub(super) fn syn_segment(&mut self, now: Instant) -> SegmentOut<'_, T> {
         let first = self.durable.snd_max == self.durable.iss;
         let mut repr = self.syn(now);
         if repr.ack.is_some() {
-            // The SYN-ACK acknowledges what came with the SYN, too.
+            // The SYN-ACK acknowledges the SYN's data, too.
             self.acks.acked(self.durable.rcv_nxt);
             self.pending.ack_sent();
             self.timers.clear(TcpTimer::DelayedAck);
@@ -141,8 +141,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// What of the SYN's payload was not acknowledged is lost, and leaves again at once (RFC 7413
-    /// 4.2.1): the handshake is over.
+    /// The handshake is over: the unacknowledged part of the SYN's payload is lost, and leaves
+    /// again at once (RFC 7413 4.2.1).
     pub(super) fn lose_syn_data(&mut self, now: Instant) {
         let start = self.durable.snd_una;
         let refused = self.fast_open.as_mut().and_then(|fast| fast.take_refused());
@@ -203,7 +203,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Keeps what the SYN-ACK says of Fast Open.
+    /// Takes the SYN-ACK's part of Fast Open.
     pub(super) fn learn_fast_open(&mut self, syn_ack: &SegmentRepr) {
         let retransmitted = self.counters.has_retransmitted();
         if let Some(fast) = &mut self.fast_open {

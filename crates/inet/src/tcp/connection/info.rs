@@ -1,4 +1,4 @@
-//! What a connection tells about itself.
+//! Reports about a connection: TCP_INFO and single values.
 
 use core::time::Duration;
 
@@ -40,7 +40,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         (self.congestion.cwnd() as usize).saturating_mul(self.send_mss())
     }
 
-    /// All that TCP_INFO tells.
+    /// The fields of TCP_INFO.
     pub fn info(&self, now: Instant) -> TcpInfo {
         let d = &self.durable;
         let option = |flag: u16, bit| if d.has(flag) { bit } else { 0 };
@@ -118,7 +118,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.note_limit(now);
     }
 
-    /// Notes what sending waits for now.
+    /// Notes the cause for which sending waits now.
     pub(super) fn note_limit(&mut self, now: Instant) {
         let unsent = self.unsent_len();
         let usable = self.durable.send_edge().since(self.durable.snd_max) as usize;

@@ -1,7 +1,7 @@
-//! What a segment does to a connection (RFC 9293 3.10.7).
+//! An arriving segment (RFC 9293 3.10.7).
 //!
-//! The order of the checks is the RFC's. Where it says "send an ACK" a request is left; only resets
-//! are given back, because they are made of the segment and may have no connection.
+//! The order of the checks is the RFC's. Where it says "send an ACK", the engine leaves a request.
+//! Only resets are given back: they are made of the segment and may have no connection.
 
 use core::time::Duration;
 
@@ -29,7 +29,7 @@ const MIN_MSS: u16 = 48;
 /// When a SYN goes again whose answer belonged to an older connection; Linux's least timeout.
 const SYN_AGAIN: Duration = Duration::from_millis(2);
 
-/// Most duplicate ACKs that are owed at a time.
+/// Most duplicate ACKs that are pending at a time.
 const MAX_DUPLICATES: u16 = 64;
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
@@ -193,10 +193,10 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if let SegmentCheck::Done(reply) = self.check_ack(now, &segment, len) {
             return reply;
         }
-        // Not of a segment whose ACK is not believed: who guesses one cannot move the clock.
+        // Not of a segment whose ACK is not believed: a blind attacker cannot move the clock.
         self.take_timestamp(now, &segment);
         if len > 0 && self.is_unwanted(&segment, len) {
-            // As Linux: nobody will ever read this. RFC 9293 3.6.1.
+            // As Linux: the application will never read this. RFC 9293 3.6.1.
             let reply = SegmentReply::reset(&segment, len);
             self.end(Some(Error::Reset));
             return reply;
@@ -313,7 +313,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Whether payload is new and nobody will read it.
+    /// Whether payload is new and the application will not read it.
     fn is_unwanted(&self, segment: &SegmentRepr, len: usize) -> bool {
         let new = (segment.seq + len as u32).after(self.durable.rcv_nxt);
         let shut = matches!(self.state(), State::FinWait1 | State::FinWait2);
@@ -383,7 +383,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let new = self.durable.rcv_nxt.since(before);
         self.durable.received += u64::from(new);
         if new > 0 {
-            // Duplicate ACKs owed until now would be ones of the new number, which nobody misses.
+            // Duplicate ACKs pending until now would be ones of the new number, and useless.
             self.pending.withdraw_duplicate_acks();
         }
         match arrival {
@@ -393,7 +393,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             PayloadArrival::OutOfOrder => {
                 self.stats.out_of_order += 1;
                 self.counters.out_of_order();
-                // With SACK one ACK tells of all.
+                // With SACK one ACK reports all.
                 let most = if self.durable.has(durable::SACK) { 1 } else { MAX_DUPLICATES };
                 self.pending.request_duplicate_ack(most);
             }
@@ -404,8 +404,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// The size of the peer's segments, as far as seen. Longer than what it was told to send is
-    /// what the device has joined.
+    /// The size of the peer's segments, as far as seen. A longer one than announced was joined by
+    /// the device.
     pub(super) fn peer_segment(&self) -> usize {
         self.recv.segment().min(usize::from(self.durable.rcv_mss))
     }

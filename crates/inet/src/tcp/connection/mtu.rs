@@ -1,5 +1,5 @@
-//! Where a connection meets the path's MTU: reports of routers (RFC 1191, RFC 8201), and its own
-//! search ([`MtuSearch`](crate::tcp::mtu_search::MtuSearch)).
+//! The path's MTU on a connection: reports of routers (RFC 1191, RFC 8201), and the connection's
+//! own search ([`MtuSearch`](crate::tcp::mtu_search::MtuSearch)).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,7 +17,7 @@ use crate::{Instant, RxBytes, TxBytes};
 /// Length of a TCP header without options, bytes.
 const TCP_HEADER: u16 = 20;
 
-/// What is to be done about a probe before something new is sent.
+/// The step of the search before something new is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextMtuProbe {
     /// Nothing.
@@ -165,7 +165,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.pending.request_poll();
     }
 
-    /// Something is sent again: what becomes of the probe tells nothing any more.
+    /// Something is retransmitted: the probe's fate shows nothing any more.
     pub(super) fn forget_mtu_probe(&mut self) {
         self.loss.watch_mtu_probe(None);
         if let Some(search) = self.mtu_search.as_deref_mut() {
@@ -192,7 +192,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if mss < self.durable.snd_mss {
             self.durable.snd_mss = mss;
             self.stats.black_holes += 1;
-            // All is held to be lost already; what is longer is cut when it is sent again.
+            // All is held to be lost already; longer segments are split when they are
+            // retransmitted.
         }
     }
 }

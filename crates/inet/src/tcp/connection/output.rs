@@ -1,8 +1,10 @@
-//! Which segment leaves next.
+//! The next segment to be sent.
 //!
-//! One call makes at most one segment: all state changes first, the pieces of payload last, so that
-//! the durable half is right when the caller gets the segment. In this order: SYN; duplicate ACKs,
-//! which the peer counts; a lost segment; new data, or data again after a timeout; an ACK or probe.
+//! One call makes at most one segment. All state changes come first and the pieces of payload last,
+//! so that the durable half is right when the caller gets the segment.
+//!
+//! The order is: SYN; duplicate ACKs, since the peer counts them; a lost segment; new data, or data
+//! again after a timeout; an ACK or a probe.
 
 use super::Connection;
 use crate::tcp::durable;
@@ -54,7 +56,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.pending.take_duplicate_ack() {
             let repr = self.acknowledgement(now, self.send_seq(), 0);
             if self.durable.has(durable::SACK) {
-                // One tells all that fits into it.
+                // One reports all that fits into it.
                 self.pending.set_duplicate_ack(self.recv.has_unreported());
             }
             return Some(SegmentOut::new(repr, PayloadPieces::none()));

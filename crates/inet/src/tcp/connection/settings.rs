@@ -1,7 +1,7 @@
-//! What can be changed while a connection lives.
+//! Settings that can change while a connection lives.
 //!
-//! The settings are shared by reference with all connections that have the same; one that is
-//! changed gets a copy of its own.
+//! Connections with equal settings share them by reference. A connection whose settings change gets
+//! a copy of its own.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -16,19 +16,19 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Sets whether small segments leave at once.
     pub fn set_nodelay(&mut self, _now: Instant, on: bool) {
         self.nagle.set_nodelay(on);
-        // As Linux: what is queued leaves at once, even out of a corked connection.
+        // As Linux: queued data leaves at once, even out of a corked connection.
         self.pending.request_poll();
         if on && self.send.unsent() > 0 {
             self.pending.request_small();
         }
     }
 
-    /// Says whether what carries the segments from now on cuts super-segments; at first, no.
-    pub fn enable_super_segments(&mut self, cuts: bool) {
-        self.super_segments.enable(cuts);
+    /// Sets whether the interface splits super-segments from now on; at first, no.
+    pub fn enable_super_segments(&mut self, on: bool) {
+        self.super_segments.enable(on);
     }
 
-    /// The size that the receive buffer should have by what the application reads, if it has less
+    /// The size that the receive buffer should have by the application's reading, if it has less
     /// because its owner has not [granted](Self::grant_recv_buffer) more; bytes.
     pub fn recv_buffer_wanted(&self) -> Option<usize> {
         self.tuner.wanted_beyond(self.recv.buffer())
@@ -81,7 +81,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Sets what is added to the clock for the timestamps of this connection, so that they tell
+    /// Sets the offset of the clock for the timestamps of this connection, so that they tell
     /// nothing about the machine (RFC 7323 5.4): a secret function of the endpoints. To be called
     /// before the first segment is given out.
     pub fn set_timestamp_offset(&mut self, offset: u32) {

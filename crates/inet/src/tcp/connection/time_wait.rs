@@ -1,8 +1,8 @@
-//! What is kept of a connection in TIME-WAIT whose application is gone.
+//! The record of a connection in TIME-WAIT after its application has closed it.
 //!
-//! TIME-WAIT only answers what is left of the connection on its way (RFC 9293 3.6.1), for which the
-//! durable half is enough. There is no second implementation of those answers: for the rare segment
-//! that comes, a connection is made of the record, and put down to a record again.
+//! TIME-WAIT only answers stray segments of the connection (RFC 9293 3.6.1). The durable half is
+//! enough for that. There is no second implementation of those answers: for the rare segment that
+//! comes, the record becomes a connection, and then a record again.
 
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -29,7 +29,7 @@ const DISTANCE: u32 = 65_535 + 2;
 /// Linux's margin (`tcp_tw_reuse_delay`).
 const REUSE_AGE: Duration = Duration::from_secs(1);
 
-/// A connection in TIME-WAIT that nobody holds any more.
+/// The record of a connection in TIME-WAIT that its application has closed.
 #[derive(Debug, Clone)]
 pub struct TimeWait {
     durable: Durable,
@@ -91,7 +91,7 @@ impl TimeWait {
 }
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// What is to be kept of a connection in TIME-WAIT that has nothing to send.
+    /// The record of a connection in TIME-WAIT that has nothing to send.
     pub fn to_time_wait(&self) -> Option<TimeWait> {
         let until = self.timers.at(TcpTimer::Wait)?;
         let over = self.state() == State::TimeWait && !self.pending.wants_poll();

@@ -1,4 +1,4 @@
-//! What a connection does when a timer expires.
+//! Expired timers.
 
 use core::time::Duration;
 
@@ -34,7 +34,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             State::SynReceived => self.config.synack_retries,
             _ => self.retry_limit(),
         };
-        // A window taken back to nothing is probed with what is in flight, for as long as the peer
+        // A window taken back to nothing is probed with the data in flight, for as long as the peer
         // answers (RFC 9293 3.8.6.1).
         let opening = self.state().opening();
         let probing = !opening && self.durable.snd_wnd == 0 && self.heard_lately(now);
@@ -99,7 +99,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return self.give_up();
         }
         if self.durable.send_edge().after(self.durable.snd_max) {
-            // As Linux: who has waited for it is not to wait on.
+            // As Linux: it has waited long enough.
             return self.pending.request_small_push();
         }
         self.attempts.window_probe_sent();

@@ -1,4 +1,4 @@
-//! What an ACK says, and what loss recovery finds by it.
+//! The content of an ACK, and the findings of loss recovery about it.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::tcp::congestion::AckSample;
 use crate::tcp::sack_blocks::SackBlocks;
 use crate::tcp::seq::Seq;
 
-/// What an ACK says.
+/// The content of an ACK.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::tcp) struct ReceivedAck<'a> {
     pub(in crate::tcp) ack: Seq,
@@ -26,11 +26,13 @@ pub(in crate::tcp) struct ReceivedAck<'a> {
 
 impl ReceivedAck<'_> {
     /// RFC 5681 2: it cannot be a duplicate.
+    #[inline]
     pub(super) fn not_dup(&self) -> bool {
         self.data || self.window_update || self.ack != self.prior_una
     }
 
-    /// It may tell that something has left the network.
+    /// It may show that something has left the network.
+    #[inline]
     pub(in crate::tcp) fn is_duplicate(&self) -> bool {
         !self.not_dup()
     }
@@ -50,7 +52,7 @@ pub(in crate::tcp) enum TimerRequest {
     Retransmit(Duration),
 }
 
-/// What an ACK amounts to.
+/// The outcome of an ACK.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::tcp) struct AckOutcome {
     pub(in crate::tcp) timer: TimerRequest,
@@ -58,12 +60,12 @@ pub(in crate::tcp) struct AckOutcome {
     pub(in crate::tcp) sample: Option<AckSample>,
 }
 
-/// What has been seen of an ACK so far.
+/// Findings about an ACK so far.
 #[derive(Debug, Default)]
 pub(super) struct AckFindings {
     pub(super) una_advanced: bool,
     /// End of the highest segment that was sacked before this ACK, or SND.UNA: its own blocks do
-    /// not make what it acknowledges late.
+    /// not make the acknowledged segments late.
     pub(super) prior_fack: Seq,
     /// Segments left the queue.
     pub(super) data_acked: bool,
@@ -80,7 +82,7 @@ pub(super) struct AckFindings {
     pub(super) reneging: bool,
     /// Lowest number that arrived after a later one.
     pub(super) reord: Option<Seq>,
-    /// First and last transmission of what was sacked.
+    /// First and last transmission of the sacked segments.
     pub(super) first_sacked: Option<Instant>,
     pub(super) last_sacked: Option<Instant>,
     /// The newest segment delivered, for the rate sample.
@@ -99,7 +101,7 @@ pub(in crate::tcp) struct RttTimes {
     pub(in crate::tcp) acked: bool,
 }
 
-/// An ACK half taken.
+/// An ACK whose segments are marked and removed.
 #[derive(Debug)]
 pub(in crate::tcp) struct AckProgress {
     pub(super) seen: AckFindings,

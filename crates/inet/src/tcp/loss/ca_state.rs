@@ -17,15 +17,15 @@ pub(in crate::tcp) enum CaState {
     Loss,
 }
 
-/// What may be sent in answer to the last ACK, before anything else.
+/// Segments that may be retransmitted in answer to the last ACK, before anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::tcp) enum RetransmitPolicy {
-    /// Nothing is to be sent again.
+    /// None.
     #[default]
     Nothing,
-    /// What is held to be lost.
+    /// Segments held to be lost.
     Lost,
-    /// F-RTO: something new, and only if there is nothing, what is held to be lost (RFC 5682 2.1
+    /// F-RTO: new data; segments held to be lost only if there is none (RFC 5682 2.1
     /// step 2b).
     NewFirst,
 }

@@ -1,4 +1,4 @@
-//! What loss recovery needs of the rest of its connection.
+//! The context of loss recovery: the values and parts of its connection that it needs.
 
 use crate::Instant;
 use crate::tcp::config::TcpConfig;
@@ -7,7 +7,7 @@ use crate::tcp::rtt::RttEstimator;
 use crate::tcp::seq::Seq;
 use crate::tcp::stats::TcpStats;
 
-/// What a recovery needs of the connection.
+/// The connection's values and parts that a recovery needs.
 #[derive(Debug)]
 pub(in crate::tcp) struct LossContext<'a> {
     pub(in crate::tcp) now: Instant,

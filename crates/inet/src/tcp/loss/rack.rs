@@ -1,10 +1,11 @@
 //! Losses found by time: RACK (RFC 8985 6).
 //!
-//! A segment is lost if one that was sent later has arrived and a round-trip time plus a
-//! *reordering window* has passed since it was sent. The window is a quarter of the least
-//! round-trip time, times a factor that grows while DSACKs tell of needless retransmissions; it is
-//! zero as long as no reordering has ever been seen and a recovery is on or three segments are
-//! sacked, which is the classic threshold of three duplicate ACKs (RFC 5681 3.2).
+//! A segment is lost if a later transmission has arrived, and a round-trip time plus a *reordering
+//! window* has passed since it was sent. The window is a quarter of the least round-trip time,
+//! times a factor. The factor grows while DSACKs report needless retransmissions. The window is
+//! zero under two conditions together: no reordering has ever been seen, and a recovery is on or
+//! three segments are sacked. The latter is the classic threshold of three duplicate ACKs (RFC 5681
+//! 3.2).
 
 use core::time::Duration;
 
@@ -18,7 +19,7 @@ const PERSIST: u8 = 16;
 /// Least time until a timer of ours, as Linux.
 pub(super) const TIMER_MIN: Duration = Duration::from_millis(2);
 
-/// What RACK remembers.
+/// The state of RACK.
 #[derive(Debug, Default)]
 pub(in crate::tcp) struct RackState {
     /// Of the segment sent last among those that arrived: when, its end, and its round-trip time.
@@ -110,7 +111,7 @@ impl RackState {
     }
 }
 
-/// Whether `segment` was sent after what ends at `end` and was sent `at`.
+/// Whether `segment` was sent after the one that ends at `end` and was sent `at`.
 fn segment_after(at: Instant, end: Seq, segment: &SentSegment) -> bool {
     segment.at > at || (segment.at == at && segment.end.after(end))
 }

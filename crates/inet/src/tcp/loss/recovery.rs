@@ -1,4 +1,4 @@
-//! The state of loss recovery, and what is sent and times out in it.
+//! The state of loss recovery; transmissions and timeouts in it.
 
 mod ack;
 mod alert;
@@ -31,7 +31,7 @@ struct TailLossProbe {
     retransmitted: bool,
 }
 
-/// The sender's memory of what is under way, and of what went wrong.
+/// The sender's memory of segments under way, and of losses.
 #[derive(Debug)]
 pub(in crate::tcp) struct LossRecovery {
     sent: SentQueue,
@@ -66,7 +66,7 @@ pub(in crate::tcp) struct LossRecovery {
     first_sent: Instant,
     dsack_dups: u64,
     total_retrans: u64,
-    /// The peer is to be told that the window was reduced, or not any more.
+    /// CWR is to be sent to the peer because the window was reduced, or not any more.
     cwr: Option<bool>,
     retransmit_policy: RetransmitPolicy,
     /// Where a probe of the path's MTU under way begins, and whether its loss was found.
@@ -105,7 +105,7 @@ impl LossRecovery {
         }
     }
 
-    /// What is sent and not acknowledged.
+    /// The segments that are sent and not acknowledged.
     #[inline]
     pub(in crate::tcp) fn sent(&self) -> &SentQueue {
         &self.sent
@@ -122,7 +122,7 @@ impl LossRecovery {
         self.sent.split(index, len);
     }
 
-    /// What may be sent in answer to the last ACK, before anything else.
+    /// Segments that may be retransmitted in answer to the last ACK, before anything else.
     #[inline]
     pub(in crate::tcp) fn retransmit_policy(&self) -> RetransmitPolicy {
         self.retransmit_policy
@@ -140,11 +140,13 @@ impl LossRecovery {
         core::mem::take(&mut self.mtu_probe_lost)
     }
 
+    #[inline]
     pub(in crate::tcp) fn state(&self) -> CaState {
         self.state
     }
 
     /// Segments that may overtake each other (`tcpi_reordering`).
+    #[inline]
     pub(in crate::tcp) fn reordering(&self) -> u32 {
         self.reordering
     }
@@ -171,16 +173,18 @@ impl LossRecovery {
     }
 
     /// The window follows [`Prr`], not the algorithm.
+    #[inline]
     pub(in crate::tcp) fn reducing(&self) -> bool {
         matches!(self.state, CaState::Cwr | CaState::Recovery)
     }
 
-    /// Whether the peer is to be told of a reduction by CWR (RFC 3168 6.1.2), if that is new.
+    /// Whether CWR is to be sent for a reduction (RFC 3168 6.1.2), if that is new.
+    #[inline]
     pub(in crate::tcp) fn take_cwr(&mut self) -> Option<bool> {
         self.cwr.take()
     }
 
-    /// What is to be remembered of a segment sent now.
+    /// The counts to be remembered with a segment sent now.
     fn snapshot(&mut self, now: Instant) -> DeliverySnapshot {
         if self.sent.in_flight() == 0 {
             self.first_sent = now;
@@ -203,7 +207,7 @@ impl LossRecovery {
         marks: WriteMarks,
     ) {
         if self.retransmit_policy == RetransmitPolicy::NewFirst {
-            // F-RTO has what it wanted: now the answer counts.
+            // F-RTO has its new data: now the answer counts.
             self.retransmit_policy = RetransmitPolicy::Nothing;
         }
         let snapshot = self.snapshot(now);
@@ -267,8 +271,8 @@ impl LossRecovery {
         self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
-    /// All is lost but what RACK says may still arrive (RFC 8985 6.3). Nothing is, if the peer has
-    /// reneged: then the SACKs are worth nothing (RFC 2018 8).
+    /// All segments are lost but those that may still arrive by RACK (RFC 8985 6.3). Nothing is, if
+    /// the peer has reneged: then the SACKs are worth nothing (RFC 2018 8).
     fn mark_after_timeout(&mut self, context: &mut LossContext<'_>) {
         let reneged = self.sent.head().is_some_and(SentSegment::sacked);
         if reneged {
@@ -300,7 +304,7 @@ impl LossRecovery {
         self.lose(context, |_| true);
     }
 
-    /// What `is_lost` says of segments not reported is lost and leaves again, without blame on
+    /// The unreported segments for which `is_lost` holds are lost and leave again, without blame on
     /// congestion: as Linux the state is that after a timeout, with the window as it is.
     fn lose(&mut self, context: &mut LossContext<'_>, is_lost: impl Fn(&SentSegment) -> bool) {
         let mut any = false;
@@ -324,8 +328,8 @@ impl LossRecovery {
         self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
-    /// The peer's window was closed and is open again: if what is in flight was sent as a probe of
-    /// it, the peer has had no room for it.
+    /// The peer's window was closed and is open again: if the segment in flight was sent as a
+    /// probe of it, the peer has had no room for that.
     pub(in crate::tcp) fn window_reopened(&mut self) {
         if self.state == CaState::Loss && !self.sent.is_empty() {
             self.lost += u64::from(self.sent.mark_lost(0));

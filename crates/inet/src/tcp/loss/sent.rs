@@ -1,17 +1,20 @@
 //! The segments that were sent and are not acknowledged.
 //!
-//! One entry per segment of at most one MSS, sorted by sequence number, so that a place is found by
-//! binary search; a super-segment is several entries. The counts are Linux's: *packets out* is the
-//! length of the queue, *sacked out* what the peer has selectively acknowledged, *lost out* what is
-//! held to be lost and *retrans out* what was sent again and is held to be on its way.
+//! One entry is a segment of at most one MSS; a super-segment is several entries. Entries are
+//! sorted by sequence number, so binary search finds a place. The counts are Linux's:
+//!
+//! * *packets out* is the length of the queue.
+//! * *sacked out* are the segments that the peer has selectively acknowledged.
+//! * *lost out* are the segments held to be lost.
+//! * *retrans out* are the segments that were retransmitted and are held to be on their way.
 //!
 //! RACK asks for segments in the order of their last transmission. So a list is threaded through
-//! the entries that may be on their way, oldest transmission first: whatever is (re)transmitted
-//! goes to its end, whatever is sacked or lost leaves it. Links are numbers that count from the
-//! first entry ever, because places in the queue move.
+//! the entries that may be on their way, oldest transmission first. A transmitted segment goes to
+//! its end; a sacked or lost segment leaves it. Links are numbers that count from the first entry
+//! ever, because places in the queue move.
 //!
-//! Memory is bounded by the peer's window divided by the segments' size, and given back when all is
-//! acknowledged: an idle connection keeps nothing but, at most, room for four.
+//! The peer's window divided by the segments' size bounds the memory. The queue gives it back when
+//! everything is acknowledged: an idle connection has room for four entries at most.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -20,8 +23,8 @@ use crate::Instant;
 use crate::tcp::send_queue::WriteMarks;
 use crate::tcp::seq::Seq;
 
-/// Entries whose memory an empty queue keeps, so that a dialogue does not allocate at each turn.
-const KEPT: usize = 4;
+/// Entries whose memory an empty queue retains, so that a dialogue does not allocate each time.
+const RETAINED: usize = 4;
 
 /// No link.
 const NONE: u32 = u32::MAX;
@@ -34,19 +37,19 @@ const LOST: u8 = 1 << 1;
 const RETRANSMITTED: u8 = 1 << 2;
 /// Was sent again at some time.
 const EVER_RETRANSMITTED: u8 = 1 << 3;
-/// An ACK does not tell which transmission it answers.
+/// An ACK may answer more than one transmission.
 const AMBIGUOUS: u8 = 1 << 4;
 /// Its last byte is pushed (RFC 9293 3.9.1.2), whenever it is sent.
 const PUSH: u8 = 1 << 5;
-/// A record ends with it: what is sent again ends there too.
+/// A record ends with it: a retransmission ends there too.
 const RECORD: u8 = 1 << 6;
-/// A super-segment ended with it: as on Linux, what is sent again is none across that place.
+/// A super-segment ended with it: as in Linux, a retransmission does not cross that place.
 const BURST: u8 = 1 << 7;
 
-/// What has happened to a segment since it left for the first time.
+/// The history of a segment since it left for the first time.
 const HISTORY: u8 = SACKED | LOST | RETRANSMITTED | EVER_RETRANSMITTED | AMBIGUOUS;
 
-/// What was known when a segment left, for the sample of the delivery rate.
+/// The counts at the time when a segment left, for the sample of the delivery rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::tcp) struct DeliverySnapshot {
     /// Segments delivered until then, and when the last of them was.
@@ -71,53 +74,65 @@ pub(in crate::tcp) struct SentSegment {
 }
 
 impl SentSegment {
+    #[inline]
     fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
+    #[inline]
     pub(in crate::tcp) fn sacked(&self) -> bool {
         self.has(SACKED)
     }
 
+    #[inline]
     pub(in crate::tcp) fn lost(&self) -> bool {
         self.has(LOST)
     }
 
     /// A retransmission of it is on its way.
+    #[inline]
     pub(in crate::tcp) fn retransmitted(&self) -> bool {
         self.has(RETRANSMITTED)
     }
 
+    #[inline]
     pub(in crate::tcp) fn ever_retransmitted(&self) -> bool {
         self.has(EVER_RETRANSMITTED)
     }
 
     /// Karn's rule: its acknowledgement gives no round-trip time.
+    #[inline]
     pub(in crate::tcp) fn ambiguous(&self) -> bool {
         self.has(AMBIGUOUS)
     }
 
-    /// What is marked at its end.
+    /// The marks at its end.
+    #[inline]
     pub(in crate::tcp) fn marks(&self) -> WriteMarks {
         WriteMarks { push: self.has(PUSH), record: self.has(RECORD), burst: self.has(BURST) }
     }
 
-    /// What is sent again does not go on behind it.
+    /// A retransmission does not go on behind it.
+    #[inline]
     pub(in crate::tcp) fn ends_burst(&self) -> bool {
         self.has(RECORD | BURST)
     }
 
     /// Lost, and not yet sent again.
+    #[inline]
     pub(in crate::tcp) fn awaits_retransmission(&self) -> bool {
         self.flags & (LOST | RETRANSMITTED | SACKED) == LOST
     }
 
     /// May be on its way: in the list.
+    #[inline]
     fn listed(&self) -> bool {
         !self.sacked() && !self.awaits_retransmission()
     }
 
-    /// Whether the transmission at `at` of what ends at `end` came after this one's (RFC 8985 6.2).
+    /// Whether a segment that ends at `end` and was sent at `at` was sent after this one (RFC 8985
+    /// 6.2).
+    #[inline]
     pub(in crate::tcp) fn sent_before(&self, at: Instant, end: Seq) -> bool {
         self.at < at || (self.at == at && self.end.before(end))
     }
@@ -156,11 +171,13 @@ impl SentQueue {
         Self { oldest: NONE, newest: NONE, ..Self::default() }
     }
 
+    #[inline]
     pub(in crate::tcp) fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
     /// Segments sent and not cumulatively acknowledged.
+    #[inline]
     pub(in crate::tcp) fn packets_out(&self) -> u32 {
         self.segments.len() as u32
     }
@@ -176,28 +193,34 @@ impl SentQueue {
         self.sacked_out = segments;
     }
 
+    #[inline]
     pub(in crate::tcp) fn lost_out(&self) -> u32 {
         self.lost_out
     }
 
+    #[inline]
     pub(in crate::tcp) fn retrans_out(&self) -> u32 {
         self.retrans_out
     }
 
     /// Segments known or held to have left the network.
+    #[inline]
     pub(in crate::tcp) fn left_out(&self) -> u32 {
         self.sacked_out + self.lost_out
     }
 
     /// RFC 6675's pipe, in segments.
+    #[inline]
     pub(in crate::tcp) fn in_flight(&self) -> u32 {
         (self.packets_out() + self.retrans_out).saturating_sub(self.left_out())
     }
 
+    #[inline]
     pub(in crate::tcp) fn get(&self, index: usize) -> Option<&SentSegment> {
         self.segments.get(index)
     }
 
+    #[inline]
     pub(in crate::tcp) fn head(&self) -> Option<&SentSegment> {
         self.segments.front()
     }
@@ -264,7 +287,7 @@ impl SentQueue {
     }
 
     /// Takes the first segment out if `una` has passed it, and with it those behind it of which
-    /// everything is the same but their place; else cuts off what `una` has passed.
+    /// everything is the same but their place; else cuts off the part that `una` has passed.
     pub(in crate::tcp) fn pop_acked(&mut self, una: Seq) -> Option<AckedSegments> {
         let head = self.segments.front_mut()?;
         if head.end.after(una) {
@@ -314,7 +337,7 @@ impl SentQueue {
         self.first = 0;
         self.hint = 0;
         (self.oldest, self.newest) = (NONE, NONE);
-        if self.segments.capacity() > KEPT {
+        if self.segments.capacity() > RETAINED {
             self.segments = VecDeque::new();
         }
     }
@@ -360,7 +383,7 @@ impl SentQueue {
         else {
             return;
         };
-        // Lost and retransmitted: its turn to be sent again would come, though it has arrived.
+        // Lost and retransmitted: it would be retransmitted once more, though it has arrived.
         if segment.lost() {
             return;
         }
@@ -454,7 +477,7 @@ impl SentQueue {
         self.relink();
     }
 
-    /// The peer has reneged (RFC 2018 8): it may have dropped what it had sacked.
+    /// The peer has reneged (RFC 2018 8): it may have dropped sacked data.
     pub(in crate::tcp) fn unmark_sacked(&mut self) {
         for index in 0..self.segments.len() {
             let flags = self.segments.get(index).map_or(0, |segment| segment.flags & !SACKED);
@@ -521,7 +544,7 @@ impl SentQueue {
         self.join(earlier, later);
     }
 
-    /// What was between two entries of the list is gone.
+    /// Joins two entries of the list, between which others are gone.
     fn join(&mut self, earlier: u32, later: u32) {
         match earlier {
             NONE => self.oldest = later,
@@ -541,7 +564,7 @@ impl SentQueue {
         }
     }
 
-    /// Makes the list anew; for what happens seldom.
+    /// Makes the list anew; for rare events.
     fn relink(&mut self) {
         self.first = 0;
         self.hint = 0;

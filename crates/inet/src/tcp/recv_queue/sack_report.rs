@@ -1,16 +1,16 @@
-//! What is reported by SACK: the blocks received out of order (RFC 2018 4), the one that changed
-//! last first, and the last duplicate (RFC 2883).
+//! The SACK option of the next ACK: the blocks received out of order (RFC 2018 4), the one that
+//! changed last first, and the last duplicate (RFC 2883).
 //!
 //! A block that changed must be reported in the next ACK. When several change before one is sent,
-//! more ACKs are owed ([`SackReport::has_unreported`]): the sender would hold what it is not told
-//! of to be lost.
+//! more ACKs are due ([`SackReport::has_unreported`]). Otherwise the sender would take the
+//! unreported segments for lost.
 
 use alloc::vec::Vec;
 
 use crate::tcp::sack_blocks::{SackBlock, SackBlocks};
 use crate::tcp::seq::Seq;
 
-/// Most blocks remembered. What is beyond is told of again as soon as it changes.
+/// Most blocks remembered. A forgotten block is reported again as soon as it changes.
 const REMEMBERED: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,7 @@ impl SackReport {
         self.blocks.retain(|ChangedBlock { block, .. }| block.start.after(next));
     }
 
-    /// Whether there is a change that no ACK has told of.
+    /// Whether there is a change that no ACK has reported.
     pub(super) fn has_unreported(&self) -> bool {
         self.blocks.iter().any(|changed| !changed.told)
     }
@@ -95,7 +95,7 @@ impl SackReport {
                 left -= 1;
             }
         }
-        // Marked afterwards: what was just told must not come twice.
+        // Marked afterwards: a block must not come twice in one option.
         for changed in &mut self.blocks {
             changed.told |= option.as_slice().contains(&changed.block);
         }

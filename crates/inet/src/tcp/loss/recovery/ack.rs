@@ -42,7 +42,7 @@ impl LossRecovery {
         taken
     }
 
-    /// Second half: what it means.
+    /// Second half: judges the ACK.
     pub(in crate::tcp) fn judge_ack(
         &mut self,
         context: &mut LossContext<'_>,
@@ -90,7 +90,7 @@ impl LossRecovery {
         AckOutcome { timer: seen.timer, sample: sample.filter(|_| may_grow) }
     }
 
-    /// Only SACKs, of what was sent after the head was last sent.
+    /// Only SACKs, of segments sent after the head was last sent.
     fn measured_after_head(
         &self,
         context: &LossContext<'_>,

@@ -37,7 +37,8 @@ impl LossRecovery {
     }
 
     /// The head of the queue is sacked though the acknowledgement has moved up to it: the peer has
-    /// thrown away what it had (RFC 2018 8). It gets a little time to make up its mind.
+    /// dropped data that it had reported (RFC 2018 8). A short wait follows, in case its ACK is
+    /// late.
     fn check_reneging(&mut self, context: &LossContext<'_>, seen: &mut AckFindings) -> bool {
         let reneging = seen.reneging && seen.una_advanced;
         if reneging {
@@ -47,7 +48,7 @@ impl LossRecovery {
         reneging
     }
 
-    /// What the state was about is acknowledged. Whether nothing else is to be done.
+    /// The state may be over: `high_seq` is acknowledged. Whether nothing else is to be done.
     fn leave(&mut self, context: &mut LossContext<'_>, ack: &ReceivedAck<'_>) -> bool {
         if self.state == CaState::Open {
             self.retrans_stamp = None;
@@ -76,7 +77,7 @@ impl LossRecovery {
         false
     }
 
-    /// An ACK in fast recovery. Whether what is lost is to be sent again.
+    /// An ACK in fast recovery. Whether lost segments are to be retransmitted.
     fn in_recovery(
         &mut self,
         context: &mut LossContext<'_>,
@@ -157,8 +158,8 @@ impl LossRecovery {
         true
     }
 
-    /// Whether what was found lost is a probe of the path's MTU, and nothing before it: that is no
-    /// sign of congestion (RFC 4821 7.5).
+    /// Whether the segment found lost is a probe of the path's MTU, and nothing before it is lost:
+    /// that is no sign of congestion (RFC 4821 7.5).
     pub(super) fn is_mtu_probe_lost(&mut self, context: &LossContext<'_>) -> bool {
         let lost = self.state < CaState::Cwr && self.mtu_probe == Some(context.una);
         if lost {
@@ -186,13 +187,13 @@ impl LossRecovery {
                 return;
             }
             if context.nxt.after(self.high_seq) {
-                // Step 3a: what came of the new segments tells that the loss was real.
+                // Step 3a: the answer to the new segments shows that the loss was real.
                 if seen.data_sacked || duplicate {
                     self.frto = false;
                 }
             } else if seen.una_advanced && !recovered {
                 self.high_seq = context.nxt;
-                // Step 2b: something new, whose fate will tell.
+                // Step 2b: something new, whose fate decides.
                 if context.can_send_new {
                     self.retransmit_policy = RetransmitPolicy::NewFirst;
                     return;
@@ -206,7 +207,7 @@ impl LossRecovery {
             return;
         }
         if !context.sack {
-            // A duplicate tells that something new has arrived.
+            // A duplicate shows that something new has arrived.
             if context.nxt.after(self.high_seq) && duplicate {
                 self.add_reno_sack(context);
             } else if seen.una_advanced {
@@ -216,7 +217,7 @@ impl LossRecovery {
         self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
-    /// Marks what this ACK shows to be lost.
+    /// Marks the segments that this ACK shows to be lost.
     fn identify_loss(&mut self, context: &mut LossContext<'_>, seen: &mut AckFindings) {
         if self.sent.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! What an ACK acknowledges leaves the queue.
+//! Removal of acknowledged segments from the queue.
 
 use super::LossRecovery;
 use crate::Instant;
@@ -8,7 +8,7 @@ use crate::tcp::loss::sent::{AckedSegments, SentSegment};
 use crate::tcp::seq::Seq;
 
 impl LossRecovery {
-    /// Removes what is before SND.UNA. Gives the round-trip times.
+    /// Removes the segments before SND.UNA. Gives the round-trip times.
     pub(super) fn clean(
         &mut self,
         context: &mut LossContext<'_>,
@@ -46,11 +46,11 @@ impl LossRecovery {
         seen.reneging = self.sent.head().is_some_and(SentSegment::sacked);
         if gone > 0 && !context.sack {
             self.remove_reno_sacks(context, gone);
-            // Without SACK nobody knows whether the original or the retransmission made the
+            // Without SACK it is unknown whether the original or the retransmission made the
             // progress.
             seen.original &= !seen.retransmitted_acked;
         } else if let Some(low) = reord.filter(|low| gone > 0 && low.before(prior_fack)) {
-            // A hole filled by what was never sent again.
+            // An original has filled the hole.
             self.reordered(context, low, prior_fack);
         }
         if ambiguous {
@@ -100,8 +100,8 @@ impl LossRecovery {
 /// Without SACK: how many have left the network is guessed from duplicate ACKs (RFC 5681 3.2, RFC
 /// 6582), as if each were a SACK of one segment.
 impl LossRecovery {
-    /// `gone` segments were acknowledged: one was the hole, the others those that the duplicates
-    /// told of.
+    /// `gone` segments were acknowledged: one was the hole, the duplicates had
+    /// reported the others.
     fn remove_reno_sacks(&mut self, context: &mut LossContext<'_>, gone: u32) {
         let sacked = self.sent.sacked_out();
         self.delivered += u64::from(gone.saturating_sub(sacked).max(1));

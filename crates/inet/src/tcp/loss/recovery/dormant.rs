@@ -1,9 +1,9 @@
-//! What outlasts an idle time.
+//! The part of loss recovery that outlasts an idle time.
 
 use super::LossRecovery;
 use crate::tcp::loss::ca_state::{CaState, RetransmitPolicy};
 
-/// What is kept of [`LossRecovery`] when nothing is in flight.
+/// The part of [`LossRecovery`] that is worth something when nothing is in flight.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::tcp) struct DormantRecovery {
     reordering: u32,

@@ -22,7 +22,7 @@ impl LossRecovery {
         window.min(context.rtt.smoothed().unwrap_or(window))
     }
 
-    /// Marks what is lost by now. How long to wait for the others that a later one has overtaken
+    /// Marks the segments that are lost by now. How long to wait for the others that are overtaken
     /// (RFC 8985 6.2 step 5).
     pub(super) fn detect(&mut self, context: &mut LossContext<'_>) -> Option<Duration> {
         let window = self.reordering_window(context);

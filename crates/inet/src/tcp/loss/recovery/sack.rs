@@ -1,9 +1,9 @@
-//! What the peer reports by SACK (RFC 2018, RFC 2883, RFC 6675).
+//! SACK blocks of the peer (RFC 2018, RFC 2883, RFC 6675).
 //!
-//! A block is believed only if it lies within what was sent and is not acknowledged, and marks only
-//! segments that it covers wholly. The first block may be a DSACK: a report that something arrived
-//! twice. What the ACK before has reported already is skipped: so each segment is looked at once,
-//! however long the blocks.
+//! A block is believed only if it lies within the bytes that are sent and not acknowledged. It
+//! marks only segments that it covers wholly. The first block may be a DSACK: a report that
+//! something arrived twice. Ranges that the previous ACK has reported are skipped. So each segment
+//! is looked at once, however long the blocks.
 
 use super::LossRecovery;
 use crate::tcp::loss::ack_info::{AckFindings, ReceivedAck};
@@ -13,7 +13,7 @@ use crate::tcp::sack_blocks::{SackBlock, SackBlocks};
 use crate::tcp::seq::Seq;
 
 impl LossRecovery {
-    /// Marks what the blocks of `ack` report.
+    /// Marks the segments that the blocks of `ack` report.
     pub(super) fn tag(
         &mut self,
         context: &mut LossContext<'_>,
@@ -25,7 +25,7 @@ impl LossRecovery {
         }
         let blocks = ack.blocks.as_slice();
         let dsack = self.take_dsack(context, ack, seen);
-        // Too old to say anything about what is under way.
+        // Too old to say anything about segments under way.
         if ack.ack.before(ack.prior_una - context.max_window) || self.sent.is_empty() {
             return;
         }
@@ -88,7 +88,7 @@ impl LossRecovery {
         }
         seen.dsack = true;
         self.delivered += u64::from(segments);
-        // Of what has left the queue already.
+        // Of segments that have left the queue already.
         let forgotten = first.end.at_or_before(ack.prior_una);
         if forgotten && self.undo_marker.is_some_and(|marker| first.end.after(marker)) {
             self.undo_retrans = self.undo_retrans.map(|count| count.saturating_sub(segments));
@@ -96,7 +96,7 @@ impl LossRecovery {
         true
     }
 
-    /// Whether a block may be believed. It lies within what is sent; only a DSACK may lie below
+    /// Whether a block may be believed. It lies within the sent bytes; only a DSACK may lie below
     /// SND.UNA, and there only as far back as the recovery that it may undo.
     fn is_valid(
         &self,
@@ -195,7 +195,7 @@ impl LossRecovery {
         if !segment.sacked() {
             self.rack.advance(context.now, &segment, context.rtt.min().unwrap_or_default());
             if !segment.ever_retransmitted() {
-                // A hole that nobody filled: the network has changed the order.
+                // A hole that no retransmission filled: the network has changed the order.
                 if segment.start.before(self.fack) {
                     seen.reord = earlier(seen.reord);
                 }

@@ -1,9 +1,9 @@
 //! Tail loss probes (RFC 8985 7).
 //!
-//! When the last segments of a flight are lost, nothing comes that would tell of it but the
-//! retransmission timer. So one segment is sent after two round-trip times, a new one or the last
-//! one again, whose SACK makes RACK see the loss. If the probe itself was what repaired the loss,
-//! the answer shows it, and the window is reduced all the same (7.4).
+//! When the last segments of a flight are lost, only the retransmission timer would find that out.
+//! So one segment is sent after two round-trip times: a new one, or the last one again. Its SACK
+//! makes RACK see the loss. If the probe itself has repaired the loss, its answer shows that, and
+//! the window is reduced all the same (7.4).
 
 use core::time::Duration;
 
@@ -41,7 +41,7 @@ impl LossRecovery {
         context.stats.tail_loss_probes += 1;
     }
 
-    /// What the ACK tells of the probe (RFC 8985 7.4).
+    /// Judges the probe by the ACK (RFC 8985 7.4).
     pub(super) fn judge_probe(
         &mut self,
         context: &mut LossContext<'_>,

@@ -1,9 +1,9 @@
-//! Taking back a reduction that was a mistake.
+//! Undoing a needless reduction.
 //!
-//! A recovery was needless if each of its retransmissions is reported as a duplicate (DSACK, RFC
-//! 3708), or if the ACK of the first repaired hole echoes a timestamp from before the first
-//! retransmission (Eifel detection, RFC 3522): then the originals had only been late. The window
-//! goes back to where it was (Eifel response, RFC 4015).
+//! A recovery was needless in two cases. Each of its retransmissions is reported as a duplicate
+//! (DSACK, RFC 3708). Or the ACK of the first repaired hole echoes a timestamp from before the
+//! first retransmission (Eifel detection, RFC 3522). In both the originals had only been late. The
+//! window goes back to its size of before (Eifel response, RFC 4015).
 
 use super::LossRecovery;
 use crate::tcp::loss::ack_info::ReceivedAck;
@@ -13,7 +13,7 @@ use crate::tcp::loss::sent::SentSegment;
 use crate::tcp::seq::Seq;
 
 impl LossRecovery {
-    /// A recovery begins at `una`: what is sent again from here on counts. Retransmissions that are
+    /// A recovery begins at `una`: retransmissions from here on count. Retransmissions that are
     /// under way may cause DSACKs too.
     pub(super) fn init_undo(&mut self, una: Seq) {
         self.undo_marker = Some(una);
@@ -25,7 +25,7 @@ impl LossRecovery {
     /// The ACK answers an original, or nothing was sent again.
     pub(super) fn packet_delayed(&self, context: &LossContext<'_>, ack: &ReceivedAck<'_>) -> bool {
         match (self.retrans_stamp, ack.echo) {
-            // Without SACK a recovery that is held on to has forgotten what it sent again.
+            // Without SACK a recovery that is held has forgotten its retransmissions.
             (None, _) => context.sack || context.una.before(self.high_seq),
             (Some(stamp), Some(echo)) => Seq::new(echo).before(Seq::new(stamp)),
             (Some(_), None) => false,
@@ -116,7 +116,7 @@ impl LossRecovery {
         true
     }
 
-    /// A partial ACK that an original brought forth: what was repaired was only late. Whether
+    /// A partial ACK that an original brought forth: the repaired segment was only late. Whether
     /// nothing more is to be marked or sent again for now.
     pub(super) fn try_undo_partial(
         &mut self,
