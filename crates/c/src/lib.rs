@@ -1,14 +1,15 @@
-//! libtasuki: packaged calls for programs in C; `include/tasuki.h` says what each function does.
+//! libtasuki: packaged calls for programs in C; `include/tasuki.h` documents each function.
 //!
-//! This crate is the edge only. Module `edge` turns pointers of the caller into slices and values;
-//! they go no further. Module `ring` makes the calls, and the `sockets` crate does the rest. No
-//! panic crosses the edge: none is expected, and one would end the program (`extern "C"`).
+//! This crate is the FFI only: pointers of the caller become slices and values in `ffi`, and go no
+//! further. `ring` has the calls and completions of a thread; the `sockets` crate does the rest. No
+//! panic crosses into C: none is expected, and one would end the program (`extern "C"`).
 //!
 //! ```text layers
-//! edge: the functions of `tasuki.h`
-//! ring address: submissions and completions; socket addresses
+//! ffi: the exported functions, and the caller's pointers
+//! ring: a thread's submissions and completions
+//! address: socket addresses as bytes
 //! ```
 
 mod address;
-mod edge;
+mod ffi;
 mod ring;

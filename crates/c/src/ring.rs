@@ -1,8 +1,8 @@
 //! A thread's submissions and completions.
 //!
-//! Sockets are small numbers, the lowest free one first, as file descriptors are. A call that the
-//! server has is in a table under the number that travels with it; one that needs no server (a
-//! send, a mistake) is over at once and waits in a queue with those that came back.
+//! Sockets are small numbers, the lowest free one first, as file descriptors are. A call on its way
+//! is in a table, under the number that travels with it. A call that needs no server (a send, a
+//! mistake) is over at once; it waits in a queue with the completions that came back.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -15,20 +15,20 @@ use sockets::{
     Ticket, Wait,
 };
 
-/// What a call does when it is over, besides giving a number.
-pub(crate) enum Outcome {
+/// The result of a completed call: a number, and what else it gives.
+pub(crate) enum CompletionResult {
     /// The number alone: 0 or more, or a negative error number.
     Number(i32),
     /// Also an address, for the pointers of the call.
     Address(i32, std::net::SocketAddr),
     /// Also bytes of an option's value.
     Option(i32, [u8; 40]),
-    /// There is something to receive, by whoever has the buffer.
+    /// There is something to receive; the FFI has the buffer for it.
     Receive,
 }
 
 /// The operations, as `enum tsk_op` has them, with what they need.
-pub(crate) enum Op<'a> {
+pub(crate) enum Operation<'a> {
     Nop,
     Socket { domain: i32, kind: u32 },
     Bind(std::net::SocketAddr),
@@ -53,7 +53,7 @@ pub(crate) struct CallOptions {
     pub(crate) prio: u8,
 }
 
-/// A call that is out, and what `T` the edge keeps for it.
+/// A call on its way, and the value `T` that the FFI keeps for it.
 struct PendingCall<T> {
     ticket: Ticket,
     user_data: u64,
@@ -66,10 +66,10 @@ pub(crate) struct Ring<T> {
     owner: ThreadId,
     batch: CallBatch<'static>,
     sockets: Vec<Option<Socket>>,
-    out: Vec<Option<PendingCall<T>>>,
+    pending: Vec<Option<PendingCall<T>>>,
     free: Vec<usize>,
-    /// Calls that are over: their user data, what came of them, what the edge kept.
-    over: VecDeque<(u64, Outcome, T)>,
+    /// Calls that are finished: their user data, what came of them, what the edge kept.
+    finished: VecDeque<(u64, CompletionResult, T)>,
 }
 
 fn negative(errno: Errno) -> i32 {
@@ -87,9 +87,9 @@ impl<T> Ring<T> {
             client,
             owner: std::thread::current().id(),
             sockets: Vec::new(),
-            out: Vec::new(),
+            pending: Vec::new(),
             free: Vec::new(),
-            over: VecDeque::new(),
+            finished: VecDeque::new(),
         })
     }
 
@@ -123,28 +123,32 @@ impl<T> Ring<T> {
     /// EBUSY when results that were not taken leave no room; ENETDOWN; ENOTCONN in a forked child.
     pub(crate) fn submit(
         &mut self,
-        op: &Op<'_>,
-        manner: CallOptions,
+        op: &Operation<'_>,
+        options: CallOptions,
         user_data: u64,
         keep: T,
     ) -> Result<(), Errno> {
-        let request = match self.request(op, manner) {
+        let request = match self.request(op, options) {
             Ok(Ok(request)) => request,
             Ok(Err(done)) => {
-                self.over.push_back((user_data, Outcome::Number(done), keep));
+                self.finished.push_back((user_data, CompletionResult::Number(done), keep));
                 return Ok(());
             }
             Err(errno) => {
-                self.over.push_back((user_data, Outcome::Number(negative(errno)), keep));
+                self.finished.push_back((
+                    user_data,
+                    CompletionResult::Number(negative(errno)),
+                    keep,
+                ));
                 return Ok(());
             }
         };
-        let request = if manner.nonblock { request.nonblocking() } else { request };
-        self.send_out(request.priority(manner.prio), user_data, keep)
+        let request = if options.nonblock { request.nonblocking() } else { request };
+        self.send_out(request.priority(options.prio), user_data, keep)
     }
 
     fn send_out(&mut self, request: Request, user_data: u64, keep: T) -> Result<(), Errno> {
-        let at = self.free.last().copied().unwrap_or(self.out.len());
+        let at = self.free.last().copied().unwrap_or(self.pending.len());
         let mut request = request.user_data(at as u64);
         let ticket = loop {
             match self.batch.submit_from(&mut request) {
@@ -155,53 +159,57 @@ impl<T> Ring<T> {
         };
         self.free.pop();
         let out = Some(PendingCall { ticket, user_data, keep });
-        match self.out.get_mut(at) {
+        match self.pending.get_mut(at) {
             Some(place) => *place = out,
-            None => self.out.push(out),
+            None => self.pending.push(out),
         }
         Ok(())
     }
 
-    /// The server's call for `op`, or what it comes to here.
-    fn request(&mut self, op: &Op<'_>, manner: CallOptions) -> Result<Result<Request, i32>, Errno> {
+    /// The server's call for `op`; `Err` within: its result, if it needs no server.
+    fn request(
+        &mut self,
+        op: &Operation<'_>,
+        options: CallOptions,
+    ) -> Result<Result<Request, i32>, Errno> {
         let family = |domain: i32| match domain {
             2 => Ok(Family::V4),
             10 => Ok(Family::V6),
             _ => Err(Errno::AFNOSUPPORT),
         };
-        if let Op::Socket { domain, kind } = *op {
+        if let Operation::Socket { domain, kind } = *op {
             let kind = SocketKind::from_word(kind.into()).ok_or(Errno::PROTONOSUPPORT)?;
             return Ok(Ok(Request::socket(family(domain)?, kind)));
         }
-        if matches!(op, Op::Nop) {
+        if matches!(op, Operation::Nop) {
             return Ok(Ok(Request::null()));
         }
-        let socket = self.socket(manner.sock)?;
+        let socket = self.socket(options.sock)?;
         Ok(Ok(match *op {
-            Op::Nop | Op::Socket { .. } => Request::null(),
-            Op::Bind(addr) => Request::bind(socket, addr),
-            Op::Listen { backlog } => Request::listen(socket, backlog),
-            Op::Connect(addr) => Request::connect(socket, addr),
-            Op::Accept => Request::accept(socket),
-            Op::Recv => Request::readable(socket),
-            Op::Shutdown { how } => {
+            Operation::Nop | Operation::Socket { .. } => Request::null(),
+            Operation::Bind(addr) => Request::bind(socket, addr),
+            Operation::Listen { backlog } => Request::listen(socket, backlog),
+            Operation::Connect(addr) => Request::connect(socket, addr),
+            Operation::Accept => Request::accept(socket),
+            Operation::Recv => Request::readable(socket),
+            Operation::Shutdown { how } => {
                 let how = How::from_word(how.into()).ok_or(Errno::INVAL)?;
                 Request::shutdown(socket, how)
             }
-            Op::GetSockOpt { level, name } => Request::option(socket, level, name, 0),
-            Op::SetSockOpt { level, name, value } => {
+            Operation::GetSockOpt { level, name } => Request::option(socket, level, name, 0),
+            Operation::SetSockOpt { level, name, value } => {
                 Request::set_option(socket, level, name, value)
             }
-            Op::GetSockName => Request::local_addr(socket),
-            Op::GetPeerName => Request::peer_addr(socket),
-            Op::Send(bytes) => {
+            Operation::GetSockName => Request::local_addr(socket),
+            Operation::GetPeerName => Request::peer_addr(socket),
+            Operation::Send(bytes) => {
                 let bytes = &[IoSlice::new(bytes)];
                 let sent = socket.send(bytes, SendFlags::default(), None, Wait::No)?;
                 return Ok(Err(count(sent)));
             }
-            Op::Close => {
+            Operation::Close => {
                 let request = Request::close(socket);
-                let at = usize::try_from(manner.sock).unwrap_or(usize::MAX);
+                let at = usize::try_from(options.sock).unwrap_or(usize::MAX);
                 if let Some(place) = self.sockets.get_mut(at) {
                     *place = None;
                 }
@@ -220,38 +228,40 @@ impl<T> Ring<T> {
     /// # Errors
     /// EINTR, ENETDOWN, ENOTCONN.
     pub(crate) fn wait(&mut self, min: u32, wait: Wait) -> Result<(), Errno> {
-        let here = u32::try_from(self.over.len()).unwrap_or(u32::MAX);
+        let here = u32::try_from(self.finished.len()).unwrap_or(u32::MAX);
         self.batch.wait_for(min.saturating_sub(here), wait)?;
         Ok(())
     }
 
     /// The next call that is over.
-    pub(crate) fn next(&mut self) -> Option<(u64, Outcome, T)> {
-        if let Some(over) = self.over.pop_front() {
-            return Some(over);
+    pub(crate) fn next(&mut self) -> Option<(u64, CompletionResult, T)> {
+        if let Some(finished) = self.finished.pop_front() {
+            return Some(finished);
         }
-        let over = self.batch.fetch()?;
-        let at = usize::try_from(over.user_data).unwrap_or(usize::MAX);
-        let out = self.out.get_mut(at)?.take()?;
+        let done = self.batch.fetch()?;
+        let at = usize::try_from(done.user_data).unwrap_or(usize::MAX);
+        let out = self.pending.get_mut(at)?.take()?;
         self.free.push(at);
-        let outcome = match over.result {
-            Err(errno) => Outcome::Number(negative(errno)),
-            Ok(Reply::Done) => Outcome::Number(0),
-            Ok(Reply::Socket(socket)) => Outcome::Number(count(self.adopt(socket))),
-            Ok(Reply::Accepted(socket, peer)) => Outcome::Address(count(self.adopt(socket)), peer),
-            Ok(Reply::Address(addr)) => Outcome::Address(0, addr),
+        let outcome = match done.result {
+            Err(errno) => CompletionResult::Number(negative(errno)),
+            Ok(Reply::Done) => CompletionResult::Number(0),
+            Ok(Reply::Socket(socket)) => CompletionResult::Number(count(self.adopt(socket))),
+            Ok(Reply::Accepted(socket, peer)) => {
+                CompletionResult::Address(count(self.adopt(socket)), peer)
+            }
+            Ok(Reply::Address(addr)) => CompletionResult::Address(0, addr),
             Ok(Reply::Option { len, part }) => {
                 let len = usize::try_from(len).unwrap_or(usize::MAX).min(part.len());
-                Outcome::Option(count(len), part)
+                CompletionResult::Option(count(len), part)
             }
-            Ok(Reply::Readable(_)) => Outcome::Receive,
+            Ok(Reply::Readable(_)) => CompletionResult::Receive,
         };
         Some((out.user_data, outcome, out.keep))
     }
 
     /// Is no call out, and none over that was not taken?
     pub(crate) fn is_idle(&self) -> bool {
-        self.over.is_empty() && self.batch.counts() == (0, 0)
+        self.finished.is_empty() && self.batch.counts() == (0, 0)
     }
 
     /// Receives what has come on a socket. `None`: another was faster, and the call goes on.
@@ -271,7 +281,7 @@ impl<T> Ring<T> {
     /// # Errors
     /// ENOENT when there is none.
     pub(crate) fn cancel(&mut self, user_data: u64) -> Result<(), Errno> {
-        let mut out = self.out.iter().flatten().filter(|out| out.user_data == user_data);
+        let mut out = self.pending.iter().flatten().filter(|out| out.user_data == user_data);
         let ticket = out.next().ok_or(Errno::NOENT)?.ticket;
         match self.batch.cancel(ticket) {
             // It is over, and its completion is to be taken.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sockets::{Client, ConnectError, Errno, Wait};
 
 use crate::address;
-use crate::ring::{CallOptions, Op, Outcome, Ring};
+use crate::ring::{CallOptions, CompletionResult, Operation, Ring};
 
 /// `struct tsk_sqe`.
 #[repr(C)]
@@ -43,10 +43,10 @@ const _: () = assert!(size_of::<Sqe>() == 48 && size_of::<Cqe>() == 16);
 
 const NONBLOCK: u8 = 1;
 
-/// `struct tsk`; what is kept of a call is its entry, for the pointers in it.
+/// `struct tsk`; it keeps each call's entry, for the pointers in it.
 pub(crate) struct Tsk(Ring<Sqe>);
 
-fn manner(sqe: &Sqe) -> CallOptions {
+fn options(sqe: &Sqe) -> CallOptions {
     CallOptions { sock: sqe.sock, nonblock: sqe.flags & NONBLOCK != 0, prio: sqe.prio }
 }
 
@@ -122,7 +122,7 @@ unsafe fn put_address(sqe: &Sqe, addr: SocketAddr) {
 ///
 /// # Safety
 /// As the entry's pointers are documented.
-unsafe fn op<'a>(sqe: &Sqe) -> Result<Op<'a>, Errno> {
+unsafe fn op<'a>(sqe: &Sqe) -> Result<Operation<'a>, Errno> {
     let len = usize::try_from(sqe.len).unwrap_or(usize::MAX);
     let address = || {
         // SAFETY: addr is readable for len bytes; more than an address has are not looked at.
@@ -131,22 +131,22 @@ unsafe fn op<'a>(sqe: &Sqe) -> Result<Op<'a>, Errno> {
     };
     let (level, name) = (sqe.level, sqe.optname);
     Ok(match sqe.opcode {
-        0 => Op::Nop,
-        1 => Op::Socket { domain: sqe.sock, kind: sqe.len },
-        2 => Op::Bind(address()?),
-        3 => Op::Listen { backlog: sqe.len },
-        4 => Op::Connect(address()?),
-        5 => Op::Accept,
+        0 => Operation::Nop,
+        1 => Operation::Socket { domain: sqe.sock, kind: sqe.len },
+        2 => Operation::Bind(address()?),
+        3 => Operation::Listen { backlog: sqe.len },
+        4 => Operation::Connect(address()?),
+        5 => Operation::Accept,
         // SAFETY: addr is readable for len bytes.
-        6 => Op::Send(unsafe { bytes(sqe.addr, len) }?),
-        7 => Op::Recv,
-        8 => Op::Shutdown { how: sqe.len },
-        9 => Op::Close,
-        10 => Op::GetSockOpt { level, name },
+        6 => Operation::Send(unsafe { bytes(sqe.addr, len) }?),
+        7 => Operation::Recv,
+        8 => Operation::Shutdown { how: sqe.len },
+        9 => Operation::Close,
+        10 => Operation::GetSockOpt { level, name },
         // SAFETY: addr is readable for len bytes.
-        11 => Op::SetSockOpt { level, name, value: unsafe { bytes(sqe.addr, len) }? },
-        12 => Op::GetSockName,
-        13 => Op::GetPeerName,
+        11 => Operation::SetSockOpt { level, name, value: unsafe { bytes(sqe.addr, len) }? },
+        12 => Operation::GetSockName,
+        13 => Operation::GetPeerName,
         _ => return Err(Errno::INVAL),
     })
 }
@@ -238,7 +238,7 @@ unsafe extern "C" fn tsk_submit(tsk: *mut Tsk, sqes: *const Sqe, count: c_uint) 
         // SAFETY: the entry's pointers are as documented.
         let submitted = match unsafe { op(&sqe) } {
             _ if !known => Err(Errno::INVAL),
-            Ok(op) => ring.submit(&op, manner(&sqe), sqe.user_data, sqe),
+            Ok(op) => ring.submit(&op, options(&sqe), sqe.user_data, sqe),
             Err(errno) => Err(errno),
         };
         if let Err(errno) = submitted {
@@ -319,28 +319,28 @@ unsafe extern "C" fn tsk_wait(
 ///
 /// # Safety
 /// The entry's pointers must be as documented.
-unsafe fn settle(ring: &mut Ring<Sqe>, outcome: &Outcome, sqe: &Sqe) -> Option<i32> {
+unsafe fn settle(ring: &mut Ring<Sqe>, outcome: &CompletionResult, sqe: &Sqe) -> Option<i32> {
     match *outcome {
-        Outcome::Number(number) => Some(number),
-        Outcome::Address(number, addr) => {
+        CompletionResult::Number(number) => Some(number),
+        CompletionResult::Address(number, addr) => {
             // SAFETY: as the caller promises.
             unsafe { put_address(sqe, addr) };
             Some(number)
         }
-        Outcome::Option(len, part) => {
+        CompletionResult::Option(len, part) => {
             let value = &part[..usize::try_from(len).unwrap_or(0).min(part.len())];
             // SAFETY: addr is writable for len bytes.
             unsafe { put(sqe.addr, sqe.len as usize, value) };
             Some(len)
         }
-        Outcome::Receive => {
+        CompletionResult::Receive => {
             // SAFETY: addr is writable for len bytes, and the caller leaves them alone meanwhile.
             let received = match unsafe { room(sqe.addr, sqe.len as usize) } {
                 Ok(into) => ring.receive(sqe.sock, into),
                 Err(errno) => Some(negative(errno)),
             };
             if received.is_none()
-                && let Err(errno) = ring.submit(&Op::Recv, manner(sqe), sqe.user_data, *sqe)
+                && let Err(errno) = ring.submit(&Operation::Recv, options(sqe), sqe.user_data, *sqe)
             {
                 return Some(negative(errno));
             }
