@@ -5,10 +5,10 @@
 //! own in the other modes. Threads of the program do its work whenever they want something of it
 //! ([`sockets::local_stack`]), under one lock, and with no system calls but those on the device.
 //!
-//! A thread that waits longer does so as the *poller* ([`poller`]): on the epoll set that would wake
-//! a server. A thread of our own, the *helper*, becomes the poller when no call has been made for
-//! some milliseconds. So timers run and frames are answered while the program computes or sleeps
-//! elsewhere. The helper leaves as soon as a thread of the program wants to poll.
+//! A thread that waits longer does so as the *poller* ([`poller`]): on the epoll set that would
+//! wake a server. A thread of our own, the *helper*, becomes the poller when no call has been made
+//! for some milliseconds. So timers run and frames are answered while the program computes or
+//! sleeps elsewhere. The helper leaves as soon as a thread of the program wants to poll.
 //!
 //! A forked child has no stack (`fork` closes its copies of our descriptors). The program's end is
 //! the stack's: bytes of sockets that were closed in order are still sent, for up to 5 s.
@@ -39,7 +39,8 @@ const FD_FLOOR: i32 = 600;
 /// The stack of this process: null, or from `Arc::into_raw` and never given back.
 static HOST: AtomicPtr<ProgramStack> = AtomicPtr::new(null_mut());
 
-/// Makes the stack out of the servers' ends of the instance's connections. The runtime calls it at most once.
+/// Makes the stack out of the servers' ends of the instance's connections. The runtime calls it at
+/// most once.
 pub(crate) fn start(connections: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, String> {
     shm::descriptors::keep_from(floor());
     let mut connections =

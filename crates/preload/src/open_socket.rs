@@ -102,7 +102,8 @@ impl OpenSocket {
         })
     }
 
-    /// The open socket of a connection accepted on this one; it takes over the timeouts, as on Linux.
+    /// The open socket of a connection accepted on this one. It takes over the timeouts, as on
+    /// Linux.
     pub(crate) fn accepted(&self, socket: Socket, nonblocking: bool) -> Arc<Self> {
         let accepted = Self::new(socket, nonblocking);
         accepted.receive_timeout.set(self.receive_timeout.get());

@@ -1,16 +1,16 @@
-//! What the shim knows about descriptor numbers.
+//! The table of descriptor numbers.
 //!
-//! Two levels of [`CHUNK`] entries, the second made when first needed, cover the numbers below
-//! [`LIMIT`]. Each entry has a `kind`, one atomic byte, and what it holds behind a lock.
-//! Descriptors that are the kernel's own business, nearly all in nearly all programs, cost the
-//! two loads of [`DescriptorTable::kind`] and take no lock.
+//! Two levels of [`CHUNK`] entries cover the numbers below [`LIMIT`]; the second is made when first
+//! needed. An entry has a `kind`, one atomic byte, and a value behind a lock. Nearly all descriptors
+//! of nearly all programs are the kernel's own business. They cost the two loads of
+//! [`DescriptorTable::kind`] and no lock.
 //!
-//! An entry is taken out before the kernel closes the number and put in after the kernel gave it
-//! out, so that the kernel's own exclusion of numbers serves the table too.
+//! An entry is taken out before the kernel closes the number, and put in after the kernel gave it
+//! out. So the kernel's own exclusion of numbers serves the table too.
 //!
-//! A forked child can trust no lock of its parent, which another thread may have held:
-//! [`DescriptorTable::inherit`] gives it new entries and leaves the old ones to oblivion. It remembers
-//! which numbers were sockets.
+//! A forked child can trust no lock of its parent, which another thread may have held.
+//! [`DescriptorTable::inherit`] gives it new entries and abandons the old ones. It remembers which
+//! numbers were sockets.
 
 #![allow(unsafe_code)]
 

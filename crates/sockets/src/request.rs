@@ -194,7 +194,8 @@ impl Completion {
         Self { ticket: Ticket(tag), user_data, result }
     }
 
-    /// The result of a call whose outcome alone determines it. `None`: it needs [`Completion::new`].
+    /// The result of a call whose outcome alone determines it. `None`: it needs
+    /// [`Completion::new`].
     #[inline]
     pub(crate) fn plain(op: Op, outcome: &CallOutcome) -> Option<Result<Reply, Errno>> {
         match (op, outcome) {

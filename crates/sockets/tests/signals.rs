@@ -61,6 +61,20 @@ fn in_thread<T: Send + 'static>(
     std::thread::spawn(move || work(&socket))
 }
 
+/// As Linux: a blocking send of more than fits ends with any signal after its first bytes, and
+/// gives their count. SA_RESTART matters only before the first.
+fn blocking_sends_end_with_their_count(client: &Arc<Client>) {
+    for kind in [libc::SIGUSR2, libc::SIGUSR1] {
+        let (stream, _) = connected(client);
+        let writer = in_thread(&stream, |socket| {
+            let bytes = vec![0; 1 << 20];
+            socket.send(&[IoSlice::new(&bytes)], SendFlags::default(), None, Wait::Forever)
+        });
+        signal(&writer, kind);
+        assert_eq!(writer.join().unwrap(), Ok(64 * 1024), "what was sent counts");
+    }
+}
+
 // One test: handlers and their count are the process's.
 #[test]
 fn signals_end_waits_as_on_linux() {
@@ -86,21 +100,8 @@ fn signals_end_waits_as_on_linux() {
     signal(&reader, libc::SIGUSR1);
     assert_eq!(reader.join().unwrap(), Err(Errno::INTR), "a time limit: SA_RESTART is ignored");
 
-    // As Linux: a blocking send of more than fits ends with any signal after its first bytes, and
-    // gives their count; SA_RESTART matters only before the first.
+    blocking_sends_end_with_their_count(&client);
     let limit = 64 * 1024;
-    let mut writers = Vec::new();
-    for kind in [libc::SIGUSR2, libc::SIGUSR1] {
-        let (stream, _) = connected(&client);
-        let writer = in_thread(&stream, |socket| {
-            let bytes = vec![0; 1 << 20];
-            socket.send(&[IoSlice::new(&bytes)], SendFlags::default(), None, Wait::Forever)
-        });
-        signal(&writer, kind);
-        assert_eq!(writer.join().unwrap(), Ok(limit), "what was sent counts");
-        writers.push(stream);
-    }
-    drop(writers);
     let bytes = vec![0; limit];
     let full = socket.send(&[IoSlice::new(&bytes)], SendFlags::default(), None, Wait::No);
     assert_eq!(full, Ok(limit));

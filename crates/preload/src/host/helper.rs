@@ -6,10 +6,10 @@
 //! polling as soon as calls are made: each frame would wake it as well as the calls' threads. It
 //! takes no signals: they are the program's.
 //!
-//! Work that a call has left to be done soon ([`Alarm::post`](super::alarm::Alarm::post)) the helper
-//! does at once, whatever it waits for. But on the processor of a thread that works it does not
-//! begin before that thread pauses (SCHED_BATCH, but for its time as the poller). So a program that
-//! writes again and again is not interrupted after each write.
+//! A call may post work to be done soon (`Alarm::post`). The helper does it at once, whatever it
+//! waits for. But it does not preempt a working thread on that thread's processor (SCHED_BATCH,
+//! but for its time as the poller). So a program that writes again and again is not interrupted
+//! after each write.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;

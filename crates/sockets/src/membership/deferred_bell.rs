@@ -17,8 +17,10 @@ struct DeferredBell {
     due: bool,
 }
 
+const NO_BELL: DeferredBell = DeferredBell { server: 0, due: false };
+
 thread_local! {
-    static DEFERRED: Cell<DeferredBell> = const { Cell::new(DeferredBell { server: 0, due: false }) };
+    static DEFERRED: Cell<DeferredBell> = const { Cell::new(NO_BELL) };
 }
 
 /// Defers `server`'s bell in this thread; another server's bell is deferred no longer.
@@ -61,7 +63,7 @@ pub(super) fn take_due(server: ServerKey) -> bool {
 pub(super) fn end(server: ServerKey) {
     let _ = DEFERRED.try_with(|deferred| {
         if deferred.get().server == server {
-            deferred.set(DeferredBell { server: 0, due: false });
+            deferred.set(NO_BELL);
         }
     });
 }

@@ -36,8 +36,8 @@ impl Drop for PooledArea {
     }
 }
 
-/// PooledArea to be sent, for this program to write: from [`Client::alloc`](crate::Client::alloc), or back from
-/// [`TxSlice::reclaim`]. Its bytes are what was last written there by anyone in this process.
+/// Memory to be sent, for this program to write: from [`Client::alloc`](crate::Client::alloc), or
+/// back from [`TxSlice::reclaim`]. Its bytes are those that this process last wrote there.
 pub struct TxArea {
     /// The only reference.
     memory: Arc<PooledArea>,
