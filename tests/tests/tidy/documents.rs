@@ -113,6 +113,23 @@ fn links_between_documents_hold() {
     complain(&complaints);
 }
 
+/// Pages are installed with each other and the examples, so they link to nothing else.
+#[test]
+fn installed_pages_link_to_what_is_installed() {
+    let mut complaints = Vec::new();
+    let pages = files("", &[".md"]);
+    let is_root = |page: &str| !page.contains('/');
+    let installed = |page: &str| {
+        is_root(page) || ["docs/", "examples/"].iter().any(|folder| page.starts_with(folder))
+    };
+    for page in pages.iter().filter(|page| installed(page)) {
+        for (target, _) in links(page).iter().filter(|(target, _)| !installed(target)) {
+            complaints.push(format!("{page} links to {target}, which is not installed"));
+        }
+    }
+    complain(&complaints);
+}
+
 /// Code, scripts and pages name documents that are there.
 #[test]
 fn named_documents_are_there() {
