@@ -22,7 +22,7 @@ long="native idle transfer dhcp devices death faults crowd hostile passt pcap"
 built=$(mktemp)
 trap 'rm -f "$built"' EXIT
 cargo test -p tasuki-tests --no-run 2>&1 | tee "$built" >&2
-sed -i -n 's|^ *Executable tests/\([a-z0-9_]*\)\.rs (\(.*\))$|\1 \2|p' "$built"
+sed -i -n 's|^ *Executable tests/\([a-z0-9_]*\)\(/main\)\{0,1\}\.rs (\(.*\))$|\1 \3|p' "$built"
 
 # programs VARIABLE NAMES [OPTIONS]: a line for each of them: variable, name, executable, options.
 programs() {
