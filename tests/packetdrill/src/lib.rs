@@ -13,6 +13,12 @@
 //!
 //! Time is a number that only its driver moves ([`Host::sleep`], [`Host::step`]), so a
 //! script runs in no time and gives the same result each time.
+//!
+//! ```text layers
+//! script: scripts, and the runner that plays them
+//! host: descriptors, socket calls and waiting around the core
+//! sysctl bytes errno: settings, memory, error numbers
+//! ```
 #![forbid(unsafe_code)]
 
 mod bytes;

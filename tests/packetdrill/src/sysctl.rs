@@ -9,7 +9,8 @@ use std::time::Duration;
 use inet::tcp::{CongestionKind, EcnPolicy};
 use inet::{Config, FastOpenKeys};
 
-use crate::host::MOST_SEGMENTS;
+/// Segments that may leave as one.
+pub(crate) const MOST_SEGMENTS: u16 = 64;
 
 /// Settings that change nothing here, each for its own reason: behaviour that the core always has,
 /// that concerns the kernel's other protocols, or that no script's outcome depends on.

@@ -10,8 +10,8 @@ use packetdrill::host::{Message, Progress};
 
 use crate::addresses;
 use crate::instance::Instance;
-use crate::interface::instance;
 use crate::memory::{self, result};
+use crate::userdata::of_userdata;
 
 pub(crate) unsafe extern "C" fn read(
     userdata: *mut c_void,
@@ -20,7 +20,7 @@ pub(crate) unsafe extern "C" fn read(
     count: size_t,
 ) -> ssize_t {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     let mut progress = Progress::default();
     if !instance.look(|host| host.has(fd)) {
         // SAFETY: a descriptor of the kernel's, with read(2)'s contract.
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn readv(
     count: c_int,
 ) -> ssize_t {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: readv(2)'s contract.
     let pieces = unsafe { memory::pieces(iov, usize::try_from(count).unwrap_or(0)) };
     let mut progress = Progress::default();
@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn recvfrom(
     len: *mut socklen_t,
 ) -> ssize_t {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // Without a place to put them the bytes stay where they are.
     let peek = if buffer.is_null() && count > 0 { libc::MSG_PEEK } else { 0 };
     let outcome = receive(instance, fd, count, flags | peek);
@@ -106,7 +106,7 @@ pub(crate) unsafe extern "C" fn recvmsg(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: recvmsg(2)'s contract.
     let header = unsafe { &mut *message };
     // SAFETY: recvmsg(2)'s contract.
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C" fn write(
     count: size_t,
 ) -> ssize_t {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: write(2)'s contract.
     let bytes = unsafe { memory::given(buffer, count) };
     let mut progress = Progress::default();
@@ -151,7 +151,7 @@ pub(crate) unsafe extern "C" fn writev(
     count: c_int,
 ) -> ssize_t {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: writev(2)'s contract.
     let pieces = unsafe { memory::pieces(iov, usize::try_from(count).unwrap_or(0)) };
     // SAFETY: writev(2)'s contract.
@@ -181,7 +181,7 @@ pub(crate) unsafe extern "C" fn sendto(
     len: socklen_t,
 ) -> ssize_t {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: sendto(2)'s contract.
     let bytes = unsafe { memory::given(buffer, count) };
     let to = match address.is_null() {

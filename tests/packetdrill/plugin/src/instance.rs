@@ -12,12 +12,13 @@
 //! inexact: it sleeps 20 microseconds less. So a sleep takes 20 microseconds more here, and a clock
 //! that is read again and again without anything else going on moves on by itself.
 
+use std::ffi::c_int;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use packetdrill::Host;
-use packetdrill::host::{Outcome, Packet, Stop};
+use packetdrill::host::{Outcome, SentPacket, Stop};
 
 /// What packetdrill spins rather than sleeps.
 const SPUN: Duration = Duration::from_micros(20);
@@ -25,6 +26,9 @@ const SPUN: Duration = Duration::from_micros(20);
 const PATIENCE: u32 = 8;
 /// Real time in which packetdrill looks at the outcome of a call that has waited.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Descriptors of ours are above all that the kernel gives packetdrill.
+pub(crate) const FIRST_FD: c_int = 100_000;
 
 /// One script's host.
 #[derive(Debug)]
@@ -196,7 +200,7 @@ impl Instance {
     }
 
     /// The next packet that leaves, however long it takes; `None` if none ever will.
-    pub(crate) fn next_packet(&self) -> Option<Packet> {
+    pub(crate) fn next_packet(&self) -> Option<SentPacket> {
         let mut state = self.lock();
         state.readings = 0;
         loop {

@@ -17,12 +17,10 @@ use libc::{ssize_t, timeval, timezone};
 use packetdrill::Host;
 use packetdrill::host::{EpollEvent, Link, PollFd, Progress};
 
-use crate::instance::{self, Instance};
+use crate::instance::{self, FIRST_FD, Instance};
 use crate::memory::{self, int, nothing};
+use crate::userdata::{get_option, of_userdata};
 use crate::{addresses, data, preload};
-
-/// Descriptors of ours are above all that the kernel gives packetdrill.
-pub(crate) const FIRST_FD: c_int = 100_000;
 
 /// packetdrill's table of functions.
 #[repr(C)]
@@ -164,15 +162,6 @@ fn link(flags: &str) -> Link {
     link
 }
 
-/// The instance that `userdata` is.
-///
-/// # Safety
-/// `userdata` comes from [`packetdrill_interface_init`] and [`free`] was not called.
-pub(crate) unsafe fn instance<'a>(userdata: *mut c_void) -> &'a Instance {
-    // SAFETY: it was made of an `Arc` that lives until then.
-    unsafe { &*userdata.cast::<Instance>() }
-}
-
 unsafe extern "C" fn free(userdata: *mut c_void) {
     preload::end();
     instance::replace(None);
@@ -187,7 +176,7 @@ unsafe extern "C" fn socket(
     protocol: c_int,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     int(instance.call(|host| host.socket(domain, kind, protocol)).map(to_isize))
 }
 
@@ -202,7 +191,7 @@ unsafe extern "C" fn bind(
     len: socklen_t,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: bind(2)'s contract.
     let address = unsafe { addresses::read(address, len) };
     nothing(address.and_then(|address| instance.call(|host| host.bind(fd, address))))
@@ -210,7 +199,7 @@ unsafe extern "C" fn bind(
 
 unsafe extern "C" fn listen(userdata: *mut c_void, fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     nothing(instance.call(|host| host.listen(fd, backlog)))
 }
 
@@ -221,7 +210,7 @@ unsafe extern "C" fn accept(
     len: *mut socklen_t,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     let accepted = instance.call(|host| host.accept(fd));
     if let Ok((_, peer)) = accepted {
         // SAFETY: accept(2)'s contract.
@@ -237,7 +226,7 @@ unsafe extern "C" fn connect(
     len: socklen_t,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: connect(2)'s contract.
     let outcome = match unsafe { addresses::read(address, len) } {
         // AF_UNSPEC: the association is dissolved.
@@ -258,7 +247,7 @@ unsafe extern "C" fn fcntl(
     argument: c_long,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     int(instance.call(|host| host.fcntl(fd, command, argument)).map(to_isize))
 }
 
@@ -269,7 +258,7 @@ unsafe extern "C" fn ioctl(
     value: *mut c_int,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     let outcome = instance.call(|host| host.ioctl(fd, request));
     if let Ok(count) = outcome {
         // SAFETY: the requests that succeed give an int.
@@ -280,7 +269,7 @@ unsafe extern "C" fn ioctl(
 
 unsafe extern "C" fn close(userdata: *mut c_void, fd: c_int) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     if !instance.look(|host| host.has(fd)) {
         // SAFETY: a file that packetdrill has opened itself, or none.
         return c_int::try_from(unsafe { libc::syscall(libc::SYS_close, fd) }).unwrap_or(-1);
@@ -290,31 +279,8 @@ unsafe extern "C" fn close(userdata: *mut c_void, fd: c_int) -> c_int {
 
 unsafe extern "C" fn shutdown(userdata: *mut c_void, fd: c_int, how: c_int) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     nothing(instance.call(|host| host.shutdown(fd, how)))
-}
-
-/// getsockopt(2) of one of our sockets.
-///
-/// # Safety
-/// getsockopt(2)'s contract for `value` and `len`.
-pub(crate) unsafe fn get_option(
-    instance: &Instance,
-    (fd, level, name): (c_int, c_int, c_int),
-    value: *mut c_void,
-    len: *mut socklen_t,
-) -> c_int {
-    let outcome = instance.call(|host| host.getsockopt(fd, level, name));
-    if let Ok(bytes) = &outcome {
-        // SAFETY: the caller's promise.
-        let room = unsafe { ptr::read(len) } as usize;
-        let count = bytes.len().min(room);
-        // SAFETY: the caller's promise.
-        unsafe { memory::copy_out(bytes, value, count) };
-        // SAFETY: the caller's promise.
-        unsafe { ptr::write(len, count.try_into().unwrap_or(socklen_t::MAX)) };
-    }
-    nothing(outcome.map(|_| ()))
 }
 
 unsafe extern "C" fn getsockopt(
@@ -326,7 +292,7 @@ unsafe extern "C" fn getsockopt(
     len: *mut socklen_t,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: getsockopt(2)'s contract.
     unsafe { get_option(instance, (fd, level, name), value, len) }
 }
@@ -340,7 +306,7 @@ unsafe extern "C" fn setsockopt(
     len: socklen_t,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: setsockopt(2)'s contract.
     let bytes = unsafe { memory::bytes(value, len as usize) };
     nothing(instance.call(|host| host.setsockopt(fd, level, name, bytes)))
@@ -353,7 +319,7 @@ unsafe extern "C" fn poll(
     timeout: c_int,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     if fds.is_null() || count == 0 {
         return 0;
     }
@@ -375,7 +341,7 @@ unsafe extern "C" fn netdev_send(
     count: size_t,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: packetdrill's contract.
     instance.deliver(unsafe { memory::bytes(buffer, count) });
     0
@@ -389,7 +355,7 @@ unsafe extern "C" fn netdev_receive(
     time: *mut c_longlong,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     // SAFETY: packetdrill's contract.
     let room = unsafe { ptr::read(count) };
     let packet = instance.next_packet();
@@ -410,7 +376,7 @@ unsafe extern "C" fn netdev_receive(
 
 unsafe extern "C" fn usleep(userdata: *mut c_void, micros: c_uint) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     instance.sleep(Duration::from_micros(micros.into()));
     0
 }
@@ -421,7 +387,7 @@ unsafe extern "C" fn gettimeofday(
     _zone: *mut timezone,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     let micros = i64::try_from(instance.clock()).unwrap_or(i64::MAX);
     let now = timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
     // SAFETY: gettimeofday(2)'s contract.
@@ -431,7 +397,7 @@ unsafe extern "C" fn gettimeofday(
 
 unsafe extern "C" fn epoll_create(userdata: *mut c_void, size: c_int) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     int(instance.call(|host| host.epoll_create(size)).map(to_isize))
 }
 
@@ -443,7 +409,7 @@ unsafe extern "C" fn epoll_ctl(
     event: *mut epoll_event,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     let event = match event.is_null() {
         true => EpollEvent { events: 0, data: 0 },
         false => {
@@ -463,7 +429,7 @@ unsafe extern "C" fn epoll_wait(
     timeout: c_int,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     let mut progress = Progress::default();
     let outcome = instance.call(|host| host.epoll_wait(epfd, most, timeout, &mut progress));
     if let Ok(found) = &outcome {
@@ -480,7 +446,7 @@ unsafe extern "C" fn epoll_wait(
 
 unsafe extern "C" fn pipe(userdata: *mut c_void, fds: *mut c_int) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     let ends = instance.look(Host::pipe);
     let bytes = ends.map(c_int::to_ne_bytes).concat();
     // SAFETY: pipe(2)'s contract.
@@ -498,7 +464,7 @@ unsafe extern "C" fn splice(
     flags: c_uint,
 ) -> c_int {
     // SAFETY: packetdrill passes what it got.
-    let instance = unsafe { instance(userdata) };
+    let instance = unsafe { of_userdata(userdata) };
     let mut progress = Progress::default();
     int(instance.call(|host| host.splice(from, to, most, flags, &mut progress)))
 }

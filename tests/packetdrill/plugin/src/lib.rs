@@ -15,6 +15,14 @@
 //! ```
 //!
 //! [`instance`] is the host behind both, with the clock and the one thread that may wait.
+//!
+//! ```text layers
+//! interface: the functions that packetdrill calls
+//! data preload: reading and writing; calls to the C library
+//! userdata addresses: the instance behind a pointer; socket addresses
+//! memory settings: what calls copy and return; sysctls of scripts
+//! instance: the host, with the clock and the one thread that may wait
+//! ```
 
 mod addresses;
 mod data;
@@ -23,3 +31,4 @@ mod interface;
 mod memory;
 mod preload;
 mod settings;
+mod userdata;

@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libc::{off_t, size_t, socklen_t, ssize_t};
 use packetdrill::host::Progress;
 
-use crate::instance::Instance;
-use crate::interface::FIRST_FD;
+use crate::instance::{self, FIRST_FD, Instance};
 use crate::memory::{self, result};
 use crate::settings::Settings;
-use crate::{instance, interface};
+use crate::userdata::get_option;
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 
@@ -72,9 +71,7 @@ unsafe extern "C" fn getsockopt(
 ) -> c_int {
     match ours(fd) {
         // SAFETY: the caller's promise.
-        Some(instance) => unsafe {
-            interface::get_option(&instance, (fd, level, name), value, len)
-        },
+        Some(instance) => unsafe { get_option(&instance, (fd, level, name), value, len) },
         None => {
             // SAFETY: the call as it was made.
             let answer =

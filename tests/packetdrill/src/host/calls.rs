@@ -4,17 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use inet::{Error, Family, Handle, How, SocketKind};
 
-use super::table::{Entry, Socket};
-use super::{Host, Outcome, Progress, Stop, link};
-use crate::errno;
-
-pub(super) fn fail<T>(error: i32) -> Outcome<T> {
-    Err(Stop::Errno(error))
-}
-
-pub(super) fn failed(error: Error) -> Stop {
-    Stop::Errno(errno::of(error))
-}
+use super::call::{Outcome, Progress, Stop, fail, failed};
+use super::table::{Descriptor, Socket};
+use super::{Host, link};
 
 fn family(domain: i32) -> Family {
     if domain == libc::AF_INET6 { Family::V6 } else { Family::V4 }
@@ -42,7 +34,7 @@ impl Host {
         let handle = self.stack().open_in(family(domain), kind, tag).map_err(failed)?;
         let mut socket = Socket::new(kind, domain, nonblocking);
         socket.handle = Some(handle);
-        Ok(self.entries.add(Entry::Socket(Box::new(socket))))
+        Ok(self.entries.add(Descriptor::Socket(Box::new(socket))))
     }
 
     pub(super) fn handle(&mut self, fd: i32) -> Outcome<Handle> {
@@ -93,7 +85,7 @@ impl Host {
         let mut socket = Socket::new(SocketKind::Stream, domain, false);
         socket.handle = Some(child);
         socket.connected = true;
-        let new = self.entries.add(Entry::Socket(Box::new(socket)));
+        let new = self.entries.add(Descriptor::Socket(Box::new(socket)));
         self.settle();
         Ok((new, peer))
     }
@@ -213,7 +205,7 @@ impl Host {
     pub fn close(&mut self, fd: i32) -> Outcome<()> {
         match self.entries.remove(fd) {
             None => return fail(libc::EBADF),
-            Some(Entry::Socket(socket)) => {
+            Some(Descriptor::Socket(socket)) => {
                 let now = self.now;
                 if let Some(handle) = socket.handle {
                     // A stale handle is a connection that is over already.
@@ -221,9 +213,9 @@ impl Host {
                 }
                 self.settle();
             }
-            Some(Entry::PipeReader(pipe)) => self.entries.pipes[pipe].reader_closed = true,
-            Some(Entry::PipeWriter(pipe)) => self.entries.pipes[pipe].writer_closed = true,
-            Some(Entry::Epoll(_)) => {}
+            Some(Descriptor::PipeReader(pipe)) => self.entries.pipes[pipe].reader_closed = true,
+            Some(Descriptor::PipeWriter(pipe)) => self.entries.pipes[pipe].writer_closed = true,
+            Some(Descriptor::Epoll(_)) => {}
         }
         self.forget_in_epolls(fd);
         Ok(())
@@ -242,11 +234,11 @@ impl Host {
         let nonblocking = argument & i64::from(libc::O_NONBLOCK) != 0;
         let entry = self.entries.get_mut(fd).ok_or(Stop::Errno(libc::EBADF))?;
         match (command, entry) {
-            (libc::F_GETFL, Entry::Socket(socket)) if socket.nonblocking => {
+            (libc::F_GETFL, Descriptor::Socket(socket)) if socket.nonblocking => {
                 Ok(libc::O_RDWR | libc::O_NONBLOCK)
             }
             (libc::F_GETFL, _) => Ok(libc::O_RDWR),
-            (libc::F_SETFL, Entry::Socket(socket)) => {
+            (libc::F_SETFL, Descriptor::Socket(socket)) => {
                 socket.nonblocking = nonblocking;
                 Ok(0)
             }

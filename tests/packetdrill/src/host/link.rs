@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use inet::{Cidr, Egress, InterfaceConfig, InterfaceId, Route, Stack, TxOffload, TxPiece};
 
-use super::Link;
 use crate::bytes::{Chunk, Frame};
 
 const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -18,19 +17,33 @@ const ICMPV6: u8 = 58;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 
+/// How the link looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// The host's address.
+    pub local: IpAddr,
+    /// Length of the network prefix, bits.
+    pub prefix: u8,
+    /// Longest packet, bytes.
+    pub mtu: u16,
+    /// Payload of the segments that longer ones were joined of before they arrived, bytes; 0: the
+    /// link joins none.
+    pub joined: u16,
+}
+
 /// Frames that the stack sends.
 #[derive(Debug, Default)]
-pub(super) struct Wire {
+pub(super) struct SentFrames {
     pub(super) frames: Vec<Vec<u8>>,
 }
 
-impl Wire {
+impl SentFrames {
     pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 }
 
-impl Egress<Chunk> for Wire {
+impl Egress<Chunk> for SentFrames {
     fn ready(&mut self) -> bool {
         true
     }
@@ -46,7 +59,7 @@ impl Egress<Chunk> for Wire {
 
 /// What a frame carries.
 #[derive(Debug)]
-pub(super) enum Carried<'a> {
+pub(super) enum FrameContent<'a> {
     /// An IP packet.
     Packet(&'a [u8]),
     /// A question that this frame answers.
@@ -90,9 +103,9 @@ pub(super) fn wrap(packet: &[u8]) -> Vec<u8> {
 }
 
 /// What `frame` carries.
-pub(super) fn unwrap(frame: &[u8]) -> Carried<'_> {
+pub(super) fn unwrap(frame: &[u8]) -> FrameContent<'_> {
     let (Some(kind), Some(payload)) = (frame.get(12..HEADER), frame.get(HEADER..)) else {
-        return Carried::Nothing;
+        return FrameContent::Nothing;
     };
     if kind == ARP {
         return answer_arp(payload);
@@ -100,17 +113,17 @@ pub(super) fn unwrap(frame: &[u8]) -> Carried<'_> {
     if kind == IPV6 && payload.get(6) == Some(&ICMPV6) && payload.get(40) == Some(&SOLICITATION) {
         return answer_solicitation(payload);
     }
-    Carried::Packet(payload)
+    FrameContent::Packet(payload)
 }
 
 /// RFC 4861 4.4: the answer to a neighbour solicitation, solicited and overriding. Probes for
 /// duplicates have no source and get none.
-fn answer_solicitation(packet: &[u8]) -> Carried<'static> {
+fn answer_solicitation(packet: &[u8]) -> FrameContent<'static> {
     let (Some(sender), Some(target)) = (packet.get(8..24), packet.get(48..64)) else {
-        return Carried::Nothing;
+        return FrameContent::Nothing;
     };
     if sender.iter().all(|byte| *byte == 0) {
-        return Carried::Nothing;
+        return FrameContent::Nothing;
     }
     let mut message =
         [&[ADVERTISEMENT, 0, 0, 0, 0x60, 0, 0, 0], target, &[2, 1], &PEER_MAC].concat();
@@ -118,7 +131,7 @@ fn answer_solicitation(packet: &[u8]) -> Carried<'static> {
     let sum = checksum(&[target, sender, &len, &message]).to_be_bytes();
     message[2..4].copy_from_slice(&sum);
     let header = [&[0x60, 0, 0, 0, 0, 32, ICMPV6, 255], target, sender].concat();
-    Carried::Answer([&OWN_MAC[..], &PEER_MAC, &IPV6, &header, &message].concat())
+    FrameContent::Answer([&OWN_MAC[..], &PEER_MAC, &IPV6, &header, &message].concat())
 }
 
 /// RFC 1071, of parts of even length.
@@ -130,15 +143,15 @@ fn checksum(parts: &[&[u8]]) -> u16 {
 }
 
 /// RFC 826: the answer to a request swaps the ends.
-fn answer_arp(request: &[u8]) -> Carried<'static> {
+fn answer_arp(request: &[u8]) -> FrameContent<'static> {
     let (Some(head), Some(sender), Some(target)) =
         (request.get(..6), request.get(8..18), request.get(24..28))
     else {
-        return Carried::Nothing;
+        return FrameContent::Nothing;
     };
     if request.get(6..8) != Some(&[0, 1]) {
-        return Carried::Nothing;
+        return FrameContent::Nothing;
     }
     let answer = [&OWN_MAC[..], &PEER_MAC, &ARP, head, &[0, 2], &PEER_MAC, target, sender];
-    Carried::Answer(answer.concat())
+    FrameContent::Answer(answer.concat())
 }

@@ -7,7 +7,8 @@
 
 use inet::{OptionName, SockOption};
 
-use super::{Host, Outcome};
+use super::Host;
+use super::call::Outcome;
 
 /// Most payload of a buffer, bytes.
 const LARGEST: usize = 65_535 - 320;

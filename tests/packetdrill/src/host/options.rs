@@ -5,8 +5,8 @@ use std::time::Duration;
 use inet::tcp::{CongestionKind, TcpInfo};
 use inet::{FastOpenKeys, MtuDiscover, OptionName, SockOption};
 
-use super::calls::{fail, failed};
-use super::{Host, Outcome, Stop, info};
+use super::call::{Outcome, Stop, fail, failed};
+use super::{Host, info};
 
 const SOL_TCP: i32 = libc::IPPROTO_TCP;
 const SOL_IP: i32 = libc::IPPROTO_IP;

@@ -1,18 +1,8 @@
 //! Pipes, and splice(2) from and to them.
 
-use std::collections::VecDeque;
-
-use super::calls::fail;
-use super::table::Entry;
-use super::{Host, Outcome, Progress, Stop};
-
-/// Bytes between two descriptors.
-#[derive(Debug, Default)]
-pub(super) struct Pipe {
-    bytes: VecDeque<u8>,
-    pub(super) reader_closed: bool,
-    pub(super) writer_closed: bool,
-}
+use super::Host;
+use super::call::{Outcome, Progress, Stop, fail};
+use super::table::{Descriptor, Pipe};
 
 /// Linux's default.
 const CAPACITY: usize = 65_536;
@@ -22,7 +12,10 @@ impl Host {
     pub fn pipe(&mut self) -> [i32; 2] {
         let number = self.entries.pipes.len();
         self.entries.pipes.push(Pipe::default());
-        [self.entries.add(Entry::PipeReader(number)), self.entries.add(Entry::PipeWriter(number))]
+        [
+            self.entries.add(Descriptor::PipeReader(number)),
+            self.entries.add(Descriptor::PipeWriter(number)),
+        ]
     }
 
     /// splice(2) between a pipe and a socket: how many bytes were moved.
@@ -39,7 +32,7 @@ impl Host {
     ) -> Outcome<usize> {
         let dont_wait = if flags & libc::SPLICE_F_NONBLOCK != 0 { libc::MSG_DONTWAIT } else { 0 };
         match (self.entries.get(from), self.entries.get(to)) {
-            (Some(Entry::Socket(_)), Some(Entry::PipeWriter(pipe))) => {
+            (Some(Descriptor::Socket(_)), Some(Descriptor::PipeWriter(pipe))) => {
                 let pipe = *pipe;
                 let room = CAPACITY.saturating_sub(self.entries.pipes[pipe].bytes.len());
                 let before_mark = self.before_mark(from)?;
@@ -51,7 +44,7 @@ impl Host {
                 self.entries.pipes[pipe].bytes.extend(&message.bytes);
                 Ok(message.bytes.len())
             }
-            (Some(Entry::PipeReader(pipe)), Some(Entry::Socket(_))) => {
+            (Some(Descriptor::PipeReader(pipe)), Some(Descriptor::Socket(_))) => {
                 let pipe = *pipe;
                 let bytes: Vec<u8> =
                     self.entries.pipes[pipe].bytes.iter().take(most).copied().collect();
@@ -82,7 +75,7 @@ impl Host {
     /// # Errors
     /// EBADF, EPIPE, EAGAIN, and those of [`send`](Self::send).
     pub fn write(&mut self, fd: i32, bytes: &[u8], progress: &mut Progress) -> Outcome<usize> {
-        let Some(&Entry::PipeWriter(pipe)) = self.entries.get(fd) else {
+        let Some(&Descriptor::PipeWriter(pipe)) = self.entries.get(fd) else {
             return self.send(fd, bytes, None, 0, progress);
         };
         let pipe = &mut self.entries.pipes[pipe];
@@ -100,7 +93,7 @@ impl Host {
     /// # Errors
     /// EBADF, EAGAIN, and those of [`recv`](Self::recv).
     pub fn read(&mut self, fd: i32, most: usize, progress: &mut Progress) -> Outcome<Vec<u8>> {
-        let Some(&Entry::PipeReader(pipe)) = self.entries.get(fd) else {
+        let Some(&Descriptor::PipeReader(pipe)) = self.entries.get(fd) else {
             return self.recv(fd, most, 0, progress).map(|message| message.bytes);
         };
         let pipe = &mut self.entries.pipes[pipe];

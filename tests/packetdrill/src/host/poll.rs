@@ -1,48 +1,12 @@
 //! poll(2) and epoll(7).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use inet::SocketKind;
 
-use super::calls::fail;
-use super::table::Entry;
-use super::{Host, Outcome, Progress, Stop};
-
-/// One `struct pollfd`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PollFd {
-    /// Descriptor; negative ones are passed over.
-    pub fd: i32,
-    /// What is waited for.
-    pub events: i16,
-    /// What there is.
-    pub revents: i16,
-}
-
-/// One `struct epoll_event`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EpollEvent {
-    /// Which events.
-    pub events: u32,
-    /// The owner's.
-    pub data: u64,
-}
-
-/// What an epoll descriptor watches.
-#[derive(Debug, Default)]
-pub(super) struct Epoll {
-    interests: BTreeMap<i32, Interest>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Interest {
-    event: EpollEvent,
-    /// The socket's activity when its readiness was last given out.
-    seen: Option<u64>,
-    /// EPOLLONESHOT has fired.
-    spent: bool,
-}
+use super::Host;
+use super::call::{Outcome, Progress, Stop, fail};
+use super::table::{Descriptor, Epoll, EpollEvent, Interest, PollFd};
 
 const IN: u32 = libc::EPOLLIN as u32 | libc::EPOLLRDNORM as u32;
 const OUT: u32 = libc::EPOLLOUT as u32 | libc::EPOLLWRNORM as u32;
@@ -54,7 +18,7 @@ impl Host {
     fn readiness(&mut self, fd: i32) -> Option<(u32, u64)> {
         let writable = self.is_writable(fd);
         let deferred = self.is_deferred(fd);
-        let Some(Entry::Socket(socket)) = self.entries.get(fd) else {
+        let Some(Descriptor::Socket(socket)) = self.entries.get(fd) else {
             return self.entries.get(fd).map(|_| (0, 0));
         };
         let mut mask = 0;
@@ -137,12 +101,12 @@ impl Host {
         if size <= 0 {
             return fail(libc::EINVAL);
         }
-        Ok(self.entries.add(Entry::Epoll(Epoll::default())))
+        Ok(self.entries.add(Descriptor::Epoll(Epoll::default())))
     }
 
     fn epoll(&mut self, fd: i32) -> Outcome<&mut Epoll> {
         match self.entries.get_mut(fd) {
-            Some(Entry::Epoll(epoll)) => Ok(epoll),
+            Some(Descriptor::Epoll(epoll)) => Ok(epoll),
             Some(_) => fail(libc::EINVAL),
             None => fail(libc::EBADF),
         }
@@ -206,7 +170,7 @@ impl Host {
     /// A closed descriptor is watched no more.
     pub(super) fn forget_in_epolls(&mut self, fd: i32) {
         for entry in self.entries.iter_mut() {
-            if let Entry::Epoll(epoll) = entry {
+            if let Descriptor::Epoll(epoll) = entry {
                 epoll.interests.remove(&fd);
             }
         }

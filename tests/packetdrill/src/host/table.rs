@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 
 use inet::{Handle, Received, SocketKind};
 
-use super::poll::Epoll;
-use super::{Outcome, Stop};
+use super::call::{Outcome, Stop};
 use crate::bytes::Frame;
 
 /// What a descriptor names.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(super) enum Descriptor {
     Socket(Box<Socket>),
     Epoll(Epoll),
     /// The reading end of the pipe that has this number.
@@ -32,7 +31,7 @@ pub(super) struct Socket {
     pub(super) connected: bool,
     /// There may be connections to accept.
     pub(super) acceptable: bool,
-    pub(super) received: Queue,
+    pub(super) received: ReceiveQueue,
     pub(super) eof: bool,
     /// To be told once.
     pub(super) error: Option<i32>,
@@ -66,7 +65,7 @@ impl Socket {
             connecting: false,
             connected: false,
             acceptable: false,
-            received: Queue::default(),
+            received: ReceiveQueue::default(),
             eof: false,
             error: None,
             failed: false,
@@ -86,14 +85,14 @@ impl Socket {
 
 /// Received bytes that the application has not read.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct ReceiveQueue {
     pieces: VecDeque<Received<Frame>>,
     /// Bytes of the first piece that are read already.
     taken: usize,
     len: usize,
 }
 
-impl Queue {
+impl ReceiveQueue {
     pub(super) fn push(&mut self, received: Received<Frame>) {
         self.len += received.piece.range.len();
         self.pieces.push_back(received);
@@ -143,22 +142,65 @@ impl Queue {
     }
 }
 
+/// One `struct pollfd`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PollFd {
+    /// Descriptor; negative ones are passed over.
+    pub fd: i32,
+    /// What is waited for.
+    pub events: i16,
+    /// What there is.
+    pub revents: i16,
+}
+
+/// One `struct epoll_event`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EpollEvent {
+    /// Which events.
+    pub events: u32,
+    /// The owner's.
+    pub data: u64,
+}
+
+/// What an epoll descriptor watches.
+#[derive(Debug, Default)]
+pub(super) struct Epoll {
+    pub(super) interests: BTreeMap<i32, Interest>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Interest {
+    pub(super) event: EpollEvent,
+    /// The socket's activity when its readiness was last given out.
+    pub(super) seen: Option<u64>,
+    /// EPOLLONESHOT has fired.
+    pub(super) spent: bool,
+}
+
+/// Bytes between two descriptors.
+#[derive(Debug, Default)]
+pub(super) struct Pipe {
+    pub(super) bytes: VecDeque<u8>,
+    pub(super) reader_closed: bool,
+    pub(super) writer_closed: bool,
+}
+
 /// The descriptors; a number is given only once, so that what comes late about a closed one reaches
 /// nobody.
 #[derive(Debug)]
-pub(super) struct Table {
-    entries: BTreeMap<i32, Entry>,
+pub(super) struct DescriptorTable {
+    entries: BTreeMap<i32, Descriptor>,
     next: i32,
     /// Pipes, by number.
-    pub(super) pipes: Vec<super::pipes::Pipe>,
+    pub(super) pipes: Vec<Pipe>,
 }
 
-impl Table {
+impl DescriptorTable {
     pub(super) fn new(first: i32) -> Self {
         Self { entries: BTreeMap::new(), next: first, pipes: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, entry: Entry) -> i32 {
+    pub(super) fn add(&mut self, entry: Descriptor) -> i32 {
         let fd = self.next;
         self.next += 1;
         self.entries.insert(fd, entry);
@@ -170,25 +212,25 @@ impl Table {
         self.next
     }
 
-    pub(super) fn get(&self, fd: i32) -> Option<&Entry> {
+    pub(super) fn get(&self, fd: i32) -> Option<&Descriptor> {
         self.entries.get(&fd)
     }
 
-    pub(super) fn get_mut(&mut self, fd: i32) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, fd: i32) -> Option<&mut Descriptor> {
         self.entries.get_mut(&fd)
     }
 
-    pub(super) fn remove(&mut self, fd: i32) -> Option<Entry> {
+    pub(super) fn remove(&mut self, fd: i32) -> Option<Descriptor> {
         self.entries.remove(&fd)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Descriptor> {
         self.entries.values_mut()
     }
 
     /// There is room again for who has found none.
     pub(super) fn wake_writer(&mut self, fd: i32) {
-        if let Some(Entry::Socket(socket)) = self.entries.get_mut(&fd)
+        if let Some(Descriptor::Socket(socket)) = self.entries.get_mut(&fd)
             && std::mem::take(&mut socket.no_space)
         {
             socket.activity += 1;
@@ -200,7 +242,7 @@ impl Table {
     pub(super) fn socket(&mut self, fd: i32) -> Outcome<&mut Socket> {
         match self.entries.get_mut(&fd) {
             None => Err(Stop::Errno(libc::EBADF)),
-            Some(Entry::Socket(socket)) => Ok(socket),
+            Some(Descriptor::Socket(socket)) => Ok(socket),
             Some(_) => Err(Stop::Errno(libc::ENOTSOCK)),
         }
     }

@@ -4,25 +4,10 @@ use std::net::SocketAddr;
 
 use inet::{Handle, SendOptions, SocketKind};
 
-use super::calls::{fail, failed};
+use super::Host;
+use super::call::{Message, Outcome, Progress, Stop, fail, failed};
 use super::table::Socket;
-use super::{Host, Outcome, Progress, Stop};
 use crate::bytes::Chunk;
-
-/// What was received.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Message {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// What the call returns: the number of bytes, or the datagram's length with MSG_TRUNC.
-    pub length: usize,
-    /// The sender of a datagram.
-    pub from: Option<SocketAddr>,
-    /// Flags that recvmsg(2) gives.
-    pub flags: i32,
-    /// Control messages, as recvmsg(2) lays them out.
-    pub control: Vec<u8>,
-}
 
 impl Host {
     /// send(2), sendto(2), write(2): how many bytes were taken.

@@ -2,23 +2,11 @@
 
 use std::net::SocketAddr;
 
-use inet::Instant;
-
-use super::run::{PORT, Run, Under};
-use super::{Call, Fault, Value, symbols};
+use super::run::Run;
+use super::state::{PORT, PacketOwner, PendingCall};
+use super::symbols;
+use super::syntax::{Call, Fault, Value};
 use crate::host::{EpollEvent, Outcome, PollFd, Progress, Stop};
-
-/// A call that waits.
-pub(super) struct Pending {
-    call: Call,
-    line: usize,
-    /// When it began and when it is to return, microseconds of the script.
-    begun: i64,
-    end: i64,
-    progress: Progress,
-    /// When it gives up.
-    pub(super) until: Option<Instant>,
-}
 
 /// The outer error is the script's or the comparison's, the inner one the call's.
 type Attempt = Result<Outcome<i64>, String>;
@@ -34,7 +22,7 @@ impl Run {
                     return self.fault("another call waits already");
                 }
                 let (call, line) = (call.clone(), self.line);
-                self.pending = Some(Pending { call, line, begun, end, progress, until });
+                self.pending = Some(PendingCall { call, line, begun, end, progress, until });
                 Ok(())
             }
             (Err(Stop::Wait(_)), None) => self.fault(format!("{} waits", call.name)),
@@ -124,13 +112,13 @@ impl Run {
             "listen" => {
                 let outcome = self.host.listen(fd, small(argument(1)?)?);
                 if outcome.is_ok() {
-                    self.under = Under::Listener;
+                    self.owner = PacketOwner::Listener;
                 }
                 done(outcome)
             }
             "accept" => self.host.accept(fd).map(|(fd, _)| fd.into()),
             "connect" => {
-                if self.under != Under::Flow && !progress.has_begun() {
+                if self.owner != PacketOwner::Flow && !progress.has_begun() {
                     self.connecting();
                 }
                 done(self.host.connect(fd, SocketAddr::new(self.remote, PORT), progress))
@@ -174,7 +162,7 @@ impl Run {
         let domain = if *domain == Value::Any { self.domain } else { small(domain)? };
         let outcome = self.host.socket(domain, small(kind)?, small(protocol)?);
         if outcome.is_ok() {
-            self.under = Under::Nothing;
+            self.owner = PacketOwner::Nothing;
         }
         Ok(outcome.map(i64::from))
     }
@@ -259,7 +247,7 @@ impl Run {
                 Ok(count(self.host.send(fd, &data, None, flags, progress)))
             }
             ("sendto", [data, len, flags, ..]) => {
-                if self.under != Under::Flow && !progress.has_begun() {
+                if self.owner != PacketOwner::Flow && !progress.has_begun() {
                     self.connecting();
                 }
                 let (data, flags) = (payload(data, len)?, small(flags)?);

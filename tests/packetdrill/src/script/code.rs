@@ -6,7 +6,7 @@
 
 use inet::tcp::TcpInfo;
 
-use super::Fault;
+use super::syntax::Fault;
 
 /// Checks all assertions of `code`, which begins on `line`.
 ///
@@ -57,7 +57,7 @@ struct Reader<'a> {
     seen: Vec<(String, f64)>,
 }
 
-type Value = Result<f64, String>;
+type CodeValue = Result<f64, String>;
 type Compare = fn(f64, f64) -> bool;
 
 fn truth(value: bool) -> f64 {
@@ -77,7 +77,7 @@ impl Reader<'_> {
         true
     }
 
-    fn disjunction(&mut self) -> Value {
+    fn disjunction(&mut self) -> CodeValue {
         let mut value = self.conjunction()?;
         while self.is("or") {
             let other = self.conjunction()?;
@@ -86,7 +86,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn conjunction(&mut self) -> Value {
+    fn conjunction(&mut self) -> CodeValue {
         let mut value = self.negation()?;
         while self.is("and") {
             let other = self.negation()?;
@@ -95,7 +95,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn negation(&mut self) -> Value {
+    fn negation(&mut self) -> CodeValue {
         if self.is("not") {
             return Ok(truth(self.negation()? == 0.0));
         }
@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
     }
 
-    fn bits(&mut self) -> Value {
+    fn bits(&mut self) -> CodeValue {
         let mut value = self.sum()?;
         loop {
             // Bits are taken of whole numbers that a double holds exactly.
@@ -133,7 +133,7 @@ impl Reader<'_> {
         }
     }
 
-    fn sum(&mut self) -> Value {
+    fn sum(&mut self) -> CodeValue {
         let mut value = self.product()?;
         loop {
             if self.is("+") {
@@ -146,7 +146,7 @@ impl Reader<'_> {
         }
     }
 
-    fn product(&mut self) -> Value {
+    fn product(&mut self) -> CodeValue {
         let mut value = self.atom()?;
         loop {
             if self.is("*") {
@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    fn atom(&mut self) -> Value {
+    fn atom(&mut self) -> CodeValue {
         if self.is("(") {
             let value = self.disjunction()?;
             return if self.is(")") { Ok(value) } else { Err("`)` is missing".to_owned()) };
@@ -192,7 +192,7 @@ impl Reader<'_> {
         }
     }
 
-    fn call(&mut self, function: fn(f64, f64) -> f64) -> Value {
+    fn call(&mut self, function: fn(f64, f64) -> f64) -> CodeValue {
         if !self.is("(") {
             return Err("`(` is missing".to_owned());
         }
@@ -204,7 +204,7 @@ impl Reader<'_> {
         if self.is(")") { Ok(value) } else { Err("`)` is missing".to_owned()) }
     }
 
-    fn name(&mut self, word: &str) -> Value {
+    fn name(&mut self, word: &str) -> CodeValue {
         if let Some(value) = constant(word) {
             return Ok(value.into());
         }

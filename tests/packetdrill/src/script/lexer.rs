@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Fault;
+use super::syntax::Fault;
 
 /// What a script consists of.
 #[derive(Debug, Clone, PartialEq)]

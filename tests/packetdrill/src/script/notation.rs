@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Segment, TcpOption};
+use super::syntax::{ACK, Segment, TcpOption, URG};
 
 const LETTERS: [char; 9] = ['F', 'S', 'R', 'P', '.', 'U', 'E', 'W', 'A'];
 
@@ -69,13 +69,13 @@ impl fmt::Display for Segment {
         f.write_str(if letters.is_empty() { "-" } else { &letters })?;
         let end = self.seq.wrapping_add(u32::try_from(self.len).unwrap_or(u32::MAX));
         write!(f, " {}:{}({})", self.seq, end, self.len)?;
-        if self.flags & super::ACK != 0 {
+        if self.flags & ACK != 0 {
             write!(f, " ack {}", self.ack)?;
         }
         if let Some(window) = self.window {
             write!(f, " win {window}")?;
         }
-        if self.flags & super::URG != 0 {
+        if self.flags & URG != 0 {
             write!(f, " urg {}", self.urgent)?;
         }
         match self.options.as_deref() {

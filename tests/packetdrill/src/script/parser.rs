@@ -1,8 +1,11 @@
 //! From words to events.
 
 use super::lexer::{Token, split};
-use super::{Call, Carries, Echoed, Ecn, Event, Fault, Packet, Segment, TcpOption, Value};
-use super::{What, When, notation};
+use super::notation;
+use super::syntax::{
+    Action, Call, Ecn, Event, EventTime, Fault, Packet, PacketBody, QuotedPacket, Segment,
+    TcpOption, Value,
+};
 
 /// A script that can be run.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,29 +125,29 @@ impl Parser {
         let what = match self.peek().map(|(token, _)| token) {
             Some(Token::Sign('<')) => {
                 self.at += 1;
-                What::Inbound(self.packet()?)
+                Action::Inbound(self.packet()?)
             }
             Some(Token::Sign('>')) => {
                 self.at += 1;
-                What::Outbound(self.packet()?)
+                Action::Outbound(self.packet()?)
             }
             Some(Token::Command(text)) => {
                 self.at += 1;
-                What::Command(text)
+                Action::Command(text)
             }
             Some(Token::Code(text)) => {
                 self.at += 1;
-                What::Code(text)
+                Action::Code(text)
             }
-            Some(Token::Word(_) | Token::Ellipsis) => What::Call(self.call()?),
+            Some(Token::Word(_) | Token::Ellipsis) => Action::Call(self.call()?),
             _ => return self.complain("a packet, a call, a command or code"),
         };
         Ok(Event { line, when, what })
     }
 
-    fn when(&mut self) -> Parsed<When> {
+    fn when(&mut self) -> Parsed<EventTime> {
         if self.is('*') {
-            return Ok(When::Any);
+            return Ok(EventTime::Any);
         }
         let relative = self.is('+');
         let from = self.time()?;
@@ -156,7 +159,7 @@ impl Parser {
         } else {
             from
         };
-        Ok(When::At { from, to, relative })
+        Ok(EventTime::At { from, to, relative })
     }
 
     /// A time in seconds, as microseconds.
@@ -206,14 +209,14 @@ impl Parser {
             self.expect('(')?;
             let len = self.number()?;
             self.expect(')')?;
-            Carries::Udp { len }
+            PacketBody::Udp { len }
         } else {
-            Carries::Tcp(self.segment()?)
+            PacketBody::Tcp(self.segment()?)
         };
         Ok(Packet { ecn, tos, carries })
     }
 
-    fn icmp(&mut self) -> Parsed<Carries> {
+    fn icmp(&mut self) -> Parsed<PacketBody> {
         let line = self.line();
         let (kind, mut code) = (self.word()?, String::new());
         if let Some((Token::Word(word), _)) = self.peek()
@@ -226,16 +229,16 @@ impl Parser {
         if self.is_word("mtu") {
             mtu = self.number()?;
         }
-        let mut echoed = Echoed::Tcp { seq: 0 };
+        let mut echoed = QuotedPacket::Tcp { seq: 0 };
         if self.is('[') {
             if self.is_word("udp") {
                 self.expect('(')?;
                 self.integer()?;
                 self.expect(')')?;
-                echoed = Echoed::Udp;
+                echoed = QuotedPacket::Udp;
             } else {
                 let (seq, _) = self.sequence()?;
-                echoed = Echoed::Tcp { seq };
+                echoed = QuotedPacket::Tcp { seq };
             }
             self.expect(']')?;
         }
@@ -245,7 +248,7 @@ impl Parser {
         let Some((kind, code)) = notation::icmp(&kind, &code) else {
             return Err(Fault::new(line, format!("ICMP `{kind} {code}` is not known")));
         };
-        Ok(Carries::Icmp { kind, code, mtu, echoed })
+        Ok(PacketBody::Icmp { kind, code, mtu, echoed })
     }
 
     /// `first:last(length)`

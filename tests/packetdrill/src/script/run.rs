@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use inet::Instant;
 
-use super::calls::Pending;
-use super::{ACK, CWR, SYN, code, wire};
-use super::{Carries, Ecn, Event, Fault, Packet, Script, Segment, TcpOption, What, When};
+use super::parser::Script;
+use super::state::{Flow, PORT, PacketOwner, PendingCall};
+use super::syntax::{ACK, CWR, Ecn, Event, Fault, Packet, PacketBody, SYN, Segment, TcpOption};
+use super::syntax::{Action, EventTime};
+use super::{code, wire};
 use crate::Host;
 use crate::host::Link;
 
-/// The port that a script's host binds to, and the one it connects to.
-pub(super) const PORT: u16 = 8080;
 /// The first port of the peer.
 const PEER_PORT: u16 = 50_000;
 /// The first descriptor.
@@ -26,29 +26,6 @@ struct Tolerance {
     percent: f64,
 }
 
-/// A connection as the script sees it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Flow {
-    pub(super) local_port: u16,
-    pub(super) remote_port: u16,
-    /// What is to be added to the script's sequence numbers of the host's side.
-    local_offset: u32,
-    /// Timestamps of the script and of the host, for all that have left.
-    stamps: BTreeMap<u32, u32>,
-    /// The next segment that leaves is its first.
-    opening: bool,
-}
-
-/// What packets belong to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Under {
-    /// No socket yet.
-    Nothing,
-    Listener,
-    /// A flow that is there, or begins with the next packet.
-    Flow,
-}
-
 /// The state of a run.
 pub(super) struct Run {
     pub(super) host: Host,
@@ -56,11 +33,11 @@ pub(super) struct Run {
     pub(super) remote: IpAddr,
     pub(super) domain: i32,
     pub(super) fds: BTreeMap<i64, i32>,
-    pub(super) under: Under,
+    pub(super) owner: PacketOwner,
     pub(super) flow: Flow,
     /// The descriptor that TCP_INFO is asked of.
     pub(super) tested: Option<i32>,
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Option<PendingCall>,
     /// The line that is being played.
     pub(super) line: usize,
     begin: Instant,
@@ -125,7 +102,7 @@ impl Script {
             remote,
             domain,
             fds: BTreeMap::new(),
-            under: Under::Nothing,
+            owner: PacketOwner::Nothing,
             flow: Flow::default(),
             tested: None,
             pending: None,
@@ -149,38 +126,38 @@ impl Run {
 
     fn event(&mut self, event: &Event) -> Result<(), Fault> {
         self.line = event.line;
-        let inbound = matches!(event.what, What::Inbound(_));
+        let inbound = matches!(event.what, Action::Inbound(_));
         // Packets in a row count from each other, so that nothing adds up.
         let origin = match self.last {
             Some((time, true)) if inbound => time,
             _ => self.now(),
         };
         let (from, to) = match event.when {
-            When::Any => (self.now(), i64::MAX),
-            When::At { from, to, relative: true } => (origin + from, origin + to),
-            When::At { from, to, relative: false } => (from, to),
+            EventTime::Any => (self.now(), i64::MAX),
+            EventTime::At { from, to, relative: true } => (origin + from, origin + to),
+            EventTime::At { from, to, relative: false } => (from, to),
         };
-        if let What::Outbound(packet) = &event.what {
+        if let Action::Outbound(packet) = &event.what {
             self.expect_packet(packet, event.when, (from, to))?;
         } else {
             self.wait_until(from)?;
             self.line = event.line;
-            if event.when != When::Any {
+            if event.when != EventTime::Any {
                 self.check_time(self.now(), (from, to), "the event")?;
             }
         }
         match &event.what {
-            What::Inbound(packet) => self.inject(packet)?,
-            What::Call(call) => {
+            Action::Inbound(packet) => self.inject(packet)?,
+            Action::Call(call) => {
                 let end = call.end.map(|end| match event.when {
-                    When::At { relative: true, .. } => origin + end,
+                    EventTime::At { relative: true, .. } => origin + end,
                     _ => end,
                 });
                 self.call(call, from, end)?;
             }
-            What::Command(text) => self.command(text)?,
-            What::Code(text) => self.code(text)?,
-            What::Outbound(_) => {}
+            Action::Command(text) => self.command(text)?,
+            Action::Code(text) => self.code(text)?,
+            Action::Outbound(_) => {}
         }
         self.last = Some((from, inbound));
         Ok(())
@@ -262,7 +239,7 @@ impl Run {
             self.next_port - 1
         });
         self.flow = Flow { local_port, remote_port, opening: true, ..Flow::default() };
-        self.under = Under::Flow;
+        self.owner = PacketOwner::Flow;
     }
 
     /// `connect` was called: the next packet that leaves tells its port.
@@ -271,15 +248,15 @@ impl Run {
     }
 
     fn inject(&mut self, packet: &Packet) -> Result<(), Fault> {
-        if self.under != Under::Flow {
+        if self.owner != PacketOwner::Flow {
             self.new_flow(PORT, None);
         }
         let mut live = packet.clone();
         match &mut live.carries {
-            Carries::Tcp(segment) => {
+            PacketBody::Tcp(segment) => {
                 self.to_live(segment).or_else(|text| self.fault(text))?;
             }
-            Carries::Icmp { echoed: super::Echoed::Tcp { seq }, .. } => {
+            PacketBody::Icmp { echoed: super::syntax::QuotedPacket::Tcp { seq }, .. } => {
                 *seq = seq.wrapping_add(self.flow.local_offset);
             }
             _ => {}
@@ -330,17 +307,17 @@ impl Run {
     fn expect_packet(
         &mut self,
         packet: &Packet,
-        when: When,
+        when: EventTime,
         times: (i64, i64),
     ) -> Result<(), Fault> {
         let (mut seen, mut at) = self.next_packet()?;
-        let Carries::Tcp(wanted) = &packet.carries else {
-            if when != When::Any {
+        let PacketBody::Tcp(wanted) = &packet.carries else {
+            if when != EventTime::Any {
                 self.check_time(at, times, "the packet")?;
             }
             return check_other(packet, &seen.carries).or_else(|text| self.fault(text));
         };
-        let Carries::Tcp(first) = &mut seen.carries else {
+        let PacketBody::Tcp(first) = &mut seen.carries else {
             let message = format!("a segment is expected and {:?} leaves", seen.carries);
             return self.fault(message);
         };
@@ -351,7 +328,7 @@ impl Run {
                 let left = format!("of {} bytes {} have left", wanted.len, whole.len);
                 Fault::new(line, format!("{message}; {left}"))
             })?;
-            let Carries::Tcp(next) = next.carries else {
+            let PacketBody::Tcp(next) = next.carries else {
                 return self.fault("a segment is expected and something else leaves");
             };
             let end = whole.seq.wrapping_add(u32::try_from(whole.len).unwrap_or(u32::MAX));
@@ -370,7 +347,7 @@ impl Run {
             return self.fault(message);
         }
         let whole = self.to_script(whole);
-        if when != When::Any {
+        if when != EventTime::Any {
             self.check_time(at, times, &format!("`{whole}`"))?;
         }
         check_ecn(packet, seen.tos).or_else(|text| self.fault(text))?;
@@ -516,10 +493,10 @@ fn check_ecn(packet: &Packet, tos: u8) -> Result<(), String> {
 }
 
 /// Compares what is not TCP.
-fn check_other(packet: &Packet, seen: &Carries) -> Result<(), String> {
+fn check_other(packet: &Packet, seen: &PacketBody) -> Result<(), String> {
     let fits = match (&packet.carries, seen) {
-        (Carries::Udp { len: a }, Carries::Udp { len: b }) => a == b,
-        (Carries::Icmp { kind: a, code: c, .. }, Carries::Icmp { kind: b, code: d, .. }) => {
+        (PacketBody::Udp { len: a }, PacketBody::Udp { len: b }) => a == b,
+        (PacketBody::Icmp { kind: a, code: c, .. }, PacketBody::Icmp { kind: b, code: d, .. }) => {
             (a, c) == (b, d)
         }
         _ => false,

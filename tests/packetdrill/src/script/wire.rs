@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Carries, Echoed, Ecn, Packet, Segment, TcpOption};
+use super::syntax::{Ecn, Packet, PacketBody, QuotedPacket, Segment, TcpOption};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -69,9 +69,9 @@ fn ip_header(from: IpAddr, to: IpAddr, protocol: u8, tos: u8, payload: usize) ->
 /// Options that do not fill words of four bytes, or are too long.
 pub(super) fn encode(packet: &Packet, from: SocketAddr, to: SocketAddr) -> Result<Vec<u8>, String> {
     let (mut payload, protocol, place) = match &packet.carries {
-        Carries::Tcp(segment) => (tcp(segment, from.port(), to.port())?, TCP, 16),
-        Carries::Udp { len } => (udp(*len, from.port(), to.port()), UDP, 6),
-        Carries::Icmp { kind, code, mtu, echoed } => {
+        PacketBody::Tcp(segment) => (tcp(segment, from.port(), to.port())?, TCP, 16),
+        PacketBody::Udp { len } => (udp(*len, from.port(), to.port()), UDP, 6),
+        PacketBody::Icmp { kind, code, mtu, echoed } => {
             if from.is_ipv4() {
                 (icmp([*kind, *code], *mtu, *echoed, from, to), ICMP, 2)
             } else {
@@ -140,15 +140,15 @@ fn icmp6(kind: u8, code: u8) -> [u8; 2] {
 fn icmp(
     [kind, code]: [u8; 2],
     mtu: u32,
-    echoed: Echoed,
+    echoed: QuotedPacket,
     from: SocketAddr,
     to: SocketAddr,
 ) -> Vec<u8> {
     let mut bytes = vec![kind, code, 0, 0];
     bytes.extend(mtu.to_be_bytes());
     let (protocol, seq) = match echoed {
-        Echoed::Tcp { seq } => (TCP, seq),
-        Echoed::Udp => (UDP, 0),
+        QuotedPacket::Tcp { seq } => (TCP, seq),
+        QuotedPacket::Udp => (UDP, 0),
     };
     // The header and the first 8 bytes behind it, of a packet that may have been longer.
     bytes.extend(ip_header(to.ip(), from.ip(), protocol, 0, 20));
@@ -197,7 +197,7 @@ pub(super) struct Seen {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
     pub(super) tos: u8,
-    pub(super) carries: Carries,
+    pub(super) carries: PacketBody,
 }
 
 /// Reads a packet, and checks its checksums.
@@ -251,15 +251,15 @@ fn read(bytes: &[u8]) -> Option<Result<Seen, String>> {
         return Some(Err("a checksum is wrong".to_owned()));
     }
     let (carries, ports) = match protocol {
-        TCP => (Carries::Tcp(read_tcp(payload)?), (word(payload, 0)?, word(payload, 2)?)),
+        TCP => (PacketBody::Tcp(read_tcp(payload)?), (word(payload, 0)?, word(payload, 2)?)),
         UDP => {
             let len = payload.len().checked_sub(8)?;
-            (Carries::Udp { len }, (word(payload, 0)?, word(payload, 2)?))
+            (PacketBody::Udp { len }, (word(payload, 0)?, word(payload, 2)?))
         }
         ICMP | ICMP6 => {
             let [kind, code] = *payload.first_chunk()?;
-            let (mtu, echoed) = (long(payload, 4)?, Echoed::Tcp { seq: 0 });
-            (Carries::Icmp { kind, code, mtu, echoed }, (0, 0))
+            let (mtu, echoed) = (long(payload, 4)?, QuotedPacket::Tcp { seq: 0 });
+            (PacketBody::Icmp { kind, code, mtu, echoed }, (0, 0))
         }
         other => return Some(Err(format!("a packet of protocol {other}"))),
     };

@@ -1,10 +1,15 @@
 //! Plays packetdrill scripts against the core and compares the results with committed lists:
 //! `make conformance`.
 //!
-//! Our own scripts are played by the runner of this package, which needs nothing else; all scripts
-//! that are named by packetdrill itself, with the plug-in ([`play`]). Prints a line for each script,
-//! `pass`, `FAIL` with packetdrill's message, or `skip` with the reason, the sums, and what differs
-//! from the list ([`results`]).
+//! The runner of this package plays our own scripts and needs nothing else. packetdrill itself plays
+//! all scripts that are named, with the plug-in ([`play`]). The program prints a line for each
+//! script: `pass`, `FAIL` with packetdrill's message, or `skip` with the reason. Then follow the
+//! sums, and the differences from the list ([`results`]).
+//!
+//! ```text layers
+//! play: plays one script
+//! results: outcomes, and the committed lists
+//! ```
 #![forbid(unsafe_code)]
 
 mod play;

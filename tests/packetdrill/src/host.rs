@@ -4,6 +4,7 @@
 //! to wait says so ([`Stop::Wait`]) and changes nothing that its repetition would do twice; the
 //! driver repeats it, with the same [`Progress`], whenever something has happened.
 
+mod call;
 mod calls;
 mod info;
 mod link;
@@ -15,72 +16,26 @@ mod table;
 mod transfer;
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use inet::{Config, Event, EventKind, Features, Instant, InterfaceId, Stack};
 
 use crate::bytes::{Chunk, Frame};
 use crate::errno;
-use crate::sysctl::Sysctls;
-use link::Wire;
-pub use poll::{EpollEvent, PollFd};
-use table::{Entry, Socket};
-pub use transfer::Message;
-
-/// Why a call has not returned a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// It failed with this `errno`.
-    Errno(i32),
-    /// It waits; at the latest until this moment, when its repetition will return.
-    Wait(Option<Instant>),
-}
-
-/// What a call gives.
-pub type Outcome<T> = Result<T, Stop>;
-
-/// What a waiting call has done so far; made new for each call.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Progress {
-    /// Bytes.
-    done: usize,
-    /// It has been made before.
-    begun: bool,
-    /// It has found no room to send.
-    waited: bool,
-    /// When it gives up.
-    until: Option<Instant>,
-}
-
-impl Progress {
-    /// Whether the call was made before.
-    pub fn has_begun(&self) -> bool {
-        self.begun
-    }
-}
+use crate::sysctl::{MOST_SEGMENTS, Sysctls};
+pub use call::{Message, Outcome, Progress, Stop};
+pub use link::Link;
+use link::SentFrames;
+use table::{Descriptor, Socket};
+pub use table::{EpollEvent, PollFd};
 
 /// A packet that has left, without link header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packet {
+pub struct SentPacket {
     /// When.
     pub time: Instant,
     /// From the IP header on.
     pub bytes: Vec<u8>,
-}
-
-/// How the link looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
-    /// The host's address.
-    pub local: IpAddr,
-    /// Length of the network prefix, bits.
-    pub prefix: u8,
-    /// Longest packet, bytes.
-    pub mtu: u16,
-    /// Payload of the segments that longer ones were joined of before they arrived, bytes; 0: the
-    /// link joins none.
-    pub joined: u16,
 }
 
 /// Where the clock starts: not at zero, so that a moment before the start can be named.
@@ -94,8 +49,8 @@ pub struct Host {
     /// Made when the first socket is, so that everything set before holds.
     running: Option<Running>,
     sysctls: Sysctls,
-    entries: table::Table,
-    sent: VecDeque<Packet>,
+    entries: table::DescriptorTable,
+    sent: VecDeque<SentPacket>,
 }
 
 #[derive(Debug)]
@@ -103,9 +58,6 @@ struct Running {
     stack: Stack<Chunk, Frame>,
     interface: InterfaceId,
 }
-
-/// Segments that may leave as one.
-pub(crate) const MOST_SEGMENTS: u16 = 64;
 
 /// The secret of every host: a script is to give the same result each time.
 const SECRET: [u8; 16] = *b"packetdrill host";
@@ -118,7 +70,7 @@ impl Host {
             now: Instant::ZERO + START,
             running: None,
             sysctls: Sysctls::default(),
-            entries: table::Table::new(first_fd),
+            entries: table::DescriptorTable::new(first_fd),
             sent: VecDeque::new(),
         }
     }
@@ -192,7 +144,7 @@ impl Host {
         let joined = link::payload_len(packet) > usize::from(self.link.joined);
         let segment = if joined { self.link.joined } else { 0 };
         let frame = Frame::joined(link::wrap(packet), segment);
-        let mut wire = Wire::default();
+        let mut wire = SentFrames::default();
         let running = self.running();
         running.stack.handle_frame(now, running.interface, frame, &mut wire);
         self.carry(wire);
@@ -203,7 +155,7 @@ impl Host {
     fn settle(&mut self) {
         let now = self.now;
         loop {
-            let mut wire = Wire::default();
+            let mut wire = SentFrames::default();
             let stack = self.stack();
             stack.poll(now, &mut wire);
             let due = stack.poll_at().is_some_and(|at| at <= now);
@@ -217,21 +169,21 @@ impl Host {
     }
 
     /// Gives what the stack has sent to the link, and answers what concerns the link alone.
-    fn carry(&mut self, wire: Wire) {
+    fn carry(&mut self, wire: SentFrames) {
         let now = self.now;
         for frame in wire.frames {
             match link::unwrap(&frame) {
-                link::Carried::Packet(bytes) => {
-                    self.sent.push_back(Packet { time: now, bytes: bytes.to_vec() });
+                link::FrameContent::Packet(bytes) => {
+                    self.sent.push_back(SentPacket { time: now, bytes: bytes.to_vec() });
                 }
-                link::Carried::Answer(answer) => {
-                    let mut wire = Wire::default();
+                link::FrameContent::Answer(answer) => {
+                    let mut wire = SentFrames::default();
                     let running = self.running();
                     let frame = Frame::new(answer);
                     running.stack.handle_frame(now, running.interface, frame, &mut wire);
                     self.carry(wire);
                 }
-                link::Carried::Nothing => {}
+                link::FrameContent::Nothing => {}
             }
         }
     }
@@ -243,7 +195,7 @@ impl Host {
             any = true;
             let fd = i32::try_from(tag).unwrap_or(-1);
             let Some(running) = &mut self.running else { continue };
-            if let Some(Entry::Socket(socket)) = self.entries.get_mut(fd) {
+            if let Some(Descriptor::Socket(socket)) = self.entries.get_mut(fd) {
                 socket.handle_event(kind, &mut running.stack);
             }
             if kind == EventKind::Acked && self.is_writable(fd) {
@@ -283,7 +235,7 @@ impl Host {
     }
 
     /// A packet that has left.
-    pub fn take_packet(&mut self) -> Option<Packet> {
+    pub fn take_packet(&mut self) -> Option<SentPacket> {
         self.sent.pop_front()
     }
 }

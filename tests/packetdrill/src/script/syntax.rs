@@ -1,26 +1,6 @@
-//! Scripts in packetdrill's language, without packetdrill.
-//!
-//! [`Script::parse`] reads one ([`lexer`], [`parser`]), [`Script::run`] plays it against a
-//! [`Host`](crate::Host) ([`run`], [`calls`]). What this understands is a part of the language of
-//! packetdrill, with the same meaning, so a script that passes here can be given to packetdrill:
-//! the events, TCP segments with their options, ICMP errors, UDP, socket calls also such that
-//! wait, `sysctl` commands, and code that consists of assertions about TCP_INFO ([`code`]).
-//!
-//! Two things are stricter than in packetdrill: checksums of what leaves are checked, and the
-//! timestamps that it echoes.
-
-mod calls;
-mod code;
-mod lexer;
-mod notation;
-mod parser;
-mod run;
-mod symbols;
-mod wire;
+//! What scripts consist of, and what is wrong with one.
 
 use std::fmt;
-
-pub use parser::Script;
 
 /// What is wrong with a script, or with what it tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +12,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(line: usize, message: impl Into<String>) -> Self {
+    pub(super) fn new(line: usize, message: impl Into<String>) -> Self {
         Self { line, message: message.into() }
     }
 }
@@ -47,7 +27,7 @@ impl std::error::Error for Fault {}
 
 /// When an event is to happen, microseconds from the start of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum When {
+pub(super) enum EventTime {
     /// `*`
     Any,
     At {
@@ -58,14 +38,14 @@ enum When {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Event {
-    line: usize,
-    when: When,
-    what: What,
+pub(super) struct Event {
+    pub(super) line: usize,
+    pub(super) when: EventTime,
+    pub(super) what: Action,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum What {
+pub(super) enum Action {
     Inbound(Packet),
     Outbound(Packet),
     Call(Call),
@@ -75,31 +55,31 @@ enum What {
 
 /// A packet as scripts write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Packet {
+pub(super) struct Packet {
     /// The bits of ECN to be found or sent.
-    ecn: Option<Ecn>,
+    pub(super) ecn: Option<Ecn>,
     /// The whole type-of-service byte.
-    tos: Option<u8>,
-    carries: Carries,
+    pub(super) tos: Option<u8>,
+    pub(super) carries: PacketBody,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ecn {
+pub(super) enum Ecn {
     Exactly(u8),
     /// ECT(0) or ECT(1).
     Capable,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Carries {
+pub(super) enum PacketBody {
     Tcp(Segment),
     Udp { len: usize },
-    Icmp { kind: u8, code: u8, mtu: u32, echoed: Echoed },
+    Icmp { kind: u8, code: u8, mtu: u32, echoed: QuotedPacket },
 }
 
 /// What an ICMP error quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Echoed {
+pub(super) enum QuotedPacket {
     /// A segment that begins here.
     Tcp {
         seq: u32,
@@ -109,25 +89,25 @@ enum Echoed {
 
 /// A TCP segment; sequence numbers are those of the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Segment {
+pub(super) struct Segment {
     /// FIN is bit 0, CWR bit 7, AE bit 8.
-    flags: u16,
-    seq: u32,
-    len: usize,
-    ack: u32,
-    window: Option<u16>,
-    urgent: u16,
+    pub(super) flags: u16,
+    pub(super) seq: u32,
+    pub(super) len: usize,
+    pub(super) ack: u32,
+    pub(super) window: Option<u16>,
+    pub(super) urgent: u16,
     /// `None`: whatever they are.
-    options: Option<Vec<TcpOption>>,
+    pub(super) options: Option<Vec<TcpOption>>,
 }
 
-const SYN: u16 = 2;
-const ACK: u16 = 16;
-const CWR: u16 = 0x80;
-const URG: u16 = 32;
+pub(super) const SYN: u16 = 2;
+pub(super) const ACK: u16 = 16;
+pub(super) const CWR: u16 = 0x80;
+pub(super) const URG: u16 = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum TcpOption {
+pub(super) enum TcpOption {
     Nop,
     Eol,
     Mss(u16),
@@ -146,19 +126,19 @@ enum TcpOption {
 
 /// A socket call.
 #[derive(Debug, Clone, PartialEq)]
-struct Call {
-    name: String,
-    arguments: Vec<Value>,
-    result: Value,
+pub(super) struct Call {
+    pub(super) name: String,
+    pub(super) arguments: Vec<Value>,
+    pub(super) result: Value,
     /// The name of the `errno` expected.
-    errno: Option<String>,
+    pub(super) errno: Option<String>,
     /// When it returns, if it waits: microseconds, to be read as the event's time.
-    end: Option<i64>,
+    pub(super) end: Option<i64>,
 }
 
 /// What calls are given, and give.
 #[derive(Debug, Clone, PartialEq)]
-enum Value {
+pub(super) enum Value {
     /// `...`
     Any,
     Int(i64),
