@@ -42,8 +42,8 @@ pub(crate) enum Command {
     Stages(StagesArgs),
     /// Show interfaces and addresses of an instance, as `ip addr` does
     ///
-    /// An IPv6 address is `tentative` while it is being found out whether another host has it, and
-    /// `dadfailed` if one does: then it is not used.
+    /// An IPv6 address is `tentative` while it is probed for duplicates, and `dadfailed` if another
+    /// host has it: then it is not used.
     #[command(after_help = ADDR_EXAMPLES)]
     Addr(NetworkArgs),
     /// Show the routing table of an instance, as `ip route` does
@@ -175,13 +175,13 @@ pub(crate) struct InstanceOptions {
     /// Read the configuration from FILE (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Leave checksums and the cutting of long segments to the device, as far as it can; off with
-    /// --fault, but for super_segments=on [default: on]
+    /// Leave checksums and the splitting of long segments to the device, as far as it can; off with
+    /// --fault, except with super_segments=on [default: on]
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
     pub(crate) offload: Option<Switch>,
     /// Make faults on the wire: loss=P,duplicate=P,reorder=P,corrupt=P,seed=N; with
-    /// super_segments=on, before a device that cuts long segments itself, so that many are lost
-    /// (doubled, late) at once
+    /// super_segments=on, to whole super-segments, so that many segments are lost (doubled, late)
+    /// at once
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(crate) fault: Option<Fault>,
 }
