@@ -7,7 +7,6 @@ use core::hash::{BuildHasher, Hash, Hasher};
 
 use siphasher::sip::{SipHasher13, SipHasher24};
 
-use crate::tcp::{Endpoints, Seq};
 use crate::time::Instant;
 
 /// Builds the hasher of every table whose keys come from outside.
@@ -62,22 +61,21 @@ impl Secret {
         self.tables.clone()
     }
 
-    /// Initial sequence number: a clock of about 4 µs plus a keyed hash of the connection's
-    /// addresses and ports (RFC 6528 3; RFC 9293 3.4.1 MUST-8, SHLD-1).
-    pub(crate) fn isn(&self, now: Instant, ends: &Endpoints) -> Seq {
-        let clock = now.as_nanos() >> 12;
-        #[expect(clippy::cast_possible_truncation, reason = "sequence space is 32 bits")]
-        Seq::new(clock.wrapping_add(of_ends(self.isn, ends)) as u32)
+    /// Number of an initial sequence number: a clock of about 4 µs plus a keyed hash of the
+    /// connection's ends (RFC 6528 3; RFC 9293 3.4.1 MUST-8, SHLD-1).
+    #[expect(clippy::cast_possible_truncation, reason = "sequence space is 32 bits")]
+    pub(crate) fn isn_number(&self, now: Instant, ends: &impl Hash) -> u32 {
+        (now.as_nanos() >> 12).wrapping_add(of_ends(self.isn, ends)) as u32
     }
 
     /// What is added to the clock for a connection's timestamps (RFC 7323 5.4).
     #[expect(clippy::cast_possible_truncation, reason = "timestamps are 32 bits")]
-    pub(crate) fn timestamp_offset(&self, ends: &Endpoints) -> u32 {
+    pub(crate) fn timestamp_offset(&self, ends: &impl Hash) -> u32 {
         of_ends(self.timestamps, ends) as u32
     }
 
     /// The hash in a SYN cookie for a connection's ends and three numbers.
-    pub(crate) fn cookie(&self, ends: &Endpoints, input: [u64; 3]) -> u64 {
+    pub(crate) fn cookie(&self, ends: &impl Hash, input: [u64; 3]) -> u64 {
         let mut hash = SipHasher24::new_with_keys(self.cookies.0, self.cookies.1);
         hash.write_u64(of_ends(self.cookies, ends));
         input.into_iter().for_each(|number| hash.write_u64(number));
@@ -96,7 +94,7 @@ impl Secret {
     }
 
     /// The flow label of a connection (RFC 6437 3): 20 bits, not 0.
-    pub(crate) fn flow_label(&self, ends: &Endpoints) -> u32 {
+    pub(crate) fn flow_label(&self, ends: &impl Hash) -> u32 {
         match of_ends(self.flows, ends) & 0xf_ffff {
             0 => 1,
             #[expect(clippy::cast_possible_truncation, reason = "20 bits")]
@@ -127,7 +125,7 @@ impl Secret {
     }
 }
 
-fn of_ends(key: (u64, u64), ends: &Endpoints) -> u64 {
+fn of_ends(key: (u64, u64), ends: &impl Hash) -> u64 {
     let mut hash = SipHasher24::new_with_keys(key.0, key.1);
     ends.hash(&mut hash);
     hash.finish()

@@ -62,6 +62,7 @@ mod fastopen;
 mod fastopen_option;
 mod info;
 mod info_counters;
+mod isn;
 mod loss;
 mod mtu_search;
 mod nagle;

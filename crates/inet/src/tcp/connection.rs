@@ -120,7 +120,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Makes the passive side of a connection of a SYN without ACK, RST and FIN that a listener
     /// got; [`poll_segment`](Self::poll_segment) gives the SYN-ACK. Payload of the SYN is not used:
-    /// the peer will send it again.
+    /// the peer will retransmit it.
     pub fn accept(
         now: Instant,
         config: impl Into<Arc<TcpConfig>>,
@@ -136,7 +136,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// The SYN-ACK of this connection, just made by [`accept`](Self::accept), was sent at `sent_at`
-    /// without this connection; and sent again, if it was `retransmitted`.
+    /// without this connection; and retransmitted, if it was `retransmitted`.
     pub fn resume_handshake(&mut self, sent_at: Instant, retransmitted: bool) {
         self.poll_segment(sent_at);
         if retransmitted {

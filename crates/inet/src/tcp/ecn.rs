@@ -23,7 +23,7 @@ pub(super) struct EcnState {
     /// Our SYN asked for ECN.
     asked: bool,
     /// The next new data carries CWR.
-    cwr_owed: bool,
+    cwr_due: bool,
     /// ACKs carry ECE until the peer's CWR.
     echoing: bool,
     /// The peer's data has come marked as capable.
@@ -44,7 +44,7 @@ impl EcnState {
         agreed
     }
 
-    /// Marks a SYN or SYN-ACK that is sent. A SYN that is sent again does not ask, because
+    /// Marks a SYN or SYN-ACK that is sent. A SYN that is retransmitted does not ask, because
     /// some routers drop those that do (RFC 3168 6.1.1.1).
     pub(super) fn mark_syn(&mut self, policy: EcnPolicy, syn: &mut SegmentRepr, first: bool) {
         let answer = syn.ack.is_some();
@@ -82,8 +82,8 @@ impl EcnState {
 
     /// The window was reduced, and the next data says so to the peer (6.1.2); or that was undone.
     #[inline]
-    pub(super) fn owe_cwr(&mut self, owed: bool) {
-        self.cwr_owed = owed && self.is_on();
+    pub(super) fn set_cwr_due(&mut self, due: bool) {
+        self.cwr_due = due && self.is_on();
     }
 
     /// Marks a segment to be sent; `new` if it has data that was never sent.
@@ -95,7 +95,7 @@ impl EcnState {
         segment.ece = self.echoing;
         if new {
             segment.ecn = EcnField::Ect0;
-            segment.cwr = core::mem::take(&mut self.cwr_owed);
+            segment.cwr = core::mem::take(&mut self.cwr_due);
         }
     }
 
@@ -115,7 +115,7 @@ impl EcnState {
                 self.seen = true;
                 !core::mem::replace(&mut self.echoing, true)
             }
-            // Not marked, though the sender marks: probably sent again.
+            // Not marked, though the sender marks: probably retransmitted.
             EcnField::NotEct => self.seen,
             EcnField::Ect0 | EcnField::Ect1 => {
                 self.seen = true;

@@ -24,7 +24,7 @@ pub struct FastOpenOutcome {
     pub mss: Option<u16>,
     /// There was data in the SYN.
     pub had_data: bool,
-    /// The SYN was sent again.
+    /// The SYN was retransmitted.
     pub retransmitted: bool,
 }
 

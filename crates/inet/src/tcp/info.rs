@@ -20,7 +20,7 @@ pub struct TcpInfo {
     pub rcv_wscale: u8,
     pub delivery_rate_app_limited: bool,
     /// Why Fast Open was not used: 0 unknown or used, 1 no cookie, 2 data not acknowledged,
-    /// 3 the SYN had to be sent again.
+    /// 3 the SYN had to be retransmitted.
     pub fastopen_client_fail: u8,
     pub rto: u32,
     pub ato: u32,

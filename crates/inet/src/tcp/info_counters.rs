@@ -58,12 +58,12 @@ impl InfoCounters {
         self.segs_out <= 1
     }
 
-    /// A SYN is sent again.
+    /// A SYN is retransmitted.
     pub(super) fn syn_retransmitted(&mut self) {
         self.total_retrans = self.total_retrans.wrapping_add(1);
     }
 
-    /// Whether anything was sent again.
+    /// Whether anything was retransmitted.
     pub(super) fn has_retransmitted(&self) -> bool {
         self.total_retrans > 0
     }
@@ -91,13 +91,13 @@ impl InfoCounters {
     }
 
     /// `len` bytes leave in segments of `mss` bytes; one of them is counted already.
-    pub(super) fn sent(&mut self, len: usize, mss: usize, again: bool) {
+    pub(super) fn sent(&mut self, len: usize, mss: usize, retransmitted: bool) {
         let bytes = len as u64;
         let segments = segments(len, mss);
         self.segs_out = self.segs_out.wrapping_add(segments - 1);
         self.data_segs_out = self.data_segs_out.wrapping_add(if len > 0 { segments } else { 0 });
         self.bytes_sent += bytes;
-        if again {
+        if retransmitted {
             self.total_retrans = self.total_retrans.wrapping_add(segments);
             self.bytes_retrans += bytes;
         }

@@ -60,7 +60,7 @@ impl PendingOutput {
 
     /// Whether the peer's FIN is not acknowledged yet.
     #[inline]
-    pub(super) fn owes_fin_ack(&self) -> bool {
+    pub(super) fn wants_fin_ack(&self) -> bool {
         self.fin_ack
     }
 

@@ -222,8 +222,8 @@ impl BufferTuner {
         if !config.moderate_rcvbuf {
             return;
         }
-        let early = queue.out_of_order_span(durable.rcv_nxt) as usize;
-        let wanted = (self.learnt.space as usize).saturating_mul(2).saturating_add(early);
+        let span = queue.out_of_order_span(durable.rcv_nxt) as usize;
+        let wanted = (self.learnt.space as usize).saturating_mul(2).saturating_add(span);
         self.wanted = self.wanted.max(wanted.min(config.recv_buffer_max / 2));
         self.use_grant(queue);
     }

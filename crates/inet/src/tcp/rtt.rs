@@ -22,7 +22,7 @@ use crate::Instant;
 /// Clock granularity G: that of the timestamps.
 const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// Timeout of data if the SYN had to be sent again and gave no sample (RFC 6298 5.7).
+/// Timeout of data if the SYN had to be retransmitted and gave no sample (RFC 6298 5.7).
 const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 
 /// Doublings after which any timeout has reached its maximum.
@@ -140,7 +140,7 @@ impl RttEstimator {
         }
     }
 
-    /// The SYN was sent again: an ACK may answer either transmission.
+    /// The SYN was retransmitted: an ACK may answer either transmission.
     pub(super) fn retransmitted(&mut self) {
         self.timed = None;
     }

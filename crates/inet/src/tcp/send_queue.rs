@@ -24,7 +24,7 @@ pub struct SendFlags {
     /// at most 200 ms, for the rest.
     pub more: bool,
     /// A record ends here (MSG_EOR): no segment has bytes of before and after its end, and neither
-    /// has one that is sent again.
+    /// has one that is retransmitted.
     pub eor: bool,
 }
 

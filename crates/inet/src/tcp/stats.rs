@@ -3,11 +3,11 @@
 /// Counts of events on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpStats {
-    /// Segments sent again, for whatever reason.
+    /// Segments retransmitted, for whatever reason.
     pub retransmits: u64,
-    /// Segments sent again in fast recovery.
+    /// Segments retransmitted in fast recovery.
     pub fast_retransmits: u64,
-    /// Segments sent again after a timeout.
+    /// Segments retransmitted after a timeout.
     pub timeout_retransmits: u64,
     /// Expired retransmission timers.
     pub timeouts: u64,

@@ -66,7 +66,7 @@ impl Prr {
             let conserved = self.delivered.saturating_sub(self.out).max(delivered);
             conserved.saturating_add(u32::from(safe)).min(ssthresh - in_flight)
         };
-        // The first ACK lets the lost segment be sent again, whatever is in flight.
+        // The first ACK lets the lost segment be retransmitted, whatever is in flight.
         let count = if self.out == 0 { count.max(1) } else { count };
         Some(in_flight.saturating_add(count))
     }

@@ -47,12 +47,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         self.attempts.answered();
         let update = self.peer_window.is_updated_by(&self.durable, segment, ack);
-        let news = match update && self.set_window(segment) {
+        let change = match update && self.set_window(segment) {
             true => WindowChange::Reopened,
             false if update => WindowChange::Updated,
             false => WindowChange::None,
         };
-        self.take_ack(now, segment, ack, len, news);
+        self.take_ack(now, segment, ack, len, change);
         if self.state() == State::Closed {
             return SegmentCheck::Done(SegmentReply::None);
         }
@@ -77,7 +77,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         segment: &SegmentRepr,
         ack: Seq,
         len: usize,
-        news: WindowChange,
+        change: WindowChange,
     ) {
         self.nagle.ack_received();
         let prior_una = self.durable.snd_una;
@@ -86,12 +86,12 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if old && (!self.durable.has(durable::SACK) || segment.sack.is_empty()) {
             return;
         }
-        let update = news != WindowChange::None;
+        let update = change != WindowChange::None;
         let field_changed = self.peer_window.note_field(segment.window);
         let window = update && (advances || field_changed);
         let stamped = self.durable.has(durable::TIMESTAMPS);
         let echo = segment.timestamps.map(|t| t.echo).filter(|echo| stamped && *echo != 0);
-        let said = ReceivedAck {
+        let received = ReceivedAck {
             ack,
             prior_una,
             blocks: &segment.sack,
@@ -100,7 +100,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             ece: self.ecn.is_echo(segment),
             echo,
         };
-        if said.is_duplicate() && !self.loss.sent().is_empty() {
+        if received.is_duplicate() && !self.loss.sent().is_empty() {
             self.stats.duplicate_acks += 1;
         }
         let fin_acked = advances && self.advance(now, ack, segment);
@@ -108,8 +108,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.judge_mtu_probe();
         }
         let (loss, mut context) = self.loss_context(now);
-        let taken = loss.take_ack(&mut context, &said);
-        let times = taken.times;
+        let progress = loss.take_ack(&mut context, &received);
+        let times = progress.times;
         let echoed = timestamps::echoed(&self.durable, now, segment).filter(|_| times.acked);
         if let Some(rtt) = times.first.or(echoed) {
             let newest = times.last.unwrap_or(rtt);
@@ -117,18 +117,18 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.take_rtt(now, Some(newest));
         }
         let (loss, mut context) = self.loss_context(now);
-        let out = loss.judge_ack(&mut context, &said, taken);
+        let out = loss.judge_ack(&mut context, &received, progress);
         if let Some(sample) = out.sample {
             self.congestion.on_ack(now, &sample);
         }
-        self.owe_cwr();
+        self.pass_on_cwr();
         if self.loss.take_mtu_probe_loss() {
             self.mtu_probe_lost(now);
         }
-        if news == WindowChange::Reopened {
+        if change == WindowChange::Reopened {
             self.loss.window_reopened();
         }
-        self.follow(now, out.timer);
+        self.set_timer_after_ack(now, out.timer);
         self.pending.request_poll();
         if fin_acked {
             self.fin_acked(now);
@@ -172,9 +172,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Tells the peer of a window reduction with the next new data, or does not any more.
-    pub(super) fn owe_cwr(&mut self) {
-        if let Some(owed) = self.loss.take_cwr() {
-            self.ecn.owe_cwr(owed);
+    pub(super) fn pass_on_cwr(&mut self) {
+        if let Some(due) = self.loss.take_cwr() {
+            self.ecn.set_cwr_due(due);
         }
     }
 

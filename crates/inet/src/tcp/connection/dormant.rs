@@ -101,7 +101,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let lasting = matches!(self.state(), State::Established | State::CloseWait);
         let waits = self.counters.writer_waits()
             || self.pending.wants_poll()
-            || self.pending.owes_fin_ack()
+            || self.pending.wants_fin_ack()
             || self.attempts.keep_alive_probes() > 0;
         let troubled = !self.failure.is_clear() || self.attempts.timeouts() > 0;
         lasting
@@ -132,7 +132,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             counters: self.counters.clone(),
             mtu_search: self.mtu_search.clone(),
             window: self.congestion.window().clone(),
-            loss: self.loss.kept(),
+            loss: self.loss.dormant(),
             rtt: rtt.map(|time| time.map_or(0, |time| micros(time).max(1))),
             recv_buffer: saturated(self.recv.buffer()),
             recv_segment: saturated(self.recv.segment()),

@@ -58,8 +58,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Whether this is a server's fast connection whose SYN is not acknowledged.
     #[inline]
     pub fn is_half_open(&self) -> bool {
-        let early = self.fast_open.as_ref().is_some_and(|fast| fast.is_server());
-        early && self.durable.snd_una == self.durable.iss && self.state() != State::Closed
+        let server = self.fast_open.as_ref().is_some_and(|fast| fast.is_server());
+        server && self.durable.snd_una == self.durable.iss && self.state() != State::Closed
     }
 
     /// How much data the SYN takes with it, if it waits for some.

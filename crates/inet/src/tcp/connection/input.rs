@@ -280,7 +280,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if segment.rst {
             if segment.seq == self.durable.rcv_nxt {
                 self.stats.resets += 1;
-                self.be_reset();
+                self.take_reset();
             } else {
                 self.challenge(now, false);
             }
@@ -293,7 +293,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         SegmentCheck::Pass
     }
 
-    fn be_reset(&mut self) {
+    fn take_reset(&mut self) {
         let error = match self.state() {
             State::SynReceived => Some(Error::Refused),
             State::Closing | State::LastAck | State::TimeWait => None,

@@ -27,13 +27,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Whether the peer's FIN is not acknowledged yet.
     pub fn defers_fin_ack(&self) -> bool {
-        self.pending.owes_fin_ack()
+        self.pending.wants_fin_ack()
     }
 
     /// The next [`poll_segment`](Self::poll_segment) is to acknowledge the FIN that
     /// [`poll_segment_deferring`](Self::poll_segment_deferring) left alone.
     pub fn end_deferral(&mut self) {
-        if self.pending.owes_fin_ack() {
+        if self.pending.wants_fin_ack() {
             self.pending.request_poll();
         }
     }
@@ -140,7 +140,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let urgent = self.urgent.pointer(&self.durable, seq);
         let mut repr = SegmentRepr { urgent, window, timestamps, ..self.bare(seq) };
         if self.durable.has(durable::SACK) {
-            // What is sent again may leave no room: the option comes out of the segment.
+            // What is retransmitted may leave no room: the option comes out of the segment.
             let room = self.send_mss().saturating_sub(payload).saturating_sub(4) / 8;
             let most = self.most_blocks().min(room);
             let (sack, duplicate) = self.recv.sack_report(most, self.config.dsack);

@@ -45,7 +45,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.recv.buffer()
     }
 
-    /// Sets how often a SYN is sent again before the attempt fails (TCP_SYNCNT).
+    /// Sets how often a SYN is retransmitted before the attempt fails (TCP_SYNCNT).
     pub fn set_syn_retries(&mut self, count: u8) {
         if self.config.syn_retries != count {
             Arc::make_mut(&mut self.config).syn_retries = count;

@@ -59,7 +59,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         let (loss, mut context) = self.loss_context(now);
         loss.on_timeout(&mut context, again);
-        self.owe_cwr();
+        self.pass_on_cwr();
         self.start_retransmit(now);
         self.pending.request_poll();
     }
@@ -82,7 +82,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     fn reordering_timeout(&mut self, now: Instant) {
         let (loss, mut context) = self.loss_context(now);
         let wait = loss.on_reordering_timeout(&mut context);
-        self.owe_cwr();
+        self.pass_on_cwr();
         if self.loss.take_mtu_probe_loss() {
             self.mtu_probe_lost(now);
         }
@@ -169,7 +169,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// Sets the timer that an ACK asks for (RFC 6298 5.2, 5.3).
-    pub(super) fn follow(&mut self, now: Instant, wish: TimerRequest) {
+    pub(super) fn set_timer_after_ack(&mut self, now: Instant, request: TimerRequest) {
         if self.loss.sent().is_empty() {
             // The handshake has timers of its own.
             if !self.state().opening() && !self.is_half_open() {
@@ -177,7 +177,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             }
             return;
         }
-        match wish {
+        match request {
             // What was sent before the handshake's end has no timer but the handshake's.
             TimerRequest::Keep if !self.timers.is_sending() => self.start_retransmit(now),
             TimerRequest::Keep => {}

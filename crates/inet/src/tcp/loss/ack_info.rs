@@ -70,9 +70,9 @@ pub(super) struct AckFindings {
     /// Segments left the queue.
     pub(super) data_acked: bool,
     pub(super) data_sacked: bool,
-    /// One that was never sent again was acknowledged or sacked, sent before `high_seq`.
+    /// One that was never retransmitted was acknowledged or sacked, sent before `high_seq`.
     pub(super) original: bool,
-    /// One that was sent again was acknowledged.
+    /// One that was retransmitted was acknowledged.
     pub(super) retransmitted_acked: bool,
     /// A retransmission was found lost.
     pub(super) lost_retransmission: bool,

@@ -111,7 +111,7 @@ impl LossRecovery {
         &self.sent
     }
 
-    /// Place of the first segment that is to be sent again.
+    /// Place of the first segment that is to be retransmitted.
     #[inline]
     pub(in crate::tcp) fn next_to_retransmit(&mut self) -> Option<usize> {
         self.sent.next_to_retransmit()
@@ -215,8 +215,8 @@ impl LossRecovery {
         self.count_for_reduction(count);
     }
 
-    /// The segment at `index` was sent again; if it is not held to be lost, that was a probe, which
-    /// no recovery counts. `stamp` is the own timestamp it carries; `clear` see
+    /// The segment at `index` was retransmitted; if it is not held to be lost, that was a probe,
+    /// which no recovery counts. `stamp` is the own timestamp it carries; `clear` see
     /// [`SentQueue::retransmit`].
     pub(in crate::tcp) fn on_retransmitted(
         &mut self,

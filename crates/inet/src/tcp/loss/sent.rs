@@ -33,9 +33,9 @@ const NONE: u32 = u32::MAX;
 const SACKED: u8 = 1;
 /// Held to be lost.
 const LOST: u8 = 1 << 1;
-/// Sent again, and that transmission is not held to be lost.
+/// Retransmitted, and that transmission is not held to be lost.
 const RETRANSMITTED: u8 = 1 << 2;
-/// Was sent again at some time.
+/// Was retransmitted at some time.
 const EVER_RETRANSMITTED: u8 = 1 << 3;
 /// An ACK may answer more than one transmission.
 const AMBIGUOUS: u8 = 1 << 4;
@@ -118,7 +118,7 @@ impl SentSegment {
         self.has(RECORD | BURST)
     }
 
-    /// Lost, and not yet sent again.
+    /// Lost, and not yet retransmitted.
     #[inline]
     pub(in crate::tcp) fn awaits_retransmission(&self) -> bool {
         self.flags & (LOST | RETRANSMITTED | SACKED) == LOST
@@ -405,7 +405,7 @@ impl SentQueue {
         true
     }
 
-    /// Place of the first segment that is to be sent again.
+    /// Place of the first segment that is to be retransmitted.
     pub(in crate::tcp) fn next_to_retransmit(&mut self) -> Option<usize> {
         if self.awaiting_out == 0 {
             return None;
@@ -417,8 +417,8 @@ impl SentQueue {
         (found < self.segments.len()).then_some(found)
     }
 
-    /// The segment is sent again now: if it is lost, that counts as a retransmission, else it is a
-    /// probe. `clear` if an ACK cannot answer an earlier transmission.
+    /// The segment is retransmitted now: if it is lost, that counts as a retransmission, else it is
+    /// a probe. `clear` if an ACK cannot answer an earlier transmission.
     pub(in crate::tcp) fn retransmit(
         &mut self,
         index: usize,
@@ -433,8 +433,8 @@ impl SentQueue {
         if segment.listed() {
             self.unlink(number);
         }
-        let again = if segment.lost() { RETRANSMITTED } else { 0 };
-        let flags = segment.flags | again | EVER_RETRANSMITTED;
+        let flag = if segment.lost() { RETRANSMITTED } else { 0 };
+        let flags = segment.flags | flag | EVER_RETRANSMITTED;
         self.set_flags(index, if clear { flags & !AMBIGUOUS } else { flags | AMBIGUOUS });
         if let Some(segment) = self.segments.get_mut(index) {
             segment.at = at;

@@ -17,7 +17,7 @@ const REMEMBERED: usize = 32;
 struct ChangedBlock {
     block: SackBlock,
     /// It has been reported as it is.
-    told: bool,
+    reported: bool,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl SackReport {
             apart
         });
         self.blocks.truncate(REMEMBERED - 1);
-        self.blocks.insert(0, ChangedBlock { block, told: false });
+        self.blocks.insert(0, ChangedBlock { block, reported: false });
     }
 
     /// `block` was received again. One that continues a duplicate not yet reported becomes part of
@@ -71,7 +71,7 @@ impl SackReport {
 
     /// Whether there is a change that no ACK has reported.
     pub(super) fn has_unreported(&self) -> bool {
-        self.blocks.iter().any(|changed| !changed.told)
+        self.blocks.iter().any(|changed| !changed.reported)
     }
 
     /// The next option, of at most `most` blocks; `duplicates` if they are reported at all. Whether
@@ -86,8 +86,8 @@ impl SackReport {
             option.push(duplicate);
         }
         let mut left = most.saturating_sub(option.as_slice().len());
-        for told in [false, true] {
-            for changed in self.blocks.iter_mut().filter(|changed| changed.told == told) {
+        for reported in [false, true] {
+            for changed in self.blocks.iter_mut().filter(|changed| changed.reported == reported) {
                 if left == 0 {
                     break;
                 }
@@ -97,7 +97,7 @@ impl SackReport {
         }
         // Marked afterwards: a block must not come twice in one option.
         for changed in &mut self.blocks {
-            changed.told |= option.as_slice().contains(&changed.block);
+            changed.reported |= option.as_slice().contains(&changed.block);
         }
         (option, duplicate.is_some())
     }

@@ -65,7 +65,7 @@ proptest! {
         prop_assert!(receiver.out_of_order.is_empty());
     }
 
-    /// Without overlap and with room for all, nothing has to be sent again.
+    /// Without overlap and with room for all, nothing has to be retransmitted.
     #[test]
     fn any_order_of_segments_is_enough(
         order in Just((0_u32..30).collect::<Vec<_>>()).prop_shuffle(),

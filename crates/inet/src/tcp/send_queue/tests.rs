@@ -47,7 +47,7 @@ impl Model {
     fn check(&self) {
         assert_eq!(self.queue.unsent(), self.stream.len() - self.next);
         assert_eq!(self.queue.unacked(), self.stream.len() - self.acked);
-        // Any place can be sent again.
+        // Any place can be retransmitted.
         for offset in [self.acked, (self.acked + self.stream.len()) / 2] {
             let again = self.queue.at(offset as u64, 100);
             assert_eq!(self.bytes(&again), self.stream[offset..offset + again.len]);

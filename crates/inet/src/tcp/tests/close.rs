@@ -136,7 +136,7 @@ fn the_fin_goes_with_the_last_data() {
         rig.c.send(rig.now, Chunk { bytes: alloc::vec![1], joins: false }),
         Err((Error::BrokenPipe, _))
     ));
-    // All but the FIN is acknowledged; it is sent again alone.
+    // All but the FIN is acknowledged; it is retransmitted alone.
     rig.now += millis(10);
     rig.ack(1, MSS as u32 + 6);
     assert_eq!(rig.c.acked(), MSS as u64 + 5);

@@ -51,8 +51,8 @@ fn after_a_timeout_sending_goes_back_and_starts_slowly() {
     assert_eq!(rig.burst(), [(1, MSS)]);
     rig.ack(1, 1 + M);
     assert_eq!(rig.burst(), [(1 + M, MSS), (1 + 2 * M, MSS)]);
-    // Only the first was lost: the ACK jumps over what is not sent again yet. Slow start goes on to
-    // the threshold of 4; the rest of the ACK is worth one more.
+    // Only the first was lost: the ACK jumps over what is not retransmitted yet. Slow start goes on
+    // to the threshold of 4; the rest of the ACK is worth one more.
     rig.ack(1, 1 + 8 * M);
     assert_eq!(rig.c.acked(), 8 * MSS as u64);
     rig.write(10 * MSS);

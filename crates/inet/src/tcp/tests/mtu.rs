@@ -68,7 +68,7 @@ fn a_timeout_says_nothing_about_a_probe() {
     rig.write(4000);
     assert_eq!(rig.burst()[0], (1, 756));
     rig.pass(secs(2));
-    // All is sent again, in usual segments.
+    // All is retransmitted, in usual segments.
     assert_eq!(rig.burst(), [(1, 512)]);
     rig.ack(1, 4001);
     assert_eq!(rig.c.send_mss(), 512);

@@ -243,7 +243,7 @@ fn the_record_is_ahead_of_the_segment() {
 }
 
 /// RFC 9293 3.7.1: with SACK blocks a segment carries less, so that it still fits the path; what is
-/// sent again as well.
+/// retransmitted as well.
 #[test]
 fn sack_blocks_come_out_of_the_payload() {
     let config = plain();
@@ -281,7 +281,7 @@ mod joined {
 
     proptest! {
         /// However a stream is joined to super-segments and cut into batches, with what is lost and
-        /// sent again: it arrives as it was, no ACK is of what has not come, each batch in order
+        /// retransmitted: it arrives as it was, no ACK is of what has not come, each batch in order
         /// is acknowledged by one ACK at most, and at the end all is acknowledged.
         #[test]
         fn any_batches_give_the_same_bytes(

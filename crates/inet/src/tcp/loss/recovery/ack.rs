@@ -20,7 +20,7 @@ impl LossRecovery {
         context: &mut LossContext<'_>,
         ack: &ReceivedAck<'_>,
     ) -> AckProgress {
-        let mut taken = AckProgress {
+        let mut progress = AckProgress {
             seen: AckFindings {
                 una_advanced: ack.ack.after(ack.prior_una),
                 prior_fack: if self.sent.sacked_out() == 0 { ack.prior_una } else { self.fack },
@@ -34,12 +34,12 @@ impl LossRecovery {
         };
         self.retransmit_policy = RetransmitPolicy::Nothing;
         if context.sack && !ack.blocks.is_empty() {
-            self.tag(context, ack, &mut taken.seen);
+            self.tag(context, ack, &mut progress.seen);
         }
-        if !taken.was_empty {
-            taken.times = self.clean(context, &mut taken.seen);
+        if !progress.was_empty {
+            progress.times = self.clean(context, &mut progress.seen);
         }
-        taken
+        progress
     }
 
     /// Second half: judges the ACK.
@@ -47,7 +47,7 @@ impl LossRecovery {
         &mut self,
         context: &mut LossContext<'_>,
         ack: &ReceivedAck<'_>,
-        taken: AckProgress,
+        progress: AckProgress,
     ) -> AckOutcome {
         let AckProgress {
             mut seen,
@@ -56,7 +56,7 @@ impl LossRecovery {
             prior_in_flight,
             was_empty,
             times,
-        } = taken;
+        } = progress;
         let newest = seen.newest;
         if let Some((_, snapshot)) = newest.filter(|_| context.config.adapts_reordering()) {
             self.rack.update_window(snapshot.delivered, self.delivered);
@@ -69,7 +69,7 @@ impl LossRecovery {
         if seen.data_acked {
             seen.timer = TimerRequest::Restart;
         } else if self.measured_after_head(context, times, &seen) {
-            // The head was sent again since: the timeout counts from now.
+            // The head was retransmitted since: the timeout counts from now.
             seen.timer = TimerRequest::Restart;
         }
         self.judge_probe(context, ack, &seen);

@@ -27,7 +27,7 @@ impl LossRecovery {
             && matches!(self.retransmit_policy, RetransmitPolicy::Nothing)
     }
 
-    pub(in crate::tcp) fn kept(&self) -> DormantRecovery {
+    pub(in crate::tcp) fn dormant(&self) -> DormantRecovery {
         DormantRecovery {
             reordering: self.reordering,
             reord_seen: self.reord_seen,
@@ -38,12 +38,12 @@ impl LossRecovery {
         }
     }
 
-    pub(in crate::tcp) fn resume(&mut self, kept: &DormantRecovery) {
-        self.reordering = kept.reordering;
-        self.reord_seen = kept.reord_seen;
-        self.delivered = kept.delivered;
-        self.lost = kept.lost;
-        self.dsack_dups = kept.dsack_dups;
-        self.total_retrans = kept.total_retrans;
+    pub(in crate::tcp) fn resume(&mut self, dormant: &DormantRecovery) {
+        self.reordering = dormant.reordering;
+        self.reord_seen = dormant.reord_seen;
+        self.delivered = dormant.delivered;
+        self.lost = dormant.lost;
+        self.dsack_dups = dormant.dsack_dups;
+        self.total_retrans = dormant.total_retrans;
     }
 }

@@ -165,8 +165,8 @@ fn place(model: &Model, number: u32) -> u32 {
 }
 
 proptest! {
-    /// Whatever the peer says, the counts are right, what it truly reported is not sent again, and
-    /// an honest acknowledgement of all ends everything.
+    /// Whatever the peer says, the counts are right, what it truly reported is not retransmitted,
+    /// and an honest acknowledgement of all ends everything.
     #[test]
     fn the_scoreboard_is_the_peers_report(
         base: u32,

@@ -22,7 +22,7 @@ impl LossRecovery {
         self.undo_retrans = (out > 0).then_some(out);
     }
 
-    /// The ACK answers an original, or nothing was sent again.
+    /// The ACK answers an original, or nothing was retransmitted.
     pub(super) fn packet_delayed(&self, context: &LossContext<'_>, ack: &ReceivedAck<'_>) -> bool {
         match (self.retrans_stamp, ack.echo) {
             // Without SACK a recovery that is held has forgotten its retransmissions.
@@ -117,7 +117,7 @@ impl LossRecovery {
     }
 
     /// A partial ACK that an original brought forth: the repaired segment was only late. Whether
-    /// nothing more is to be marked or sent again for now.
+    /// nothing more is to be marked or retransmitted for now.
     pub(super) fn try_undo_partial(
         &mut self,
         context: &mut LossContext<'_>,
@@ -139,7 +139,7 @@ impl LossRecovery {
         false
     }
 
-    /// Something that is still in the queue was sent again.
+    /// Something that is still in the queue was retransmitted.
     pub(super) fn any_retransmitted(&self) -> bool {
         let head = self.sent.head().is_some_and(SentSegment::ever_retransmitted);
         self.sent.retrans_out() > 0 || head
