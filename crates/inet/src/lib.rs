@@ -58,6 +58,8 @@ mod udp;
 mod waiters;
 mod wheel;
 
+pub use crate::sockets::fast_open_keys::FastOpenKeys;
+pub use crate::sockets::kinds::{Family, How, Received, SendError, SocketInfo, SocketKind};
 pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, Stage, TxBytes, TxPiece};
 pub use cidr::Cidr;
 pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};
@@ -72,9 +74,7 @@ pub use link::interfaces::InterfaceConfig;
 pub use link::neighbour::NeighbourInfo;
 pub use offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
 pub use sockets::events::{Event, EventKind};
-pub use sockets::fastopen::FastOpenKeys;
 pub use sockets::options::{MtuDiscover, OptionName, SockOption};
-pub use sockets::{Family, How, Received, SendError, SocketInfo, SocketKind};
 pub use stack::Stack;
 pub use table::Handle;
 pub use time::Instant;

@@ -11,9 +11,12 @@
 //!   input       frames: from the link to the protocol that they are for
 //!   poll        timers, neighbours, turns of the sockets
 //!   interfaces  interfaces, addresses and routes at run time
+//!   calls       what the owner of a socket asks for; connections, too
 //!   dhcp        DHCP and its leases
 //! ```
 
+mod calls;
+mod connections;
 mod dhcp;
 mod input;
 mod interfaces;

@@ -3,13 +3,13 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::fastopen::FastOpenKeys;
 use super::ports::Reuse;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
 use crate::context::Context;
 use crate::interface_id::InterfaceId;
 use crate::ip::{self, route::Path};
+use crate::sockets::fast_open_keys::FastOpenKeys;
 use crate::tcp::{CongestionKind, Connection, KeepAlive, TcpConfig};
 use crate::time::Instant;
 

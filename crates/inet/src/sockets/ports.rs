@@ -14,15 +14,23 @@
 
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::RangeInclusive;
 
 use hashbrown::HashMap;
 
-use super::{SocketKind, faces};
+use super::kinds::SocketKind;
 use crate::error::Error;
 use crate::secret::{KeyedHash, Secret};
 use crate::sockaddr::wildcard;
+
+/// Where a socket with the address `local` receives: a `dual` one on all addresses of IPv6 does so
+/// on all of IPv4, too.
+pub(crate) fn faces(local: SocketAddr, dual: bool) -> impl Iterator<Item = SocketAddr> {
+    let both = dual && local.is_ipv6() && local.ip().is_unspecified();
+    let other = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), local.port());
+    [Some(local), both.then_some(other)].into_iter().flatten()
+}
 
 /// With whom a socket shares its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

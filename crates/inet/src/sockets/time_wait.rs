@@ -1,36 +1,25 @@
-//! Connections in TIME-WAIT whose sockets are closed: slim records, apart from the sockets.
-//!
-//! A record takes the connection's place in demultiplexing, its hold on the port and one timer; all
-//! take constant time. There are at most `Config::max_tw_buckets` of them: a connection that finds
-//! none free ends without TIME-WAIT, as on Linux, since to end another one early would do the same
-//! to a connection that has just as much right to it.
-
-use core::net::SocketAddr;
+//! A connection in TIME-WAIT whose socket is closed.
 
 use super::demux::{Demux, Target};
 use super::ports::Claim;
-use super::{Body, Family, SocketInfo, SocketKind};
-use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
-use crate::held::HeldFrame;
-use crate::stack::Stack;
-use crate::table::{Handle, Table};
-use crate::tcp::{Connection, Endpoints, SegmentReply, SegmentRepr, Seq, State, TimeWait};
+use crate::sockets::kinds::{Family, SocketInfo, SocketKind};
+use crate::table::Table;
+use crate::tcp::{Endpoints, Seq, State, TimeWait};
 use crate::time::Instant;
-use crate::timers::Timer;
 use crate::wheel::TimerId;
 
 /// A connection in TIME-WAIT.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    wait: TimeWait,
-    claim: Option<Claim>,
-    timer: Option<TimerId>,
+    pub(super) wait: TimeWait,
+    pub(super) claim: Option<Claim>,
+    pub(super) timer: Option<TimerId>,
     /// Of the socket that it was.
-    tag: u64,
-    family: Family,
+    pub(super) tag: u64,
+    pub(super) family: Family,
     /// Of the packets that answer for it: hops and type of service.
-    hops: u8,
-    class: u8,
+    pub(super) hops: u8,
+    pub(super) class: u8,
 }
 
 impl Remains {
@@ -60,134 +49,5 @@ pub(super) fn reusable(
     match demux.target(ends)? {
         Target::TimeWait(place) => waiting.get(place)?.wait.reused_by_connect(now),
         _ => None,
-    }
-}
-
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Puts a closed connection in TIME-WAIT, which has sent all that it has to send, down to a
-    /// record; its socket's place is free, as soon as its owner knows that it is closed.
-    pub(super) fn put_down(&mut self, handle: Handle) {
-        let Some(socket) = self.sockets.get_mut(handle).filter(|socket| socket.closing) else {
-            return;
-        };
-        let (orphan, tag, family, options) =
-            (socket.orphan, socket.tag, socket.family, socket.options);
-        let Some(wait) = socket.connection().and_then(|stream| stream.connection.to_time_wait())
-        else {
-            return;
-        };
-        let ends = wait.endpoints();
-        let full = self.time_waits.is_full();
-        let claim = if full { None } else { socket.claim.take() };
-        self.unregister(handle);
-        if full {
-            self.tcp_counters.tcp_time_wait_overflow += 1;
-        } else {
-            let (hops, class) = match ends.remote {
-                SocketAddr::V4(_) => (options.ttl, options.tos),
-                SocketAddr::V6(_) => {
-                    let hops = options.unicast_hops.unwrap_or(self.cx.ip.default_hop_limit());
-                    (hops, options.traffic_class)
-                }
-            };
-            let remains = Remains { wait, claim, timer: None, tag, family, hops, class };
-            if let Some(place) = self.time_waits.insert(remains) {
-                self.demux.add_time_wait(ends, place);
-                self.time_until_end(place);
-            }
-        }
-        match self.sockets.get_mut(handle) {
-            Some(_) if orphan => self.remove_socket(handle),
-            // The event that says so is on its way.
-            Some(socket) => socket.body = Body::Gone,
-            None => {}
-        }
-    }
-
-    /// Takes a segment of a connection in TIME-WAIT.
-    pub(super) fn handle_late_segment(
-        &mut self,
-        now: Instant,
-        place: Handle,
-        segment: &SegmentRepr,
-        piece: RxPiece<Frame<R>>,
-        out: &mut dyn Egress<T>,
-    ) {
-        let Some(remains) = self.time_waits.get(place) else { return };
-        let (ends, hops, class) = (remains.wait.endpoints(), remains.hops, remains.class);
-        let mut connection: Connection<T, HeldFrame<R>> = remains.wait.to_connection(now);
-        let held = RxPiece { frame: self.cx.held.hold(piece.frame), range: piece.range };
-        let payload = Some(held).filter(|piece| !piece.range.is_empty());
-        match connection.handle_segment(now, segment, payload) {
-            SegmentReply::None => {}
-            SegmentReply::Reset(reset) => self.send_reset(now, &ends, &reset, out),
-            SegmentReply::Reuse => return self.reuse_late(now, place, &ends, segment, out),
-        }
-        while let Some(answer) = connection.poll_segment(now) {
-            let answer = answer.repr;
-            self.tcp_counters.tcp_out += 1;
-            self.send_apart(now, &ends, &answer, hops, class, out);
-        }
-        self.tcp_stats.add(connection.take_stats());
-        let Some(wait) = connection.to_time_wait() else { return self.end_time_wait(place) };
-        if let Some(remains) = self.time_waits.get_mut(place) {
-            remains.wait = wait;
-            self.time_until_end(place);
-        }
-    }
-
-    fn time_until_end(&mut self, place: Handle) {
-        let Some(remains) = self.time_waits.get_mut(place) else { return };
-        if let Some(timer) = remains.timer.take() {
-            self.cx.timers.cancel(timer);
-        }
-        let timer = self.cx.timers.arm(remains.wait.until(), Timer::TimeWait(place));
-        remains.timer = Some(timer);
-    }
-
-    /// A SYN takes the connection's place, if somebody listens (RFC 9293 3.10.7.4, RFC 6191 2).
-    fn reuse_late(
-        &mut self,
-        now: Instant,
-        place: Handle,
-        ends: &Endpoints,
-        segment: &SegmentRepr,
-        out: &mut dyn Egress<T>,
-    ) {
-        let Some(listener) = self.demux.listener(ends, |_| true) else { return };
-        let Some(used) = self.time_waits.get(place).map(|old| old.wait.used()) else { return };
-        self.end_time_wait(place);
-        self.tcp_counters.tcp_time_wait_reused += 1;
-        // A SYN makes a request, never a connection.
-        self.handle_listener_segment(now, listener, *ends, segment, Some(used), &mut None, out);
-    }
-
-    /// Takes the place of a connection in TIME-WAIT, if that may be: the first sequence number.
-    pub(super) fn take_reusable(&mut self, now: Instant, ends: &Endpoints) -> Option<Seq> {
-        let iss = reusable(&self.demux, &self.time_waits, now, ends)?;
-        if let Some(Target::TimeWait(place)) = self.demux.target(ends) {
-            self.end_time_wait(place);
-            self.tcp_counters.tcp_time_wait_reused += 1;
-        }
-        Some(iss)
-    }
-
-    /// The timer has fired: TIME-WAIT is over.
-    pub(crate) fn time_wait_due(&mut self, place: Handle) {
-        if let Some(remains) = self.time_waits.get_mut(place) {
-            remains.timer = None;
-        }
-        self.end_time_wait(place);
-    }
-
-    fn end_time_wait(&mut self, place: Handle) {
-        let Some(remains) = self.time_waits.remove(place) else { return };
-        if let Some(timer) = remains.timer {
-            self.cx.timers.cancel(timer);
-        }
-        self.demux.remove_time_wait(&remains.wait.endpoints(), place);
-        if let Some(claim) = remains.claim {
-            self.ports.release(&claim);
-        }
     }
 }

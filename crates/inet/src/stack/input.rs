@@ -44,7 +44,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         let timers = &mut self.cx.timers;
         if let Some(resolved) = self.cx.link.handle_arp(now, id, packet, timers, out) {
-            self.handle_resolved(resolved, out);
+            self.sockets.handle_resolved(&mut self.cx, resolved, out);
         }
     }
 
@@ -110,7 +110,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let shared = (&mut self.cx.secret, &mut self.cx.timers);
                 self.cx.ip.handle_igmp(now, &packet, frame.bytes(), shared);
             }
-            (IpProtocol::Tcp, Arrival::ToUs) => self.handle_tcp(now, &packet, frame, out),
+            (IpProtocol::Tcp, Arrival::ToUs) => {
+                self.sockets.handle_tcp(&mut self.cx, now, &packet, frame, out);
+            }
             (_, arrival) => self.handle_unknown(now, (&packet, arrival), frame.bytes(), out),
         }
     }
@@ -169,8 +171,25 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             // RFC 4291 2.5.2: nothing else has a use for packets without a source.
             (_, _) if packet.source.is_unspecified() => self.cx.ip.count_martian6(),
             (IpProtocol::Udp, _) => self.handle_udp(now, packet, arrival, frame, out),
-            (IpProtocol::Tcp, Arrival::ToUs) => self.handle_tcp(now, packet, frame, out),
+            (IpProtocol::Tcp, Arrival::ToUs) => {
+                self.sockets.handle_tcp(&mut self.cx, now, packet, frame, out);
+            }
             (_, arrival) => self.handle_unknown(now, (packet, arrival), frame.bytes(), out),
+        }
+    }
+
+    fn handle_udp(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        arrival: Arrival,
+        frame: Frame<R>,
+        out: &mut dyn Egress<T>,
+    ) {
+        // RFC 1122 4.1.3.1.
+        if let Some(frame) = self.sockets.handle_udp(&mut self.cx, packet, arrival, frame) {
+            let error = IcmpError::PortUnreachable;
+            self.icmp.send_error(&mut self.cx, now, (packet, frame.bytes()), error, out);
         }
     }
 
@@ -204,7 +223,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         let message = ndp::parse(kind, bytes, from, to, packet.ttl);
         if let Some(resolved) = self.nd.handle(&mut self.cx, now, packet, message, out) {
-            self.handle_resolved(resolved, out);
+            self.sockets.handle_resolved(&mut self.cx, resolved, out);
         }
     }
 
@@ -224,8 +243,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_report(&mut self, now: Instant, arrival: Arrival, report: &IcmpReport) {
         let believed = arrival == Arrival::ToUs
             && match report.quote.protocol {
-                IpProtocol::Tcp => self.report_segment(now, report),
-                IpProtocol::Udp => self.report_datagram(now, report),
+                IpProtocol::Tcp => self.sockets.report_segment(&mut self.cx, now, report),
+                IpProtocol::Udp => self.sockets.report_datagram(&mut self.cx, now, report),
                 _ => false,
             };
         self.icmp.count_report(believed);

@@ -64,7 +64,7 @@ fn others_packets_teach_nothing_and_change_what_is_known() {
     let mut b = Host::b();
     b.take(&arp_frame(MAC_A, IP_A, third, true));
     b.take(&arp_frame(MAC_A, IP_A, IP_A, true));
-    assert_eq!((b.sent().len(), b.stack.cx.link.neighbours().count()), (0, 0));
+    assert_eq!((b.sent().len(), b.stack.context().link.neighbours().count()), (0, 0));
     let mut b = Host::b_knowing_a();
     let moved = smoltcp::wire::EthernetAddress([2, 9, 9, 9, 9, 9]);
     b.take(&arp_frame(moved, IP_A, IP_A, true));
@@ -76,7 +76,7 @@ fn others_packets_teach_nothing_and_change_what_is_known() {
 fn probes_are_answered_and_not_learnt() {
     let mut b = Host::b();
     b.take(&arp_frame(MAC_A, Ipv4Addr::UNSPECIFIED, IP_B, true));
-    assert_eq!((b.sent().len(), b.stack.cx.link.neighbours().count()), (1, 0));
+    assert_eq!((b.sent().len(), b.stack.context().link.neighbours().count()), (1, 0));
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn impossible_senders_are_ignored() {
         b.take(&arp_frame(mac, sender, IP_B, true));
         assert_eq!(b.counter(counter), before + 1, "{mac} {sender}");
     }
-    assert_eq!((b.sent().len(), b.stack.cx.link.neighbours().count()), (0, 0));
+    assert_eq!((b.sent().len(), b.stack.context().link.neighbours().count()), (0, 0));
     b.take(&arp_frame(MAC_A, Ipv4Addr::new(192, 0, 2, 1), IP_B, true));
-    assert_eq!(b.stack.cx.link.neighbours().count(), 0, "not on the link");
+    assert_eq!(b.stack.context().link.neighbours().count(), 0, "not on the link");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_stale_neighbour_is_probed_and_forgotten_when_silent() {
     b.take(&echo_frame(b"x"));
     b.pass(10 * SECOND);
     assert_eq!(b.sent().len(), 1 + 3, "three questions");
-    assert_eq!((b.stack.cx.link.neighbours().count(), b.counter("arp.failed")), (0, 1));
+    assert_eq!((b.stack.context().link.neighbours().count(), b.counter("arp.failed")), (0, 1));
     assert_eq!(b.stack.poll_at(), None);
 }
 
@@ -206,9 +206,9 @@ fn a_connection_that_gets_on_proves_its_neighbour() {
 fn an_unused_neighbour_is_forgotten() {
     let mut b = Host::b_knowing_a();
     b.pass(59 * SECOND);
-    assert_eq!(b.stack.cx.link.neighbours().count(), 1);
+    assert_eq!(b.stack.context().link.neighbours().count(), 1);
     b.pass(2 * SECOND);
-    assert_eq!(b.stack.cx.link.neighbours().count(), 0);
+    assert_eq!(b.stack.context().link.neighbours().count(), 0);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn the_cache_is_bounded() {
     let mut b = Host::new(IP_B, MAC_B, config);
     for n in 10..200 {
         b.take(&arp_frame(MAC_A, Ipv4Addr::new(10, 0, 0, n), IP_B, true));
-        assert!(b.stack.cx.link.neighbours().count() <= 8);
+        assert!(b.stack.context().link.neighbours().count() <= 8);
         b.wire.frames.clear();
     }
     // Neighbours that somebody waits for do not give way.
@@ -227,8 +227,8 @@ fn the_cache_is_bounded() {
         b.stack.send(b.now, socket, Chunk(std::vec![n]), Some(to)).unwrap();
         b.poll();
     }
-    assert!(b.stack.cx.link.neighbours().count() <= 8);
+    assert!(b.stack.context().link.neighbours().count() <= 8);
     b.pass(4 * SECOND);
     assert_eq!(b.stack.acked(socket), 20);
-    assert_eq!(b.stack.cx.link.neighbours().count(), 0);
+    assert_eq!(b.stack.context().link.neighbours().count(), 0);
 }

@@ -72,7 +72,7 @@ fn members_receive_and_routers_are_told() {
     assert_eq!(reported(&mut b), [3, 3], "the last one has gone");
     b.take(&group_frame(IP_A, b"late"));
     assert_eq!(b.received(first), b"");
-    assert!(!b.stack.cx.ip.waits_for_groups());
+    assert!(!b.stack.context().ip.waits_for_groups());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Idle connections sleep, and nobody can tell.
 
 use super::*;
-use crate::sockets::Body;
+use crate::sockets::socket::Body;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -11,7 +11,7 @@ fn asleep(host: &Host) -> usize {
         Body::Connection(stream) => stream.connection.is_asleep(),
         _ => false,
     };
-    host.stack.sockets.iter().filter(|(_, socket)| sleeps(&socket.body)).count()
+    host.stack.socket_layer().all().filter(|(_, socket)| sleeps(&socket.body)).count()
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn waiting(config: Config) -> (Pair, Handle) {
     let server = listener(&mut pair.b, 2, 80, 5);
     round(&mut pair, server);
     assert_eq!(pair.a.states(), ["TIME-WAIT"]);
-    assert_eq!(pair.a.stack.sockets.iter().count(), 0, "no socket is left");
+    assert_eq!(pair.a.stack.socket_layer().all().count(), 0, "no socket is left");
     (pair, server)
 }
 
@@ -69,7 +69,7 @@ fn a_connect_reuses_only_where_it_may() {
     for (tw_reuse, ours) in [(0, false), (1, true), (2, false)] {
         let tcp = TcpConfig { tw_reuse, ..TcpConfig::default() };
         let (mut pair, _) = waiting(Config { tcp, ..Config::default() });
-        let used = pair.a.stack.time_waits.iter().count();
+        let used = pair.a.stack.socket_layer().time_wait_count();
         assert_eq!(used, 1);
         let again = |pair: &mut Pair| {
             let client = stream(&mut pair.a, 1);

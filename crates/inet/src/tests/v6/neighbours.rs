@@ -15,7 +15,7 @@ fn a_question_for_us_is_answered_and_its_sender_learnt() {
     assert_eq!((message[0], message[4]), (136, SOLICITED | OVERRIDE));
     assert_eq!(message[8..24], B6.octets());
     assert_eq!(message[24..], [&[2, 1][..], &MAC_B.0].concat());
-    assert_eq!(b.stack.cx.link.neighbours().count(), 1);
+    assert_eq!(b.stack.context().link.neighbours().count(), 1);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn questions_that_cannot_be_are_not_answered() {
     }
     b.take(&solicitation(A6, group, A6, Some(MAC_A)));
     b.take(&solicitation(A6, v6::ALL_NODES, "2001:db8::77".parse().unwrap(), Some(MAC_A)));
-    assert_eq!((b.sent().len(), b.stack.cx.link.neighbours().count()), (0, 0));
+    assert_eq!((b.sent().len(), b.stack.context().link.neighbours().count()), (0, 0));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn advertisements_nobody_asked_for_teach_nothing() {
     let mut b = b6(at_once());
     b.take(&advertisement(A6, SOLICITED | OVERRIDE, Some(MAC_A)));
     b.take(&advertisement(A6, OVERRIDE, Some(MAC_A)));
-    assert_eq!(b.stack.cx.link.neighbours().count(), 0);
+    assert_eq!(b.stack.context().link.neighbours().count(), 0);
     b.take(&advertisement(B6, OVERRIDE, Some(MAC_A)));
     assert_eq!(b.counter("ip6.martians"), 1, "it says that it is us");
 }
@@ -282,9 +282,9 @@ fn floods_stay_within_bounds() {
         let other = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, n);
         b.take(&solicitation(other, v6::solicited_node(B6), B6, Some(MAC_A)));
         b.take(&advertisement(other, OVERRIDE, Some(MAC_A)));
-        assert!(b.stack.cx.link.neighbours().count() <= 8);
+        assert!(b.stack.context().link.neighbours().count() <= 8);
         b.wire.frames.clear();
     }
     b.pass(70 * SECOND);
-    assert_eq!((b.stack.cx.link.neighbours().count(), b.stack.poll_at()), (0, None));
+    assert_eq!((b.stack.context().link.neighbours().count(), b.stack.poll_at()), (0, None));
 }

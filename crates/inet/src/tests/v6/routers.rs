@@ -89,7 +89,7 @@ fn a_prefix_becomes_an_address_and_a_network_on_the_link() {
     let left = (AddressState::Preferred, Some(u64::from(HOUR) - 4), Some(u64::from(2 * HOUR) - 4));
     assert_eq!(address(&b, MADE), Some(left));
     assert_eq!(routers(&b), [IpAddr::from(router(1))]);
-    assert_eq!(b.stack.cx.find(&at6(FAR, 1), None).map(|path| path.mtu), Ok(1400));
+    assert_eq!(b.stack.context().find(&at6(FAR, 1), None).map(|path| path.mtu), Ok(1400));
     b.wire.frames.clear();
     // Through the router, whose address came with the advertisement.
     let socket = b.stack.open_in(Family::V6, SocketKind::Datagram, 1).unwrap();

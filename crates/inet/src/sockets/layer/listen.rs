@@ -6,79 +6,33 @@
 //! answered with a cookie; the last ACK of a handshake is dropped while the accept queue is full,
 //! and the SYN-ACK's retransmission fetches it again.
 
+use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
+use crate::context::Context;
+use crate::error::Error;
+use crate::held::HeldFrame;
+use crate::sockets::events::EventKind;
+use crate::sockets::kinds::SocketKind;
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::listener::Listener;
+use crate::sockets::ports::Claim;
+use crate::sockets::ports::faces;
+use crate::sockets::socket::{Body, Socket};
+use crate::sockets::stream::Stream;
+use crate::table::Handle;
+use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, State, reset_for};
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::events::EventKind;
-use super::ports::Claim;
-use super::stream::Stream;
-use super::{Body, Socket, SocketKind, faces};
-use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
-use crate::error::Error;
-use crate::held::HeldFrame;
-use crate::stack::Stack;
-use crate::table::Handle;
-use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, State, TcpConfig, reset_for};
-use crate::time::Instant;
-
-/// What makes a socket a listener.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) backlog: u16,
-    /// Handshakes under way, and those of them whose timer has not yet expired.
-    pub(crate) requests: u32,
-    pub(crate) young: u32,
-    /// SYN-ACK timeouts for which a finished handshake waits for data.
-    pub(crate) defer: u8,
-    /// When a cookie was last sent.
-    pub(crate) cookies_at: Option<Instant>,
-    /// Connections to be accepted.
-    pub(crate) accept_queue: VecDeque<Handle>,
-    /// Fast connections whose peer may not have acknowledged anything yet.
-    pub(crate) fast: Vec<Handle>,
-}
-
-impl Listener {
-    pub(super) fn is_full(&self) -> bool {
-        self.accept_queue.len() > usize::from(self.backlog)
-    }
-
-    /// Whether there are as many requests as there may be.
-    pub(super) fn has_all_requests(&self, tcp: &TcpConfig) -> bool {
-        self.requests >= u32::from(self.backlog).min(tcp.max_syn_backlog)
-    }
-
-    /// Whether only the last quarter of the requests that there may ever be is left. As Linux that
-    /// is kept free where there are no cookies to fall back on.
-    pub(super) fn has_few_left(&self, tcp: &TcpConfig) -> bool {
-        tcp.max_syn_backlog.saturating_sub(self.requests) < tcp.max_syn_backlog / 4
-    }
-
-    /// How many SYN-ACK timeouts a request may live of the `most` that it may have with few others:
-    /// while more than half the backlog is used, fewer the more of the requests are old.
-    pub(super) fn patience(&self, most: u8) -> u8 {
-        if self.requests.saturating_mul(2) <= u32::from(self.backlog).max(8) {
-            return most;
-        }
-        let mut young = self.young.saturating_mul(2);
-        let mut patience = most;
-        while patience > 2 && self.requests >= young {
-            patience -= 1;
-            young = young.saturating_mul(2);
-        }
-        patience
-    }
-}
-
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Makes a stream socket a listener, or changes a listener's backlog: up to `backlog` + 1
-    /// connections wait to be accepted.
-    ///
-    /// # Errors
-    /// `Unsupported` for datagrams, `Invalid` if it is connected, `AddrInUse` if another one
-    /// listens there, `BadHandle`.
-    pub fn listen(&mut self, handle: Handle, backlog: u16) -> Result<(), Error> {
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// See [`Stack::listen`](crate::Stack::listen).
+    pub(crate) fn listen(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        backlog: u16,
+    ) -> Result<(), Error> {
         let backlog = backlog.min(self.config.backlog);
         match &mut self.open_socket(handle)?.body {
             Body::Listener(listener) => {
@@ -89,7 +43,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Body::Datagram(_) => return Err(Error::Unsupported),
             _ => return Err(Error::Invalid),
         }
-        let local = self.bind_to_any(handle)?;
+        let local = self.bind_to_any(cx, handle)?;
         if !self.may_listen(handle, local) {
             return Err(Error::AddrInUse);
         }
@@ -120,13 +74,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         allowed
     }
 
-    /// The next connection, whose events from now on carry `tag`, and its peer; `None` if none
-    /// waits.
-    ///
-    /// # Errors
-    /// `Invalid` if the socket does not listen, `BadHandle`.
-    pub fn accept(
+    /// See [`Stack::accept`](crate::Stack::accept).
+    pub(crate) fn accept(
         &mut self,
+        cx: &mut Context,
         handle: Handle,
         tag: u64,
     ) -> Result<Option<(Handle, SocketAddr)>, Error> {
@@ -146,7 +97,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             stream.told.connected = true;
             let remote = stream.connection.endpoints().remote;
             let peer = socket.family.show(remote);
-            self.tell(child);
+            self.tell(cx, child);
             return Ok(Some((child, peer)));
         }
     }
@@ -158,6 +109,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     #[expect(clippy::too_many_arguments, reason = "a segment, its payload, and whose it is")]
     pub(crate) fn handle_listener_segment(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         ends: Endpoints,
@@ -170,17 +122,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return None;
         }
         if segment.ack.is_some() {
-            if let Some(child) = self.take_cookie(now, handle, &ends, segment) {
+            if let Some(child) = self.take_cookie(cx, now, handle, &ends, segment) {
                 return child;
             }
             if let Some(reset) = reset_for(segment, 0) {
-                self.send_reset(now, &ends, &reset, out);
+                self.send_reset(cx, now, &ends, &reset, out);
             }
             return None;
         }
         let fast = segment.fast_open.is_some();
         if segment.syn && (!segment.fin || fast) {
-            self.handle_syn(now, handle, ends, segment, after, payload, out);
+            self.handle_syn(cx, now, handle, ends, segment, after, payload, out);
         }
         None
     }
@@ -224,7 +176,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Looks at a connection that its listener owns, after something happened to it.
-    pub(super) fn settle_child(&mut self, child: Handle, listener: Handle) {
+    pub(super) fn settle_child(&mut self, cx: &mut Context, child: Handle, listener: Handle) {
         let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection())
         else {
             return;
@@ -233,10 +185,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if stream.told.connected {
             // In the accept queue; it stays there even if it is over, as on Linux.
             if is_done {
-                self.leave_network(child);
+                self.leave_network(cx, child);
             }
         } else if is_done {
-            self.remove_socket(child);
+            self.remove_socket(cx, child);
         } else if stream.connection.state() != State::SynReceived {
             stream.told.connected = true;
             self.tcp_counters.tcp_accepted += 1;
@@ -248,7 +200,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Makes a listener an idle socket; connections not accepted are reset, requests forgotten.
-    pub(super) fn stop_listening(&mut self, now: Instant, handle: Handle) {
+    pub(super) fn stop_listening(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let local = socket.local;
         let Body::Listener(listener) = &mut socket.body else { return };
@@ -261,13 +213,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         self.renew_claim(handle);
         for child in children {
-            self.reset_and_remove(now, child);
+            self.reset_and_remove(cx, now, child);
         }
         if has_requests {
             let requests = self.requests.iter().filter(|(_, request)| request.listener == handle);
             let places: Vec<Handle> = requests.map(|(place, _)| place).collect();
             for place in places {
-                self.remove_request(place);
+                self.remove_request(cx, place);
             }
         }
     }

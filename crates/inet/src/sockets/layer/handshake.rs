@@ -7,116 +7,19 @@
 //! ([`cookies`]), which need no memory. Records, demultiplexing and timers take
 //! constant time; only the end of a listener looks at all requests.
 
-use core::time::Duration;
-
-use super::Body;
-use super::cookies;
-use super::fastopen::Fast;
-use super::listen::Listener;
-use super::options::Options;
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
+use crate::context::Context;
 use crate::held::HeldFrame;
-use crate::stack::Stack;
+use crate::sockets::cookies;
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::layer::fast_open::Fast;
+use crate::sockets::listener::Listener;
+use crate::sockets::options::Options;
+use crate::sockets::socket::Body;
 use crate::table::Handle;
-use crate::tcp::{Connection, EcnField, Endpoints, SegmentRepr, Seq, Timestamps, reset_for};
+use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, reset_for};
 use crate::time::Instant;
 use crate::timers::Timer;
-use crate::wheel::TimerId;
-
-/// Least time between two answers to segments that a request cannot take, and between two SYN-ACKs
-/// that repeated SYNs ask for: as Linux.
-const PAUSE: Duration = Duration::from_millis(500);
-
-/// A request.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) ends: Endpoints,
-    pub(crate) listener: Handle,
-    iss: Seq,
-    irs: Seq,
-    /// The peer's timestamp, if it has them.
-    ts_recent: u32,
-    window: u16,
-    /// 0 if the peer did not say.
-    mss: u16,
-    /// [`NO_SCALE`] if the peer does not scale.
-    scale: u8,
-    flags: u8,
-    /// Expired timers.
-    timeouts: u8,
-    timer: Option<TimerId>,
-    /// When the SYN-ACK was first sent.
-    sent_at: Instant,
-    /// When a segment was last answered out of turn.
-    answered_at: Instant,
-}
-
-const NO_SCALE: u8 = u8::MAX;
-/// The peer uses timestamps.
-const STAMPED: u8 = 1;
-/// The peer permits SACK.
-const SACK: u8 = 1 << 1;
-/// The last ACK has come and was dropped.
-const ACKED: u8 = 1 << 2;
-/// The SYN-ACK was sent again.
-const REPEATED: u8 = 1 << 3;
-/// The peer asks for ECN, in a SYN that nobody has marked (RFC 3168 6.1.1).
-const ECN: u8 = 1 << 4;
-
-impl Request {
-    fn new(listener: Handle, ends: Endpoints, syn: &SegmentRepr, iss: Seq, now: Instant) -> Self {
-        let flag = |on, flag| if on { flag } else { 0 };
-        Self {
-            ends,
-            listener,
-            iss,
-            irs: syn.seq,
-            ts_recent: syn.timestamps.map_or(0, |timestamps| timestamps.value),
-            window: syn.window,
-            mss: syn.mss.unwrap_or(0),
-            scale: syn.window_scale.unwrap_or(NO_SCALE),
-            flags: flag(syn.timestamps.is_some(), STAMPED)
-                | flag(syn.sack_permitted, SACK)
-                | flag(syn.ece && syn.cwr && syn.ecn == EcnField::NotEct, ECN),
-            timeouts: 0,
-            timer: None,
-            sent_at: now,
-            answered_at: now,
-        }
-    }
-
-    /// The SYN that made the request.
-    fn syn(&self) -> SegmentRepr {
-        let stamped = self.has(STAMPED);
-        SegmentRepr {
-            src_port: self.ends.remote.port(),
-            dst_port: self.ends.local.port(),
-            seq: self.irs,
-            syn: true,
-            window: self.window,
-            mss: (self.mss != 0).then_some(self.mss),
-            window_scale: (self.scale != NO_SCALE).then_some(self.scale),
-            sack_permitted: self.has(SACK),
-            ece: self.has(ECN),
-            cwr: self.has(ECN),
-            timestamps: stamped.then_some(Timestamps { value: self.ts_recent, echo: 0 }),
-            ..SegmentRepr::default()
-        }
-    }
-
-    fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
-    /// Whether a segment may be answered out of turn; if so, it is.
-    fn may_answer(&mut self, now: Instant) -> bool {
-        let may = now - self.answered_at >= PAUSE;
-        if may {
-            self.answered_at = now;
-        }
-        may
-    }
-}
 
 /// What a segment means to a request.
 enum Verdict {
@@ -133,12 +36,15 @@ enum Verdict {
     Complete,
 }
 
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+use crate::sockets::request::{ACKED, REPEATED, Request, STAMPED};
+
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Answers a SYN with a new request, a cookie, or not at all. `after`: the sequence numbers of
     /// the connection must lie after this one, of an earlier connection between the same ends.
     #[expect(clippy::too_many_arguments, reason = "a segment, its payload, and whose it is")]
     pub(super) fn handle_syn(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         ends: Endpoints,
@@ -160,22 +66,22 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         if with_cookie {
             listener.cookies_at = Some(now);
-            return self.send_cookie(now, &ends, syn, &options, out);
+            return self.send_cookie(cx, now, &ends, syn, &options, out);
         }
         if tcp.syncookies == 0 && after.is_none() && listener.has_few_left(tcp) {
             self.tcp_counters.tcp_syn_dropped += 1;
             return;
         }
-        let grant = match self.open_fast(now, handle, &ends, syn, payload) {
+        let grant = match self.open_fast(cx, now, handle, &ends, syn, payload) {
             Fast::Child => return,
             Fast::Grant(option) => Some(option),
             Fast::No if syn.fin => return,
             Fast::No => None,
         };
-        let iss = self.cx.secret.isn(now, &ends);
+        let iss = cx.secret.isn(now, &ends);
         // RFC 9293 3.10.7.4, TIME-WAIT: "as long as the ISN is larger than the largest one used".
         let iss = after.map_or(iss, |after| iss.max(after + 65_537));
-        let Some(mut answer) = self.syn_ack(now, &ends, syn, iss, &options) else {
+        let Some(mut answer) = self.syn_ack(cx, now, &ends, syn, iss, &options) else {
             self.tcp_counters.tcp_syn_dropped += 1;
             return;
         };
@@ -190,37 +96,39 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             listener.requests += 1;
             listener.young += 1;
         });
-        self.arm_request(now, place);
-        self.send_bare(now, &ends, &answer, &options, out);
+        self.arm_request(cx, now, place);
+        self.send_bare(cx, now, &ends, &answer, &options, out);
     }
 
     /// The SYN-ACK to `syn`; `None` without a way to the peer.
     fn syn_ack(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         ends: &Endpoints,
         syn: &SegmentRepr,
         iss: Seq,
         options: &Options,
     ) -> Option<SegmentRepr> {
-        let mut connection = self.passive(now, ends, syn, iss, options)?;
+        let mut connection = self.passive(cx, now, ends, syn, iss, options)?;
         connection.poll_segment(now).map(|segment| segment.repr)
     }
 
     /// A connection that has got `syn` and not answered it.
     pub(super) fn passive(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         ends: &Endpoints,
         syn: &SegmentRepr,
         iss: Seq,
         options: &Options,
     ) -> Option<Connection<T, HeldFrame<R>>> {
-        let known = self.cx.ip.path_mtu(now, ends.remote.ip());
-        let path = self.cx.find(&ends.remote, options.device).ok()?.narrowed(known);
+        let known = cx.ip.path_mtu(now, ends.remote.ip());
+        let path = cx.find(&ends.remote, options.device).ok()?.narrowed(known);
         let config = options.tcp_config(&self.tcp, &path);
         let mut connection = Connection::accept(now, config, *ends, syn, iss);
-        connection.set_timestamp_offset(self.cx.secret.timestamp_offset(ends));
+        connection.set_timestamp_offset(cx.secret.timestamp_offset(ends));
         options.apply(now, &mut connection);
         Some(connection)
     }
@@ -228,6 +136,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Answers a SYN with a cookie and forgets it.
     fn send_cookie(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         ends: &Endpoints,
         syn: &SegmentRepr,
@@ -235,19 +144,20 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let syn = cookies::reduced(syn);
-        let iss = cookies::make(&self.cx.secret, now, ends, &syn);
-        let Some(mut answer) = self.syn_ack(now, ends, &syn, iss, options) else { return };
+        let iss = cookies::make(&cx.secret, now, ends, &syn);
+        let Some(mut answer) = self.syn_ack(cx, now, ends, &syn, iss, options) else { return };
         if let Some(timestamps) = &mut answer.timestamps {
             timestamps.value = cookies::stamp(timestamps.value, &syn);
         }
         self.tcp_counters.tcp_cookies_sent += 1;
-        self.send_bare(now, ends, &answer, options, out);
+        self.send_bare(cx, now, ends, &answer, options, out);
     }
 
     /// A segment with ACK for a listener: it may bring back a cookie. `None` if it does not; else
     /// the connection, if there is room for one.
     pub(super) fn take_cookie(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         ends: &Endpoints,
@@ -259,7 +169,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if listener.cookies_at.is_none_or(|at| now - at >= cookies::VALIDITY) || ack.syn {
             return None;
         }
-        let Some(syn) = cookies::check(&self.cx.secret, now, ends, ack) else {
+        let Some(syn) = cookies::check(&cx.secret, now, ends, ack) else {
             self.tcp_counters.tcp_cookies_bad += 1;
             return None;
         };
@@ -269,12 +179,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         let iss = ack.ack? - 1;
         self.tcp_counters.tcp_cookies_good += 1;
-        Some(self.add_child(now, handle, ends, &syn, iss, now, false))
+        Some(self.add_child(cx, now, handle, ends, &syn, iss, now, false))
     }
 
     /// A segment for a request.
     pub(crate) fn handle_request_segment(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         place: Handle,
         segment: &SegmentRepr,
@@ -288,27 +199,27 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let options = self.sockets.get(listener)?.options;
         match verdict {
             Verdict::Drop => {}
-            Verdict::Repeat => self.repeat(now, place, out),
+            Verdict::Repeat => self.repeat(cx, now, place, out),
             Verdict::Challenge => {
-                let mut answer = self.syn_ack(now, &ends, &syn, iss, &options)?;
+                let mut answer = self.syn_ack(cx, now, &ends, &syn, iss, &options)?;
                 answer.window >>= answer.window_scale.unwrap_or(0);
                 answer.syn = false;
                 answer.seq += 1;
                 (answer.mss, answer.window_scale, answer.sack_permitted) = (None, None, false);
-                self.send_bare(now, &ends, &answer, &options, out);
+                self.send_bare(cx, now, &ends, &answer, &options, out);
             }
             Verdict::Reset(reset) | Verdict::End(reset) => {
                 if matches!(verdict, Verdict::End(_)) {
-                    self.remove_request(place);
+                    self.remove_request(cx, place);
                 }
                 if let Some(reset) = reset {
-                    self.send_reset(now, &ends, &reset, out);
+                    self.send_reset(cx, now, &ends, &reset, out);
                 }
             }
             Verdict::Complete => {
                 let repeated = request.has(REPEATED);
-                self.remove_request(place);
-                return self.add_child(now, listener, &ends, &syn, iss, sent_at, repeated);
+                self.remove_request(cx, place);
+                return self.add_child(cx, now, listener, &ends, &syn, iss, sent_at, repeated);
             }
         }
         None
@@ -368,28 +279,29 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Sends a request's SYN-ACK again.
-    fn repeat(&mut self, now: Instant, place: Handle, out: &mut dyn Egress<T>) {
+    fn repeat(&mut self, cx: &mut Context, now: Instant, place: Handle, out: &mut dyn Egress<T>) {
         let Some(request) = self.requests.get_mut(place) else { return };
         request.flags |= REPEATED;
         let (ends, listener) = (request.ends, request.listener);
         let (syn, iss) = (request.syn(), request.iss);
         let Some(options) = self.sockets.get(listener).map(|socket| socket.options) else { return };
-        if let Some(answer) = self.syn_ack(now, &ends, &syn, iss, &options) {
+        if let Some(answer) = self.syn_ack(cx, now, &ends, &syn, iss, &options) {
             self.tcp_counters.tcp_syn_ack_repeats += 1;
-            self.send_bare(now, &ends, &answer, &options, out);
+            self.send_bare(cx, now, &ends, &answer, &options, out);
         }
     }
 
-    fn arm_request(&mut self, now: Instant, place: Handle) {
+    fn arm_request(&mut self, cx: &mut Context, now: Instant, place: Handle) {
         let Some(request) = self.requests.get_mut(place) else { return };
         let factor = 1_u32.checked_shl(u32::from(request.timeouts)).unwrap_or(u32::MAX);
         let time = self.tcp.rto_initial.saturating_mul(factor).min(self.tcp.rto_max);
-        request.timer = Some(self.cx.timers.arm(now + time, Timer::Request(place)));
+        request.timer = Some(cx.timers.arm(now + time, Timer::Request(place)));
     }
 
     /// A request's timer has fired: the SYN-ACK is sent again, or the request is over.
     pub(crate) fn handle_request_timer(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         place: Handle,
         out: &mut dyn Egress<T>,
@@ -400,7 +312,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some((options, Body::Listener(listener))) =
             socket.map(|socket| (socket.options, &mut socket.body))
         else {
-            return self.remove_request(place);
+            return self.remove_request(cx, place);
         };
         let most = options.syn_count.unwrap_or(self.tcp.synack_retries);
         let most = listener.patience(most);
@@ -416,23 +328,23 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         if over {
             self.tcp_counters.tcp_requests_expired += 1;
-            return self.remove_request(place);
+            return self.remove_request(cx, place);
         }
         if request.timeouts == 0 {
             listener.young = listener.young.saturating_sub(1);
         }
         request.timeouts = request.timeouts.saturating_add(1);
-        self.arm_request(now, place);
+        self.arm_request(cx, now, place);
         if again {
-            self.repeat(now, place, out);
+            self.repeat(cx, now, place, out);
         }
     }
 
     /// Removes a request and all that names it.
-    pub(crate) fn remove_request(&mut self, place: Handle) {
+    pub(crate) fn remove_request(&mut self, cx: &mut Context, place: Handle) {
         let Some(request) = self.requests.remove(place) else { return };
         if let Some(timer) = request.timer {
-            self.cx.timers.cancel(timer);
+            cx.timers.cancel(timer);
         }
         self.demux.remove_request(&request.ends, place);
         self.with_listener(request.listener, |listener: &mut Listener| {
@@ -445,10 +357,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     /// ICMP says that the peer of a request cannot be reached; true if that is believed: it quotes
     /// the SYN-ACK.
-    pub(crate) fn request_unreachable(&mut self, place: Handle, seq: Seq) -> bool {
+    pub(crate) fn request_unreachable(
+        &mut self,
+        cx: &mut Context,
+        place: Handle,
+        seq: Seq,
+    ) -> bool {
         let believed = self.requests.get(place).is_some_and(|request| request.iss == seq);
         if believed {
-            self.remove_request(place);
+            self.remove_request(cx, place);
         }
         believed
     }
@@ -458,6 +375,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     #[expect(clippy::too_many_arguments, reason = "what a handshake leaves behind")]
     fn add_child(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         listener: Handle,
         ends: &Endpoints,
@@ -467,7 +385,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         repeated: bool,
     ) -> Option<Handle> {
         let options = self.sockets.get(listener)?.options;
-        let mut connection = self.passive(now, ends, syn, iss, &options)?;
+        let mut connection = self.passive(cx, now, ends, syn, iss, &options)?;
         connection.resume_handshake(sent_at, repeated);
         self.adopt(listener, *ends, connection)
     }

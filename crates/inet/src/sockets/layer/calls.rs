@@ -1,37 +1,38 @@
 //! The calls of a socket's owner, but for connecting (`connect`) and closing (`close`).
 
-use alloc::boxed::Box;
-use alloc::sync::Arc;
-use core::net::SocketAddr;
-
-use super::datagram::Datagram;
-use super::options::{OptionName, Options, SockOption};
-use super::ports::Claim;
-use super::requests::Request;
-use super::{Body, Family, How, Received, SendError, Socket, SocketInfo, SocketKind, admit, faces};
 use crate::bytes::{RxBytes, TxBytes};
+use crate::context::Context;
 use crate::error::Error;
 use crate::held;
-use crate::stack::Stack;
+use crate::sockets::datagram::Datagram;
+use crate::sockets::kinds::{Family, How, Received, SendError, SocketInfo, SocketKind};
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::options::{OptionName, Options, SockOption};
+use crate::sockets::ports::Claim;
+use crate::sockets::ports::faces;
+use crate::sockets::request::Request;
+use crate::sockets::socket::{Body, Socket, admit};
 use crate::table::Handle;
 use crate::tcp::{State, TcpInfo};
 use crate::time::Instant;
 use crate::udp::message::SendOptions;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::net::SocketAddr;
 
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Makes an IPv4 socket whose events carry `tag`.
-    ///
-    /// # Errors
-    /// `NoBuffers` if there are too many sockets.
-    pub fn open(&mut self, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// See [`Stack::open`](crate::Stack::open).
+    pub(crate) fn open(&mut self, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
         self.open_in(Family::V4, kind, tag)
     }
 
-    /// Makes a socket of either family whose events carry `tag`.
-    ///
-    /// # Errors
-    /// `NoBuffers` if there are too many sockets.
-    pub fn open_in(&mut self, family: Family, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
+    /// See [`Stack::open_in`](crate::Stack::open_in).
+    pub(crate) fn open_in(
+        &mut self,
+        family: Family,
+        kind: SocketKind,
+        tag: u64,
+    ) -> Result<Handle, Error> {
         let (body, recv_buffer) = match kind {
             SocketKind::Stream => (Body::Idle, self.config.tcp.recv_buffer),
             SocketKind::Datagram => {
@@ -42,14 +43,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.insert(Socket::new(tag, family, options, body)).ok_or(Error::NoBuffers)
     }
 
-    /// Gives the socket an address; port 0 is any free one, the wildcard address all of ours: of
-    /// IPv4, or with `::` of both families unless the socket is for IPv6 only.
-    ///
-    /// # Errors
-    /// `Invalid` if it has one, and for IPv4 on a socket for IPv6 only; `AddrNotAvailable` if the
-    /// address is not ours, `AddrInUse` if another socket has it, `Unsupported` for IPv6 on an
-    /// IPv4 socket, `BadHandle`.
-    pub fn bind(&mut self, handle: Handle, address: SocketAddr) -> Result<(), Error> {
+    /// See [`Stack::bind`](crate::Stack::bind).
+    pub(crate) fn bind(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
         let asked = match admit(socket.family, &socket.options, address) {
             Err(Error::NetUnreachable) => return Err(Error::Invalid),
@@ -59,12 +59,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::Invalid);
         }
         let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
-        if !asked.ip().is_unspecified() && !self.cx.link.interfaces().is_ours_at(&asked) {
+        if !asked.ip().is_unspecified() && !cx.link.interfaces().is_ours_at(&asked) {
             return Err(Error::AddrNotAvailable);
         }
         let mut local = asked;
         if asked.port() == 0 {
-            local.set_port(self.free_port(kind, asked, dual)?);
+            local.set_port(self.free_port(cx, kind, asked, dual)?);
         } else if !self.ports.may_bind(kind, asked, dual, reuse) {
             return Err(Error::AddrInUse);
         }
@@ -75,20 +75,30 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Ok(())
     }
 
-    fn free_port(&mut self, kind: SocketKind, at: SocketAddr, dual: bool) -> Result<u16, Error> {
-        let offset = self.cx.secret.below(self.ports.ephemeral());
+    fn free_port(
+        &mut self,
+        cx: &mut Context,
+        kind: SocketKind,
+        at: SocketAddr,
+        dual: bool,
+    ) -> Result<u16, Error> {
+        let offset = cx.secret.below(self.ports.ephemeral());
         self.ports.free(kind, at, dual, offset)
     }
 
     /// Gives an unbound datagram socket or listener a port on all addresses.
-    pub(super) fn bind_to_any(&mut self, handle: Handle) -> Result<SocketAddr, Error> {
+    pub(super) fn bind_to_any(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+    ) -> Result<SocketAddr, Error> {
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
         if let Some(local) = socket.local {
             return Ok(local);
         }
         let (kind, dual) = (socket.kind(), socket.is_dual());
         let mut local = socket.family.unbound();
-        local.set_port(self.free_port(kind, local, dual)?);
+        local.set_port(self.free_port(cx, kind, local, dual)?);
         self.take_address(handle, local, false);
         Ok(local)
     }
@@ -130,32 +140,26 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.ports.claim(claim);
     }
 
-    /// Queues bytes; `poll` sends them. `to` is for datagrams and defaults to the connected peer.
-    /// The owner bounds what it queues on a stream: the core refuses nothing for being much.
-    ///
-    /// # Errors
-    /// With the chunk given back: `NotConnected`, `BrokenPipe` or the connection's own error on a
-    /// stream; `DestinationRequired`, `MessageSize`, `NetUnreachable`, `AddrNotAvailable` (our own
-    /// address), `Denied` (broadcast), `NoBuffers` (too many queued) for a datagram; `BadHandle`.
-    pub fn send(
+    /// See [`Stack::send`](crate::Stack::send).
+    pub(crate) fn send(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         chunk: T,
         to: Option<SocketAddr>,
     ) -> Result<(), SendError<T>> {
-        self.send_with(now, handle, chunk, &SendOptions { to, ..SendOptions::default() })
+        self.send_with(cx, now, handle, chunk, &SendOptions { to, ..SendOptions::default() })
     }
 
-    /// The next received bytes, in order. They count against the receive buffer until
-    /// [`consumed`](Self::consumed).
-    pub fn recv(&mut self, handle: Handle) -> Option<Received<R>> {
+    /// See [`Stack::recv`](crate::Stack::recv).
+    pub(crate) fn recv(&mut self, cx: &mut Context, handle: Handle) -> Option<Received<R>> {
         let socket = self.open_socket(handle).ok()?;
         match &mut socket.body {
             Body::Connection(stream) => {
                 let piece = stream.connection.recv().map(held::release)?;
                 stream.told.readable = stream.connection.readable_len();
-                self.tell(handle);
+                self.tell(cx, handle);
                 Some(Received { piece, from: None, arrived: None })
             }
             Body::Datagram(datagram) => {
@@ -167,8 +171,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// The application has taken `bytes` received bytes: the window may open.
-    pub fn consumed(&mut self, now: Instant, handle: Handle, bytes: usize) {
+    /// See [`Stack::consumed`](crate::Stack::consumed).
+    pub(crate) fn consumed(&mut self, now: Instant, handle: Handle, bytes: usize) {
         let Ok(socket) = self.open_socket(handle) else { return };
         match &mut socket.body {
             Body::Connection(stream) => {
@@ -180,11 +184,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Ends one or both directions; a listener stops listening when it is to read no more.
-    ///
-    /// # Errors
-    /// `NotConnected`, `BadHandle`.
-    pub fn shutdown(&mut self, now: Instant, handle: Handle, how: How) -> Result<(), Error> {
+    /// See [`Stack::shutdown`](crate::Stack::shutdown).
+    pub(crate) fn shutdown(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        how: How,
+    ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
         match &mut socket.body {
             Body::Connection(stream) if !stream.connection.is_done() => {
@@ -195,12 +202,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                     stream.read_shut = true;
                     stream.connection.shutdown_read();
                 }
-                self.settle(now, handle);
+                self.settle(cx, now, handle);
                 self.mark_ready(handle);
                 Ok(())
             }
             Body::Listener(_) if how != How::Write => {
-                self.stop_listening(now, handle);
+                self.stop_listening(cx, now, handle);
                 Ok(())
             }
             Body::Datagram(datagram) if datagram.peer.is_some() => Ok(()),
@@ -208,13 +215,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Sets an option; it takes effect at once as far as it can on a connection.
-    ///
-    /// # Errors
-    /// `Invalid` for a value out of range, and for `V6Only` on an IPv4 socket or one that has an
-    /// address; `BadHandle`.
-    pub fn set_option(
+    /// See [`Stack::set_option`](crate::Stack::set_option).
+    pub(crate) fn set_option(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         option: SockOption,
@@ -261,18 +265,20 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         match option {
             SockOption::ReuseAddr(_) | SockOption::ReusePort(_) => self.renew_claim(handle),
-            SockOption::RecvLowat(_) => self.tell(handle),
+            SockOption::RecvLowat(_) => self.tell(cx, handle),
             SockOption::Cork(false) => self.uncork_datagram(handle),
             _ => {}
         }
         Ok(())
     }
 
-    /// An option's value. `MaxSeg` and `QuickAck` of a connection are what it uses.
-    ///
-    /// # Errors
-    /// `BadHandle`.
-    pub fn option(&self, handle: Handle, name: OptionName) -> Result<SockOption, Error> {
+    /// See [`Stack::option`](crate::Stack::option).
+    pub(crate) fn option(
+        &self,
+        cx: &Context,
+        handle: Handle,
+        name: OptionName,
+    ) -> Result<SockOption, Error> {
         let socket = self.open_socket_ref(handle)?;
         Ok(match (name, &socket.body) {
             (OptionName::MaxSeg, Body::Connection(stream)) => {
@@ -287,18 +293,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             // As Linux: what would be used.
             (OptionName::UnicastHops, _) => {
-                let hops = socket.options.unicast_hops.unwrap_or(self.cx.ip.default_hop_limit());
+                let hops = socket.options.unicast_hops.unwrap_or(cx.ip.default_hop_limit());
                 SockOption::UnicastHops(Some(hops))
             }
             _ => socket.options.get(&self.tcp, self.fast.keys(handle), name),
         })
     }
 
-    /// What TCP_INFO tells of a stream.
-    ///
-    /// # Errors
-    /// `Unsupported` for a datagram socket, `BadHandle`.
-    pub fn tcp_info(&self, now: Instant, handle: Handle) -> Result<TcpInfo, Error> {
+    /// See [`Stack::tcp_info`](crate::Stack::tcp_info).
+    pub(crate) fn tcp_info(&self, now: Instant, handle: Handle) -> Result<TcpInfo, Error> {
         match &self.open_socket_ref(handle)?.body {
             Body::Connection(stream) => Ok(stream.connection.info(now)),
             Body::Datagram(_) => Err(Error::Unsupported),
@@ -313,9 +316,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// A stream's congestion window, bytes: what a sender's buffer should hold at least once. 0 for
-    /// a stale handle and while the stream has nothing under way.
-    pub fn congestion_window(&self, handle: Handle) -> usize {
+    /// See [`Stack::congestion_window`](crate::Stack::congestion_window).
+    pub(crate) fn congestion_window(&self, handle: Handle) -> usize {
         match self.sockets.get(handle).map(|socket| &socket.body) {
             Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
                 stream.connection.congestion_window()
@@ -324,17 +326,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// The last byte that was queued on a stream is urgent (MSG_OOB).
-    pub fn mark_urgent(&mut self, now: Instant, handle: Handle) {
+    /// See [`Stack::mark_urgent`](crate::Stack::mark_urgent).
+    pub(crate) fn mark_urgent(&mut self, now: Instant, handle: Handle) {
         if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
             stream.connection.mark_urgent(now);
             self.mark_ready(handle);
         }
     }
 
-    /// The place of the newest byte of a stream that its peer has marked as urgent; the first byte
-    /// received is at 0. It may not have arrived yet, or been given out by `recv` already.
-    pub fn urgent_mark(&self, handle: Handle) -> Option<u64> {
+    /// See [`Stack::urgent_mark`](crate::Stack::urgent_mark).
+    pub(crate) fn urgent_mark(&self, handle: Handle) -> Option<u64> {
         match self.sockets.get(handle).map(|socket| &socket.body) {
             Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
                 stream.connection.urgent_mark()
@@ -343,10 +344,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// The size that a stream's receive buffer should have by what its application reads, if its
-    /// owner has not [granted](Self::grant_recv_buffer) so much (see
-    /// [`TcpConfig::recv_buffer_granted`](crate::tcp::TcpConfig::recv_buffer_granted)), bytes.
-    pub fn recv_buffer_wanted(&self, handle: Handle) -> Option<usize> {
+    /// See [`Stack::recv_buffer_wanted`](crate::Stack::recv_buffer_wanted).
+    pub(crate) fn recv_buffer_wanted(&self, handle: Handle) -> Option<usize> {
         match self.sockets.get(handle).map(|socket| &socket.body) {
             Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
                 stream.connection.recv_buffer_wanted()
@@ -355,26 +354,24 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Lets a stream's receive buffer grow by itself up to `bytes`.
-    pub fn grant_recv_buffer(&mut self, handle: Handle, bytes: usize) {
+    /// See [`Stack::grant_recv_buffer`](crate::Stack::grant_recv_buffer).
+    pub(crate) fn grant_recv_buffer(&mut self, handle: Handle, bytes: usize) {
         if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
             stream.connection.grant_recv_buffer(bytes);
             self.mark_ready(handle);
         }
     }
 
-    /// Payload bytes that a stream has queued and never sent. With `NotSentLowat` set, its owner
-    /// takes more to send only while this is less. 0 for a stale handle.
-    pub fn unsent(&self, handle: Handle) -> usize {
+    /// See [`Stack::unsent`](crate::Stack::unsent).
+    pub(crate) fn unsent(&self, handle: Handle) -> usize {
         match self.sockets.get(handle).map(|socket| &socket.body) {
             Some(Body::Connection(stream)) => stream.connection.unsent_len(),
             _ => 0,
         }
     }
 
-    /// The owner of a stream has more to send than its buffer takes, until the next
-    /// [`send`](Self::send): counted as `TcpInfo::sndbuf_limited`.
-    pub fn writer_waits(&mut self, now: Instant, handle: Handle) {
+    /// See [`Stack::writer_waits`](crate::Stack::writer_waits).
+    pub(crate) fn writer_waits(&mut self, now: Instant, handle: Handle) {
         if let Ok(socket) = self.open_socket(handle)
             && let Some(stream) = socket.connection()
         {
@@ -382,20 +379,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// The socket's own address; the wildcard address with port 0 if it has none.
-    ///
-    /// # Errors
-    /// `BadHandle`.
-    pub fn local_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
+    /// See [`Stack::local_addr`](crate::Stack::local_addr).
+    pub(crate) fn local_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
         let socket = self.open_socket_ref(handle)?;
         Ok(socket.family.show(socket.local.unwrap_or(socket.family.unbound())))
     }
 
-    /// The peer's address.
-    ///
-    /// # Errors
-    /// `NotConnected`, `BadHandle`.
-    pub fn peer_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
+    /// See [`Stack::peer_addr`](crate::Stack::peer_addr).
+    pub(crate) fn peer_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
         let socket = self.open_socket_ref(handle)?;
         let peer = match &socket.body {
             Body::Connection(stream) if stream.told.connected => {
@@ -407,9 +398,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         peer.map(|peer| socket.family.show(peer)).ok_or(Error::NotConnected)
     }
 
-    /// How many payload bytes are done with, in the order of sending: acknowledged on a stream;
-    /// sent or dropped on a datagram socket. 0 for a stale handle.
-    pub fn acked(&self, handle: Handle) -> u64 {
+    /// See [`Stack::acked`](crate::Stack::acked).
+    pub(crate) fn acked(&self, handle: Handle) -> u64 {
         match self.sockets.get(handle).map(|socket| &socket.body) {
             Some(Body::Connection(stream)) => stream.connection.acked(),
             Some(Body::Datagram(datagram)) => datagram.send.released(),
@@ -417,8 +407,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// All sockets, connections that nobody owns yet or any more included.
-    pub fn sockets(&self) -> impl Iterator<Item = SocketInfo> {
+    /// See [`Stack::sockets`](crate::Stack::sockets).
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = SocketInfo> {
         let requests = self.requests.iter().filter_map(|(_, request)| self.request_info(request));
         let sockets = self.sockets.iter().filter_map(|(_, socket)| {
             let (state, recv_q, send_q, peer) = match &socket.body {

@@ -5,17 +5,8 @@
 //! in several frames the queue remembers how much has left, so it goes on where it was when the
 //! egress has room again. Payload is never copied: frames name ranges of the sender's chunks.
 
-use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
-use core::ops::Range;
-
-use smoltcp::wire::IpProtocol;
-
-use super::events::EventKind;
-use super::options::{MtuDiscover, Options};
-use super::{Body, Socket, admit};
 use crate::bytes::{Egress, RxBytes, TxBytes, TxPiece};
-use crate::context::NextHop;
+use crate::context::{Context, NextHop};
 use crate::error::Error;
 use crate::interface_id::InterfaceId;
 use crate::interface_id::NeighbourKey;
@@ -25,13 +16,21 @@ use crate::ip::{MAX_HEADERS, frame_headers};
 use crate::link::ethernet::{self, Mac};
 use crate::offload::{Checksum, TxOffload};
 use crate::sockaddr::scoped;
-use crate::stack::Stack;
+use crate::sockets::events::EventKind;
+use crate::sockets::kinds::SendError;
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::options::{MtuDiscover, Options};
+use crate::sockets::socket::{Body, Socket, admit};
 use crate::table::Handle;
 use crate::tcp::SendFlags;
 use crate::time::Instant;
 use crate::udp::message::{Load, Message, SendOptions};
 use crate::udp::parked::ParkedDatagram;
 use crate::udp::wire;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+use smoltcp::wire::IpProtocol;
 
 /// Frames that one socket sends before it is the next one's turn.
 const QUANTUM: usize = 8;
@@ -50,43 +49,39 @@ struct Part {
     fragment: Option<(usize, bool)>,
 }
 
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Sends with what `options` say, see [`send`](Self::send); on streams only `more` and `eor`
-    /// matter.
-    ///
-    /// # Errors
-    /// With the chunk given back: those of `send`; `Invalid` for a cut into too many datagrams,
-    /// `MessageSize` into ones that do not fit the path; `AddrNotAvailable` for a source that is
-    /// not ours.
-    pub fn send_with(
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// See [`Stack::send_with`](crate::Stack::send_with).
+    pub(crate) fn send_with(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         chunk: T,
         options: &SendOptions,
-    ) -> Result<(), super::SendError<T>> {
+    ) -> Result<(), SendError<T>> {
         let flags = SendFlags { more: options.more, eor: options.eor };
         let outcome = match self.open_socket(handle) {
             Err(error) => Err((error, chunk)),
             Ok(socket) => match &mut socket.body {
-                Body::Datagram(_) => self.send_datagram(now, handle, chunk, options),
+                Body::Datagram(_) => self.send_datagram(cx, now, handle, chunk, options),
                 Body::Connection(stream) => stream.connection.send_with(now, chunk, flags),
                 _ => Err((Error::NotConnected, chunk)),
             },
         };
         self.mark_ready(handle);
-        outcome.map_err(|(error, chunk)| super::SendError { error, chunk })
+        outcome.map_err(|(error, chunk)| SendError { error, chunk })
     }
 
     /// Queues a datagram, if it can be sent at all, or a part of one.
     pub(super) fn send_datagram(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         chunk: T,
         options: &SendOptions,
     ) -> Result<(), (Error, T)> {
-        match self.check_datagram(now, handle, chunk.len(), options) {
+        match self.check_datagram(cx, now, handle, chunk.len(), options) {
             Err(error) => Err((error, chunk)),
             Ok(message) => {
                 let Some(socket) = self.sockets.get_mut(handle) else {
@@ -108,6 +103,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Looks at whether `len` bytes can be sent; gives what they are to be sent with.
     fn check_datagram(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         len: usize,
@@ -137,7 +133,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         let source = said.source.filter(|source| !source.is_unspecified());
         if source.is_some_and(|source| {
-            source.is_ipv4() != to.is_ipv4() || !self.cx.link.interfaces().is_ours(source)
+            source.is_ipv4() != to.is_ipv4() || !cx.link.interfaces().is_ours(source)
         }) {
             return Err(Error::AddrNotAvailable);
         }
@@ -150,24 +146,25 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             tos: said.tos,
             segment: if usize::from(segment) < so_far + len { segment } else { 0 },
         };
-        let path = self.datagram_path(now, &message, &options)?;
+        let path = self.datagram_path(cx, now, &message, &options)?;
         if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
             return Err(Error::Denied);
         }
         check_length(&path, &message, so_far + len, options.mtu_discover)?;
-        self.bind_to_any(handle)?;
+        self.bind_to_any(cx, handle)?;
         Ok(message)
     }
 
     /// The way of a message, as narrow as routers have said, if the socket listens to them.
     fn datagram_path(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         message: &Message,
         options: &Options,
     ) -> Result<Path, Error> {
-        let path = self.cx.find(&message.to, exit_for(message, options))?;
-        let known = self.cx.ip.path_mtu(now, message.to.ip());
+        let path = cx.find(&message.to, exit_for(message, options))?;
+        let known = cx.ip.path_mtu(now, message.to.ip());
         Ok(path.narrowed(known.filter(|_| options.mtu_discover.uses_path())))
     }
 
@@ -181,9 +178,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Lets a socket send what it has, as far as there is room and its turn.
-    pub(crate) fn serve_datagram(&mut self, now: Instant, handle: Handle, out: &mut dyn Egress<T>) {
+    pub(crate) fn serve_datagram(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        out: &mut dyn Egress<T>,
+    ) {
         for _ in 0..QUANTUM {
-            if !out.ready() || !self.cx.link.has_loopback_room() {
+            if !out.ready() || !cx.link.has_loopback_room() {
                 break;
             }
             let Some(socket) = self.sockets.get_mut(handle) else { return };
@@ -193,7 +196,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             let Some((number, load)) = socket.datagram().and_then(|d| d.send.take()) else {
                 return;
             };
-            self.send_part(now, handle, (number, load), out);
+            self.send_part(cx, now, handle, (number, load), out);
         }
         let socket = self.sockets.get_mut(handle).and_then(Socket::datagram);
         if socket.is_some_and(|datagram| datagram.send.has_queued()) {
@@ -204,6 +207,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Sends the next frame of a load, which is then done or goes back into its queue.
     fn send_part(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         (number, mut load): (u64, Load<T>),
@@ -213,30 +217,30 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let local = socket.local.unwrap_or(socket.family.unbound());
         let options = socket.options;
         let to = load.message.to;
-        let path = match self.datagram_path(now, &load.message, &options) {
+        let path = match self.datagram_path(cx, now, &load.message, &options) {
             Ok(path) => path,
-            Err(error) => return self.datagram_done(handle, number, Some(error)),
+            Err(error) => return self.datagram_done(cx, handle, number, Some(error)),
         };
         let part = next_part(&load, &path);
         let is_last = part.payload.end == load.len();
         let is_only = is_last && part.payload.start == 0;
-        let link = self.cx.resolve(now, &path, false, out);
+        let link = cx.resolve(now, &path, false, out);
         let mac = match link {
             NextHop::Ready(mac) => mac,
             NextHop::Asking(_) if is_only => Mac::BROADCAST,
             NextHop::Asking(key) => return self.wait_with_load(handle, key, number, load),
-            NextHop::Full => return self.datagram_done(handle, number, Some(Error::NoBuffers)),
+            NextHop::Full => return self.datagram_done(cx, handle, number, Some(Error::NoBuffers)),
         };
         if part.fragment.is_some() && load.sent == 0 || !options.mtu_discover.sets_df() {
-            load.id = self.cx.ip.fragment_id(&mut self.cx.secret, to.ip(), 1);
+            load.id = cx.ip.fragment_id(&mut cx.secret, to.ip(), 1);
         }
-        let (head, len, offload) = self.write_part(&path, mac, local, &options, &load, &part);
+        let (head, len, offload) = self.write_part(cx, &path, mac, local, &options, &load, &part);
         let head = head.get(..len).unwrap_or_default();
         if let NextHop::Asking(key) = link {
             let head = Vec::from(head);
             let datagram = ParkedDatagram { socket: handle, number, load, head, offload };
             if let Some(displaced) = self.parked.park(key, datagram) {
-                self.drop_parked(displaced, None);
+                self.drop_parked(cx, displaced, None);
             }
             return;
         }
@@ -244,15 +248,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let body = pieces.get(..count).unwrap_or_default();
         self.udp_counters.udp_out += u64::from(part.payload.end == part.datagram.end);
         if part.fragment.is_some() {
-            self.cx.ip.count_fragment_out();
+            cx.ip.count_fragment_out();
         }
         if options.multicast_loop || !to.ip().is_multicast() {
-            self.loop_group(&path, to.ip(), head, body);
+            self.loop_group(cx, &path, to.ip(), head, body);
         }
-        self.cx.link.emit(path.exit(), head, body, offload, out);
+        cx.link.emit(path.exit(), head, body, offload, out);
         if is_last {
             drop(load);
-            return self.datagram_done(handle, number, None);
+            return self.datagram_done(cx, handle, number, None);
         }
         load.sent = part.payload.end;
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
@@ -263,6 +267,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Writes all headers of a part; gives their length, too, and what is left to the interface.
     fn write_part(
         &self,
+        cx: &Context,
         path: &Path,
         mac: Mac,
         local: SocketAddr,
@@ -275,7 +280,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let bound = if local.ip().is_unspecified() { path.source } else { local.ip() };
         let source = message.source.unwrap_or(bound);
         let group = to.ip().is_multicast();
-        let (hops, class) = options.hops_and_class(&self.cx, path);
+        let (hops, class) = options.hops_and_class(cx, path);
         let ttl = if group { options.multicast_ttl } else { hops };
         let is_first = part.fragment.is_none_or(|(at, _)| at == 0);
         let udp = if is_first { wire::HEADER } else { 0 };
@@ -290,7 +295,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         };
         let mut head = [0; ROOM];
         let mut offload = TxOffload::NONE;
-        ip::write_headers(&self.cx.link, path, mac, &header, &mut head);
+        ip::write_headers(&cx.link, path, mac, &header, &mut head);
         let mut start = frame_headers(to.ip());
         if let Some(packet) = head.get_mut(ethernet::HEADER..) {
             match part.fragment {
@@ -307,7 +312,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             let from = scoped(source, local.port(), path.interface);
             // The sum of what leaves in fragments is nobody else's to make.
             let whole = part.fragment.is_none();
-            let left = whole && self.cx.link.interfaces().features(path.exit()).tx_checksum;
+            let left = whole && cx.link.interfaces().features(path.exit()).tx_checksum;
             let sum = (!left).then(|| load.sum(part.datagram.clone()));
             wire::emit(from, to, part.datagram.len(), sum, place);
             if left {
@@ -330,20 +335,26 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// The neighbour that a load waited for is silent: the load is dropped.
-    pub(crate) fn drop_load(&mut self, handle: Handle, error: Error) {
+    pub(crate) fn drop_load(&mut self, cx: &mut Context, handle: Handle, error: Error) {
         let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) else {
             return;
         };
         if let Some((number, load)) = datagram.send.take() {
             drop(load);
-            self.cx.link.count_unresolved(1);
-            self.datagram_done(handle, number, Some(error));
+            cx.link.count_unresolved(1);
+            self.datagram_done(cx, handle, number, Some(error));
         }
         self.mark_ready(handle);
     }
 
     /// A datagram has been sent or dropped.
-    fn datagram_done(&mut self, handle: Handle, number: u64, error: Option<Error>) {
+    fn datagram_done(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        number: u64,
+        error: Option<Error>,
+    ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let closing = socket.closing;
         let Some(datagram) = socket.datagram() else { return };
@@ -356,31 +367,44 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.events.add(handle, socket, EventKind::Failed(error));
         }
         if closing && all_done {
-            self.end(handle);
+            self.end(cx, handle);
         }
     }
 
     /// Gives a copy of a frame to a group or broadcast address to ourselves, if a socket of ours
     /// listens.
-    fn loop_group(&mut self, path: &Path, to: IpAddr, head: &[u8], body: &[TxPiece<'_, T>]) {
+    fn loop_group(
+        &mut self,
+        cx: &mut Context,
+        path: &Path,
+        to: IpAddr,
+        head: &[u8],
+        body: &[TxPiece<'_, T>],
+    ) {
         let Hop::Group(_) = path.hop else { return };
-        let heard = !to.is_multicast() || self.cx.ip.admits(path.interface, to, path.source);
-        if heard && self.cx.link.has_loopback_room() {
-            self.cx.link.loop_frame(path.interface, head, body);
+        let heard = !to.is_multicast() || cx.ip.admits(path.interface, to, path.source);
+        if heard && cx.link.has_loopback_room() {
+            cx.link.loop_frame(path.interface, head, body);
         }
     }
 
     /// A datagram that waited for a neighbour is dropped.
-    pub(crate) fn drop_parked(&mut self, datagram: ParkedDatagram<T>, error: Option<Error>) {
-        self.cx.link.count_unresolved(1);
+    pub(crate) fn drop_parked(
+        &mut self,
+        cx: &mut Context,
+        datagram: ParkedDatagram<T>,
+        error: Option<Error>,
+    ) {
+        cx.link.count_unresolved(1);
         let ParkedDatagram { socket, number, load, .. } = datagram;
         drop(load);
-        self.datagram_done(socket, number, error);
+        self.datagram_done(cx, socket, number, error);
     }
 
     /// A datagram that waited for a neighbour is sent to its address `mac`.
     pub(crate) fn send_parked(
         &mut self,
+        cx: &mut Context,
         key: NeighbourKey,
         mac: Mac,
         datagram: ParkedDatagram<T>,
@@ -391,9 +415,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.udp_counters.udp_out += 1;
         let (pieces, count) = load.pieces(0..load.len());
         let body = pieces.get(..count).unwrap_or_default();
-        self.cx.link.emit(key.interface, &head, body, offload, out);
+        cx.link.emit(key.interface, &head, body, offload, out);
         drop(load);
-        self.datagram_done(socket, number, None);
+        self.datagram_done(cx, socket, number, None);
     }
 }
 

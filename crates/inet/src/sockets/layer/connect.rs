@@ -1,38 +1,33 @@
 //! Connecting.
 
-use alloc::sync::Arc;
-use core::net::SocketAddr;
-
-use super::stream::Stream;
-use super::time_wait::reusable;
-use super::{Body, Socket, SocketKind, admit, faces};
 use crate::bytes::{RxBytes, TxBytes};
+use crate::context::Context;
 use crate::error::Error;
 use crate::ip;
 use crate::ip::route::{Hop, Path};
 use crate::sockaddr::scoped;
-use crate::stack::Stack;
+use crate::sockets::kinds::SocketKind;
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::ports::faces;
+use crate::sockets::socket::{Body, Socket, admit};
+use crate::sockets::stream::Stream;
+use crate::sockets::time_wait::reusable;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints};
 use crate::time::Instant;
+use alloc::sync::Arc;
+use core::net::SocketAddr;
 
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Starts connecting a stream, whose outcome is an event (`Connected` or `Failed`), or sets a
-    /// datagram socket's peer; a wildcard address with port 0 takes a datagram socket's peer away
-    /// and leaves it bound.
-    ///
-    /// # Errors
-    /// `Already` while an attempt is under way, `AlreadyConnected`, `NetUnreachable` without a
-    /// route, `AddrNotAvailable` for port 0, or if no local port is left;
-    /// `Unsupported` for IPv6 on an IPv4 socket, `Denied` for a broadcast address without
-    /// permission, `BadHandle`.
-    pub fn connect(
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// See [`Stack::connect`](crate::Stack::connect).
+    pub(crate) fn connect(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         address: SocketAddr,
     ) -> Result<(), Error> {
-        self.connect_plainly(now, handle, address)?;
+        self.connect_plainly(cx, now, handle, address)?;
         let options = self.open_socket(handle)?.options;
         if self.connects_fast(&options) {
             self.make_fast(now, handle, true);
@@ -42,6 +37,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     pub(super) fn connect_plainly(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         address: SocketAddr,
@@ -70,34 +66,35 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::AddrNotAvailable);
         }
         let remote = ip::to_self(remote);
-        let path = self.cx.find(&remote, device)?;
+        let path = cx.find(&remote, device)?;
         match (kind, path.hop) {
             (SocketKind::Stream, Hop::Group(_)) => Err(Error::NetUnreachable),
             (SocketKind::Datagram, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => {
                 Err(Error::Denied)
             }
             (SocketKind::Stream, Hop::Neighbour(_) | Hop::Local) => {
-                self.connect_stream(now, handle, remote, &path)
+                self.connect_stream(cx, now, handle, remote, &path)
             }
-            (SocketKind::Datagram, _) => self.connect_datagram(now, handle, remote, &path),
+            (SocketKind::Datagram, _) => self.connect_datagram(cx, now, handle, remote, &path),
         }
     }
 
     fn connect_stream(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         remote: SocketAddr,
         path: &Path,
     ) -> Result<(), Error> {
-        let (local, by_connect) = self.choose_local(now, handle, remote, path)?;
+        let (local, by_connect) = self.choose_local(cx, now, handle, remote, path)?;
         self.take_address(handle, local, by_connect);
         let ends = Endpoints { local, remote };
-        let reused = self.take_reusable(now, &ends);
-        let iss = reused.unwrap_or_else(|| self.cx.secret.isn(now, &ends));
-        let offset = self.cx.secret.timestamp_offset(&ends);
+        let reused = self.take_reusable(cx, now, &ends);
+        let iss = reused.unwrap_or_else(|| cx.secret.isn(now, &ends));
+        let offset = cx.secret.timestamp_offset(&ends);
         let defaults = Arc::clone(&self.tcp);
-        let known = self.cx.ip.path_mtu(now, remote.ip());
+        let known = cx.ip.path_mtu(now, remote.ip());
         let socket = self.open_socket(handle)?;
         let path = &path.narrowed(known);
         let config = socket.options.tcp_config(&defaults, path);
@@ -113,12 +110,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     fn connect_datagram(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         remote: SocketAddr,
         path: &Path,
     ) -> Result<(), Error> {
-        let (local, by_connect) = self.choose_local(now, handle, remote, path)?;
+        let (local, by_connect) = self.choose_local(cx, now, handle, remote, path)?;
         self.forget_peer(handle);
         self.take_address(handle, local, by_connect);
         let dual = self.sockets.get(handle).is_some_and(Socket::is_dual);
@@ -133,12 +131,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// The local end of a connection to `remote` over `path`, and whether its port was chosen here.
     fn choose_local(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         remote: SocketAddr,
         path: &Path,
     ) -> Result<(SocketAddr, bool), Error> {
-        let random = self.cx.secret.below(u32::MAX);
+        let random = cx.secret.below(u32::MAX);
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
         let kind = socket.kind();
         let taken = |local| {

@@ -1,67 +1,57 @@
 //! Sockets' memberships of multicast groups.
 
+use crate::bytes::{RxBytes, TxBytes};
+use crate::context::Context;
+use crate::error::Error;
+use crate::interface_id::InterfaceId;
+use crate::ip::groups::{Filter, FilterMode, GroupListener};
+use crate::sockets::kinds::Family;
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::socket::Socket;
+use crate::table::Handle;
+use crate::time::Instant;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::Socket;
-use crate::bytes::{RxBytes, TxBytes};
-use crate::error::Error;
-use crate::interface_id::InterfaceId;
-use crate::ip::groups::{Filter, FilterMode, GroupListener};
-use crate::stack::Stack;
-use crate::table::Handle;
-use crate::time::Instant;
-
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Lets a datagram socket receive what is sent to `group` on `interface`, or on the one that
-    /// the socket's or the routing table's choice is (IP_ADD_MEMBERSHIP, MCAST_JOIN_GROUP).
-    ///
-    /// # Errors
-    /// `AddrInUse` if it does already; those of [`set_group_filter`](Self::set_group_filter).
-    pub fn join_group(
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// See [`Stack::join_group`](crate::Stack::join_group).
+    pub(crate) fn join_group(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         group: IpAddr,
         interface: Option<InterfaceId>,
     ) -> Result<(), Error> {
-        let interface = self.group_interface(handle, group, interface)?;
-        if self.cx.ip.group_filter(interface, group, GroupListener::Socket(handle)).is_some() {
+        let interface = self.group_interface(cx, handle, group, interface)?;
+        if cx.ip.group_filter(interface, group, GroupListener::Socket(handle)).is_some() {
             return Err(Error::AddrInUse);
         }
-        self.set_filter(now, handle, group, interface, Filter::all())
+        self.set_filter(cx, now, handle, group, interface, Filter::all())
     }
 
-    /// Ends that (IP_DROP_MEMBERSHIP, MCAST_LEAVE_GROUP).
-    ///
-    /// # Errors
-    /// `AddrNotAvailable` if the socket is no member; `Invalid`, `BadHandle`.
-    pub fn leave_group(
+    /// See [`Stack::leave_group`](crate::Stack::leave_group).
+    pub(crate) fn leave_group(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         group: IpAddr,
         interface: Option<InterfaceId>,
     ) -> Result<(), Error> {
-        let interface = self.group_interface(handle, group, interface)?;
-        if self.cx.ip.group_filter(interface, group, GroupListener::Socket(handle)).is_none() {
+        let interface = self.group_interface(cx, handle, group, interface)?;
+        if cx.ip.group_filter(interface, group, GroupListener::Socket(handle)).is_none() {
             return Err(Error::AddrNotAvailable);
         }
         let none = Filter { mode: FilterMode::Include, sources: BTreeSet::new() };
-        self.set_filter(now, handle, group, interface, none)
+        self.set_filter(cx, now, handle, group, interface, none)
     }
 
-    /// From whom a member of `group` receives: only from `sources`, or from all but these
-    /// (MCAST_MSFILTER, and what the calls for single sources come to). To include nobody is to
-    /// leave.
-    ///
-    /// # Errors
-    /// `Invalid` if `group` is no group of the socket's family, `Unsupported` on a stream,
-    /// `AddrNotAvailable` without such an interface, `NoBuffers` for too many groups or sources,
-    /// `BadHandle`.
-    pub fn set_group_filter(
+    /// See [`Stack::set_group_filter`](crate::Stack::set_group_filter).
+    pub(crate) fn set_group_filter(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         group: IpAddr,
@@ -69,7 +59,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         mode: FilterMode,
         sources: &[IpAddr],
     ) -> Result<(), Error> {
-        let interface = self.group_interface(handle, group, interface)?;
+        let interface = self.group_interface(cx, handle, group, interface)?;
         if sources.len() > self.config.group_sources {
             return Err(Error::NoBuffers);
         }
@@ -77,24 +67,26 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::Invalid);
         }
         let filter = Filter { mode, sources: sources.iter().copied().collect() };
-        self.set_filter(now, handle, group, interface, filter)
+        self.set_filter(cx, now, handle, group, interface, filter)
     }
 
-    /// The filter of a member; `None` if the socket is none.
-    pub fn group_filter(
+    /// See [`Stack::group_filter`](crate::Stack::group_filter).
+    pub(crate) fn group_filter(
         &mut self,
+        cx: &mut Context,
         handle: Handle,
         group: IpAddr,
         interface: Option<InterfaceId>,
     ) -> Option<(FilterMode, Vec<IpAddr>)> {
-        let interface = self.group_interface(handle, group, interface).ok()?;
-        let filter = self.cx.ip.group_filter(interface, group, GroupListener::Socket(handle))?;
+        let interface = self.group_interface(cx, handle, group, interface).ok()?;
+        let filter = cx.ip.group_filter(interface, group, GroupListener::Socket(handle))?;
         Some((filter.mode, filter.sources.iter().copied().collect()))
     }
 
     /// The interface that is meant.
     fn group_interface(
         &mut self,
+        cx: &mut Context,
         handle: Handle,
         group: IpAddr,
         interface: Option<InterfaceId>,
@@ -104,21 +96,22 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if socket.datagram().is_none() {
             return Err(Error::Unsupported);
         }
-        if !group.is_multicast() || group.is_ipv6() && socket.family == super::Family::V4 {
+        if !group.is_multicast() || group.is_ipv6() && socket.family == Family::V4 {
             return Err(Error::Invalid);
         }
         let id = match asked {
             Some(id) => id,
             None => {
-                let found = self.cx.find(&SocketAddr::new(group, 0), None);
+                let found = cx.find(&SocketAddr::new(group, 0), None);
                 found.map_or(InterfaceId(0), |path| path.interface)
             }
         };
-        self.cx.link.interface(id).map(|_| id).ok_or(Error::AddrNotAvailable)
+        cx.link.interface(id).map(|_| id).ok_or(Error::AddrNotAvailable)
     }
 
     fn set_filter(
         &mut self,
+        cx: &mut Context,
         now: Instant,
         handle: Handle,
         group: IpAddr,
@@ -135,7 +128,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return Err(Error::NoBuffers);
         }
         let heard = (GroupListener::Socket(handle), filter);
-        let cx = &mut self.cx;
+        let cx = cx;
         cx.ip.listen_to_group(now, name, heard, &mut cx.secret, &mut cx.timers)?;
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
             datagram.memberships.retain(|other| *other != name);
@@ -147,14 +140,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// A socket is gone: it is no member of anything.
-    pub(super) fn leave_all_groups(&mut self, handle: Handle) {
-        let now = self.cx.clock;
+    pub(super) fn leave_all_groups(&mut self, cx: &mut Context, handle: Handle) {
+        let now = cx.clock;
         let datagram = self.sockets.get_mut(handle).and_then(Socket::datagram);
         let Some(memberships) = datagram.map(|found| core::mem::take(&mut found.memberships))
         else {
             return;
         };
-        let (cx, listener) = (&mut self.cx, GroupListener::Socket(handle));
+        let (cx, listener) = (cx, GroupListener::Socket(handle));
         cx.ip.leave_groups(now, &memberships, listener, &mut cx.secret, &mut cx.timers);
     }
 }

@@ -4,27 +4,33 @@
 //! source address, a known pair of ends, and for TCP a sequence number that is outstanding (RFC
 //! 5927 4, 7.2). What routers say of a path's MTU is kept for all that is sent there.
 
-use super::demux::Target;
-use super::events::EventKind;
-use super::options::MtuDiscover;
 use crate::bytes::{RxBytes, TxBytes};
+use crate::context::Context;
 use crate::error::Error;
 use crate::icmp::{IcmpReport, ReportedError};
 use crate::ip;
-use crate::stack::Stack;
+use crate::sockets::demux::Target;
+use crate::sockets::events::EventKind;
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::options::MtuDiscover;
 use crate::table::Handle;
 use crate::tcp::Seq;
 use crate::time::Instant;
 
-impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// An error about a segment goes to its connection, if its number is on its way.
-    pub(crate) fn report_segment(&mut self, now: Instant, report: &IcmpReport) -> bool {
+    pub(crate) fn report_segment(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        report: &IcmpReport,
+    ) -> bool {
         let (error, quote) = (report.error, &report.quote);
         let seq = Seq::new(quote.seq);
         let handle = match (self.demux.target(&quote.ends), error) {
             (Some(Target::Socket(handle)), _) => handle,
             (Some(Target::Request(place)), ReportedError::Unreachable { .. }) => {
-                return self.request_unreachable(place, seq);
+                return self.request_unreachable(cx, place, seq);
             }
             _ => return false,
         };
@@ -37,11 +43,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match error {
             ReportedError::Unreachable { error, .. } => {
                 stream.connection.handle_unreachable(error);
-                self.settle(now, handle);
+                self.settle(cx, now, handle);
             }
             ReportedError::TooBig(_) if !how.believes_routers() => return false,
             ReportedError::TooBig(mtu) => {
-                let mtu = self.cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
+                let mtu = cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
                 // As Linux: what routers may cut goes on as before.
                 if how != MtuDiscover::Dont {
                     stream.connection.handle_too_big(now, mtu);
@@ -54,7 +60,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     /// An error about a datagram. As Linux: only a connected socket is told, and only what is
     /// final; a path's MTU is learnt by any.
-    pub(crate) fn report_datagram(&mut self, now: Instant, report: &IcmpReport) -> bool {
+    pub(crate) fn report_datagram(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        report: &IcmpReport,
+    ) -> bool {
         let (reported, quote) = (report.error, &report.quote);
         let Some(handle) = self.demux.datagram(&quote.ends, |_| true) else { return false };
         let Some(socket) = self.sockets.get_mut(handle) else { return false };
@@ -63,7 +74,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             ReportedError::Unreachable { error, hard } => (error, hard),
             ReportedError::TooBig(_) if !how.believes_routers() => return false,
             ReportedError::TooBig(mtu) => {
-                self.cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
+                cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
                 (Error::MessageSize, how != MtuDiscover::Dont)
             }
         };
@@ -75,14 +86,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         notified || matches!(reported, ReportedError::TooBig(_))
     }
 
-    /// The MTU of the path to a connected socket's peer (IP_MTU, IPV6_MTU), bytes.
-    ///
-    /// # Errors
-    /// `NotConnected`, `BadHandle`; `NetUnreachable` if there is no way there any more.
-    pub fn path_mtu(&mut self, now: Instant, handle: Handle) -> Result<u16, Error> {
+    /// See [`Stack::path_mtu`](crate::Stack::path_mtu).
+    pub(crate) fn path_mtu(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+    ) -> Result<u16, Error> {
         let peer = ip::canonical(self.peer_addr(handle)?);
         let device = self.sockets.get(handle).and_then(|socket| socket.options.device);
-        let path = self.cx.find(&peer, device)?;
-        Ok(path.narrowed(self.cx.ip.path_mtu(now, peer.ip())).mtu)
+        let path = cx.find(&peer, device)?;
+        Ok(path.narrowed(cx.ip.path_mtu(now, peer.ip())).mtu)
     }
 }

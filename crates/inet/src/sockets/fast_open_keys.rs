@@ -1,0 +1,53 @@
+//! The keys of Fast Open cookies (RFC 7413).
+
+use crate::tcp::{Endpoints, FastOpenOption};
+use core::hash::Hasher;
+use core::net::IpAddr;
+use siphasher::sip::SipHasher24;
+
+/// The keys of cookies: the one in use, and another one that is still good (TCP_FASTOPEN_KEY). Of
+/// the four numbers of Linux's `net.ipv4.tcp_fastopen_key` these are the bytes, little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FastOpenKeys {
+    /// Makes cookies.
+    pub current: [u8; 16],
+    /// Its cookies are taken too; who brings one gets a new one.
+    pub other: Option<[u8; 16]>,
+}
+
+/// Whose cookie a SYN has brought.
+pub(super) enum Cookie {
+    Current,
+    Other,
+    Bad,
+}
+
+impl FastOpenKeys {
+    /// The cookie for the peer of `ends` by `key`: as Linux makes it, so that servers of both kinds
+    /// can share an address.
+    fn cookie(key: &[u8; 16], ends: &Endpoints) -> [u8; 8] {
+        let mut hash = SipHasher24::new_with_key(key);
+        for ip in [ends.remote.ip(), ends.local.ip()] {
+            match ip {
+                IpAddr::V4(ip) => hash.write(&ip.octets()),
+                IpAddr::V6(ip) => hash.write(&ip.octets()),
+            }
+        }
+        hash.finish().to_le_bytes()
+    }
+
+    pub(super) fn check(&self, ends: &Endpoints, cookie: &[u8]) -> Cookie {
+        if Self::cookie(&self.current, ends) == *cookie {
+            return Cookie::Current;
+        }
+        match self.other {
+            Some(other) if Self::cookie(&other, ends) == *cookie => Cookie::Other,
+            _ => Cookie::Bad,
+        }
+    }
+
+    /// The option that gives the peer of `ends` its cookie.
+    pub(super) fn grant(&self, ends: &Endpoints, experimental: bool) -> Option<FastOpenOption> {
+        FastOpenOption::new(experimental, &Self::cookie(&self.current, ends))
+    }
+}

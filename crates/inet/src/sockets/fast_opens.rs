@@ -1,0 +1,160 @@
+//! Fast Open (RFC 7413) as far as it concerns more than one connection: the cookies that we give
+//! out and those that peers have given us.
+//!
+//! A cookie of ours is a keyed hash of the two addresses, so that nothing has to be remembered; the
+//! key can be set, for all listeners or one, for servers that share an address. Peers' cookies are
+//! kept with their segment size in a bounded table, oldest out. A listener bounds how many fast
+//! connections it has whose peer has not yet proved that its address is its own.
+//!
+//! Where boxes on the way swallow such connections, none is begun for a while ([`Pause`]).
+
+use super::fast_open_keys::FastOpenKeys;
+use crate::secret::KeyedHash;
+use crate::table::Handle;
+use crate::tcp::{FastOpenOption, FastOpenOutcome};
+use crate::time::Instant;
+use alloc::collections::VecDeque;
+use core::net::IpAddr;
+use core::time::Duration;
+use hashbrown::HashMap;
+
+/// What is known of a peer.
+#[derive(Debug, Default)]
+pub(super) struct Peer {
+    pub(super) cookie: Option<FastOpenOption>,
+    /// Its segment size, bytes; 0 while unknown.
+    pub(super) mss: u16,
+    /// 1: it did not answer the option and is to be asked in the older form; 2: it answered that
+    /// neither.
+    pub(super) older_form: u8,
+}
+
+/// While connections that were opened fast are swallowed on their way, none is (RFC 7413 4.1.3.1):
+/// for `TcpConfig::fastopen_blackhole_timeout`, and twice as long each time it happens again, up to
+/// 64 times as long. Data received over one that was begun afterwards ends the doubling. As Linux.
+#[derive(Debug)]
+pub(super) struct Pause {
+    /// How often it happened since one worked.
+    pub(super) times: u32,
+    /// When it happened last.
+    pub(super) at: Instant,
+}
+
+impl Pause {
+    /// How often the time doubles at most.
+    const DOUBLINGS: u32 = 6;
+
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.times = self.times.saturating_add(1);
+        self.at = now;
+    }
+
+    pub(super) fn holds(&self, now: Instant, timeout: Duration) -> bool {
+        let Some(doublings) = self.times.checked_sub(1) else { return false };
+        let time = timeout.saturating_mul(1 << doublings.min(Self::DOUBLINGS));
+        now - self.at < time
+    }
+}
+
+/// The cookies of one stack.
+#[derive(Debug)]
+pub(crate) struct FastOpens {
+    pub(super) keys: FastOpenKeys,
+    /// Keys of sockets that have their own.
+    pub(super) own_keys: HashMap<Handle, FastOpenKeys, KeyedHash>,
+    pub(super) pause: Pause,
+    /// The present, when something happened to a connection last.
+    pub(super) clock: Instant,
+    pub(super) peers: HashMap<IpAddr, Peer, KeyedHash>,
+    /// Whom there is something known of, oldest first.
+    pub(super) order: VecDeque<IpAddr>,
+    pub(super) limit: usize,
+}
+
+impl FastOpens {
+    pub(crate) fn new(key: [u8; 16], hash: KeyedHash, limit: usize) -> Self {
+        Self {
+            keys: FastOpenKeys { current: key, other: None },
+            own_keys: HashMap::with_hasher(hash.clone()),
+            pause: Pause { times: 0, at: Instant::ZERO },
+            clock: Instant::ZERO,
+            peers: HashMap::with_hasher(hash),
+            order: VecDeque::new(),
+            limit,
+        }
+    }
+
+    /// The keys of a listener's cookies: its own, or those of all.
+    pub(super) fn keys(&self, listener: Handle) -> FastOpenKeys {
+        self.own_keys.get(&listener).copied().unwrap_or(self.keys)
+    }
+
+    /// Gives a socket keys of its own.
+    pub(super) fn set_own_keys(&mut self, handle: Handle, keys: FastOpenKeys) {
+        self.own_keys.insert(handle, keys);
+    }
+
+    /// A socket is gone.
+    pub(super) fn forget_socket(&mut self, handle: Handle) {
+        if !self.own_keys.is_empty() {
+            self.own_keys.remove(&handle);
+        }
+    }
+
+    /// The option for a SYN to `peer`, and its segment size if that is known.
+    pub(super) fn ask(&self, peer: IpAddr) -> (FastOpenOption, Option<u16>) {
+        let Some(known) = self.peers.get(&peer) else {
+            return (FastOpenOption::request(false), None);
+        };
+        let ask = || FastOpenOption::request(known.older_form == 1);
+        (known.cookie.unwrap_or_else(ask), Some(known.mss).filter(|mss| *mss != 0))
+    }
+
+    /// Keeps what a SYN-ACK has said.
+    pub(super) fn learn(&mut self, address: IpAddr, news: &FastOpenOutcome) {
+        if !self.peers.contains_key(&address) {
+            if self.order.len() >= self.limit
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.peers.remove(&oldest);
+            }
+            self.order.push_back(address);
+        }
+        let peer = self.peers.entry(address).or_default();
+        peer.mss = news.mss.unwrap_or(peer.mss);
+        // One that was not asked for is none (RFC 7413 4.1.3).
+        let answer = news.answer.filter(|answer| !answer.cookie().is_empty());
+        match answer.filter(|_| news.asked.is_some()) {
+            Some(cookie) => peer.cookie = Some(cookie),
+            None if news.asked.is_none()
+                || news.had_data
+                || news.retransmitted
+                || peer.cookie.is_some() => {}
+            None => {
+                let older = news.asked.is_some_and(|asked| asked.experimental);
+                peer.older_form = peer.older_form.max(if older { 2 } else { 1 });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_end() {
+        let timeout = Duration::from_secs(3600);
+        let mut pause = Pause { times: 0, at: Instant::ZERO };
+        let mut now = Instant::ZERO + Duration::from_secs(1);
+        assert!(!pause.holds(now, timeout), "before anything happened");
+        for hours in [1, 2, 4, 8, 16, 32, 64, 64] {
+            pause.begin(now);
+            let end = now + timeout * hours;
+            assert!(pause.holds(end - Duration::from_nanos(1), timeout), "{hours} hours");
+            assert!(!pause.holds(end, timeout), "{hours} hours");
+            now = end;
+        }
+        assert!(!pause.holds(now, Duration::ZERO), "off");
+    }
+}

@@ -1,0 +1,96 @@
+//! What the owner of a socket names and is given.
+
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::bytes::{Frame, RxPiece};
+use crate::error::Error;
+use crate::udp::message::Arrived;
+
+/// What a socket speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SocketKind {
+    /// TCP.
+    Stream,
+    /// UDP.
+    Datagram,
+}
+
+/// Whose addresses a socket has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// AF_INET.
+    V4,
+    /// AF_INET6: IPv6, and IPv4 as IPv4-mapped addresses unless
+    /// [`V6Only`](crate::SockOption::V6Only) is set.
+    V6,
+}
+
+impl Family {
+    /// The address of a socket that has none.
+    pub(crate) fn unbound(self) -> SocketAddr {
+        match self {
+            Self::V4 => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+            Self::V6 => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+        }
+    }
+
+    /// `address` as the owner of a socket sees it.
+    pub(crate) fn show(self, address: SocketAddr) -> SocketAddr {
+        match (self, address) {
+            (Self::V6, SocketAddr::V4(v4)) => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            _ => address,
+        }
+    }
+}
+
+/// Which directions `shutdown` ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// No more receiving.
+    Read,
+    /// No more sending.
+    Write,
+    /// Neither.
+    Both,
+}
+
+/// Received bytes.
+#[derive(Debug)]
+pub struct Received<R> {
+    /// The bytes; of a datagram socket exactly one datagram.
+    pub piece: RxPiece<Frame<R>>,
+    /// The sender of a datagram.
+    pub from: Option<SocketAddr>,
+    /// How a datagram came; addresses as the core knows them.
+    pub arrived: Option<Arrived>,
+}
+
+/// A chunk that was not taken, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendError<T> {
+    /// Why.
+    pub error: Error,
+    /// The chunk.
+    pub chunk: T,
+}
+
+/// What `ss` shows of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketInfo {
+    /// The owner's tag; of a connection not yet accepted, its listener's.
+    pub tag: u64,
+    /// What it speaks.
+    pub kind: SocketKind,
+    /// State, as `ss` names it.
+    pub state: &'static str,
+    /// Bytes received and not consumed; of a listener, connections that wait to be accepted.
+    pub recv_q: usize,
+    /// Bytes queued and not acknowledged; of a listener, its backlog.
+    pub send_q: usize,
+    /// Own address.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub peer: SocketAddr,
+}

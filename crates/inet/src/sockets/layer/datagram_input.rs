@@ -1,0 +1,139 @@
+//! Datagrams that are received.
+
+use crate::bytes::{Frame, RxBytes, RxPiece, TxBytes};
+use crate::context::Context;
+use crate::ip::Arrival;
+use crate::ip::groups::GroupListener;
+use crate::ip::packet::Packet;
+use crate::sockets::events::EventKind;
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::options::Options;
+use crate::sockets::socket::Body;
+use crate::table::Handle;
+use crate::tcp::Endpoints;
+use crate::udp::message::Arrived;
+use crate::udp::wire;
+use alloc::boxed::Box;
+
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// Takes a UDP packet; gives its frame back if no socket has its port and the sender is to be
+    /// told.
+    pub(crate) fn handle_udp(
+        &mut self,
+        cx: &mut Context,
+        packet: &Packet,
+        arrival: Arrival,
+        frame: Frame<R>,
+    ) -> Option<Frame<R>> {
+        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
+        let counters = &mut self.udp_counters;
+        let verified = frame.offload().verified;
+        let parsed = match wire::parse(packet.source, packet.destination, bytes, verified) {
+            Ok(parsed) => parsed,
+            Err(wire::Bad::Checksum) => {
+                counters.udp_bad_checksum += 1;
+                return None;
+            }
+            Err(wire::Bad::Malformed) => {
+                counters.udp_malformed += 1;
+                return None;
+            }
+        };
+        let ends =
+            Endpoints { local: packet.to(parsed.dst_port), remote: packet.from(parsed.src_port) };
+        let start = packet.payload.start;
+        let range = start + parsed.payload.start..start + parsed.payload.end;
+        let arrived = Arrived {
+            from: ends.remote,
+            to: packet.destination,
+            interface: packet.interface,
+            ttl: packet.ttl,
+            tos: packet.tos,
+        };
+        if arrival == Arrival::ToAll {
+            self.queue_for_all(cx, &ends, RxPiece { frame, range }, arrived);
+            return None;
+        }
+        let found = self.demux.datagram(&ends, |handle| self.hears(cx, handle, &arrived));
+        let Some(handle) = found else {
+            self.udp_counters.udp_no_port += 1;
+            return Some(frame);
+        };
+        self.queue_datagram(cx, handle, RxPiece { frame, range }, arrived);
+        None
+    }
+
+    /// Whether a socket receives what came by that interface and, of a group, from that source.
+    fn hears(&self, cx: &Context, handle: Handle, arrived: &Arrived) -> bool {
+        let Some(socket) = self.sockets.get(handle) else { return false };
+        let Options { device, multicast_all, .. } = socket.options;
+        if device.is_some_and(|device| device != arrived.interface) {
+            return false;
+        }
+        let Arrived { to, interface, from, .. } = *arrived;
+        if !to.is_multicast() {
+            return true;
+        }
+        match cx.ip.group_filter(interface, to, GroupListener::Socket(handle)) {
+            Some(filter) => filter.admits(from.ip()),
+            // As Linux: what another socket has joined is received by all, if they want it.
+            None => multicast_all && cx.ip.admits(interface, to, from.ip()),
+        }
+    }
+
+    /// A datagram to everybody: each socket that is bound there gets it (RFC 1122 4.1.3.3 and
+    /// Linux), all but one a copy.
+    fn queue_for_all(
+        &mut self,
+        cx: &mut Context,
+        ends: &Endpoints,
+        piece: RxPiece<Frame<R>>,
+        arrived: Arrived,
+    ) {
+        let mut found = self.demux.datagram_all(ends);
+        found.retain(|handle| self.hears(cx, *handle, &arrived));
+        let Some((last, others)) = found.split_last() else {
+            self.udp_counters.udp_no_port += 1;
+            return;
+        };
+        for handle in others {
+            let bytes: Box<[u8]> = piece.bytes().into();
+            self.udp_counters.copied_groups += bytes.len() as u64;
+            let copy = RxPiece { range: 0..bytes.len(), frame: Frame::Joined(bytes) };
+            self.queue_datagram(cx, *handle, copy, arrived);
+        }
+        self.queue_datagram(cx, *last, piece, arrived);
+    }
+
+    fn queue_datagram(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        piece: RxPiece<Frame<R>>,
+        arrived: Arrived,
+    ) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let limit = socket.options.recv_buffer;
+        let Some(datagram) = socket.datagram() else { return };
+        if !datagram.recv.fits(piece.range.len(), limit, self.config.udp_queue) {
+            self.udp_counters.udp_overflow += 1;
+            return;
+        }
+        if !cx.held.has_room(&piece.frame, true) {
+            cx.held.count_refused();
+            return;
+        }
+        let frame = cx.held.hold(piece.frame);
+        datagram.recv.push(RxPiece { frame, range: piece.range }, arrived);
+        self.udp_counters.udp_in += 1;
+        self.events.add(handle, socket, EventKind::Readable);
+    }
+
+    /// See [`Stack::recv_run`](crate::Stack::recv_run).
+    pub(crate) fn recv_run(&self, handle: Handle, most: usize) -> Option<(usize, usize)> {
+        match &self.sockets.get(handle)?.body {
+            Body::Datagram(datagram) => datagram.recv.run(most),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Fast Open (RFC 7413): connections that carry data in their SYN.
+
+use crate::bytes::{Frame, RxBytes, RxPiece, TxBytes};
+use crate::context::Context;
+use crate::error::Error;
+use crate::sockets::events::EventKind;
+use crate::sockets::fast_open_keys::{Cookie, FastOpenKeys};
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::options::Options;
+use crate::sockets::socket::Body;
+use crate::table::Handle;
+use crate::tcp::{Endpoints, FastOpenOption, FastOpenOutcome, SegmentRepr, Seq, TcpStats};
+use crate::time::Instant;
+use core::net::SocketAddr;
+
+/// Bits of `TcpConfig::fastopen`.
+const CLIENT: u32 = 1;
+const SERVER: u32 = 2;
+const CLIENT_WITHOUT_COOKIE: u32 = 4;
+const SERVER_WITHOUT_COOKIE: u32 = 0x200;
+const ALL_LISTENERS: u32 = 0x400;
+
+/// What the largest possible options take of the payload of a SYN, bytes: what is in between may
+/// add some of its own.
+const OPTION_SPACE: u16 = 40;
+
+/// What becomes of a SYN by Fast Open.
+pub(super) enum Fast {
+    /// Nothing: it is a request as any other.
+    No,
+    /// It is a request, and its answer carries this.
+    Grant(FastOpenOption),
+    /// It has become a connection.
+    Child,
+}
+
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// See [`Stack::set_fast_open_keys`](crate::Stack::set_fast_open_keys).
+    pub(crate) fn set_fast_open_keys(&mut self, keys: FastOpenKeys) {
+        self.fast.keys = keys;
+    }
+
+    /// See [`Stack::forget_fast_open_peers`](crate::Stack::forget_fast_open_peers).
+    pub(crate) fn forget_fast_open_peers(&mut self) {
+        self.fast.peers.clear();
+        self.fast.order.clear();
+    }
+
+    /// See [`Stack::connect_fast`](crate::Stack::connect_fast).
+    pub(crate) fn connect_fast(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<usize, Error> {
+        self.begin_fast(cx, now, handle, address, false)
+    }
+
+    /// See [`Stack::connect_deferred`](crate::Stack::connect_deferred).
+    pub(crate) fn connect_deferred(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<usize, Error> {
+        self.begin_fast(cx, now, handle, address, true)
+    }
+
+    fn begin_fast(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+        defer: bool,
+    ) -> Result<usize, Error> {
+        let socket = self.open_socket(handle)?;
+        let datagram = matches!(socket.body, Body::Datagram(_));
+        if datagram || !self.permits_fast_clients() {
+            return Err(Error::Unsupported);
+        }
+        self.connect_plainly(cx, now, handle, address)?;
+        Ok(usize::from(self.make_fast(now, handle, defer)))
+    }
+
+    /// Makes the connection attempt that was just begun a fast one, unless that is not done for
+    /// now; `defer`: if there is a cookie, the SYN waits for data. How much data the SYN takes.
+    pub(super) fn make_fast(&mut self, now: Instant, handle: Handle, defer: bool) -> u16 {
+        if self.fast.pause.holds(now, self.tcp.fastopen_blackhole_timeout) {
+            return 0;
+        }
+        let trial = self.fast.pause.times > 0;
+        let Some(socket) = self.sockets.get_mut(handle) else { return 0 };
+        let bare = self.tcp.fastopen & CLIENT_WITHOUT_COOKIE != 0;
+        let without_cookie = bare || socket.options.fast_open_no_cookie;
+        let Some(stream) = socket.connection() else { return 0 };
+        let peer = stream.connection.endpoints().remote.ip();
+        let own = stream.connection.durable().rcv_mss;
+        let (option, mss) = self.fast.ask(peer);
+        let room = mss.unwrap_or(own).min(own).saturating_sub(OPTION_SPACE);
+        let (option, room) = if without_cookie {
+            (None, room)
+        } else if option.cookie().is_empty() {
+            (Some(option), 0)
+        } else {
+            (Some(option), room)
+        };
+        stream.connection.connect_fast(option, room, defer && room > 0);
+        if trial {
+            stream.connection.watch_fast_open();
+        }
+        room
+    }
+
+    /// Counts what has happened on a connection, and draws the conclusions for others.
+    pub(super) fn count(&mut self, stats: TcpStats) {
+        self.tcp_stats.add(stats);
+        if stats.fast_open_works > 0 {
+            self.fast.pause.times = 0;
+        }
+        if stats.fast_open_black_holes > 0 && !self.tcp.fastopen_blackhole_timeout.is_zero() {
+            self.fast.pause.begin(self.fast.clock);
+            self.tcp_counters.tcp_fast_black_holes += 1;
+        }
+    }
+
+    /// Whether `connect` is to be a fast one without being asked each time
+    /// (TCP_FASTOPEN_CONNECT).
+    pub(super) fn connects_fast(&self, options: &Options) -> bool {
+        options.fast_open_connect && self.permits_fast_clients()
+    }
+
+    /// Whether `TcpConfig::fastopen` lets clients open fast.
+    pub(super) fn permits_fast_clients(&self) -> bool {
+        self.tcp.fastopen & CLIENT != 0
+    }
+
+    /// See [`Stack::deferred_room`](crate::Stack::deferred_room).
+    pub(crate) fn deferred_room(&self, handle: Handle) -> Option<usize> {
+        match &self.sockets.get(handle)?.body {
+            Body::Connection(stream) => stream.connection.deferred_room(),
+            _ => None,
+        }
+    }
+
+    /// See [`Stack::stop_deferring`](crate::Stack::stop_deferring).
+    pub(crate) fn stop_deferring(&mut self, handle: Handle) {
+        if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
+            stream.connection.stop_deferring();
+            self.mark_ready(handle);
+        }
+    }
+
+    /// Keeps what a connection has learnt of its peer.
+    pub(super) fn learn_fast_open(&mut self, ends: &Endpoints, news: &FastOpenOutcome) {
+        self.fast.learn(ends.remote.ip(), news);
+    }
+
+    /// Looks at a SYN to a listener: a good cookie makes a connection at once (RFC 7413 4.2.2).
+    pub(super) fn open_fast(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        syn: &SegmentRepr,
+        payload: &mut Option<RxPiece<Frame<R>>>,
+    ) -> Fast {
+        let bits = self.tcp.fastopen;
+        let asks = syn.fast_open.is_some_and(|said| said.cookie().is_empty());
+        self.tcp_counters.tcp_fast_asked += u64::from(asks);
+        let data = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
+        let concerned = data || syn.fast_open.is_some();
+        if bits & SERVER == 0 || !concerned || !self.has_room_for_fast(handle) {
+            return Fast::No;
+        }
+        let Some(options) = self.sockets.get(handle).map(|socket| socket.options) else {
+            return Fast::No;
+        };
+        let mut renewal = None;
+        if bits & SERVER_WITHOUT_COOKIE == 0 && !options.fast_open_no_cookie {
+            let Some(said) = syn.fast_open else { return Fast::No };
+            let keys = self.fast.keys(handle);
+            let grant = keys.grant(ends, said.experimental);
+            match keys.check(ends, said.cookie()) {
+                Cookie::Current => {}
+                Cookie::Other => {
+                    self.tcp_counters.tcp_fast_other_keys += 1;
+                    renewal = grant;
+                }
+                Cookie::Bad => {
+                    self.tcp_counters.tcp_fast_refused += u64::from(!asks);
+                    return grant.map_or(Fast::No, Fast::Grant);
+                }
+            }
+        }
+        match self.add_fast_child(cx, now, handle, ends, syn, payload, &options, renewal) {
+            Some(()) => Fast::Child,
+            None => {
+                self.tcp_counters.tcp_fast_refused += 1;
+                Fast::No
+            }
+        }
+    }
+
+    /// Whether a listener may have one more fast connection whose peer has not proved itself.
+    fn has_room_for_fast(&mut self, handle: Handle) -> bool {
+        let for_all = self.tcp.fastopen & ALL_LISTENERS != 0;
+        let Some(socket) = self.sockets.get_mut(handle) else { return false };
+        let asked = socket.options.fast_open;
+        let Body::Listener(listener) = &mut socket.body else { return false };
+        let backlog = usize::from(listener.backlog);
+        let most = match asked {
+            Some(most) => usize::try_from(most).unwrap_or(usize::MAX).min(backlog.max(1)),
+            None if for_all => backlog,
+            None => 0,
+        };
+        if listener.fast.len() < most {
+            return true;
+        }
+        let mut fast = core::mem::take(&mut listener.fast);
+        fast.retain(|child| {
+            let body = self.sockets.get(*child).map(|socket| &socket.body);
+            matches!(body, Some(Body::Connection(stream)) if stream.connection.is_half_open())
+        });
+        let room = fast.len() < most;
+        self.with_listener(handle, |listener| listener.fast = fast);
+        self.tcp_counters.tcp_fast_overflows += u64::from(most > 0 && !room);
+        room
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a SYN, its payload, and its answer")]
+    fn add_fast_child(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        syn: &SegmentRepr,
+        payload: &mut Option<RxPiece<Frame<R>>>,
+        options: &Options,
+        renewal: Option<FastOpenOption>,
+    ) -> Option<()> {
+        let iss: Seq = cx.secret.isn(now, ends);
+        let mut connection = self.passive(cx, now, ends, syn, iss, options)?;
+        let payload = payload
+            .take()
+            .map(|piece| RxPiece { frame: cx.held.hold(piece.frame), range: piece.range });
+        connection.accept_fast(now, payload, syn.fin, renewal);
+        let child = self.adopt(handle, *ends, connection)?;
+        if let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection()) {
+            stream.told.connected = true;
+        }
+        self.tcp_counters.tcp_accepted += 1;
+        self.tcp_counters.tcp_fast_accepted += 1;
+        self.with_listener(handle, |listener| {
+            listener.accept_queue.push_back(child);
+            listener.fast.push(child);
+        });
+        if let Some(socket) = self.sockets.get_mut(handle) {
+            self.events.add(handle, socket, EventKind::Acceptable);
+        }
+        Some(())
+    }
+}

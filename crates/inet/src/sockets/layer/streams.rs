@@ -1,0 +1,563 @@
+//! Connections: segments in and out, and what their owners are told.
+
+use crate::bytes::{Egress, Frame, RxBytes, RxPiece, Stage, TxBytes};
+use crate::context::{Context, NextHop};
+use crate::error::Error;
+use crate::interface_id::InterfaceId;
+use crate::ip;
+use crate::ip::packet::Packet;
+use crate::ip::route::Path;
+use crate::ip::{MAX_HEADERS, frame_headers};
+use crate::link::ethernet::{self, Mac};
+use crate::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
+use crate::sockets::demux::Target;
+use crate::sockets::events::EventKind;
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::options::Options;
+use crate::sockets::socket::Body;
+use crate::table::Handle;
+use crate::tcp::{
+    CHECKSUM_AT, EcnField, Endpoints, FastOpenOutcome, MAX_HEADER, SegmentError, SegmentOut,
+    SegmentReply, SegmentRepr, State, reset_for,
+};
+use crate::time::Instant;
+use crate::timers::Timer;
+use core::net::SocketAddr;
+use core::time::Duration;
+use smoltcp::wire::IpProtocol;
+
+/// Segments that one connection sends before it is the next one's turn.
+const QUANTUM: usize = 8;
+/// Most segments that a connection sends into the void at a time, when its neighbour is absent.
+const VOID: usize = 1024;
+
+/// Idle time after which a connection is put to sleep.
+const NAP: Duration = Duration::from_secs(2);
+
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// Takes a TCP packet to one of our own addresses.
+    pub(crate) fn handle_tcp(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        packet: &Packet,
+        frame: Frame<R>,
+        out: &mut dyn Egress<T>,
+    ) {
+        cx.link.stage(Stage::TcpInput, out);
+        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
+        let counters = &mut self.tcp_counters;
+        let (source, destination) = (packet.source, packet.destination);
+        let parsed = match SegmentRepr::parse_with(source, destination, bytes, frame.offload()) {
+            Ok(parsed) => parsed,
+            Err(SegmentError::Checksum) => return counters.tcp_bad_checksum += 1,
+            Err(_) => return counters.tcp_malformed += 1,
+        };
+        // What follows the frame continues the packet only if that ends with it.
+        let behind = match packet.payload.end == frame.bytes().len() {
+            true => frame.offload().behind as usize,
+            false => 0,
+        };
+        let payload_len = bytes.len() - parsed.payload + behind;
+        counters.tcp_in += match parsed.repr.joined {
+            0 => 1,
+            size => segment_count(payload_len, size),
+        };
+        counters.tcp_resets_in += u64::from(parsed.repr.rst);
+        let segment = &SegmentRepr { ecn: EcnField::from_tos(packet.tos), ..parsed.repr };
+        let ends =
+            Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
+        let payload = packet.payload.start + parsed.payload..packet.payload.end + behind;
+        let target = self.demux.target(&ends).filter(|target| match target {
+            Target::Socket(handle) => self.uses(*handle, packet.interface),
+            Target::Request(_) | Target::TimeWait(_) => true,
+        });
+        let is_new = !matches!(target, Some(Target::Socket(_)));
+        if is_new && !payload.is_empty() && !cx.held.has_room(&frame, false) {
+            cx.held.count_refused();
+            return;
+        }
+        let handle = if let Some(Target::Socket(handle)) = target {
+            Some(handle)
+        } else if let Some(Target::Request(place)) = target {
+            self.handle_request_segment(cx, now, place, segment, payload.len(), out)
+        } else if let Some(Target::TimeWait(place)) = target {
+            let piece = RxPiece { frame, range: payload };
+            return self.handle_late_segment(cx, now, place, segment, piece, out);
+        } else if let Some(listener) = self.listener_for(&ends, packet.interface) {
+            let mut piece = Some(RxPiece { frame, range: payload });
+            let child = self
+                .handle_listener_segment(cx, now, listener, ends, segment, None, &mut piece, out);
+            if let (Some(child), Some(piece)) = (child, piece) {
+                self.handle_connection_segment(cx, now, child, &ends, segment, piece, out);
+            }
+            return;
+        } else {
+            self.tcp_counters.tcp_no_port += 1;
+            if let Some(reset) = reset_for(segment, payload.len()) {
+                self.send_reset(cx, now, &ends, &reset, out);
+            }
+            None
+        };
+        if let Some(handle) = handle {
+            let piece = RxPiece { frame, range: payload };
+            self.handle_connection_segment(cx, now, handle, &ends, segment, piece, out);
+        }
+    }
+
+    fn handle_connection_segment(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        segment: &SegmentRepr,
+        piece: RxPiece<Frame<R>>,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(Body::Connection(stream)) = self.sockets.get(handle).map(|socket| &socket.body)
+        else {
+            return;
+        };
+        let rcv_nxt = stream.connection.durable().rcv_nxt;
+        let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
+        let room = match ahead {
+            true => cx.held.has_fair_room(&piece.frame, stream.connection.out_of_order_count()),
+            false => cx.held.has_room(&piece.frame, false),
+        };
+        if !piece.range.is_empty() && !room {
+            cx.held.count_refused();
+            return;
+        }
+        let payload = (!piece.range.is_empty())
+            .then(|| RxPiece { frame: cx.held.hold(piece.frame), range: piece.range });
+        let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
+        else {
+            return;
+        };
+        match stream.connection.handle_segment(now, segment, payload) {
+            SegmentReply::None => {}
+            SegmentReply::Reset(reset) => self.send_reset(cx, now, ends, &reset, out),
+            SegmentReply::Reuse => return self.reuse(cx, now, handle, ends, segment, out),
+        }
+        self.tell_urgent(handle);
+        if let Some(news) = self.fast_open_news(handle) {
+            self.learn_fast_open(ends, &news);
+        }
+        self.settle(cx, now, handle);
+        self.mark_ready(handle);
+    }
+
+    /// Whether a socket takes what comes by `interface` (SO_BINDTODEVICE).
+    pub(super) fn uses(&self, handle: Handle, interface: InterfaceId) -> bool {
+        let device = self.sockets.get(handle).and_then(|socket| socket.options.device);
+        device.is_none_or(|device| device == interface)
+    }
+
+    /// The listener for a segment that came by `interface`.
+    fn listener_for(&self, ends: &Endpoints, interface: InterfaceId) -> Option<Handle> {
+        self.demux.listener(ends, |handle| self.uses(handle, interface))
+    }
+
+    /// Tells the owner that a byte was marked as urgent; before the byte itself, so that it is not
+    /// taken for an ordinary one.
+    fn tell_urgent(&mut self, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let Body::Connection(stream) = &mut socket.body else { return };
+        // The owner of one that waits to be accepted asks when it is.
+        if stream.connection.take_urgent_mark_moved() && stream.listener.is_none() {
+            self.events.add(handle, socket, EventKind::Urgent);
+        }
+    }
+
+    fn fast_open_news(&mut self, handle: Handle) -> Option<FastOpenOutcome> {
+        self.sockets.get_mut(handle)?.connection()?.connection.take_fast_open_outcome()
+    }
+
+    /// A SYN for a connection in TIME-WAIT goes to the listener, if there is one.
+    fn reuse(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        ends: &Endpoints,
+        segment: &SegmentRepr,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(listener) = self.demux.listener(ends, |_| true) else { return };
+        let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
+        else {
+            return;
+        };
+        let used = stream.connection.durable().snd_max;
+        stream.connection.discard();
+        self.settle(cx, now, handle);
+        self.tcp_counters.tcp_time_wait_reused += 1;
+        // A SYN makes a request, never a connection.
+        self.handle_listener_segment(cx, now, listener, *ends, segment, Some(used), &mut None, out);
+    }
+
+    /// Sends a RST, which belongs to no connection.
+    pub(crate) fn send_reset(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        ends: &Endpoints,
+        reset: &SegmentRepr,
+        out: &mut dyn Egress<T>,
+    ) {
+        self.tcp_counters.tcp_resets_out += 1;
+        self.send_apart(cx, now, ends, reset, cx.ip.ttl(), 0, out);
+    }
+
+    /// Sends a segment without payload that is not a connection's, with a listener's options.
+    pub(super) fn send_bare(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        ends: &Endpoints,
+        segment: &SegmentRepr,
+        options: &Options,
+        out: &mut dyn Egress<T>,
+    ) {
+        self.tcp_counters.tcp_out += 1;
+        let (ttl, tos) = match ends.remote {
+            SocketAddr::V4(_) => (options.ttl, options.tos),
+            SocketAddr::V6(_) => {
+                let hops = options.unicast_hops.unwrap_or(cx.ip.default_hop_limit());
+                (hops, options.traffic_class)
+            }
+        };
+        self.send_apart(cx, now, ends, segment, ttl, tos, out);
+    }
+
+    pub(super) fn send_apart(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        ends: &Endpoints,
+        segment: &SegmentRepr,
+        ttl: u8,
+        tos: u8,
+        out: &mut dyn Egress<T>,
+    ) {
+        let (source, destination) = (ends.local.ip(), ends.remote.ip());
+        let protocol = IpProtocol::Tcp;
+        let payload_len = segment.header_len();
+        let ip = ip::Header { source, destination, protocol, ttl, tos, flow: 0, payload_len };
+        let fill = |bytes: &mut [u8]| {
+            segment.emit::<T>(source, destination, &[], bytes);
+        };
+        cx.answer(now, &ends.remote, &ip, fill, out);
+    }
+
+    /// Lets a connection send what it has, as far as there is room, its neighbour known and its
+    /// turn.
+    pub(crate) fn serve_stream(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let (options, waits_for) = (socket.options, socket.waits_for);
+        let Some(stream) = socket.connection() else { return };
+        let ends = stream.connection.endpoints();
+        if stream.connection.poll_at(now).is_none_or(|at| at > now) {
+            return self.rest(cx, now, handle);
+        }
+        let path = match cx.find(&ends.remote, options.device) {
+            Ok(path) => path,
+            Err(error) => return self.send_into_void(cx, now, handle, error),
+        };
+        // RFC 4861 7.3.1: new data from the peer or an ACK of ours proves that its first hop works.
+        let durable = stream.connection.durable();
+        let proven = durable.acked.wrapping_add(durable.received);
+        let progress = core::mem::replace(&mut stream.proven, proven) != proven;
+        let to = match cx.resolve(now, &path, progress, out) {
+            NextHop::Ready(mac) => mac,
+            NextHop::Full => return self.send_into_void(cx, now, handle, Error::HostUnreachable),
+            NextHop::Asking(key) => {
+                if let Some(old) = waits_for.filter(|old| *old != key) {
+                    self.waiting.stop_waiting(old, handle);
+                }
+                socket.waits_for = Some(key);
+                return self.waiting.wait(key, handle);
+            }
+        };
+        let (ttl, tos) = options.hops_and_class(cx, &path);
+        let flow = match ends.remote {
+            SocketAddr::V6(_) if cx.ip.labels_flows() => cx.secret.flow_label(&ends),
+            _ => 0,
+        };
+        let lane = Lane {
+            features: cx.link.interfaces().features(path.exit()),
+            path,
+            to,
+            ends,
+            ttl,
+            tos,
+            flow,
+        };
+        stream.connection.enable_super_segments(lane.features.cuts(lane.kind()));
+        let df = options.mtu_discover.sets_df();
+        let (exit, mut more) = (lane.path.exit(), true);
+        let defer = self.fin_acks.defers();
+        for _ in 0..QUANTUM {
+            if !cx.link.has_room(exit, out) {
+                break;
+            }
+            cx.link.stage(Stage::Tcp, out);
+            let connection = &mut stream.connection;
+            let segment = match defer {
+                true => connection.poll_segment_deferring(now),
+                false => connection.poll_segment(now),
+            };
+            let Some(segment) = segment else {
+                more = false;
+                break;
+            };
+            let id = (!df).then(|| {
+                let packets = segment_count(segment.body_len(), segment.mss) as u32;
+                cx.ip.fragment_id(&mut cx.secret, ends.remote.ip(), packets)
+            });
+            self.tcp_counters.tcp_out += segment_count(segment.body_len(), segment.mss);
+            lane.emit(cx, &segment, id, out);
+        }
+        if defer && stream.connection.defers_fin_ack() {
+            self.fin_acks.add(now, handle);
+        }
+        if more {
+            self.mark_ready(handle);
+            self.settle(cx, now, handle);
+        } else {
+            self.rest(cx, now, handle);
+        }
+    }
+
+    /// A connection has nothing to send for now: its timer is set.
+    fn rest(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
+        self.settle(cx, now, handle);
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let timer = socket.timer;
+        let Some(stream) = socket.connection() else { return };
+        let stats = stream.connection.take_stats();
+        let over = stream.connection.state() == State::TimeWait;
+        self.count(stats);
+        if over {
+            self.put_down(cx, handle);
+        }
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let Some(stream) = socket.connection() else { return };
+        let at = stream.connection.poll_at(now);
+        let idle = stream.connection.is_idle();
+        let nap = idle.then(|| now + NAP);
+        let at = at.into_iter().chain(nap).min();
+        let wheel = &mut cx.timers;
+        socket.timer = match (at, timer) {
+            (Some(at), Some(timer)) if wheel.is_at(timer, at) => Some(timer),
+            // An idle connection looks again when its time comes, instead of moving it each time.
+            (Some(at), Some(timer)) if idle && wheel.is_before(timer, at) => Some(timer),
+            (at, timer) => {
+                if let Some(timer) = timer {
+                    wheel.cancel(timer);
+                }
+                at.map(|at| wheel.arm(at, Timer::Socket(handle)))
+            }
+        };
+    }
+
+    /// There is no way to the peer. A connection being opened fails; an established one sends what
+    /// it has into the void, so that its timers decide how long it lives.
+    pub(crate) fn send_into_void(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+        error: Error,
+    ) {
+        let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
+        else {
+            return;
+        };
+        stream.connection.handle_unreachable(error);
+        for _ in 0..VOID {
+            if stream.connection.poll_segment(now).is_none() {
+                break;
+            }
+            cx.link.count_unresolved(1);
+        }
+        self.rest(cx, now, handle);
+    }
+
+    /// A connection's timer has fired.
+    pub(crate) fn handle_socket_timer(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        socket.timer = None;
+        if let Some(stream) = socket.connection() {
+            stream.connection.handle_timer(now);
+            let quiet = now - stream.connection.quiet_since() >= NAP;
+            if quiet && stream.listener.is_none() && stream.connection.is_idle() {
+                let stats = stream.connection.take_stats();
+                let at = stream.connection.poll_at(now);
+                stream.connection.sleep();
+                socket.timer = at.map(|at| cx.timers.arm(at, Timer::Socket(handle)));
+                return self.count(stats);
+            }
+            self.settle(cx, now, handle);
+            self.mark_ready(handle);
+        }
+    }
+
+    /// Looks at a connection after something happened to it: its owner is told, its states that
+    /// concern the stack are acted upon.
+    pub(crate) fn settle(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
+        self.fast.clock = now;
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let closing = socket.closing;
+        let Some(stream) = socket.connection() else { return };
+        if stream.read_shut {
+            let mut thrown = 0;
+            while let Some(piece) = stream.connection.recv() {
+                thrown += piece.range.len();
+            }
+            if thrown > 0 {
+                stream.connection.consumed(now, thrown);
+            }
+        }
+        match stream.listener {
+            _ if closing => self.settle_closing(cx, handle),
+            Some(listener) => self.settle_child(cx, handle, listener),
+            None => self.tell(cx, handle),
+        }
+    }
+
+    /// Tells a connection's owner what is new.
+    pub(super) fn tell(&mut self, cx: &mut Context, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let lowat = socket.options.recv_lowat as usize;
+        let Body::Connection(stream) = &mut socket.body else { return };
+        let (connection, told) = (&stream.connection, &mut stream.told);
+        let state = connection.state();
+        let is_done = connection.is_done();
+        let synchronized = !matches!(state, State::Closed | State::SynSent | State::SynReceived);
+        let readable = connection.readable_len();
+        // Fewer are of interest once there will be no more.
+        let enough = readable >= lowat || connection.is_at_end();
+        let error = connection.error().filter(|_| is_done && !told.failed);
+        let news = [
+            (!told.connected && synchronized).then_some(EventKind::Connected),
+            (readable > told.readable && enough).then_some(EventKind::Readable),
+            (!told.eof && connection.eof()).then_some(EventKind::Eof),
+            (told.acked != connection.acked()).then_some(EventKind::Acked),
+            error.map(EventKind::Failed),
+        ];
+        let attempt_failed = error.is_some() && !told.connected;
+        told.connected |= synchronized;
+        if enough || readable < told.readable {
+            told.readable = readable;
+        }
+        told.eof |= connection.eof();
+        told.acked = connection.acked();
+        told.failed |= error.is_some();
+        for kind in news.into_iter().flatten() {
+            self.events.add(handle, socket, kind);
+        }
+        if attempt_failed {
+            self.give_up_attempt(cx, handle);
+        } else if is_done {
+            self.leave_network(cx, handle);
+        }
+    }
+
+    /// A connection attempt has failed: the socket may try again, from the address it was bound to.
+    fn give_up_attempt(&mut self, cx: &mut Context, handle: Handle) {
+        self.leave_network(cx, handle);
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        socket.body = Body::Idle;
+        if !socket.bound {
+            socket.local = None;
+        }
+    }
+
+    /// A connection is over, its socket is still open: nothing arrives for it any more, and its
+    /// port is free unless it was bound by name.
+    pub(super) fn leave_network(&mut self, cx: &mut Context, handle: Handle) {
+        let Some(socket) = self.sockets.get(handle) else { return };
+        let (bound, claim) = (socket.bound, socket.claim);
+        self.unregister(cx, handle);
+        if let (true, Some(claim), Some(socket)) = (bound, claim, self.sockets.get_mut(handle)) {
+            self.ports.claim(&claim);
+            socket.claim = Some(claim);
+        }
+    }
+}
+
+/// All that the segments of one connection have in common.
+struct Lane {
+    path: Path,
+    to: Mac,
+    ends: Endpoints,
+    ttl: u8,
+    tos: u8,
+    flow: u32,
+    features: Features,
+}
+
+impl Lane {
+    fn kind(&self) -> SegmentKind {
+        match self.ends.remote {
+            SocketAddr::V4(_) => SegmentKind::Tcp4,
+            SocketAddr::V6(_) => SegmentKind::Tcp6,
+        }
+    }
+
+    /// Sends a segment; with `id`, routers may cut its packet.
+    fn emit<T: TxBytes>(
+        &self,
+        cx: &mut Context,
+        out_of: &SegmentOut<'_, T>,
+        id: Option<u32>,
+        out: &mut dyn Egress<T>,
+    ) {
+        let (segment, body, body_len) = (&out_of.repr, out_of.body(), out_of.body_len());
+        let mut head = [0; MAX_HEADERS + MAX_HEADER];
+        let (source, destination) = (self.ends.local.ip(), self.ends.remote.ip());
+        let headers = frame_headers(destination);
+        let place = &mut head[headers..];
+        let (header, checksum) = if self.features.tx_checksum {
+            let header = segment.emit_partial(source, destination, body_len, place);
+            // Both fit: headers are short.
+            (header, Some(Checksum { start: headers as u8, offset: CHECKSUM_AT as u8 }))
+        } else {
+            (segment.emit(source, destination, body, place), None)
+        };
+        let long = body_len > usize::from(out_of.mss);
+        let segments = long.then(|| Segments { kind: self.kind(), size: out_of.mss });
+        let offload = TxOffload { checksum, segments };
+        let ip = ip::Header {
+            source,
+            destination,
+            protocol: IpProtocol::Tcp,
+            ttl: self.ttl,
+            // The ECN field is TCP's, whatever the application asks for.
+            tos: self.tos & !3 | segment.ecn as u8,
+            flow: self.flow,
+            payload_len: header + body_len,
+        };
+        cx.link.stage(Stage::Ip, out);
+        ip::write_ip(&ip, &mut head);
+        if let (Some(id), Some(packet)) = (id, head.get_mut(ethernet::HEADER..)) {
+            ip::allow_fragments(packet, destination, id);
+        }
+        cx.link.stage(Stage::Ethernet, out);
+        ip::write_link(&cx.link, &self.path, self.to, &ip, &mut head);
+        cx.link.emit(self.path.exit(), &head[..headers + header], body, offload, out);
+    }
+}
+
+/// Of how many segments of `size` bytes a payload of `len` bytes consists; one without is one.
+fn segment_count(len: usize, size: u16) -> u64 {
+    len.div_ceil(usize::from(size).max(1)).max(1) as u64
+}

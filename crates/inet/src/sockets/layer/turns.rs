@@ -1,0 +1,132 @@
+//! The turns of the sockets: which of them send, and what wakes them.
+
+use crate::bytes::{Egress, RxBytes, TxBytes};
+use crate::context::Context;
+use crate::error::Error;
+use crate::interface_id::NeighbourKey;
+use crate::link::Resolved;
+use crate::sockets::events::{Event, EventKind};
+use crate::sockets::layer::SocketLayer;
+use crate::sockets::socket::{Body, Socket};
+use crate::table::Handle;
+use crate::time::Instant;
+
+impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
+    /// The next thing that happened.
+    pub(crate) fn poll_event(&mut self, cx: &mut Context) -> Option<Event> {
+        let (handle, event) = self.events.next(&mut self.sockets)?;
+        if event.kind == EventKind::Closed {
+            self.told_closed(cx, handle);
+        }
+        Some(event)
+    }
+
+    /// Whether a socket may have something to send.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When to poll next: the past if there is something to send.
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        if self.ready.is_empty() && self.resets.is_empty() {
+            self.fin_acks.due()
+        } else {
+            Some(Instant::ZERO)
+        }
+    }
+
+    /// Sends the RSTs owed by calls of the owner, as far as there is room.
+    pub(crate) fn send_resets(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
+        while out.ready()
+            && let Some((ends, reset)) = self.resets.pop_front()
+        {
+            self.send_reset(cx, now, &ends, &reset, out);
+        }
+    }
+
+    /// Lets each of the sockets that are ready now send.
+    pub(crate) fn serve_ready(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
+        for _ in 0..self.ready.len() {
+            if !out.ready() {
+                return;
+            }
+            let Some(handle) = self.ready.pop_front() else { return };
+            let Some(socket) = self.sockets.get_mut(handle) else { continue };
+            socket.ready = false;
+            match socket.body {
+                Body::Connection(_) => self.serve_stream(cx, now, handle, out),
+                Body::Datagram(_) => self.serve_datagram(cx, now, handle, out),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether ACKs of FINs may be deferred from now on.
+    pub(crate) fn defer_fin_acks(&mut self, deferring: bool) {
+        self.fin_acks.defer(deferring);
+    }
+
+    /// Whether ACKs of FINs are deferred.
+    pub(crate) fn defers_fin_acks(&self) -> bool {
+        !self.fin_acks.is_empty()
+    }
+
+    /// Whether ACKs of FINs have been deferred for long enough.
+    pub(crate) fn fin_acks_are_late(&self, now: Instant) -> bool {
+        self.fin_acks.are_late(now)
+    }
+
+    /// The ACKs of FINs that are deferred leave with the next turn.
+    pub(crate) fn end_deferrals(&mut self) {
+        while let Some(handle) = self.fin_acks.pop() {
+            if let Some(stream) = self.sockets.get_mut(handle).and_then(Socket::connection) {
+                stream.connection.end_deferral();
+                self.mark_ready(handle);
+            }
+        }
+    }
+
+    /// A neighbour's hardware address is known: what waited for it may go on.
+    pub(crate) fn handle_resolved(
+        &mut self,
+        cx: &mut Context,
+        resolved: Resolved,
+        out: &mut dyn Egress<T>,
+    ) {
+        let Resolved { neighbour, mac } = resolved;
+        for datagram in self.parked.take(neighbour) {
+            self.send_parked(cx, neighbour, mac, datagram, out);
+        }
+        for handle in self.waiting.take(neighbour) {
+            if self.stop_waiting(handle).is_some() {
+                self.mark_ready(handle);
+            }
+        }
+    }
+
+    /// A neighbour is silent: what waited for it cannot reach its host (RFC 1122 2.3.2.2, 3.3.1.4).
+    pub(crate) fn handle_unreachable(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        neighbour: NeighbourKey,
+    ) {
+        for datagram in self.parked.take(neighbour) {
+            self.drop_parked(cx, datagram, Some(Error::HostUnreachable));
+        }
+        for handle in self.waiting.take(neighbour) {
+            match self.stop_waiting(handle) {
+                Some(true) => self.drop_load(cx, handle, Error::HostUnreachable),
+                Some(false) => self.send_into_void(cx, now, handle, Error::HostUnreachable),
+                None => {}
+            }
+        }
+    }
+
+    /// A socket does not wait for its neighbour any more: whether it is a datagram socket.
+    fn stop_waiting(&mut self, handle: Handle) -> Option<bool> {
+        let socket = self.sockets.get_mut(handle)?;
+        socket.waits_for = None;
+        Some(socket.datagram().is_some())
+    }
+}

@@ -1,0 +1,56 @@
+//! What makes a socket a listener.
+
+use crate::table::Handle;
+use crate::tcp::TcpConfig;
+use crate::time::Instant;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// What makes a socket a listener.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) backlog: u16,
+    /// Handshakes under way, and those of them whose timer has not yet expired.
+    pub(crate) requests: u32,
+    pub(crate) young: u32,
+    /// SYN-ACK timeouts for which a finished handshake waits for data.
+    pub(crate) defer: u8,
+    /// When a cookie was last sent.
+    pub(crate) cookies_at: Option<Instant>,
+    /// Connections to be accepted.
+    pub(crate) accept_queue: VecDeque<Handle>,
+    /// Fast connections whose peer may not have acknowledged anything yet.
+    pub(crate) fast: Vec<Handle>,
+}
+
+impl Listener {
+    pub(super) fn is_full(&self) -> bool {
+        self.accept_queue.len() > usize::from(self.backlog)
+    }
+
+    /// Whether there are as many requests as there may be.
+    pub(super) fn has_all_requests(&self, tcp: &TcpConfig) -> bool {
+        self.requests >= u32::from(self.backlog).min(tcp.max_syn_backlog)
+    }
+
+    /// Whether only the last quarter of the requests that there may ever be is left. As Linux that
+    /// is kept free where there are no cookies to fall back on.
+    pub(super) fn has_few_left(&self, tcp: &TcpConfig) -> bool {
+        tcp.max_syn_backlog.saturating_sub(self.requests) < tcp.max_syn_backlog / 4
+    }
+
+    /// How many SYN-ACK timeouts a request may live of the `most` that it may have with few others:
+    /// while more than half the backlog is used, fewer the more of the requests are old.
+    pub(super) fn patience(&self, most: u8) -> u8 {
+        if self.requests.saturating_mul(2) <= u32::from(self.backlog).max(8) {
+            return most;
+        }
+        let mut young = self.young.saturating_mul(2);
+        let mut patience = most;
+        while patience > 2 && self.requests >= young {
+            patience -= 1;
+            young = young.saturating_mul(2);
+        }
+        patience
+    }
+}

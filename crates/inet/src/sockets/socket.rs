@@ -1,0 +1,123 @@
+//! A place in the table of sockets.
+
+use alloc::boxed::Box;
+use core::net::SocketAddr;
+
+use super::datagram::Datagram;
+use super::events::Waiting;
+use super::kinds::{Family, SocketKind};
+use super::listener::Listener;
+use super::options::Options;
+use super::ports::Claim;
+use super::stream::Stream;
+use crate::error::Error;
+use crate::interface_id::NeighbourKey;
+use crate::ip;
+use crate::wheel::TimerId;
+
+/// What a socket is at the moment.
+#[derive(Debug)]
+pub(crate) enum Body<T, R> {
+    /// A stream socket that is neither listening nor connected.
+    Idle,
+    Listener(Listener),
+    Connection(Stream<T, R>),
+    Datagram(Box<Datagram<T, R>>),
+    /// Closed and over; the event that says so has not been fetched.
+    Gone,
+}
+
+/// A place in the table.
+#[derive(Debug)]
+pub(crate) struct Socket<T, R> {
+    pub(crate) tag: u64,
+    pub(crate) family: Family,
+    pub(crate) options: Options,
+    pub(crate) local: Option<SocketAddr>,
+    /// What is held in [`ports::Ports`].
+    pub(crate) claim: Option<Claim>,
+    /// `bind` was called: the address outlives a failed connection.
+    pub(crate) bound: bool,
+    pub(crate) events: Waiting,
+    /// In the queue of those that may have something to send.
+    pub(crate) ready: bool,
+    /// Waits for this neighbour.
+    pub(crate) waits_for: Option<NeighbourKey>,
+    pub(crate) timer: Option<TimerId>,
+    /// `close` or `abort` was called; the handle is not the owner's any more.
+    pub(crate) closing: bool,
+    /// The owner has been told [`events::EventKind::Closed`].
+    pub(crate) orphan: bool,
+    pub(crate) body: Body<T, R>,
+}
+
+impl<T, R> Socket<T, R> {
+    pub(crate) fn new(tag: u64, family: Family, options: Options, body: Body<T, R>) -> Self {
+        Self {
+            tag,
+            family,
+            options,
+            local: None,
+            claim: None,
+            bound: false,
+            events: Waiting::default(),
+            ready: false,
+            waits_for: None,
+            timer: None,
+            closing: false,
+            orphan: false,
+            body,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> SocketKind {
+        match self.body {
+            Body::Datagram(_) => SocketKind::Datagram,
+            _ => SocketKind::Stream,
+        }
+    }
+
+    /// Whether it receives IPv4, too, if it is bound to all addresses of IPv6.
+    pub(crate) fn is_dual(&self) -> bool {
+        self.family == Family::V6 && !self.options.v6_only
+    }
+
+    /// Whether the owner may use it: neither closed nor still its listener's.
+    pub(crate) fn is_open(&self) -> bool {
+        let with_listener =
+            matches!(&self.body, Body::Connection(stream) if stream.listener.is_some());
+        !self.closing && !with_listener
+    }
+
+    pub(crate) fn connection(&mut self) -> Option<&mut Stream<T, R>> {
+        match &mut self.body {
+            Body::Connection(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn datagram(&mut self) -> Option<&mut Datagram<T, R>> {
+        match &mut self.body {
+            Body::Datagram(datagram) => Some(datagram),
+            _ => None,
+        }
+    }
+}
+
+/// `address`, named by the owner of a socket of `family`, as the core knows it.
+///
+/// # Errors
+/// `Unsupported` for IPv6 on an IPv4 socket, `NetUnreachable` for IPv4 on a socket that is for IPv6
+/// only.
+pub(crate) fn admit(
+    family: Family,
+    options: &Options,
+    address: SocketAddr,
+) -> Result<SocketAddr, Error> {
+    let address = ip::canonical(address);
+    match (family, address) {
+        (Family::V4, SocketAddr::V6(_)) => Err(Error::Unsupported),
+        (Family::V6, SocketAddr::V4(_)) if options.v6_only => Err(Error::NetUnreachable),
+        _ => Ok(address),
+    }
+}

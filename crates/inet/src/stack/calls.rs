@@ -1,0 +1,200 @@
+//! The calls of a socket's owner.
+
+use super::state::Stack;
+use core::net::SocketAddr;
+
+use crate::bytes::{RxBytes, TxBytes};
+use crate::error::Error;
+use crate::sockets::kinds::{Family, How, Received, SendError, SocketInfo, SocketKind};
+use crate::sockets::options::{OptionName, SockOption};
+use crate::table::Handle;
+use crate::tcp::TcpInfo;
+use crate::time::Instant;
+use crate::udp::message::SendOptions;
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Makes an IPv4 socket whose events carry `tag`.
+    ///
+    /// # Errors
+    /// `NoBuffers` if there are too many sockets.
+    pub fn open(&mut self, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
+        self.sockets.open(kind, tag)
+    }
+
+    /// Makes a socket of either family whose events carry `tag`.
+    ///
+    /// # Errors
+    /// `NoBuffers` if there are too many sockets.
+    pub fn open_in(&mut self, family: Family, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
+        self.sockets.open_in(family, kind, tag)
+    }
+
+    /// Gives the socket an address; port 0 is any free one, the wildcard address all of ours: of
+    /// IPv4, or with `::` of both families unless the socket is for IPv6 only.
+    ///
+    /// # Errors
+    /// `Invalid` if it has one, and for IPv4 on a socket for IPv6 only; `AddrNotAvailable` if the
+    /// address is not ours, `AddrInUse` if another socket has it, `Unsupported` for IPv6 on an
+    /// IPv4 socket, `BadHandle`.
+    pub fn bind(&mut self, handle: Handle, address: SocketAddr) -> Result<(), Error> {
+        self.sockets.bind(&mut self.cx, handle, address)
+    }
+
+    /// Queues bytes; `poll` sends them. `to` is for datagrams and defaults to the connected peer.
+    /// The owner bounds what it queues on a stream: the core refuses nothing for being much.
+    ///
+    /// # Errors
+    /// With the chunk given back: `NotConnected`, `BrokenPipe` or the connection's own error on a
+    /// stream; `DestinationRequired`, `MessageSize`, `NetUnreachable`, `AddrNotAvailable` (our own
+    /// address), `Denied` (broadcast), `NoBuffers` (too many queued) for a datagram; `BadHandle`.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        chunk: T,
+        to: Option<SocketAddr>,
+    ) -> Result<(), SendError<T>> {
+        self.sockets.send(&mut self.cx, now, handle, chunk, to)
+    }
+
+    /// The next received bytes, in order. They count against the receive buffer until
+    /// [`consumed`](Self::consumed).
+    pub fn recv(&mut self, handle: Handle) -> Option<Received<R>> {
+        self.sockets.recv(&mut self.cx, handle)
+    }
+
+    /// The application has taken `bytes` received bytes: the window may open.
+    pub fn consumed(&mut self, now: Instant, handle: Handle, bytes: usize) {
+        self.sockets.consumed(now, handle, bytes);
+    }
+
+    /// Ends one or both directions; a listener stops listening when it is to read no more.
+    ///
+    /// # Errors
+    /// `NotConnected`, `BadHandle`.
+    pub fn shutdown(&mut self, now: Instant, handle: Handle, how: How) -> Result<(), Error> {
+        self.sockets.shutdown(&mut self.cx, now, handle, how)
+    }
+
+    /// Sets an option; it takes effect at once as far as it can on a connection.
+    ///
+    /// # Errors
+    /// `Invalid` for a value out of range, and for `V6Only` on an IPv4 socket or one that has an
+    /// address; `BadHandle`.
+    pub fn set_option(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        option: SockOption,
+    ) -> Result<(), Error> {
+        self.sockets.set_option(&mut self.cx, now, handle, option)
+    }
+
+    /// An option's value. `MaxSeg` and `QuickAck` of a connection are what it uses.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn option(&self, handle: Handle, name: OptionName) -> Result<SockOption, Error> {
+        self.sockets.option(&self.cx, handle, name)
+    }
+
+    /// What TCP_INFO tells of a stream.
+    ///
+    /// # Errors
+    /// `Unsupported` for a datagram socket, `BadHandle`.
+    pub fn tcp_info(&self, now: Instant, handle: Handle) -> Result<TcpInfo, Error> {
+        self.sockets.tcp_info(now, handle)
+    }
+
+    /// A stream's congestion window, bytes: what a sender's buffer should hold at least once. 0 for
+    /// a stale handle and while the stream has nothing under way.
+    pub fn congestion_window(&self, handle: Handle) -> usize {
+        self.sockets.congestion_window(handle)
+    }
+
+    /// The last byte that was queued on a stream is urgent (MSG_OOB).
+    pub fn mark_urgent(&mut self, now: Instant, handle: Handle) {
+        self.sockets.mark_urgent(now, handle);
+    }
+
+    /// The place of the newest byte of a stream that its peer has marked as urgent; the first byte
+    /// received is at 0. It may not have arrived yet, or been given out by `recv` already.
+    pub fn urgent_mark(&self, handle: Handle) -> Option<u64> {
+        self.sockets.urgent_mark(handle)
+    }
+
+    /// The size that a stream's receive buffer should have by what its application reads, if its
+    /// owner has not [granted](Self::grant_recv_buffer) so much (see
+    /// [`TcpConfig::recv_buffer_granted`](crate::tcp::TcpConfig::recv_buffer_granted)), bytes.
+    pub fn recv_buffer_wanted(&self, handle: Handle) -> Option<usize> {
+        self.sockets.recv_buffer_wanted(handle)
+    }
+
+    /// Lets a stream's receive buffer grow by itself up to `bytes`.
+    pub fn grant_recv_buffer(&mut self, handle: Handle, bytes: usize) {
+        self.sockets.grant_recv_buffer(handle, bytes);
+    }
+
+    /// Payload bytes that a stream has queued and never sent. With `NotSentLowat` set, its owner
+    /// takes more to send only while this is less. 0 for a stale handle.
+    pub fn unsent(&self, handle: Handle) -> usize {
+        self.sockets.unsent(handle)
+    }
+
+    /// The owner of a stream has more to send than its buffer takes, until the next
+    /// [`send`](Self::send): counted as `TcpInfo::sndbuf_limited`.
+    pub fn writer_waits(&mut self, now: Instant, handle: Handle) {
+        self.sockets.writer_waits(now, handle);
+    }
+
+    /// The socket's own address; the wildcard address with port 0 if it has none.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn local_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
+        self.sockets.local_addr(handle)
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// `NotConnected`, `BadHandle`.
+    pub fn peer_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
+        self.sockets.peer_addr(handle)
+    }
+
+    /// How many payload bytes are done with, in the order of sending: acknowledged on a stream;
+    /// sent or dropped on a datagram socket. 0 for a stale handle.
+    pub fn acked(&self, handle: Handle) -> u64 {
+        self.sockets.acked(handle)
+    }
+
+    /// All sockets, connections that nobody owns yet or any more included.
+    pub fn sockets(&self) -> impl Iterator<Item = SocketInfo> {
+        self.sockets.sockets()
+    }
+
+    /// Sends with what `options` say, see [`send`](Self::send); on streams only `more` and `eor`
+    /// matter.
+    ///
+    /// # Errors
+    /// With the chunk given back: those of `send`; `Invalid` for a cut into too many datagrams,
+    /// `MessageSize` into ones that do not fit the path; `AddrNotAvailable` for a source that is
+    /// not ours.
+    pub fn send_with(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        chunk: T,
+        options: &SendOptions,
+    ) -> Result<(), SendError<T>> {
+        self.sockets.send_with(&mut self.cx, now, handle, chunk, options)
+    }
+
+    /// How many received datagrams `recv` may be asked for to give them on as one, and the length
+    /// of each but the last, which may be shorter (UDP_GRO): they have the same ends and differ in
+    /// nothing that ancillary data shows. Together they are at most `most` bytes, if more than one.
+    pub fn recv_run(&self, handle: Handle, most: usize) -> Option<(usize, usize)> {
+        self.sockets.recv_run(handle, most)
+    }
+}

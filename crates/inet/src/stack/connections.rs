@@ -1,0 +1,194 @@
+//! Calls that begin and end connections, and those about groups.
+
+use super::state::Stack;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use crate::bytes::{RxBytes, TxBytes};
+use crate::error::Error;
+use crate::interface_id::InterfaceId;
+use crate::ip::groups::FilterMode;
+use crate::sockets::fast_open_keys::FastOpenKeys;
+use crate::table::Handle;
+use crate::time::Instant;
+
+impl<T: TxBytes, R: RxBytes> Stack<T, R> {
+    /// Starts connecting a stream, whose outcome is an event (`Connected` or `Failed`), or sets a
+    /// datagram socket's peer; a wildcard address with port 0 takes a datagram socket's peer away
+    /// and leaves it bound.
+    ///
+    /// # Errors
+    /// `Already` while an attempt is under way, `AlreadyConnected`, `NetUnreachable` without a
+    /// route, `AddrNotAvailable` for port 0, or if no local port is left;
+    /// `Unsupported` for IPv6 on an IPv4 socket, `Denied` for a broadcast address without
+    /// permission, `BadHandle`.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<(), Error> {
+        self.sockets.connect(&mut self.cx, now, handle, address)
+    }
+
+    /// Makes a stream socket a listener, or changes a listener's backlog: up to `backlog` + 1
+    /// connections wait to be accepted.
+    ///
+    /// # Errors
+    /// `Unsupported` for datagrams, `Invalid` if it is connected, `AddrInUse` if another one
+    /// listens there, `BadHandle`.
+    pub fn listen(&mut self, handle: Handle, backlog: u16) -> Result<(), Error> {
+        self.sockets.listen(&mut self.cx, handle, backlog)
+    }
+
+    /// The next connection, whose events from now on carry `tag`, and its peer; `None` if none
+    /// waits.
+    ///
+    /// # Errors
+    /// `Invalid` if the socket does not listen, `BadHandle`.
+    pub fn accept(
+        &mut self,
+        handle: Handle,
+        tag: u64,
+    ) -> Result<Option<(Handle, SocketAddr)>, Error> {
+        self.sockets.accept(&mut self.cx, handle, tag)
+    }
+
+    /// Closes the socket in the background: what is queued is still sent, then the stream is ended.
+    /// With received bytes not consumed, or a linger time of zero, this is [`abort`](Self::abort).
+    /// The handle is not usable any more; the event `Closed` follows when the socket's bytes are
+    /// gone.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn close(&mut self, now: Instant, handle: Handle) -> Result<(), Error> {
+        self.sockets.close(&mut self.cx, now, handle)
+    }
+
+    /// Ends the socket at once: a connection's peer gets a RST, and queued bytes are dropped.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn abort(&mut self, now: Instant, handle: Handle) -> Result<(), Error> {
+        self.sockets.abort(&mut self.cx, now, handle)
+    }
+
+    /// Sets the keys of Fast Open cookies of all listeners that have none of their own
+    /// ([`SockOption::FastOpenKeys`](crate::SockOption)).
+    pub fn set_fast_open_keys(&mut self, keys: FastOpenKeys) {
+        self.sockets.set_fast_open_keys(keys);
+    }
+
+    /// Forgets what peers have said of Fast Open.
+    pub fn forget_fast_open_peers(&mut self) {
+        self.sockets.forget_fast_open_peers();
+    }
+
+    /// Starts connecting a stream with Fast Open (MSG_FASTOPEN). Gives the number of bytes that may
+    /// be sent ([`send`](Self::send)) before the next `poll` and will leave with the SYN; 0 if the
+    /// peer's cookie is not known and is now being asked for.
+    ///
+    /// # Errors
+    /// `Unsupported` if `TcpConfig::fastopen` does not allow it, or for datagrams; else those of
+    /// [`connect`](Self::connect).
+    pub fn connect_fast(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<usize, Error> {
+        self.sockets.connect_fast(&mut self.cx, now, handle, address)
+    }
+
+    /// The same, but the SYN waits for data if the peer's cookie is known
+    /// ([`deferred_room`](Self::deferred_room)), as after `connect` with `FastOpenConnect`.
+    ///
+    /// # Errors
+    /// Those of [`connect_fast`](Self::connect_fast).
+    pub fn connect_deferred(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        address: SocketAddr,
+    ) -> Result<usize, Error> {
+        self.sockets.connect_deferred(&mut self.cx, now, handle, address)
+    }
+
+    /// How many bytes the SYN of a connection attempt takes that waits for them, if it does: to its
+    /// owner it looks connected, because writing is what makes it go on.
+    pub fn deferred_room(&self, handle: Handle) -> Option<usize> {
+        self.sockets.deferred_room(handle)
+    }
+
+    /// The owner of a connection attempt that waits for data has none: its SYN leaves without.
+    pub fn stop_deferring(&mut self, handle: Handle) {
+        self.sockets.stop_deferring(handle);
+    }
+
+    /// The MTU of the path to a connected socket's peer (IP_MTU, IPV6_MTU), bytes.
+    ///
+    /// # Errors
+    /// `NotConnected`, `BadHandle`; `NetUnreachable` if there is no way there any more.
+    pub fn path_mtu(&mut self, now: Instant, handle: Handle) -> Result<u16, Error> {
+        self.sockets.path_mtu(&mut self.cx, now, handle)
+    }
+
+    /// Lets a datagram socket receive what is sent to `group` on `interface`, or on the one that
+    /// the socket's or the routing table's choice is (IP_ADD_MEMBERSHIP, MCAST_JOIN_GROUP).
+    ///
+    /// # Errors
+    /// `AddrInUse` if it does already; those of [`set_group_filter`](Self::set_group_filter).
+    pub fn join_group(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        group: IpAddr,
+        interface: Option<InterfaceId>,
+    ) -> Result<(), Error> {
+        self.sockets.join_group(&mut self.cx, now, handle, group, interface)
+    }
+
+    /// Ends that (IP_DROP_MEMBERSHIP, MCAST_LEAVE_GROUP).
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if the socket is no member; `Invalid`, `BadHandle`.
+    pub fn leave_group(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        group: IpAddr,
+        interface: Option<InterfaceId>,
+    ) -> Result<(), Error> {
+        self.sockets.leave_group(&mut self.cx, now, handle, group, interface)
+    }
+
+    /// From whom a member of `group` receives: only from `sources`, or from all but these
+    /// (MCAST_MSFILTER, and what the calls for single sources come to). To include nobody is to
+    /// leave.
+    ///
+    /// # Errors
+    /// `Invalid` if `group` is no group of the socket's family, `Unsupported` on a stream,
+    /// `AddrNotAvailable` without such an interface, `NoBuffers` for too many groups or sources,
+    /// `BadHandle`.
+    pub fn set_group_filter(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        group: IpAddr,
+        interface: Option<InterfaceId>,
+        mode: FilterMode,
+        sources: &[IpAddr],
+    ) -> Result<(), Error> {
+        self.sockets.set_group_filter(&mut self.cx, now, handle, group, interface, mode, sources)
+    }
+
+    /// The filter of a member; `None` if the socket is none.
+    pub fn group_filter(
+        &mut self,
+        handle: Handle,
+        group: IpAddr,
+        interface: Option<InterfaceId>,
+    ) -> Option<(FilterMode, Vec<IpAddr>)> {
+        self.sockets.group_filter(&mut self.cx, handle, group, interface)
+    }
+}
