@@ -1,9 +1,12 @@
 //! The bounds and defaults of a stack.
 
+pub(crate) mod congestion;
+pub(crate) mod tcp;
+
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use crate::tcp::TcpConfig;
+use tcp::TcpConfig;
 
 /// How long fragments wait by default: as Linux for IPv4 (RFC 1122 3.3.2 says 60 to 120 s, which
 /// only helps attackers), RFC 8200 4.5 for IPv6.

@@ -50,12 +50,10 @@
 mod ack_policy;
 mod attempts;
 mod challenge;
-mod config;
 mod congestion;
 mod connection;
 mod durable;
 mod ecn;
-mod ecn_field;
 mod endpoints;
 mod failure;
 mod fastopen;
@@ -84,6 +82,9 @@ mod super_segments;
 mod timers;
 mod timestamps;
 mod urgent;
+
+use crate::config::tcp as config;
+use crate::ecn_field;
 
 pub use config::{KeepAlive, TcpConfig};
 pub use congestion::CongestionKind;

@@ -16,13 +16,14 @@ mod algorithm;
 mod control;
 mod cubic;
 mod hystart;
-mod kind;
 mod newreno;
 mod prr;
 mod window;
 
+use crate::config::congestion as kind;
 pub(super) use algorithm::{AckSample, RttSample};
 pub(super) use control::CongestionControl;
+
 pub use kind::CongestionKind;
 pub(super) use prr::Prr;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::congestion::CongestionKind;
-use super::ecn_field::EcnPolicy;
+use crate::ecn_field::EcnPolicy;
 
 /// When and how often an idle connection is probed (RFC 9293 3.8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,25 +208,25 @@ impl Default for TcpConfig {
 
 impl TcpConfig {
     /// The classic threshold of duplicate ACKs holds as long as no reordering was seen.
-    pub(super) fn dup_thresh(&self) -> bool {
+    pub(crate) fn dup_thresh(&self) -> bool {
         self.recovery & 4 == 0
     }
 
     /// RACK's reordering window adapts to DSACKs.
-    pub(super) fn adapts_reordering(&self) -> bool {
+    pub(crate) fn adapts_reordering(&self) -> bool {
         self.recovery & 2 == 0
     }
 
     /// Bound of the window that is offered, bytes.
     #[inline]
-    pub(super) fn most_window(&self) -> usize {
+    pub(crate) fn most_window(&self) -> usize {
         match self.window_clamp as usize {
             0 => usize::MAX,
             clamp => clamp,
         }
     }
 
-    pub(super) fn tail_loss_probe(&self) -> bool {
+    pub(crate) fn tail_loss_probe(&self) -> bool {
         matches!(self.early_retrans, 3 | 4)
     }
 }
