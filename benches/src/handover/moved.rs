@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use abi::data::{DataDescriptor, DataFlags};
 use anyhow::{Context as _, Result};
 use shm::{
-    Access, Area, AreaName, Backing, Consumer, Owner, Pool, PoolMap, PoolPlace, Producer, Region,
+    Access, Area, AreaName, Backing, Consumer, Owner, Pool, PoolLayout, PoolMap, Producer, Region,
     Ringer, Sleeper,
 };
 
@@ -25,10 +25,10 @@ const THERE: usize = shm::PAGE;
 const BACK: usize = 3 * shm::PAGE;
 const TABLE: usize = 5 * shm::PAGE;
 
-fn place(pages_each: u16) -> PoolPlace {
+fn place(pages_each: u16) -> PoolLayout {
     let pages = u32::from(pages_each) * WAYS as u32;
     let pages_at = (TABLE + pages as usize * 8).next_multiple_of(shm::PAGE);
-    PoolPlace { table: TABLE, pages_at, pages }
+    PoolLayout { table: TABLE, pages_at, pages }
 }
 
 fn slot(area: AreaName) -> shm::Slot {
@@ -58,7 +58,7 @@ pub(super) fn measure(size: usize, rounds: usize, there: usize) -> Result<f64> {
     })
 }
 
-fn give(region: &Arc<Region>, place: PoolPlace, pages: u16, rounds: usize) -> Result<f64> {
+fn give(region: &Arc<Region>, place: PoolLayout, pages: u16, rounds: usize) -> Result<f64> {
     let pool = Pool::create(region, place, GIVER)?;
     let mut there = Producer::attach(region, THERE, SLOTS)?;
     let mut back = Consumer::attach(region, BACK, SLOTS)?;
@@ -92,7 +92,7 @@ fn give(region: &Arc<Region>, place: PoolPlace, pages: u16, rounds: usize) -> Re
 }
 
 /// Takes what comes and gives it back; never sleeps.
-fn take(region: &Arc<Region>, place: PoolPlace, there: usize, over: &AtomicBool) -> Result<()> {
+fn take(region: &Arc<Region>, place: PoolLayout, there: usize, over: &AtomicBool) -> Result<()> {
     pin(there)?;
     let pool = PoolMap::attach(region, place, TAKER)?;
     let mut coming = Consumer::attach(region, THERE, SLOTS)?;

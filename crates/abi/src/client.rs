@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use crate::stages::TRACE_BYTES;
 use serde::{Deserialize, Serialize};
-use shm::{Count, Marks, OutOfRange, Owner, PoolPlace, Region, Waiters, Word32, Word64};
+use shm::{Count, Marks, OutOfRange, Owner, PoolLayout, Region, Waiters, Word32, Word64};
 
 /// The client in its own region's owner tables ([`crate::nic::INET`] is the other owner there).
 pub const CLIENT: Owner = Owner(3);
@@ -124,8 +124,8 @@ impl ClientParams {
             socket_stride,
             tx_queue,
             rx_queue,
-            tx_pool: PoolPlace { table: tx_table, pages_at: tx_at, pages: self.tx_pages },
-            rx_pool: PoolPlace { table: rx_table, pages_at: rx_at, pages: self.rx_pages },
+            tx_pool: PoolLayout { table: tx_table, pages_at: tx_at, pages: self.tx_pages },
+            rx_pool: PoolLayout { table: rx_table, pages_at: rx_at, pages: self.rx_pages },
             trace,
             len: (trace + TRACE_BYTES).next_multiple_of(shm::PAGE),
         })
@@ -157,9 +157,9 @@ pub struct ClientLayout {
     tx_queue: usize,
     rx_queue: usize,
     /// The sending pool; the client allocates.
-    pub tx_pool: PoolPlace,
+    pub tx_pool: PoolLayout,
     /// The receiving pool; the inet server allocates.
-    pub rx_pool: PoolPlace,
+    pub rx_pool: PoolLayout,
     /// Where the program makes marks ([`crate::stages::Tracer`]).
     pub trace: usize,
     /// Length of the region, bytes.
@@ -253,7 +253,7 @@ impl ClientLayout {
             tx_released: Count(region.word64(at + 24)?),
             tx_limit: region.word64(at + 32)?,
             urgent: region.word64(at + 40)?,
-            waiters: Waiters { bits: region.word64(at + 64)?, place: region.word64(at + 144)? },
+            waiters: Waiters { bits: region.word64(at + 64)?, position: region.word64(at + 144)? },
             tx_bytes: region.word64(at + TX_BYTES)?,
             rx_consumed: Count(region.word64(at + 136)?),
         })

@@ -29,7 +29,7 @@
 //! so only a burst of loss or a slow reader touches the upper ones. As UMEM it is 54 MiB, of which
 //! 46 are locked.
 
-use shm::{Owner, PAGE, PoolPlace};
+use shm::{Owner, PAGE, PoolLayout};
 
 use crate::stages::TRACE_BYTES;
 
@@ -74,7 +74,7 @@ pub struct NicLayout {
     /// Ring of frames to transmit, inet to driver.
     pub tx: usize,
     /// The pool of areas for received frames; the inet server allocates.
-    pub pool: PoolPlace,
+    pub pool: PoolLayout,
     /// Pages of each area.
     pub area_pages: u16,
     /// Most areas that the driver has.
@@ -82,7 +82,7 @@ pub struct NicLayout {
     /// Pages that the driver sends from, right behind the pool: then both are the device's UMEM.
     pub send_chunks: u32,
     /// The pool of heads; the inet server allocates.
-    pub heads: PoolPlace,
+    pub heads: PoolLayout,
     /// Where the driver makes marks ([`crate::stages::Tracer`]).
     pub trace: usize,
     /// Length of the region, bytes.
@@ -135,11 +135,11 @@ impl NicLayout {
             fill,
             rx,
             tx,
-            pool: PoolPlace { table, pages_at, pages },
+            pool: PoolLayout { table, pages_at, pages },
             area_pages,
             stock,
             send_chunks,
-            heads: PoolPlace { table: heads_table, pages_at: heads_at, pages: heads },
+            heads: PoolLayout { table: heads_table, pages_at: heads_at, pages: heads },
             trace,
             len: (trace + TRACE_BYTES).next_multiple_of(PAGE),
         }

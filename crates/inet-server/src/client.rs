@@ -145,7 +145,7 @@ impl Client {
         self.threads[place] = Some(Thread {
             requests: Consumer::attach(region, self.layout.request_ring(thread), REQUESTS)?,
             results: Producer::attach(region, self.layout.result_ring(thread), RESULTS)?,
-            bell: Ringer::of_stranger(self.layout.thread_bell(region, thread)?, bell),
+            bell: Ringer::for_untrusted(self.layout.thread_bell(region, thread)?, bell),
             news: self.layout.news(region, thread)?,
             backlog: VecDeque::new(),
         });

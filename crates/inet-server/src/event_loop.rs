@@ -116,7 +116,7 @@ impl EventLoop {
                 progress |= self.send_companions()?;
                 if self.server.take_joined() && self.companions.is_empty() {
                     // The peer's accept waits for our ACK, and the driver perhaps for a processor.
-                    self.server.spin.step_aside();
+                    self.server.spin.yield_once();
                 }
                 self.server.ring();
             }
@@ -160,7 +160,7 @@ impl EventLoop {
     pub fn sleep(&mut self) -> Result<(), ServerError> {
         loop {
             match self.look()? {
-                SpinOutcome::Again => spin::give_way(),
+                SpinOutcome::Again => spin::yield_processor(),
                 SpinOutcome::Work => return Ok(()),
                 SpinOutcome::Sleep => break,
             }

@@ -378,13 +378,13 @@ fn as_u32(len: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use abi::nic::INET;
-    use shm::{Backing, PoolPlace, Producer, Region};
+    use shm::{Backing, PoolLayout, Producer, Region};
 
     use super::*;
 
     #[test]
     fn a_super_segment_is_told_in_parts_as_long_as_areas() {
-        const PLACE: PoolPlace = PoolPlace { table: 8192, pages_at: 12_288, pages: 32 };
+        const PLACE: PoolLayout = PoolLayout { table: 8192, pages_at: 12_288, pages: 32 };
         let (region, _fd) = Region::create("rx", 12_288 + (32 << 12), Backing::Small).unwrap();
         let pool = Pool::create(&region, PLACE, INET).unwrap();
         let queue = Producer::attach(&region, 0, QUEUE).unwrap();

@@ -305,7 +305,7 @@ impl Socket {
             || self.closed
             || tx.blocked
             || !tx.roomy()
-            || words.waiters.place.load(Ordering::Relaxed) > tx.released
+            || words.waiters.position.load(Ordering::Relaxed) > tx.released
     }
 
     /// The last words: the place is free. Returns the threads to ring.

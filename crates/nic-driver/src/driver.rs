@@ -73,7 +73,7 @@ pub fn run(channel: Channel) -> Result<(), DriverError> {
             driver.spin.over();
         } else if driver.spin.again() {
             driver.ask_in = 0;
-            spin::give_way();
+            spin::yield_processor();
         } else if driver.prepare_sleep() {
             driver.sleep()?;
         }

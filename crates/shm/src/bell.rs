@@ -160,7 +160,7 @@ impl Ringer {
     /// The side that wakes a consumer that is not trusted: the consumer's word, and our end of its
     /// [`doorbell`].
     #[must_use]
-    pub fn of_stranger(word: Word32, end: OwnedFd) -> Self {
+    pub fn for_untrusted(word: Word32, end: OwnedFd) -> Self {
         Self { word, fd: end, write: socket_write }
     }
 
@@ -200,7 +200,7 @@ impl Ringer {
     }
 }
 
-/// A new bell for a sleeper that is not trusted: the ringer's end ([`Ringer::of_stranger`]) and the
+/// A new bell for a sleeper that is not trusted: the ringer's end ([`Ringer::for_untrusted`]) and the
 /// sleeper's; closed on exec.
 ///
 /// The sleeper's end is blocking, so that it can sleep in recv(2), which hears of the ringer's

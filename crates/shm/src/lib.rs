@@ -90,7 +90,3 @@ pub use region::{
 pub use ring::{Consumer, Producer, PushError, RingFault};
 pub use spin::Spin;
 pub use waiters::{Count, Waiters};
-
-// The former names, until all users have the new ones.
-#[doc(hidden)]
-pub use pool::{BorrowedBytes as Borrowed, PoolLayout as PoolPlace};

@@ -9,7 +9,7 @@
 //! ```text
 //! loop {
 //!     if work() { spin.over(); continue }
-//!     if spin.again() { spin::give_way(); continue }
+//!     if spin.again() { spin::yield_processor(); continue }
 //!     announce; look again; sleep
 //! }
 //! ```
@@ -26,7 +26,7 @@
 //! it is done again; if not, twice as many such waits as the last time are slept through before the
 //! next trial, up to [`MOST_FUTILE`].
 //!
-//! Between two looks others get the processor if they want it ([`give_way`], sched_yield(2)). They
+//! Between two looks others get the processor if they want it ([`yield_processor`], sched_yield(2)). They
 //! are told by how long it took to come back. For others of the same instance, which work for some
 //! microseconds and then wait themselves, that is what a spin is for: it goes on without bells. But
 //! a program that computes keeps the processor for a time slice, and by yielding we have lost our
@@ -34,7 +34,7 @@
 //! debt: every wait pays a little of it, and as long as there is some, waits begin with a sleep. So
 //! on a busy processor spinning costs a wait no more than [`PAID`] on average.
 //!
-//! Who has something to do may give way as well ([`Spin::step_aside`]), so that whoever was just
+//! Who has something to do may give way as well ([`Spin::yield_once`]), so that whoever was just
 //! handed work for a host far away begins first, if it has to share this processor with us.
 
 use std::time::Duration;
@@ -59,7 +59,7 @@ const MOST_FUTILE: u32 = 63;
 
 /// What a thread's spins came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spins {
+pub struct SpinCounts {
     /// Waits that were over while it spun.
     pub won: u64,
     /// Waits that it spun in and then slept in all the same.
@@ -80,7 +80,7 @@ pub struct Spin {
     rest: u32,
     /// For how long others had the processor, as far as it is not paid.
     owed: u64,
-    spins: Spins,
+    spins: SpinCounts,
 }
 
 /// A wait that is not over.
@@ -94,15 +94,15 @@ struct Wait {
 }
 
 impl Spin {
-    /// Spins at most so long at a time; zero: never.
+    /// SpinCounts at most so long at a time; zero: never.
     #[must_use]
     pub fn new(most: Duration) -> Self {
         let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-        let spins = Spins::default();
+        let spins = SpinCounts::default();
         Self { most, bound: most, wait: None, futile: 0, rest: 0, owed: 0, spins }
     }
 
-    /// There was nothing to do: look again (after [`give_way`]), rather than sleep?
+    /// There was nothing to do: look again (after [`yield_processor`]), rather than sleep?
     #[inline]
     #[must_use]
     pub fn again(&mut self) -> bool {
@@ -118,18 +118,18 @@ impl Spin {
     }
 
     /// Gives way once, unless others compute on this processor.
-    pub fn step_aside(&mut self) {
+    pub fn yield_once(&mut self) {
         if self.most == 0 || self.owed > 0 {
             return;
         }
         let before = now();
-        give_way();
+        yield_processor();
         self.lost_processor(now().saturating_sub(before));
     }
 
     /// What became of all spins so far.
     #[must_use]
-    pub fn spins(&self) -> Spins {
+    pub fn spins(&self) -> SpinCounts {
         self.spins
     }
 
@@ -189,7 +189,7 @@ impl Spin {
 }
 
 /// Lets others run on this processor, if they want to.
-pub fn give_way() {
+pub fn yield_processor() {
     rustix::thread::sched_yield();
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Who waits:
 //! 1. announces on its bell that it sleeps;
-//! 2. says what for if it is less than what it would be woken for ([`Waiters::await_place`]), and
+//! 2. says what for if it is less than what it would be woken for ([`Waiters::await_position`]), and
 //!    sets its bit ([`Waiters::add`], which ends with a fence);
 //! 3. looks at the counts again, and sleeps if they are what they were.
 //!
@@ -60,7 +60,7 @@ pub struct Waiters {
     pub bits: Word64,
     /// They are to be rung when a count reaches this, even if it is not worth it otherwise; 0 for
     /// none. Written by those who wait.
-    pub place: Word64,
+    pub position: Word64,
 }
 
 impl Waiters {
@@ -71,16 +71,16 @@ impl Waiters {
     /// Nobody waits: for words that are used anew.
     pub fn reset(&self) {
         self.bits.store(0, Ordering::Relaxed);
-        self.place.store(0, Ordering::Relaxed);
+        self.position.store(0, Ordering::Relaxed);
     }
 
     /// Asks to be rung when the count reaches `place`, or an earlier one that another thread has
     /// asked for and that `count` has not reached. Only under a lock that all of them use, and
     /// before [`Waiters::add`].
-    pub fn await_place(&self, place: u64, count: u64) {
-        let before = self.place.load(Ordering::Relaxed);
-        if before <= count || place < before {
-            self.place.store(place, Ordering::Relaxed);
+    pub fn await_position(&self, position: u64, count: u64) {
+        let before = self.position.load(Ordering::Relaxed);
+        if before <= count || position < before {
+            self.position.store(position, Ordering::Relaxed);
         }
     }
 
@@ -96,15 +96,15 @@ impl Waiters {
     #[must_use]
     pub fn reached(&self, before: u64, now: u64) -> bool {
         fence(Ordering::SeqCst);
-        let place = self.place.load(Ordering::Relaxed);
-        before < place && place <= now
+        let position = self.position.load(Ordering::Relaxed);
+        before < position && position <= now
     }
 
     /// Does somebody wait for [`Waiters::ROOM`]? Call it after slots were given back.
     #[must_use]
     pub fn await_room(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.place.load(Ordering::Relaxed) == Self::ROOM
+        self.position.load(Ordering::Relaxed) == Self::ROOM
     }
 
     /// Takes all bits, after the words were written: ring these threads.
@@ -127,23 +127,24 @@ mod tests {
     #[test]
     fn the_nearest_place_is_kept_until_it_is_reached() {
         let (region, _) = Region::create("waiters", 4096, Backing::Small).unwrap();
-        let waiters = Waiters { bits: region.word64(0).unwrap(), place: region.word64(8).unwrap() };
+        let waiters =
+            Waiters { bits: region.word64(0).unwrap(), position: region.word64(8).unwrap() };
         assert!(!waiters.reached(0, u64::MAX), "nobody asked");
-        waiters.await_place(50, 0);
-        waiters.await_place(100, 10);
+        waiters.await_position(50, 0);
+        waiters.await_position(100, 10);
         assert!(!waiters.reached(10, 49) && waiters.reached(49, 50) && waiters.reached(10, 99));
         assert!(!waiters.reached(50, 100), "one asks again after a ring");
-        waiters.await_place(100, 50);
+        waiters.await_position(100, 50);
         assert!(waiters.reached(50, 100));
-        waiters.await_place(70, 60);
+        waiters.await_position(70, 60);
         assert!(waiters.reached(60, 70), "an earlier one");
         assert!(!waiters.await_room());
-        waiters.await_place(90, 80);
-        waiters.await_place(Waiters::ROOM, 80);
+        waiters.await_position(90, 80);
+        waiters.await_position(Waiters::ROOM, 80);
         assert!(!waiters.await_room() && waiters.reached(80, 90), "rung then, one asks again");
-        waiters.await_place(Waiters::ROOM, 90);
+        waiters.await_position(Waiters::ROOM, 90);
         assert!(waiters.await_room() && !waiters.reached(90, u64::MAX - 1));
-        waiters.await_place(100, 90);
+        waiters.await_position(100, 90);
         assert!(!waiters.await_room() && waiters.reached(90, 100));
         waiters.add(0b10);
         waiters.add(0b11);

@@ -98,7 +98,7 @@ fn an_area_comes_back_when_the_last_reader_is_done() {
     drop(area);
     assert_eq!(socket.wait_slice(1, Wait::No), Err(Errno::AGAIN));
     let awaited = |core: &mut common::server::Core| {
-        core.sock(index).words.waiters.place.load(Ordering::SeqCst)
+        core.sock(index).words.waiters.position.load(Ordering::SeqCst)
     };
     assert_eq!(awaited(&mut fake.core()), 2001, "the server rings for it");
     std::thread::scope(|scope| {

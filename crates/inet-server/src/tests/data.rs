@@ -314,7 +314,7 @@ fn who_lacks_slots_of_a_queue_that_is_not_full_is_rung_if_it_asks() {
     let bell = shm::Sleeper::new(a.layout.thread_bell(&a.region, 0).unwrap());
     let mut rung = |world: &mut World, a: &mut Program, place: u64| {
         bell.announce(shm::Sleep::Fd);
-        sock.words.waiters.await_place(place, 0);
+        sock.words.waiters.await_position(place, 0);
         sock.words.waiters.bits.store(1, Ordering::SeqCst);
         a.send(&mut sock, b"x", None);
         world.rest();
@@ -348,7 +348,7 @@ fn a_frame_that_has_left_is_news_only_if_something_waits_for_it() {
     assert!(!has_left(&mut world), "the program has room");
     // In the next turn all the same.
     world.run(|_| datagrams.words.tx_released.load(Ordering::Acquire) == 1);
-    datagrams.words.waiters.await_place(2, 1);
+    datagrams.words.waiters.await_position(2, 1);
     a.send(&mut datagrams, b"x", Some(to));
     assert!(has_left(&mut world), "somebody waits for this one");
     world.run(|_| datagrams.words.tx_released.load(Ordering::Acquire) == 2);
@@ -362,7 +362,7 @@ fn a_frame_that_has_left_is_news_only_if_something_waits_for_it() {
     while host.server.turn(now) {}
     host.server.announce();
     assert!(!host.server.has_work());
-    datagrams.words.waiters.await_place(2803, 2802);
+    datagrams.words.waiters.await_position(2803, 2802);
     assert!(host.server.has_work(), "somebody waits who did not when sleep was announced");
     host.server.awake();
 }

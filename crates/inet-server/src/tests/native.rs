@@ -53,7 +53,7 @@ fn whoever_waits_for_a_position_is_rung_when_it_is_released() {
     });
     // Most of the limit is on its way, so nobody would be woken for the room there is.
     let place = sock.words.tx_released.load(Ordering::Acquire) + 1;
-    sock.words.waiters.place.store(place, Ordering::SeqCst);
+    sock.words.waiters.position.store(place, Ordering::SeqCst);
     sock.words.waiters.bits.store(1, Ordering::SeqCst);
     world.run(|_| {
         let _ = b.recv(&mut child);

@@ -7,11 +7,11 @@ use abi::frame::Piece;
 use abi::nic::INET;
 use inet::TxBytes as _;
 use proptest::prelude::*;
-use shm::{Backing, Pool, PoolPlace, Producer, Region};
+use shm::{Backing, Pool, PoolLayout, Producer, Region};
 
 use super::*;
 
-const PLACE: PoolPlace = PoolPlace { table: 8192, pages_at: 12_288, pages: 64 };
+const PLACE: PoolLayout = PoolLayout { table: 8192, pages_at: 12_288, pages: 64 };
 const LEN: usize = 12_288 + 64 * 4096;
 
 struct Rig {

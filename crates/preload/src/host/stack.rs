@@ -213,7 +213,7 @@ impl LocalStack for ProgramStack {
         loop {
             let look = self.with(|stack| stack.as_mut().map(EventLoop::look)).flatten();
             match look {
-                Some(Ok(SpinOutcome::Again)) if !enough() => spin::give_way(),
+                Some(Ok(SpinOutcome::Again)) if !enough() => spin::yield_processor(),
                 Some(Ok(SpinOutcome::Sleep)) | None => return false,
                 Some(Ok(SpinOutcome::Work | SpinOutcome::Again) | Err(_)) => return true,
             }

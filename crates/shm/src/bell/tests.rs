@@ -87,7 +87,7 @@ fn a_full_eventfd_does_not_block() {
 fn a_stranger_cannot_make_its_ringer_wait() {
     let word = region().word32(0).unwrap();
     let (ours, theirs) = doorbell().unwrap();
-    let (sleeper, ringer) = (Sleeper::new(word.clone()), Ringer::of_stranger(word, ours));
+    let (sleeper, ringer) = (Sleeper::new(word.clone()), Ringer::for_untrusted(word, ours));
     rustix::fs::fcntl_setfl(&theirs, rustix::fs::OFlags::RDWR).unwrap();
     // Far more than it holds, and nobody reads.
     for _ in 0..10_000 {
@@ -104,7 +104,7 @@ fn a_stranger_cannot_make_its_ringer_wait() {
 fn a_doorbell_is_heard_until_it_is_drained() {
     let word = region().word32(0).unwrap();
     let (ours, theirs) = doorbell().unwrap();
-    let (sleeper, ringer) = (Sleeper::new(word.clone()), Ringer::of_stranger(word, ours));
+    let (sleeper, ringer) = (Sleeper::new(word.clone()), Ringer::for_untrusted(word, ours));
     sleeper.announce(Sleep::Fd);
     assert!(ringer.ring());
     assert!(readable(&theirs));

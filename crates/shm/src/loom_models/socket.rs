@@ -38,7 +38,7 @@ impl Attachment {
         Self {
             queue: RingMemory::new(2, 0),
             count: Count(Word64::new()),
-            waiters: Waiters { bits: Word64::new(), place: Word64::new() },
+            waiters: Waiters { bits: Word64::new(), position: Word64::new() },
             consumed: Count(Word64::new()),
             dirty: Marks { summary: Word64::new(), words: [Word64::new()].into() },
             server: (Word32::new(), OwnedFd::new()),
@@ -114,7 +114,7 @@ fn slice_model(more: bool) {
                 shared.write(7);
                 push(&mut Producer::over(shared.queue.clone()), 0);
                 shared.announce();
-                let ask = || shared.waiters.await_place(1, shared.count.get());
+                let ask = || shared.waiters.await_position(1, shared.count.get());
                 shared.wait(ask, || shared.count.get() >= 1);
                 shared.write(8);
             }

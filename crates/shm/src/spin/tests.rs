@@ -40,7 +40,7 @@ fn what_comes_soon_is_never_slept_for() {
     for _ in 0..100 {
         assert_eq!(thread.wait(20_000), 20_000);
     }
-    assert_eq!(thread.spin.spins(), Spins { won: 100, lost: 0 });
+    assert_eq!(thread.spin.spins(), SpinCounts { won: 100, lost: 0 });
 }
 
 #[test]
@@ -48,13 +48,13 @@ fn who_waits_for_long_stops_to_spin_and_begins_again_when_it_is_of_use() {
     let mut thread = Thread::new();
     let spun: Vec<u64> = (0..5).map(|_| thread.wait(1_000_000)).collect();
     assert_eq!(spun, [50_000, 25_000, 12_000 + LOOK, 0, 0]);
-    assert_eq!(thread.spin.spins(), Spins { won: 0, lost: 3 });
+    assert_eq!(thread.spin.spins(), SpinCounts { won: 0, lost: 3 });
     // Nothing is counted where nothing was tried.
     assert_eq!(thread.wait(30_000), 0);
     assert_eq!(thread.wait(30_000), 10_000);
     assert_eq!(thread.wait(30_000), 20_000);
     assert_eq!(thread.wait(30_000), 30_000);
-    assert_eq!(thread.spin.spins(), Spins { won: 1, lost: 5 });
+    assert_eq!(thread.spin.spins(), SpinCounts { won: 1, lost: 5 });
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_spin_of_no_time_is_none() {
     let mut spin = Spin::new(Duration::ZERO);
     assert!(!spin.again());
     spin.over();
-    assert_eq!(spin.spins(), Spins::default());
+    assert_eq!(spin.spins(), SpinCounts::default());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn the_clock_that_it_reads_goes_on() {
     let mut looks = 0_u32;
     while spin.again() {
         looks += 1;
-        give_way();
+        yield_processor();
     }
     // However slow the machine: the first look begins the wait.
     assert!(looks >= 1);
@@ -174,7 +174,7 @@ fn what_takes_a_little_too_long_is_seldom_spun_for() {
         .collect();
     // After 1, 3, 7, 15, 31 and 63 sleeps, and one more that finds out.
     assert_eq!(spun, [0, 3, 8, 17, 34, 67, 132, 197].map(|number| (number, MOST)));
-    assert_eq!(thread.spin.spins(), Spins { won: 0, lost: 8 });
+    assert_eq!(thread.spin.spins(), SpinCounts { won: 0, lost: 8 });
     // The first success is followed by others.
     for _ in 0..5 {
         thread.wait(30_000);
@@ -189,7 +189,7 @@ fn who_steps_aside_does_so_only_where_nobody_computes() {
     spin.lost_processor(TAKEN);
     assert_eq!(spin.owed, 0);
     spin.lost_processor(TAKEN + 1);
-    spin.step_aside();
+    spin.yield_once();
     // It did not even look, or the time of that would count.
-    assert_eq!((spin.owed, spin.spins()), (TAKEN + 1, Spins::default()));
+    assert_eq!((spin.owed, spin.spins()), (TAKEN + 1, SpinCounts::default()));
 }

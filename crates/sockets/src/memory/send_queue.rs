@@ -273,7 +273,7 @@ impl SendQueue {
             return Ok(true);
         }
         // The server, which knows nothing of this pool, rings for less than enough if asked to.
-        words.waiters.await_place(self.released + 1, self.released);
+        words.waiters.await_position(self.released + 1, self.released);
         fence(Ordering::SeqCst);
         self.collect(words, pool)?;
         Ok(self.finds_memory(pool, least))

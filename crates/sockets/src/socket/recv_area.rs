@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use abi::ancillary::RecvAncillary;
 use abi::data::{DataDescriptor, DataFlags};
 use abi::{Errno, SocketFlags};
-use shm::Borrowed;
+use shm::BorrowedBytes;
 
 use super::core::SocketCore;
 use super::handle::Socket;
@@ -26,7 +26,7 @@ use crate::wait::Wait;
 /// Dropping it gives the memory back. A program that holds much of it closes the peer's window, as
 /// one that does not read.
 pub struct RxArea {
-    bytes: Option<Borrowed>,
+    bytes: Option<BorrowedBytes>,
     from: Option<SocketAddr>,
     ancillary: Option<RecvAncillary>,
     /// Its number; `None` at the end of the stream.
@@ -72,7 +72,7 @@ impl Drop for RxArea {
 
 /// What was taken out of the queue.
 struct TakenDescriptor {
-    bytes: Option<Borrowed>,
+    bytes: Option<BorrowedBytes>,
     descriptor: DataDescriptor,
     ancillary: Option<RecvAncillary>,
     number: u64,

@@ -121,7 +121,7 @@ impl Socket {
                 return true;
             }
             // The server rings for slots of a queue that is not full only if it is asked to.
-            words.waiters.await_place(Waiters::ROOM, queue.released());
+            words.waiters.await_position(Waiters::ROOM, queue.released());
             fence(Ordering::SeqCst);
             takes(queue)
         })
@@ -168,7 +168,7 @@ impl Socket {
             let sent = queue.as_ref().ok_or(Errno::BADF)?;
             let end = sent.end_of_slice(number).ok_or(Errno::INVAL)?;
             // The server rings for less than a roomy queue only if it is asked to.
-            self.core().words.waiters.await_place(end, sent.released());
+            self.core().words.waiters.await_position(end, sent.released());
             drop(queue);
             hasten_release(self.core());
             Ok(None)

@@ -147,7 +147,7 @@ impl Core {
         self.threads.push(ThreadSide {
             requests: Consumer::attach(region, layout.request_ring(thread), REQUESTS).unwrap(),
             results: Producer::attach(region, layout.result_ring(thread), RESULTS).unwrap(),
-            ringer: Ringer::of_stranger(word, bell),
+            ringer: Ringer::for_untrusted(word, bell),
             news: layout.news(region, thread).unwrap(),
         });
     }
