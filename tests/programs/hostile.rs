@@ -7,8 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use abi::SocketKind;
-use abi::call::{Call, CallResult, Op, ReturnPath};
+use abi::call::{CallFlags, Op, PackagedCall, PackagedResult, Reply, Request, ReturnPath};
 use abi::client::{ClientLayout, QUEUE, REQUESTS, RESULTS};
 use abi::control::{ClientReply, ClientRequest, VERSION};
 use shm::{Access, Channel, Consumer, Message, Producer, Region, Slot};
@@ -70,24 +69,28 @@ impl Hostile {
         Producer::attach(&self.region, at, REQUESTS).expect("in the region")
     }
 
-    fn call(&self, op: Op, args: [u64; 6], client: u16) -> Slot {
+    fn call(&self, request: Request, client: u16) -> Slot {
         let path = ReturnPath { client, ring: self.thread, tag: 1 };
-        Call { op, priority: 0, flags: 0, path, args }.encode()
+        let (flags, request) = (CallFlags::NONE, request.encode());
+        PackagedCall { priority: 0, flags, path, request }.encode()
     }
 
     /// Opens a datagram socket as a correct client does; its place in the table.
     fn socket(&mut self) -> u16 {
         let at = self.layout.result_ring(self.thread);
         let mut results = Consumer::attach(&self.region, at, RESULTS).expect("in the region");
-        let args = [SocketKind::Datagram.to_word(), abi::Family::V4.to_word(), 0, 0, 0, 0];
-        let call = self.call(Op::Socket, args, self.client);
+        let (kind, family) = (abi::SocketKind::Datagram, abi::Family::V4);
+        let call = self.call(Request::Socket { kind, family }, self.client);
         self.requests().push(&call).expect("room for a call");
         self.ring();
         loop {
             if let Some(slot) = results.pop().expect("sound indices") {
-                let result = CallResult::decode(&slot).expect("a result");
-                let [word, ..] = result.outcome.expect("a socket");
-                return abi::SocketId::from_word(word).index;
+                let result = PackagedResult::decode(&slot).expect("a result");
+                let words = result.outcome.expect("a socket");
+                let Ok(Reply::Socket(id)) = Reply::decode(Op::Socket, &words) else {
+                    panic!("{words:?}")
+                };
+                return id.index;
             }
             std::thread::yield_now();
         }
@@ -110,7 +113,7 @@ impl Hostile {
         for _ in 0..5000 {
             // Asleep in poll.
             word.store(2, SeqCst);
-            let call = self.call(Op::Null, [0; 6], self.client);
+            let call = self.call(Request::Null, self.client);
             self.requests().push(&call).expect("room for a call");
             self.ring();
             while results.pop().expect("sound indices").is_none() {
@@ -139,7 +142,7 @@ impl Hostile {
             "bell" => self.deafen(),
             // A call whose result would go to somebody else.
             "paths" => {
-                let call = self.call(Op::Null, [0; 6], self.client ^ 1);
+                let call = self.call(Request::Null, self.client ^ 1);
                 self.requests().push(&call).expect("room for a call");
             }
             // Data in an area that is none.

@@ -17,12 +17,9 @@ mod op;
 mod path;
 mod reply;
 mod request;
-mod untyped;
 
-pub use crate::address::{addr_from_words, addr_to_words};
 pub use flags::CallFlags;
 pub use op::Op;
 pub use path::ReturnPath;
 pub use reply::{PackagedResult, Reply, ReplyWords};
 pub use request::{PackagedCall, Request, RequestError, RequestWords};
-pub use untyped::{Call, CallResult};

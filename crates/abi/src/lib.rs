@@ -24,7 +24,7 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
+pub mod address;
 pub mod ancillary;
 mod bad_slot;
 mod bits;

@@ -52,7 +52,7 @@ impl OptionValue {
     #[inline]
     pub fn new(value: &[u8]) -> Self {
         let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
-        Self { len, words: bytes_to_words(value) }
+        Self { len, words: words_of(value) }
     }
 
     /// Bytes that the program gave; more than [`SET_MOST`] are not all here.
@@ -110,7 +110,7 @@ impl OptionPart {
     /// As the six words of a result.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; 6] {
-        let [a, b, c, d, e] = bytes_to_words(&self.bytes);
+        let [a, b, c, d, e] = words_of(&self.bytes);
         [self.len, a, b, c, d, e]
     }
 
@@ -122,9 +122,8 @@ impl OptionPart {
 }
 
 /// The first `8 N` bytes of `bytes` as words; what is missing is 0.
-#[must_use]
 #[inline]
-pub fn bytes_to_words<const N: usize>(bytes: &[u8]) -> [u64; N] {
+fn words_of<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut words = [0; N];
     for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
         let mut whole = [0; 8];
@@ -134,12 +133,7 @@ pub fn bytes_to_words<const N: usize>(bytes: &[u8]) -> [u64; N] {
     words
 }
 
-/// The inverse of [`bytes_to_words`].
-pub fn words_to_bytes(words: &[u64]) -> impl Iterator<Item = u8> {
-    words.iter().flat_map(|word| word.to_ne_bytes())
-}
-
-/// The inverse of [`bytes_to_words`]: the first `N` bytes.
+/// The inverse of [`words_of`]: the first `N` bytes.
 #[inline]
 fn bytes_of<const N: usize>(words: &[u64]) -> [u8; N] {
     let mut bytes = [0; N];

@@ -12,6 +12,7 @@ mod datagrams;
 mod hostile;
 mod life;
 mod native;
+mod raw;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abi::call::{Call, CallResult, Op, ReturnPath, addr_from_words, addr_to_words};
+use abi::address::{addr_from_words, addr_to_words};
+use abi::call::{Op, ReturnPath};
 use abi::client::{
     CLIENT, ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords,
 };
@@ -29,13 +31,15 @@ use abi::frame::{Chain, FillSlot, IfAttach, RxFrame, TxFrame};
 use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
 use abi::nic::{INET, LAYOUT, NIC, RING};
 use abi::offload::{Features, RxOffload, SegmentKind, Segments};
-use abi::option::{OptionKey, bytes_to_words, words_to_bytes};
+use abi::option::OptionKey;
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Instant;
 use shm::{Access, Area, Backing, Consumer, Pool, PoolMap, Producer, Region};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::server::Server;
+
+use self::raw::{RawCall, RawResult};
 
 pub(super) const PARAMS: ClientParams =
     ClientParams { threads: 2, sockets: 8, area_pages: 4, tx_pages: 256, rx_pages: 320 };
@@ -200,7 +204,7 @@ impl Program {
         let path = ReturnPath { client: self.number, ring: 0, tag: self.tag };
         let mut all = [0; 6];
         all[..args.len()].copy_from_slice(args);
-        let call = Call { op, priority: 0, flags, path, args: all };
+        let call = RawCall { op, priority: 0, flags, path, args: all };
         self.requests.push(&call.encode()).unwrap();
         self.tag
     }
@@ -208,7 +212,7 @@ impl Program {
     /// The result of a call, if it is there.
     pub(super) fn result(&mut self, tag: u32) -> Option<Result<[u64; 6], Errno>> {
         while let Some(slot) = self.results.pop().unwrap() {
-            let result = CallResult::decode(&slot).unwrap();
+            let result = RawResult::decode(&slot);
             assert_eq!((result.path.client, result.path.ring), (self.number, 0));
             let earlier = self.done.insert(result.path.tag, result.outcome);
             assert!(earlier.is_none(), "a call was answered twice");
@@ -528,7 +532,11 @@ impl World {
         name: i32,
         value: &[u8],
     ) -> Result<(), Errno> {
-        let [a, b, c] = bytes_to_words(value);
+        let word = |at: usize| {
+            let bytes = value.iter().skip(8 * at).take(8).rev();
+            bytes.fold(0, |word, &byte| word << 8 | u64::from(byte))
+        };
+        let [a, b, c] = [0, 1, 2].map(word);
         let key = OptionKey { level, name }.to_word();
         let args = [socket, key, value.len() as u64, a, b, c];
         self.call(program, Op::SetSockOpt, &args, 0).map(drop)
@@ -544,7 +552,8 @@ impl World {
     ) -> Result<Vec<u8>, Errno> {
         let key = OptionKey { level, name }.to_word();
         let [len, words @ ..] = self.call(program, Op::GetSockOpt, &[socket, key, 0], 0)?;
-        Ok(words_to_bytes(&words).take(usize::try_from(len).unwrap()).collect())
+        let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+        Ok(bytes.take(usize::try_from(len).unwrap()).collect())
     }
 
     pub(super) fn bind(&mut self, program: &mut Program, sock: &Sock, addr: SocketAddr) {

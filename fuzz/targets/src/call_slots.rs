@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use abi::call::{Call, CallResult, Op, ReturnPath, addr_to_words};
+use abi::address::addr_to_words;
+use abi::call::{CallFlags, Op, PackagedCall, PackagedResult, Reply, Request, ReturnPath};
 use abi::client::{CLIENT, ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest};
 use abi::data::{DataDescriptor, DataFlags};
@@ -95,7 +96,13 @@ impl CallSlotsRun {
 
 fn decode_all(slot: &Slot) {
     let _ = DriverCall::decode(slot);
-    let _ = (CallResult::decode(slot), DataDescriptor::decode(slot), TxFrame::decode(slot));
+    let result = PackagedResult::decode(slot);
+    if let Ok(call) = PackagedCall::decode(slot) {
+        let _ = Request::decode(&call.request);
+        let words = result.ok().and_then(|result| result.outcome.ok());
+        let _ = words.map(|words| Reply::decode(call.request.op(), &words));
+    }
+    let _ = (DataDescriptor::decode(slot), TxFrame::decode(slot));
     let _ = FillSlot::decode(slot);
 }
 
@@ -116,10 +123,12 @@ fn call(u: &mut Unstructured<'_>, client: u16) -> Result<Slot> {
     if number == u64::from(Op::Socket as u16) {
         (args[0], args[1]) = (*u.choose(&[1, 2])?, *u.choose(&[4, 6, 4, 5])?);
     }
-    let flags = u8::from(u.arbitrary::<bool>()?);
-    let call = Call { op: Op::Null, priority: u.arbitrary()?, flags, path, args };
+    let flags = CallFlags::NONBLOCK.when(u.arbitrary()?);
+    let request = Request::Null.encode();
+    let call = PackagedCall { priority: u.arbitrary()?, flags, path, request };
     let mut slot = call.encode();
     slot[0] = slot[0] & !0xffff | number;
+    slot[2..].copy_from_slice(&args);
     Ok(slot)
 }
 
@@ -188,9 +197,10 @@ pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
     while !u.is_empty() && !fuzz.faulted && step(&mut u, &mut fuzz, &mut bad).is_ok() {}
     let path = ReturnPath { client: GOOD, ring: 0, tag: 1 };
-    let call = Call { op: Op::Null, priority: 0, flags: 0, path, args: [0; 6] };
+    let request = Request::Null.encode();
+    let call = PackagedCall { priority: 0, flags: CallFlags::NONE, path, request };
     good.requests.push(&call.encode()).expect("room");
     fuzz.rest();
     let slot = good.results.pop().expect("an intact ring").expect("an answer");
-    assert_eq!(CallResult::decode(&slot).map(|result| result.path), Ok(path));
+    assert_eq!(PackagedResult::decode(&slot).map(|result| result.path), Ok(path));
 }

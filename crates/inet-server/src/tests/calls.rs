@@ -25,9 +25,9 @@ fn quiet_results_are_there_and_ring_nobody() {
     let before = world.a.counter("server.bells-rung");
     let asleep = shm::Sleeper::new(a.layout.thread_bell(&a.region, 0).unwrap());
     asleep.announce(shm::Sleep::Fd);
-    let quiet = Call::QUIET;
+    let quiet = RawCall::QUIET;
     let made = a.call(Op::Socket, &[1, 4], quiet);
-    let begun = a.call(Op::Connect, &to, Call::NONBLOCK | quiet);
+    let begun = a.call(Op::Connect, &to, RawCall::NONBLOCK | quiet);
     // As a thread that waits for the outcome.
     sock.words.waiters.bits.store(1, Ordering::SeqCst);
     world.a.turn(world.now);
@@ -57,7 +57,7 @@ fn what_a_program_called_before_it_ended_is_done() {
     world.run(|_| listener.words.accept_ready.load(Ordering::SeqCst) > 0);
     let child = world.call(&mut b, Op::Accept, &[listener.word()], 0).unwrap();
     let child = b.attach(child[0]);
-    a.call(Op::Close, &[sock.word()], Call::QUIET);
+    a.call(Op::Close, &[sock.word()], RawCall::QUIET);
     let now = world.now;
     world.a.remove(5, false, now);
     world.run(|_| child.has(SocketFlags::READ_CLOSED));
@@ -69,12 +69,12 @@ fn higher_priority_goes_first_within_a_scan() {
     let (mut world, mut a, _b) = pair();
     for (tag, priority) in [(1, 0), (2, 3), (3, 9), (4, 3)] {
         let path = ReturnPath { client: 5, ring: 0, tag };
-        let call = Call { op: Op::Null, priority, flags: 0, path, args: [0; 6] };
+        let call = RawCall { op: Op::Null, priority, flags: 0, path, args: [0; 6] };
         a.requests.push(&call.encode()).unwrap();
     }
     world.a.turn(world.now);
     let order: Vec<u32> = std::iter::from_fn(|| a.results.pop().unwrap())
-        .map(|slot| CallResult::decode(&slot).unwrap().path.tag)
+        .map(|slot| RawResult::decode(&slot).path.tag)
         .collect();
     assert_eq!(order, [3, 2, 4, 1]);
 }
@@ -131,7 +131,7 @@ fn a_blocking_accept_completes_later_and_holds_up_nothing() {
     let (mut world, mut a, mut b) = pair();
     let listener = world.listener(&mut b, 80);
     assert!(listener.has(SocketFlags::LISTENING));
-    let now = world.call(&mut b, Op::Accept, &[listener.word()], Call::NONBLOCK);
+    let now = world.call(&mut b, Op::Accept, &[listener.word()], RawCall::NONBLOCK);
     assert_eq!(now, Err(Errno::AGAIN));
     let waiting = b.call(Op::Accept, &[listener.word()], 0);
     world.call(&mut b, Op::Null, &[], 0).unwrap();
@@ -163,11 +163,11 @@ fn acceptable_connections_show_in_the_words() {
     let ready = || listener.words.accept_ready.load(Ordering::Acquire);
     world.rest();
     assert!(ready() > 0);
-    world.call(&mut b, Op::Accept, &[listener.word()], Call::NONBLOCK).unwrap();
+    world.call(&mut b, Op::Accept, &[listener.word()], RawCall::NONBLOCK).unwrap();
     assert!(ready() > 0, "one is left");
-    world.call(&mut b, Op::Accept, &[listener.word()], Call::NONBLOCK).unwrap();
+    world.call(&mut b, Op::Accept, &[listener.word()], RawCall::NONBLOCK).unwrap();
     assert_eq!(ready(), 0);
-    let none = world.call(&mut b, Op::Accept, &[listener.word()], Call::NONBLOCK);
+    let none = world.call(&mut b, Op::Accept, &[listener.word()], RawCall::NONBLOCK);
     assert_eq!(none, Err(Errno::AGAIN));
 }
 
@@ -177,9 +177,9 @@ fn connect_without_waiting_is_told_by_the_words() {
     let _listener = world.listener(&mut b, 80);
     let sock = world.socket(&mut a, SocketKind::Stream);
     let to = SocketAddr::from((world.b.address, 80));
-    let connect = world.call(&mut a, Op::Connect, &with(&sock, to), Call::NONBLOCK);
+    let connect = world.call(&mut a, Op::Connect, &with(&sock, to), RawCall::NONBLOCK);
     assert_eq!(connect, Err(Errno::INPROGRESS));
-    let again = world.call(&mut a, Op::Connect, &with(&sock, to), Call::NONBLOCK);
+    let again = world.call(&mut a, Op::Connect, &with(&sock, to), RawCall::NONBLOCK);
     assert!(matches!(again, Err(Errno::ALREADY | Errno::ISCONN)), "{again:?}");
     let version = sock.words.version.load(Ordering::Acquire);
     world.run(|_| sock.has(SocketFlags::CONNECTED));
@@ -188,7 +188,7 @@ fn connect_without_waiting_is_told_by_the_words() {
     // Told once, and only at the end whose ACK the other one's accept waits for.
     assert!(world.a.server.take_joined() && !world.a.server.take_joined());
     assert!(!world.b.server.take_joined());
-    let again = world.call(&mut a, Op::Connect, &with(&sock, to), Call::NONBLOCK);
+    let again = world.call(&mut a, Op::Connect, &with(&sock, to), RawCall::NONBLOCK);
     assert_eq!(again, Err(Errno::ISCONN));
 }
 
@@ -202,7 +202,7 @@ fn a_closed_port_refuses() {
     assert_eq!(sock.error(), 0, "the call has told it");
 
     let sock = world.socket(&mut a, SocketKind::Stream);
-    let connect = world.call(&mut a, Op::Connect, &with(&sock, to), Call::NONBLOCK);
+    let connect = world.call(&mut a, Op::Connect, &with(&sock, to), RawCall::NONBLOCK);
     assert_eq!(connect, Err(Errno::INPROGRESS));
     world.run(|_| sock.has(SocketFlags::HANGUP));
     assert!(sock.has(SocketFlags::READ_CLOSED | SocketFlags::WRITE_CLOSED));
@@ -227,7 +227,7 @@ fn a_silent_host_is_unreachable_after_three_seconds() {
 fn recv_as_a_call_waits_for_bytes_and_for_the_end() {
     let (mut world, mut a, mut b) = pair();
     let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
-    let now = world.call(&mut b, Op::Recv, &[child.word()], Call::NONBLOCK);
+    let now = world.call(&mut b, Op::Recv, &[child.word()], RawCall::NONBLOCK);
     assert_eq!(now, Err(Errno::AGAIN));
     let waiting = b.call(Op::Recv, &[child.word()], 0);
     a.send(&mut sock, b"hello", None);

@@ -251,7 +251,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
     let sleeper = shm::Sleeper::new(layout.thread_bell(&region, 0).unwrap());
     for tag in 0..200 {
         let path = ReturnPath { client: 3, ring: 0, tag };
-        let call = Call { op: Op::Null, priority: 0, flags: 0, path, args: [0; 6] };
+        let call = RawCall { op: Op::Null, priority: 0, flags: 0, path, args: [0; 6] };
         requests.push(&call.encode()).unwrap();
         ringer.ring();
         let slot = loop {
@@ -264,7 +264,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
             }
             sleeper.awake();
         };
-        assert_eq!(CallResult::decode(&slot).unwrap().path, path);
+        assert_eq!(RawResult::decode(&slot).path, path);
     }
     assert_eq!(ask(ServerRequest::Shutdown, &[]), ServerReply::Done);
     server.join().unwrap().unwrap();
