@@ -73,8 +73,8 @@ unsafe fn bytes<'a>(addr: u64, len: usize) -> Result<&'a [u8], Errno> {
 /// The caller's room at `addr`.
 ///
 /// # Safety
-/// `addr` must be writable for `len` bytes, and nobody else's for as long as the slice is used; or
-/// 0.
+/// `addr` must be writable for `len` bytes, and no other thread's for as long as the slice is used;
+/// or 0.
 unsafe fn room<'a>(addr: u64, len: usize) -> Result<&'a mut [u8], Errno> {
     let at = std::ptr::with_exposed_provenance_mut::<u8>(usize::try_from(addr).unwrap_or(0));
     if len == 0 {
@@ -94,12 +94,12 @@ unsafe fn room<'a>(addr: u64, len: usize) -> Result<&'a mut [u8], Errno> {
 unsafe fn put(addr: u64, room: usize, from: &[u8]) {
     let at = std::ptr::with_exposed_provenance_mut::<u8>(usize::try_from(addr).unwrap_or(0));
     if !at.is_null() {
-        // SAFETY: the caller promises room, and no memory of ours is anyone's buffer.
+        // SAFETY: the caller promises room, and no memory of ours is a caller's buffer.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), at, from.len().min(room)) };
     }
 }
 
-/// Writes an address and its length, as accept(2): cut to the room, the length whole.
+/// Writes an address, truncated to the room, and its full length, as accept(2).
 ///
 /// # Safety
 /// As the entry's pointers are documented.

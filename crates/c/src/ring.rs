@@ -68,7 +68,7 @@ pub(crate) struct Ring<T> {
     sockets: Vec<Option<Socket>>,
     pending: Vec<Option<PendingCall<T>>>,
     free: Vec<usize>,
-    /// Calls that are finished: their user data, what came of them, what the edge kept.
+    /// Completed calls: their user data, their results, the FFI's values.
     finished: VecDeque<(u64, CompletionResult, T)>,
 }
 

@@ -1,9 +1,9 @@
 //! Control messages of datagrams, out of and into the bytes of a program's control buffer.
 //!
-//! Which messages there are, their order and their forms are Linux's (ip(7), ipv6(7), udp(7)). What
-//! asks for a message is an option that the server keeps; here is only how it is written. On an
-//! AF_INET6 socket what came over IPv4 is told by IPV6_PKTINFO as a mapped address, and otherwise
-//! by the messages of IPPROTO_IP, if the program asked for these.
+//! The messages, their order and their forms are Linux's (ip(7), ipv6(7), udp(7)). A program asks
+//! for a message by an option, which the server keeps; here messages are only written. On an
+//! AF_INET6 socket a datagram that came over IPv4 has a mapped address in IPV6_PKTINFO. Its other
+//! facts are in the messages of IPPROTO_IP, if the program asked for these.
 
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -11,7 +11,7 @@ use crate::epoll_set::EpollSet;
 use crate::errno::Outcome;
 use crate::open_socket::OpenSocket;
 use crate::table::{DescriptorTable, Kind, TableValue};
-use crate::{kept_placeholder, real};
+use crate::{cached_placeholder, real};
 
 /// All descriptors of this process.
 pub(crate) static TABLE: DescriptorTable<Descriptor> = DescriptorTable::new();
@@ -82,23 +82,23 @@ impl Descriptor {
 pub(crate) fn release(descriptor: Option<Descriptor>) {
     let Some(Descriptor::Socket(socket)) = descriptor else { return };
     if socket.unshare() {
-        if socket.is_on_kept() {
-            end_kept(!socket.is_nonblocking());
+        if socket.is_on_cached() {
+            end_cached(!socket.is_nonblocking());
         }
         socket.end();
     }
 }
 
-/// The kept placeholder stands for its socket no more. With `fresh` it is as it was, and free;
+/// The cached placeholder stands for its socket no more. With `fresh` it is as it was, and free;
 /// otherwise it is closed.
-pub(crate) fn end_kept(fresh: bool) {
+pub(crate) fn end_cached(fresh: bool) {
     if fresh {
-        kept_placeholder::give_back();
+        cached_placeholder::give_back();
         return;
     }
-    let kept = kept_placeholder::number();
-    TABLE.take(kept);
-    kept_placeholder::clear();
+    let cached = cached_placeholder::number();
+    TABLE.take(cached);
+    cached_placeholder::clear();
     // SAFETY: it is the shim's own, and known to nobody any more.
-    unsafe { real::close(kept) };
+    unsafe { real::close(cached) };
 }

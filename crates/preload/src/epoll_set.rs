@@ -96,7 +96,7 @@ impl Drop for Kick {
 }
 
 impl EpollState {
-    /// Wakes all who sleep in this set.
+    /// Wakes all threads that sleep in this set.
     fn kick(&mut self) {
         if self.sleepers > 0 {
             self.kicks += 1;

@@ -1,8 +1,8 @@
 //! The instance that this process is a client of, if any.
 //!
-//! Without `TASUKI_SOCKET` in the environment the shim hands every call to the kernel. With it,
-//! the process becomes a client at its first AF_INET socket, not before: a program that uses none
-//! costs the instance nothing.
+//! Without `TASUKI_SOCKET` in the environment the shim hands every call to the kernel. With it, the
+//! process becomes a client at its first AF_INET socket. So a program without one costs the
+//! instance nothing.
 
 #![allow(unsafe_code)]
 

@@ -28,7 +28,7 @@
 //! epoll_set: the Tasuki members of an epoll file
 //! open_socket: an open Tasuki socket, shared by its descriptors
 //! instance: this process's membership in an instance
-//! kept_placeholder process: the placeholder that is kept for the next socket; vfork children
+//! cached_placeholder process: the placeholder cached for the next socket; vfork children
 //! registrations transfer cmsg: rules of epoll, of sending and receiving, of control messages
 //! signals sockaddr table time: signal masks, addresses, descriptor numbers, time limits
 //! interpose: the macros that export calls
@@ -38,6 +38,7 @@
 
 #![cfg_attr(test, allow(dead_code, reason = "the exported calls are not exported from tests"))]
 
+mod cached_placeholder;
 mod calls;
 mod cmsg;
 mod descriptors;
@@ -48,7 +49,6 @@ mod fork;
 mod host;
 mod instance;
 mod interpose;
-mod kept_placeholder;
 mod open_socket;
 mod placeholder;
 mod poll;

@@ -82,8 +82,8 @@ pub(crate) struct OpenSocket {
     /// SO_SNDTIMEO.
     pub(crate) send_timeout: Timeout,
     nonblocking: AtomicBool,
-    /// Its descriptors are duplicates of the kept placeholder.
-    on_kept: AtomicBool,
+    /// Its descriptors are duplicates of the cached placeholder.
+    on_cached: AtomicBool,
     descriptors: AtomicUsize,
     watchers: Mutex<Vec<Weak<dyn SocketWatcher>>>,
 }
@@ -96,7 +96,7 @@ impl OpenSocket {
             receive_timeout: Timeout::default(),
             send_timeout: Timeout::default(),
             nonblocking: AtomicBool::new(nonblocking),
-            on_kept: AtomicBool::new(false),
+            on_cached: AtomicBool::new(false),
             descriptors: AtomicUsize::new(1),
             watchers: Mutex::default(),
         })
@@ -121,9 +121,9 @@ impl OpenSocket {
         self.nonblocking.store(on, Ordering::Relaxed);
     }
 
-    /// Whether its descriptor is a duplicate of the kept placeholder.
-    pub(crate) fn set_on_kept(&self, on: bool) {
-        self.on_kept.store(on, Ordering::Release);
+    /// Whether its descriptor is a duplicate of the cached placeholder.
+    pub(crate) fn set_on_cached(&self, on: bool) {
+        self.on_cached.store(on, Ordering::Release);
     }
 
     /// How long a receiving call may wait.
@@ -168,9 +168,9 @@ impl OpenSocket {
         self.descriptors.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Are its descriptors duplicates of the kept placeholder?
-    pub(crate) fn is_on_kept(&self) -> bool {
-        self.on_kept.load(Ordering::Acquire)
+    /// Are its descriptors duplicates of the cached placeholder?
+    pub(crate) fn is_on_cached(&self) -> bool {
+        self.on_cached.load(Ordering::Acquire)
     }
 
     /// The last descriptor was closed: leaves the epoll sets and closes the socket.

@@ -1,12 +1,12 @@
 //! Placeholders: the kernel descriptors that stand for Tasuki sockets.
 //!
 //! Making and ending a Unix socket, even one connected to nothing, takes the kernel ten times as
-//! long as duplicating a descriptor. So the placeholder of the first closed stream is *kept* under
-//! a high number of the shim's own. The next stream's descriptor is a duplicate of it, unless
+//! long as duplicating a descriptor. So the placeholder of the first closed stream is *cached*
+//! under a high number of the shim's own. The next stream's descriptor is a duplicate of it, unless
 //! another socket's is. A program that connects again and again makes no second placeholder: each
 //! socket costs it one system call at its begin and one at its end, as the kernel's does.
 //!
-//! Two sockets never share a placeholder. One that was non-blocking at its end is not kept: its
+//! Two sockets never share a placeholder. One that was non-blocking at its end is not cached: its
 //! next socket would inherit the flag.
 
 #![allow(unsafe_code)]
@@ -16,16 +16,16 @@ use std::sync::Arc;
 
 use sockets::SocketKind;
 
-use crate::descriptors::{Descriptor, TABLE, end_kept, install};
+use crate::descriptors::{Descriptor, TABLE, end_cached, install};
 use crate::errno::{self, Outcome};
 use crate::open_socket::OpenSocket;
-use crate::{instance, kept_placeholder, real};
+use crate::{cached_placeholder, instance, real};
 
 /// A kernel descriptor that is closed again unless it comes to stand for a socket.
 pub(crate) struct Placeholder {
     fd: c_int,
-    /// It is a duplicate of the kept one.
-    kept: bool,
+    /// It is a duplicate of the cached one.
+    cached: bool,
 }
 
 impl Placeholder {
@@ -41,20 +41,20 @@ impl Placeholder {
         };
         if kind == libc::SOCK_STREAM
             && flags & libc::SOCK_NONBLOCK == 0
-            && let Some(kept) = kept_placeholder::take()
+            && let Some(cached) = cached_placeholder::take()
         {
             let close_on_exec = flags & libc::SOCK_CLOEXEC != 0;
             let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
             // SAFETY: the command takes an int, the least number that it may give.
-            if let Ok(fd) = errno::check(unsafe { real::fcntl(kept, command, 0) }) {
-                return Ok(Self { fd, kept: true });
+            if let Ok(fd) = errno::check(unsafe { real::fcntl(cached, command, 0) }) {
+                return Ok(Self { fd, cached: true });
             }
-            // The last number below the limit may be the kept one's.
-            end_kept(false);
+            // The last number below the limit may be the cached one's.
+            end_cached(false);
         }
         // SAFETY: no pointers.
         errno::check(unsafe { real::socket(libc::AF_UNIX, kind | flags, 0) })
-            .map(|fd| Self { fd, kept: false })
+            .map(|fd| Self { fd, cached: false })
     }
 
     /// It is the socket's from now on; its number.
@@ -62,8 +62,8 @@ impl Placeholder {
     /// # Errors
     /// EMFILE when the number is beyond the table.
     pub(crate) fn stand_for(mut self, socket: Arc<OpenSocket>) -> Outcome<c_int> {
-        // Known to the socket before anybody can close it.
-        socket.set_on_kept(core::mem::take(&mut self.kept));
+        // Known to the socket before another thread can close it.
+        socket.set_on_cached(core::mem::take(&mut self.cached));
         install(self.fd, Descriptor::Socket(socket))?;
         let fd = self.fd;
         core::mem::forget(self);
@@ -75,39 +75,38 @@ impl Drop for Placeholder {
     fn drop(&mut self) {
         // SAFETY: the descriptor is this value's own.
         unsafe { real::close(self.fd) };
-        if self.kept {
-            end_kept(true);
+        if self.cached {
+            end_cached(true);
         }
     }
 }
 
-/// `fd` is about to be closed, and stands for nothing any more: keeps what it names for the next
-/// socket, if `open` has no other descriptor and nothing is kept. Without a number for it that is
-/// not done.
-pub(crate) fn keep(fd: c_int, open: &OpenSocket) {
+/// `fd` is about to be closed, and stands for nothing any more. Caches its placeholder for the next
+/// socket, if `open` has no other descriptor, nothing is cached yet, and a number is free for it.
+pub(crate) fn cache(fd: c_int, open: &OpenSocket) {
     let fresh = open.socket.kind() == SocketKind::Stream && !open.is_nonblocking();
-    if !fresh || !open.is_last() || !kept_placeholder::is_none() {
+    if !fresh || !open.is_last() || !cached_placeholder::is_none() {
         return;
     }
     let floor = libc::c_ulong::from(instance::own_fd_floor().unsigned_abs());
     // SAFETY: the command takes an int, the least number that it may give.
-    let Ok(kept) = errno::check(unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor) }) else {
+    let Ok(cached) = errno::check(unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor) }) else {
         return;
     };
-    let known = install(kept, Descriptor::Internal).is_ok();
-    if !known || !kept_placeholder::keep(kept) {
-        // Another thread has kept one meanwhile.
-        TABLE.take(kept);
+    let known = install(cached, Descriptor::Internal).is_ok();
+    if !known || !cached_placeholder::put(cached) {
+        // Another thread has cached one meanwhile.
+        TABLE.take(cached);
         // SAFETY: made above, and nobody else's.
-        unsafe { real::close(kept) };
+        unsafe { real::close(cached) };
     }
 }
 
-/// In a forked child: the kept placeholder is the parent's too.
+/// In a forked child: the cached placeholder is the parent's too.
 pub(crate) fn forget() {
-    if let Some(kept) = kept_placeholder::forget() {
+    if let Some(cached) = cached_placeholder::forget() {
         // SAFETY: no pointers; nothing of this process uses it.
-        unsafe { real::close(kept) };
+        unsafe { real::close(cached) };
     }
 }
 
@@ -126,25 +125,25 @@ mod tests {
     fn the_kept_one_stands_for_one_socket_at_a_time() {
         let new = |flags| Placeholder::new(SocketKind::Stream, flags).unwrap();
         let first = new(libc::SOCK_CLOEXEC);
-        assert!(!first.kept, "nothing is kept yet");
+        assert!(!first.cached, "nothing is cached yet");
         // SAFETY: the command takes an int.
-        let kept = unsafe { real::fcntl(first.fd, libc::F_DUPFD_CLOEXEC, 100) };
-        assert!(TABLE.put(kept, Descriptor::Internal).is_ok());
-        assert!(kept_placeholder::keep(kept));
+        let cached = unsafe { real::fcntl(first.fd, libc::F_DUPFD_CLOEXEC, 100) };
+        assert!(TABLE.put(cached, Descriptor::Internal).is_ok());
+        assert!(cached_placeholder::put(cached));
         drop(first);
 
         let one = new(libc::SOCK_CLOEXEC);
-        assert_eq!((one.kept, file(one.fd)), (true, file(kept)));
+        assert_eq!((one.cached, file(one.fd)), (true, file(cached)));
         let another = new(0);
-        assert_eq!((another.kept, file(another.fd) == file(kept)), (false, false));
+        assert_eq!((another.cached, file(another.fd) == file(cached)), (false, false));
         drop(one);
         let again = new(0);
-        assert_eq!((again.kept, file(again.fd)), (true, file(kept)));
+        assert_eq!((again.cached, file(again.fd)), (true, file(cached)));
         let nonblocking = new(libc::SOCK_NONBLOCK);
-        assert!(!nonblocking.kept, "its flags would be seen");
-        core::mem::take(&mut { again }.kept);
-        end_kept(false);
-        assert!(kept_placeholder::is_none(), "what was changed is not kept on");
-        assert!(!TABLE.range(100, 2000).iter().any(|(fd, _)| *fd == kept));
+        assert!(!nonblocking.cached, "its flags would be seen");
+        core::mem::take(&mut { again }.cached);
+        end_cached(false);
+        assert!(cached_placeholder::is_none(), "what was changed is not cached on");
+        assert!(!TABLE.range(100, 2000).iter().any(|(fd, _)| *fd == cached));
     }
 }

@@ -1,9 +1,9 @@
 //! poll over Tasuki and kernel descriptors mixed; select is built on it.
 //!
-//! A look asks Tasuki sockets for their readiness, which is memory, and the kernel for the others,
-//! without waiting. When nothing is ready, one sleep waits for both kinds
-//! ([`sockets::Client::wait_any`]): for the sockets' versions as of the look, and for the kernel's
-//! descriptors. An epoll descriptor with Tasuki members counts as both.
+//! A look reads the readiness of Tasuki sockets from memory and asks the kernel for the others,
+//! without waiting. When nothing is ready, one sleep waits for both kinds ([`sockets::wait_any`]):
+//! for the sockets' versions as of the look, and for the kernel's descriptors. An epoll descriptor
+//! with Tasuki members counts as both.
 
 #![allow(unsafe_code)]
 
@@ -139,7 +139,7 @@ impl<'a> Poll<'a> {
     }
 }
 
-/// A socket's events as poll reports them to who asked for `wanted`.
+/// A socket's events as poll reports them to a caller that asked for `wanted`.
 fn revents(events: u32, wanted: c_short) -> c_short {
     // The bits of epoll and poll are the same, and poll's fit into 16.
     let events = u16::try_from(events & 0xFFFF).unwrap_or(0).cast_signed();

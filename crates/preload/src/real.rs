@@ -1,9 +1,9 @@
 //! The C library's own functions, found behind this library with `dlsym(RTLD_NEXT)`.
 //!
-//! Every name that the shim exports has its real counterpart here. The addresses lie in one
-//! static table of atomics: the constructor fills it, and a call that comes earlier (from another
-//! library's constructor) finds its own entry by itself, without allocating. A function that this
-//! C library does not have (`epoll_pwait2` before glibc 2.35) answers ENOSYS.
+//! Every name that the shim exports has its real counterpart here. The addresses lie in one static
+//! table of atomics, which the constructor fills. An earlier call (from another library's
+//! constructor) looks its own entry up, without allocating. A function that this C library does not
+//! have (`epoll_pwait2` before glibc 2.35) answers ENOSYS.
 //!
 //! The functions are `C-unwind` because they are cancellation points: `pthread_cancel` unwinds
 //! through the shim's frames, which hold nothing to drop on the way to the kernel.

@@ -1,8 +1,8 @@
-//! What an epoll set knows of the sockets it watches: level, edge, one shot.
+//! The registrations of an epoll set: level, edge, one shot.
 //!
-//! The kernel names a registration by descriptor number *and* open file; so does this. An edge is
-//! a change of the socket's `version`, which the server counts up with every event: as with the
-//! kernel, an edge reports all that is ready, not only what is new.
+//! A registration is named by descriptor number *and* open socket, as the kernel's is by open file.
+//! An edge is a change of the socket's `version`, which the server counts up with every event. As
+//! with the kernel, an edge reports all that is ready, not only what is new.
 
 use core::ffi::c_int;
 
@@ -57,7 +57,8 @@ impl<S: Source> Registration<S> {
 /// The registrations of one set.
 pub(crate) struct Registrations<S> {
     list: Vec<Registration<S>>,
-    /// Where the next look begins, so that everyone's turn comes when there is more than room.
+    /// Where the next look begins, so that no socket starves when more are ready than there is room
+    /// for.
     next: usize,
 }
 

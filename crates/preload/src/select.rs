@@ -22,7 +22,7 @@ const READ: c_short =
     libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR;
 const WRITE: c_short = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLERR;
 const EXCEPT: c_short = libc::POLLPRI;
-/// What is asked for, for each of the three sets.
+/// The events asked for by each of the three sets.
 const ASK: [c_short; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 /// What counts, for each of the three sets.
 const COUNTS: [c_short; 3] = [READ, WRITE, EXCEPT];

@@ -1,11 +1,15 @@
 //! Signals that POSIX ties to socket calls: SIGPIPE, and the masks of ppoll, pselect and
 //! epoll_pwait.
 //!
-//! The kernel sets such a mask and sleeps in one step; the shim sleeps on things that the kernel
-//! does not know as one, and so does it in three: look for pending signals that the mask lets in
-//! (EINTR, after their handlers ran), set the mask, sleep. What remains is a gap of some
-//! nanoseconds between the second and the third step: a signal that comes there runs its handler
-//! but does not end the sleep.
+//! The kernel sets such a mask and sleeps in one step. The shim sleeps on several things, which the
+//! kernel does not offer as one step, so it takes three:
+//!
+//! 1. Look for pending signals that the mask lets in (EINTR, after their handlers ran).
+//! 2. Set the mask.
+//! 3. Sleep.
+//!
+//! A gap of some nanoseconds remains between the second and the third step: a signal that comes
+//! there runs its handler but does not end the sleep.
 
 #![allow(unsafe_code)]
 
@@ -75,7 +79,7 @@ fn is_ignored(signal: c_int) -> bool {
 
 /// Are all handlers installed with SA_RESTART?
 ///
-/// After EINTR nobody tells which signal it was; those of faults do not interrupt calls. Programs
+/// After EINTR nothing tells which signal it was; those of faults do not interrupt calls. Programs
 /// that install some handlers so and some not are rare; they get EINTR from all.
 pub(crate) fn all_restart() -> bool {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};

@@ -1,12 +1,12 @@
 //! `struct sockaddr_in` and `sockaddr_in6` in and out, by Linux's rules of length and truncation.
 //!
 //! The parsing works on copied bytes; only [`copy_in`] and [`copy_out`] touch the program's
-//! pointers. A null pointer is EFAULT; any other pointer is believed, since a process that passes
-//! a bad one to an ordinary library function faults too.
+//! pointers. A null pointer is EFAULT. Any other pointer is trusted: a process that passes a bad
+//! one to an ordinary library function faults too.
 //!
-//! Which family may be named depends on the socket's and on the call, see [`Name`]'s methods. What
-//! is told to a program has its socket's family: an IPv4 address of an AF_INET6 socket is written
-//! as `::ffff:a.b.c.d` (RFC 3493 3.7).
+//! The socket and the call decide which family an address may have, see [`Name`]'s methods. An
+//! address given to a program has its socket's family: an IPv4 address of an AF_INET6 socket is
+//! written as `::ffff:a.b.c.d` (RFC 3493 3.7).
 
 #![allow(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! The table of descriptor numbers.
 //!
 //! Two levels of [`CHUNK`] entries cover the numbers below [`LIMIT`]; the second is made when first
-//! needed. An entry has a `kind`, one atomic byte, and a value behind a lock. Nearly all descriptors
-//! of nearly all programs are the kernel's own business. They cost the two loads of
+//! needed. An entry has a `kind`, one atomic byte, and a value behind a lock. Nearly all
+//! descriptors of nearly all programs are the kernel's own business. They cost the two loads of
 //! [`DescriptorTable::kind`] and no lock.
 //!
 //! An entry is taken out before the kernel closes the number, and put in after the kernel gave it

@@ -53,7 +53,7 @@ pub(crate) fn to_timeval(duration: Duration) -> timeval {
     }
 }
 
-/// What is left until `deadline`, nothing when it has passed.
+/// The time left until `deadline`, zero when it has passed.
 pub(crate) fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }

@@ -144,7 +144,7 @@ fn discard(endpoint: &impl Endpoint, total: usize, wanted: usize, wait: Wait) ->
     let mut sum = Received::default();
     loop {
         let room = scratch.len().min(total - sum.len);
-        // What is wanted was waited for; the rest is taken as far as it is there.
+        // The wanted bytes were waited for; further ones are taken as far as they are there.
         let wait = if sum.len >= wanted && sum.len > 0 { Wait::No } else { wait };
         let outcome = endpoint.recv(&mut [IoSliceMut::new(&mut scratch[..room])], false, wait);
         match outcome {

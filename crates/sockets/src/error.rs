@@ -20,7 +20,7 @@ pub enum ConnectError {
         env = ENV
     )]
     NotNamed,
-    /// Nobody listens at the instance's socket.
+    /// No process listens at the instance's socket.
     #[error(
         "no Tasuki instance answers at {path}: {errno}; start one with `tasuki up`, or the program \
          with `tasuki run`",

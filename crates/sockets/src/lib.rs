@@ -41,7 +41,7 @@
 //! client: one client, which makes sockets
 //! socket: sockets, their halves, their control operations
 //! membership: region, bells, call rings, thread slots, waiting
-//! memory: areas of the sending pool, and who holds them
+//! memory: areas of the sending pool, and their holders
 //! local_stack: the stack inside this process (mode `library`)
 //! descriptors error fork lock wait: vocabulary
 //! ```

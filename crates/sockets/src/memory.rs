@@ -1,4 +1,4 @@
-//! Memory of the sending pool: who holds which area, and until when.
+//! Memory of the sending pool: the holders of each area, and for how long they hold it.
 //!
 //! * [`TxPool`] gives areas to sockets and to the program.
 //! * [`TxArea`] and [`TxSlice`] are areas that the program itself fills and sends.

@@ -1,11 +1,12 @@
 //! Sockets with the shape of `std::net`'s, over the process's own client.
 //!
-//! What std documents for its types holds here, with these differences: there is no file descriptor
-//! behind a socket (`as_socket` gives the [`Socket`] that there is), and the
-//! functions that end in `_via` name a client instead of using [`crate::instance()`]'s. As in std,
-//! clones share the socket with its timeouts and its nonblocking mode.
+//! std's documentation of its types holds here, with two differences:
 //!
-//! `local_addr`, options and the like fail only as the [`Socket`] operation of that name does.
+//! * No file descriptor is behind a socket; `as_socket` gives the [`Socket`](crate::Socket).
+//! * Functions that end in `_via` name a client instead of using [`crate::instance()`]'s.
+//!
+//! As in std, clones share the socket with its timeouts and its nonblocking mode. `local_addr`,
+//! options and the like fail only as the [`Socket`](crate::Socket) operation of that name does.
 
 mod shared;
 mod tcp;

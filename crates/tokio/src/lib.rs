@@ -1,9 +1,9 @@
 //! Tasuki's sockets for tokio programs: [`TcpStream`] is a tokio [`AsyncRead`] and [`AsyncWrite`],
 //! and [`run`] drives Tasuki's reactor inside of tokio's.
 //!
-//! The reactor's turn comes after the tasks that can run, so what they have called leaves together.
-//! While none can, tokio sleeps in its own poll, where the thread's bell is one descriptor among
-//! its others: timers, files, kernel sockets and Tasuki's sockets go on side by side.
+//! The reactor iterates after the tasks that can run, so their calls leave together. While none can
+//! run, tokio sleeps in its own poll, where the thread's bell is one descriptor among others. So
+//! timers, files, kernel sockets and Tasuki's sockets go on side by side.
 //!
 //! Tasuki's sockets belong to their thread: tasks are spawned by [`tokio::task::spawn_local`], and
 //! the runtime is a current-thread one with a [`LocalSet`]; [`block_on`] makes both.
@@ -53,8 +53,8 @@ pub async fn run<F: Future>(client: &Arc<Client>, future: F) -> io::Result<F::Ou
     let mut future = pin!(future);
     poll_fn(|context| {
         if let Poll::Ready(done) = future.as_mut().poll(context) {
-            // What was called last still leaves.
-            let _ = reactor.poll_turn(context);
+            // The last calls still leave.
+            let _ = reactor.poll_iteration(context);
             return Poll::Ready(Ok(done));
         }
         match poll_drive(&reactor, &bell, context) {
@@ -69,15 +69,15 @@ pub async fn run<F: Future>(client: &Arc<Client>, future: F) -> io::Result<F::Ou
     .await
 }
 
-/// Gives the reactor its turns until it waits for the bell.
+/// Iterates the reactor until it waits for the bell.
 fn poll_drive(
     reactor: &Reactor,
     bell: &AsyncFd<OwnedFd>,
     context: &mut Context<'_>,
 ) -> io::Result<()> {
     loop {
-        if reactor.poll_turn(context)?.is_ready() {
-            // Once more when the others had their turn.
+        if reactor.poll_iteration(context)?.is_ready() {
+            // Once more after the other tasks have run.
             context.waker().wake_by_ref();
             return Ok(());
         }

@@ -29,7 +29,7 @@ const FILE_CHUNK: usize = 1 << 16;
 /// The program's bytes, to be sent.
 ///
 /// # Safety
-/// `buf` is null or points to `len` readable bytes that nobody writes during the call.
+/// `buf` is null or points to `len` readable bytes that no thread writes during the call.
 unsafe fn readable<'a>(buf: *const c_void, len: usize) -> Outcome<IoSlice<'a>> {
     if len == 0 {
         return Ok(IoSlice::new(&[]));
@@ -45,7 +45,7 @@ unsafe fn readable<'a>(buf: *const c_void, len: usize) -> Outcome<IoSlice<'a>> {
 /// The program's room, to be received into.
 ///
 /// # Safety
-/// `buf` is null or points to `len` writable bytes that nobody else touches during the call.
+/// `buf` is null or points to `len` writable bytes that no other thread touches during the call.
 unsafe fn writable<'a>(buf: *mut c_void, len: usize) -> Outcome<IoSliceMut<'a>> {
     if len == 0 {
         return Ok(IoSliceMut::new(&mut []));

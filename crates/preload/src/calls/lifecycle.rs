@@ -1,8 +1,8 @@
 //! How descriptors come and go: socket, accept, dup, close, the end of the process.
 //!
-//! A Tasuki socket is two things, a placeholder in the kernel and a socket of the instance. The
+//! A Tasuki socket is two things: a placeholder in the kernel and a socket of the instance. The
 //! placeholder is made first and closed again when the rest fails, so that nothing leaks. Calls
-//! that change the table ask whether this is a vfork child (see `fork`): its descriptors are the
+//! that change the table ask whether this is a vfork child ([`process`]): its descriptors are the
 //! kernel's only.
 
 #![allow(unsafe_code)]
@@ -25,16 +25,16 @@ use crate::{fork, host, instance, process, real};
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
-/// Who makes a socket.
+/// The maker of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maker {
     Kernel,
     Tasuki(Family, SocketKind),
-    /// Nobody, and this is the program's error number.
-    Nobody(Errno),
+    /// None: the program gets this error number.
+    None(Errno),
 }
 
-/// Who makes sockets of this kind in a program that runs on Tasuki.
+/// The maker of sockets of this kind in a program that runs on Tasuki.
 ///
 /// Protocols of AF_INET and AF_INET6 that the stack does not have give no kernel socket instead,
 /// which would silently use the host's network. Raw and packet sockets are the kernel's.
@@ -52,7 +52,7 @@ fn maker(domain: c_int, kind: c_int, protocol: c_int) -> Maker {
     match (kind, protocol) {
         (SocketKind::Stream, 0 | libc::IPPROTO_TCP)
         | (SocketKind::Datagram, 0 | libc::IPPROTO_UDP) => Maker::Tasuki(family, kind),
-        _ => Maker::Nobody(Errno::PROTONOSUPPORT),
+        _ => Maker::None(Errno::PROTONOSUPPORT),
     }
 }
 
@@ -60,7 +60,7 @@ fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
     match maker(domain, kind, protocol) {
         // SAFETY: no pointers.
         Maker::Kernel => errno::check(unsafe { real::socket(domain, kind, protocol) }),
-        Maker::Nobody(errno) => Err(errno),
+        Maker::None(errno) => Err(errno),
         Maker::Tasuki(family, socket_kind) => {
             let placeholder = Placeholder::new(socket_kind, kind & FLAGS)?;
             let socket = instance::client()?.socket(family, socket_kind)?;
@@ -117,7 +117,7 @@ fn close_one(fd: c_int) -> Outcome<c_int> {
     }
     let held = TABLE.take(fd);
     if let Some(Descriptor::Socket(entry)) = &held {
-        placeholder::keep(fd, entry);
+        placeholder::cache(fd, entry);
     }
     let outcome = close();
     release(held);
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(maker(AF_INET, SOCK_STREAM | FLAGS, 0), stream);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_TCP), stream);
         assert_eq!(maker(AF_INET, SOCK_DGRAM, 17), Maker::Tasuki(Family::V4, SocketKind::Datagram));
-        let unknown = Maker::Nobody(Errno::PROTONOSUPPORT);
+        let unknown = Maker::None(Errno::PROTONOSUPPORT);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_UDP), unknown);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_MPTCP), unknown);
         assert_eq!(maker(AF_INET6, SOCK_DGRAM, 0), Maker::Tasuki(Family::V6, SocketKind::Datagram));

@@ -1,6 +1,6 @@
 //! Messages: sendmsg, recvmsg, and many of them at a time.
 //!
-//! What control messages say is in [`crate::cmsg`].
+//! [`crate::cmsg`] reads and writes the control messages.
 
 #![allow(unsafe_code)]
 
@@ -47,7 +47,7 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
 /// The bytes of a message's control buffer.
 ///
 /// # Safety
-/// The buffer is null or has as many bytes as the message says, which nobody else touches.
+/// The buffer is null or has as many bytes as the message says, which no other thread touches.
 unsafe fn control<'a>(msg: &msghdr) -> &'a mut [u8] {
     match (msg.msg_control.is_null(), isize::try_from(msg.msg_controllen)) {
         // SAFETY: not null, no longer than a slice can be, and the caller says that it is there.
@@ -97,7 +97,7 @@ unsafe fn put_name(msg: &mut msghdr, from: Option<SocketAddr>, family: Family) -
 /// The messages at `vec`.
 ///
 /// # Safety
-/// `vec` is null or points to `count` messages that nobody else touches.
+/// `vec` is null or points to `count` messages that no other thread touches.
 unsafe fn messages<'a>(vec: *mut mmsghdr, count: c_uint) -> Outcome<&'a mut [mmsghdr]> {
     let count = usize::try_from(count).unwrap_or(MOST_MESSAGES).min(MOST_MESSAGES);
     match (count, vec.is_null()) {

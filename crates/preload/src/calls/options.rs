@@ -1,8 +1,8 @@
 //! getsockopt and setsockopt.
 //!
-//! What concerns the descriptor or the waiting is answered here; the rest is the server's to
-//! know, which says ENOPROTOOPT to what it does not: values pass through as bytes. What is left is
-//! how an answer is cut to the room that the program has for it.
+//! Options about the descriptor or the waiting are answered here. Values of all others pass through
+//! as bytes to the server, which answers ENOPROTOOPT to an option that it does not know. Here an
+//! answer is truncated to the program's room for it.
 
 #![allow(unsafe_code)]
 

@@ -71,7 +71,7 @@ impl Poller {
         free
     }
 
-    /// Stops polling, or waiting for it. True: the helper is to be told that no thread polls.
+    /// Stops polling, or waiting for it. True: the caller wakes the helper, as no thread polls.
     pub(super) fn leave(&self, wakeup: &Arc<OwnedFd>) -> bool {
         let mut state = self.lock();
         state.waiting.retain(|other| key(other) != key(wakeup));
@@ -81,7 +81,7 @@ impl Poller {
         pass_on(state)
     }
 
-    /// For the helper: does no thread poll? Otherwise the helper is told when that is so.
+    /// For the helper: does no thread poll? Otherwise the helper is woken when that is so.
     pub(super) fn is_free_for_helper(&self) -> bool {
         let mut state = self.lock();
         state.helper_waits = state.current != CurrentPoller::Nobody;

@@ -23,7 +23,7 @@ use crate::signals;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rounds of work of one call: what comes meanwhile from everywhere must not hold it for ever.
 const MOST_ROUNDS: u32 = 16;
-/// What socket words tell of the peer is believed for so long after they were written, nanoseconds.
+/// For so long after they were written socket words count as up to date, nanoseconds.
 const FRESH: u64 = 50_000;
 /// Most events taken from the set at a time.
 const EVENTS: usize = 16;
@@ -147,7 +147,7 @@ impl ProgramStack {
             }
             let left = stack.deadline();
             let left = most.map_or(left, |most| Some(left.unwrap_or(most).min(most)));
-            // Under the lock: whoever works next sees it.
+            // Under the lock: the next thread that works sees it.
             self.sleeps_until.store(self.nanos(left).max(1), Ordering::SeqCst);
             Some(left)
         });
@@ -240,7 +240,7 @@ impl LocalStack for ProgramStack {
     }
 
     fn watch(&self, bell: BorrowedFd<'_>) {
-        // What is not watched is heard at the end of the time slice.
+        // An unwatched bell is noticed at the end of the time slice.
         self.with(|stack| stack.as_ref().map(|stack| stack.watch(bell)));
     }
 

@@ -1,4 +1,4 @@
-//! A small executor for one thread: tasks run until none can, then the reactor has its turn.
+//! A small executor for one thread: tasks run until none can, then the reactor iterates.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use crate::instance::instance;
 use crate::lock::lock;
 use crate::wait::Wait;
 
-/// Times that all ready tasks are run before the reactor has its turn although some can run.
+/// Times that all ready tasks run before the reactor iterates although some can still run.
 const ROUNDS: u32 = 8;
 
 /// The name of the future that [`block_on`] was given.
@@ -130,14 +130,14 @@ impl Executor {
         main.wake_by_ref();
         let waker = Waker::from(Arc::clone(&main));
         loop {
-            self.reactor.gather();
+            self.reactor.defer_bell();
             for _ in 0..ROUNDS {
                 if self.round() {
                     main.queued.store(false, Ordering::Release);
                     let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
                     if let Poll::Ready(done) = polled {
                         // What was called and sent last still leaves.
-                        let _ = self.reactor.turn(Wait::No, || true);
+                        let _ = self.reactor.iterate(Wait::No, || true);
                         return Ok(done);
                     }
                 }
@@ -146,9 +146,9 @@ impl Executor {
                 }
             }
             let wait = if self.is_idle() { Wait::Forever } else { Wait::No };
-            let turned = self.reactor.turn(wait, || !self.is_idle());
+            let iterated = self.reactor.iterate(wait, || !self.is_idle());
             // Tasks that can still run get to see it first.
-            if let Err(errno) = turned
+            if let Err(errno) = iterated
                 && self.is_idle()
             {
                 return Err(errno.into());
@@ -197,7 +197,7 @@ pub fn block_on_via<F: Future>(client: &Arc<Client>, future: F) -> io::Result<F:
     // Before the reactor is left: what they hold is closed by it.
     let tasks = std::mem::take(&mut *executor.tasks.borrow_mut());
     drop(tasks);
-    let _ = reactor.turn(Wait::No, || true);
+    let _ = reactor.iterate(Wait::No, || true);
     done
 }
 
@@ -247,7 +247,7 @@ pub fn spawn<F: Future + 'static>(future: F) -> io::Result<JoinHandle<F::Output>
     Ok(handle)
 }
 
-/// Lets the other tasks that can run have their turn.
+/// Lets the other tasks that can run go first.
 pub async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {

@@ -1,12 +1,12 @@
 //! The reactor: wakes tasks when their calls are over or their sockets have news.
 //!
-//! A task that waits for a socket leaves its waker in the socket's place and sets the thread's bit
-//! in the socket's `waiters` word; then it looks at the socket's version once more. The server,
-//! when it clears the bit, names the socket in the thread's news bitmap before it rings. So whoever
-//! wakes takes the bitmap and finds exactly the sockets with news.
+//! A task that waits for a socket leaves its waker at the socket's index and sets the thread's bit
+//! in the socket's `waiters` word. Then it looks at the socket's version once more. When the server
+//! clears the bit, it names the socket in the thread's news bitmap before it rings. So a woken
+//! thread takes the bitmap and finds exactly the sockets with news.
 //!
-//! Wakers run, and what futures hold is dropped, only while nothing here is borrowed: both may come
-//! back with the next call.
+//! Wakers run, and values of futures are dropped, only while nothing here is borrowed: both may
+//! call the reactor again.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -33,7 +33,7 @@ use crate::wait::Wait;
 
 /// How long to sleep on the bell's word, which is cheap, before sleeping on descriptors.
 const SHALLOW: Duration = Duration::from_secs(1);
-/// Attempts in a row on a socket whose words change all the time, before other tasks have a turn.
+/// Attempts in a row on a socket whose words change all the time, before other tasks run.
 const HURRIES: u32 = 16;
 
 thread_local! {
@@ -60,7 +60,7 @@ enum ReactorCall {
     Free,
     Due(Option<Waker>),
     Over(Result<Reply, Errno>),
-    /// Nobody waits for it.
+    /// Its future was dropped, or there never was one.
     Abandoned,
 }
 
@@ -104,7 +104,7 @@ pub struct Reactor {
     calls: RefCell<ReactorCalls>,
     /// By place of the socket.
     waiters: RefCell<Vec<SocketWakers>>,
-    /// Who calls [`Reactor::poll_turn`].
+    /// The task that calls [`Reactor::poll_iteration`].
     driver: RefCell<Option<Waker>>,
     /// It was announced that this thread sleeps on the descriptor.
     asleep: RefCell<Option<SleepRole>>,
@@ -124,7 +124,7 @@ impl WakeHandle {
     pub(super) fn wake(&self) {
         self.slot.wake();
         if self.deep.load(Ordering::SeqCst) {
-            // Fails only when it was waked more often than anyone can count.
+            // Fails only when the count of wakes is full; then it is awake.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
@@ -254,7 +254,7 @@ impl Reactor {
         }
     }
 
-    /// Makes a call of whose result nobody wants to hear.
+    /// Makes a call whose result is thrown away.
     pub(super) fn call_and_forget(&self, request: Request) -> Result<(), Errno> {
         self.submit(request, ReactorCall::Abandoned).map(drop)
     }
@@ -268,7 +268,7 @@ impl Reactor {
         }
     }
 
-    /// Nobody waits for this socket any more.
+    /// Drops the wakers of this socket.
     fn forget(&self, socket: &Socket) {
         let mut waiters = self.waiters.borrow_mut();
         let old = waiters.get_mut(usize::from(socket.index())).map(std::mem::take);
@@ -316,8 +316,8 @@ impl Reactor {
         self.wake_driver();
     }
 
-    /// Wakes the tasks of sockets that have news, and of calls that are over. Also sends on its way
-    /// what was called. True if there was something.
+    /// Wakes the tasks of sockets that have news, and of calls that are over. Also sends registered
+    /// calls on their way. True if there was something.
     fn collect(&self) -> Result<bool, Errno> {
         let mut wakers = Vec::new();
         self.take_news(&mut wakers);
@@ -333,7 +333,7 @@ impl Reactor {
             while bits != 0 {
                 let at = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                // Bits of places that do not exist concern nobody.
+                // A bit of an index without a socket means nothing.
                 let Some(waiters) = all.get_mut(at) else { continue };
                 wakers.extend(waiters.reader.take().into_iter().chain(waiters.writer.take()));
             }
@@ -365,7 +365,7 @@ impl Reactor {
         }
     }
 
-    /// Gets rid of what a call gave that nobody waits for.
+    /// Gets rid of a result that no task waits for.
     fn discard(&self, result: Result<Reply, Errno>) {
         if let Ok(Reply::Socket(socket) | Reply::Accepted(socket, _)) = result {
             self.close(&socket);
@@ -377,8 +377,8 @@ impl Reactor {
         !self.news.is_empty() || lock(&self.thread.rings).has_results()
     }
 
-    /// What tasks call and send from now on is gathered, until the next turn.
-    pub(super) fn gather(&self) {
+    /// From now on the server is not rung for calls and sends of tasks, until the next iteration.
+    pub(super) fn defer_bell(&self) {
         self.server().defer_bell();
     }
 
@@ -388,15 +388,15 @@ impl Reactor {
     /// # Errors
     /// ENETDOWN when the instance is gone, ENOTCONN in a forked child: all tasks have been woken to
     /// see it.
-    pub(super) fn turn(&self, wait: Wait, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
-        let turned = self.try_turn(wait, interrupted);
-        if turned.is_err() {
+    pub(super) fn iterate(&self, wait: Wait, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
+        let iterated = self.try_iterate(wait, interrupted);
+        if iterated.is_err() {
             self.fail_all();
         }
-        turned
+        iterated
     }
 
-    fn try_turn(&self, wait: Wait, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
+    fn try_iterate(&self, wait: Wait, interrupted: impl Fn() -> bool) -> Result<(), Errno> {
         self.batch.borrow_mut().flush();
         self.server().end_deferral();
         if self.collect()? || wait.is_over() || interrupted() {
@@ -461,25 +461,25 @@ impl Reactor {
         }
     }
 
-    /// For other executors: one turn without sleep. Sends on their way what tasks have called since
-    /// the last, wakes tasks with news, and announces that the thread sleeps on
+    /// For other executors: one iteration without sleep. Sends the tasks' calls since the last one
+    /// on their way, wakes tasks with news, and announces that the thread sleeps on
     /// [`Reactor::as_fd`]. The waker is woken when there is something to be sent, so a task that
     /// calls this in a loop sends all that the tasks before it have called, at once.
     ///
-    /// Ready when there may be more: call it again when other tasks had their turn. Pending: wait
+    /// Ready when there may be more: call it again after other tasks have run. Pending: wait
     /// for the descriptor to be readable, then [`Reactor::rung`].
     ///
     /// # Errors
     /// As [`Reactor::new`]; all tasks have been woken to see it.
-    pub fn poll_turn(&self, context: &mut Context<'_>) -> Poll<Result<(), Errno>> {
-        let turned = self.try_poll_turn(context);
-        if let Poll::Ready(Err(_)) = turned {
+    pub fn poll_iteration(&self, context: &mut Context<'_>) -> Poll<Result<(), Errno>> {
+        let iterated = self.try_poll_iteration(context);
+        if let Poll::Ready(Err(_)) = iterated {
             self.fail_all();
         }
-        turned
+        iterated
     }
 
-    fn try_poll_turn(&self, context: &mut Context<'_>) -> Poll<Result<(), Errno>> {
+    fn try_poll_iteration(&self, context: &mut Context<'_>) -> Poll<Result<(), Errno>> {
         self.awake();
         let old = self.driver.borrow_mut().replace(context.waker().clone());
         drop(old);
@@ -510,8 +510,8 @@ impl Reactor {
         self.awake();
     }
 
-    /// Looks whether the instance is still there. Its end rings no bell: whoever sleeps on the
-    /// descriptor looks now and then.
+    /// Looks whether the instance is still there. Its end rings no bell: an executor that sleeps on
+    /// the descriptor looks now and then.
     ///
     /// # Errors
     /// ENETDOWN if not; all tasks have been woken to see it.

@@ -148,7 +148,7 @@ impl AsyncWrite for &AsyncTcpStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written leaves with the reactor's next turn.
+        // Written bytes leave with the reactor's next iteration.
         Poll::Ready(Ok(()))
     }
 

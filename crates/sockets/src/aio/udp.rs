@@ -35,7 +35,7 @@ impl AsyncUdpSocket {
         Ok(())
     }
 
-    /// Receives a datagram and says who sent it; what does not fit is lost.
+    /// Receives a datagram and its sender's address; bytes that do not fit are lost.
     ///
     /// # Errors
     /// As [`Socket::recv`].

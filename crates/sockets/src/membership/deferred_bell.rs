@@ -1,8 +1,8 @@
 //! Deferred bells: an executor rings the server once for all that its tasks have called and sent.
 //!
 //! The state belongs to the thread, so other threads of the client ring as always. A thread rings
-//! its deferred bell before it sleeps ([`take_due`]): no thread waits for work that the server was
-//! not told of.
+//! its deferred bell before it sleeps ([`take_due`]): no thread waits for work of which the server
+//! has not heard.
 
 use std::cell::Cell;
 

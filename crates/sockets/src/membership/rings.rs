@@ -476,13 +476,13 @@ impl Rings {
         NewCall { priority, ..NewCall::new(Request::Cancel { socket, ring: self.ring, tag }) }
     }
 
-    /// Cancels a call of which nobody wants to hear. Without room it waits on: harmless but for an
-    /// accept, whose connection is then closed.
+    /// Cancels an abandoned call. Without room for the cancellation it waits on: harmless but for
+    /// an accept, whose connection is then closed.
     fn cancel_abandoned(&mut self, tag: u32) {
         let Some(place) = self.place_of(tag) else { return };
         let (socket, priority) = (place.socket, place.priority);
         let cancel = self.new_cancel(tag, socket, priority);
-        // A fault shows again to whoever uses the slot next.
+        // A fault shows again to the next user of the slot.
         let _ = self.stage(None, &cancel);
     }
 

@@ -51,7 +51,7 @@ pub(crate) struct ThreadSlot {
     /// The thread that sleeps on the bell ([`this_thread`]).
     leader: Mutex<Option<usize>>,
     epoch: AtomicU32,
-    /// A reactor reads the news words.
+    /// A reactor reads the slot's news bitmap.
     news_taken: AtomicBool,
 }
 
@@ -218,7 +218,7 @@ impl ThreadSlot {
         if server_ended { Err(server.fault()) } else { Ok(()) }
     }
 
-    /// The slot's news words, for one reactor at a time.
+    /// The slot's news bitmap, for one reactor at a time.
     ///
     /// # Errors
     /// ENOBUFS when a thread with which this slot is shared has them.

@@ -56,7 +56,7 @@ pub(crate) struct SendQueue {
     sent: u64,
     /// `sent` when the stack in this process last worked for it.
     served: u64,
-    /// Bytes released, as last believed.
+    /// Bytes released, as of the last look.
     released: u64,
     /// Slices ever sent, and how many of them are released.
     slices_sent: u64,
@@ -168,7 +168,7 @@ impl SendQueue {
         Ok(self.unreleased() < limit && self.queue.has_room(slots)?)
     }
 
-    /// May what is published wait for more, for a stack in this process?
+    /// May a stack in this process wait for more bytes before it works?
     pub(crate) fn may_collect(&mut self) -> Result<bool, RegionFault> {
         Ok(self.sent - self.served < COLLECTED && self.queue.free()? > 0)
     }
@@ -255,8 +255,8 @@ impl SendQueue {
     }
 
     /// Could a send of `least` bytes in one piece go on, with enough room to be worth it? A third
-    /// of the limit must be free, as on Linux. A socket of which nothing is under way has what it
-    /// was promised.
+    /// of the limit must be free, as on Linux. A socket that has nothing under way is sure of its
+    /// one area.
     pub(crate) fn is_roomy(
         &mut self,
         words: &SocketWords,
@@ -272,7 +272,7 @@ impl SendQueue {
         if self.finds_memory(pool, least) {
             return Ok(true);
         }
-        // The server, which knows nothing of this pool, rings for less than enough if asked to.
+        // The server does not know this pool; it rings for less room only if asked to.
         words.waiters.await_position(self.released + 1, self.released);
         fence(Ordering::SeqCst);
         self.collect(words, pool)?;

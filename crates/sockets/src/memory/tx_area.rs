@@ -90,7 +90,7 @@ impl DerefMut for TxArea {
     }
 }
 
-/// Bytes of an area that nobody writes any more. Clones and parts are of the same memory, which is
+/// Bytes of an area that no thread writes any more. Clones and parts share the memory, which is
 /// free again when the last of them is dropped and what was sent of it is not needed any more.
 #[derive(Clone)]
 pub struct TxSlice {
@@ -151,7 +151,7 @@ impl TxSlice {
         self.memory.area.as_ref().is_some_and(|area| pool.made(area))
     }
 
-    /// What the server is told; `None` only for an area that is gone.
+    /// The descriptor that names its bytes; `None` only for an area that is gone.
     pub(crate) fn descriptor(&self) -> Option<DataDescriptor> {
         let area = self.memory.area.as_ref()?.lend();
         Some(DataDescriptor {

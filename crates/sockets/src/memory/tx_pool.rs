@@ -56,8 +56,8 @@ impl TxPool {
         self.pool.free_pages() >= need
     }
 
-    /// Pages of an area of at least `least` bytes. One of another size than the usual is a multiple
-    /// of it, so that the pool stays whole. As many as a pool can have if that is too much.
+    /// Pages of an area of at least `least` bytes. Every size is a multiple of the usual one, which
+    /// avoids fragmentation of the pool. As many as a pool can have if that is too much.
     fn pages_for(&self, least: usize) -> u16 {
         let areas = least.div_ceil(self.area_len()).max(1);
         u16::try_from(areas.saturating_mul(self.area_pages.into())).unwrap_or(u16::MAX)

@@ -66,7 +66,7 @@ impl UdpSocket {
         Ok((received.len, received.from.unwrap_or(nobody)))
     }
 
-    /// Receives a datagram and says who sent it; what does not fit is lost.
+    /// Receives a datagram and its sender's address; bytes that do not fit are lost.
     ///
     /// # Errors
     /// As [`crate::Socket::recv`].

@@ -43,8 +43,8 @@ pub struct Readiness {
 impl Socket {
     /// What the socket is ready for now, by the rules of Linux's `tcp_poll` and `datagram_poll`.
     ///
-    /// Without an instance everything is ready and says ERR and HUP, so that nobody waits; a closed
-    /// socket and one in a forked child say ERR and HUP.
+    /// Without an instance everything is ready and says ERR and HUP, so that no thread waits. A
+    /// closed socket and one in a forked child say ERR and HUP.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let core = self.core();

@@ -49,7 +49,7 @@ impl Deref for RxArea {
 }
 
 impl RxArea {
-    /// Who sent the datagram. Streams: `None`.
+    /// The sender of the datagram. Streams: `None`.
     #[must_use]
     pub fn from(&self) -> Option<SocketAddr> {
         self.from
@@ -117,7 +117,7 @@ impl RecvQueue {
             if !pass {
                 return Ok(Some(TakenDescriptor { bytes, descriptor, ancillary: None, number }));
             }
-            // The byte that was passed over is nobody's.
+            // The program never holds the byte that was passed over.
             if let Some((bytes, slots)) = self.held.end(number) {
                 self.quiet_bytes += bytes;
                 self.quiet_slots += slots;

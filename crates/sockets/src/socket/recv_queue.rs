@@ -32,7 +32,7 @@ pub struct Received {
     /// The datagram's own length; above `len` when the buffers were too small (MSG_TRUNC). Streams:
     /// `len`.
     pub full_len: usize,
-    /// Who sent the datagram. Streams: `None`.
+    /// The sender of the datagram. Streams: `None`.
     pub from: Option<SocketAddr>,
     /// How it came, if an option of the socket asks for it ([`abi::ancillary::AncillarySet`]).
     pub ancillary: Option<RecvAncillary>,
@@ -74,9 +74,9 @@ impl RecvQueue {
         Ok(self.queue.peek_at(n)?.map(|slot| DataDescriptor::decode(&slot)).transpose()?)
     }
 
-    /// Copies what is there of a stream into `into`, up to an urgent byte, which is passed over if
-    /// it is the first; returns how much. `ahead` says what is known of marks at a place of the
-    /// stream, and is asked after the bytes there were seen.
+    /// Copies the bytes of a stream into `into`, up to an urgent byte; returns how many. An urgent
+    /// byte that comes first is passed over. `ahead` gives the marks from a position on; it is
+    /// asked after the bytes there were seen.
     pub(super) fn read_stream(
         &mut self,
         membership: &Membership,
@@ -181,11 +181,11 @@ impl RecvQueue {
         Ok(Some(Received { len, full_len, from: descriptor.peer, ancillary }))
     }
 
-    /// Is what was taken without a bell so much that somebody may be waiting for it? `outstanding`
-    /// bytes are what the server believed to be unread; `seldom` see [`SELDOM`].
+    /// Was so much taken without a bell that a peer may be waiting for it? `outstanding` counts the
+    /// bytes that the server believes to be unread; `seldom`: see [`SELDOM`].
     ///
-    /// The peer is held up when its window is closed. It stays open by what is not quiet: quiet
-    /// bytes are fewer than a quarter of what the server counted as unread, or than `seldom`.
+    /// A closed window holds the peer up. The rest of the buffer keeps it open: bytes taken without
+    /// a bell are fewer than a quarter of those the server counts as unread, or than `seldom`.
     pub(super) fn is_worth_a_bell(&self, outstanding: u64, seldom: u32) -> bool {
         self.quiet_slots >= SLOTS
             || self.quiet_bytes >= ALWAYS

@@ -70,7 +70,7 @@ pub(super) enum CallState {
     Free,
     /// Its result is due. True: the server may keep it waiting.
     Due(bool),
-    /// The same, and nobody will ask for it.
+    /// The same, and its batch is gone.
     Abandoned,
     /// The same: it makes a spare socket.
     Spare,
