@@ -135,8 +135,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         connection
     }
 
-    /// The SYN-ACK of this connection, just made by [`accept`](Self::accept), was sent at `sent_at`
-    /// without this connection; and retransmitted, if it was `retransmitted`.
+    /// The SYN-ACK of this connection, just made by [`accept`](Self::accept), has left already, at
+    /// `sent_at`: a listener has sent it. `retransmitted` if it has left more than once.
     pub fn resume_handshake(&mut self, sent_at: Instant, retransmitted: bool) {
         self.poll_segment(sent_at);
         if retransmitted {

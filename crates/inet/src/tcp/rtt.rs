@@ -7,8 +7,8 @@
 //!
 //! There is one exception. When the timer has been backed off far enough, nothing sent before its
 //! expiry can still be on its way. Then retransmissions are timed again
-//! ([`is_clear`](RttEstimator::is_clear)). Without this a lossy path would keep the longest timeout
-//! for as long as something has to be retransmitted.
+//! ([`is_unambiguous`](RttEstimator::is_unambiguous)). Without this a lossy path would keep the
+//! longest timeout for as long as something has to be retransmitted.
 //!
 //! The minimum is added to the smoothed time instead of bounding the sum, as in Linux. Otherwise
 //! the sum may come so close to the round-trip time that the peer's delayed ACK looks like a loss.
@@ -111,7 +111,7 @@ impl RttEstimator {
     /// Whether an ACK that comes `since` the last transmission and later can only answer a newer
     /// one: it would have to be many times as late as any before.
     #[inline]
-    pub(super) fn is_clear(&self, since: Duration) -> bool {
+    pub(super) fn is_unambiguous(&self, since: Duration) -> bool {
         const TIMES: u32 = 8;
         since >= self.base.saturating_mul(TIMES)
     }

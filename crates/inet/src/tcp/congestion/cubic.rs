@@ -145,7 +145,7 @@ impl CubicEpoch {
 }
 
 impl Congestion for Cubic {
-    /// RFC 9438 4.6, 4.7. Of the window, not of the flight: see [`NewReno`](super::NewReno).
+    /// RFC 9438 4.6, 4.7. Of the window, not of the flight: see `newreno`.
     fn ssthresh(&mut self, _now: Instant, window: &CongestionWindow) -> u32 {
         let cwnd = u64::from(window.cwnd);
         let part = |numerator, denominator| (cwnd * numerator / denominator) as u32;

@@ -42,7 +42,7 @@ pub(super) struct OutgoingData {
     index: usize,
     count: usize,
     /// No earlier transmission of them can be acknowledged any more.
-    clear: bool,
+    unambiguous: bool,
     /// It asks how long packets the path takes.
     mtu_probe: bool,
 }
@@ -61,7 +61,7 @@ impl OutgoingData {
             kind: Transmission::New,
             index: 0,
             count: 0,
-            clear: false,
+            unambiguous: false,
             mtu_probe: false,
         }
     }
@@ -138,7 +138,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let len = range.len();
         let fin = fin_unsent && len == unsent && usable > len;
         if len == 0 && !fin {
-            self.hold(now);
+            self.start_persist(now);
             return None;
         }
         // A lone FIN has no bytes that the window could count (RFC 5681 2, cwnd).
@@ -150,7 +150,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let record = range.marks().record && len < unsent;
         let full = len >= mss || range.is_full_of_pieces() || record;
         if !full && !self.may_send_small(len, unsent) {
-            self.hold(now);
+            self.start_persist(now);
             return None;
         }
         if self.loss.sent().is_empty() {
@@ -253,7 +253,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             range = range.cut(wanted);
         }
         let fin = fin.is_some_and(|fin| fin.before(end));
-        let clear = self.rtt.is_clear(now - first.at);
+        let unambiguous = self.rtt.is_unambiguous(now - first.at);
         Some(OutgoingData {
             seq: first.start,
             range,
@@ -261,7 +261,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             kind,
             index,
             count,
-            clear,
+            unambiguous,
             mtu_probe: false,
         })
     }
@@ -291,7 +291,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Nothing may leave though there is something. If there is nothing in flight whose ACK would
     /// change that, a timer must.
-    fn hold(&mut self, now: Instant) {
+    fn start_persist(&mut self, now: Instant) {
         let idle = self.loss.sent().is_empty() && !self.timers.is_sending();
         if !idle || self.timers.is_set(TcpTimer::Persist) {
             return;
@@ -387,7 +387,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         let stamp = timestamps::own_clock(&self.durable, now);
         for index in data.index..data.index + data.count {
-            self.loss.on_retransmitted(now, index, stamp, data.clear);
+            self.loss.on_retransmitted(now, index, stamp, data.unambiguous);
         }
         // RFC 6298 5.1 as RFC 6675 and Linux read it: the head's retransmission gets its own time.
         if data.index == 0

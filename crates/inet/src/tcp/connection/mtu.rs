@@ -1,5 +1,5 @@
 //! The path's MTU on a connection: reports of routers (RFC 1191, RFC 8201), and the connection's
-//! own search ([`MtuSearch`](crate::tcp::mtu_search::MtuSearch)).
+//! own search ([`MtuSearch`]).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -216,18 +216,18 @@ impl LossRecovery {
     }
 
     /// The segment at `index` was retransmitted; if it is not held to be lost, that was a probe,
-    /// which no recovery counts. `stamp` is the own timestamp it carries; `clear` see
+    /// which no recovery counts. `stamp` is the own timestamp it carries; `unambiguous` see
     /// [`SentQueue::retransmit`].
     pub(in crate::tcp) fn on_retransmitted(
         &mut self,
         now: Instant,
         index: usize,
         stamp: u32,
-        clear: bool,
+        unambiguous: bool,
     ) {
         let lost = self.sent.get(index).is_some_and(SentSegment::lost);
         let snapshot = self.snapshot(now);
-        self.sent.retransmit(index, now, snapshot, clear);
+        self.sent.retransmit(index, now, snapshot, unambiguous);
         self.total_retrans += 1;
         if !lost {
             return;

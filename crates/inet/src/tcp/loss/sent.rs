@@ -418,13 +418,13 @@ impl SentQueue {
     }
 
     /// The segment is retransmitted now: if it is lost, that counts as a retransmission, else it is
-    /// a probe. `clear` if an ACK cannot answer an earlier transmission.
+    /// a probe. `unambiguous` if an ACK cannot answer an earlier transmission.
     pub(in crate::tcp) fn retransmit(
         &mut self,
         index: usize,
         at: Instant,
         with: DeliverySnapshot,
-        clear: bool,
+        unambiguous: bool,
     ) {
         let number = self.number(index);
         let Some(segment) = self.segments.get(index).copied().filter(|s| !s.sacked()) else {
@@ -435,7 +435,7 @@ impl SentQueue {
         }
         let flag = if segment.lost() { RETRANSMITTED } else { 0 };
         let flags = segment.flags | flag | EVER_RETRANSMITTED;
-        self.set_flags(index, if clear { flags & !AMBIGUOUS } else { flags | AMBIGUOUS });
+        self.set_flags(index, if unambiguous { flags & !AMBIGUOUS } else { flags | AMBIGUOUS });
         if let Some(segment) = self.segments.get_mut(index) {
             segment.at = at;
             segment.snapshot = with;

@@ -1,4 +1,4 @@
-//! Looking for losses by time (RFC 8985 6): see [`RackState`](crate::tcp::loss::rack::Rack).
+//! Looking for losses by time (RFC 8985 6): see [`RackState`](crate::tcp::loss::rack::RackState).
 
 use core::time::Duration;
 
