@@ -44,7 +44,7 @@ impl AckPolicy {
         self.quick = self.quick.max(count);
     }
 
-    /// Whether the segment that made `rcv_nxt` what it is must be acknowledged at once: at least
+    /// Whether the last segment, with which `rcv_nxt` moved, must be acknowledged at once: at least
     /// every second full segment is, of `full` bytes.
     #[inline]
     pub(super) fn is_due(&mut self, rcv_nxt: Seq, full: usize) -> bool {

@@ -373,8 +373,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.failure.error()
     }
 
-    /// Whether the connection is over (CLOSED) and will not send or receive anything. What was
-    /// received can still be read.
+    /// Whether the connection is over (CLOSED) and will not send or receive anything.
+    /// Received data can still be read.
     pub fn is_done(&self) -> bool {
         self.state() == State::Closed && !self.pending.has_final()
     }

@@ -8,7 +8,7 @@
 use super::ecn_field::{EcnField, EcnPolicy};
 use super::segment::SegmentRepr;
 
-/// What two sides have agreed upon. Accurate ECN (RFC 9768) would be a third.
+/// The agreement of the two sides. Accurate ECN (RFC 9768) would be a third.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum EcnMode {
     #[default]

@@ -46,7 +46,7 @@ pub(super) struct FastOpenState {
     server: bool,
     /// Whether data arrives is of interest: there was reason for doubt.
     watched: bool,
-    news: Option<FastOpenOutcome>,
+    outcome: Option<FastOpenOutcome>,
     /// As `TcpInfo::fastopen_client_fail`.
     fail: u8,
 }
@@ -63,7 +63,7 @@ impl FastOpenState {
         Self { server: true, taken, option: renewal, ..Self::default() }
     }
 
-    /// What is to be put into the first SYN or SYN-ACK.
+    /// The option of the first SYN or SYN-ACK.
     pub(super) fn option(&self) -> Option<FastOpenOption> {
         self.option
     }
@@ -152,7 +152,7 @@ impl FastOpenState {
 
     /// Takes the SYN-ACK's part of Fast Open; `retransmitted` if the SYN was.
     pub(super) fn learn(&mut self, syn_ack: &SegmentRepr, retransmitted: bool) {
-        self.news = Some(FastOpenOutcome {
+        self.outcome = Some(FastOpenOutcome {
             asked: self.option,
             answer: syn_ack.fast_open,
             mss: syn_ack.mss,
@@ -162,7 +162,7 @@ impl FastOpenState {
     }
 
     /// The outcome, once.
-    pub(super) fn take_news(&mut self) -> Option<FastOpenOutcome> {
-        self.news.take()
+    pub(super) fn take_outcome(&mut self) -> Option<FastOpenOutcome> {
+        self.outcome.take()
     }
 }

@@ -7,7 +7,7 @@ use super::durable::Durable;
 use super::segment::SegmentRepr;
 use super::seq::Seq;
 
-/// What is known of the peer's offers.
+/// The peer's offers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PeerWindow {
     /// Window field of the last segment taken.
@@ -18,7 +18,7 @@ pub(super) struct PeerWindow {
     max: u32,
 }
 
-/// What a segment did to the window.
+/// The effect of a segment on the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WindowUpdate {
     /// It was closed, and is open.

@@ -95,7 +95,7 @@ impl PendingOutput {
         self.poll = true;
     }
 
-    /// What fits the window is to leave, however little.
+    /// Data that fits the window is to leave, however little.
     pub(super) fn request_small(&mut self) {
         self.small = true;
         self.poll = true;

@@ -99,7 +99,7 @@ impl BufferTuner {
         self.round = Some((read, now));
     }
 
-    /// What was learnt.
+    /// The learnt values.
     pub(super) fn learnt(&self) -> LearntTuning {
         self.learnt
     }

@@ -41,11 +41,11 @@ impl<'a> WindowOffer<'a> {
 
     /// The window field of the next segment.
     ///
-    /// The window's right edge moves only in large steps (RFC 9293 3.8.6.2.2) and never back. What
-    /// is left of the window is rounded up to the scale's unit, because rounding down would take
-    /// back what was offered; each ACK may so give away less than one unit too much, out of a
-    /// reserve ([`capacity`](Self::capacity)). Should that be used up (bytes that come one by one
-    /// and are not read), the window shrinks by less than a unit, which RFC 7323 2.4 permits.
+    /// The window's right edge moves only in large steps (RFC 9293 3.8.6.2.2) and never back. The
+    /// rest of the window is rounded up to the scale's unit, because rounding down would take back
+    /// part of the offer. So each ACK may give away too much, by less than one unit, out of a
+    /// reserve ([`capacity`](Self::capacity)). Bytes that come one by one and are not read may use
+    /// up the reserve. Then the window shrinks by less than a unit, which RFC 7323 2.4 permits.
     #[inline]
     pub(super) fn field(&self) -> u16 {
         let scale = self.durable.rcv_scale;
@@ -71,8 +71,8 @@ impl<'a> WindowOffer<'a> {
     }
 
     /// Whether the application has made so much room that the peer should know at once: a step of
-    /// two segments or half the buffer, that doubles what the peer may send. (Less than that, and
-    /// every ACK of a quick reader would be followed by a second one.)
+    /// two segments or half the buffer, that doubles the peer's window. With less than
+    /// that, a second ACK would follow every ACK of a quick reader.
     #[inline]
     pub(super) fn deserves_ack(&self) -> bool {
         let left = self.durable.window_left() as usize;
@@ -102,7 +102,7 @@ impl<'a> WindowOffer<'a> {
         self.buffer - reserve
     }
 
-    /// `segments` full segments or half of what can be offered.
+    /// `segments` full segments or half of the largest offer.
     #[inline]
     fn step(&self, segments: usize) -> usize {
         let mss = usize::from(self.durable.rcv_mss);

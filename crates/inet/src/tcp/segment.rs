@@ -57,7 +57,7 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// What is wrong with a segment that could not be parsed.
+/// The fault of a segment that could not be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
     /// Shorter than its header.
@@ -135,7 +135,7 @@ impl SegmentRepr {
     /// Reads the segment `bytes` that came in a packet from `src` to `dst`.
     ///
     /// # Errors
-    /// What is wrong with it. Only the sender, or the network, can be the cause.
+    /// Its fault. Only the sender, or the network, can be the cause.
     pub fn parse(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> Result<ParsedSegment, SegmentError> {
         Self::parse_with(src, dst, bytes, RxOffload::NONE)
     }

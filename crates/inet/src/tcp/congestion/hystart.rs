@@ -28,7 +28,7 @@ const MAX_THRESHOLD: Duration = Duration::from_millis(16);
 /// ACKs further apart than this are no train.
 const TRAIN_GAP: Duration = Duration::from_millis(2);
 
-/// What a burst of this length takes on the path delays an ACK without meaning a thing.
+/// The time of a burst of this length on the path delays an ACK without meaning anything.
 const BURST: u64 = 4 * 65536;
 const MAX_BURST_TIME: Duration = Duration::from_millis(1);
 
@@ -75,7 +75,7 @@ impl HyStart {
             return false;
         }
         self.last = sample.now;
-        // What two windows each round trip would be sent at.
+        // The rate of two windows each round trip.
         let flight = 2 * u64::from(window.cwnd) * u64::from(sample.mss.max(1));
         let micros = u64::try_from(floor.as_micros()).unwrap_or(u64::MAX);
         let burst = Duration::from_micros(BURST.saturating_mul(micros) / flight.max(1));

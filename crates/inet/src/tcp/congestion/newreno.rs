@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(w.cwnd, 11);
     }
 
-    /// What is left of an ACK after slow start counts for congestion avoidance.
+    /// The rest of an ACK after slow start counts for congestion avoidance.
     #[test]
     fn one_ack_can_end_slow_start_and_go_on() {
         let mut w = window(10);

@@ -107,7 +107,7 @@ impl CongestionWindow {
     /// Grows by one segment for each `per` acknowledged segments (RFC 5681 (3) with `per = cwnd`).
     pub(super) fn avoid(&mut self, per: u32, acked: u32) {
         let per = per.max(1);
-        // What was counted towards a larger `per` is worth one segment now.
+        // The count towards a larger `per` is worth one segment now.
         if self.cnt >= per {
             self.cnt = 0;
             self.cwnd = self.cwnd.saturating_add(1);

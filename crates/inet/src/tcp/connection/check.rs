@@ -2,13 +2,13 @@
 
 use super::SegmentReply;
 
-/// What is left to do after a check.
+/// The result of a check.
 pub(super) enum SegmentCheck {
     Pass,
     Done(SegmentReply),
 }
 
-/// What a segment does to the peer's window.
+/// The effect of a segment on the peer's window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WindowChange {
     /// It is too old to count.

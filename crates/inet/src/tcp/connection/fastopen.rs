@@ -52,7 +52,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// A client's outcome of Fast Open, once the SYN-ACK has come; given once.
     pub fn take_fast_open_outcome(&mut self) -> Option<FastOpenOutcome> {
-        self.fast_open.as_mut()?.take_news()
+        self.fast_open.as_mut()?.take_outcome()
     }
 
     /// Whether this is a server's fast connection whose SYN is not acknowledged.

@@ -140,7 +140,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let urgent = self.urgent.pointer(&self.durable, seq);
         let mut repr = SegmentRepr { urgent, window, timestamps, ..self.bare(seq) };
         if self.durable.has(durable::SACK) {
-            // What is retransmitted may leave no room: the option comes out of the segment.
+            // A retransmission may leave no room: the option comes out of the segment.
             let room = self.send_mss().saturating_sub(payload).saturating_sub(4) / 8;
             let most = self.most_blocks().min(room);
             let (sack, duplicate) = self.recv.sack_report(most, self.config.dsack);

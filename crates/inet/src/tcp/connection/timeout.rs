@@ -115,7 +115,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let quiet = now - self.progress.heard_at();
         let in_flight = self.durable.snd_una != self.durable.snd_max || self.send.unsent() > 0;
         if quiet < keep_alive.idle || in_flight {
-            // What is in flight proves the peer's life, or its death, by itself.
+            // Data in flight proves the peer's life, or its death, by itself.
             let at = if in_flight { now } else { self.progress.heard_at() };
             return self.timers.set(TcpTimer::KeepAlive, at + keep_alive.idle);
         }
@@ -178,7 +178,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return;
         }
         match request {
-            // What was sent before the handshake's end has no timer but the handshake's.
+            // Data sent before the handshake's end has no timer but the handshake's.
             TimerRequest::Keep if !self.timers.is_sending() => self.start_retransmit(now),
             TimerRequest::Keep => {}
             TimerRequest::Reordering(wait) => self.timers.set(TcpTimer::Reordering, now + wait),

@@ -83,7 +83,7 @@ impl LossRecovery {
     fn reordered(&mut self, context: &mut LossContext<'_>, low: Seq, fack: Seq) {
         let now = self.fack;
         let empty = self.sent.sacked_out() == 0;
-        // What counts is how far the highest sacked segment was ahead before this ACK.
+        // The distance counts by which the highest sacked segment was ahead before this ACK.
         self.fack = fack;
         let segments = fack.since(low).div_ceil(context.mss.max(1));
         if segments > self.reordering {
