@@ -10,6 +10,8 @@ import sys
 
 address, port = sys.argv[1], int(sys.argv[2])
 print("interface", socket.if_nametoindex("eth0"), socket.if_indextoname(1))
+print("interfaces", sorted(name for _, name in socket.if_nameindex()))
+print("numbers", all(socket.if_nametoindex(name) == index for index, name in socket.if_nameindex()))
 
 
 def refused(call):

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use core::ffi::{c_char, c_int, c_uint};
+use core::ffi::{c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::ssize_t;
@@ -48,10 +48,10 @@ impl Return for c_uint {
     }
 }
 
-impl Return for *mut c_char {
-    type Value = *mut c_char;
+impl<T> Return for *mut T {
+    type Value = *mut T;
 
-    fn of(body: impl FnOnce() -> Outcome<*mut c_char>) -> Self {
+    fn of(body: impl FnOnce() -> Outcome<*mut T>) -> Self {
         run(body).unwrap_or(core::ptr::null_mut())
     }
 }

@@ -147,6 +147,7 @@ real_calls! {
 
     fn getifaddrs(place: *mut *mut ifaddrs) -> c_int;
     fn if_nametoindex(name: *const c_char) -> c_uint;
+    fn if_nameindex() -> *mut libc::if_nameindex;
     fn if_indextoname(index: c_uint, place: *mut c_char) -> *mut c_char;
 
     fn getsockopt(

@@ -157,6 +157,32 @@ unsafe fn name_of(index: c_uint, place: *mut c_char) -> Outcome<*mut c_char> {
     Ok(place)
 }
 
+/// Index and name of each interface, and zeros behind the last. The C library's `if_freenameindex`
+/// frees each name, then the array, so each is a piece of its memory of its own.
+fn names(interfaces: &[InterfaceStatus]) -> Outcome<*mut libc::if_nameindex> {
+    let size = size_of::<libc::if_nameindex>();
+    // SAFETY: plain memory, zeroed.
+    let memory = unsafe { libc::calloc(interfaces.len() + 1, size) }.cast::<libc::if_nameindex>();
+    if memory.is_null() {
+        return Err(Errno::NOBUFS);
+    }
+    // SAFETY: so many elements were just allocated, and all zero bytes are a value of one.
+    let elements = unsafe { core::slice::from_raw_parts_mut(memory, interfaces.len()) };
+    for (element, interface) in elements.iter_mut().zip(interfaces) {
+        let name = name_bytes(&interface.name);
+        // SAFETY: a string that ends within its bytes.
+        element.if_name = unsafe { libc::strdup(name.as_ptr().cast()) };
+        element.if_index = interface.index;
+        if element.if_name.is_null() {
+            element.if_index = 0;
+            // SAFETY: it was made here, and ends at the first element without name and index.
+            unsafe { libc::if_freenameindex(memory) };
+            return Err(Errno::NOBUFS);
+        }
+    }
+    Ok(memory)
+}
+
 /// Answers an ioctl about an interface; `None`: it is about something else.
 ///
 /// # Errors
@@ -252,6 +278,9 @@ interpose! {
     fn if_nametoindex(name: *const c_char) -> c_uint {
         instance::is_wanted() => index_of(name)
     }
+    fn if_nameindex() -> *mut libc::if_nameindex {
+        instance::is_wanted() => interfaces().and_then(|all| names(&all))
+    }
     fn if_indextoname(index: c_uint, place: *mut c_char) -> *mut c_char {
         instance::is_wanted() => name_of(index, place)
     }
@@ -298,8 +327,17 @@ mod tests {
             features: vec![],
         };
         assert_eq!(hardware(&interface).sa_data[..6], [2, 0, 0, 0, 0, -1]);
-        let lo = InterfaceStatus { mac: None, ..interface };
+        let lo = InterfaceStatus { mac: None, index: 65_536, name: "lo".to_owned(), ..interface };
         assert_eq!(hardware(&lo).sa_family, libc::ARPHRD_LOOPBACK);
         assert_ne!(flags(&lo) & libc::IFF_LOOPBACK, 0);
+        let list = names(&[lo]).unwrap();
+        // SAFETY: an element for the interface, and an empty one.
+        let [first, last] = unsafe { *list.cast::<[libc::if_nameindex; 2]>() };
+        // SAFETY: a string of the list, which lives.
+        assert_eq!(unsafe { CStr::from_ptr(first.if_name) }, c"lo");
+        assert_eq!(first.if_index, 65_536);
+        assert!(last.if_name.is_null() && last.if_index == 0);
+        // SAFETY: it is what the C library asks for, and nothing of it is used again.
+        unsafe { libc::if_freenameindex(list) };
     }
 }
