@@ -15,6 +15,8 @@ fn options_and_interfaces_as_linux_has_them() {
     let said = Running::start(world.on_net(NET, &inspect)).finish().success();
     for line in [
         "interface 1 eth0",
+        "interfaces ['eth0', 'lo']",
+        "numbers True",
         "echoed 3000 AF_INET",
         // Established; timestamps, SACK and window scaling.
         "info 248 state 1 options 7",
@@ -54,4 +56,26 @@ fn both_ends_tell_the_same_of_a_connection() {
         told.iter().all(|word| said.stdout.contains(word))
     });
     drop((pour, witness));
+}
+
+/// Between two sockets of one program, over the stack's loopback: the lines are Linux's.
+#[test]
+fn a_connection_that_is_over_has_no_peer() {
+    let Some(world) = World::new() else { return };
+    let names = world.script("peer_names.py", &[]);
+    let said = Running::start(world.on_stack(Mode::given(), &names)).finish().success();
+    let lines = [
+        "listening: ENOTCONN",
+        "before connect: ENOTCONN",
+        "refused: ENOTCONN",
+        "connected: a name and a name",
+        "the peer has closed: a name",
+        "reset: ENOTCONN",
+        "its own name: 127.0.0.1",
+        "one end has shut: a name and a name",
+        "both have shut: ENOTCONN and ENOTCONN",
+        "a datagram socket: ENOTCONN",
+        "connected: a name",
+    ];
+    assert_eq!(said.stdout.lines().collect::<Vec<_>>(), lines, "{said}");
 }

@@ -152,6 +152,40 @@ fn a_blocking_accept_completes_later_and_holds_up_nothing() {
 }
 
 #[test]
+fn a_connection_that_is_over_has_no_peer() {
+    let (mut world, mut a, mut b) = pair();
+    let listener = world.listener(&mut b, 80);
+    let to = SocketAddr::from((world.b.address, 80));
+    let mut connected = || {
+        let sock = world.socket(&mut a, SocketKind::Stream);
+        world.call(&mut a, Op::Connect, &with(&sock, to), 0).unwrap();
+        let accepted = world.call(&mut b, Op::Accept, &[listener.word()], 0).unwrap();
+        (sock, b.attach(accepted[0]))
+    };
+    let (reset, its_peer) = connected();
+    let (shut, its_end) = connected();
+    let peer = |world: &mut World, program: &mut Program, sock: &Sock| {
+        world.call(program, Op::GetPeerName, &[sock.word()], 0).map(|_| ())
+    };
+    assert_eq!(peer(&mut world, &mut a, &reset), Ok(()));
+    // SO_LINGER with a time of 0.
+    world.set_option(&mut b, its_peer.word(), 1, 13, &[int(1), int(0)].concat()).unwrap();
+    world.call(&mut b, Op::Close, &[its_peer.word()], 0).unwrap();
+    world.rest();
+    assert_eq!(peer(&mut world, &mut a, &reset), Err(Errno::NOTCONN));
+    world.call(&mut a, Op::GetSockName, &[reset.word()], 0).unwrap();
+    // SHUT_WR of one end, then of the other.
+    world.call(&mut a, Op::Shutdown, &[shut.word(), 1], 0).unwrap();
+    world.rest();
+    assert_eq!(peer(&mut world, &mut a, &shut), Ok(()));
+    assert_eq!(peer(&mut world, &mut b, &its_end), Ok(()));
+    world.call(&mut b, Op::Shutdown, &[its_end.word(), 1], 0).unwrap();
+    world.rest();
+    assert_eq!(peer(&mut world, &mut a, &shut), Err(Errno::NOTCONN));
+    assert_eq!(peer(&mut world, &mut b, &its_end), Err(Errno::NOTCONN));
+}
+
+#[test]
 fn acceptable_connections_show_in_the_words() {
     let (mut world, mut a, mut b) = pair();
     let listener = world.listener(&mut b, 80);

@@ -155,7 +155,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.local_addr(handle)
     }
 
-    /// The peer's address.
+    /// The peer's address. A connection that is over, by a reset or by FINs of both ends, has none,
+    /// as on Linux: programs ask for it to find out whether a connection lives.
     ///
     /// # Errors
     /// `NotConnected`, `BadHandle`.

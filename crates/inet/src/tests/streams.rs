@@ -550,3 +550,27 @@ fn reading_is_over_after_shutdown_of_it() {
     assert!(pair.b.stack.recv(server).is_none());
     assert_eq!(pair.b.counter("memory.frames-held"), 0);
 }
+
+#[test]
+fn a_connection_that_is_over_has_no_peer() {
+    let not_connected = Err(Error::NotConnected);
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    assert_eq!(pair.b.stack.peer_addr(listener), not_connected);
+    assert_eq!(pair.a.stack.peer_addr(client), Ok(at(IP_B, 80)));
+    pair.b.stack.abort(pair.b.now, server).unwrap();
+    pair.settle();
+    assert_eq!(pair.a.stack.peer_addr(client), not_connected);
+    assert_eq!(pair.a.stack.local_addr(client).unwrap().ip(), IP_A);
+    // FINs of both ends: TIME-WAIT, and the last ACK.
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.a.stack.shutdown(pair.a.now, client, How::Write).unwrap();
+    pair.settle();
+    assert_eq!(pair.a.stack.peer_addr(client), Ok(at(IP_B, 80)));
+    assert!(pair.b.stack.peer_addr(server).is_ok());
+    pair.b.stack.shutdown(pair.b.now, server, How::Write).unwrap();
+    pair.settle();
+    assert_eq!(pair.a.stack.peer_addr(client), not_connected);
+    assert_eq!(pair.b.stack.peer_addr(server), not_connected);
+}

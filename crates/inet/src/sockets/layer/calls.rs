@@ -390,7 +390,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let socket = self.open_socket_ref(handle)?;
         let peer = match &socket.body {
             Body::Connection(stream) if stream.told.connected => {
-                Some(stream.connection.endpoints().remote)
+                let over = matches!(stream.connection.state(), State::TimeWait | State::Closed);
+                Some(stream.connection.endpoints().remote).filter(|_| !over)
             }
             Body::Datagram(datagram) => datagram.peer,
             _ => None,
