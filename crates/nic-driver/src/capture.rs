@@ -1,13 +1,13 @@
-//! Capture: a device around a device that shows each frame to whoever asked.
+//! Capture: a device around a device that copies each frame to its readers.
 //!
 //! A reader gives the driver one end of a SOCK_SEQPACKET pair. For each frame that the stack
 //! received or the device took, the driver writes one packet: a [`CaptureHeader`], then the first
-//! bytes of the frame. It never waits for a reader: what does not fit is counted, and the count
-//! goes with the next packet that does. A capture ends when its reader closes its end; the driver
-//! sees that at the next frame.
+//! bytes of the frame. The driver never waits for a reader. It counts the frames that did not fit,
+//! and the count goes with the next packet that does. A capture ends when its reader closes its
+//! end; the driver sees that at the next frame.
 //!
-//! Capture is the outermost wrapper, so it shows what the stack sees: frames that a fault wrapper
-//! loses on their way out are shown, those it loses on their way in are not.
+//! Capture is the outermost wrapper, so it shows the stack's view. It shows frames that a fault
+//! wrapper loses on their way out, and does not show frames lost on their way in.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

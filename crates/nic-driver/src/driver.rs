@@ -1,23 +1,23 @@
-//! One driver: its line to the supervisor, and when it works and when it sleeps.
+//! One driver: its control connection to the supervisor, and when it works and when it sleeps.
 //!
-//! [`Driver::step`] does a bounded amount of work. When it has nothing more to do, the owner of the
-//! thread (here [`run`], or the inet server in fused mode) calls [`Driver::prepare_sleep`]: the
-//! bell word announces sleep, the rings are looked at once more, and only if they are still empty
-//! may the thread wait for the epoll set; afterwards it calls [`Driver::awake`]. The inet
-//! server writes to the bell's eventfd only while the word says that the driver sleeps.
+//! [`Driver::step`] does a bounded amount of work. When the driver has nothing more to do, the
+//! owner of the thread (here [`run`], or the inet server in fused mode) calls
+//! [`Driver::prepare_sleep`]. The bell word then announces sleep, and the driver looks at the rings
+//! once more. Only if they are still empty may the thread wait for the epoll set; afterwards it
+//! calls [`Driver::awake`]. The inet server writes to the bell's eventfd only while the word says
+//! that the driver sleeps.
 //!
-//! All descriptors are in one epoll set, the driver's own or that of the thread's owner
-//! ([`Companion`]), who then passes on what the set reports. The device
-//! is in it for reading only while there is an empty page to read into, and for writing only while
-//! a frame waits for room. The bell is edge-triggered, so it never needs to be read. The
-//! supervisor's line is looked at when it woke us, and every [`LINE_EVERY`] steps while there is no
-//! sleep.
+//! All descriptors are in one epoll set: the driver's own, or that of the thread's owner
+//! ([`Companion`]), which then passes on the set's reports. The device is in the set for reading
+//! only while there is an empty page to read into, and for writing only while a frame waits for
+//! room. The bell is edge-triggered, so it never needs to be read. The driver looks at the control
+//! connection when the connection woke it, and every [`LINE_EVERY`] steps while it does not sleep.
 //!
-//! A device that said that it has no frame is not asked again before the set reports it, or, while
-//! there is no sleep, at every [`ASK_EVERY`]-th step: to ask in vain costs a system call, and who
-//! works without pause for the other direction would do so at every step. But where the last frames
-//! sent were answered when it was asked next, as by a host behind a TAP, whose kernel answers
-//! within the call that sends, it is asked after those that are sent now.
+//! Asking a device in vain costs a system call. So a device that had no frame is asked again only
+//! when the set reports it, or at every [`ASK_EVERY`]-th step while the driver does not sleep.
+//! There is one exception. A host behind a TAP device answers within the call that sends. If the
+//! last frames sent were answered when the device was asked next, the device is asked after
+//! sending.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

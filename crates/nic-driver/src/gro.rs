@@ -1,22 +1,23 @@
-//! Generic receive offload, as Linux's: segments of one TCP stream that come one behind the other
-//! are joined to one frame, so that all that is done for each frame is done once for tens of
-//! segments. It is for devices that hand over single segments.
+//! Generic receive offload, as Linux's: consecutive segments of one TCP stream are joined to one
+//! frame. So the work for each frame is done once for tens of segments. It is for devices that hand
+//! over single segments.
 //!
-//! Nothing is copied for it. Where the kernel chooses the place of each frame they stay where they
-//! are (`frames::in_place`). Otherwise the next frame is received into the area of the one before,
-//! with its headers over the last payload bytes, which are kept aside meanwhile; if it may be
-//! joined, the kept bytes go over its headers again, and both payloads lie in one piece. Only a
-//! frame that does not fit is moved, to an area of its own.
+//! Nothing is copied for it. Where the kernel chooses the place of each frame, the frames stay
+//! there (`frames::in_place`). Otherwise the next frame is received into the area of the frame
+//! before. Its headers go over the last payload bytes, which are kept aside meanwhile. If the frame
+//! may be joined, the kept bytes go over its headers again, and both payloads lie in one piece.
+//! Only a frame that does not fit is moved, to an area of its own.
 //!
-//! The rules are those of Linux's `tcp_gro_receive`. A segment is joined to those before it only if
-//! it begins where they end, is no longer than the first of them, and all of its headers say the
-//! same: addresses, ports, DF, TTL, traffic class, acknowledgement, window and options, timestamps
-//! included. Only ACK and PSH may be set; what has SYN, FIN, RST, URG, ECE or CWR, or was marked
-//! CE, goes alone, and so does what has IP options or extension headers, or is a fragment. A
-//! shorter segment is the last. Checksums are verified before, IP's and TCP's. Two things differ:
-//! identifications of IPv4 are not looked at (RFC 6864 4.1: those of packets that nobody may cut
-//! mean nothing), and a segment with PSH does not end the frame, since frames are joined only as
-//! long as the device has the next one already, so that nobody waits.
+//! The rules are those of Linux's `tcp_gro_receive`. A segment is joined only if it begins where
+//! the segments before it end, is no longer than the first of them, and has the same headers:
+//! addresses, ports, DF, TTL, traffic class, acknowledgement, window and options, timestamps
+//! included. Only ACK and PSH may be set. A segment with SYN, FIN, RST, URG, ECE, CWR or a CE mark
+//! goes alone, and so do fragments and packets with IP options or extension headers. A shorter
+//! segment is the last. Checksums are verified before, IP's and TCP's.
+//!
+//! Two things differ. Identifications of IPv4 are not looked at: those of packets that must not be
+//! fragmented mean nothing (RFC 6864 4.1). A segment with PSH does not end the frame: frames are
+//! joined only as long as the device has the next one already, so no receiver waits.
 
 use abi::offload::{SegmentKind, Segments};
 use shm::{checksum, fold};

@@ -1,16 +1,16 @@
-//! Generic segmentation offload, as Linux's: what is left to the device of a frame to send, and the
-//! device does not do, is done here, just before it leaves. So the stack makes one super-segment
-//! where it would make tens of segments, whatever the device: all that is done for each frame, from
-//! TCP down to the rings, is done once for all of them.
+//! Generic segmentation offload, as Linux's. The stack leaves work of a frame to the device. Work
+//! that the device does not do is done here, just before the frame leaves. So the stack makes one
+//! super-segment instead of tens of segments, for every device: the work for each frame, from TCP
+//! down to the rings, is done once for all of them.
 //!
 //! Nothing is copied for it. Each segment gets headers of its own out of those of the super-segment
 //! ([`superframe::adapt`]: lengths, identification, sequence number, and flags that only the first
-//! or the last has), and its payload is named where it lies. Checksums are summed over those
+//! or the last has). Its payload is named where it lies, and the checksum is summed over those
 //! bytes. A client that writes to them meanwhile spoils its own frame.
 //!
-//! A device may have no room in the midst of a super-segment: what it took is remembered, and the
-//! rest goes when the same frame is offered again. If it refuses one segment with an error the rest
-//! is given up with it, as frames on a link that fails.
+//! A device may have no room in the midst of a super-segment. The sent part is remembered, and the
+//! rest goes when the same frame is offered again. If the device refuses one segment with an error,
+//! the rest is given up with it, as frames on a link that fails.
 
 use std::io;
 

@@ -1,8 +1,8 @@
-//! The place of a driver's device, which may be lost and come back.
+//! The slot of a driver's device: the device may be lost and come back.
 //!
-//! While it is empty nothing is received, and whatever is to be sent is dropped and counted, as on
-//! a cable that is not plugged in: connections go on as soon as there is a device again. What the
-//! interface was registered with ([`Features`]) stays, so a device that does less does not fit.
+//! While the slot is empty nothing is received, and frames to send are dropped and counted, as on
+//! an unplugged cable. Connections go on as soon as there is a device again. The interface stays
+//! registered with the same [`Features`], so a device that does less does not fit.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

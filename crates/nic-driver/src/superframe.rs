@@ -1,10 +1,11 @@
-//! Super-frames cut into the segments they were made of.
+//! Super-frames segmented into the frames they were made of.
 //!
-//! A packet socket gives what the other end of a virtual cable sent with its segmentation offload
-//! as one frame of up to 64 KiB. Where the stack takes such frames they go on as they are;
-//! otherwise they are cut here, as a device at the end of the cable would have: every segment gets
-//! the headers, with its own lengths, identification, sequence number and flags. Checksums of TCP
-//! and UDP are left undone: the frame went over no wire, so its segments count as verified.
+//! The other end of a virtual cable sends frames of up to 64 KiB with its segmentation offload, and
+//! a packet socket gives each as one frame. Where the stack takes such frames they go on as they
+//! are. Otherwise they are segmented here, as a device at the end of the cable would do. Every
+//! segment gets the headers, with its own lengths, identification, sequence number and flags.
+//! Checksums of TCP and UDP are left undone: the frame went over no wire, so its segments count as
+//! verified.
 
 use abi::offload::RxOffload;
 use shm::checksum;

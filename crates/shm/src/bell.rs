@@ -1,35 +1,40 @@
-//! The bell: wakes a consumer that sleeps, and costs no system call when it does not.
+//! The bell (doorbell) wakes a consumer that sleeps. It costs no system call while the consumer is
+//! awake.
 //!
-//! The consumer owns a word: awake, asleep on a futex (the word itself), asleep in poll on a
-//! descriptor, or not asleep at all but doing the producer's work until it finds itself rung (mode
-//! `library`). The protocol, for any data that producers publish (ring slots, state words):
+//! The consumer owns a word with one of four states: awake, asleep on a futex (the word itself),
+//! asleep in poll on a descriptor, or driving. A driving consumer does the producer's work until it
+//! finds itself rung (mode `library`). The protocol serves any data that producers publish, such as
+//! ring slots and state words.
 //!
 //! Producer ([`Ringer::ring`]):
 //! 1. publishes;
 //! 2. fence;
-//! 3. reads the word. If it says "asleep", changes it to "awake", and wakes if it was the one to.
+//! 3. reads the word. If it says "asleep", changes it to "awake"; the producer that made the change
+//!    wakes the consumer.
 //!
 //! Consumer ([`Sleeper`]):
 //! 1. drains all there is;
 //! 2. writes "asleep" into the word ([`Sleeper::announce`]);
 //! 3. fence;
-//! 4. looks again. Is there something? Then [`Sleeper::awake`], and back to 1;
-//! 5. sleeps: not if the futex word is no longer "asleep", or the descriptor has been written.
+//! 4. looks again. If it finds something, it calls [`Sleeper::awake`] and goes back to 1;
+//! 5. sleeps. The sleep ends at once if the futex word is no longer "asleep", or if the descriptor
+//!    has been written.
 //!
 //! Both fences are sequentially consistent, so at least one of two things is true: the producer
-//! sees "asleep", or the consumer, looking again, sees what was published. No wake-up is lost;
+//! sees "asleep", or the consumer, looking again, sees the published data. No wake-up is lost, and
 //! several producers may share a bell. The model check is `loom_models`.
 //!
-//! Some of what is published is worth a wake-up only at times: a producer that has finished a frame
-//! rings for it with [`Ringer::ring_completion`], which leaves a consumer asleep that announced
-//! [`Sleep::FdQuiet`]. Such a consumer looks again only for the rest; the proof is the same.
+//! Some events are worth a wake-up only at times. A producer that has finished a frame rings with
+//! [`Ringer::ring_completion`]. That call leaves a consumer asleep that announced
+//! [`Sleep::FdQuiet`]. Such a consumer looks again only for the other events; the proof is the
+//! same.
 //!
-//! The descriptor is an eventfd where both sides trust each other. A sleeper that is not trusted
-//! hears a socket instead ([`doorbell`]): an eventfd is one file for all who hold it, so the
-//! sleeper could make it blocking, fill it, and have the ringer wait for ever.
+//! The descriptor is an eventfd where both sides trust each other. An untrusted sleeper gets a
+//! socket instead ([`doorbell`]). An eventfd is one file for all its holders: an untrusted sleeper
+//! could make it blocking and fill it, and the ringer would wait for ever.
 //!
-//! The word lies in shared memory: what a peer writes into it can make its own reader oversleep or
-//! wake for nothing, no more.
+//! The word lies in shared memory. A hostile peer can make its own reader oversleep or wake for
+//! nothing, and no more.
 
 use std::io;
 use std::time::Duration;

@@ -1,14 +1,17 @@
 //! Messages with file descriptors over a Unix stream socket.
 //!
-//! A message is a head of 8 bytes (length of the body and number of descriptors, both `u32`, low
-//! byte first), then the body. Its descriptors are attached to the head's first byte, so they are
-//! here when the message is whole. The stream gives bytes in any pieces; what is not yet a message
-//! is kept.
+//! A message is a head of 8 bytes and a body. The head has the length of the body and the number of
+//! descriptors, both `u32`, low byte first. The descriptors are attached to the head's first byte,
+//! so they have arrived when the message is complete. The stream gives bytes in any pieces; the
+//! channel keeps the beginning of an incomplete message.
 //!
-//! The other end may be hostile: a body is at most [`MAX_BODY`] and memory grows only with bytes
-//! that really came; a message has at most [`MAX_FDS`] descriptors ([`Channel::limited`]: less);
-//! descriptors that no message announces, or announced ones that did not come, are an error. After
-//! an error drop the channel.
+//! The other end may be hostile:
+//!
+//! * A body has at most [`MAX_BODY`] bytes, and memory grows only with bytes that really came.
+//! * A message has at most [`MAX_FDS`] descriptors ([`Channel::limited`]: less).
+//! * Descriptors that no message announces, or announced ones that did not come, are an error.
+//!
+//! After an error drop the channel.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};

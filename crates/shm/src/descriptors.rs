@@ -1,9 +1,9 @@
 //! Where a process keeps the descriptors that these crates make in it.
 //!
-//! A server process is ours alone, and descriptors are where the kernel puts them. A program that
-//! has the stack inside (mode `library`) expects low numbers for itself, closes what it does not
-//! know, and may fork: so there they are *kept*, moved to a floor and above and remembered. Nothing
-//! is kept until [`keep_from`] was called.
+//! In a server process the kernel chooses the numbers. A program that has the stack inside (mode
+//! `library`) expects low numbers for itself, closes descriptors that it does not know, and may
+//! fork. There the descriptors are *kept*: moved to a floor and above, and remembered. Nothing is
+//! kept until [`keep_from`] was called.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};

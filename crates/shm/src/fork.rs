@@ -1,8 +1,9 @@
 //! Which process this is, without a system call.
 //!
-//! A forked child has a copy of its parent's values, and nothing in them says that it is another
-//! process. One page does: the kernel zeroes it in every child (MADV_WIPEONFORK, Linux 4.14). Not
-//! in one that shares its parent's memory (vfork, CLONE_VM), which must do nothing but exec anyway.
+//! A forked child has a copy of its parent's values, so no ordinary value tells the two apart. One
+//! page does: the kernel zeroes it in every child (MADV_WIPEONFORK, Linux 4.14). A child that
+//! shares its parent's memory (vfork, CLONE_VM) sees the parent's page; such a child must do
+//! nothing but exec anyway.
 
 #![allow(unsafe_code)]
 

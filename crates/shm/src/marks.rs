@@ -1,17 +1,18 @@
-//! Marks: a set of small numbers in a region, to which one side adds and which the other takes.
+//! Marks: a set of small numbers in a region. One side adds numbers, the other side takes them.
 //!
-//! A bitmap, and a summary with a bit for each of its words, so that taking costs what is there and
-//! not what could be. Who marks sets the number's bit, and then the word's bit in the summary
-//! unless it is set. Who takes clears the summary, and then each word that it named.
+//! The set is a bitmap with a summary, which has a bit for each word of the bitmap. So taking costs
+//! time for the marks that are there, not for all numbers there could be. The marker sets the
+//! number's bit, and then the word's bit in the summary unless that is set. The taker clears the
+//! summary, and then each word that the summary named.
 //!
-//! No mark is lost: found set, the summary's bit will be taken later, and the word after it. For if
-//! the word had been taken before the number's bit came into it, the exchange that set the bit
-//! would have read what the taker left, and the marker would see the summary as the taker left it.
-//! A word may be found empty: then it was taken together with an earlier mark. The model check is
-//! `loom_models`.
+//! No mark is lost. If the marker finds the summary's bit set, the taker will take that bit later,
+//! and the word after it. Suppose the word was taken before the number's bit came into it. Then the
+//! exchange that set the bit would have read the taker's value, and the marker would see the
+//! summary as the taker left it. A word may be found empty: then it was taken together with an
+//! earlier mark. The model check is `loom_models`.
 //!
-//! A hostile marker can name numbers that there are not, a hostile taker can make marks vanish that
-//! are for itself.
+//! A hostile marker can name numbers that do not exist. A hostile taker can lose marks that are for
+//! itself.
 
 use crate::sync::{Ordering, Word64};
 

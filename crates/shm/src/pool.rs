@@ -1,9 +1,9 @@
 //! Pools of pages, and areas: runs of pages that have exactly one owner at a time.
 //!
 //! A pool is a number of pages of a region and an **owner table**, one word per page. The word of
-//! an area's first page says who holds the area, to whom it has been offered, how many pages it
-//! has, and which generation of that page this is; the words of its other pages stay free. One
-//! party, the *allocator* ([`Pool`]), makes areas out of free pages and gets them back; the others
+//! an area's first page names the holder, the party that the area is offered to, the number of
+//! pages, and the generation of the page. The words of the area's other pages stay free. One party,
+//! the *allocator* ([`Pool`]), makes areas out of free pages and gets them back. The other parties
 //! attach a [`PoolMap`].
 //!
 //! ```text
@@ -13,17 +13,17 @@
 //!    └────────────────────┴─────────────────────────────────────┴─────────────────────┘
 //! ```
 //!
-//! In a process an area that it holds is a value ([`Area`]), consumed by hand-over. An offered area
+//! An area that a process holds is a value there ([`Area`]); hand-over consumes it. An offered area
 //! counts as the giver's and as the receiver's until it is taken, so the death of either gives it
-//! back ([`Pool::reclaim`]). Freeing moves the generation on: every name kept from before is
-//! refused.
+//! back ([`Pool::reclaim`]). Freeing moves the generation on, and names of an earlier generation
+//! are refused.
 //!
-//! **What is trusted.** The table lies in shared memory, so it is an allegation. The allocator
-//! decides about free and taken by private records and writes the table for the others and for its
-//! successor ([`Pool::recover`]). Every process also keeps privately which pages its own areas
-//! cover, and refuses to have an area twice whatever the table says. A peer that writes nonsense
-//! into the table can lose areas or get at what it could read anyway, but it neither makes two
-//! areas of one process overlap nor moves an access out of the pool.
+//! **Trust.** The table lies in shared memory, so it is an allegation. The allocator decides by
+//! private records which pages are free, and writes the table for the others and for its successor
+//! ([`Pool::recover`]). Every process also keeps privately which pages its own areas cover. It
+//! refuses to have an area twice, whatever the table says. A peer that writes nonsense into the
+//! table can lose areas, or get at bytes that it could read anyway. It cannot make two areas of one
+//! process overlap, and it cannot move an access out of the pool.
 //!
 //! **Strict mode.** In a region mapped by [`Region::map_strict`], pages are accessible only while
 //! an area value here covers them; a borrow makes them readable. One attachment per pool and

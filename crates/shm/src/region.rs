@@ -1,14 +1,14 @@
 //! One mapping of one sealed memfd.
 //!
-//! A region's memfd is created with its full length and sealed against shrinking, growing and
-//! further seals before anyone else sees it: no peer can take pages away under a mapping, so no
-//! access inside a region raises SIGBUS. Pages are 4 KiB and come into being when touched; with
-//! [`Backing::Huge`] they are 2 MiB and all are allocated at creation, since a huge page that is
-//! missing later *would* raise SIGBUS. When there are not enough of them the region quietly has
-//! small pages.
+//! A region's memfd is created with its full length. It is sealed against shrinking, growing and
+//! further seals before another process sees it. So no peer can take pages away under a mapping,
+//! and no access inside a region raises SIGBUS. Pages are 4 KiB and are allocated when touched.
+//! With [`Backing::Huge`] they are 2 MiB and all are allocated at creation, since a huge page that
+//! is missing later *would* raise SIGBUS. When there are not enough huge pages the region quietly
+//! has small ones.
 //!
-//! Other processes write into a region at any time. Therefore bytes go in and out by raw copies and
-//! no reference to them is ever made here; single values that both sides use are atomics
+//! Other processes write into a region at any time. Therefore bytes go in and out by raw copies,
+//! and no reference to them is ever made here. Single values that both sides use are atomics
 //! ([`Word32`], [`Word64`]). Every offset is checked against the mapping.
 //!
 //! **Strict mode** ([`Region::map_strict`]) makes ownership visible to the hardware: pages of a

@@ -1,21 +1,22 @@
 //! The ring: a single-producer single-consumer queue of 64-byte slots in a region.
 //!
 //! ```text
-//! offset 0     tail, u32: slots ever published; written by the producer. What the layout puts
-//!              behind it, from offset 8 on, is the producer's as well
+//! offset 0     tail, u32: slots ever published; written by the producer. The layout may put more
+//!              words of the producer behind it, from offset 8 on
 //! offset 64    head, u32: slots ever consumed; written by the consumer
 //! offset 128   slots
 //! ```
 //!
 //! Both indices run freely and wrap at 2^32; index `i` lies in slot `i mod capacity`. Each side
-//! keeps its own index in private memory and a cached copy of the other's, which it reads again
-//! only when the cache says full or empty: on the busy path the two sides share no cache line but
-//! the slots. A slot is published by a release store of `tail` and given back by a release store of
-//! `head`.
+//! keeps its own index in private memory, and a cached copy of the other's. It reads the other's
+//! index again only when the copy says full or empty. So on the busy path the two sides share no
+//! cache line but the slots. A release store of `tail` publishes a slot; a release store of `head`
+//! gives it back.
 //!
-//! The other side may be hostile. An index of its that is impossible (more consumed than published,
-//! more published than fits, going backwards) is a [`RingFault`], and no index of its is used as an
-//! address before that check. One process at a time is on each side; the types take `&mut self`.
+//! The other side may be hostile. An impossible index of the other side is a [`RingFault`]: more
+//! consumed than published, more published than fits, or going backwards. The ring uses no such
+//! index as an address before that check. One process at a time is on each side; the types take
+//! `&mut self`.
 
 #[cfg(not(loom))]
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Spinning: looking again for a while before a sleep.
 //!
-//! To be woken on another processor takes 5 to 25 µs where an idle processor halts, as virtual
-//! ones do. Whoever waits for what soon comes is better off looking again; whoever waits for long
-//! only uses up time. So a wait has two parts: first it spins, at most for a bound, then it
-//! announces sleep on its bell and sleeps as always ([`crate::bell`]). While it spins its bell says
-//! "awake", and whoever has news for it makes no system call.
+//! A wake-up on another processor takes 5 to 25 µs where an idle processor halts, as virtual ones
+//! do. For a short wait, looking again is cheaper; for a long wait it only uses up time. So a wait
+//! has two parts. First the thread spins, at most for a bound. Then it announces sleep on its bell
+//! and sleeps as always ([`crate::bell`]). While the thread spins its bell says "awake", so a
+//! producer makes no system call.
 //!
 //! ```text
 //! loop {
@@ -14,28 +14,30 @@
 //! }
 //! ```
 //!
-//! The bound adapts to past waits, as the kernel's halt polling does. A wait that was over within
-//! the greatest bound lets it grow, so that the next such wait is spun through; one that was much
-//! longer lets it shrink, to nothing in the end. Who is idle sleeps, and does not spin before.
+//! The bound adapts to past waits, as the kernel's halt polling does. A wait that ended within the
+//! greatest bound lets the bound grow, so that the next such wait is spun through. A much longer
+//! wait lets the bound shrink, in the end to nothing. So an idle thread sleeps at once.
 //!
-//! A wait that was slept through tells less: it has our own wake-up in it, and those of the others,
-//! who sleep because their waits are long, which they are because we sleep. Two ends that answer
-//! each other stayed in that state for thousands of round trips, each of them three times as long
-//! as in the other one, where nobody sleeps; so what is in it must be found out. After a wait of
-//! up to [`SOON`] greatest bounds a spin of the greatest bound is tried. If that was over in time,
-//! it is done again; if not, twice as many such waits as the last time are slept through before the
-//! next trial, up to [`MOST_FUTILE`].
+//! The length of a wait that was slept through tells less, since it contains wake-up latency, ours
+//! and the peer's. Sleeping can push the peer into sleeping too, which makes our next wait long
+//! again. Two ends that answered each other stayed in that state for thousands of round trips, each
+//! three times as long as without sleep. To break this cycle, the thread tries a spin of the
+//! greatest bound after a wait of up to [`SOON`] greatest bounds. If the wait then ends in time, it
+//! spins again. If not, it sleeps through twice as many such waits as the last time before the next
+//! trial, up to [`MOST_FUTILE`].
 //!
-//! Between two looks others get the processor if they want it ([`yield_processor`], sched_yield(2)). They
-//! are told by how long it took to come back. For others of the same instance, which work for some
-//! microseconds and then wait themselves, that is what a spin is for: it goes on without bells. But
-//! a program that computes keeps the processor for a time slice, and by yielding we have lost our
-//! place before it, which a sleeper keeps. So then the spin ends, and the time that it cost is a
-//! debt: every wait pays a little of it, and as long as there is some, waits begin with a sleep. So
-//! on a busy processor spinning costs a wait no more than [`PAID`] on average.
+//! Between two looks the thread yields the processor ([`yield_processor`], sched_yield(2)). The
+//! time until it comes back tells two kinds of other threads apart:
 //!
-//! Who has something to do may give way as well ([`Spin::yield_once`]), so that whoever was just
-//! handed work for a host far away begins first, if it has to share this processor with us.
+//! * Processes of the same instance work for some microseconds and then wait themselves. Yielding
+//!   to them is the purpose of a spin: the instance goes on without bells.
+//! * A program that computes keeps the processor for a time slice. By yielding, the thread has lost
+//!   its place before that program; a sleeper keeps its place. So the spin ends, and the lost time
+//!   becomes a debt. Every wait pays a little of the debt, and waits begin with a sleep until it is
+//!   paid. On a busy processor spinning so costs a wait no more than [`PAID`] on average.
+//!
+//! A thread with work to do may yield as well ([`Spin::yield_once`]). A peer that was just handed
+//! work for a distant host then begins first, if it shares this processor.
 
 use std::time::Duration;
 

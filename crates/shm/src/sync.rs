@@ -1,8 +1,8 @@
-//! What rings, bells, marks and pools stand on: atomics, fences, slots, locks, futex and eventfd.
+//! The base of rings, bells, marks and pools: atomics, fences, slots, locks, futex and eventfd.
 //!
-//! Built as usual these are the real things in a region. Built with `--cfg loom` they are loom's
-//! models of the same, so that `loom_models` checks the very code that ships ([`crate::ring`],
-//! [`crate::bell`], [`crate::pool`] and the others), and no copy of it.
+//! An ordinary build has the real things in a region (`sync/real.rs`). A build with `--cfg loom`
+//! has loom's models of the same (`sync/model.rs`). So `loom_models` checks the very code that
+//! ships ([`crate::ring`], [`crate::bell`], [`crate::pool`] and the others), and no copy of it.
 
 #[cfg(loom)]
 mod model;

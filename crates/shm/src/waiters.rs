@@ -1,26 +1,25 @@
-//! Words that one side writes and threads of the other wait for: counts, and who waits.
+//! Words that one side writes and threads of the other side wait for: counts, and waiting threads.
 //!
-//! A [`Count`] says how far one side has come, and what lies before it is the other's from then on:
-//! bytes that it may read now, or memory that it may write again. When a thread finds that a count
-//! has not come far enough, it sleeps on its bell, and [`Waiters`] says so to the side that counts:
+//! A [`Count`] says how far one side has come. Everything before that position belongs to the other
+//! side from then on: bytes to read, or memory to write again. A thread that finds a count too low
+//! sleeps on its bell, and [`Waiters`] tells the counting side.
 //!
-//! Who waits:
+//! The waiting thread:
 //! 1. announces on its bell that it sleeps;
-//! 2. says what for if it is less than what it would be woken for ([`Waiters::await_position`]), and
-//!    sets its bit ([`Waiters::add`], which ends with a fence);
-//! 3. looks at the counts again, and sleeps if they are what they were.
+//! 2. sets the position that it waits for ([`Waiters::await_position`]), if an earlier one than
+//!    usual is to wake it, and sets its bit ([`Waiters::add`], which ends with a fence);
+//! 3. looks at the counts again, and sleeps if they are unchanged.
 //!
-//! Who counts ([`Waiters::reached`], [`Waiters::take`]):
+//! The counting side ([`Waiters::reached`], [`Waiters::take`]):
 //! 1. writes its words;
 //! 2. fence;
-//! 3. reads the place waited for and the bits, and rings the bells of those that are to hear of it.
+//! 3. reads the position and the bits, and rings the bells of the threads to wake.
 //!
-//! Both fences are sequentially consistent, so either the one sees the bit and the place, or the
-//! other sees the count. The order matters on both sides: a place that is read before the count is
-//! written is missed by nobody but who set it in between, and that one sleeps. The model check is
-//! `loom_models`.
+//! Both fences are sequentially consistent. So either the counting side sees the bit and the
+//! position, or the waiting thread sees the count. The order matters on both sides: the counting
+//! side reads the position only after it has written the count. The model check is `loom_models`.
 //!
-//! The words lie in shared memory: a hostile waiter can keep itself asleep or be woken for nothing.
+//! The words lie in shared memory. A hostile waiter can keep itself asleep or be woken for nothing.
 
 use std::ops::Deref;
 

@@ -1,7 +1,7 @@
-//! How two ends find each other at a path: the first listens, the second connects.
+//! How two ends find each other at a path: the first end listens, the second connects.
 //!
-//! Whoever finds a listener connects; whoever finds none, or one that is dead, listens itself. Both
-//! may look at the same moment, so looking and listening happen under a lock of the directory,
+//! An end that finds a listener connects. An end that finds none, or a dead one, listens itself.
+//! Both may look at the same moment, so looking and listening happen under a lock of the directory,
 //! which leaves no file behind. An end that may not make files there only connects.
 
 use std::fmt;
