@@ -1,9 +1,9 @@
-//! What the back ends need of bpf(2). `xdp`: a map with one socket, a program of six instructions,
-//! and its attachment to an interface, which lasts as long as its descriptor. `tap`: a program that
-//! chooses the queue of a frame.
+//! bpf(2) for the back ends. `xdp` needs a map with one socket, a program of six instructions, and
+//! the program's attachment to an interface, which lasts as long as its descriptor. `tap` needs a
+//! program that chooses the queue of a frame.
 //!
 //! The attributes are those of Linux's `linux/bpf.h` (`union bpf_attr`), as far as they are used;
-//! what is behind them the kernel takes as zero.
+//! the kernel takes the rest as zero.
 
 #![allow(unsafe_code)]
 

@@ -1,13 +1,13 @@
-//! What a NIC driver drives: one Ethernet device, frame by frame.
+//! The interface of a device: one Ethernet device, frame by frame.
 //!
 //! A back end ([`crate::tap`]) moves frames between the kernel and memory. Wrappers
 //! ([`crate::fault`], [`crate::capture`]) are devices around devices, so every back end has them.
-//! No method waits: a device with nothing to give or no room says so, and [`Device::poll_fd`] tells
-//! when to come back. What a device does beyond carrying frames ([`abi::offload`]) it tells once,
-//! by [`Device::features`], and of each frame.
+//! No method waits. A device with nothing to give or no room says so, and [`Device::poll_fd`] tells
+//! when to come back. A device tells its offloads ([`abi::offload`]) once, by [`Device::features`],
+//! and their use with each frame.
 //!
 //! A frame to send is a list of [`Part`]s. Parts in a client's region are never seen as a Rust
-//! slice, since that client may write to them at any time: they are copied out with
+//! slice, since that client may write to them at any time. They are copied out with
 //! [`Region::read`] or handed to the kernel as an address.
 
 use std::io;

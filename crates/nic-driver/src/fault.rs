@@ -1,17 +1,16 @@
 //! Faults on purpose: a device around a device that loses, doubles, delays and spoils frames.
 //!
-//! Each direction has its own stream of random numbers out of one seed (ChaCha8), and each frame
-//! draws the same number of them whatever happens to it, so the fate of the n-th frame of a
-//! direction depends on the seed and n alone. A failing run is repeated with its seed.
+//! Each direction has its own stream of random numbers out of one seed (ChaCha8). Each frame draws
+//! the same number of them, whatever happens to it. So the fate of the n-th frame of a direction
+//! depends on the seed and n alone, and the seed repeats a failing run.
 //!
-//! Faults are those of a wire, so with them the device does nothing for frames: each has its
-//! checksums and fits the MTU. With `super_segments` faults are those of a queue before the device
-//! instead: frames are as stack and device exchange them, so tens of segments are lost, doubled or
-//! late at once. Of such frames the checksum is not there to find out corruption by, so they are
-//! never spoilt.
+//! Faults are those of a wire. So the device leaves nothing undone for frames: each has its
+//! checksums and fits the MTU. With `super_segments` faults are those of a queue before the device.
+//! Frames are then as stack and device exchange them, so tens of segments are lost, doubled or late
+//! at once. Such frames have no checksum to detect corruption by, so they are never spoilt.
 //!
-//! A frame that is **reordered** is held back until 1 to 3 later frames of its direction have
-//! passed it. If none follows it stays: to the ends it is lost until one of them repeats something.
+//! A **reordered** frame is held back until 1 to 3 later frames of its direction have passed it. If
+//! none follows it stays, and to the ends it is lost until one of them retransmits something.
 
 use std::collections::VecDeque;
 use std::io;

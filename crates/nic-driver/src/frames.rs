@@ -1,18 +1,19 @@
 //! The data path of a driver: frames between a device and the rings of one frame region.
 //!
-//! Receiving: an empty page comes out of the `fill` ring and is taken (it is ours now), the device
-//! fills it, it is handed over to the inet server and named in an `ethinput` call on the `rx` ring.
-//! Without an empty page or room in `rx` nothing is read: the host's queue of the device overflows,
-//! not ours. Segments of a stream that a device hands over singly are joined ([`crate::gro`]) as
-//! long as it has the next one already: nothing is held back beyond a step.
+//! Receiving: the driver takes an empty page out of the `fill` ring, and the device fills it. The
+//! driver hands the page over to the inet server and names it in an `ethinput` call on the `rx`
+//! ring. Without an empty page or room in `rx` nothing is read: the host's queue of the device
+//! overflows, not ours. Segments of a stream that a device hands over singly are joined
+//! ([`crate::gro`]) as long as the device has the next one already. Nothing is held back beyond a
+//! step.
 //!
-//! Sending: the descriptor at the head of the `tx` ring is looked at, its head page taken, the
-//! payload pieces found in the clients' regions, and all of it goes to the device in one call, or
-//! in one for each segment of what the device does not cut itself ([`crate::gso`]). Only then is
-//! the page handed back and the ring advanced: its consumer count tells the inet server whose bytes
+//! Sending: the driver looks at the descriptor at the head of the `tx` ring, takes its head page,
+//! and finds the payload pieces in the clients' regions. All of it goes to the device in one call,
+//! or in one for each segment that the device does not make itself ([`crate::gso`]). Only then is
+//! the page handed back and the ring advanced. Its consumer count tells the inet server which bytes
 //! nobody reads any more. While the device has no room the frame stays where it is.
 //!
-//! Descriptors are allegations. A bad one is counted by cause and passed over; a page that could be
+//! Descriptors are allegations. A bad one is counted by cause and passed over. A page that could be
 //! taken is handed back in every case. Only impossible ring indices end the driver, since with them
 //! there is no next descriptor.
 

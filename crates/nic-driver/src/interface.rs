@@ -1,9 +1,9 @@
 //! The host's interfaces, as its kernel tells of them by rtnetlink.
 //!
-//! The supervisor asks for one when a back end is to use it, and hears of changes ([`Watch`]), so
-//! that it knows of a device that is gone, or back, or without carrier, and sleeps meanwhile.
-//! Messages are `struct nlmsghdr`, `struct ifinfomsg` and attributes, in the byte order of the
-//! machine (Linux's `linux/netlink.h`, `linux/rtnetlink.h`); what is too short says nothing.
+//! The supervisor asks for one when a back end is to use it, and hears of changes ([`Watch`]). So
+//! it learns that a device is gone, or back, or without carrier, and sleeps meanwhile. Messages are
+//! `struct nlmsghdr`, `struct ifinfomsg` and attributes, in the byte order of the machine (Linux's
+//! `linux/netlink.h`, `linux/rtnetlink.h`). A message that is too short is ignored.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,25 +1,26 @@
-//! The packet back end: an interface that the host has already, by a packet socket.
+//! The packet back end: an existing interface of the host, by a packet socket.
 //!
-//! The stack is one more station on that interface's link, with a hardware address of its own: the
-//! interface is made to take frames for others (promiscuous), and a filter in the kernel passes on
-//! those for the stack's address and for groups. What the host itself sends by the interface is
-//! not seen, and the host's own stack sees all that comes in as before; it drops what is for our
-//! address. So host and stack both work on one interface, though not with each other.
+//! The stack is one more station on that interface's link, with a hardware address of its own. The
+//! interface is made to take frames for others (promiscuous). A filter in the kernel passes on the
+//! frames for the stack's address and for groups. Frames that the host itself sends by the
+//! interface are not seen. The host's own stack sees all incoming frames as before; it drops those
+//! for our address. So host and stack both work on one interface, though not with each other.
 //!
-//! Received frames are in a ring of memory that is shared with the kernel ([`ring`]): each is
-//! copied out of it into a page of the frame region, and takes no system call. A super-segment is
-//! longer than a slot, and one `recvmsg` gets it straight into such a page. Without a ring (Linux
-//! before 4.6, or no memory for it) all frames are received so. One `sendmsg` sends one frame,
-//! straight out of the clients' pages: most of its time is the other end's receiving or the
-//! device's, and 64 frames a call (`sendmmsg`) save a twentieth of it over a veth pair, a ring to
-//! send from and `PACKET_QDISC_BYPASS` less.
+//! Received frames are in a ring of memory that is shared with the kernel ([`ring`]). Each is
+//! copied out of the ring into a page of the frame region, without a system call. A super-segment
+//! is longer than a slot, and one `recvmsg` gets it straight into such a page. Without a ring
+//! (Linux before 4.6, or no memory for it) all frames are received so. One `sendmsg` sends one
+//! frame, straight out of the clients' pages. Most of its time is the other end's receiving or the
+//! device's. Over a veth pair 64 frames a call (`sendmmsg`) save a twentieth of it; a ring to send
+//! from and `PACKET_QDISC_BYPASS` save less.
 //!
-//! `PACKET_VNET_HDR` puts virtio's header before each frame ([`crate::vnet`]): so frames whose
-//! checksums were left undone by the other end of a virtual cable are known to be right, and
-//! super-segments may be sent; those received go on whole, or are cut ([`crate::superframe`]) where
-//! the stack takes none, and those of UDP always. VLAN tags that the kernel took out are put back.
+//! `PACKET_VNET_HDR` puts virtio's header before each frame ([`crate::vnet`]). The header says
+//! which frames are right although the other end of a virtual cable left their checksums undone. It
+//! also allows super-segments to be sent. Received ones go on unchanged, or are segmented
+//! ([`crate::superframe`]) where the stack takes none; those of UDP always are. VLAN tags that the
+//! kernel took out are put back.
 //!
-//! [`open`] is the supervisor's: it needs CAP_NET_RAW. The driver gets the socket and needs no
+//! The supervisor calls [`open`], which needs CAP_NET_RAW. The driver gets the socket and needs no
 //! right. When the interface is deleted the socket says so (ENETDOWN, then ENXIO).
 
 #![allow(unsafe_code)]

@@ -1,13 +1,13 @@
 //! The passt back end: frames over a Unix stream socket.
 //!
-//! passt(1) is a user-mode network for virtual machines: it speaks Ethernet on one side and uses
+//! passt(1) is a user-mode network for virtual machines. It speaks Ethernet on one side and uses
 //! ordinary sockets of the host on the other, so it needs no right at all. Its framing is QEMU's
 //! (`-netdev stream`): before each frame its length, 4 bytes, big-endian.
 //!
-//! A stream keeps no boundaries, so both directions have a buffer here, which is the device's copy:
-//! one read(2) brings many frames, one write(2) takes a whole batch. A frame of which only a part
-//! went out is finished first. A length that no frame has leaves no way to find the next one: that,
-//! like the stream's end, loses the device.
+//! A stream keeps no boundaries, so both directions have a buffer here, which is the device's copy.
+//! One read(2) brings many frames, one write(2) takes a batch. A frame of which only a part went
+//! out is finished first. An impossible length leaves no way to find the next frame; that, like the
+//! stream's end, loses the device.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

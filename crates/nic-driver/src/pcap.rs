@@ -1,9 +1,9 @@
-//! The pcap back end: a capture file is what arrives, and what is sent goes to another.
+//! The pcap back end: frames of a capture file arrive, and sent frames go to another file.
 //!
-//! Frames come in the file's order, at their distances in time or as fast as the stack takes them;
-//! after the last one the link is idle. The file was made for another stack, so a unicast
-//! destination is replaced by this interface's hardware address. Frames that the capturing machine
-//! itself had sent (pcapng says so) and frames of which only a part was captured are passed over.
+//! Frames come in the file's order, at their distances in time or as fast as the stack takes them.
+//! After the last one the link is idle. The file was made for another stack, so this interface's
+//! hardware address replaces a unicast destination. Two kinds of frames are passed over: those that
+//! the capturing machine itself had sent (pcapng says so), and those captured only in part.
 //!
 //! Time is a timer descriptor, set to when the next frame is due: between frames nothing wakes up.
 

@@ -1,16 +1,18 @@
 //! The TAP back end: the kernel's network on the other side of a character device.
 //!
-//! A TAP device is an Ethernet device of the host whose cable ends in a file descriptor: what the
-//! host sends is read from it, what is written to it the host receives. `IFF_NO_PI`: no packet
-//! information before frames. `IFF_VNET_HDR`, where offloads are wanted: before each is virtio's
-//! header ([`crate::vnet`]), by which checksums stay undone and super-segments of up to 64 KiB
-//! whole in both directions; what the host may send so is set with TUNSETOFFLOAD. Without it a
-//! frame is received by a read(2), which costs less than a readv(2) of two parts. Each frame costs
-//! a system call then, within which the host's kernel also receives it; for frames in bulk a kernel
-//! thread does that instead ([`bulk`]). The device lives as long as its descriptors, so nothing is
-//! left when their holders end.
+//! A TAP device is an Ethernet device of the host whose cable ends in a file descriptor. The driver
+//! reads the frames that the host sends, and the host receives the frames that the driver writes.
+//! `IFF_NO_PI` leaves out packet information before frames. `IFF_VNET_HDR`, where offloads are
+//! wanted, puts virtio's header before each frame ([`crate::vnet`]). Then checksums stay undone,
+//! and super-segments of up to 64 KiB go unsegmented in both directions; TUNSETOFFLOAD sets which
+//! the host may send. Without the header a read(2) receives a frame, which costs less than a
+//! readv(2) of two parts.
 //!
-//! [`open`], [`open_queues`] and [`configure`] are the supervisor's: they need CAP_NET_ADMIN. The
+//! Each frame costs a system call, and the host's kernel receives the frame within that call. For
+//! frames in bulk without offloads a kernel thread does that instead ([`bulk`]). The device lives
+//! as long as its descriptors, so nothing is left when their holders end.
+//!
+//! The supervisor calls [`open`], [`open_queues`] and [`configure`], which need CAP_NET_ADMIN. The
 //! driver process gets the open descriptors and needs no right at all.
 
 #![allow(unsafe_code)]

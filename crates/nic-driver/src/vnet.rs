@@ -1,11 +1,10 @@
-//! The header that virtio devices, and the kernel's TAP and packet sockets in their name, put
-//! before a frame: `struct virtio_net_hdr` (virtio 1.3, 5.1.6; Linux's `linux/virtio_net.h`), in
-//! the byte order of the machine.
+//! The header of virtio devices before a frame, which the kernel's TAP and packet sockets use too:
+//! `struct virtio_net_hdr` (virtio 1.3, 5.1.6; Linux's `linux/virtio_net.h`), in the byte order of
+//! the machine.
 //!
-//! What a header says comes from the host's kernel or from the other end of a link. Whatever does
-//! not make sense is as if it had not been said; only that a frame's checksum is still to be
-//! completed cannot be left out of account, but then its maker is on this machine and the frame
-//! went over no wire, so it counts as right.
+//! The host's kernel or the other end of a link writes the header. Fields that make no sense count
+//! as absent, with one exception. A frame whose checksum is still to be completed comes from this
+//! machine and went over no wire, so it counts as right.
 
 use abi::offload::{Checksum, RxOffload, SegmentKind, Segments, TxOffload};
 

@@ -1,9 +1,9 @@
 //! The wire back end: a link between two instances of one machine, through shared memory.
 //!
-//! Both ends name the same path. The first listens there, the second connects (`meet`), they greet
-//! each other, and from then on frames go through a region ([`link`]) and the connection carries
-//! nothing but bytes that wake. No end needs a right but that to use the path; who may connect is
-//! what the socket's mode says.
+//! Both ends name the same path. The first listens there, the second connects (`meet`), and they
+//! greet each other. From then on frames go through a region ([`link`]), and the connection carries
+//! nothing but bytes that wake. An end needs only the right to use the path. The socket's mode says
+//! which users may connect.
 //!
 //! ```text
 //! Waiting ──meet──▶ Listening ──accept──▶ Greeting ──hello──▶ Up ──other end gone──▶ Listening
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! While there is no link, there is no carrier: frames to send are dropped and counted. When the
-//! other end goes, the listening end listens on, and the connecting one looks again: it connects to
-//! who is there then, or listens itself. So either may be started anew.
+//! other end goes, the listening end listens on. The connecting end looks again: it connects to a
+//! new listener, or listens itself. So either may be started anew.
 //!
-//! The other end may belong to another user and is not believed. Whatever it breaks ends this link
-//! and nothing else, and it is not heard again for [`PENALTY`].
+//! The other end may belong to another user and is not trusted. A breach of the protocol ends this
+//! link and nothing else, and the other end is not heard again for [`PENALTY`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,27 +1,29 @@
-//! The AF_XDP back end: an interface that the host has, taken over whole.
+//! The AF_XDP back end: an interface of the host, taken over entirely.
 //!
-//! A BPF program of six instructions ([`bpf`]) hands every frame that comes in by the interface's
-//! first queue to a socket, before the host's stack sees it. Frames are in an area of memory (UMEM)
-//! that this process and the kernel share, in chunks of one page, and four rings ([`ring`]) say
-//! whose a chunk is: *fill* (empty, for the kernel), *rx* (received), *tx* (to be sent),
-//! *completion* (sent). Receiving needs no system call, and a whole batch of frames is sent by one
-//! ([`Device::flush`]), which is left out while the kernel does not ask for it.
+//! A BPF program of six instructions ([`bpf`]) hands every frame of the interface's first queue to
+//! a socket, before the host's stack sees it. Frames are in an area of memory (UMEM) that this
+//! process and the kernel share, in chunks of one page. Four rings ([`ring`]) say which side owns a
+//! chunk: *fill* (empty, for the kernel), *rx* (received), *tx* (to be sent), *completion* (sent).
+//! Receiving needs no system call. One call sends a batch of frames ([`Device::flush`]), and it is
+//! left out while the kernel does not ask for it.
 //!
-//! The UMEM is the pool of the frame region ([`NicLayout::umem`]): the kernel puts a frame into an
-//! empty page that the driver had from its `fill` ring, and that page goes on to the inet server.
-//! Nobody copies it. The pages are pinned through the supervisor's mapping, so it does not matter
-//! what strict mode takes from the servers'; they stay the region's, since no part of a region is
-//! ever cut out of it. The socket keeps them for itself until its last descriptor is closed. What
-//! is sent is gathered into chunks behind the pool, since it lies in other regions and no socket
-//! has more than one UMEM: one copy. Where the pool cannot be the UMEM (too much to lock, or faults
-//! are to be made) the device has one of its own, and each frame is copied between the two.
+//! The UMEM is the pool of the frame region ([`NicLayout::umem`]). The kernel puts a frame into an
+//! empty page that the driver had from its `fill` ring, and that page goes on to the inet server
+//! without a copy. The pages are pinned through the supervisor's mapping, so strict mode in the
+//! servers' mappings does not matter. They stay the region's, since no part of a region is ever cut
+//! out of it. The socket keeps them until its last descriptor is closed.
 //!
-//! XDP tells nothing of checksums, but frames that the other end of a virtual cable sent may have
-//! theirs undone: then the sum of the pseudo-header is in their place, which is recognised.
+//! Frames to send are copied once, into chunks behind the pool: they lie in other regions, and no
+//! socket has more than one UMEM. In two cases the pool cannot be the UMEM: too much memory to
+//! lock, or faults are to be made. Then the device has a UMEM of its own, and each frame is copied
+//! between the two.
 //!
-//! [`open`] is the supervisor's, which makes all of it (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, as
-//! root has them) and gives the driver socket, memory, and what keeps program and promiscuous mode
-//! in place: both go with the last copy of their descriptors.
+//! XDP tells nothing of checksums, but the other end of a virtual cable may have left theirs
+//! undone. Then the sum of the pseudo-header is in their place, which is recognised.
+//!
+//! The supervisor calls [`open`], which makes all of it (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, as
+//! root has them). It gives the driver the socket, the memory, and the descriptors that keep
+//! program and promiscuous mode in place. Both go with the last copy of their descriptors.
 
 #![allow(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! The configuration file: TOML, every key documented in `examples/instance.toml`.
 //!
-//! A key that is not known is refused, with its line and the known key that is nearest to it: a
-//! typing error never silently means "default". Values are checked where they are read, so that the
-//! message can name the line; what depends on several values is checked in [`crate::settings`],
-//! after the command line had its say.
+//! An unknown key is refused, with its line and the known key that is nearest to it: a typing error
+//! never silently means "default". Values are checked where they are read, so the message can name
+//! the line. Checks that depend on several values are in [`crate::settings`], after the command
+//! line.
 
 use std::fmt;
 use std::marker::PhantomData;

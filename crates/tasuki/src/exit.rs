@@ -1,7 +1,7 @@
-//! How the command ends when it does not do what it was asked: one sentence and one number.
+//! How a command ends when it fails: one sentence and one exit code.
 //!
-//! The numbers from 118 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
-//! so that a script can tell "Tasuki failed" from "the program failed".
+//! The codes from 118 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
+//! so a script can tell "Tasuki failed" from "the program failed".
 
 use std::fmt;
 use std::io::Write as _;

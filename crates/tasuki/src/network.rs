@@ -3,9 +3,9 @@
 //! The kernel tells its IPv4 routes in /proc/net/fib_trie: a leaf line `|-- ADDRESS`, then a line
 //! `/PREFIX SCOPE TYPE` for each route to it. Local addresses are the routes of type LOCAL. Its
 //! IPv6 addresses are in /proc/net/if_inet6, one a line: 32 hexadecimal digits, interface, prefix
-//! length, scope, flags, name. The device of every running instance has such routes, so whoever
-//! holds the lock of the directory while choosing and configuring never chooses what another
-//! instance of this network namespace has.
+//! length, scope, flags, name. The device of every running instance has such routes. A command that
+//! holds the lock of the directory while it chooses and configures never chooses an address that
+//! another instance of this network namespace has.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,10 +1,10 @@
-//! The program that is to run on the stack: where it is, and whether the shim can get into it.
+//! The program to run on the stack: its path, and whether the shim can get into it.
 //!
-//! The shim is a shared library that the dynamic loader puts before all others (LD_PRELOAD). A
-//! static program has no dynamic loader, a program that gains rights by being executed (setuid,
-//! setgid, capabilities) makes the loader ignore LD_PRELOAD, and a program for another machine type
-//! cannot load it. All three would silently use the kernel's network instead, so they are refused.
-//! Of a script, the interpreter is judged.
+//! The shim is a shared library that the dynamic loader puts before all others (LD_PRELOAD). Three
+//! kinds of programs cannot have it. A static program has no dynamic loader. A program that gains
+//! rights by being executed (setuid, setgid, capabilities) makes the loader ignore LD_PRELOAD. A
+//! program for another machine type cannot load it. All three would silently use the kernel's
+//! network instead, so they are refused. Of a script, the interpreter is judged.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

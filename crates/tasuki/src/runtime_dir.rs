@@ -1,10 +1,10 @@
 //! Where instances are found: names, directories, sockets, the lock.
 //!
-//! An instance is a socket `NAME.sock` in `/run/tasuki` (root) or `$XDG_RUNTIME_DIR/tasuki`
-//! (others, and root in a user namespace where /run belongs to someone else); without that variable
-//! in `/run/user/UID/tasuki` or, where there is none, `/tmp/tasuki-UID`. Who makes or looks
-//! for several things that must not change meanwhile (socket, device name, addresses) holds the
-//! lock of the directory, so that no lock file is left behind.
+//! An instance is a socket `NAME.sock`. It lies in `/run/tasuki` (root) or
+//! `$XDG_RUNTIME_DIR/tasuki` (others, and root in a user namespace where /run belongs to another
+//! user). Without that variable it lies in `/run/user/UID/tasuki` or, where there is none, in
+//! `/tmp/tasuki-UID`. A command that makes or looks for several things at once (socket, device
+//! name, addresses) holds the lock of the directory, so no lock file is left behind.
 
 use std::fmt;
 use std::io;

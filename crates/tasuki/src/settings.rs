@@ -1,5 +1,5 @@
-//! What an instance is to be: the configuration file, then the command line over it, then checks of
-//! what must fit together.
+//! The settings of an instance: the configuration file, then the command line over it, then checks
+//! of values that must fit together.
 
 use std::net::IpAddr;
 

@@ -1,9 +1,9 @@
-//! The supervisor: makes an instance, admits clients to it, watches everybody, takes it down.
+//! The supervisor: makes an instance, admits clients to it, watches all processes, takes it down.
 //!
-//! One thread, one `poll` over the listening socket, the connections of clients and operators, the
-//! lines to the servers, the pidfds of servers, clients and program, and signals. It never touches
-//! the data path, and it waits for nobody: whatever is asked of a server carries what is to be done
-//! with the reply ([`ReplyContext`]).
+//! One thread makes one `poll` over all descriptors: the listening socket, the connections of
+//! clients and operators, the control connections to the servers, the pidfds of servers, clients
+//! and program, and signals. The supervisor never touches the data path, and it never waits for a
+//! peer. A request to a server carries a [`ReplyContext`], which says what to do with the reply.
 //!
 //! ```text
 //! Starting ──servers configured──▶ Running ──program ended──▶ Draining ──▶ Stopping ──▶ over
@@ -12,7 +12,7 @@
 //!
 //! Draining gives data that was closed in order up to [`DRAIN_PATIENCE`] to arrive. Stopping ends
 //! the program if there is one, then the inet server, then the drivers: so resets still get out. A
-//! server that ends by itself ends the instance; this is where a restart will take its place.
+//! server that ends by itself ends the instance; a restart will take its place here.
 
 mod admission;
 mod backend;

@@ -1,5 +1,5 @@
 //! From the descriptor of a frame to send to its bytes, which lie in the head's page and in the
-//! regions of programs. All that a descriptor says is an allegation of the inet server's.
+//! regions of programs. Everything in a descriptor is an allegation of the inet server.
 
 use std::collections::HashMap;
 use std::sync::Arc;

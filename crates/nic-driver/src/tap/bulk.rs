@@ -1,21 +1,23 @@
 //! Frames in bulk over a TAP device without offloads: two queues, one with a kernel thread.
 //!
-//! What is written to a TAP device the host's kernel receives within that write(2): its TCP, and
-//! what that sends in turn, are done on our processor before the call returns, once for each frame
-//! of 1,514 bytes. On a device with IFF_NAPI whose `threaded` is set, write(2) only queues the
-//! frame, and a thread of the kernel takes up to 64 at once, on another processor if one is free.
-//! That nearly doubles what one connection sends; but a single request comes later by the thread's
-//! waking. So the device has two queues (IFF_NAPI is a queue's, not the device's): the first with
-//! the thread, the second without, and [`QueueChooser`] says for each frame by which it goes. The
-//! thread would also join segments before TCP sees them, but no offloads means none at the host's
-//! end either. With offloads there is nothing to gain: a super-segment is one call.
+//! The host's kernel receives a frame within the write(2) to the TAP device. Its TCP, and the
+//! segments that TCP sends in turn, are done on our processor before the call returns. That happens
+//! once for each frame of 1,514 bytes. On a device with IFF_NAPI whose `threaded` is set, write(2)
+//! only queues the frame. A thread of the kernel takes up to 64 frames at once, on another
+//! processor if one is free. That nearly doubles the throughput of one connection, but a single
+//! request arrives later by the wake-up of the thread.
 //!
-//! All that the host sends comes by the first queue: a program of two instructions says so.
+//! So the device has two queues (IFF_NAPI belongs to a queue, not to the device): the first with
+//! the thread, the second without. [`QueueChooser`] chooses the queue of each frame. The thread
+//! would also join segments before TCP sees them, but without offloads the host's end does not.
+//! With offloads there is nothing to gain, since a super-segment is one call.
 //!
-//! Without NAPI's thread IFF_NAPI costs more than it brings, so where the thread cannot be had (a
-//! sysfs that is not writable or another network namespace's, no right to bpf(2), one processor)
-//! the device has that without it alone. The device itself stays: one that came and went meanwhile
-//! would be told by rtnetlink as lost.
+//! All frames that the host sends come by the first queue; a program of two instructions says so.
+//!
+//! Without its thread, IFF_NAPI costs more than it brings. The thread cannot be had where sysfs is
+//! not writable or belongs to another network namespace, without the right to bpf(2), or on one
+//! processor. There the device has only the queue without it. The device itself stays: rtnetlink
+//! would report a device that came and went meanwhile as lost.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! What the two ends of a wire share: one region, a ring and a store of bytes each way.
+//! The shared memory of a wire's two ends: one region, a ring and a store of bytes each way.
 //!
 //! ```text
 //! page 0     words of the listening end (offset 0) and of the connecting end (offset 128):
@@ -7,13 +7,13 @@
 //! then       stores to the connecting and to the listening end, [`STORE`] bytes each
 //! ```
 //!
-//! A frame is copied into the sender's store, one after the other and round again, and a slot says
-//! where it is, how long it is and what is known of it. Slots are taken in order, so the sender
-//! knows from the ring's index alone which bytes are free again; it keeps where its frames are to
-//! itself. The receiver copies the frame out before it gives the slot back: what the sender still
-//! writes there can spoil this frame and nothing else.
+//! The sender copies frames into its store, one after the other and round again. A slot has the
+//! place of a frame, its length and its offload. Slots are taken in order, so the sender knows from
+//! the ring's index alone which bytes are free again; it keeps the places of its frames to itself.
+//! The receiver copies the frame out before it gives the slot back. A sender that still writes
+//! there can spoil this frame and nothing else.
 //!
-//! The other end may be anyone's. Slots are allegations; an impossible one, like an impossible
+//! The other end may be any user's. Slots are allegations. An impossible slot, like an impossible
 //! index, ends the link ([`LinkFault`]).
 
 use std::collections::VecDeque;

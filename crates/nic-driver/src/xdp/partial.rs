@@ -1,8 +1,8 @@
-//! Frames whose checksum the sender's host left to a device that there was not.
+//! Frames whose checksum the sender's host left undone, for a device that does not exist.
 //!
-//! Then the place of the checksum has the sum of the pseudo-header, not complemented (RFC 1071,
-//! and Linux's CHECKSUM_PARTIAL). A frame that a wire has spoilt looks so once in 65,536 times,
-//! which is as often as a wrong checksum looks right.
+//! The place of the checksum then has the sum of the pseudo-header, not complemented (RFC 1071, and
+//! Linux's CHECKSUM_PARTIAL). A frame that a wire has spoilt looks so once in 65,536 times, as
+//! often as a wrong checksum looks right.
 
 use shm::{checksum, fold};
 

@@ -30,8 +30,8 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The name by which an area travels. It is an allegation until [`PoolMap::take`] or
-/// [`PoolMap::borrow`] has accepted it.
+/// The name by which an area travels. It is an allegation until [`PoolMap::take`](super::PoolMap::take) or
+/// [`PoolMap::borrow`](super::PoolMap::borrow) has accepted it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AreaName {
     /// First page, from the pool's first.
@@ -53,7 +53,7 @@ impl fmt::Display for AreaName {
 pub struct PoolLayout {
     /// Byte offset of the owner table, 8 bytes per page; a multiple of 8.
     pub table: usize,
-    /// Byte offset of the first page; a multiple of [`PAGE`].
+    /// Byte offset of the first page; a multiple of [`PAGE`](crate::PAGE).
     pub pages_at: usize,
     /// Number of pages.
     pub pages: u32,

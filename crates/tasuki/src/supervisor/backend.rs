@@ -1,7 +1,7 @@
-//! Opening devices: what of a back end needs the supervisor's rights, and what stays with it.
+//! Opening devices: the half of each back end that needs the supervisor's rights.
 //!
-//! Whatever a driver needs comes out of here as descriptors, in the order that its half of the back
-//! end (`nic_driver::backend`) expects; the driver itself needs no right.
+//! A driver gets its device as descriptors, in the order that its half of the back end
+//! (`nic_driver::backend`) expects. The driver itself needs no right.
 
 use std::fs::File;
 use std::io::Seek as _;

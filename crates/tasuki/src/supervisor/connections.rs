@@ -1,12 +1,10 @@
-//! The lines of clients and operators: who may have one, one request at a time, never waiting for
-//! them.
+//! The connections of clients and operators: admission, one request at a time, without waiting.
 //!
-//! Only root and the user of the instance are let in (SO_PEERCRED). The supervisor waits for
-//! nobody: what of a reply the socket does not take is sent when it does, and until then the
-//! connection's next request is not read. Of connections that are no client's each process has at
-//! most [`STRANGERS_OF_ONE`], and all together [`STRANGERS`]; a new one then takes the place of the
-//! oldest, first of those that never asked for anything, so that nobody is kept out by lines that
-//! are only held.
+//! Only root and the user of the instance are let in (SO_PEERCRED). The supervisor sends the rest
+//! of a reply when the socket takes it, and does not read the connection's next request before.
+//! Each process has at most [`STRANGERS_OF_ONE`] connections that are no client's, and all together
+//! have [`STRANGERS`]. A new one then takes the place of the oldest, first of those that never
+//! asked for anything. So idle connections keep nobody out.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

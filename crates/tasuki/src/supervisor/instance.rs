@@ -1,4 +1,4 @@
-//! What an instance is made of, but for its processes: socket, devices, frame regions, bells.
+//! The parts of an instance without its processes: socket, devices, frame regions, bells.
 //!
 //! Everything here disappears when it is dropped: the socket's file is removed, and a TAP device
 //! goes with its last descriptor.

@@ -1,10 +1,10 @@
-//! Devices that are lost and come back, and what the host's kernel says of their state.
+//! Devices that are lost and come back.
 //!
-//! The supervisor listens for changes of interfaces ([`nic_driver::interface::Watch`]), so nothing
-//! is asked over and over. When the interface of a link is gone, its driver is told to do without;
-//! when one of that name is there (a TAP device Tasuki makes again itself) it is opened as at the
-//! start, and the driver gets its descriptors. Meanwhile connections live on, as with a cable
-//! unplugged.
+//! The supervisor listens for changes of interfaces ([`nic_driver::interface::Watch`]), so it polls
+//! nothing. When the interface of a link is gone, the supervisor tells the driver to do without.
+//! When an interface of that name is there again, it is opened as at the start, and the driver gets
+//! its descriptors; a TAP device is made again by the supervisor itself. Meanwhile connections live
+//! on, as with a cable unplugged.
 
 use std::os::fd::AsFd;
 

@@ -1,9 +1,9 @@
 //! passt(1), which carries an instance's packets over ordinary sockets of this host.
 //!
-//! It is started here, as the user's own process, with one end of a socket pair; the driver gets
-//! the other. It ends by itself when that is closed, and is killed when the instance is dropped
-//! before. Stack and passt are told the same addresses, so nothing has to be asked for; to the
-//! stack the host is at the gateway's address, as behind a TAP device.
+//! The supervisor starts it as the user's own process, with one end of a socket pair; the driver
+//! gets the other. passt ends by itself when that end is closed, and is killed when the instance is
+//! dropped before. Stack and passt are told the same addresses, so nothing has to be asked for. To
+//! the stack the host is at the gateway's address, as behind a TAP device.
 
 use std::fs::File;
 use std::io::{Read, Seek as _};

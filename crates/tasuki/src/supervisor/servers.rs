@@ -1,16 +1,17 @@
-//! The server processes and the lines to them.
+//! The server processes and the control connections to them.
 //!
-//! A server is this same executable, started anew with nothing but what it needs: its line as
-//! standard input (and the second one of a fused server as standard output), standard error for its
-//! messages, an empty environment but for TASUKI_LOG. All other descriptors reach it over the line.
+//! A server is this same executable, started anew. Its standard input is its control connection,
+//! and standard output is the second one of a fused server. Standard error takes its messages, and
+//! its environment has only TASUKI_LOG. All other descriptors reach it over the control connection.
 //! It leads a process group of its own, so that a terminal's Ctrl-C is for the program only. It
-//! ends with its line, so it cannot outlive the supervisor.
+//! ends with its control connection, so it cannot outlive the supervisor.
 //!
-//! Requests carry an id; what is to be done with the reply waits under that id.
+//! Requests carry an id; the context of the reply waits under that id.
 //!
-//! In mode `library` there are no processes. The lines are filled as in the other modes, and their
-//! other ends wait here for the first process that wants a socket ([`Servers::give`]): it hosts the
-//! servers. When it is gone, so are they ([`Servers::are_lost`]), and the next one may begin anew.
+//! In mode `library` there are no processes. Requests go into the control connections as in the
+//! other modes. Their other ends wait here for the first process that wants a socket
+//! ([`Servers::give`]), which then hosts the servers. When that process is gone, so are the servers
+//! ([`Servers::are_lost`]), and the next process may begin anew.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
