@@ -124,7 +124,9 @@ impl<'c> CallBatch<'c> {
             |request| &request.call,
             |request, tag| {
                 tickets.push(Ticket(tag));
-                if let Some(subject) = request.subject.take() {
+                if request.subject.is_some()
+                    && let Some(subject) = request.subject.take()
+                {
                     subjects.put(tag, subject);
                 }
             },

@@ -42,7 +42,7 @@ impl Request {
         Self { call: NewCall::new(call::Request::Null), subject: None }
     }
 
-    /// A new socket: [`Reply::Socket`]. Errors: as [`Client::socket`].
+    /// A new socket: [`Reply::Socket`]. Errors: as [`Client::socket`](crate::Client::socket).
     pub fn socket(family: Family, kind: SocketKind) -> Self {
         let spec = SocketSpec { kind, family };
         Self { call: NewCall::new(spec.request()), subject: Some(CallSubject::New(spec)) }

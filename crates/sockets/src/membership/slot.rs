@@ -124,14 +124,18 @@ impl ThreadSlot {
             return Ok(());
         }
         match wait.deadline() {
-            None => self.doze(server, look_again),
+            None => self.sleep_on_fd(server, look_again),
             deadline => self.poll(server, &mut [], deadline, look_again),
         }
     }
 
     /// Sleeps until the bell rings or the server is gone. A signal whose handler was installed with
     /// SA_RESTART does not end it.
-    fn doze(&self, server: &ServerHandle, look_again: impl FnOnce() -> bool) -> Result<(), Errno> {
+    fn sleep_on_fd(
+        &self,
+        server: &ServerHandle,
+        look_again: impl FnOnce() -> bool,
+    ) -> Result<(), Errno> {
         let role = self.take_role(Sleep::Fd);
         let slept = match role {
             _ if look_again() => Ok(1),

@@ -1,4 +1,4 @@
-//! Calls of whose results nobody waits to hear, and sockets that are made ahead of their need.
+//! No-reply calls, and spare sockets.
 
 mod common;
 
