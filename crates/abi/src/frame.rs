@@ -1,8 +1,8 @@
 //! Frames between the inet server and a NIC driver.
 //!
 //! * `fill` ring (inet to driver): [`FillSlot`]s, empty pages to receive into.
-//! * `rx` ring (driver to inet): [`DriverCall`]s. The first one registers the interface, each other one
-//!   hands over a frame.
+//! * `rx` ring (driver to inet): [`DriverCall`]s. The first one registers the interface, each other
+//!   one hands over a frame.
 //! * `tx` ring (inet to driver): [`TxFrame`]s. The driver advances the ring only when the device
 //!   has taken the frame, so the ring's consumer count tells when memory is no longer read.
 

@@ -205,7 +205,7 @@ impl Ringer {
     }
 }
 
-/// A new bell for a sleeper that is not trusted: the ringer's end ([`Ringer::for_untrusted`]) and the
+/// A new bell for an untrusted sleeper: the ringer's end ([`Ringer::for_untrusted`]) and the
 /// sleeper's; closed on exec.
 ///
 /// The sleeper's end is blocking, so that it can sleep in recv(2), which hears of the ringer's

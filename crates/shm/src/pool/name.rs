@@ -30,8 +30,9 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The name by which an area travels. It is an allegation until [`PoolMap::take`](super::PoolMap::take) or
-/// [`PoolMap::borrow`](super::PoolMap::borrow) has accepted it.
+/// The name by which an area travels. It is an allegation until
+/// [`PoolMap::take`](super::PoolMap::take) or [`PoolMap::borrow`](super::PoolMap::borrow) has
+/// accepted it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AreaName {
     /// First page, from the pool's first.

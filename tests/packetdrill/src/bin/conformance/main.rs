@@ -1,8 +1,8 @@
 //! Plays packetdrill scripts against the core and compares the results with committed lists:
 //! `make conformance`.
 //!
-//! The runner of this package plays our own scripts and needs nothing else. packetdrill itself plays
-//! all scripts that are named, with the plug-in ([`play`]). The program prints a line for each
+//! The runner of this package plays our own scripts and needs nothing else. packetdrill itself
+//! plays all scripts that are named, with the plug-in ([`play`]). The program prints a line for each
 //! script: `pass`, `FAIL` with packetdrill's message, or `skip` with the reason. Then follow the
 //! sums, and the differences from the list ([`results`]).
 //!
