@@ -2,9 +2,9 @@
 //! `make conformance`.
 //!
 //! The runner of this package plays our own scripts and needs nothing else. packetdrill itself
-//! plays all scripts that are named, with the plug-in ([`play`]). The program prints a line for each
-//! script: `pass`, `FAIL` with packetdrill's message, or `skip` with the reason. Then follow the
-//! sums, and the differences from the list ([`results`]).
+//! plays all scripts that are named, with the plug-in ([`play`]). The program prints a line for
+//! each script: `pass`, `FAIL` with packetdrill's message, or `skip` with the reason. Then follow
+//! the sums, and the differences from the list ([`results`]).
 //!
 //! ```text layers
 //! play: plays one script
