@@ -105,34 +105,63 @@ impl Client {
         match Request::decode(&call.request)? {
             Request::Null => DONE,
             Request::Socket { kind, family } => self.socket(engine, kind, family),
-            Request::Bind { socket, addr } => self.bind(engine, socket, addr),
-            Request::Listen { socket, backlog } => self.listen(engine, socket, backlog),
-            Request::Connect { socket, addr } => self.connect(engine, call, socket, addr),
-            Request::Accept { socket } => self.accept(engine, call, socket),
-            Request::Close { socket } => self.close(engine, socket),
+            Request::Bind { socket, addr } => {
+                self.on_socket(socket, |_, socket| bind(engine, socket, addr))
+            }
+            Request::Listen { socket, backlog } => {
+                self.on_socket(socket, |client, socket| client.listen(engine, socket, backlog))
+            }
+            Request::Connect { socket, addr } => {
+                self.on_socket(socket, |client, socket| client.connect(engine, call, socket, addr))
+            }
+            Request::Accept { socket } => {
+                self.on_socket(socket, |client, socket| client.accept(engine, call, socket))
+            }
+            Request::Close { socket } => self.on_socket(socket, |client, socket| {
+                client.close_socket(engine, socket)?;
+                DONE
+            }),
             Request::Send { socket, data } => self.send(engine, socket, data),
-            Request::Recv { socket } => self.recv(engine, call, socket),
-            Request::Shutdown { socket, how } => self.shutdown(engine, socket, how),
-            Request::GetSockOpt { socket, key, from } => self.getsockopt(engine, socket, key, from),
-            Request::SetSockOpt { socket, key, value } => {
-                self.setsockopt(engine, socket, key, &value)
+            Request::Recv { socket } => {
+                self.on_socket(socket, |client, socket| client.recv(engine, call, socket))
             }
-            Request::GetSockName { socket } => {
-                let addr = engine.stack.local_addr(self.called(socket)?.handle)?;
-                gives(Reply::Address(Some(addr)))
+            Request::Shutdown { socket, how } => {
+                self.on_socket(socket, |client, socket| client.shutdown(engine, socket, how))
             }
-            Request::GetPeerName { socket } => {
-                let addr = engine.stack.peer_addr(self.called(socket)?.handle)?;
-                gives(Reply::Address(Some(addr)))
+            Request::GetSockOpt { socket, key, from } => self.on_socket(socket, |_, socket| {
+                let value = options::get(engine, socket, key)?;
+                gives(Reply::Option(OptionPart::new(value.bytes(), from)))
+            }),
+            Request::SetSockOpt { socket, key, value } => self
+                .on_socket(socket, |client, socket| client.setsockopt(engine, socket, key, &value)),
+            Request::GetSockName { socket } => self.on_socket(socket, |_, socket| {
+                gives(Reply::Address(Some(engine.stack.local_addr(socket.handle)?)))
+            }),
+            Request::GetPeerName { socket } => self.on_socket(socket, |_, socket| {
+                gives(Reply::Address(Some(engine.stack.peer_addr(socket.handle)?)))
+            }),
+            Request::Flush { socket } => {
+                self.on_socket(socket, |client, socket| client.flush_sends(engine, socket))
             }
-            Request::Flush { socket } => self.flush_sends(engine, socket),
-            Request::Cancel { socket, ring, tag } => self.cancel(engine, socket, ring, tag),
+            Request::Cancel { socket, ring, tag } => {
+                self.on_socket(socket, |client, socket| client.cancel(engine, socket, ring, tag))
+            }
         }
     }
 
-    /// The socket that a call is about.
-    pub(crate) fn called(&mut self, id: SocketId) -> Result<&mut Socket, Errno> {
-        self.places.named(id).ok_or(Errno::BADF)
+    /// Carries out a call about a socket; EBADF if it names none.
+    #[inline]
+    fn on_socket(
+        &mut self,
+        id: SocketId,
+        call: impl FnOnce(&mut Self, &mut Socket) -> Answer,
+    ) -> Answer {
+        let step = |client: &mut Self, socket: &mut Socket| match socket.id == id && !socket.closed
+        {
+            true => call(client, socket),
+            false => Err(Errno::BADF.into()),
+        };
+        self.with_socket(id.index, step).unwrap_or(Err(Refusal::Errno(Errno::BADF)))
     }
 
     /// Refuses one more waiting call than a client may have.
@@ -172,21 +201,12 @@ impl Client {
         Ok(id?.ok_or(Errno::MFILE)?)
     }
 
-    fn bind(&mut self, engine: &mut Engine, id: SocketId, addr: SocketAddr) -> Answer {
-        let socket = self.called(id)?;
-        check_family(socket.family, addr)?;
-        engine.stack.bind(socket.handle, addr)?;
-        DONE
-    }
-
-    fn listen(&mut self, engine: &mut Engine, id: SocketId, backlog: u32) -> Answer {
-        let socket = self.called(id)?;
+    fn listen(&mut self, engine: &mut Engine, socket: &mut Socket, backlog: u32) -> Answer {
         // As listen(2): a backlog that is negative or too large means the most there can be.
         let backlog = u16::try_from(backlog).unwrap_or(u16::MAX);
         engine.stack.listen(socket.handle, backlog)?;
         socket.stage = Stage::Listening;
-        let index = socket.id.index;
-        self.places.touch(index);
+        self.places.touch(socket);
         DONE
     }
 
@@ -194,7 +214,7 @@ impl Client {
         &mut self,
         engine: &mut Engine,
         call: &PackagedCall,
-        id: SocketId,
+        socket: &mut Socket,
         addr: SocketAddr,
     ) -> Answer {
         let nonblock = call.flags.has(CallFlags::NONBLOCK);
@@ -202,9 +222,8 @@ impl Client {
             self.may_wait()?;
         }
         let fast = call.flags.has(CallFlags::FAST);
-        let socket = self.called(id)?;
         if fast && socket.opens_fast {
-            return self.go_on_fast(engine, id);
+            return self.go_on_fast(engine, socket);
         }
         check_family(socket.family, addr)?;
         if socket.stage == Stage::Connecting {
@@ -215,7 +234,7 @@ impl Client {
             socket.waiting.connect = Some(call.path);
             return Ok(Outcome::Later);
         }
-        let (index, handle, stream) = (socket.id.index, socket.handle, socket.is_stream());
+        let (handle, stream) = (socket.handle, socket.is_stream());
         let begun = match fast {
             true => engine.stack.connect_deferred(engine.now, handle, addr).map(drop),
             false => engine.stack.connect(engine.now, handle, addr),
@@ -225,7 +244,6 @@ impl Client {
             Err(error) => return Err(error.into()),
         }
         let room = engine.stack.deferred_room(handle);
-        let socket = self.called(id)?;
         if stream {
             // After a failed attempt this is a new connection.
             socket.tx.restart();
@@ -236,7 +254,7 @@ impl Client {
         if let Some(room) = room {
             // As Linux: it looks connected until it is written to.
             socket.stage = Stage::Connected;
-            self.places.touch(index);
+            self.places.touch(socket);
             return gives(Reply::Connecting { syn_room: room as u64 });
         }
         socket.stage = match stream {
@@ -247,7 +265,7 @@ impl Client {
         if stream && !nonblock {
             socket.waiting.connect = Some(call.path);
         }
-        self.places.touch(index);
+        self.places.touch(socket);
         match (stream, nonblock) {
             (false, _) => DONE,
             (true, true) => Err(Errno::INPROGRESS.into()),
@@ -257,25 +275,27 @@ impl Client {
 
     /// What is queued is all that a SYN that waits for data gets: from now on it is an attempt as
     /// any other.
-    fn go_on_fast(&mut self, engine: &mut Engine, id: SocketId) -> Answer {
-        let index = self.called(id)?.id.index;
-        self.take_sends(engine, index, true)?;
-        let socket = self.called(id)?;
+    fn go_on_fast(&mut self, engine: &mut Engine, socket: &mut Socket) -> Answer {
+        self.take_sends(engine, socket, true)?;
         engine.stack.stop_deferring(socket.handle);
         socket.opens_fast = false;
         socket.stage = Stage::Connecting;
-        self.places.touch(index);
+        self.places.touch(socket);
         Err(Errno::INPROGRESS.into())
     }
 
-    fn accept(&mut self, engine: &mut Engine, call: &PackagedCall, id: SocketId) -> Answer {
-        let listener = self.called(id)?;
+    fn accept(
+        &mut self,
+        engine: &mut Engine,
+        call: &PackagedCall,
+        listener: &mut Socket,
+    ) -> Answer {
         if listener.stage != Stage::Listening {
             return Err(Errno::INVAL.into());
         }
         // Those that wait already come first.
         if listener.waiting.accept.is_empty()
-            && let Some((child, peer)) = self.accept_one(engine, id.index)?
+            && let Some((child, peer)) = self.accept_one(engine, listener)?
         {
             return gives(Reply::Accepted { socket: child, peer });
         }
@@ -283,7 +303,7 @@ impl Client {
             return Err(Errno::AGAIN.into());
         }
         self.may_wait()?;
-        self.called(id)?.waiting.accept.push_back(call.path);
+        listener.waiting.accept.push_back(call.path);
         Ok(Outcome::Later)
     }
 
@@ -291,33 +311,30 @@ impl Client {
     fn accept_one(
         &mut self,
         engine: &mut Engine,
-        listener: u16,
+        listener: &mut Socket,
     ) -> Result<Option<(SocketId, SocketAddr)>, Refusal> {
         let index = self.places.next_free().ok_or(Errno::MFILE)?;
-        let Some(socket) = self.places.at(listener) else { return Ok(None) };
-        let (handle, limit, asked) = (socket.handle, socket.tx.limit, socket.asked_recv);
-        let (inline, limited) = (socket.urgent_inline, socket.tx.limited);
-        let speaks = (socket.family, SocketKind::Stream);
         let serial = engine.next_serial();
         let owner = Owner { client: self.number, index, serial };
-        let accepted = engine.stack.accept(handle, owner.to_tag())?;
-        // If there are more, an event will say so in this very turn.
-        socket.accept_ready = 0;
+        let accepted = engine.stack.accept(listener.handle, owner.to_tag())?;
+        // If there are more, an event will say so in this very iteration.
+        listener.accept_ready = 0;
         self.places.touch(listener);
         let Some((handle, peer)) = accepted else { return Ok(None) };
+        let speaks = (listener.family, SocketKind::Stream);
         let id = self.settle_in(engine, speaks, handle, serial)?;
-        if let Some(child) = self.places.at(id.index) {
+        self.with_socket(id.index, |client, child| {
             child.stage = Stage::Connected;
-            child.tx.limit = limit;
-            child.tx.limited = limited;
-            child.asked_recv = asked;
-            child.urgent_inline = inline;
+            child.tx.limit = listener.tx.limit;
+            child.tx.limited = listener.tx.limited;
+            child.asked_recv = listener.asked_recv;
+            child.urgent_inline = listener.urgent_inline;
             child.urgent = engine.stack.urgent_mark(child.handle).map_or(0, |at| at + 1);
-        }
-        self.size_recv_buffer(engine, id.index);
-        self.places.touch(id.index);
-        // What it received while it waited in the queue.
-        self.receive(engine, id.index);
+            client.size_recv_buffer(engine, child);
+            client.places.touch(child);
+            // What it received while it waited in the queue.
+            client.receive(engine, child);
+        });
         Ok(Some((id, peer)))
     }
 
@@ -325,42 +342,34 @@ impl Client {
     pub(crate) fn on_acceptable(
         &mut self,
         engine: &mut Engine,
-        listener: u16,
+        listener: &mut Socket,
     ) -> Result<(), ClientFault> {
-        if let Some(socket) = self.places.at(listener) {
-            // The core says that there are some, not how many.
-            socket.accept_ready = 1;
-            socket.news = true;
-        }
+        // The core says that there are some, not how many.
+        listener.accept_ready = 1;
+        listener.news = true;
         self.places.touch(listener);
-        loop {
-            let Some(socket) = self.places.at(listener) else { return Ok(()) };
-            let Some(&path) = socket.waiting.accept.front() else { return Ok(()) };
+        while let Some(&path) = listener.waiting.accept.front() {
             let outcome = match self.accept_one(engine, listener) {
                 Ok(None) => return Ok(()),
                 Ok(Some((socket, peer))) => Ok(Reply::Accepted { socket, peer }.encode()),
                 Err(Refusal::Errno(errno)) => Err(errno),
                 Err(Refusal::Fault(fault)) => return Err(fault),
             };
-            if let Some(socket) = self.places.at(listener) {
-                socket.waiting.accept.pop_front();
-            }
+            listener.waiting.accept.pop_front();
             self.finish(engine, Some(path), outcome)?;
         }
-    }
-
-    fn close(&mut self, engine: &mut Engine, id: SocketId) -> Answer {
-        let index = self.called(id)?.id.index;
-        self.close_socket(engine, index)?;
-        DONE
+        Ok(())
     }
 
     /// Ends a socket as close(2) does: what is queued is still sent; unread data resets the
     /// connection.
-    fn close_socket(&mut self, engine: &mut Engine, index: u16) -> Result<(), ClientFault> {
-        self.take_consumed(engine, index)?;
-        self.take_sends(engine, index, false)?;
-        let Some(socket) = self.places.at(index) else { return Ok(()) };
+    fn close_socket(
+        &mut self,
+        engine: &mut Engine,
+        socket: &mut Socket,
+    ) -> Result<(), ClientFault> {
+        self.take_consumed(engine, socket)?;
+        self.take_sends(engine, socket, false)?;
         socket.closed = true;
         let waiting = std::mem::take(&mut socket.waiting);
         // The handle is ours and open, so this cannot fail.
@@ -368,14 +377,14 @@ impl Client {
         if socket.is_dead() {
             socket.tx.abandon();
         }
-        self.give_back(index);
+        self.give_back(socket);
         self.ring_posted();
-        self.closing.push(index);
+        self.closing.push(socket.id.index);
         let paths = waiting.connect.into_iter().chain(waiting.accept).chain(waiting.recv);
         for path in paths {
             self.finish(engine, Some(path), Err(Errno::BADF))?;
         }
-        self.settle(engine, index);
+        self.settle(engine, socket);
         Ok(())
     }
 
@@ -383,14 +392,15 @@ impl Client {
     /// background.
     pub(crate) fn leave(&mut self, engine: &mut Engine, orderly: bool) {
         for index in self.places.in_use() {
-            let Some(socket) = self.places.at(index).filter(|socket| !socket.closed) else {
-                continue;
-            };
-            let handle = socket.handle;
-            if !orderly || self.close_socket(engine, index).is_err() {
-                // It may be closed already; then that was in order.
-                let _ = engine.stack.abort(engine.now, handle);
-            }
+            self.with_socket(index, |client, socket| {
+                if socket.closed {
+                    return;
+                }
+                if !orderly || client.close_socket(engine, socket).is_err() {
+                    // It may be closed already; then that was in order.
+                    let _ = engine.stack.abort(engine.now, socket.handle);
+                }
+            });
         }
     }
 
@@ -398,12 +408,17 @@ impl Client {
         if data.flags.has(DataFlags::ANCILLARY) {
             return Err(ClientFault::Alone { socket: id.index }.into());
         }
-        let index = self.called(id)?.id.index;
+        self.on_socket(id, |client, socket| client.send_on(engine, socket, data))
+    }
+
+    fn send_on(
+        &mut self,
+        engine: &mut Engine,
+        socket: &mut Socket,
+        data: DataDescriptor,
+    ) -> Answer {
         // What was queued before goes first.
-        self.take_sends(engine, index, true)?;
-        let Some(socket) = self.places.named(id) else {
-            return Err(Errno::BADF.into());
-        };
+        self.take_sends(engine, socket, true)?;
         if !socket.is_stream() {
             return Err(Errno::OPNOTSUPP.into());
         }
@@ -416,24 +431,20 @@ impl Client {
         if socket.tx.is_full() {
             return Err(Errno::AGAIN.into());
         }
-        let chunk = socket.tx.check(index, &data, &self.tx_pool, &self.memory)?;
+        let chunk = socket.tx.check(socket.id.index, &data, &self.tx_pool, &self.memory)?;
         let ancillary = SendAncillary::default();
         submit(engine, socket, Taken { descriptor: data, ancillary, chunk });
-        self.settle(engine, index);
+        self.settle(engine, socket);
         DONE
     }
 
-    fn flush_sends(&mut self, engine: &mut Engine, id: SocketId) -> Answer {
-        let index = self.called(id)?.id.index;
-        self.take_sends(engine, index, true)?;
-        self.called(id)?.take_refusal().map_or(DONE, |errno| Err(errno.into()))
+    fn flush_sends(&mut self, engine: &mut Engine, socket: &mut Socket) -> Answer {
+        self.take_sends(engine, socket, true)?;
+        socket.take_refusal().map_or(DONE, |errno| Err(errno.into()))
     }
 
-    fn recv(&mut self, engine: &mut Engine, call: &PackagedCall, id: SocketId) -> Answer {
-        let index = self.called(id)?.id.index;
-        self.take_consumed(engine, index)?;
-        let may_wait = self.may_wait();
-        let socket = self.called(id)?;
+    fn recv(&mut self, engine: &mut Engine, call: &PackagedCall, socket: &mut Socket) -> Answer {
+        self.take_consumed(engine, socket)?;
         if socket.rx.unread() > 0 {
             return gives(Reply::Readable(socket.rx.unread()));
         }
@@ -449,16 +460,14 @@ impl Client {
         if call.flags.has(CallFlags::NONBLOCK) {
             return Err(Errno::AGAIN.into());
         }
-        may_wait?;
+        self.may_wait()?;
         socket.waiting.recv.push_back(call.path);
         Ok(Outcome::Later)
     }
 
-    fn shutdown(&mut self, engine: &mut Engine, id: SocketId, how: How) -> Answer {
-        let index = self.called(id)?.id.index;
+    fn shutdown(&mut self, engine: &mut Engine, socket: &mut Socket, how: How) -> Answer {
         // What was queued before is still sent.
-        self.take_sends(engine, index, false)?;
-        let socket = self.called(id)?;
+        self.take_sends(engine, socket, false)?;
         let (core_how, read, write) = match how {
             How::Read => (inet::How::Read, true, false),
             How::Write => (inet::How::Write, false, true),
@@ -477,7 +486,7 @@ impl Client {
                 socket.accept_ready = 0;
             }
         }
-        self.places.touch(index);
+        self.places.touch(socket);
         for path in waiting.recv {
             self.finish(engine, Some(path), Ok(Reply::Readable(0).encode()))?;
         }
@@ -487,39 +496,25 @@ impl Client {
         DONE
     }
 
-    fn getsockopt(
-        &mut self,
-        engine: &mut Engine,
-        id: SocketId,
-        key: OptionKey,
-        from: u32,
-    ) -> Answer {
-        let socket = self.called(id)?;
-        let value = options::get(engine, socket, key)?;
-        gives(Reply::Option(OptionPart::new(value.bytes(), from)))
-    }
-
     fn setsockopt(
         &mut self,
         engine: &mut Engine,
-        id: SocketId,
+        socket: &mut Socket,
         key: OptionKey,
         value: &OptionValue,
     ) -> Answer {
         let bytes = value.bytes();
         let value = SetValue::new(value, &bytes);
-        let index = self.called(id)?.id.index;
         // An option concerns what is sent from now on.
-        self.take_sends(engine, index, true)?;
-        let socket = self.called(id)?;
+        self.take_sends(engine, socket, true)?;
         if let Some(bytes) = options::recv_buffer(key, value)? {
             socket.asked_recv = Some(bytes);
-            self.size_recv_buffer(engine, index);
+            self.size_recv_buffer(engine, socket);
         } else {
             options::set(engine, socket, key, value)?;
         }
-        self.places.touch(index);
-        self.mark_dirty(index);
+        self.places.touch(socket);
+        self.mark_dirty(socket.id.index);
         DONE
     }
 }
@@ -530,6 +525,12 @@ fn is_usual(op: Op, outcome: Result<&ReplyWords, Errno>) -> bool {
         Op::Connect => outcome == Err(Errno::INPROGRESS),
         _ => outcome.is_ok(),
     }
+}
+
+fn bind(engine: &mut Engine, socket: &Socket, addr: SocketAddr) -> Answer {
+    check_family(socket.family, addr)?;
+    engine.stack.bind(socket.handle, addr)?;
+    DONE
 }
 
 /// Refuses an address of a family that the socket cannot have.

@@ -169,7 +169,7 @@ impl Client {
         rx::empty(&mut Consumer::attach(region, rx_at, QUEUE)?, index)?;
         let params = &self.layout.params;
         let limit = params.rx_floor_areas();
-        let socket = Socket::new(Parts {
+        let mut socket = Socket::new(Parts {
             id,
             serial,
             family,
@@ -179,8 +179,8 @@ impl Client {
             tx: Tx::new(sends),
             rx: Rx::new(Producer::attach(region, rx_at, QUEUE)?, params.area_pages, limit as usize),
         });
+        self.size_recv_buffer(engine, &mut socket);
         self.places.put(socket);
-        self.size_recv_buffer(engine, index);
         Ok(Some(id))
     }
 
@@ -191,32 +191,30 @@ impl Client {
     /// Makes a socket's receive buffer as large as its program asked for. One of a stream whose
     /// program did not ask starts with the floor, and the core finds out what it needs:
     /// [`grant_recv_buffer`](Self::grant_recv_buffer).
-    pub(crate) fn size_recv_buffer(&mut self, engine: &mut Engine, index: u16) {
-        let Some(socket) = self.places.at(index) else { return };
+    pub(crate) fn size_recv_buffer(&mut self, engine: &mut Engine, socket: &mut Socket) {
         let (stream, asked, handle) = (socket.is_stream(), socket.asked_recv, socket.handle);
         let Some(bytes) = asked.or((!stream).then_some(GOOD_DATAGRAM_BUFFER)) else { return };
         let bytes = bytes.max(MIN_BUFFER);
-        let got = self.promise_areas(index, bytes);
+        let got = self.promise_areas(socket, bytes);
         // Of datagrams the core only holds what came in one turn.
         let core = if stream { bytes.min(got) } else { got };
         engine.set_recv_buffer(handle, core as usize);
     }
 
     /// Lets a stream's receive buffer grow to what the core finds good.
-    pub(crate) fn grant_recv_buffer(&mut self, engine: &mut Engine, index: u16) {
-        let Some(handle) = self.places.at(index).map(|socket| socket.handle) else { return };
+    pub(crate) fn grant_recv_buffer(&mut self, engine: &mut Engine, socket: &mut Socket) {
+        let handle = socket.handle;
         let Some(wanted) = engine.stack.recv_buffer_wanted(handle) else { return };
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let got = self.promise_areas(index, wanted);
+        let got = self.promise_areas(socket, wanted);
         engine.stack.grant_recv_buffer(handle, wanted.min(got) as usize);
     }
 
     /// Promises a socket areas for `bytes` unconsumed bytes, as far as the pool has some that
     /// nobody was promised; for how many bytes it has them now. What it gets so it keeps until it
     /// is closed.
-    fn promise_areas(&mut self, index: u16, bytes: u32) -> u32 {
+    fn promise_areas(&mut self, socket: &mut Socket, bytes: u32) -> u32 {
         let (area, floor) = (self.area_len(), self.layout.params.rx_floor_areas());
-        let Some(socket) = self.places.at(index) else { return 0 };
         // All of its areas but the one being filled may hold unconsumed bytes.
         let wanted = bytes.div_ceil(area).saturating_add(1);
         let more = wanted.saturating_sub(floor + socket.extra_areas).min(self.shared_areas / 8);
@@ -228,21 +226,37 @@ impl Client {
     }
 
     /// Gives a closed socket's areas back to the pool.
-    pub(crate) fn give_back(&mut self, index: u16) {
-        if let Some(socket) = self.places.at(index) {
-            socket.rx.clear();
-            self.shared_areas += std::mem::take(&mut socket.extra_areas);
-        }
+    pub(crate) fn give_back(&mut self, socket: &mut Socket) {
+        socket.rx.clear();
+        self.shared_areas += std::mem::take(&mut socket.extra_areas);
     }
 
-    /// Frees a place whose socket is closed and of which nothing is needed any more.
-    pub(crate) fn vacate(&mut self, index: u16) {
-        self.give_back(index);
-        if let Some(mut socket) = self.places.free(index) {
-            let waiters = socket.retire();
-            self.ring |= waiters;
-            tell(&self.threads, waiters, index);
+    /// Finds a socket once, for a step that also needs the rest of the client; `None` if there is
+    /// none in that place. At the end the place is freed if nothing of the socket is needed.
+    #[inline]
+    pub(crate) fn with_socket<R>(
+        &mut self,
+        index: u16,
+        step: impl FnOnce(&mut Self, &mut Socket) -> R,
+    ) -> Option<R> {
+        let mut socket = self.places.take(index)?;
+        let result = step(self, &mut socket);
+        if socket.over {
+            self.vacate(&mut socket);
+        } else {
+            self.places.put_back(socket);
         }
+        Some(result)
+    }
+
+    /// Frees the place of a socket that is over.
+    fn vacate(&mut self, socket: &mut Socket) {
+        self.give_back(socket);
+        let index = socket.id.index;
+        self.places.free(index);
+        let waiters = socket.retire();
+        self.ring |= waiters;
+        tell(&self.threads, waiters, index);
     }
 
     /// Has the socket looked at in this turn or the next, as if the program had set its dirty bit.

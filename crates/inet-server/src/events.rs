@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::engine::{Engine, Owner};
 use crate::fault::ClientFault;
 use crate::refusal::errno;
-use crate::socket::Stage;
+use crate::socket::{Socket, Stage};
 
 impl Client {
     /// Acts on an event. Events of sockets that are gone are old news.
@@ -18,10 +18,19 @@ impl Client {
         owner: Owner,
         kind: EventKind,
     ) -> Result<(), ClientFault> {
-        let index = owner.index;
-        let Some(socket) = self.places.at(index).filter(|s| s.serial == owner.serial) else {
-            return Ok(());
+        let step = |client: &mut Self, socket: &mut Socket| match socket.serial == owner.serial {
+            true => client.on_event_of(engine, socket, kind),
+            false => Ok(()),
         };
+        self.with_socket(owner.index, step).unwrap_or(Ok(()))
+    }
+
+    fn on_event_of(
+        &mut self,
+        engine: &mut Engine,
+        socket: &mut Socket,
+        kind: EventKind,
+    ) -> Result<(), ClientFault> {
         match kind {
             EventKind::Connected => {
                 socket.stage = Stage::Connected;
@@ -29,35 +38,35 @@ impl Client {
                 let waiter = socket.waiting.connect.take();
                 engine.joined = true;
                 self.ring_posted();
-                self.places.touch(index);
+                self.places.touch(socket);
                 self.finish(engine, waiter, Ok(ReplyWords::DONE))
             }
-            EventKind::Acceptable => self.on_acceptable(engine, index),
+            EventKind::Acceptable => self.on_acceptable(engine, socket),
             EventKind::Urgent => {
                 socket.urgent = engine.stack.urgent_mark(socket.handle).map_or(0, |at| at + 1);
-                self.places.touch(index);
+                self.places.touch(socket);
                 Ok(())
             }
             EventKind::Readable => {
-                self.receive(engine, index);
-                self.wake_readers(engine, index)
+                self.receive(engine, socket);
+                self.wake_readers(engine, socket)
             }
             EventKind::Eof => {
                 socket.eof = true;
-                self.places.touch(index);
-                self.wake_readers(engine, index)
+                self.places.touch(socket);
+                self.wake_readers(engine, socket)
             }
             EventKind::Acked => {
                 socket.tx.acked(engine.stack.acked(socket.handle));
                 socket.tx.tune(engine.stack.congestion_window(socket.handle));
-                self.settle(engine, index);
+                self.settle(engine, socket);
                 Ok(())
             }
-            EventKind::Failed(error) => self.on_failed(engine, index, errno(error)),
+            EventKind::Failed(error) => self.on_failed(engine, socket, errno(error)),
             EventKind::Closed => {
                 socket.stage = Stage::Dead;
                 socket.tx.abandon();
-                self.settle(engine, index);
+                self.settle(engine, socket);
                 Ok(())
             }
         }
@@ -66,12 +75,11 @@ impl Client {
     fn on_failed(
         &mut self,
         engine: &mut Engine,
-        index: u16,
+        socket: &mut Socket,
         errno: Errno,
     ) -> Result<(), ClientFault> {
         // What came before the failure can still be read.
-        self.receive(engine, index);
-        let Some(socket) = self.places.at(index) else { return Ok(()) };
+        self.receive(engine, socket);
         let mut readers = std::mem::take(&mut socket.waiting.recv);
         if !socket.is_stream() {
             // As Linux: who is not connected hears nothing of what became of a datagram.
@@ -85,7 +93,7 @@ impl Client {
             if reader.is_none() {
                 socket.error = Some(errno);
             }
-            self.places.touch(index);
+            self.places.touch(socket);
             return self.finish(engine, reader, Err(errno));
         }
         socket.stage = Stage::Dead;
@@ -96,14 +104,17 @@ impl Client {
             socket.error = Some(errno);
         }
         self.ring_posted();
-        self.settle(engine, index);
+        self.settle(engine, socket);
         self.finish(engine, connect, Err(errno))?;
         readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), Err(errno)))
     }
 
     /// Completes the `recv` calls that wait, if there is something to read or never will be.
-    fn wake_readers(&mut self, engine: &mut Engine, index: u16) -> Result<(), ClientFault> {
-        let Some(socket) = self.places.at(index) else { return Ok(()) };
+    fn wake_readers(
+        &mut self,
+        engine: &mut Engine,
+        socket: &mut Socket,
+    ) -> Result<(), ClientFault> {
         let unread = socket.rx.unread();
         if unread == 0 && !socket.eof || socket.waiting.recv.is_empty() {
             return Ok(());

@@ -126,6 +126,8 @@ pub(crate) struct Socket {
     pub(crate) asked_recv: Option<u32>,
     /// Areas beyond its floor that it may use.
     pub(crate) extra_areas: u32,
+    /// Closed, and nothing of it is needed any more: its place is freed at the end of the step.
+    pub(crate) over: bool,
     /// In the client's list of sockets to publish.
     pub(crate) touched: bool,
 }
@@ -179,6 +181,7 @@ impl Socket {
             hints: Vec::new(),
             asked_recv: None,
             extra_areas: 0,
+            over: false,
             touched: false,
         };
         socket.show();

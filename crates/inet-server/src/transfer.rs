@@ -38,35 +38,36 @@ impl Client {
     /// Takes what the program has consumed and what it wants to send.
     fn look(&mut self, engine: &mut Engine, index: u16) -> Result<(), ClientFault> {
         // The bit of a place without a socket may be late, or nonsense; both are harmless.
-        if self.places.at(index).is_none_or(|socket| socket.closed) {
-            return Ok(());
-        }
-        self.take_consumed(engine, index)?;
-        self.take_sends(engine, index, true)
+        let step = |client: &mut Self, socket: &mut Socket| {
+            if socket.closed {
+                return Ok(());
+            }
+            client.take_consumed(engine, socket)?;
+            client.take_sends(engine, socket, true)
+        };
+        self.with_socket(index, step).unwrap_or(Ok(()))
     }
 
     /// Takes the program's count of consumed bytes; the core's window may open.
     pub(crate) fn take_consumed(
         &mut self,
         engine: &mut Engine,
-        index: u16,
+        socket: &mut Socket,
     ) -> Result<(), ClientFault> {
-        let Some(socket) = self.places.at(index) else { return Ok(()) };
-        let more = socket.rx.consume(index, socket.alleged_consumed())?;
+        let more = socket.rx.consume(socket.id.index, socket.alleged_consumed())?;
         if more == 0 {
             return Ok(());
         }
         if socket.is_stream() {
             let bytes = usize::try_from(more).unwrap_or(usize::MAX);
             engine.stack.consumed(engine.now, socket.handle, bytes);
-            self.grant_recv_buffer(engine, index);
+            self.grant_recv_buffer(engine, socket);
         }
-        let Some(socket) = self.places.at(index) else { return Ok(()) };
         if socket.rx.stalled {
-            self.receive(engine, index);
+            self.receive(engine, socket);
         }
         // Without news for the program this publishes nothing; with a queue that was full, it does.
-        self.places.touch(index);
+        self.places.touch(socket);
         Ok(())
     }
 
@@ -74,10 +75,10 @@ impl Client {
     pub(crate) fn take_sends(
         &mut self,
         engine: &mut Engine,
-        index: u16,
+        socket: &mut Socket,
         bounded: bool,
     ) -> Result<(), ClientFault> {
-        let Some(socket) = self.places.at(index) else { return Ok(()) };
+        let index = socket.id.index;
         socket.tx.look()?;
         let mut some = 0;
         for _ in 0..QUEUE {
@@ -88,14 +89,16 @@ impl Client {
         }
         engine.batches.sends.add(some);
         if some > 0 {
-            self.settle(engine, index);
+            self.settle(engine, socket);
         }
         Ok(())
     }
 
     /// Copies what the core has received into the client's areas.
-    pub(crate) fn receive(&mut self, engine: &mut Engine, index: u16) {
-        let Some(socket) = self.places.at(index).filter(|socket| !socket.closed) else { return };
+    pub(crate) fn receive(&mut self, engine: &mut Engine, socket: &mut Socket) {
+        if socket.closed {
+            return;
+        }
         engine.nics.trace.mark(Stage::Deliver);
         let mut copied = 0;
         if socket.is_stream() && engine.lending.is_some() {
@@ -110,14 +113,14 @@ impl Client {
         }
         engine.nics.trace.mark(Stage::InetRest);
         engine.counters.copied_rx += copied as u64;
-        self.places.touch(index);
+        self.places.touch(socket);
     }
 
     /// Follows up on sent bytes that are not needed any more: fences their release, or releases
     /// them at once when no driver holds a frame; frees the place of a closed socket with nothing
     /// left.
-    pub(crate) fn settle(&mut self, engine: &mut Engine, index: u16) {
-        let Some(socket) = self.places.at(index) else { return };
+    pub(crate) fn settle(&mut self, engine: &mut Engine, socket: &mut Socket) {
+        let index = socket.id.index;
         if socket.tx.wants_fence() {
             socket.tx.fence();
             let fence = engine.nics.emitted();
@@ -128,14 +131,14 @@ impl Client {
                 engine.releases.push_back(Release { fence, owner });
             }
         }
-        let (blocked, over) = (socket.tx.blocked, socket.closed && socket.tx.is_drained());
-        if over {
-            return self.vacate(index);
+        if socket.closed && socket.tx.is_drained() {
+            socket.over = true;
+            return;
         }
-        if blocked {
+        if socket.tx.blocked {
             self.mark_dirty(index);
         }
-        self.places.touch(index);
+        self.places.touch(socket);
     }
 
     /// Looks after sockets that were closed while bytes were in flight: the core reports no
@@ -143,25 +146,29 @@ impl Client {
     /// acknowledged.
     pub(crate) fn serve_closing(&mut self, engine: &mut Engine) {
         for at in (0..self.closing.len()).rev() {
-            let index = self.closing[at];
-            let Some(socket) = self.places.at(index).filter(|socket| socket.closed) else {
+            let waits = self.with_socket(self.closing[at], |client, socket| {
+                if socket.closed {
+                    socket.tx.acked(engine.stack.acked(socket.handle));
+                    if socket.tx.wants_fence() {
+                        client.settle(engine, socket);
+                    }
+                }
+                socket.closed
+            });
+            if waits != Some(true) {
                 self.closing.swap_remove(at);
-                continue;
-            };
-            socket.tx.acked(engine.stack.acked(socket.handle));
-            if socket.tx.wants_fence() {
-                self.settle(engine, index);
             }
         }
     }
 
     /// The drivers have passed the fence of a release.
     pub(crate) fn released(&mut self, engine: &mut Engine, owner: Owner) {
-        let socket = self.places.at(owner.index).filter(|socket| socket.serial == owner.serial);
-        if let Some(socket) = socket {
-            socket.tx.release();
-            self.settle(engine, owner.index);
-        }
+        self.with_socket(owner.index, |client, socket| {
+            if socket.serial == owner.serial {
+                socket.tx.release();
+                client.settle(engine, socket);
+            }
+        });
     }
 }
 

@@ -4,11 +4,12 @@
 //! "too late to say": whoever cancels learns which it was. What the call had begun goes on: a
 //! connection attempt is ended by closing its socket.
 
+use abi::Errno;
 use abi::call::ReturnPath;
-use abi::{Errno, SocketId};
 
 use crate::client::Client;
 use crate::engine::Engine;
+use crate::socket::Socket;
 
 use super::outcome::{Answer, DONE};
 
@@ -17,13 +18,13 @@ impl Client {
     pub(crate) fn cancel(
         &mut self,
         engine: &mut Engine,
-        id: SocketId,
+        socket: &mut Socket,
         ring: u16,
         tag: u32,
     ) -> Answer {
         // Only ever compared with return paths of this client that were checked when they came.
         let path = ReturnPath { client: self.number, ring, tag };
-        if !self.called(id)?.waiting.remove(path) {
+        if !socket.waiting.remove(path) {
             return Err(Errno::NOENT.into());
         }
         self.finish(engine, Some(path), Err(Errno::CANCELED))?;

@@ -25,11 +25,6 @@ impl Places {
         }
     }
 
-    /// The socket that a call names.
-    pub(crate) fn named(&mut self, id: SocketId) -> Option<&mut Socket> {
-        self.at(id.index).filter(|socket| socket.id == id && !socket.closed)
-    }
-
     /// The socket of a place.
     pub(crate) fn at(&mut self, index: u16) -> Option<&mut Socket> {
         self.sockets.get_mut(usize::from(index))?.as_deref_mut()
@@ -45,13 +40,11 @@ impl Places {
         self.free.last().copied()
     }
 
-    /// The socket's words need publishing at the end of the turn.
-    pub(crate) fn touch(&mut self, index: u16) {
-        if let Some(socket) = self.at(index)
-            && !socket.touched
-        {
+    /// The socket's words need publishing at the end of the iteration.
+    pub(crate) fn touch(&mut self, socket: &mut Socket) {
+        if !socket.touched {
             socket.touched = true;
-            self.touched.push(index);
+            self.touched.push(socket.id.index);
         }
     }
 
@@ -77,11 +70,26 @@ impl Places {
         }
     }
 
-    pub(crate) fn free(&mut self, index: u16) -> Option<Box<Socket>> {
-        let socket = self.sockets.get_mut(usize::from(index))?.take()?;
-        let generation = self.generations.get_mut(usize::from(index))?;
-        *generation = generation.wrapping_add(1);
-        self.free.push(index);
-        Some(socket)
+    /// Takes a socket out of its place, for a step that also needs the rest of the client. Only
+    /// [`Places::put_back`] or [`Places::free`] may follow.
+    #[inline]
+    pub(crate) fn take(&mut self, index: u16) -> Option<Box<Socket>> {
+        self.sockets.get_mut(usize::from(index))?.take()
+    }
+
+    /// The end of the step that took it.
+    #[inline]
+    pub(crate) fn put_back(&mut self, socket: Box<Socket>) {
+        if let Some(place) = self.sockets.get_mut(usize::from(socket.id.index)) {
+            *place = Some(socket);
+        }
+    }
+
+    /// Frees the place of a socket that was taken out.
+    pub(crate) fn free(&mut self, index: u16) {
+        if let Some(generation) = self.generations.get_mut(usize::from(index)) {
+            *generation = generation.wrapping_add(1);
+            self.free.push(index);
+        }
     }
 }
