@@ -21,18 +21,18 @@ use abi::{Errno, Family, How, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::client::{Client, MAX_WAITING};
-use crate::engine::{Engine, Owner};
+use crate::engine::{Engine, SocketOwner};
 use crate::fault::ClientFault;
 use crate::options::{self, SetValue};
 use crate::refusal::Refusal;
-use crate::socket::{Socket, Stage, Waiting};
+use crate::socket::{Socket, SocketState, WaitingCalls};
 use crate::transfer::submit;
-use crate::tx::Taken;
+use crate::tx::QueuedSend;
 
 mod cancel;
 mod outcome;
 
-use self::outcome::{Answer, DONE, Outcome, gives};
+use self::outcome::{CallAnswer, CallOutcome, DONE, gives};
 
 /// Calls taken from one client in one scan.
 const CALLS_PER_SCAN: usize = 256;
@@ -53,9 +53,9 @@ impl Client {
         for call in scan.iter() {
             let answer = self.execute(engine, call);
             let outcome = match &answer {
-                Ok(Outcome::Done) => Ok(&ReplyWords::DONE),
-                Ok(Outcome::Gives(words)) => Ok(words),
-                Ok(Outcome::Later) => {
+                Ok(CallOutcome::Done) => Ok(&ReplyWords::DONE),
+                Ok(CallOutcome::Gives(words)) => Ok(words),
+                Ok(CallOutcome::Later) => {
                     self.waiting += 1;
                     continue;
                 }
@@ -101,7 +101,7 @@ impl Client {
         Ok(priorities != 0)
     }
 
-    fn execute(&mut self, engine: &mut Engine, call: &PackagedCall) -> Answer {
+    fn execute(&mut self, engine: &mut Engine, call: &PackagedCall) -> CallAnswer {
         match Request::decode(&call.request)? {
             Request::Null => DONE,
             Request::Socket { kind, family } => self.socket(engine, kind, family),
@@ -154,8 +154,8 @@ impl Client {
     fn on_socket(
         &mut self,
         id: SocketId,
-        call: impl FnOnce(&mut Self, &mut Socket) -> Answer,
-    ) -> Answer {
+        call: impl FnOnce(&mut Self, &mut Socket) -> CallAnswer,
+    ) -> CallAnswer {
         let step = |client: &mut Self, socket: &mut Socket| match socket.id == id && !socket.closed
         {
             true => call(client, socket),
@@ -169,10 +169,10 @@ impl Client {
         if self.waiting < MAX_WAITING { Ok(()) } else { Err(Errno::NOBUFS) }
     }
 
-    fn socket(&mut self, engine: &mut Engine, kind: SocketKind, family: Family) -> Answer {
-        let index = self.places.next_free().ok_or(Errno::MFILE)?;
+    fn socket(&mut self, engine: &mut Engine, kind: SocketKind, family: Family) -> CallAnswer {
+        let index = self.sockets.next_free().ok_or(Errno::MFILE)?;
         let serial = engine.next_serial();
-        let owner = Owner { client: self.number, index, serial };
+        let owner = SocketOwner { client: self.number, index, serial };
         let core_kind = match kind {
             SocketKind::Stream => inet::SocketKind::Stream,
             SocketKind::Datagram => inet::SocketKind::Datagram,
@@ -182,12 +182,12 @@ impl Client {
             Family::V6 => inet::Family::V6,
         };
         let handle = engine.stack.open_in(core_family, core_kind, owner.to_tag())?;
-        self.settle_in(engine, (family, kind), handle, serial)
+        self.place_socket(engine, (family, kind), handle, serial)
             .and_then(|id| gives(Reply::Socket(id)))
     }
 
     /// Gives a new socket of the core its place; it is aborted if that fails.
-    fn settle_in(
+    fn place_socket(
         &mut self,
         engine: &mut Engine,
         speaks: (Family, SocketKind),
@@ -201,12 +201,12 @@ impl Client {
         Ok(id?.ok_or(Errno::MFILE)?)
     }
 
-    fn listen(&mut self, engine: &mut Engine, socket: &mut Socket, backlog: u32) -> Answer {
+    fn listen(&mut self, engine: &mut Engine, socket: &mut Socket, backlog: u32) -> CallAnswer {
         // As listen(2): a backlog that is negative or too large means the most there can be.
         let backlog = u16::try_from(backlog).unwrap_or(u16::MAX);
         engine.stack.listen(socket.handle, backlog)?;
-        socket.stage = Stage::Listening;
-        self.places.touch(socket);
+        socket.state = SocketState::Listening;
+        self.sockets.touch(socket);
         DONE
     }
 
@@ -216,7 +216,7 @@ impl Client {
         call: &PackagedCall,
         socket: &mut Socket,
         addr: SocketAddr,
-    ) -> Answer {
+    ) -> CallAnswer {
         let nonblock = call.flags.has(CallFlags::NONBLOCK);
         if !nonblock {
             self.may_wait()?;
@@ -226,13 +226,13 @@ impl Client {
             return self.go_on_fast(engine, socket);
         }
         check_family(socket.family, addr)?;
-        if socket.stage == Stage::Connecting {
+        if socket.state == SocketState::Connecting {
             // A second call waits for the first one's outcome, as after a signal.
             if nonblock || socket.waiting.connect.is_some() {
                 return Err(Errno::ALREADY.into());
             }
             socket.waiting.connect = Some(call.path);
-            return Ok(Outcome::Later);
+            return Ok(CallOutcome::Later);
         }
         let (handle, stream) = (socket.handle, socket.is_stream());
         let begun = match fast {
@@ -253,34 +253,34 @@ impl Client {
         }
         if let Some(room) = room {
             // As Linux: it looks connected until it is written to.
-            socket.stage = Stage::Connected;
-            self.places.touch(socket);
+            socket.state = SocketState::Connected;
+            self.sockets.touch(socket);
             return gives(Reply::Connecting { syn_room: room as u64 });
         }
-        socket.stage = match stream {
-            true => Stage::Connecting,
-            false if addr == abi::data::ANY => Stage::Idle,
-            false => Stage::Connected,
+        socket.state = match stream {
+            true => SocketState::Connecting,
+            false if addr == abi::data::ANY => SocketState::Idle,
+            false => SocketState::Connected,
         };
         if stream && !nonblock {
             socket.waiting.connect = Some(call.path);
         }
-        self.places.touch(socket);
+        self.sockets.touch(socket);
         match (stream, nonblock) {
             (false, _) => DONE,
             (true, true) => Err(Errno::INPROGRESS.into()),
-            (true, false) => Ok(Outcome::Later),
+            (true, false) => Ok(CallOutcome::Later),
         }
     }
 
     /// What is queued is all that a SYN that waits for data gets: from now on it is an attempt as
     /// any other.
-    fn go_on_fast(&mut self, engine: &mut Engine, socket: &mut Socket) -> Answer {
+    fn go_on_fast(&mut self, engine: &mut Engine, socket: &mut Socket) -> CallAnswer {
         self.take_sends(engine, socket, true)?;
         engine.stack.stop_deferring(socket.handle);
         socket.opens_fast = false;
-        socket.stage = Stage::Connecting;
-        self.places.touch(socket);
+        socket.state = SocketState::Connecting;
+        self.sockets.touch(socket);
         Err(Errno::INPROGRESS.into())
     }
 
@@ -289,8 +289,8 @@ impl Client {
         engine: &mut Engine,
         call: &PackagedCall,
         listener: &mut Socket,
-    ) -> Answer {
-        if listener.stage != Stage::Listening {
+    ) -> CallAnswer {
+        if listener.state != SocketState::Listening {
             return Err(Errno::INVAL.into());
         }
         // Those that wait already come first.
@@ -304,7 +304,7 @@ impl Client {
         }
         self.may_wait()?;
         listener.waiting.accept.push_back(call.path);
-        Ok(Outcome::Later)
+        Ok(CallOutcome::Later)
     }
 
     /// Takes one connection off a listener's queue, if there is one.
@@ -313,25 +313,25 @@ impl Client {
         engine: &mut Engine,
         listener: &mut Socket,
     ) -> Result<Option<(SocketId, SocketAddr)>, Refusal> {
-        let index = self.places.next_free().ok_or(Errno::MFILE)?;
+        let index = self.sockets.next_free().ok_or(Errno::MFILE)?;
         let serial = engine.next_serial();
-        let owner = Owner { client: self.number, index, serial };
+        let owner = SocketOwner { client: self.number, index, serial };
         let accepted = engine.stack.accept(listener.handle, owner.to_tag())?;
         // If there are more, an event will say so in this very iteration.
         listener.accept_ready = 0;
-        self.places.touch(listener);
+        self.sockets.touch(listener);
         let Some((handle, peer)) = accepted else { return Ok(None) };
         let speaks = (listener.family, SocketKind::Stream);
-        let id = self.settle_in(engine, speaks, handle, serial)?;
+        let id = self.place_socket(engine, speaks, handle, serial)?;
         self.with_socket(id.index, |client, child| {
-            child.stage = Stage::Connected;
+            child.state = SocketState::Connected;
             child.tx.limit = listener.tx.limit;
             child.tx.limited = listener.tx.limited;
             child.asked_recv = listener.asked_recv;
             child.urgent_inline = listener.urgent_inline;
             child.urgent = engine.stack.urgent_mark(child.handle).map_or(0, |at| at + 1);
             client.size_recv_buffer(engine, child);
-            client.places.touch(child);
+            client.sockets.touch(child);
             // What it received while it waited in the queue.
             client.receive(engine, child);
         });
@@ -347,7 +347,7 @@ impl Client {
         // The core says that there are some, not how many.
         listener.accept_ready = 1;
         listener.news = true;
-        self.places.touch(listener);
+        self.sockets.touch(listener);
         while let Some(&path) = listener.waiting.accept.front() {
             let outcome = match self.accept_one(engine, listener) {
                 Ok(None) => return Ok(()),
@@ -391,7 +391,7 @@ impl Client {
     /// The client is gone: ends its sockets. Those that it had closed before go on in the
     /// background.
     pub(crate) fn leave(&mut self, engine: &mut Engine, orderly: bool) {
-        for index in self.places.in_use() {
+        for index in self.sockets.in_use() {
             self.with_socket(index, |client, socket| {
                 if socket.closed {
                     return;
@@ -404,7 +404,7 @@ impl Client {
         }
     }
 
-    fn send(&mut self, engine: &mut Engine, id: SocketId, data: DataDescriptor) -> Answer {
+    fn send(&mut self, engine: &mut Engine, id: SocketId, data: DataDescriptor) -> CallAnswer {
         if data.flags.has(DataFlags::ANCILLARY) {
             return Err(ClientFault::Alone { socket: id.index }.into());
         }
@@ -416,7 +416,7 @@ impl Client {
         engine: &mut Engine,
         socket: &mut Socket,
         data: DataDescriptor,
-    ) -> Answer {
+    ) -> CallAnswer {
         // What was queued before goes first.
         self.take_sends(engine, socket, true)?;
         if !socket.is_stream() {
@@ -425,7 +425,7 @@ impl Client {
         if socket.write_shut || socket.is_dead() {
             return Err(Errno::PIPE.into());
         }
-        if !matches!(socket.stage, Stage::Connected | Stage::Connecting) {
+        if !matches!(socket.state, SocketState::Connected | SocketState::Connecting) {
             return Err(Errno::NOTCONN.into());
         }
         if socket.tx.is_full() {
@@ -433,17 +433,22 @@ impl Client {
         }
         let chunk = socket.tx.check(socket.id.index, &data, &self.tx_pool, &self.memory)?;
         let ancillary = SendAncillary::default();
-        submit(engine, socket, Taken { descriptor: data, ancillary, chunk });
+        submit(engine, socket, QueuedSend { descriptor: data, ancillary, chunk });
         self.settle(engine, socket);
         DONE
     }
 
-    fn flush_sends(&mut self, engine: &mut Engine, socket: &mut Socket) -> Answer {
+    fn flush_sends(&mut self, engine: &mut Engine, socket: &mut Socket) -> CallAnswer {
         self.take_sends(engine, socket, true)?;
         socket.take_refusal().map_or(DONE, |errno| Err(errno.into()))
     }
 
-    fn recv(&mut self, engine: &mut Engine, call: &PackagedCall, socket: &mut Socket) -> Answer {
+    fn recv(
+        &mut self,
+        engine: &mut Engine,
+        call: &PackagedCall,
+        socket: &mut Socket,
+    ) -> CallAnswer {
         self.take_consumed(engine, socket)?;
         if socket.rx.unread() > 0 {
             return gives(Reply::Readable(socket.rx.unread()));
@@ -454,7 +459,9 @@ impl Client {
         if socket.eof || socket.read_shut || socket.is_dead() {
             return gives(Reply::Readable(0));
         }
-        if socket.is_stream() && !matches!(socket.stage, Stage::Connected | Stage::Connecting) {
+        if socket.is_stream()
+            && !matches!(socket.state, SocketState::Connected | SocketState::Connecting)
+        {
             return Err(Errno::NOTCONN.into());
         }
         if call.flags.has(CallFlags::NONBLOCK) {
@@ -462,10 +469,10 @@ impl Client {
         }
         self.may_wait()?;
         socket.waiting.recv.push_back(call.path);
-        Ok(Outcome::Later)
+        Ok(CallOutcome::Later)
     }
 
-    fn shutdown(&mut self, engine: &mut Engine, socket: &mut Socket, how: How) -> Answer {
+    fn shutdown(&mut self, engine: &mut Engine, socket: &mut Socket, how: How) -> CallAnswer {
         // What was queued before is still sent.
         self.take_sends(engine, socket, false)?;
         let (core_how, read, write) = match how {
@@ -476,17 +483,17 @@ impl Client {
         engine.stack.shutdown(engine.now, socket.handle, core_how)?;
         socket.read_shut |= read;
         socket.write_shut |= write;
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingCalls::default();
         if read {
             // Who waits to receive gets the end; a listener that is shut down listens no more.
             std::mem::swap(&mut waiting, &mut socket.waiting);
             std::mem::swap(&mut waiting.connect, &mut socket.waiting.connect);
-            if socket.stage == Stage::Listening {
-                socket.stage = Stage::Idle;
+            if socket.state == SocketState::Listening {
+                socket.state = SocketState::Idle;
                 socket.accept_ready = 0;
             }
         }
-        self.places.touch(socket);
+        self.sockets.touch(socket);
         for path in waiting.recv {
             self.finish(engine, Some(path), Ok(Reply::Readable(0).encode()))?;
         }
@@ -502,7 +509,7 @@ impl Client {
         socket: &mut Socket,
         key: OptionKey,
         value: &OptionValue,
-    ) -> Answer {
+    ) -> CallAnswer {
         let bytes = value.bytes();
         let value = SetValue::new(value, &bytes);
         // An option concerns what is sent from now on.
@@ -513,7 +520,7 @@ impl Client {
         } else {
             options::set(engine, socket, key, value)?;
         }
-        self.places.touch(socket);
+        self.sockets.touch(socket);
         self.mark_dirty(socket.id.index);
         DONE
     }
@@ -527,7 +534,7 @@ fn is_usual(op: Op, outcome: Result<&ReplyWords, Errno>) -> bool {
     }
 }
 
-fn bind(engine: &mut Engine, socket: &Socket, addr: SocketAddr) -> Answer {
+fn bind(engine: &mut Engine, socket: &Socket, addr: SocketAddr) -> CallAnswer {
     check_family(socket.family, addr)?;
     engine.stack.bind(socket.handle, addr)?;
     DONE

@@ -1,6 +1,6 @@
 //! One client: its region, the rings of its threads, and the places of its sockets.
 //!
-//! Places are handed out last freed first, so that few pages of a large socket table are ever
+//! SocketTable are handed out last freed first, so that few pages of a large socket table are ever
 //! touched. A place's queues are emptied and its words reset before its name reaches the program,
 //! and both sides attach to the queues at the indices found there.
 //!
@@ -19,21 +19,21 @@ use abi::{Family, SocketId, SocketKind};
 use inet::Handle;
 use shm::{Consumer, OutOfRange, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper};
 
-use crate::engine::{Engine, Owner};
+use crate::engine::{Engine, SocketOwner};
 use crate::fault::ClientFault;
 use crate::observe::counters::Counters;
-use crate::rx::sharing::Lending;
+use crate::rx::sharing::FrameQuota;
 use crate::rx::{self, Rx};
-use crate::socket::table::Places;
-use crate::socket::{Parts, Socket};
+use crate::socket::table::SocketTable;
+use crate::socket::{Socket, SocketParts};
 use crate::tx::Tx;
 use crate::tx::chunk::ClientMemory;
 
 mod dirty;
 mod threads;
 
-use self::dirty::Dirty;
-use self::threads::{Thread, Values, tell};
+use self::dirty::DirtySet;
+use self::threads::{ClientThread, PostedOutcome, tell};
 
 /// Results that wait for room in a thread's result ring before the client is taken for broken.
 const MAX_BACKLOG: usize = 4 * RESULTS as usize;
@@ -58,13 +58,13 @@ pub(crate) struct Client {
     sleeper: Sleeper,
     bell: OwnedFd,
     /// By number, as far as any is attached; and how many there may be.
-    pub(crate) threads: Vec<Option<Thread>>,
+    pub(crate) threads: Vec<Option<ClientThread>>,
     most_threads: u16,
     /// The thread slot that the next scan starts with.
     pub(crate) next_thread: usize,
-    pub(crate) places: Places,
+    pub(crate) sockets: SocketTable,
     /// Sockets to look at: the dirty bits taken from the region and those of our own.
-    pub(crate) dirty: Dirty,
+    pub(crate) dirty: DirtySet,
     /// Sockets that were closed while sent bytes were in flight.
     pub(crate) closing: Vec<u16>,
     /// Threads with results that wait for room in their ring.
@@ -79,7 +79,7 @@ pub(crate) struct Client {
     /// Threads with results that are not visible yet.
     posted: u64,
     /// What it has been lent of frames.
-    pub(crate) lending: Lending,
+    pub(crate) frame_quota: FrameQuota,
 }
 
 impl Client {
@@ -90,7 +90,7 @@ impl Client {
         layout: ClientLayout,
         region: Arc<Region>,
         bell: OwnedFd,
-        lending: Lending,
+        frame_quota: FrameQuota,
     ) -> Result<Self, OutOfRange> {
         let head = layout.head(&region)?;
         let area = u32::from(params.area_pages);
@@ -100,14 +100,14 @@ impl Client {
             tx_pool: PoolMap::attach(&region, layout.tx_pool, INET)?,
             rx_pool: Pool::create(&region, layout.rx_pool, INET)?,
             sleeper: Sleeper::new(head.server_bell.clone()),
-            dirty: Dirty::new(head.dirty.words.len()),
+            dirty: DirtySet::new(head.dirty.words.len()),
             head,
             trace: TraceReader::attach(&region, layout.trace)?,
             bell,
             threads: Vec::new(),
             most_threads: params.threads,
             next_thread: 0,
-            places: Places::new(params.sockets),
+            sockets: SocketTable::new(params.sockets),
             closing: Vec::new(),
             backlogged: 0,
             waiting: 0,
@@ -115,7 +115,7 @@ impl Client {
             ring: 0,
             due: 0,
             posted: 0,
-            lending,
+            frame_quota,
             layout,
             memory: Arc::new(ClientMemory { region, client: number }),
         })
@@ -142,7 +142,7 @@ impl Client {
         if self.threads.len() <= place {
             self.threads.resize_with(place + 1, || None);
         }
-        self.threads[place] = Some(Thread {
+        self.threads[place] = Some(ClientThread {
             requests: Consumer::attach(region, self.layout.request_ring(thread), REQUESTS)?,
             results: Producer::attach(region, self.layout.result_ring(thread), RESULTS)?,
             bell: Ringer::for_untrusted(self.layout.thread_bell(region, thread)?, bell),
@@ -160,7 +160,7 @@ impl Client {
         handle: Handle,
         serial: u32,
     ) -> Result<Option<SocketId>, ClientFault> {
-        let Some(id) = self.places.claim() else { return Ok(None) };
+        let Some(id) = self.sockets.claim() else { return Ok(None) };
         let index = id.index;
         let region = &self.memory.region;
         let (tx_at, rx_at) = (self.layout.tx_queue(index), self.layout.rx_queue(index));
@@ -169,7 +169,7 @@ impl Client {
         rx::empty(&mut Consumer::attach(region, rx_at, QUEUE)?, index)?;
         let params = &self.layout.params;
         let limit = params.rx_floor_areas();
-        let mut socket = Socket::new(Parts {
+        let mut socket = Socket::new(SocketParts {
             id,
             serial,
             family,
@@ -180,7 +180,7 @@ impl Client {
             rx: Rx::new(Producer::attach(region, rx_at, QUEUE)?, params.area_pages, limit as usize),
         });
         self.size_recv_buffer(engine, &mut socket);
-        self.places.put(socket);
+        self.sockets.put(socket);
         Ok(Some(id))
     }
 
@@ -239,12 +239,12 @@ impl Client {
         index: u16,
         step: impl FnOnce(&mut Self, &mut Socket) -> R,
     ) -> Option<R> {
-        let mut socket = self.places.take(index)?;
+        let mut socket = self.sockets.take(index)?;
         let result = step(self, &mut socket);
         if socket.over {
             self.vacate(&mut socket);
         } else {
-            self.places.put_back(socket);
+            self.sockets.put_back(socket);
         }
         Some(result)
     }
@@ -253,7 +253,7 @@ impl Client {
     fn vacate(&mut self, socket: &mut Socket) {
         self.give_back(socket);
         let index = socket.id.index;
-        self.places.free(index);
+        self.sockets.free(index);
         let waiters = socket.retire();
         self.ring |= waiters;
         tell(&self.threads, waiters, index);
@@ -271,7 +271,7 @@ impl Client {
         &mut self,
         engine: &mut Engine,
         path: ReturnPath,
-        outcome: Values<'_>,
+        outcome: PostedOutcome<'_>,
         rings: bool,
     ) -> Result<(), ClientFault> {
         engine.counters.results += 1;
@@ -313,7 +313,7 @@ impl Client {
 
     /// The end of a turn: publishes words, then results. The bells are due then.
     pub(crate) fn flush(&mut self, engine: &mut Engine) -> Result<(), ClientFault> {
-        while let Some(socket) = self.places.next_touched() {
+        while let Some(socket) = self.sockets.next_touched() {
             let published = socket.publish()?;
             engine.counters.payload_rx += published.bytes;
             self.ring |= published.waiters;
@@ -374,8 +374,8 @@ impl Client {
     }
 
     /// Does anybody wait for the release of sent bytes of this socket?
-    pub(crate) fn awaits_release(&mut self, owner: Owner) -> bool {
-        let socket = self.places.at(owner.index).filter(|socket| socket.serial == owner.serial);
+    pub(crate) fn awaits_release(&mut self, owner: SocketOwner) -> bool {
+        let socket = self.sockets.at(owner.index).filter(|socket| socket.serial == owner.serial);
         socket.is_some_and(|socket| socket.awaits_release())
     }
 
@@ -388,7 +388,7 @@ impl Client {
     }
 
     /// Adds what the program says that it has done to `counters`.
-    pub(crate) fn add_told(&self, counters: &mut Counters) {
+    pub(crate) fn add_program_counters(&self, counters: &mut Counters) {
         use std::sync::atomic::Ordering;
         let (tx, rx) = (&self.head.copied_tx, &self.head.copied_rx);
         counters.program_tx = counters.program_tx.saturating_add(tx.load(Ordering::Relaxed));

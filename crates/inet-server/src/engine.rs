@@ -12,30 +12,30 @@ use inet::tcp::{CongestionKind, EcnPolicy, TcpConfig};
 use inet::{Config, Handle, Instant, InterfaceId, SockOption, Stack};
 
 use crate::nic::Nics;
-use crate::nic::frame::Frame;
+use crate::nic::frame::ReceivedFrame;
 use crate::nic::offload;
-use crate::observe::counters::{Batches, Counters};
-use crate::rx::sharing::Lending;
-use crate::tx::chunk::Chunk;
+use crate::observe::counters::{BatchSizes, Counters};
+use crate::rx::sharing::FrameQuota;
+use crate::tx::chunk::ClientChunk;
 
 /// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
 const FLOOR: usize = 65_536;
 
 /// Sent bytes that are released once the drivers have passed frame `fence`.
-pub(crate) struct Release {
+pub(crate) struct PendingRelease {
     pub(crate) fence: u64,
-    pub(crate) owner: Owner,
+    pub(crate) owner: SocketOwner,
 }
 
 /// Whose socket it is that the core speaks of: what a tag contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct SocketOwner {
     pub(crate) client: u16,
     pub(crate) index: u16,
     pub(crate) serial: u32,
 }
 
-impl Owner {
+impl SocketOwner {
     /// As the core's tag.
     pub(crate) fn to_tag(self) -> u64 {
         u64::from(self.client) | u64::from(self.index) << 16 | u64::from(self.serial) << 32
@@ -50,15 +50,15 @@ impl Owner {
 
 /// See the module's head.
 pub(crate) struct Engine {
-    pub(crate) stack: Stack<Chunk, Frame>,
+    pub(crate) stack: Stack<ClientChunk, ReceivedFrame>,
     pub(crate) nics: Nics,
     pub(crate) counters: Counters,
-    pub(crate) batches: Batches,
+    pub(crate) batches: BatchSizes,
     pub(crate) now: Instant,
     /// Oldest first; each socket is in it at most once.
-    pub(crate) releases: VecDeque<Release>,
+    pub(crate) releases: VecDeque<PendingRelease>,
     /// Of frames to programs; `None`: they may not read frames.
-    pub(crate) lending: Option<Lending>,
+    pub(crate) frame_quota: Option<FrameQuota>,
     serial: u32,
     /// A connect of some program succeeded; whoever rings the programs asks and forgets it.
     pub(crate) joined: bool,
@@ -92,10 +92,10 @@ impl Engine {
             stack,
             nics: Nics::default(),
             counters: Counters::default(),
-            batches: Batches::default(),
+            batches: BatchSizes::default(),
             now: Instant::ZERO,
             releases: VecDeque::new(),
-            lending: settings.share_frames.then(Lending::new),
+            frame_quota: settings.share_frames.then(FrameQuota::new),
             serial: 0,
             joined: false,
         }

@@ -109,11 +109,11 @@ impl EventLoop {
                     return Ok(told);
                 }
             }
-            let mut progress = self.step_companions()?;
+            let mut progress = self.step_drivers()?;
             progress |= self.server.turn_silently(now);
             if self.server.owes_bells() {
                 // Who is woken may take the processor from us: frames leave first.
-                progress |= self.send_companions()?;
+                progress |= self.send_drivers()?;
                 if self.server.take_joined() && self.companions.is_empty() {
                     // The peer's accept waits for our ACK, and the driver perhaps for a processor.
                     self.server.spin.yield_once();
@@ -129,14 +129,14 @@ impl EventLoop {
             self.server.spin.over();
             if enough() {
                 // What the core answered with is in the rings.
-                self.send_companions()?;
+                self.send_drivers()?;
                 return Ok(told);
             }
         }
     }
 
     /// Has the drivers send what the core left them.
-    fn send_companions(&mut self) -> Result<bool, ServerError> {
+    fn send_drivers(&mut self) -> Result<bool, ServerError> {
         let mut progress = false;
         for companion in &mut self.companions {
             progress |= companion.send().map_err(ServerError::Companion)?;
@@ -144,7 +144,7 @@ impl EventLoop {
         Ok(progress)
     }
 
-    fn step_companions(&mut self) -> Result<bool, ServerError> {
+    fn step_drivers(&mut self) -> Result<bool, ServerError> {
         let mut progress = false;
         for companion in &mut self.companions {
             progress |= companion.step().map_err(ServerError::Companion)?;
@@ -184,7 +184,7 @@ impl EventLoop {
             return Ok(SpinOutcome::Sleep);
         }
         self.companions.iter_mut().for_each(|companion| companion.ask());
-        let work = self.step_companions()? || self.server.has_work();
+        let work = self.step_drivers()? || self.server.has_work();
         Ok(if work { SpinOutcome::Work } else { SpinOutcome::Again })
     }
 
@@ -197,7 +197,7 @@ impl EventLoop {
         }
         self.announced = true;
         self.server.announce();
-        !self.server.has_work() && self.prepare_companions()
+        !self.server.has_work() && self.prepare_drivers()
     }
 
     /// Takes the announcements back.
@@ -254,7 +254,7 @@ impl EventLoop {
     }
 
     /// May the thread sleep as far as the drivers are concerned?
-    fn prepare_companions(&mut self) -> bool {
+    fn prepare_drivers(&mut self) -> bool {
         self.companions.iter_mut().all(|companion| companion.prepare_sleep())
     }
 
@@ -262,7 +262,7 @@ impl EventLoop {
     fn finish(&mut self) -> Result<(), ServerError> {
         self.ended = true;
         for _ in 0..64 {
-            if !self.step_companions()? {
+            if !self.step_drivers()? {
                 break;
             }
         }

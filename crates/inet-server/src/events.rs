@@ -5,17 +5,17 @@ use abi::call::{Reply, ReplyWords, ReturnPath};
 use inet::EventKind;
 
 use crate::client::Client;
-use crate::engine::{Engine, Owner};
+use crate::engine::{Engine, SocketOwner};
 use crate::fault::ClientFault;
 use crate::refusal::errno;
-use crate::socket::{Socket, Stage};
+use crate::socket::{Socket, SocketState};
 
 impl Client {
     /// Acts on an event. Events of sockets that are gone are old news.
     pub(crate) fn on_event(
         &mut self,
         engine: &mut Engine,
-        owner: Owner,
+        owner: SocketOwner,
         kind: EventKind,
     ) -> Result<(), ClientFault> {
         let step = |client: &mut Self, socket: &mut Socket| match socket.serial == owner.serial {
@@ -33,18 +33,18 @@ impl Client {
     ) -> Result<(), ClientFault> {
         match kind {
             EventKind::Connected => {
-                socket.stage = Stage::Connected;
+                socket.state = SocketState::Connected;
                 socket.opens_fast = false;
                 let waiter = socket.waiting.connect.take();
                 engine.joined = true;
                 self.ring_posted();
-                self.places.touch(socket);
+                self.sockets.touch(socket);
                 self.finish(engine, waiter, Ok(ReplyWords::DONE))
             }
             EventKind::Acceptable => self.on_acceptable(engine, socket),
             EventKind::Urgent => {
                 socket.urgent = engine.stack.urgent_mark(socket.handle).map_or(0, |at| at + 1);
-                self.places.touch(socket);
+                self.sockets.touch(socket);
                 Ok(())
             }
             EventKind::Readable => {
@@ -53,7 +53,7 @@ impl Client {
             }
             EventKind::Eof => {
                 socket.eof = true;
-                self.places.touch(socket);
+                self.sockets.touch(socket);
                 self.wake_readers(engine, socket)
             }
             EventKind::Acked => {
@@ -64,7 +64,7 @@ impl Client {
             }
             EventKind::Failed(error) => self.on_failed(engine, socket, errno(error)),
             EventKind::Closed => {
-                socket.stage = Stage::Dead;
+                socket.state = SocketState::Dead;
                 socket.tx.abandon();
                 self.settle(engine, socket);
                 Ok(())
@@ -83,7 +83,7 @@ impl Client {
         let mut readers = std::mem::take(&mut socket.waiting.recv);
         if !socket.is_stream() {
             // As Linux: who is not connected hears nothing of what became of a datagram.
-            if socket.stage != Stage::Connected {
+            if socket.state != SocketState::Connected {
                 socket.waiting.recv = readers;
                 return Ok(());
             }
@@ -93,10 +93,10 @@ impl Client {
             if reader.is_none() {
                 socket.error = Some(errno);
             }
-            self.places.touch(socket);
+            self.sockets.touch(socket);
             return self.finish(engine, reader, Err(errno));
         }
-        socket.stage = Stage::Dead;
+        socket.state = SocketState::Dead;
         socket.opens_fast = false;
         socket.tx.abandon();
         let connect = socket.waiting.connect.take();

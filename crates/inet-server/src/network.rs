@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use abi::frame::IfAttach;
 use abi::network::{
     AddressStatus, InterfaceSettings, InterfaceStatus, Ipv6Mode, NeighbourStatus, NetworkStatus,
     Prefixed, RouteSettings, RouteStatus,
@@ -13,10 +14,9 @@ use inet::{
 };
 
 use crate::engine::Engine;
-use crate::nic::Link;
 
 /// An interface of the stack, as it is told.
-struct Interface {
+struct InterfaceRecord {
     id: InterfaceId,
     name: String,
     mac: [u8; 6],
@@ -27,7 +27,7 @@ struct Interface {
 }
 
 /// An interface of which programs are to wait until its addresses are theirs.
-struct Settling {
+struct AwaitedInterface {
     nic: u16,
     id: InterfaceId,
     /// When they wait no longer.
@@ -41,8 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// All interfaces, in order of their ids.
 #[derive(Default)]
 pub(crate) struct Network {
-    interfaces: Vec<Interface>,
-    settling: Vec<Settling>,
+    interfaces: Vec<InterfaceRecord>,
+    settling: Vec<AwaitedInterface>,
     /// Of the core, as far as they are in the log.
     duplicates: u64,
 }
@@ -54,7 +54,7 @@ impl Network {
         &mut self,
         engine: &mut Engine,
         settings: &InterfaceSettings,
-        Link { mac, mtu, features }: Link,
+        IfAttach { mac, mtu, features }: IfAttach,
         ipv6: Ipv6Mode,
     ) -> InterfaceId {
         let InterfaceSettings { name, addresses, routes, dhcp, dad_transmits } = settings;
@@ -84,7 +84,7 @@ impl Network {
         }
         let (name, told) = (name.clone(), Vec::new());
         tracing::info!(interface = name, mtu, "interface attached");
-        self.interfaces.push(Interface { id, name, mac, mtu, features, told });
+        self.interfaces.push(InterfaceRecord { id, name, mac, mtu, features, told });
         id
     }
 
@@ -97,14 +97,14 @@ impl Network {
         settings: &InterfaceSettings,
     ) {
         let probes = Duration::from_secs(settings.dad_transmits.into());
-        self.settling.push(Settling { nic, id, until: now + probes + PATIENCE });
+        self.settling.push(AwaitedInterface { nic, id, until: now + probes + PATIENCE });
     }
 
     /// Drivers whose interfaces need not be waited for any more. Addresses from routers are not
     /// waited for: there may be no router, or always another one.
     pub(crate) fn settled(&mut self, engine: &Engine) -> Vec<u16> {
         let mut settled = Vec::new();
-        self.settling.retain(|&Settling { nic, id, until }| {
+        self.settling.retain(|&AwaitedInterface { nic, id, until }| {
             let mut probed = engine.stack.addresses(id).filter(|ours| {
                 ours.state == AddressState::Tentative && ours.origin != AddressOrigin::Slaac
             });
@@ -137,7 +137,7 @@ impl Network {
         if std::mem::replace(&mut self.duplicates, duplicates) == duplicates {
             return;
         }
-        for Interface { id, name, told, .. } in &mut self.interfaces {
+        for InterfaceRecord { id, name, told, .. } in &mut self.interfaces {
             let lost = engine.stack.addresses(*id);
             let lost = lost.filter(|ours| ours.state == AddressState::Duplicate);
             let mut now_told = Vec::new();
@@ -155,7 +155,7 @@ impl Network {
     /// How things are.
     pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
         let ethernet = self.interfaces.iter().map(|interface| {
-            let Interface { id, name, mac, mtu, features, .. } = interface;
+            let InterfaceRecord { id, name, mac, mtu, features, .. } = interface;
             let lease = engine.stack.dhcp_lease(*id);
             let leased = lease.map(|lease| IpAddr::V4(lease.address));
             let address = |ours: &Address| {

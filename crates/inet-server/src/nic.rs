@@ -25,14 +25,14 @@ use shm::{OutOfRange, Region, RingFault, Sleep};
 
 use crate::observe::counters::Counters;
 use crate::observe::trace::Trace;
-use crate::tx::chunk::Chunk;
+use crate::tx::chunk::ClientChunk;
 
 pub(crate) mod frame;
 pub(crate) mod offload;
 mod port;
 
-use self::port::{BadInput, Port};
-pub(crate) use self::port::{Input, Link};
+pub(crate) use self::port::DriverInput;
+use self::port::{BadDriverInput, Port};
 
 /// While busy, the stock is filled up when this many are missing, or a quarter if that is less, so
 /// that it is not done page by page.
@@ -114,7 +114,7 @@ impl Nics {
 
     /// The next thing that a port's driver says; slots that nobody could mean are counted and
     /// skipped.
-    pub(crate) fn input(&mut self, port: usize) -> Option<Input> {
+    pub(crate) fn input(&mut self, port: usize) -> Option<DriverInput> {
         let entry = self.ports.get_mut(port).filter(|port| !port.dead)?;
         // The bound keeps a driver that writes only garbage from holding up everybody else.
         for _ in 0..RING {
@@ -127,8 +127,8 @@ impl Nics {
             };
             match entry.decode(&slot) {
                 Ok(input) => return Some(input),
-                Err(BadInput::Slot) => self.counters.nic_bad_slots += 1,
-                Err(BadInput::Frame) => self.counters.nic_bad_frames += 1,
+                Err(BadDriverInput::Slot) => self.counters.nic_bad_slots += 1,
+                Err(BadDriverInput::Frame) => self.counters.nic_bad_frames += 1,
             }
         }
         None
@@ -243,7 +243,7 @@ impl Nics {
     }
 }
 
-impl Egress<Chunk> for Nics {
+impl Egress<ClientChunk> for Nics {
     fn ready(&mut self) -> bool {
         self.ports.iter_mut().all(|port| port.dead || port.has_room())
     }
@@ -263,7 +263,7 @@ impl Egress<Chunk> for Nics {
         &mut self,
         interface: InterfaceId,
         head: &[u8],
-        body: &[TxPiece<'_, Chunk>],
+        body: &[TxPiece<'_, ClientChunk>],
         offload: TxOffload,
     ) {
         self.trace.mark(Stage::Descriptor);

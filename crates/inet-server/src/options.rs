@@ -12,7 +12,7 @@ use inet::{OptionName, SockOption};
 
 use crate::engine::Engine;
 use crate::refusal::Refusal;
-use crate::socket::{Socket, Stage};
+use crate::socket::{Socket, SocketState};
 use crate::tx::LIMITS;
 
 mod ancillary;
@@ -104,7 +104,7 @@ fn own(
         SO_COOKIE => OptionBytes::new(&u64::from(socket.serial).to_ne_bytes()),
         // As Linux: any room will do.
         SO_SNDLOWAT => OptionBytes::int(1),
-        SO_ACCEPTCONN => OptionBytes::int((socket.stage == Stage::Listening).into()),
+        SO_ACCEPTCONN => OptionBytes::int((socket.state == SocketState::Listening).into()),
         SO_SNDBUF => OptionBytes::count(2 * socket.tx.limit),
         SO_OOBINLINE => OptionBytes::int(socket.urgent_inline.into()),
         SO_RCVBUF if !socket.is_stream() => OptionBytes::count(2 * socket.rx.capacity() as u64),

@@ -26,11 +26,11 @@ use abi::data::{DataDescriptor, DataFlags};
 use shm::{Area, Consumer, Pool, Producer, PushError};
 
 use crate::fault::ClientFault;
-use crate::nic::frame::Piece;
+use crate::nic::frame::FramePiece;
 
 pub(crate) mod sharing;
 
-use self::sharing::{Lending, Lent, SMALL};
+use self::sharing::{FrameQuota, SMALL, SharedPiece};
 
 /// More than the payload of any one frame from outside, so that such a piece is never left in part.
 pub(crate) const MAX_PIECE: usize = 4096;
@@ -38,8 +38,8 @@ pub(crate) const MAX_PIECE: usize = 4096;
 const MAX_DATAGRAMS: u64 = 512;
 
 /// An area being filled or read, or a frame being read.
-struct Filled {
-    memory: Memory,
+struct FilledArea {
+    memory: AreaMemory,
     /// Position of its first byte or datagram.
     first: u64,
     /// Position after its last one.
@@ -48,31 +48,31 @@ struct Filled {
     len: usize,
 }
 
-enum Memory {
+enum AreaMemory {
     /// Of the client's receiving pool.
     Area(Area),
-    Frame(Lent),
+    Frame(SharedPiece),
 }
 
-impl Filled {
+impl FilledArea {
     fn room(&self) -> usize {
         match &self.memory {
-            Memory::Area(area) => area.len() - self.len,
-            Memory::Frame(_) => 0,
+            AreaMemory::Area(area) => area.len() - self.len,
+            AreaMemory::Frame(_) => 0,
         }
     }
 
     /// Bytes of the client's pool that it takes.
     fn held(&self) -> usize {
         match &self.memory {
-            Memory::Area(area) => area.len(),
-            Memory::Frame(_) => 0,
+            AreaMemory::Area(area) => area.len(),
+            AreaMemory::Frame(_) => 0,
         }
     }
 
     /// Copies `bytes`, which fit.
     fn fill(&mut self, bytes: &[u8]) {
-        if let Memory::Area(area) = &self.memory
+        if let AreaMemory::Area(area) = &self.memory
             && area.write(self.len, bytes).is_ok()
         {
             self.len += bytes.len();
@@ -82,8 +82,8 @@ impl Filled {
     /// `len` of its bytes, from the one on that has `back` bytes behind it.
     fn part(&self, back: u64, len: u32) -> DataDescriptor {
         let (area, flags, first) = match &self.memory {
-            Memory::Area(area) => (area.lend(), DataFlags::NONE, 0),
-            Memory::Frame(lent) => (lent.area, lent.region, lent.offset),
+            AreaMemory::Area(area) => (area.lend(), DataFlags::NONE, 0),
+            AreaMemory::Frame(lent) => (lent.area, lent.region, lent.offset),
         };
         let back = u32::try_from(back).unwrap_or(u32::MAX);
         let offset = first.saturating_add(as_u32(self.len)).saturating_sub(back);
@@ -94,7 +94,7 @@ impl Filled {
 /// The receiving half of one socket.
 pub(crate) struct Rx {
     queue: Producer,
-    areas: VecDeque<Filled>,
+    areas: VecDeque<FilledArea>,
     /// Bytes of the client's pool in them.
     held: usize,
     /// Most areas of `area_pages`.
@@ -132,7 +132,7 @@ impl Rx {
     /// Makes sure that there is room for a piece of a stream, or for a part of a longer one. The
     /// area is allocated before the piece is taken from the core, since it could not be put back.
     pub(crate) fn reserve(&mut self, pool: &Pool) -> bool {
-        let room = self.areas.back().map_or(0, Filled::room);
+        let room = self.areas.back().map_or(0, FilledArea::room);
         self.stalled = room < MAX_PIECE && !self.open_area(pool, 1);
         !self.stalled
     }
@@ -149,32 +149,36 @@ impl Rx {
         let Ok(pages) = u16::try_from(pages) else { return false };
         let Ok(area) = pool.alloc(pages) else { return false };
         self.held += area.len();
-        let memory = Memory::Area(area);
-        self.areas.push_back(Filled { memory, first: self.written, end: self.written, len: 0 });
+        let memory = AreaMemory::Area(area);
+        self.areas.push_back(FilledArea { memory, first: self.written, end: self.written, len: 0 });
         true
     }
 
     /// Makes a piece of a stream the program's to read in its frame; the piece again if it should
     /// be copied, since it is small, is in no frame, or too much is lent already.
-    pub(crate) fn lend(&mut self, piece: Piece, lending: &Lending) -> Result<usize, Piece> {
+    pub(crate) fn lend(
+        &mut self,
+        piece: FramePiece,
+        frame_quota: &FrameQuota,
+    ) -> Result<usize, FramePiece> {
         // A small one where an area is open or none is in use.
         let open = self.areas.back().is_none_or(|filled| filled.room() > 0) || self.units() == 0;
         if piece.bytes().len() <= SMALL && open {
             return Err(piece);
         }
-        let lent = lending.lend(piece)?;
+        let lent = frame_quota.lend(piece)?;
         // An area that was reserved and is empty would lie between.
         while self.areas.back().is_some_and(|filled| filled.len == 0) {
             self.held -= self.areas.pop_back().map_or(0, |empty| empty.held());
         }
         let (len, first) = (lent.len as usize, self.written);
         self.written += u64::from(lent.len);
-        let memory = Memory::Frame(lent);
-        self.areas.push_back(Filled { memory, first, end: self.written, len });
+        let memory = AreaMemory::Frame(lent);
+        self.areas.push_back(FilledArea { memory, first, end: self.written, len });
         Ok(len)
     }
 
-    /// Memory held, in areas of the usual size.
+    /// AreaMemory held, in areas of the usual size.
     fn units(&self) -> usize {
         self.held / self.area_len()
     }
@@ -212,7 +216,7 @@ impl Rx {
         if self.written - self.consumed >= MAX_DATAGRAMS {
             return false;
         }
-        let room = self.areas.back().map_or(0, Filled::room);
+        let room = self.areas.back().map_or(0, FilledArea::room);
         !self.areas.is_empty() && room >= len || self.open_area(pool, len)
     }
 
@@ -306,7 +310,7 @@ impl Rx {
             self.areas.clear();
             self.held = 0;
         }
-        let passed = |filled: &Filled| filled.end > filled.first && filled.end <= alleged;
+        let passed = |filled: &FilledArea| filled.end > filled.first && filled.end <= alleged;
         while self.areas.front().is_some_and(passed) {
             self.held -= self.areas.pop_front().map_or(0, |filled| filled.held());
         }
@@ -390,9 +394,9 @@ mod tests {
         let queue = Producer::attach(&region, 0, QUEUE).unwrap();
         let mut rx = Rx::new(queue, 4, 2);
         // As a lent frame lies there: 40,000 bytes, of which 5 are told already.
-        let memory = Memory::Area(pool.alloc(17).unwrap());
+        let memory = AreaMemory::Area(pool.alloc(17).unwrap());
         let (first, end) = (100, 40_100);
-        rx.areas.push_back(Filled { memory, first, end, len: 40_000 });
+        rx.areas.push_back(FilledArea { memory, first, end, len: 40_000 });
         (rx.written, rx.published) = (end, first + 5);
         let parts: Vec<_> = std::iter::from_fn(|| {
             let (part, _, position) = rx.next_descriptor(true)?;

@@ -17,16 +17,17 @@ use std::{io, mem};
 
 use abi::call::PackagedCall;
 use abi::control::{InetConfig, ServerEvent};
+use abi::frame::IfAttach;
 use abi::network::InterfaceSettings;
 use abi::stages::{Stage, StageReport};
 use inet::Instant;
 use shm::Spin;
 
 use crate::client::Client;
-use crate::engine::{Engine, Owner};
+use crate::engine::{Engine, SocketOwner};
 use crate::fault::ClientFault;
 use crate::network::Network;
-use crate::nic::{Input, Link};
+use crate::nic::DriverInput;
 use crate::poller::Poller;
 use crate::tx::chunk::ClientMemory;
 
@@ -39,7 +40,7 @@ mod socket_status;
 const FRAMES_PER_TURN: usize = 64;
 
 /// A client that is gone, but whose memory something still refers to.
-struct Leaving {
+struct DepartingClient {
     number: u16,
     memory: Arc<ClientMemory>,
     /// The last frame that can name the memory, known once no chunk is left.
@@ -58,8 +59,8 @@ pub(crate) struct Server {
     /// How the interface of each port is to be set up.
     interfaces: Vec<InterfaceSettings>,
     /// What the driver of each port said that is not attached yet.
-    announced: Vec<Option<Link>>,
-    leaving: Vec<Leaving>,
+    announced: Vec<Option<IfAttach>>,
+    leaving: Vec<DepartingClient>,
     /// What the supervisor is to be told.
     events: Vec<ServerEvent>,
     /// The client that the next turn serves first.
@@ -98,10 +99,10 @@ impl Server {
         let place = self.clients.get_mut(usize::from(number));
         let Some(mut client) = place.and_then(Option::take) else { return };
         client.leave(&mut self.engine, orderly);
-        client.add_told(&mut self.engine.counters);
+        client.add_program_counters(&mut self.engine.counters);
         self.poller.remove(client.bell());
         let memory = Arc::clone(&client.memory);
-        self.leaving.push(Leaving { number, memory, fence: None, told });
+        self.leaving.push(DepartingClient { number, memory, fence: None, told });
     }
 
     /// A client broke the rules: it alone is dropped.
@@ -151,7 +152,7 @@ impl Server {
         // What can be released already is, in this turn.
         self.release();
         self.flush();
-        self.let_go();
+        self.release_departed_clients();
         if self.engine.nics.trace.on {
             self.take_marks();
         }
@@ -202,7 +203,7 @@ impl Server {
                 let Some(input) = self.engine.nics.input(port) else { break };
                 progress = true;
                 match input {
-                    Input::Frame(frame) => {
+                    DriverInput::Frame(frame) => {
                         frames += 1;
                         let Engine { stack, nics, now, .. } = &mut self.engine;
                         // Before `ifattach` a frame has no interface to arrive at.
@@ -210,7 +211,7 @@ impl Server {
                             stack.handle_frame(*now, id, frame, nics);
                         }
                     }
-                    Input::Attach(link) => self.attach(port, link),
+                    DriverInput::Attach(link) => self.attach(port, link),
                 }
             }
         }
@@ -223,7 +224,7 @@ impl Server {
     }
 
     /// A driver registers its interface; a second time after it was restarted.
-    fn attach(&mut self, port: usize, link: Link) {
+    fn attach(&mut self, port: usize, link: IfAttach) {
         self.engine.counters.nic_attached += 1;
         if let Some(id) = self.engine.nics.interface(port) {
             return self.engine.set_features(port, id, link.features);
@@ -292,7 +293,7 @@ impl Server {
         let mut progress = false;
         while let Some(event) = self.engine.stack.poll_event() {
             progress = true;
-            let owner = Owner::from_tag(event.tag);
+            let owner = SocketOwner::from_tag(event.tag);
             let place = self.clients.get_mut(usize::from(owner.client));
             let Some(client) = place.and_then(Option::as_mut) else { continue };
             if let Err(fault) = client.on_event(&mut self.engine, owner, event.kind) {
@@ -345,7 +346,7 @@ impl Server {
     }
 
     /// Lets go of the memory of clients that nothing refers to any more.
-    fn let_go(&mut self) {
+    fn release_departed_clients(&mut self) {
         let (emitted, passed) = (self.engine.nics.emitted(), self.engine.nics.passed());
         let events = &mut self.events;
         let counters = &mut self.engine.counters;

@@ -16,7 +16,7 @@ use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::fault::ClientFault;
-use crate::nic::frame::Piece;
+use crate::nic::frame::FramePiece;
 use crate::rx::Rx;
 use crate::tx::{Tx, roomy};
 
@@ -24,7 +24,7 @@ pub(crate) mod table;
 
 /// How far a socket has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum SocketState {
     /// Not connected; a datagram socket works nevertheless.
     Idle,
     /// A connection attempt is under way.
@@ -39,13 +39,13 @@ pub(crate) enum Stage {
 
 /// Calls that wait on a socket, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCalls {
     pub(crate) connect: Option<ReturnPath>,
     pub(crate) accept: VecDeque<ReturnPath>,
     pub(crate) recv: VecDeque<ReturnPath>,
 }
 
-impl Waiting {
+impl WaitingCalls {
     /// Takes out the call with this return path; false if it is not here.
     pub(crate) fn remove(&mut self, path: ReturnPath) -> bool {
         if self.connect == Some(path) {
@@ -64,7 +64,7 @@ impl Waiting {
 
 /// What the words say, so that only a change counts as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Shown {
+struct PublishedWords {
     flags: SocketFlags,
     accept_ready: u32,
     rx_bytes: u64,
@@ -75,7 +75,7 @@ struct Shown {
 
 /// What publishing did.
 #[derive(Debug, Default)]
-pub(crate) struct Published {
+pub(crate) struct PublishSummary {
     /// Payload bytes that new descriptors name.
     pub(crate) bytes: u64,
     /// Threads to ring.
@@ -91,13 +91,13 @@ pub(crate) struct Socket {
     pub(crate) kind: SocketKind,
     pub(crate) handle: Handle,
     words: SocketWords,
-    shown: Shown,
+    shown: PublishedWords,
     version: u32,
     pub(crate) tx: Tx,
     pub(crate) rx: Rx,
     /// Pieces of the stream that are still to be handed over, each in one area.
-    pub(crate) left: VecDeque<Piece>,
-    pub(crate) stage: Stage,
+    pub(crate) left: VecDeque<FramePiece>,
+    pub(crate) state: SocketState,
     /// It looks connected to the program, whose first bytes the SYN waits for, or has taken.
     pub(crate) opens_fast: bool,
     /// The peer's FIN has come, and everything before it has been copied.
@@ -117,7 +117,7 @@ pub(crate) struct Socket {
     pub(crate) error: Option<Errno>,
     /// The last error of it that is about a datagram which the core did not take.
     pub(crate) refusal: Option<Errno>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitingCalls,
     /// What received datagrams are told with, as its options ask.
     pub(crate) asked: AncillarySet,
     /// Options that are kept without effect: each at most once.
@@ -133,7 +133,7 @@ pub(crate) struct Socket {
 }
 
 /// What a new socket is made from.
-pub(crate) struct Parts {
+pub(crate) struct SocketParts {
     pub(crate) id: SocketId,
     pub(crate) serial: u32,
     pub(crate) family: Family,
@@ -146,8 +146,8 @@ pub(crate) struct Parts {
 
 impl Socket {
     /// A new socket; resets all its words.
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { id, serial, family, kind, handle, words, tx, rx } = parts;
+    pub(crate) fn new(parts: SocketParts) -> Self {
+        let SocketParts { id, serial, family, kind, handle, words, tx, rx } = parts;
         words.error.store(0, Ordering::Relaxed);
         words.waiters.reset();
         words.tx_bytes.store(0, Ordering::Relaxed);
@@ -158,13 +158,17 @@ impl Socket {
             family,
             kind,
             handle,
-            shown: Shown { tx_limit: tx.limit, flags: SocketFlags::OPEN, ..Shown::default() },
+            shown: PublishedWords {
+                tx_limit: tx.limit,
+                flags: SocketFlags::OPEN,
+                ..PublishedWords::default()
+            },
             words,
             version: 0,
             tx,
             rx,
             left: VecDeque::new(),
-            stage: Stage::Idle,
+            state: SocketState::Idle,
             opens_fast: false,
             eof: false,
             read_shut: false,
@@ -176,7 +180,7 @@ impl Socket {
             news: false,
             error: None,
             refusal: None,
-            waiting: Waiting::default(),
+            waiting: WaitingCalls::default(),
             asked: AncillarySet::NONE,
             hints: Vec::new(),
             asked_recv: None,
@@ -195,16 +199,16 @@ impl Socket {
 
     /// The core will send nothing more for this socket, and receive nothing.
     pub(crate) fn is_dead(&self) -> bool {
-        self.stage == Stage::Dead
+        self.state == SocketState::Dead
     }
 
     fn flags(&self) -> SocketFlags {
         let mut flags = SocketFlags::OPEN;
-        flags |= match self.stage {
-            Stage::Idle | Stage::Dead => SocketFlags::NONE,
-            Stage::Connecting => SocketFlags::CONNECTING,
-            Stage::Connected => SocketFlags::CONNECTED,
-            Stage::Listening => SocketFlags::LISTENING,
+        flags |= match self.state {
+            SocketState::Idle | SocketState::Dead => SocketFlags::NONE,
+            SocketState::Connecting => SocketFlags::CONNECTING,
+            SocketState::Connected => SocketFlags::CONNECTED,
+            SocketState::Listening => SocketFlags::LISTENING,
         };
         if self.urgent_inline {
             flags |= SocketFlags::URGENT_INLINE;
@@ -248,12 +252,12 @@ impl Socket {
     }
 
     /// Brings the words up to date.
-    pub(crate) fn publish(&mut self) -> Result<Published, ClientFault> {
+    pub(crate) fn publish(&mut self) -> Result<PublishSummary, ClientFault> {
         self.touched = false;
         // Before the byte itself: who sees it sees that it is urgent.
         self.words.urgent.store(self.urgent, Ordering::Release);
         let bytes = self.rx.publish(self.is_stream())?;
-        let now = Shown {
+        let now = PublishedWords {
             flags: self.flags(),
             accept_ready: self.accept_ready,
             rx_bytes: self.rx.published(),
@@ -266,16 +270,16 @@ impl Socket {
         let room = std::mem::take(&mut self.tx.took) && self.words.waiters.await_room();
         let news = std::mem::take(&mut self.news) | std::mem::take(&mut self.tx.was_full) | room;
         if now == self.shown && error.is_none() && !news {
-            return Ok(Published::default());
+            return Ok(PublishSummary::default());
         }
         let only_room = error.is_none()
             && !news
-            && Shown { tx_released: self.shown.tx_released, ..now } == self.shown;
+            && PublishedWords { tx_released: self.shown.tx_released, ..now } == self.shown;
         // That an attempt has begun its caller knows, and there is less to do than before.
         let begun = error.is_none()
             && !news
             && now.flags == self.shown.flags | SocketFlags::CONNECTING
-            && Shown { flags: self.shown.flags, ..now } == self.shown;
+            && PublishedWords { flags: self.shown.flags, ..now } == self.shown;
         let before = std::mem::replace(&mut self.shown, now).tx_released;
         if let Some(errno) = error {
             self.words.error.store(errno.raw_os_error().unsigned_abs(), Ordering::Release);
@@ -284,7 +288,7 @@ impl Socket {
         self.show();
         let untold = begun || only_room && !self.is_worth_telling(before);
         let waiters = if untold { 0 } else { self.words.waiters.take() };
-        Ok(Published { bytes, waiters })
+        Ok(PublishSummary { bytes, waiters })
     }
 
     /// Whether somebody may wait for what was released after the first `before` bytes. Who waits
@@ -313,15 +317,19 @@ impl Socket {
 
     /// The last words: the place is free. Returns the threads to ring.
     pub(crate) fn retire(&mut self) -> u64 {
-        self.shown =
-            Shown { flags: SocketFlags::NONE, tx_released: self.tx.released, ..self.shown };
+        self.shown = PublishedWords {
+            flags: SocketFlags::NONE,
+            tx_released: self.tx.released,
+            ..self.shown
+        };
         self.version = self.version.wrapping_add(1);
         self.show();
         self.words.waiters.take()
     }
 
     fn show(&self) {
-        let Shown { flags, accept_ready, rx_bytes, tx_released, tx_limit, urgent } = self.shown;
+        let PublishedWords { flags, accept_ready, rx_bytes, tx_released, tx_limit, urgent } =
+            self.shown;
         self.words.urgent.store(urgent, Ordering::Release);
         self.words.rx_bytes.set(rx_bytes);
         self.words.tx_released.set(tx_released);

@@ -532,11 +532,7 @@ impl World {
         name: i32,
         value: &[u8],
     ) -> Result<(), Errno> {
-        let word = |at: usize| {
-            let bytes = value.iter().skip(8 * at).take(8).rev();
-            bytes.fold(0, |word, &byte| word << 8 | u64::from(byte))
-        };
-        let [a, b, c] = [0, 1, 2].map(word);
+        let [a, b, c] = raw::value_words(value);
         let key = OptionKey { level, name }.to_word();
         let args = [socket, key, value.len() as u64, a, b, c];
         self.call(program, Op::SetSockOpt, &args, 0).map(drop)
@@ -552,8 +548,7 @@ impl World {
     ) -> Result<Vec<u8>, Errno> {
         let key = OptionKey { level, name }.to_word();
         let [len, words @ ..] = self.call(program, Op::GetSockOpt, &[socket, key, 0], 0)?;
-        let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
-        Ok(bytes.take(usize::try_from(len).unwrap()).collect())
+        Ok(raw::value_bytes(&words, usize::try_from(len).unwrap()))
     }
 
     pub(super) fn bind(&mut self, program: &mut Program, sock: &Sock, addr: SocketAddr) {

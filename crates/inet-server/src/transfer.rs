@@ -12,12 +12,12 @@ use inet::SendOptions;
 use shm::Pool;
 
 use crate::client::Client;
-use crate::engine::{Engine, Owner, Release};
+use crate::engine::{Engine, PendingRelease, SocketOwner};
 use crate::fault::ClientFault;
-use crate::nic::frame::{self, Piece};
-use crate::rx::sharing::Lending;
+use crate::nic::frame::{self, FramePiece};
+use crate::rx::sharing::FrameQuota;
 use crate::socket::Socket;
-use crate::tx::Taken;
+use crate::tx::QueuedSend;
 
 mod datagrams;
 
@@ -67,7 +67,7 @@ impl Client {
             self.receive(engine, socket);
         }
         // Without news for the program this publishes nothing; with a queue that was full, it does.
-        self.places.touch(socket);
+        self.sockets.touch(socket);
         Ok(())
     }
 
@@ -101,8 +101,8 @@ impl Client {
         }
         engine.nics.trace.mark(Stage::Deliver);
         let mut copied = 0;
-        if socket.is_stream() && engine.lending.is_some() {
-            copied = lend(engine, socket, &self.rx_pool, &self.lending);
+        if socket.is_stream() && engine.frame_quota.is_some() {
+            copied = lend(engine, socket, &self.rx_pool, &self.frame_quota);
         } else if socket.is_stream() {
             while socket.rx.reserve(&self.rx_pool) {
                 let Some(piece) = next_piece(engine, socket) else { break };
@@ -113,7 +113,7 @@ impl Client {
         }
         engine.nics.trace.mark(Stage::InetRest);
         engine.counters.copied_rx += copied as u64;
-        self.places.touch(socket);
+        self.sockets.touch(socket);
     }
 
     /// Follows up on sent bytes that are not needed any more: fences their release, or releases
@@ -127,8 +127,8 @@ impl Client {
             if engine.nics.passed() >= fence {
                 socket.tx.release();
             } else {
-                let owner = Owner { client: self.number, index, serial: socket.serial };
-                engine.releases.push_back(Release { fence, owner });
+                let owner = SocketOwner { client: self.number, index, serial: socket.serial };
+                engine.releases.push_back(PendingRelease { fence, owner });
             }
         }
         if socket.closed && socket.tx.is_drained() {
@@ -138,7 +138,7 @@ impl Client {
         if socket.tx.blocked {
             self.mark_dirty(index);
         }
-        self.places.touch(socket);
+        self.sockets.touch(socket);
     }
 
     /// Looks after sockets that were closed while bytes were in flight: the core reports no
@@ -162,7 +162,7 @@ impl Client {
     }
 
     /// The drivers have passed the fence of a release.
-    pub(crate) fn released(&mut self, engine: &mut Engine, owner: Owner) {
+    pub(crate) fn released(&mut self, engine: &mut Engine, owner: SocketOwner) {
         self.with_socket(owner.index, |client, socket| {
             if socket.serial == owner.serial {
                 socket.tx.release();
@@ -174,12 +174,12 @@ impl Client {
 
 /// Lends the frames that the core has received for a stream, and copies what is not worth it or
 /// cannot be; how many bytes were copied.
-fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, lending: &Lending) -> usize {
+fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, frame_quota: &FrameQuota) -> usize {
     let mut copied = 0;
     socket.rx.stalled = false;
     loop {
         let Some(piece) = next_piece(engine, socket) else { return copied };
-        let piece = match socket.rx.lend(piece, lending) {
+        let piece = match socket.rx.lend(piece, frame_quota) {
             Ok(lent) => {
                 engine.counters.lent_rx += lent as u64;
                 continue;
@@ -195,7 +195,7 @@ fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, lending: &Lending
 }
 
 /// The next piece of a stream, in one area.
-fn next_piece(engine: &mut Engine, socket: &mut Socket) -> Option<Piece> {
+fn next_piece(engine: &mut Engine, socket: &mut Socket) -> Option<FramePiece> {
     if socket.left.is_empty() {
         frame::take_apart(engine.stack.recv(socket.handle)?.piece, &mut socket.left);
     }
@@ -203,7 +203,7 @@ fn next_piece(engine: &mut Engine, socket: &mut Socket) -> Option<Piece> {
 }
 
 /// Copies of a piece what there is room for, and keeps the rest; how many bytes were copied.
-fn copy(socket: &mut Socket, mut piece: Piece) -> usize {
+fn copy(socket: &mut Socket, mut piece: FramePiece) -> usize {
     let written = socket.rx.write(piece.bytes());
     piece.range.start += written;
     if !piece.range.is_empty() {
@@ -214,8 +214,8 @@ fn copy(socket: &mut Socket, mut piece: Piece) -> usize {
 
 /// Gives one descriptor's bytes to the core. What the core refuses is dropped; streams tell the
 /// program by their flags, datagram sockets by the error word.
-pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: Taken) {
-    let Taken { descriptor, ancillary, chunk } = taken;
+pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: QueuedSend) {
+    let QueuedSend { descriptor, ancillary, chunk } = taken;
     let (now, handle, len) = (engine.now, socket.handle, descriptor.len);
     if socket.is_dead() {
         engine.counters.sends_dropped += 1;

@@ -1,12 +1,13 @@
 //! The sending half of a socket: from its queue's descriptors to chunks of the protocol core, and
 //! back to `tx_released`.
 //!
-//! A descriptor is checked once and becomes a [`Chunk`], which keeps the client's region mapped and
-//! names bytes in it. The core drops a chunk when the peer has acknowledged all of it (or, for a
-//! datagram, when it has been emitted); payload is never copied here. What the program may
-//! overwrite again is told by one counter in queue order, `tx_released`. It follows the core's
-//! `acked` count, but only after the drivers have passed every frame sent until then, since a
-//! retransmission may still name the bytes.
+//! A descriptor is checked once and becomes a [`ClientChunk`]. The chunk keeps the client's region
+//! mapped and names bytes in it; payload is never copied here. The core drops a stream's chunk when
+//! the peer has acknowledged all of it, and a datagram's when it has been emitted.
+//!
+//! One counter in queue order, `tx_released`, tells the program which bytes it may overwrite. The
+//! counter follows the core's `acked` count. It waits until the drivers have passed every frame
+//! sent until then, since a retransmission may still name the bytes.
 //!
 //! Three bounds: bytes in flight ([`Tx::limit`], SO_SNDBUF), discontiguous runs in flight
 //! ([`MAX_RUNS`]), and descriptors per turn. What is over them stays in the queue, at the
@@ -24,7 +25,7 @@ use crate::fault::ClientFault;
 
 pub(crate) mod chunk;
 
-use self::chunk::{Chunk, ClientMemory};
+use self::chunk::{ClientChunk, ClientMemory};
 
 /// Most bytes that a program may have unreleased on one socket before it says otherwise
 /// (SO_SNDBUF). A program that is woken when a third is free then has 170 KiB to fill: few
@@ -37,11 +38,11 @@ pub(crate) const LIMITS: std::ops::RangeInclusive<u64> = 4096..=4 << 20;
 const MAX_RUNS: usize = 1024;
 
 /// A descriptor taken from the queue.
-pub(crate) struct Taken {
+pub(crate) struct QueuedSend {
     pub(crate) descriptor: DataDescriptor,
     /// What is said about it besides; nothing on a stream.
     pub(crate) ancillary: SendAncillary,
-    pub(crate) chunk: Chunk,
+    pub(crate) chunk: ClientChunk,
 }
 
 /// So many unreleased bytes leave enough room to go on with, when there may be `limit`.
@@ -138,7 +139,7 @@ impl Tx {
         pool: &PoolMap,
         memory: &Arc<ClientMemory>,
         bounded: bool,
-    ) -> Result<Option<Taken>, ClientFault> {
+    ) -> Result<Option<QueuedSend>, ClientFault> {
         let slot = self.queue.peek().map_err(ClientFault::ring("sending"))?;
         self.blocked = bounded && slot.is_some() && self.is_full();
         let Some(slot) = slot.filter(|_| !self.blocked) else { return Ok(None) };
@@ -160,7 +161,7 @@ impl Tx {
         self.took = true;
         // Whoever filled it after the look saw it full at one of these slots, and may wait now.
         self.was_full |= self.since_look >= QUEUE;
-        Ok(Some(Taken { descriptor, ancillary, chunk }))
+        Ok(Some(QueuedSend { descriptor, ancillary, chunk }))
     }
 
     /// Turns a descriptor into a chunk, and counts its bytes as taken.
@@ -170,7 +171,7 @@ impl Tx {
         descriptor: &DataDescriptor,
         pool: &PoolMap,
         memory: &Arc<ClientMemory>,
-    ) -> Result<Chunk, ClientFault> {
+    ) -> Result<ClientChunk, ClientFault> {
         let &DataDescriptor { area, offset, len, flags, .. } = descriptor;
         let offset = match len {
             0 => 0,
@@ -191,7 +192,7 @@ impl Tx {
         }
         // A region is smaller than 4 GiB by its layout.
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-        Ok(Chunk { memory: Arc::clone(memory), offset, len })
+        Ok(ClientChunk { memory: Arc::clone(memory), offset, len })
     }
 
     /// The core took the last `len` bytes.

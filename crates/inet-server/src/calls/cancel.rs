@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::socket::Socket;
 
-use super::outcome::{Answer, DONE};
+use super::outcome::{CallAnswer, DONE};
 
 impl Client {
     /// `Op::Cancel`.
@@ -21,7 +21,7 @@ impl Client {
         socket: &mut Socket,
         ring: u16,
         tag: u32,
-    ) -> Answer {
+    ) -> CallAnswer {
         // Only ever compared with return paths of this client that were checked when they came.
         let path = ReturnPath { client: self.number, ring, tag };
         if !socket.waiting.remove(path) {

@@ -5,7 +5,7 @@ use abi::call::{Reply, ReplyWords};
 use crate::refusal::Refusal;
 
 /// What a call comes to at once.
-pub(crate) enum Outcome {
+pub(crate) enum CallOutcome {
     /// It is done, and gives nothing.
     Done,
     /// It is done, and gives this.
@@ -14,11 +14,11 @@ pub(crate) enum Outcome {
     Later,
 }
 
-pub(crate) type Answer = Result<Outcome, Refusal>;
+pub(crate) type CallAnswer = Result<CallOutcome, Refusal>;
 
-pub(crate) const DONE: Answer = Ok(Outcome::Done);
+pub(crate) const DONE: CallAnswer = Ok(CallOutcome::Done);
 
 /// A call that is done, and gives something.
-pub(crate) fn gives(reply: Reply) -> Answer {
-    Ok(Outcome::Gives(reply.encode()))
+pub(crate) fn gives(reply: Reply) -> CallAnswer {
+    Ok(CallOutcome::Gives(reply.encode()))
 }

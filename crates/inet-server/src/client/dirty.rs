@@ -2,7 +2,7 @@
 //! the same whether thousands wait or none.
 
 /// A set of places. They are taken in rounds, each where the one before ended.
-pub(crate) struct Dirty {
+pub(crate) struct DirtySet {
     words: Box<[u64]>,
     /// Bit `i`: `words[i]` is not 0.
     summary: u64,
@@ -10,7 +10,7 @@ pub(crate) struct Dirty {
     next: usize,
 }
 
-impl Dirty {
+impl DirtySet {
     /// For `words` times 64 places, at most 4,096; none is in it.
     pub(crate) fn new(words: usize) -> Self {
         Self { words: vec![0; words.min(64)].into_boxed_slice(), summary: 0, next: 0 }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn places_are_taken_in_rounds() {
-        let mut dirty = Dirty::new(3);
+        let mut dirty = DirtySet::new(3);
         assert_eq!(dirty.take(), None);
         dirty.add(1, 0b11);
         dirty.add(2, 1 << 63);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn places_that_there_are_not_are_ignored() {
-        let mut dirty = Dirty::new(1);
+        let mut dirty = DirtySet::new(1);
         dirty.add(1, u64::MAX);
         dirty.add(0, 0);
         assert!(dirty.is_empty());
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_most_places_there_are() {
-        let mut dirty = Dirty::new(64);
+        let mut dirty = DirtySet::new(64);
         dirty.add(63, u64::MAX);
         let taken: Vec<_> = std::iter::from_fn(|| dirty.take()).collect();
         assert_eq!(taken, (4032..4096).collect::<Vec<_>>());

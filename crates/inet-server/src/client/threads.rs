@@ -9,10 +9,10 @@ use shm::{Consumer, Marks, Producer, PushError, Ringer};
 use crate::fault::ClientFault;
 
 /// What a call gives, as it is posted.
-pub(crate) type Values<'a> = Result<&'a ReplyWords, Errno>;
+pub(crate) type PostedOutcome<'a> = Result<&'a ReplyWords, Errno>;
 
 /// The rings of one thread.
-pub(crate) struct Thread {
+pub(crate) struct ClientThread {
     pub(crate) requests: Consumer,
     pub(super) results: Producer,
     pub(super) bell: Ringer,
@@ -21,13 +21,13 @@ pub(crate) struct Thread {
     pub(super) backlog: VecDeque<PackagedResult>,
 }
 
-impl Thread {
+impl ClientThread {
     /// Stages a result; false if there is no room.
     #[inline(always)]
     pub(super) fn stage(
         &mut self,
         path: ReturnPath,
-        outcome: Values<'_>,
+        outcome: PostedOutcome<'_>,
     ) -> Result<bool, ClientFault> {
         match self.results.stage(&PackagedResult::encode_parts(path, outcome)) {
             Ok(()) => Ok(true),
@@ -50,7 +50,7 @@ impl Thread {
 }
 
 /// Names a socket to the threads that wait for it; they are rung at the end of the turn.
-pub(super) fn tell(threads: &[Option<Thread>], mut waiters: u64, socket: u16) {
+pub(super) fn tell(threads: &[Option<ClientThread>], mut waiters: u64, socket: u16) {
     while waiters != 0 {
         let number = waiters.trailing_zeros() as usize;
         waiters &= waiters - 1;

@@ -8,7 +8,7 @@ use shm::{Area, AreaName};
 
 /// A received frame in a page that is ours; dropping it gives the page back to the pool.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct ReceivedFrame {
     pub(super) area: Area,
     pub(super) start: usize,
     pub(super) end: usize,
@@ -16,10 +16,10 @@ pub(crate) struct Frame {
     /// Number of the interface.
     pub(super) nic: u16,
     /// Payloads that continue its own.
-    pub(super) behind: Vec<Frame>,
+    pub(super) behind: Vec<ReceivedFrame>,
 }
 
-impl Frame {
+impl ReceivedFrame {
     /// Number of the interface in whose region it is.
     pub(crate) fn nic(&self) -> u16 {
         self.nic
@@ -31,7 +31,7 @@ impl Frame {
     }
 }
 
-impl RxBytes for Frame {
+impl RxBytes for ReceivedFrame {
     fn bytes(&self) -> &[u8] {
         self.area.bytes().get(self.start..self.end).unwrap_or_default()
     }
@@ -46,10 +46,10 @@ impl RxBytes for Frame {
 }
 
 /// A part of what the core has received.
-pub(crate) type Piece = RxPiece<inet::Frame<Frame>>;
+pub(crate) type FramePiece = RxPiece<inet::Frame<ReceivedFrame>>;
 
 /// Puts a piece into `parts`, each of them in one area.
-pub(crate) fn take_apart(piece: Piece, parts: &mut VecDeque<Piece>) {
+pub(crate) fn take_apart(piece: FramePiece, parts: &mut VecDeque<FramePiece>) {
     let mut put = |frame, range: Range<usize>| {
         if !range.is_empty() {
             parts.push_back(RxPiece { frame: inet::Frame::One(frame), range });

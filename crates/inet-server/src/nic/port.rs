@@ -16,35 +16,24 @@ use shm::{
 };
 
 use crate::observe::counters::Counters;
-use crate::tx::chunk::Chunk;
+use crate::tx::chunk::ClientChunk;
 
-use super::frame::Frame;
+use super::frame::ReceivedFrame;
 use super::offload;
 
 /// Unused bytes before the headers in a head page.
 const HEAD_ROOM: u16 = 0;
 
-/// An interface as its driver registers it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Link {
-    /// The stack's hardware address on it.
-    pub(crate) mac: [u8; 6],
-    /// IP bytes per frame.
-    pub(crate) mtu: u16,
-    /// What the device does for frames.
-    pub(crate) features: Features,
-}
-
 /// What a driver says.
-pub(crate) enum Input {
+pub(crate) enum DriverInput {
     /// `ifattach`: this is the interface.
-    Attach(Link),
+    Attach(IfAttach),
     /// `ethinput`.
-    Frame(Frame),
+    Frame(ReceivedFrame),
 }
 
 /// A frame given to the driver.
-pub(super) struct Sent {
+pub(super) struct SentFrame {
     area: AreaName,
     pub(super) number: u64,
 }
@@ -67,7 +56,7 @@ pub(super) struct Port {
     pub(super) rx: Consumer,
     pub(super) tx: Producer,
     /// Frames whose head was not taken back, oldest first; at most [`HEADS`].
-    pub(super) sent: VecDeque<Sent>,
+    pub(super) sent: VecDeque<SentFrame>,
     /// How many of `tx` the driver had consumed when we last looked.
     pub(super) tx_done: u64,
     pub(super) interface: Option<InterfaceId>,
@@ -79,7 +68,7 @@ pub(super) struct Port {
     pub(super) dead: bool,
 }
 
-pub(super) enum BadInput {
+pub(super) enum BadDriverInput {
     Slot,
     Frame,
 }
@@ -117,13 +106,13 @@ impl Port {
         })
     }
 
-    pub(super) fn decode(&mut self, slot: &Slot) -> Result<Input, BadInput> {
-        match DriverCall::decode(slot).map_err(|_| BadInput::Slot)? {
+    pub(super) fn decode(&mut self, slot: &Slot) -> Result<DriverInput, BadDriverInput> {
+        match DriverCall::decode(slot).map_err(|_| BadDriverInput::Slot)? {
             DriverCall::EthInput(said) => {
                 let first = self.take(&said);
-                let Chain::First(more) = said.chain else { return Err(BadInput::Frame) };
+                let Chain::First(more) = said.chain else { return Err(BadDriverInput::Frame) };
                 if more == 0 {
-                    return first.map(Input::Frame);
+                    return first.map(DriverInput::Frame);
                 }
                 // All of them are taken, whatever is wrong with one, so that no area is lost.
                 let behind: Vec<_> = (0..more).map(|_| self.next_of_chain()).collect();
@@ -134,34 +123,32 @@ impl Port {
                 // than 32 bits.
                 let joined = first.offload.segment > 0;
                 first.offload.behind =
-                    u32::try_from(bytes).ok().filter(|_| joined).ok_or(BadInput::Frame)?;
-                Ok(Input::Frame(first))
+                    u32::try_from(bytes).ok().filter(|_| joined).ok_or(BadDriverInput::Frame)?;
+                Ok(DriverInput::Frame(first))
             }
-            DriverCall::IfAttach(IfAttach { mac, mtu, features }) => {
-                Ok(Input::Attach(Link { mac, mtu, features }))
-            }
+            DriverCall::IfAttach(attach) => Ok(DriverInput::Attach(attach)),
         }
     }
 
     /// The driver was to publish all of a chain at once.
-    fn next_of_chain(&mut self) -> Result<Frame, BadInput> {
-        let slot = self.rx.pop().ok().flatten().ok_or(BadInput::Slot)?;
+    fn next_of_chain(&mut self) -> Result<ReceivedFrame, BadDriverInput> {
+        let slot = self.rx.pop().ok().flatten().ok_or(BadDriverInput::Slot)?;
         let Ok(DriverCall::EthInput(said)) = DriverCall::decode(&slot) else {
-            return Err(BadInput::Slot);
+            return Err(BadDriverInput::Slot);
         };
         let frame = self.take(&said)?;
-        if said.chain == Chain::Next { Ok(frame) } else { Err(BadInput::Frame) }
+        if said.chain == Chain::Next { Ok(frame) } else { Err(BadDriverInput::Frame) }
     }
 
     /// A frame whose area was handed over.
-    fn take(&mut self, said: &RxFrame) -> Result<Frame, BadInput> {
-        let area = self.pool.take(said.area).map_err(|_| BadInput::Frame)?;
+    fn take(&mut self, said: &RxFrame) -> Result<ReceivedFrame, BadDriverInput> {
+        let area = self.pool.take(said.area).map_err(|_| BadDriverInput::Frame)?;
         self.driver_has = self.driver_has.saturating_sub(1);
         let start = said.offset as usize;
         let end = start.saturating_add(said.len as usize);
         let offload = offload::from_device(self.features, said.offload);
-        let offload = offload.filter(|_| end <= area.len()).ok_or(BadInput::Frame)?;
-        Ok(Frame { area, start, end, offload, nic: self.number, behind: Vec::new() })
+        let offload = offload.filter(|_| end <= area.len()).ok_or(BadDriverInput::Frame)?;
+        Ok(ReceivedFrame { area, start, end, offload, nic: self.number, behind: Vec::new() })
     }
 
     /// Is there a head page and a slot for one more frame? What is wrong with a ring is told when
@@ -229,7 +216,7 @@ impl Port {
         &mut self,
         number: u64,
         head: &[u8],
-        body: &[TxPiece<'_, Chunk>],
+        body: &[TxPiece<'_, ClientChunk>],
         offload: TxOffload,
     ) -> Option<()> {
         let mut area = self.heads.alloc(HEAD_PAGES).ok()?;
@@ -248,7 +235,7 @@ impl Port {
         let offload = offload::to_device(offload);
         let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces, offload };
         self.tx.stage(&frame.encode()).ok()?;
-        self.sent.push_back(Sent { area, number });
+        self.sent.push_back(SentFrame { area, number });
         Some(())
     }
 }

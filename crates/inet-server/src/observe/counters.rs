@@ -37,7 +37,7 @@ inet::counters! {
 
 /// How much is done at once: what the cost of a turn is shared by.
 #[derive(Debug, Default)]
-pub(crate) struct Batches {
+pub(crate) struct BatchSizes {
     /// Frames taken from drivers in one turn.
     pub(crate) frames_in: Sizes,
     /// Frames given to drivers in one turn.
@@ -48,7 +48,7 @@ pub(crate) struct Batches {
     pub(crate) sends: Sizes,
 }
 
-impl Batches {
+impl BatchSizes {
     /// Each under its name.
     pub(crate) fn told(&self) -> Vec<Histogram> {
         vec![

@@ -67,18 +67,18 @@ impl Trace {
 }
 
 /// The way of a send, or of a receive.
-struct Way {
+struct TracePath {
     /// It begins with the first of these after the end of the one before.
     begins: Stage,
     /// The program has what it wants.
     ends: Stage,
-    rows: &'static [Row],
+    rows: &'static [TraceRow],
 }
 
 /// A row of a way's table: what is done, where, and when.
-struct Row(&'static str, &'static str, Lasts);
+struct TraceRow(&'static str, &'static str, RowSpan);
 
-enum Lasts {
+enum RowSpan {
     /// From each mark of a stage until the next of its process, if that is the one named.
     Until(Stage, Option<Stage>),
     /// Between processes: from the first request to the first that heard of it.
@@ -87,59 +87,75 @@ enum Lasts {
     After(Stage, Stage, Stage),
 }
 
-use Lasts::{After, Between, Until};
+use RowSpan::{After, Between, Until};
 
-const SENDS: Way = Way {
+const SENDS: TracePath = TracePath {
     begins: Stage::Send,
     ends: Stage::Returned,
     rows: &[
-        Row("before request to inet server", "program", Until(Stage::Send, None)),
-        Row("request program -> inet", "program -> inet", Between(Stage::Request, Stage::Dispatch)),
-        Row("inet server dispatch", "inet", Until(Stage::Dispatch, Some(Stage::Tcp))),
-        Row("TCP layer", "inet", Until(Stage::Tcp, None)),
-        Row("IP layer", "inet", Until(Stage::Ip, None)),
-        Row("Ethernet layer", "inet", Until(Stage::Ethernet, None)),
-        Row("before request to driver", "inet", Until(Stage::Descriptor, None)),
-        Row(
+        TraceRow("before request to inet server", "program", Until(Stage::Send, None)),
+        TraceRow(
+            "request program -> inet",
+            "program -> inet",
+            Between(Stage::Request, Stage::Dispatch),
+        ),
+        TraceRow("inet server dispatch", "inet", Until(Stage::Dispatch, Some(Stage::Tcp))),
+        TraceRow("TCP layer", "inet", Until(Stage::Tcp, None)),
+        TraceRow("IP layer", "inet", Until(Stage::Ip, None)),
+        TraceRow("Ethernet layer", "inet", Until(Stage::Ethernet, None)),
+        TraceRow("before request to driver", "inet", Until(Stage::Descriptor, None)),
+        TraceRow(
             "request inet -> driver",
             "inet -> driver",
             Between(Stage::DriverRequest, Stage::DriverDispatch),
         ),
-        Row("driver dispatch", "driver", Until(Stage::DriverDispatch, Some(Stage::Io))),
-        Row("I/O to NIC", "driver", Until(Stage::Io, None)),
-        Row("before result", "driver", Until(Stage::HandBack, None)),
-        Row("result driver -> inet", "driver -> inet", Between(Stage::Result, Stage::Dispatch)),
-        Row("send returns to program", "program", Until(Stage::Request, None)),
+        TraceRow("driver dispatch", "driver", Until(Stage::DriverDispatch, Some(Stage::Io))),
+        TraceRow("I/O to NIC", "driver", Until(Stage::Io, None)),
+        TraceRow("before result", "driver", Until(Stage::HandBack, None)),
+        TraceRow(
+            "result driver -> inet",
+            "driver -> inet",
+            Between(Stage::Result, Stage::Dispatch),
+        ),
+        TraceRow("send returns to program", "program", Until(Stage::Request, None)),
     ],
 };
 
-const RECEIVES: Way = Way {
+const RECEIVES: TracePath = TracePath {
     begins: Stage::Read,
     ends: Stage::Received,
     rows: &[
-        Row("I/O from NIC", "driver", Until(Stage::Read, None)),
-        Row("before request to inet server", "driver", Until(Stage::HandOver, None)),
-        Row("request driver -> inet", "driver -> inet", Between(Stage::Result, Stage::Dispatch)),
-        Row("inet server dispatch", "inet", Until(Stage::Dispatch, Some(Stage::EthernetInput))),
-        Row("Ethernet layer", "inet", Until(Stage::EthernetInput, None)),
-        Row("IP layer", "inet", Until(Stage::IpInput, None)),
-        Row("TCP layer", "inet", Until(Stage::TcpInput, None)),
-        Row("to the program's memory", "inet", Until(Stage::Deliver, None)),
-        Row("program's bell", "inet", Until(Stage::Announce, None)),
-        Row(
+        TraceRow("I/O from NIC", "driver", Until(Stage::Read, None)),
+        TraceRow("before request to inet server", "driver", Until(Stage::HandOver, None)),
+        TraceRow(
+            "request driver -> inet",
+            "driver -> inet",
+            Between(Stage::Result, Stage::Dispatch),
+        ),
+        TraceRow(
+            "inet server dispatch",
+            "inet",
+            Until(Stage::Dispatch, Some(Stage::EthernetInput)),
+        ),
+        TraceRow("Ethernet layer", "inet", Until(Stage::EthernetInput, None)),
+        TraceRow("IP layer", "inet", Until(Stage::IpInput, None)),
+        TraceRow("TCP layer", "inet", Until(Stage::TcpInput, None)),
+        TraceRow("to the program's memory", "inet", Until(Stage::Deliver, None)),
+        TraceRow("program's bell", "inet", Until(Stage::Announce, None)),
+        TraceRow(
             "bell inet -> program",
             "inet -> program",
             After(Stage::Deliver, Stage::Announce, Stage::Recv),
         ),
-        Row("recv returns to program", "program", Until(Stage::Recv, Some(Stage::Received))),
+        TraceRow("recv returns to program", "program", Until(Stage::Recv, Some(Stage::Received))),
     ],
 };
 
-impl Way {
+impl TracePath {
     /// How many there were, and the table.
     fn report(&self, marks: &[Mark]) -> (u64, Vec<StageTime>) {
         let windows: Vec<&[Mark]> = self.windows(marks).collect();
-        let stages = self.rows.iter().map(|Row(stage, process, lasts)| {
+        let stages = self.rows.iter().map(|TraceRow(stage, process, lasts)| {
             let seen: Vec<Spent> = windows.iter().filter_map(|marks| lasts.spent(marks)).collect();
             let mut nanos: Vec<u64> = seen.iter().map(|spent| spent.nanos).collect();
             nanos.sort_unstable();
@@ -183,7 +199,7 @@ struct Spent {
     nanos: u64,
 }
 
-impl Lasts {
+impl RowSpan {
     /// What one of them, which has these marks, spent so; `None` if it was not seen.
     fn spent(&self, marks: &[Mark]) -> Option<Spent> {
         let first = |marks: &[Mark], stage| marks.iter().position(|mark| mark.stage == stage);

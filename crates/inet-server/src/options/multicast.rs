@@ -22,7 +22,7 @@ const ONE_HOP: u8 = 1;
 
 /// Whether a group is entered or left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum MembershipChange {
     Join,
     Leave,
 }
@@ -69,10 +69,18 @@ pub(super) fn set(
     given: SetValue<'_>,
 ) -> Result<bool, Refusal> {
     match (key.level, key.name) {
-        (IPPROTO_IP, IP_ADD_MEMBERSHIP) => member_v4(engine, socket, given, Change::Join)?,
-        (IPPROTO_IP, IP_DROP_MEMBERSHIP) => member_v4(engine, socket, given, Change::Leave)?,
-        (IPPROTO_IPV6, IPV6_JOIN_GROUP) => member_v6(engine, socket, given, Change::Join)?,
-        (IPPROTO_IPV6, IPV6_LEAVE_GROUP) => member_v6(engine, socket, given, Change::Leave)?,
+        (IPPROTO_IP, IP_ADD_MEMBERSHIP) => {
+            member_v4(engine, socket, given, MembershipChange::Join)?
+        }
+        (IPPROTO_IP, IP_DROP_MEMBERSHIP) => {
+            member_v4(engine, socket, given, MembershipChange::Leave)?
+        }
+        (IPPROTO_IPV6, IPV6_JOIN_GROUP) => {
+            member_v6(engine, socket, given, MembershipChange::Join)?
+        }
+        (IPPROTO_IPV6, IPV6_LEAVE_GROUP) => {
+            member_v6(engine, socket, given, MembershipChange::Leave)?
+        }
         _ => {
             let Some(name) = kept(key) else { return Ok(false) };
             let option = option_of(engine, socket, (key, name), given)?;
@@ -136,7 +144,7 @@ fn member_v4(
     engine: &mut Engine,
     socket: &Socket,
     given: SetValue<'_>,
-    change: Change,
+    change: MembershipChange,
 ) -> Result<(), Refusal> {
     refuse_stream(socket)?;
     let (group, address) = (address_at(given, 0)?, address_at(given, 4)?);
@@ -149,7 +157,7 @@ fn member_v6(
     engine: &mut Engine,
     socket: &Socket,
     given: SetValue<'_>,
-    change: Change,
+    change: MembershipChange,
 ) -> Result<(), Refusal> {
     /// Bytes of the structure.
     const MREQ: u32 = 20;
@@ -176,16 +184,20 @@ fn member(
     socket: &Socket,
     group: IpAddr,
     interface: Option<InterfaceId>,
-    change: Change,
+    change: MembershipChange,
 ) -> Result<(), Refusal> {
     let now = engine.now;
     match change {
-        Change::Join => match engine.stack.join_group(now, socket.handle, group, interface) {
-            // That is how joining says that there is no interface for it.
-            Err(Error::AddrNotAvailable) => Err(Errno::NODEV.into()),
-            done => Ok(done?),
-        },
-        Change::Leave => Ok(engine.stack.leave_group(now, socket.handle, group, interface)?),
+        MembershipChange::Join => {
+            match engine.stack.join_group(now, socket.handle, group, interface) {
+                // That is how joining says that there is no interface for it.
+                Err(Error::AddrNotAvailable) => Err(Errno::NODEV.into()),
+                done => Ok(done?),
+            }
+        }
+        MembershipChange::Leave => {
+            Ok(engine.stack.leave_group(now, socket.handle, group, interface)?)
+        }
     }
 }
 

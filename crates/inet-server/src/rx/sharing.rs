@@ -14,7 +14,7 @@ use abi::nic::LENT;
 use inet::RxBytes as _;
 use shm::AreaName;
 
-use crate::nic::frame::Piece;
+use crate::nic::frame::FramePiece;
 
 /// Payloads up to this many bytes are copied where an area is open: a page and a descriptor of
 /// their own would cost more.
@@ -22,12 +22,12 @@ pub(crate) const SMALL: usize = 256;
 
 /// Pages lent by all clients, and by one.
 #[derive(Debug, Clone)]
-pub(crate) struct Lending {
+pub(crate) struct FrameQuota {
     all: Arc<AtomicU32>,
     own: Arc<AtomicU32>,
 }
 
-impl Lending {
+impl FrameQuota {
     /// For the first client of an instance.
     pub(crate) fn new() -> Self {
         Self { all: Arc::default(), own: Arc::default() }
@@ -38,19 +38,19 @@ impl Lending {
         Self { all: Arc::clone(&self.all), own: Arc::default() }
     }
 
-    fn take(&self) -> Option<Token> {
+    fn take(&self) -> Option<QuotaToken> {
         let left = LENT.saturating_sub(self.all.load(Ordering::Relaxed));
         if self.own.load(Ordering::Relaxed).saturating_add(1) > left {
             return None;
         }
         self.all.fetch_add(1, Ordering::Relaxed);
         self.own.fetch_add(1, Ordering::Relaxed);
-        Some(Token(self.clone()))
+        Some(QuotaToken(self.clone()))
     }
 
     /// Lends the frame of a piece; the piece again if its bytes are not in a frame of a device, or
     /// there are too many lent.
-    pub(crate) fn lend(&self, piece: Piece) -> Result<Lent, Piece> {
+    pub(crate) fn lend(&self, piece: FramePiece) -> Result<SharedPiece, FramePiece> {
         let inet::Frame::One(frame) = &piece.frame else { return Err(piece) };
         let Some(region) = DataFlags::of_frame(frame.nic()) else { return Err(piece) };
         let (area, before) = frame.place();
@@ -61,16 +61,18 @@ impl Lending {
             return Err(piece);
         };
         match self.take() {
-            Some(token) => Ok(Lent { region, area, offset, len, _piece: piece, _token: token }),
+            Some(token) => {
+                Ok(SharedPiece { region, area, offset, len, _piece: piece, _token: token })
+            }
             None => Err(piece),
         }
     }
 }
 
 #[derive(Debug)]
-struct Token(Lending);
+struct QuotaToken(FrameQuota);
 
-impl Drop for Token {
+impl Drop for QuotaToken {
     fn drop(&mut self) {
         self.0.all.fetch_sub(1, Ordering::Relaxed);
         self.0.own.fetch_sub(1, Ordering::Relaxed);
@@ -79,15 +81,15 @@ impl Drop for Token {
 
 /// A frame that is lent. Dropped, its page is the pool's again.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct SharedPiece {
     /// Which region, as a descriptor's flags say it.
     pub(crate) region: DataFlags,
     pub(crate) area: AreaName,
     /// The payload in the area.
     pub(crate) offset: u32,
     pub(crate) len: u32,
-    _piece: Piece,
-    _token: Token,
+    _piece: FramePiece,
+    _token: QuotaToken,
 }
 
 #[cfg(test)]
@@ -96,10 +98,11 @@ mod tests {
 
     #[test]
     fn one_gets_half_and_two_a_third_each() {
-        let first = Lending::new();
+        let first = FrameQuota::new();
         let second = first.another();
-        let take =
-            |lending: &Lending| std::iter::from_fn(|| lending.take()).collect::<Vec<Token>>();
+        let take = |frame_quota: &FrameQuota| {
+            std::iter::from_fn(|| frame_quota.take()).collect::<Vec<QuotaToken>>()
+        };
         let of_first = take(&first);
         assert_eq!(of_first.len(), LENT as usize / 2);
         let of_second = take(&second);

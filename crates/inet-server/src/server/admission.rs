@@ -11,7 +11,7 @@ use shm::{Access, Region};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::nic;
-use crate::rx::sharing::Lending;
+use crate::rx::sharing::FrameQuota;
 
 use super::Server;
 
@@ -91,8 +91,9 @@ impl Server {
         let layout = params.layout()?;
         let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)?;
         self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
-        let lending = self.engine.lending.as_ref().map_or_else(Lending::new, Lending::another);
-        let client = Client::new(number, params, layout, region, bell, lending)?;
+        let frame_quota =
+            self.engine.frame_quota.as_ref().map_or_else(FrameQuota::new, FrameQuota::another);
+        let client = Client::new(number, params, layout, region, bell, frame_quota)?;
         client.trace.want(self.engine.nics.trace.on);
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);

@@ -5,7 +5,7 @@ use abi::tcp::TcpStatus;
 use inet::tcp::TcpInfo;
 use inet::{OptionName, SockOption, SocketInfo, SocketKind};
 
-use crate::engine::{Engine, Owner};
+use crate::engine::{Engine, SocketOwner};
 use crate::socket::Socket;
 
 use super::Server;
@@ -18,9 +18,9 @@ impl Server {
         let told = |row: &SocketInfo| row.kind == SocketKind::Datagram || row.local.port() != 0;
         let rows: Vec<SocketInfo> = engine.stack.sockets().filter(told).collect();
         let status = |row: SocketInfo| {
-            let owner = Owner::from_tag(row.tag);
+            let owner = SocketOwner::from_tag(row.tag);
             let client = clients.get_mut(usize::from(owner.client)).and_then(Option::as_mut);
-            let socket = client.and_then(|client| client.places.at(owner.index));
+            let socket = client.and_then(|client| client.sockets.at(owner.index));
             let socket = socket.filter(|socket| socket.serial == owner.serial);
             let live = socket.is_some();
             let tcp = socket.as_ref().filter(|_| info).and_then(|socket| inside(engine, socket));

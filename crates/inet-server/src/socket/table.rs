@@ -1,6 +1,6 @@
 //! The socket table of a client.
 //!
-//! Places are handed out last freed first, so that few pages of a large socket table are ever
+//! SocketTable are handed out last freed first, so that few pages of a large socket table are ever
 //! touched.
 
 use abi::SocketId;
@@ -8,14 +8,14 @@ use abi::SocketId;
 use super::Socket;
 
 /// The socket table of a client.
-pub(crate) struct Places {
+pub(crate) struct SocketTable {
     sockets: Vec<Option<Box<Socket>>>,
     generations: Vec<u16>,
     free: Vec<u16>,
     touched: Vec<u16>,
 }
 
-impl Places {
+impl SocketTable {
     pub(crate) fn new(count: u16) -> Self {
         Self {
             sockets: (0..count).map(|_| None).collect(),
@@ -71,7 +71,7 @@ impl Places {
     }
 
     /// Takes a socket out of its place, for a step that also needs the rest of the client. Only
-    /// [`Places::put_back`] or [`Places::free`] may follow.
+    /// [`SocketTable::put_back`] or [`SocketTable::free`] may follow.
     #[inline]
     pub(crate) fn take(&mut self, index: u16) -> Option<Box<Socket>> {
         self.sockets.get_mut(usize::from(index))?.take()

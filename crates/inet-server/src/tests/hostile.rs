@@ -311,7 +311,7 @@ enum Nonsense {
     /// A wild count of consumed bytes.
     Consumed { socket: u8, value: u64 },
     /// Everything is dirty.
-    Dirty,
+    DirtySet,
     /// Nothing for a while.
     Pause,
 }
@@ -329,7 +329,7 @@ fn nonsense() -> impl Strategy<Value = Nonsense> {
             }),
         3 => (any::<u32>(), small.clone()).prop_map(|(at, value)| Nonsense::Word { at, value }),
         1 => (any::<u8>(), small).prop_map(|(socket, value)| Nonsense::Consumed { socket, value }),
-        3 => Just(Nonsense::Dirty),
+        3 => Just(Nonsense::DirtySet),
         3 => Just(Nonsense::Pause),
     ]
 }
@@ -386,7 +386,7 @@ fn write(bad: &Program, nonsense: &Nonsense) {
             let words = layout.socket_words(&bad.region, socket(n)).unwrap();
             words.rx_consumed.store(value, Ordering::Release);
         }
-        Nonsense::Dirty => {
+        Nonsense::DirtySet => {
             bad.head.dirty.words.iter().for_each(|word| word.store(u64::MAX, Ordering::SeqCst));
             bad.head.dirty.summary.store(u64::MAX, Ordering::SeqCst);
         }

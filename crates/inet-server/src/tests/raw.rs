@@ -47,3 +47,16 @@ impl RawResult {
         Self { path, outcome }
     }
 }
+
+/// The first 24 bytes of an option's value as words.
+pub(super) fn value_words(value: &[u8]) -> [u64; 3] {
+    [0, 1, 2].map(|at| {
+        let bytes = value.iter().skip(8 * at).take(8).rev();
+        bytes.fold(0, |word, &byte| word << 8 | u64::from(byte))
+    })
+}
+
+/// The first `len` bytes of an option's value out of words.
+pub(super) fn value_bytes(words: &[u64], len: usize) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).take(len).collect()
+}

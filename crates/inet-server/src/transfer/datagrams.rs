@@ -12,7 +12,7 @@ use shm::Pool;
 use crate::engine::Engine;
 use crate::refusal::errno;
 use crate::socket::Socket;
-use crate::tx::chunk::Chunk;
+use crate::tx::chunk::ClientChunk;
 
 /// Most bytes of datagrams that are joined to one (UDP_GRO): what an IPv4 packet can carry.
 const MOST_JOINED: usize = 65_507;
@@ -22,7 +22,7 @@ pub(crate) fn submit(
     engine: &mut Engine,
     socket: &mut Socket,
     (descriptor, ancillary): (&DataDescriptor, &SendAncillary),
-    chunk: Chunk,
+    chunk: ClientChunk,
 ) {
     let (handle, len) = (socket.handle, descriptor.len);
     if socket.write_shut {

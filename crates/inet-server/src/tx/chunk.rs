@@ -16,13 +16,13 @@ pub(crate) struct ClientMemory {
 
 /// Payload in a client's region.
 #[derive(Debug, Clone)]
-pub(crate) struct Chunk {
+pub(crate) struct ClientChunk {
     pub(super) memory: Arc<ClientMemory>,
     pub(super) offset: u32,
     pub(super) len: u32,
 }
 
-impl Chunk {
+impl ClientChunk {
     /// What the driver is told of `range`; `None` if it is not within the chunk or too long for a
     /// frame.
     pub(crate) fn piece(&self, range: Range<usize>) -> Option<Piece> {
@@ -35,7 +35,7 @@ impl Chunk {
     }
 }
 
-impl TxBytes for Chunk {
+impl TxBytes for ClientChunk {
     fn len(&self) -> usize {
         self.len as usize
     }

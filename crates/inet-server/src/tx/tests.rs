@@ -34,7 +34,7 @@ fn rig() -> Rig {
 }
 
 impl Rig {
-    fn take(&mut self, bounded: bool) -> Option<Chunk> {
+    fn take(&mut self, bounded: bool) -> Option<ClientChunk> {
         self.tx.take(0, &self.map, &self.memory, bounded).unwrap().map(|taken| taken.chunk)
     }
 }
