@@ -1,7 +1,7 @@
 //! The Internet layer: packets of both versions, routes, source addresses, fragments, groups.
 //!
-//! [`IpLayer`] owns the routing table, the path MTUs and the multicast groups; [`Fragments`] owns the
-//! fragments that wait for others. Interfaces and their addresses are the link layer's.
+//! [`IpLayer`] owns the routing table, the path MTUs and the multicast groups. [`Fragments`] owns
+//! the fragments that wait for others. Interfaces and their addresses are the link layer's.
 
 mod arrival;
 mod fragments;

@@ -67,12 +67,13 @@
 //! a.send(now, from, Text(b"hello"), Some("10.0.0.2:7".parse().unwrap())).ok().unwrap();
 //!
 //! // An ARP request, its answer, the datagram.
+//! let link = InterfaceId(0);
 //! let (mut from_a, mut from_b) = (Wire::default(), Wire::default());
 //! for _ in 0..2 {
 //!     a.poll(now, &mut from_a);
-//!     from_a.0.drain(..).for_each(|frame| b.handle_frame(now, InterfaceId(0), frame, &mut from_b));
+//!     from_a.0.drain(..).for_each(|frame| b.handle_frame(now, link, frame, &mut from_b));
 //!     b.poll(now, &mut from_b);
-//!     from_b.0.drain(..).for_each(|frame| a.handle_frame(now, InterfaceId(0), frame, &mut from_a));
+//!     from_b.0.drain(..).for_each(|frame| a.handle_frame(now, link, frame, &mut from_a));
 //! }
 //! assert_eq!(b.recv(to).unwrap().piece.bytes(), b"hello");
 //! ```

@@ -1,4 +1,4 @@
-//! The socket table: places with generations.
+//! The socket table: slots with generations.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,57 +12,57 @@ pub struct Handle {
 }
 
 #[derive(Debug)]
-struct Place<S> {
+struct Slot<S> {
     generation: u32,
     value: Option<Box<S>>,
 }
 
-/// A bounded table whose places are used again, the last freed first. Values lie outside of it, so
+/// A bounded table whose slots are used again, the last freed first. Values lie outside of it, so
 /// that its growth neither moves nor reserves room for them.
 #[derive(Debug)]
 pub(crate) struct Table<S> {
-    places: Vec<Place<S>>,
+    slots: Vec<Slot<S>>,
     free: Vec<u32>,
     limit: usize,
 }
 
 impl<S> Table<S> {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { places: Vec::new(), free: Vec::new(), limit: limit.min(u32::MAX as usize) }
+        Self { slots: Vec::new(), free: Vec::new(), limit: limit.min(u32::MAX as usize) }
     }
 
     /// Puts `value` into a place; `None` if the table is full.
     pub(crate) fn insert(&mut self, value: S) -> Option<Handle> {
         if let Some(index) = self.free.pop() {
-            let place = self.places.get_mut(index as usize)?;
+            let place = self.slots.get_mut(index as usize)?;
             place.value = Some(Box::new(value));
             return Some(Handle { index, generation: place.generation });
         }
-        if self.places.len() >= self.limit {
+        if self.slots.len() >= self.limit {
             return None;
         }
-        let index = u32::try_from(self.places.len()).ok()?;
-        self.places.push(Place { generation: 0, value: Some(Box::new(value)) });
+        let index = u32::try_from(self.slots.len()).ok()?;
+        self.slots.push(Slot { generation: 0, value: Some(Box::new(value)) });
         Some(Handle { index, generation: 0 })
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty() && self.places.len() >= self.limit
+        self.free.is_empty() && self.slots.len() >= self.limit
     }
 
     pub(crate) fn get(&self, handle: Handle) -> Option<&S> {
-        let place = self.places.get(handle.index as usize)?;
+        let place = self.slots.get(handle.index as usize)?;
         place.value.as_deref().filter(|_| place.generation == handle.generation)
     }
 
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut S> {
-        let place = self.places.get_mut(handle.index as usize)?;
+        let place = self.slots.get_mut(handle.index as usize)?;
         place.value.as_deref_mut().filter(|_| place.generation == handle.generation)
     }
 
     /// Empties the place; `handle` names nothing any more.
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<S> {
-        let place = self.places.get_mut(handle.index as usize)?;
+        let place = self.slots.get_mut(handle.index as usize)?;
         if place.generation != handle.generation {
             return None;
         }
@@ -73,7 +73,7 @@ impl<S> Table<S> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &S)> {
-        (0u32..).zip(&self.places).filter_map(|(index, place)| {
+        (0u32..).zip(&self.slots).filter_map(|(index, place)| {
             let handle = Handle { index, generation: place.generation };
             Some((handle, place.value.as_deref()?))
         })

@@ -26,8 +26,7 @@ const NO_ORDER: &[&str] = &[];
 const UPWARD: &[(&str, &str)] = &[];
 
 /// Type names that a crate defines twice.
-const DOUBLED_TYPES: &[(&str, &str)] =
-    &[("crates/inet", "Options"), ("crates/inet", "Place"), ("crates/inet", "Request")];
+const DOUBLED_TYPES: &[(&str, &str)] = &[];
 
 /// Modules in a `mod.rs`.
 const MOD_FILES: &[&str] = &[];

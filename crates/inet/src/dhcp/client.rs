@@ -10,7 +10,8 @@
 //!        └─link up with a lease─▶ Rebooting ──ack──▶ Checking …, silence or nak ──▶ Selecting
 //! ```
 //!
-//! The client takes time and messages, and gives [`Action`]s. It never acts faster than a server
+//! The client takes time and messages, and gives [`DhcpAction`]s. It never acts faster than a
+//! server
 //! could make it: refusals and conflicts pause it, each time for longer.
 
 use alloc::boxed::Box;
@@ -21,7 +22,7 @@ use core::time::Duration;
 
 use smoltcp::wire::DhcpMessageType;
 
-use super::wire::{self, DhcpLease, Reply, Request};
+use super::wire::{self, DhcpLease, DhcpReply, DhcpRequest};
 use crate::link::ethernet::Mac;
 use crate::secret::Secret;
 use crate::time::Instant;
@@ -43,7 +44,7 @@ const AFTER_CONFLICTS: Duration = Duration::from_secs(60);
 
 /// What the client wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum DhcpAction {
     /// Send this UDP payload from the client's to the server's port: from our address to `to`, or
     /// from 0.0.0.0 to everybody on the link.
     Send { payload: Vec<u8>, to: Option<(Ipv4Addr, Ipv4Addr)> },
@@ -112,7 +113,7 @@ pub(crate) struct Client {
     offer: Option<Box<DhcpLease>>,
     held: Option<Held>,
     timer: Option<Instant>,
-    actions: VecDeque<Action>,
+    actions: VecDeque<DhcpAction>,
 }
 
 impl Client {
@@ -148,7 +149,7 @@ impl Client {
     }
 
     /// The next thing to do.
-    pub(crate) fn poll_action(&mut self) -> Option<Action> {
+    pub(crate) fn poll_action(&mut self) -> Option<DhcpAction> {
         self.actions.pop_front()
     }
 
@@ -239,7 +240,7 @@ impl Client {
 
     fn drop_lease(&mut self) {
         if self.held.take().is_some() {
-            self.actions.push_back(Action::Unbound);
+            self.actions.push_back(DhcpAction::Unbound);
         }
     }
 
@@ -252,7 +253,7 @@ impl Client {
         self.tries = self.tries.saturating_add(1);
         self.sent = now;
         let secs = u16::try_from(now.since(self.began).as_secs()).unwrap_or(u16::MAX);
-        let request = Request {
+        let request = DhcpRequest {
             kind: DhcpMessageType::Request,
             xid: self.xid,
             secs,
@@ -265,21 +266,21 @@ impl Client {
         let held = self.held.as_ref().map(|held| (held.lease.address, held.lease.server));
         let (request, to) = match (self.state, &self.offer, held) {
             (DhcpState::Selecting, ..) => {
-                (Request { kind: DhcpMessageType::Discover, ..request }, None)
+                (DhcpRequest { kind: DhcpMessageType::Discover, ..request }, None)
             }
             (DhcpState::Requesting, Some(offer), _) => {
                 let (requested, server) = (Some(offer.address), Some(offer.server));
-                (Request { requested, server, ..request }, None)
+                (DhcpRequest { requested, server, ..request }, None)
             }
             (DhcpState::Rebooting, _, Some((address, _))) => {
-                (Request { requested: Some(address), ..request }, None)
+                (DhcpRequest { requested: Some(address), ..request }, None)
             }
             (DhcpState::Renewing, _, Some((client, server))) => {
-                (Request { client, broadcast: false, ..request }, Some((client, server)))
+                (DhcpRequest { client, broadcast: false, ..request }, Some((client, server)))
             }
             (DhcpState::Rebinding, _, Some((client, _))) => {
                 let everybody = Ipv4Addr::BROADCAST;
-                (Request { client, broadcast: false, ..request }, Some((client, everybody)))
+                (DhcpRequest { client, broadcast: false, ..request }, Some((client, everybody)))
             }
             _ => return,
         };
@@ -288,9 +289,9 @@ impl Client {
         self.timer = [Some(self.next_try(now, random)), end].into_iter().flatten().min();
     }
 
-    fn send(&mut self, request: &Request, to: Option<(Ipv4Addr, Ipv4Addr)>) {
+    fn send(&mut self, request: &DhcpRequest, to: Option<(Ipv4Addr, Ipv4Addr)>) {
         let payload = request.emit(self.mac, self.mtu);
-        self.actions.push_back(Action::Send { payload, to });
+        self.actions.push_back(DhcpAction::Send { payload, to });
     }
 
     /// When to send again.
@@ -314,27 +315,27 @@ impl Client {
     pub(crate) fn handle(&mut self, now: Instant, bytes: &[u8], random: &mut Secret) -> bool {
         let Some(reply) = wire::parse(bytes, self.mac, self.xid) else { return false };
         match (self.state, reply) {
-            (DhcpState::Selecting, Reply::Offer(offer)) if self.tries > 0 => {
+            (DhcpState::Selecting, DhcpReply::Offer(offer)) if self.tries > 0 => {
                 // RFC 2131 4.4.1: the transaction stays the same.
                 self.offer = Some(Box::new(offer));
                 self.state = DhcpState::Requesting;
                 self.tries = 0;
                 self.transmit(now, random);
             }
-            (DhcpState::Requesting, Reply::Ack(lease)) => {
+            (DhcpState::Requesting, DhcpReply::Ack(lease)) => {
                 let asked = self.offer.as_ref().map(|offer| (offer.address, offer.server));
                 if asked != Some((lease.address, lease.server)) {
                     return false;
                 }
                 self.check(lease);
             }
-            (DhcpState::Rebooting, Reply::Ack(lease)) => {
+            (DhcpState::Rebooting, DhcpReply::Ack(lease)) => {
                 if self.held.as_ref().is_none_or(|held| held.lease.address != lease.address) {
                     return false;
                 }
                 self.extend(lease, random);
             }
-            (DhcpState::Renewing | DhcpState::Rebinding, Reply::Ack(lease)) => {
+            (DhcpState::Renewing | DhcpState::Rebinding, DhcpReply::Ack(lease)) => {
                 let (address, server) = match &self.held {
                     Some(held) => (held.lease.address, held.lease.server),
                     None => return false,
@@ -345,7 +346,7 @@ impl Client {
                 }
                 self.extend(lease, random);
             }
-            (_, Reply::Nak { server }) => return self.refused(now, server, random),
+            (_, DhcpReply::Nak { server }) => return self.refused(now, server, random),
             _ => return false,
         }
         true
@@ -376,7 +377,7 @@ impl Client {
     fn check(&mut self, lease: DhcpLease) {
         self.state = DhcpState::Checking;
         self.timer = None;
-        self.actions.push_back(Action::Check(lease.address));
+        self.actions.push_back(DhcpAction::Check(lease.address));
         // RFC 2131 4.4.1: time counts from when the request was sent.
         self.held = Some(Held { lease: Box::new(lease), since: self.sent, used: false });
         self.offer = None;
@@ -394,7 +395,7 @@ impl Client {
         held.used = true;
         self.state = DhcpState::Bound;
         self.refusals = 0;
-        self.actions.push_back(Action::Bound(held.lease.clone()));
+        self.actions.push_back(DhcpAction::Bound(held.lease.clone()));
         // RFC 2131 4.4.5: some chance in it, so that clients do not come all at once.
         let renew = held.lease.renew;
         self.timer = held.at(renew).map(|at| {
@@ -403,7 +404,7 @@ impl Client {
         });
     }
 
-    /// What came of [`Action::Check`]: whether nobody else has the address.
+    /// What came of [`DhcpAction::Check`]: whether nobody else has the address.
     pub(crate) fn checked(&mut self, now: Instant, free: bool, random: &mut Secret) {
         if self.state != DhcpState::Checking {
             return;
@@ -423,7 +424,7 @@ impl Client {
         if self.state == DhcpState::Off {
             return;
         }
-        let request = Request {
+        let request = DhcpRequest {
             kind: DhcpMessageType::Decline,
             xid: random.below(u32::MAX),
             secs: 0,

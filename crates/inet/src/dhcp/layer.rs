@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::client::{Action, Client, DhcpState};
+use super::client::{Client, DhcpAction, DhcpState};
 use super::wire::DhcpLease;
 use crate::cidr::Cidr;
 use crate::error::Error;
@@ -185,7 +185,7 @@ impl DhcpLayer {
     }
 
     /// What a client wants done next, and on which interface.
-    pub(crate) fn poll_action(&mut self) -> Option<(InterfaceId, Action)> {
+    pub(crate) fn poll_action(&mut self) -> Option<(InterfaceId, DhcpAction)> {
         let mut all = self.interfaces.iter_mut();
         all.find_map(|one| Some((one.interface, one.client.poll_action()?)))
     }

@@ -1,6 +1,6 @@
 //! DHCP messages (RFC 2131 2, RFC 2132): those of servers validated, those of ours written.
 //!
-//! A server is whoever answers first, so a [`Reply`] contains nothing that was not looked at:
+//! A server is whoever answers first, so a [`DhcpReply`] contains nothing that was not looked at:
 //! addresses are ones that a host can have, masks are prefixes, times are in order, routers are on
 //! the link, lists are bounded, the domain is a name. What is optional and wrong is left out; what
 //! is needed and wrong makes the whole message nothing.
@@ -104,14 +104,14 @@ pub struct DhcpLease {
 
 /// A server's message for us.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum DhcpReply {
     Offer(DhcpLease),
     Ack(DhcpLease),
     Nak { server: Ipv4Addr },
 }
 
 /// Reads a message of a server to the client with this hardware address and transaction.
-pub(crate) fn parse(bytes: &[u8], mac: Mac, xid: u32) -> Option<Reply> {
+pub(crate) fn parse(bytes: &[u8], mac: Mac, xid: u32) -> Option<DhcpReply> {
     let packet = DhcpPacket::new_checked(bytes).ok()?;
     let ours = packet.opcode() == DhcpOpCode::Reply
         && u16::from(packet.hardware_type()) == ETHERNET
@@ -122,17 +122,17 @@ pub(crate) fn parse(bytes: &[u8], mac: Mac, xid: u32) -> Option<Reply> {
     if !ours {
         return None;
     }
-    let options = Options::collect(bytes)?;
+    let options = DhcpOptions::collect(bytes)?;
     let server = options.address(code::SERVER).filter(|server| is_host(*server))?;
     match DhcpMessageType::from(*options.get(code::MESSAGE_TYPE)?.first()?) {
-        DhcpMessageType::Offer => lease(packet.your_ip(), server, &options).map(Reply::Offer),
-        DhcpMessageType::Ack => lease(packet.your_ip(), server, &options).map(Reply::Ack),
-        DhcpMessageType::Nak => Some(Reply::Nak { server }),
+        DhcpMessageType::Offer => lease(packet.your_ip(), server, &options).map(DhcpReply::Offer),
+        DhcpMessageType::Ack => lease(packet.your_ip(), server, &options).map(DhcpReply::Ack),
+        DhcpMessageType::Nak => Some(DhcpReply::Nak { server }),
         _ => None,
     }
 }
 
-fn lease(address: Ipv4Addr, server: Ipv4Addr, options: &Options) -> Option<DhcpLease> {
+fn lease(address: Ipv4Addr, server: Ipv4Addr, options: &DhcpOptions) -> Option<DhcpLease> {
     let prefix = match options.address(code::SUBNET_MASK) {
         Some(mask) => prefix_of(mask)?,
         None => class_prefix(address),
@@ -173,7 +173,7 @@ fn lease(address: Ipv4Addr, server: Ipv4Addr, options: &Options) -> Option<DhcpL
 }
 
 /// T1 and T2, if they are in order, else RFC 2131 4.4.5's 1/2 and 7/8.
-fn times(lease: Option<Duration>, options: &Options) -> (Duration, Duration) {
+fn times(lease: Option<Duration>, options: &DhcpOptions) -> (Duration, Duration) {
     let Some(lease) = lease else { return (Duration::MAX, Duration::MAX) };
     let asked = |code| Some(Duration::from_secs(options.number(code)?.into()));
     let (renew, rebind) = (lease / 2, lease * 7 / 8);
@@ -249,9 +249,9 @@ fn class_prefix(address: Ipv4Addr) -> u8 {
 
 /// The options of a message; those that come in parts joined (RFC 3396), those in the fields for
 /// names included if the message says so (RFC 2132 9.3).
-struct Options(Vec<(u8, Vec<u8>)>);
+struct DhcpOptions(Vec<(u8, Vec<u8>)>);
 
-impl Options {
+impl DhcpOptions {
     fn collect(bytes: &[u8]) -> Option<Self> {
         const NAME: core::ops::Range<usize> = 44..108;
         const FILE: core::ops::Range<usize> = 108..236;
@@ -317,7 +317,7 @@ impl Options {
 
 /// A message of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct DhcpRequest {
     pub(crate) kind: DhcpMessageType,
     pub(crate) xid: u32,
     /// Seconds since the client began.
@@ -330,7 +330,7 @@ pub(crate) struct Request {
     pub(crate) server: Option<Ipv4Addr>,
 }
 
-impl Request {
+impl DhcpRequest {
     /// The message of the client with this hardware address, on a link of `mtu` bytes.
     pub(crate) fn emit(&self, mac: Mac, mtu: u16) -> Vec<u8> {
         let mut bytes = alloc::vec![0; ROOM];

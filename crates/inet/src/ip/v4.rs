@@ -148,7 +148,8 @@ pub(crate) fn write_fragment(packet: &mut [u8], id: u32, at: usize, more: bool) 
     view.fill_checksum();
 }
 
-/// Lets routers fragment the packet at the start of `packet`, which needs a name then (RFC 6864 4.1).
+/// Lets routers fragment the packet at the start of `packet`: it needs an identification then
+/// (RFC 6864 4.1).
 pub(crate) fn allow_fragments(packet: &mut [u8], id: u32) {
     write_fragment(packet, id, 0, false);
 }

@@ -13,11 +13,11 @@
 //!
 //! An address that was learnt without asking begins as stale: it is used, and proven while it is.
 //! Progress of a connection proves its neighbour without a packet (7.3.1). While a neighbour is
-//! incomplete, connections wait by name and keep their data; datagrams and answers without a socket
-//! wait in a short queue, where the oldest gives way. The cache is bounded: when it is full, the
-//! stalest of a few entries that nobody waits for gives way, so flooding costs constant time (RFC
-//! 6583 6.1). An entry is made only for somebody we asked, or who asks for us; others'
-//! announcements only update.
+//! incomplete, answers without a socket wait here in a short queue, where the oldest gives way.
+//! Sockets and datagrams wait with the sockets. The cache is bounded: when it is full, the stalest
+//! of a few entries that are known gives way, so flooding costs constant time (RFC 6583 6.1). An
+//! entry is made only for a neighbour that we asked, or that asks for us. Announcements of others
+//! only update.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -217,8 +217,8 @@ impl Neighbours {
     }
 
     /// Starts asking for an absent neighbour; the caller sends the question and arms the timer with
-    /// [`NeighbourTimes::retrans`]. `None` if the cache is full of neighbours that somebody waits for; else
-    /// the timer of the entry that gave way, to be cancelled.
+    /// [`NeighbourTimes::retrans`]. `None` if the cache is full of neighbours that are being asked;
+    /// else the timer of the entry that gave way, to be cancelled.
     pub(crate) fn ask(&mut self, key: NeighbourKey) -> Option<Option<TimerId>> {
         let freed = self.make_room()?;
         self.insert(key, NeighbourState::Incomplete { tries: 1 });

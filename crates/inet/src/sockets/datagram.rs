@@ -2,7 +2,7 @@
 
 use crate::bytes::TxBytes;
 use crate::interface_id::InterfaceId;
-use crate::udp::queues::{RecvQueue, SendQueue};
+use crate::udp::queues::{DatagramRecvQueue, DatagramSendQueue};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
@@ -10,15 +10,15 @@ use core::net::{IpAddr, SocketAddr};
 #[derive(Debug)]
 pub(crate) struct Datagram<T, R> {
     pub(crate) peer: Option<SocketAddr>,
-    pub(crate) send: SendQueue<T>,
-    pub(crate) recv: RecvQueue<R>,
+    pub(crate) send: DatagramSendQueue<T>,
+    pub(crate) recv: DatagramRecvQueue<R>,
     /// The groups that it has joined, and where.
     pub(crate) memberships: Vec<(InterfaceId, IpAddr)>,
 }
 
 impl<T: TxBytes, R> Datagram<T, R> {
     pub(crate) fn new() -> Self {
-        let (send, recv) = (SendQueue::new(), RecvQueue::new());
+        let (send, recv) = (DatagramSendQueue::new(), DatagramRecvQueue::new());
         Self { peer: None, send, recv, memberships: Vec::new() }
     }
 }

@@ -17,7 +17,7 @@ type Map<K, V> = HashMap<K, V, KeyedHash>;
 /// The tables of one stack.
 #[derive(Debug)]
 pub(crate) struct Demux {
-    connections: Map<Endpoints, Target>,
+    connections: Map<Endpoints, DemuxTarget>,
     listeners: Map<SocketAddr, Sharers>,
     /// Connected datagram sockets.
     peers: Map<Endpoints, Handle>,
@@ -28,7 +28,7 @@ pub(crate) struct Demux {
 
 /// Whose the segments between two ends are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum DemuxTarget {
     /// A connection, by its socket's handle.
     Socket(Handle),
     /// A connection request, by its place in the table of requests.
@@ -98,36 +98,36 @@ impl Demux {
         }
     }
 
-    pub(crate) fn target(&self, ends: &Endpoints) -> Option<Target> {
+    pub(crate) fn target(&self, ends: &Endpoints) -> Option<DemuxTarget> {
         self.connections.get(ends).copied()
     }
 
     pub(crate) fn add_connection(&mut self, ends: Endpoints, handle: Handle) {
-        self.connections.insert(ends, Target::Socket(handle));
+        self.connections.insert(ends, DemuxTarget::Socket(handle));
     }
 
     pub(crate) fn add_request(&mut self, ends: Endpoints, place: Handle) {
-        self.connections.insert(ends, Target::Request(place));
+        self.connections.insert(ends, DemuxTarget::Request(place));
     }
 
     pub(crate) fn add_time_wait(&mut self, ends: Endpoints, place: Handle) {
-        self.connections.insert(ends, Target::TimeWait(place));
+        self.connections.insert(ends, DemuxTarget::TimeWait(place));
     }
 
     pub(crate) fn remove_time_wait(&mut self, ends: &Endpoints, place: Handle) {
-        self.remove_target(ends, Target::TimeWait(place));
+        self.remove_target(ends, DemuxTarget::TimeWait(place));
     }
 
     /// Removes the entry if it is `handle`'s.
     pub(crate) fn remove_connection(&mut self, ends: &Endpoints, handle: Handle) {
-        self.remove_target(ends, Target::Socket(handle));
+        self.remove_target(ends, DemuxTarget::Socket(handle));
     }
 
     pub(crate) fn remove_request(&mut self, ends: &Endpoints, place: Handle) {
-        self.remove_target(ends, Target::Request(place));
+        self.remove_target(ends, DemuxTarget::Request(place));
     }
 
-    fn remove_target(&mut self, ends: &Endpoints, target: Target) {
+    fn remove_target(&mut self, ends: &Endpoints, target: DemuxTarget) {
         if self.connections.get(ends) == Some(&target) {
             self.connections.remove(ends);
         }

@@ -38,12 +38,12 @@ pub enum EventKind {
 
 /// The events of one socket that wait to be given out.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingEvents {
     bits: u8,
     error: Option<Error>,
 }
 
-impl Waiting {
+impl PendingEvents {
     const KINDS: [EventKind; 6] = [
         EventKind::Connected,
         EventKind::Acceptable,

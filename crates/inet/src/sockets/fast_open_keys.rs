@@ -16,7 +16,7 @@ pub struct FastOpenKeys {
 }
 
 /// Whose cookie a SYN has brought.
-pub(super) enum Cookie {
+pub(super) enum CookieCheck {
     Current,
     Other,
     Bad,
@@ -36,13 +36,13 @@ impl FastOpenKeys {
         hash.finish().to_le_bytes()
     }
 
-    pub(super) fn check(&self, ends: &Endpoints, cookie: &[u8]) -> Cookie {
+    pub(super) fn check(&self, ends: &Endpoints, cookie: &[u8]) -> CookieCheck {
         if Self::cookie(&self.current, ends) == *cookie {
-            return Cookie::Current;
+            return CookieCheck::Current;
         }
         match self.other {
-            Some(other) if Self::cookie(&other, ends) == *cookie => Cookie::Other,
-            _ => Cookie::Bad,
+            Some(other) if Self::cookie(&other, ends) == *cookie => CookieCheck::Other,
+            _ => CookieCheck::Bad,
         }
     }
 

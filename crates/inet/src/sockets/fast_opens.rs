@@ -6,7 +6,7 @@
 //! kept with their segment size in a bounded table, oldest out. A listener bounds how many fast
 //! connections it has whose peer has not yet proved that its address is its own.
 //!
-//! Where boxes on the way swallow such connections, none is begun for a while ([`Pause`]).
+//! Where boxes on the way swallow such connections, none is begun for a while ([`FastOpenPause`]).
 
 use super::fast_open_keys::FastOpenKeys;
 use crate::secret::KeyedHash;
@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 
 /// What is known of a peer.
 #[derive(Debug, Default)]
-pub(super) struct Peer {
+pub(super) struct FastOpenPeer {
     pub(super) cookie: Option<FastOpenOption>,
     /// Its segment size, bytes; 0 while unknown.
     pub(super) mss: u16,
@@ -33,14 +33,14 @@ pub(super) struct Peer {
 /// for `TcpConfig::fastopen_blackhole_timeout`, and twice as long each time it happens again, up to
 /// 64 times as long. Data received over one that was begun afterwards ends the doubling. As Linux.
 #[derive(Debug)]
-pub(super) struct Pause {
+pub(super) struct FastOpenPause {
     /// How often it happened since one worked.
     pub(super) times: u32,
     /// When it happened last.
     pub(super) at: Instant,
 }
 
-impl Pause {
+impl FastOpenPause {
     /// How often the time doubles at most.
     const DOUBLINGS: u32 = 6;
 
@@ -62,10 +62,10 @@ pub(crate) struct FastOpens {
     pub(super) keys: FastOpenKeys,
     /// Keys of sockets that have their own.
     pub(super) own_keys: HashMap<Handle, FastOpenKeys, KeyedHash>,
-    pub(super) pause: Pause,
+    pub(super) pause: FastOpenPause,
     /// The present, when something happened to a connection last.
     pub(super) clock: Instant,
-    pub(super) peers: HashMap<IpAddr, Peer, KeyedHash>,
+    pub(super) peers: HashMap<IpAddr, FastOpenPeer, KeyedHash>,
     /// Whom there is something known of, oldest first.
     pub(super) order: VecDeque<IpAddr>,
     pub(super) limit: usize,
@@ -76,7 +76,7 @@ impl FastOpens {
         Self {
             keys: FastOpenKeys { current: key, other: None },
             own_keys: HashMap::with_hasher(hash.clone()),
-            pause: Pause { times: 0, at: Instant::ZERO },
+            pause: FastOpenPause { times: 0, at: Instant::ZERO },
             clock: Instant::ZERO,
             peers: HashMap::with_hasher(hash),
             order: VecDeque::new(),
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn pauses_double_and_end() {
         let timeout = Duration::from_secs(3600);
-        let mut pause = Pause { times: 0, at: Instant::ZERO };
+        let mut pause = FastOpenPause { times: 0, at: Instant::ZERO };
         let mut now = Instant::ZERO + Duration::from_secs(1);
         assert!(!pause.holds(now, timeout), "before anything happened");
         for hours in [1, 2, 4, 8, 16, 32, 64, 64] {

@@ -23,9 +23,9 @@ use super::event_queue::EventQueue;
 use super::fast_opens::FastOpens;
 use super::fin_acks::FinAcks;
 use super::ports::Ports;
-use super::request::Request;
+use super::request::ConnectionRequest;
 use super::socket::Socket;
-use super::time_wait::Remains;
+use super::time_wait::TimeWaitRecord;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
 use crate::secret::Secret;
@@ -42,9 +42,9 @@ pub(crate) struct SocketLayer<T, R> {
     tcp: Arc<TcpConfig>,
     sockets: Table<Socket<T, R>>,
     /// Handshakes under way.
-    requests: Table<Request>,
+    requests: Table<ConnectionRequest>,
     /// Closed connections in TIME-WAIT.
-    time_waits: Table<Remains>,
+    time_waits: Table<TimeWaitRecord>,
     demux: Demux,
     ports: Ports,
     fast: FastOpens,

@@ -41,16 +41,16 @@ impl Listener {
 
     /// How many SYN-ACK timeouts a request may live of the `most` that it may have with few others:
     /// while more than half the backlog is used, fewer the more of the requests are old.
-    pub(super) fn patience(&self, most: u8) -> u8 {
+    pub(super) fn most_timeouts(&self, most: u8) -> u8 {
         if self.requests.saturating_mul(2) <= u32::from(self.backlog).max(8) {
             return most;
         }
         let mut young = self.young.saturating_mul(2);
-        let mut patience = most;
-        while patience > 2 && self.requests >= young {
-            patience -= 1;
+        let mut most_timeouts = most;
+        while most_timeouts > 2 && self.requests >= young {
+            most_timeouts -= 1;
             young = young.saturating_mul(2);
         }
-        patience
+        most_timeouts
     }
 }

@@ -194,7 +194,7 @@ pub enum OptionName {
 
 /// The options of one socket; a connection inherits its listener's.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Options {
+pub(crate) struct SocketOptions {
     pub(crate) nodelay: bool,
     pub(crate) cork: bool,
     pub(crate) keep_alive: bool,
@@ -243,7 +243,7 @@ const LEAST_CLAMP: u32 = 1152;
 /// Linux's default of SO_SNDBUF for streams and datagrams alike, near enough.
 const SEND_BUFFER: usize = 212_992;
 
-impl Options {
+impl SocketOptions {
     pub(crate) fn new(config: &Config, recv_buffer: usize) -> Self {
         Self {
             nodelay: config.tcp.nodelay,

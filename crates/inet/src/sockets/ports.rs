@@ -43,7 +43,7 @@ pub(crate) struct Reuse {
 
 /// One socket's hold on a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct PortClaim {
     pub(crate) kind: SocketKind,
     pub(crate) local: SocketAddr,
     /// If it is on all addresses of IPv6, it is on all of IPv4, too.
@@ -54,14 +54,15 @@ pub(crate) struct Claim {
     pub(crate) by_connect: bool,
 }
 
-impl Claim {
-    fn places(&self) -> impl Iterator<Item = Place> + use<> {
-        faces(self.local, self.dual).flat_map(|face| [Place::port(face), Place::Address(face)])
+impl PortClaim {
+    fn places(&self) -> impl Iterator<Item = ClaimKey> + use<> {
+        faces(self.local, self.dual)
+            .flat_map(|face| [ClaimKey::port(face), ClaimKey::Address(face)])
     }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Holders {
+struct PortHolders {
     all: u32,
     exclusive: u32,
     /// Those that may not be shared by SO_REUSEPORT.
@@ -70,14 +71,14 @@ struct Holders {
     by_connect: u32,
 }
 
-impl Holders {
+impl PortHolders {
     fn conflict(self, reuse: Reuse) -> bool {
         let by_address = reuse.address && self.exclusive == 0 && self.listening == 0;
         let by_port = reuse.port && self.lone == 0;
         self.all > 0 && !by_address && !by_port
     }
 
-    fn each(&mut self, claim: &Claim, change: fn(&mut u32)) {
+    fn each(&mut self, claim: &PortClaim, change: fn(&mut u32)) {
         change(&mut self.all);
         if !claim.reuse.address {
             change(&mut self.exclusive);
@@ -96,14 +97,14 @@ impl Holders {
 
 /// Where claims are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Place {
+enum ClaimKey {
     /// At a port, for all addresses of the family of this wildcard address.
     Port(SocketAddr),
     /// At this very address and port.
     Address(SocketAddr),
 }
 
-impl Place {
+impl ClaimKey {
     fn port(of: SocketAddr) -> Self {
         Self::Port(any(of))
     }
@@ -122,12 +123,12 @@ const STEP: u32 = 8;
 
 /// How far the connections to each peer have come in the range of ports.
 #[derive(Debug)]
-struct Turns {
+struct PortOffsets {
     hash: KeyedHash,
     steps: Box<[u32; TURNS]>,
 }
 
-impl Turns {
+impl PortOffsets {
     /// The start for a peer, and where its steps are counted.
     fn of(&self, local: IpAddr, remote: SocketAddr) -> (u32, usize) {
         let hash = self.hash.hash_one((local, remote));
@@ -139,14 +140,14 @@ impl Turns {
 /// All claims of one stack.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    holders: HashMap<(SocketKind, Place), Holders, KeyedHash>,
+    holders: HashMap<(SocketKind, ClaimKey), PortHolders, KeyedHash>,
     range: RangeInclusive<u16>,
-    turns: Turns,
+    turns: PortOffsets,
 }
 
 impl Ports {
     pub(crate) fn new(secret: &Secret, range: RangeInclusive<u16>) -> Self {
-        let turns = Turns { hash: secret.ports(), steps: Box::new([0; TURNS]) };
+        let turns = PortOffsets { hash: secret.ports(), steps: Box::new([0; TURNS]) };
         Self { holders: HashMap::with_hasher(secret.tables()), range, turns }
     }
 
@@ -155,7 +156,7 @@ impl Ports {
         u32::from(self.range.end().saturating_sub(*self.range.start())) + 1
     }
 
-    fn at(&self, kind: SocketKind, place: Place) -> Holders {
+    fn at(&self, kind: SocketKind, place: ClaimKey) -> PortHolders {
         self.holders.get(&(kind, place)).copied().unwrap_or_default()
     }
 
@@ -170,20 +171,20 @@ impl Ports {
         let conflict = |place| self.at(kind, place).conflict(reuse);
         faces(local, dual).all(|face| {
             if face.ip().is_unspecified() {
-                return !conflict(Place::port(face));
+                return !conflict(ClaimKey::port(face));
             }
-            !conflict(Place::Address(face)) && !conflict(Place::Address(any(face)))
+            !conflict(ClaimKey::Address(face)) && !conflict(ClaimKey::Address(any(face)))
         })
     }
 
-    pub(crate) fn claim(&mut self, claim: &Claim) {
+    pub(crate) fn claim(&mut self, claim: &PortClaim) {
         for place in claim.places() {
             self.holders.entry((claim.kind, place)).or_default().each(claim, |count| *count += 1);
         }
     }
 
     /// Gives back what was [`claim`](Self::claim)ed, with the very same claim.
-    pub(crate) fn release(&mut self, claim: &Claim) {
+    pub(crate) fn release(&mut self, claim: &PortClaim) {
         for place in claim.places() {
             let key = (claim.kind, place);
             if let Some(holders) = self.holders.get_mut(&key) {
@@ -205,7 +206,7 @@ impl Ports {
     ) -> Result<u16, Error> {
         let usable = |port| {
             local.set_port(port);
-            faces(local, dual).all(|face| self.at(kind, Place::port(face)).all == 0)
+            faces(local, dual).all(|face| self.at(kind, ClaimKey::port(face)).all == 0)
         };
         self.search(offset, usable).map(|(_, port)| port).ok_or(Error::AddrInUse)
     }
@@ -228,7 +229,7 @@ impl Ports {
         };
         let usable = |port| {
             local.set_port(port);
-            let holders = self.at(kind, Place::port(local));
+            let holders = self.at(kind, ClaimKey::port(local));
             holders.all == holders.by_connect && unique(port)
         };
         let (tried, port) = self.search(offset, usable).ok_or(Error::AddrNotAvailable)?;
@@ -261,10 +262,17 @@ mod tests {
     const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
     const PEER: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(OTHER), 80);
 
-    fn claim(address: Ipv4Addr, port: u16, reuse: bool, listening: bool) -> Claim {
+    fn claim(address: Ipv4Addr, port: u16, reuse: bool, listening: bool) -> PortClaim {
         let local = SocketAddr::new(address.into(), port);
         let reuse = Reuse { address: reuse, port: false };
-        Claim { kind: SocketKind::Stream, local, dual: false, reuse, listening, by_connect: false }
+        PortClaim {
+            kind: SocketKind::Stream,
+            local,
+            dual: false,
+            reuse,
+            listening,
+            by_connect: false,
+        }
     }
 
     fn ports() -> Ports {
@@ -308,7 +316,7 @@ mod tests {
     fn listeners_share_a_port_if_all_of_them_say_so() {
         let mut ports = ports();
         let share = Reuse { address: false, port: true };
-        let held = Claim { reuse: share, ..claim(ANY, 80, false, true) };
+        let held = PortClaim { reuse: share, ..claim(ANY, 80, false, true) };
         ports.claim(&held);
         ports.claim(&held);
         assert!(ports.may_bind(held.kind, held.local, false, share));
@@ -342,7 +350,7 @@ mod tests {
         ];
         for (one, another, allowed) in table {
             for ((local, dual), (asked, asked_dual)) in [(one, another), (another, one)] {
-                let held = Claim { local, dual, ..claim(ANY, 80, false, false) };
+                let held = PortClaim { local, dual, ..claim(ANY, 80, false, false) };
                 let mut ports = ports();
                 ports.claim(&held);
                 let free = ports.may_bind(held.kind, asked, asked_dual, Reuse::default());
@@ -372,7 +380,7 @@ mod tests {
     fn connecting_sockets_share_ports() {
         let mut ports = ports();
         let ours = SocketAddr::new(OURS.into(), 0);
-        let by_connect = Claim { by_connect: true, ..claim(OURS, 40_000, false, false) };
+        let by_connect = PortClaim { by_connect: true, ..claim(OURS, 40_000, false, false) };
         ports.claim(&by_connect);
         let mut choose = |kind, unique: &dyn Fn(u16) -> bool| {
             ports.free_for_connect(kind, ours, PEER, 0, unique)

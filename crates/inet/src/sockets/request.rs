@@ -12,7 +12,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// A request.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ConnectionRequest {
     pub(crate) ends: Endpoints,
     pub(crate) listener: Handle,
     pub(super) iss: Seq,
@@ -42,11 +42,11 @@ pub(super) const SACK: u8 = 1 << 1;
 /// The last ACK has come and was dropped.
 pub(super) const ACKED: u8 = 1 << 2;
 /// The SYN-ACK was sent again.
-pub(super) const REPEATED: u8 = 1 << 3;
+pub(super) const RETRANSMITTED: u8 = 1 << 3;
 /// The peer asks for ECN, in a SYN that nobody has marked (RFC 3168 6.1.1).
 pub(super) const ECN: u8 = 1 << 4;
 
-impl Request {
+impl ConnectionRequest {
     pub(super) fn new(
         listener: Handle,
         ends: Endpoints,

@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use super::datagram::Datagram;
-use super::events::Waiting;
+use super::events::PendingEvents;
 use super::kinds::{Family, SocketKind};
 use super::listener::Listener;
-use super::options::Options;
-use super::ports::Claim;
+use super::options::SocketOptions;
+use super::ports::PortClaim;
 use super::stream::Stream;
 use crate::error::Error;
 use crate::interface_id::NeighbourKey;
@@ -17,7 +17,7 @@ use crate::wheel::TimerId;
 
 /// What a socket is at the moment.
 #[derive(Debug)]
-pub(crate) enum Body<T, R> {
+pub(crate) enum SocketBody<T, R> {
     /// A stream socket that is neither listening nor connected.
     Idle,
     Listener(Listener),
@@ -32,13 +32,13 @@ pub(crate) enum Body<T, R> {
 pub(crate) struct Socket<T, R> {
     pub(crate) tag: u64,
     pub(crate) family: Family,
-    pub(crate) options: Options,
+    pub(crate) options: SocketOptions,
     pub(crate) local: Option<SocketAddr>,
     /// What is held in [`ports::Ports`].
-    pub(crate) claim: Option<Claim>,
+    pub(crate) claim: Option<PortClaim>,
     /// `bind` was called: the address outlives a failed connection.
     pub(crate) bound: bool,
-    pub(crate) events: Waiting,
+    pub(crate) events: PendingEvents,
     /// In the queue of those that may have something to send.
     pub(crate) ready: bool,
     /// Waits for this neighbour.
@@ -48,11 +48,16 @@ pub(crate) struct Socket<T, R> {
     pub(crate) closing: bool,
     /// The owner has been told [`events::EventKind::Closed`].
     pub(crate) orphan: bool,
-    pub(crate) body: Body<T, R>,
+    pub(crate) body: SocketBody<T, R>,
 }
 
 impl<T, R> Socket<T, R> {
-    pub(crate) fn new(tag: u64, family: Family, options: Options, body: Body<T, R>) -> Self {
+    pub(crate) fn new(
+        tag: u64,
+        family: Family,
+        options: SocketOptions,
+        body: SocketBody<T, R>,
+    ) -> Self {
         Self {
             tag,
             family,
@@ -60,7 +65,7 @@ impl<T, R> Socket<T, R> {
             local: None,
             claim: None,
             bound: false,
-            events: Waiting::default(),
+            events: PendingEvents::default(),
             ready: false,
             waits_for: None,
             timer: None,
@@ -72,7 +77,7 @@ impl<T, R> Socket<T, R> {
 
     pub(crate) fn kind(&self) -> SocketKind {
         match self.body {
-            Body::Datagram(_) => SocketKind::Datagram,
+            SocketBody::Datagram(_) => SocketKind::Datagram,
             _ => SocketKind::Stream,
         }
     }
@@ -85,20 +90,20 @@ impl<T, R> Socket<T, R> {
     /// Whether the owner may use it: neither closed nor still its listener's.
     pub(crate) fn is_open(&self) -> bool {
         let with_listener =
-            matches!(&self.body, Body::Connection(stream) if stream.listener.is_some());
+            matches!(&self.body, SocketBody::Connection(stream) if stream.listener.is_some());
         !self.closing && !with_listener
     }
 
     pub(crate) fn connection(&mut self) -> Option<&mut Stream<T, R>> {
         match &mut self.body {
-            Body::Connection(stream) => Some(stream),
+            SocketBody::Connection(stream) => Some(stream),
             _ => None,
         }
     }
 
     pub(crate) fn datagram(&mut self) -> Option<&mut Datagram<T, R>> {
         match &mut self.body {
-            Body::Datagram(datagram) => Some(datagram),
+            SocketBody::Datagram(datagram) => Some(datagram),
             _ => None,
         }
     }
@@ -111,7 +116,7 @@ impl<T, R> Socket<T, R> {
 /// only.
 pub(crate) fn admit(
     family: Family,
-    options: &Options,
+    options: &SocketOptions,
     address: SocketAddr,
 ) -> Result<SocketAddr, Error> {
     let address = ip::canonical(address);

@@ -1,6 +1,6 @@
 //! What makes a socket a connection.
 
-use super::sleeper::Sleeper;
+use super::maybe_dormant::MaybeDormant;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::held::HeldFrame;
 use crate::table::Handle;
@@ -9,10 +9,10 @@ use crate::tcp::Connection;
 /// A connection and what its owner knows of it.
 #[derive(Debug)]
 pub(crate) struct Stream<T, R> {
-    pub(crate) connection: Sleeper<T, HeldFrame<R>>,
+    pub(crate) connection: MaybeDormant<T, HeldFrame<R>>,
     /// The listener that owns it until it is accepted.
     pub(crate) listener: Option<Handle>,
-    pub(crate) told: Told,
+    pub(crate) notified: Notified,
     /// Received bytes are thrown away.
     pub(crate) read_shut: bool,
     /// How much had arrived at both ends when something was sent last.
@@ -21,7 +21,7 @@ pub(crate) struct Stream<T, R> {
 
 /// What the owner has been told.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Notified {
     pub(crate) connected: bool,
     pub(crate) readable: usize,
     pub(crate) acked: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Told {
 
 impl<T: TxBytes, R: RxBytes> Stream<T, R> {
     pub(crate) fn new(connection: Connection<T, HeldFrame<R>>, listener: Option<Handle>) -> Self {
-        let connection = Sleeper::new(connection);
-        Self { connection, listener, told: Told::default(), read_shut: false, proven: 0 }
+        let connection = MaybeDormant::new(connection);
+        Self { connection, listener, notified: Notified::default(), read_shut: false, proven: 0 }
     }
 }

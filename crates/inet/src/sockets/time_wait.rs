@@ -1,7 +1,7 @@
 //! A connection in TIME-WAIT whose socket is closed.
 
-use super::demux::{Demux, Target};
-use super::ports::Claim;
+use super::demux::{Demux, DemuxTarget};
+use super::ports::PortClaim;
 use crate::sockets::kinds::{Family, SocketInfo, SocketKind};
 use crate::table::Table;
 use crate::tcp::{Endpoints, Seq, State, TimeWait};
@@ -10,9 +10,9 @@ use crate::wheel::TimerId;
 
 /// A connection in TIME-WAIT.
 #[derive(Debug)]
-pub(crate) struct Remains {
+pub(crate) struct TimeWaitRecord {
     pub(super) wait: TimeWait,
-    pub(super) claim: Option<Claim>,
+    pub(super) claim: Option<PortClaim>,
     pub(super) timer: Option<TimerId>,
     /// Of the socket that it was.
     pub(super) tag: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Remains {
     pub(super) class: u8,
 }
 
-impl Remains {
+impl TimeWaitRecord {
     /// What `ss` shows of it.
     pub(crate) fn info(&self) -> SocketInfo {
         let ends = self.wait.endpoints();
@@ -42,12 +42,12 @@ impl Remains {
 /// TIME-WAIT, if it may take that (`tw_reuse`).
 pub(super) fn reusable(
     demux: &Demux,
-    waiting: &Table<Remains>,
+    waiting: &Table<TimeWaitRecord>,
     now: Instant,
     ends: &Endpoints,
 ) -> Option<Seq> {
     match demux.target(ends)? {
-        Target::TimeWait(place) => waiting.get(place)?.wait.reused_by_connect(now),
+        DemuxTarget::TimeWait(place) => waiting.get(place)?.wait.reused_by_connect(now),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use smoltcp::wire::{IpProtocol, checksum};
 use super::state::Stack;
 use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
 use crate::cidr::Cidr;
-use crate::dhcp::client::{Action, DhcpState};
+use crate::dhcp::client::{DhcpAction, DhcpState};
 use crate::dhcp::wire::{CLIENT_PORT, DhcpLease, SERVER_PORT};
 use crate::error::Error;
 use crate::interface_id::InterfaceId;
@@ -141,13 +141,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn act_on_dhcp(&mut self, now: Instant, out: &mut dyn Egress<T>) {
         while let Some((interface, action)) = self.dhcp.poll_action() {
             match action {
-                Action::Send { payload, to } => self.send_dhcp(now, interface, &payload, to, out),
-                Action::Check(address) => {
+                DhcpAction::Send { payload, to } => {
+                    self.send_dhcp(now, interface, &payload, to, out)
+                }
+                DhcpAction::Check(address) => {
                     let acd = Acd::probe(now, address, &self.config.acd, &mut self.cx.secret);
                     self.cx.link.probe_address(interface, acd);
                 }
-                Action::Unbound => self.unbind_lease(interface),
-                Action::Bound(lease) => self.apply_lease(interface, &lease),
+                DhcpAction::Unbound => self.unbind_lease(interface),
+                DhcpAction::Bound(lease) => self.apply_lease(interface, &lease),
             }
         }
     }

@@ -60,7 +60,7 @@ fn what_is_longer_than_the_mtu_leaves_in_fragments() {
 #[test]
 fn fragments_wait_for_room_and_for_the_neighbour() {
     let (mut pair, client, server) = pair();
-    // The neighbour is not known: the load waits and keeps its place.
+    // The neighbour is not known: the datagram_out waits and keeps its place.
     pair.a.wire.room = 3;
     pair.a.send(client, &patterned(20_000));
     pair.a.send(client, b"after");

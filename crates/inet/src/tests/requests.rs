@@ -102,7 +102,7 @@ fn a_million_requests_take_bounded_memory_and_others_still_connect() {
     assert!(requests <= 512, "{requests}");
     assert!(b.counter("tcp.cookies-sent") > 990_000);
     assert_eq!(b.counter("tcp.cookies-bad"), 0);
-    assert!(size_of::<crate::sockets::request::Request>() <= 160);
+    assert!(size_of::<crate::sockets::request::ConnectionRequest>() <= 160);
     b.wire.frames.clear();
     b.pass(120 * SECOND);
     b.wire.frames.clear();

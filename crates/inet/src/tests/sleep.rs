@@ -1,14 +1,14 @@
 //! Idle connections sleep, and nobody can tell.
 
 use super::*;
-use crate::sockets::socket::Body;
+use crate::sockets::socket::SocketBody;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// How many connections sleep.
 fn asleep(host: &Host) -> usize {
-    let sleeps = |body: &Body<Chunk, Known>| match body {
-        Body::Connection(stream) => stream.connection.is_asleep(),
+    let sleeps = |body: &SocketBody<Chunk, Known>| match body {
+        SocketBody::Connection(stream) => stream.connection.is_dormant(),
         _ => false,
     };
     host.stack.socket_layer().all().filter(|(_, socket)| sleeps(&socket.body)).count()

@@ -369,7 +369,7 @@ fn a_new_connection_may_replace_one_in_time_wait() {
 fn listening_handle(host: &Host) -> Handle {
     let mut sockets = host.stack.socket_layer().all();
     let listener = sockets
-        .find(|(_, socket)| matches!(socket.body, crate::sockets::socket::Body::Listener(_)));
+        .find(|(_, socket)| matches!(socket.body, crate::sockets::socket::SocketBody::Listener(_)));
     listener.expect("a listener").0
 }
 

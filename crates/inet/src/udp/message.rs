@@ -47,7 +47,7 @@ pub struct Arrived {
 
 /// What a queued datagram is to be sent with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Message {
+pub(crate) struct DatagramParameters {
     pub(crate) to: SocketAddr,
     pub(crate) source: Option<IpAddr>,
     pub(crate) interface: Option<InterfaceId>,
@@ -59,8 +59,8 @@ pub(crate) struct Message {
 
 /// A datagram, or several of one length, and how much of it has been sent.
 #[derive(Debug)]
-pub(crate) struct Load<T> {
-    pub(crate) message: Message,
+pub(crate) struct OutgoingDatagram<T> {
+    pub(crate) message: DatagramParameters,
     first: T,
     /// Further chunks of a corked datagram.
     rest: Vec<T>,
@@ -71,8 +71,8 @@ pub(crate) struct Load<T> {
     pub(crate) id: u32,
 }
 
-impl<T: TxBytes> Load<T> {
-    pub(crate) fn new(chunk: T, message: Message) -> Self {
+impl<T: TxBytes> OutgoingDatagram<T> {
+    pub(crate) fn new(chunk: T, message: DatagramParameters) -> Self {
         let len = chunk.len();
         Self { message, first: chunk, rest: Vec::new(), len, sent: 0, id: 0 }
     }

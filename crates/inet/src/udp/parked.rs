@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use super::message::Load;
+use super::message::OutgoingDatagram;
 use crate::interface_id::NeighbourKey;
 use crate::offload::TxOffload;
 use crate::secret::KeyedHash;
@@ -17,7 +17,7 @@ pub(crate) struct ParkedDatagram<T> {
     pub(crate) socket: Handle,
     /// Its number in the queue.
     pub(crate) number: u64,
-    pub(crate) load: Load<T>,
+    pub(crate) outgoing: OutgoingDatagram<T>,
     /// The frame's head, all written but the destination.
     pub(crate) head: Vec<u8>,
     /// What is left to the interface when it leaves.

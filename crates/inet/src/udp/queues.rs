@@ -9,12 +9,12 @@ use alloc::collections::VecDeque;
 
 use crate::bytes::{RxPiece, TxBytes};
 use crate::held::HeldFrame;
-use crate::udp::message::{Arrived, Load};
+use crate::udp::message::{Arrived, OutgoingDatagram};
 
 /// A datagram to be sent, or what is left of it.
 #[derive(Debug)]
-enum Outgoing<T> {
-    Queued(Load<T>),
+enum SendEntry<T> {
+    Queued(OutgoingDatagram<T>),
     /// Waits elsewhere.
     Away,
     /// Sent or dropped.
@@ -23,9 +23,9 @@ enum Outgoing<T> {
 
 /// The sending side.
 #[derive(Debug)]
-pub(crate) struct SendQueue<T> {
+pub(crate) struct DatagramSendQueue<T> {
     /// With their lengths; the first is number `first`.
-    entries: VecDeque<(usize, Outgoing<T>)>,
+    entries: VecDeque<(usize, SendEntry<T>)>,
     first: u64,
     /// Number of the first that may be queued.
     next: u64,
@@ -35,7 +35,7 @@ pub(crate) struct SendQueue<T> {
     corked: bool,
 }
 
-impl<T: TxBytes> SendQueue<T> {
+impl<T: TxBytes> DatagramSendQueue<T> {
     pub(crate) fn new() -> Self {
         let entries = VecDeque::new();
         Self { entries, first: 0, next: 0, released: 0, pending: 0, corked: false }
@@ -56,15 +56,15 @@ impl<T: TxBytes> SendQueue<T> {
         self.released
     }
 
-    pub(crate) fn push(&mut self, load: Load<T>) {
+    pub(crate) fn push(&mut self, load: OutgoingDatagram<T>) {
         self.pending += load.len();
-        self.entries.push_back((load.len(), Outgoing::Queued(load)));
+        self.entries.push_back((load.len(), SendEntry::Queued(load)));
     }
 
     /// The datagram of which more is to come.
-    pub(crate) fn open(&self) -> Option<&Load<T>> {
+    pub(crate) fn open(&self) -> Option<&OutgoingDatagram<T>> {
         match self.entries.back() {
-            Some((_, Outgoing::Queued(load))) if self.corked => Some(load),
+            Some((_, SendEntry::Queued(load))) if self.corked => Some(load),
             _ => None,
         }
     }
@@ -72,7 +72,7 @@ impl<T: TxBytes> SendQueue<T> {
     /// Adds to the datagram of which more is to come; gives the chunk back if that cannot be.
     pub(crate) fn append(&mut self, chunk: T) -> Result<(), T> {
         match self.entries.back_mut() {
-            Some((len, Outgoing::Queued(load))) if self.corked => {
+            Some((len, SendEntry::Queued(load))) if self.corked => {
                 let more = chunk.len();
                 load.append(chunk)?;
                 *len += more;
@@ -85,20 +85,20 @@ impl<T: TxBytes> SendQueue<T> {
 
     /// Says whether more is to come of the last datagram.
     pub(crate) fn cork(&mut self, on: bool) {
-        self.corked = on && matches!(self.entries.back(), Some((_, Outgoing::Queued(_))));
+        self.corked = on && matches!(self.entries.back(), Some((_, SendEntry::Queued(_))));
     }
 
     /// Takes the next queued datagram out, with its number. It is to be [`done`](Self::done) later,
     /// or [`put_back`](Self::put_back).
-    pub(crate) fn take(&mut self) -> Option<(u64, Load<T>)> {
+    pub(crate) fn take(&mut self) -> Option<(u64, OutgoingDatagram<T>)> {
         if !self.has_queued() {
             return None;
         }
         let place = usize::try_from(self.next.saturating_sub(self.first)).ok()?;
         let (_, entry) = self.entries.get_mut(place)?;
         let number = self.next;
-        match core::mem::replace(entry, Outgoing::Away) {
-            Outgoing::Queued(load) => {
+        match core::mem::replace(entry, SendEntry::Away) {
+            SendEntry::Queued(load) => {
                 self.next += 1;
                 Some((number, load))
             }
@@ -110,10 +110,10 @@ impl<T: TxBytes> SendQueue<T> {
     }
 
     /// The datagram that was just taken goes on later.
-    pub(crate) fn put_back(&mut self, number: u64, load: Load<T>) {
+    pub(crate) fn put_back(&mut self, number: u64, load: OutgoingDatagram<T>) {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         if let Some((_, entry)) = place.and_then(|place| self.entries.get_mut(place)) {
-            *entry = Outgoing::Queued(load);
+            *entry = SendEntry::Queued(load);
             self.next = number;
         }
     }
@@ -127,10 +127,10 @@ impl<T: TxBytes> SendQueue<T> {
     pub(crate) fn done(&mut self, number: u64) -> bool {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         if let Some((_, entry)) = place.and_then(|place| self.entries.get_mut(place)) {
-            *entry = Outgoing::Done;
+            *entry = SendEntry::Done;
         }
         let before = self.released;
-        while let Some((len, Outgoing::Done)) = self.entries.front() {
+        while let Some((len, SendEntry::Done)) = self.entries.front() {
             self.released += *len as u64;
             self.pending -= *len;
             self.entries.pop_front();
@@ -142,14 +142,14 @@ impl<T: TxBytes> SendQueue<T> {
 
 /// The receiving side.
 #[derive(Debug)]
-pub(crate) struct RecvQueue<R> {
+pub(crate) struct DatagramRecvQueue<R> {
     entries: VecDeque<(RxPiece<HeldFrame<R>>, Arrived)>,
     queued: usize,
     /// Given out and not consumed.
     outside: usize,
 }
 
-impl<R> RecvQueue<R> {
+impl<R> DatagramRecvQueue<R> {
     pub(crate) fn new() -> Self {
         Self { entries: VecDeque::new(), queued: 0, outside: 0 }
     }
@@ -207,10 +207,10 @@ mod tests {
 
     use super::*;
     use crate::tests::Chunk;
-    use crate::udp::message::Message;
+    use crate::udp::message::DatagramParameters;
 
-    fn load(len: usize) -> Load<Chunk> {
-        let message = Message {
+    fn load(len: usize) -> OutgoingDatagram<Chunk> {
+        let message = DatagramParameters {
             to: SocketAddr::new([10, 0, 0, 1].into(), 53),
             source: None,
             interface: None,
@@ -218,12 +218,12 @@ mod tests {
             tos: None,
             segment: 0,
         };
-        Load::new(Chunk((0..len).map(|n| n as u8).collect()), message)
+        OutgoingDatagram::new(Chunk((0..len).map(|n| n as u8).collect()), message)
     }
 
     #[test]
     fn bytes_are_released_in_order() {
-        let mut queue = SendQueue::new();
+        let mut queue = DatagramSendQueue::new();
         [5, 7, 0, 11].into_iter().for_each(|len| queue.push(load(len)));
         let numbers: std::vec::Vec<_> =
             core::iter::from_fn(|| queue.take()).map(|(number, ..)| number).collect();
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_corked_datagram_waits_and_grows() {
-        let mut queue = SendQueue::new();
+        let mut queue = DatagramSendQueue::new();
         assert!(queue.append(Chunk([1].into())).is_err());
         queue.push(load(3));
         queue.push(load(4));
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(queue.take().map(|(number, load)| (number, load.len())), Some((0, 3)));
         assert!(!queue.has_queued() && queue.take().is_none());
         queue.append(Chunk([9; 5].into())).unwrap();
-        assert_eq!((queue.pending_bytes(), queue.open().map(Load::len)), (12, Some(9)));
+        assert_eq!((queue.pending_bytes(), queue.open().map(OutgoingDatagram::len)), (12, Some(9)));
         queue.cork(false);
         let (number, mut taken) = queue.take().unwrap();
         let (pieces, count) = taken.pieces(2..7);

@@ -12,7 +12,7 @@ pub(crate) const HEADER: usize = smoltcp::wire::UDP_HEADER_LEN;
 
 /// A parsed datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Parsed {
+pub(crate) struct ParsedDatagram {
     pub(crate) src_port: u16,
     pub(crate) dst_port: u16,
     /// Where its payload is in the bytes parsed.
@@ -21,7 +21,7 @@ pub(crate) struct Parsed {
 
 /// What is wrong with a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bad {
+pub(crate) enum BadDatagram {
     Malformed,
     Checksum,
 }
@@ -31,20 +31,25 @@ pub(crate) const CHECKSUM_AT: usize = 6;
 
 /// Reads the datagram `bytes` that came from `src` to `dst`; `verified` if its checksum is known to
 /// be right.
-pub(crate) fn parse(src: IpAddr, dst: IpAddr, bytes: &[u8], verified: bool) -> Result<Parsed, Bad> {
-    let view = UdpPacket::new_checked(bytes).map_err(|_| Bad::Malformed)?;
+pub(crate) fn parse(
+    src: IpAddr,
+    dst: IpAddr,
+    bytes: &[u8],
+    verified: bool,
+) -> Result<ParsedDatagram, BadDatagram> {
+    let view = UdpPacket::new_checked(bytes).map_err(|_| BadDatagram::Malformed)?;
     if view.dst_port() == 0 {
-        return Err(Bad::Malformed);
+        return Err(BadDatagram::Malformed);
     }
     // RFC 8200 8.1: over IPv6 there must be one.
     if src.is_ipv6() && view.checksum() == 0 {
-        return Err(Bad::Checksum);
+        return Err(BadDatagram::Checksum);
     }
     // RFC 1122 4.1.3.4: a checksum that is there must be verified; 0 means that there is none.
     if !verified && !view.verify_checksum(&IpAddress::from(src), &IpAddress::from(dst)) {
-        return Err(Bad::Checksum);
+        return Err(BadDatagram::Checksum);
     }
-    Ok(Parsed {
+    Ok(ParsedDatagram {
         src_port: view.src_port(),
         dst_port: view.dst_port(),
         payload: HEADER..usize::from(view.len()),

@@ -26,14 +26,14 @@ impl World {
         world
     }
 
-    fn actions(&mut self) -> Vec<Action> {
+    fn actions(&mut self) -> Vec<DhcpAction> {
         core::iter::from_fn(|| self.client.poll_action()).collect()
     }
 
     /// The one message that was sent: its type, whether it asks for a broadcast, where it went.
     fn sent(&mut self) -> (u8, bool, Option<(Ipv4Addr, Ipv4Addr)>) {
         let actions = self.actions();
-        let [Action::Send { payload, to }] = &actions[..] else { panic!("{actions:?}") };
+        let [DhcpAction::Send { payload, to }] = &actions[..] else { panic!("{actions:?}") };
         (payload[242], payload[10] == 0x80, *to)
     }
 
@@ -61,11 +61,11 @@ impl World {
         assert!(world.answer(OFFER, &USUAL));
         assert_eq!(world.sent(), (3, true, None));
         assert!(world.answer(ACK, &USUAL));
-        assert_eq!(world.actions(), [Action::Check(ADDRESS.into())]);
+        assert_eq!(world.actions(), [DhcpAction::Check(ADDRESS.into())]);
         assert_eq!((world.client.state(), world.client.lease()), (DhcpState::Checking, None));
         world.checked(true);
         let actions = world.actions();
-        let [Action::Bound(lease)] = &actions[..] else { panic!("{actions:?}") };
+        let [DhcpAction::Bound(lease)] = &actions[..] else { panic!("{actions:?}") };
         assert_eq!(world.client.lease(), Some(&**lease));
         assert_eq!(world.client.state(), DhcpState::Bound);
         world
@@ -106,7 +106,7 @@ fn renewed_rebound_and_over() {
     let unicast = Some((ADDRESS.into(), SERVER.into()));
     assert_eq!(world.sent(), (3, false, unicast));
     assert!(world.answer(ACK, &USUAL));
-    assert!(matches!(world.actions()[..], [Action::Bound(_)]));
+    assert!(matches!(world.actions()[..], [DhcpAction::Bound(_)]));
     world.wait();
     world.sent();
     // Nobody answers: half of the time until T2, again and again, at least a minute.
@@ -128,7 +128,7 @@ fn renewed_rebound_and_over() {
     }
     assert_eq!(world.client.lease(), None);
     let actions = world.actions();
-    assert!(matches!(actions[..], [Action::Unbound, Action::Send { .. }]), "{actions:?}");
+    assert!(matches!(actions[..], [DhcpAction::Unbound, DhcpAction::Send { .. }]), "{actions:?}");
     assert_eq!(world.client.state(), DhcpState::Selecting);
     let lived = world.now.since(began).as_secs();
     assert!((5300..=5400).contains(&lived), "1800 s and an hour: {lived}");
@@ -187,7 +187,7 @@ fn a_server_that_says_no_is_asked_less_and_less() {
     world.actions();
     assert!(world.answer(NAK, &USUAL));
     let actions = world.actions();
-    assert!(matches!(actions[..], [Action::Unbound, Action::Send { .. }]), "{actions:?}");
+    assert!(matches!(actions[..], [DhcpAction::Unbound, DhcpAction::Send { .. }]), "{actions:?}");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn an_address_that_somebody_has_is_declined() {
         world.actions();
         world.checked(false);
         let actions = world.actions();
-        let [Action::Unbound, Action::Send { payload, to: None }] = &actions[..] else {
+        let [DhcpAction::Unbound, DhcpAction::Send { payload, to: None }] = &actions[..] else {
             panic!("{actions:?}")
         };
         assert_eq!(payload[242], 4, "DHCPDECLINE");
@@ -209,7 +209,7 @@ fn an_address_that_somebody_has_is_declined() {
     }
     let mut world = World::bound();
     world.client.conflict(world.now, &mut world.random);
-    assert!(matches!(world.actions()[..], [Action::Unbound, Action::Send { .. }]));
+    assert!(matches!(world.actions()[..], [DhcpAction::Unbound, DhcpAction::Send { .. }]));
     assert_eq!(world.client.lease(), None);
 }
 
@@ -222,7 +222,7 @@ fn the_link_goes_and_comes_back() {
     world.client.link_up(world.now, &mut world.random);
     assert_eq!((world.client.state(), world.sent()), (DhcpState::Rebooting, (3, true, None)));
     assert!(world.answer(ACK, &USUAL));
-    assert!(matches!(world.actions()[..], [Action::Bound(_)]), "in use, so not looked at");
+    assert!(matches!(world.actions()[..], [DhcpAction::Bound(_)]), "in use, so not looked at");
     // To another network: nobody knows the address.
     world.client.link_down();
     world.client.link_up(world.now, &mut world.random);
@@ -231,12 +231,12 @@ fn the_link_goes_and_comes_back() {
     world.sent();
     world.wait();
     let actions = world.actions();
-    assert!(matches!(actions[..], [Action::Unbound, Action::Send { .. }]), "{actions:?}");
+    assert!(matches!(actions[..], [DhcpAction::Unbound, DhcpAction::Send { .. }]), "{actions:?}");
     // Its time is over while the link is down.
     let mut world = World::bound();
     world.client.link_down();
     assert_eq!(world.wait(), 3600);
-    assert_eq!((world.actions(), world.client.poll_at()), ([Action::Unbound].into(), None));
+    assert_eq!((world.actions(), world.client.poll_at()), ([DhcpAction::Unbound].into(), None));
     world.client.link_up(world.now, &mut world.random);
     assert_eq!(world.sent(), (1, true, None));
     // And while an address is being looked at.
@@ -244,7 +244,7 @@ fn the_link_goes_and_comes_back() {
     world.answer(ACK, &USUAL);
     world.actions();
     world.client.link_down();
-    assert_eq!(world.actions(), [Action::Unbound]);
+    assert_eq!(world.actions(), [DhcpAction::Unbound]);
     world.checked(true);
     assert_eq!(world.client.lease(), None);
 }

@@ -39,7 +39,7 @@ pub(in crate::dhcp) const USUAL: [(u8, &[u8]); 3] =
 fn offer_with(options: &[(u8, &[u8])]) -> Option<DhcpLease> {
     let all = [&USUAL[..], options].concat();
     match parse(&message(2, [10, 0, 0, 7], XID, &all), MAC, XID)? {
-        Reply::Offer(lease) => Some(lease),
+        DhcpReply::Offer(lease) => Some(lease),
         other => panic!("{other:?}"),
     }
 }
@@ -73,7 +73,7 @@ fn times_out_of_order_are_replaced() {
         assert_eq!((lease.renew.as_secs(), lease.rebind.as_secs()), (1800, 3150), "{t1} {t2}");
     }
     let all = [(54, &SERVER[..]), (51, &[0xff; 4])];
-    let Some(Reply::Ack(lease)) = parse(&message(5, [10, 0, 0, 7], XID, &all), MAC, XID) else {
+    let Some(DhcpReply::Ack(lease)) = parse(&message(5, [10, 0, 0, 7], XID, &all), MAC, XID) else {
         panic!("an infinite lease")
     };
     assert_eq!((lease.lease, lease.renew, lease.prefix), (None, Duration::MAX, 8));
@@ -173,13 +173,13 @@ fn options_in_the_fields_for_names() {
     let mut bytes = message(2, [10, 0, 0, 7], XID, &[(52, &[3]), USUAL[0], USUAL[1]]);
     bytes[108..116].copy_from_slice(&[1, 4, 255, 255, 0, 0, 255, 0]);
     bytes[44..52].copy_from_slice(&[0, 6, 4, 9, 9, 9, 9, 255]);
-    let Some(Reply::Offer(lease)) = parse(&bytes, MAC, XID) else { panic!("an offer") };
+    let Some(DhcpReply::Offer(lease)) = parse(&bytes, MAC, XID) else { panic!("an offer") };
     assert_eq!((lease.prefix, lease.dns.len()), (16, 1));
 }
 
 #[test]
 fn a_request_as_it_is_sent() {
-    let request = Request {
+    let request = DhcpRequest {
         kind: DhcpMessageType::Request,
         xid: XID,
         secs: 300,
@@ -192,7 +192,7 @@ fn a_request_as_it_is_sent() {
     assert_eq!(bytes.len(), SHORTEST);
     assert_eq!(bytes[..12], [1, 1, 6, 0, 0x12, 0x34, 0x56, 0x78, 1, 44, 0x80, 0]);
     assert_eq!(bytes[28..34], MAC.0);
-    let options = Options::collect(&bytes).unwrap();
+    let options = DhcpOptions::collect(&bytes).unwrap();
     assert_eq!(options.get(code::MESSAGE_TYPE), Some(&[3][..]));
     let id = [255, 0, 0, 0, 2, 0, 3, 0, 1, 2, 0, 0, 0, 0, 2];
     assert_eq!(options.get(code::CLIENT), Some(&id[..]), "RFC 4361");
@@ -221,7 +221,7 @@ proptest! {
         if cut.index(4) == 0 {
             bytes.truncate(cut.index(bytes.len()));
         }
-        if let Some(Reply::Offer(lease) | Reply::Ack(lease)) = parse(&bytes, MAC, XID) {
+        if let Some(DhcpReply::Offer(lease) | DhcpReply::Ack(lease)) = parse(&bytes, MAC, XID) {
             prop_assert!(is_host(lease.address) && is_host(lease.server));
             prop_assert!((1..=32).contains(&lease.prefix));
             prop_assert!(!is_reserved(lease.address, lease.prefix));

@@ -7,11 +7,11 @@ use crate::held;
 use crate::sockets::datagram::Datagram;
 use crate::sockets::kinds::{Family, How, Received, SendError, SocketInfo, SocketKind};
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::options::{OptionName, Options, SockOption};
-use crate::sockets::ports::Claim;
+use crate::sockets::options::{OptionName, SockOption, SocketOptions};
+use crate::sockets::ports::PortClaim;
 use crate::sockets::ports::faces;
-use crate::sockets::request::Request;
-use crate::sockets::socket::{Body, Socket, admit};
+use crate::sockets::request::ConnectionRequest;
+use crate::sockets::socket::{Socket, SocketBody, admit};
 use crate::table::Handle;
 use crate::tcp::{State, TcpInfo};
 use crate::time::Instant;
@@ -34,12 +34,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         tag: u64,
     ) -> Result<Handle, Error> {
         let (body, recv_buffer) = match kind {
-            SocketKind::Stream => (Body::Idle, self.config.tcp.recv_buffer),
+            SocketKind::Stream => (SocketBody::Idle, self.config.tcp.recv_buffer),
             SocketKind::Datagram => {
-                (Body::Datagram(Box::new(Datagram::new())), self.config.udp_recv_buffer)
+                (SocketBody::Datagram(Box::new(Datagram::new())), self.config.udp_recv_buffer)
             }
         };
-        let options = Options::new(&self.config, recv_buffer);
+        let options = SocketOptions::new(&self.config, recv_buffer);
         self.sockets.insert(Socket::new(tag, family, options, body)).ok_or(Error::NoBuffers)
     }
 
@@ -55,7 +55,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Err(Error::NetUnreachable) => return Err(Error::Invalid),
             asked => asked?,
         };
-        if socket.local.is_some() || matches!(socket.body, Body::Connection(_)) {
+        if socket.local.is_some() || matches!(socket.body, SocketBody::Connection(_)) {
             return Err(Error::Invalid);
         }
         let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
@@ -107,12 +107,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn take_address(&mut self, handle: Handle, local: SocketAddr, by_connect: bool) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let (kind, dual) = (socket.kind(), socket.is_dual());
-        let claim = Claim {
+        let claim = PortClaim {
             kind,
             local,
             dual,
             reuse: socket.options.reuse(),
-            listening: matches!(socket.body, Body::Listener(_)),
+            listening: matches!(socket.body, SocketBody::Listener(_)),
             by_connect,
         };
         if let Some(old) = socket.claim.replace(claim) {
@@ -132,7 +132,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Claims the port again after something that the claim says has changed.
     pub(super) fn renew_claim(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let listening = matches!(socket.body, Body::Listener(_));
+        let listening = matches!(socket.body, SocketBody::Listener(_));
         let Some(claim) = &mut socket.claim else { return };
         self.ports.release(claim);
         claim.reuse = socket.options.reuse();
@@ -156,13 +156,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn recv(&mut self, cx: &mut Context, handle: Handle) -> Option<Received<R>> {
         let socket = self.open_socket(handle).ok()?;
         match &mut socket.body {
-            Body::Connection(stream) => {
+            SocketBody::Connection(stream) => {
                 let piece = stream.connection.recv().map(held::release)?;
-                stream.told.readable = stream.connection.readable_len();
-                self.tell(cx, handle);
+                stream.notified.readable = stream.connection.readable_len();
+                self.notify(cx, handle);
                 Some(Received { piece, from: None, arrived: None })
             }
-            Body::Datagram(datagram) => {
+            SocketBody::Datagram(datagram) => {
                 let (piece, arrived) = datagram.recv.pop()?;
                 let from = Some(socket.family.show(arrived.from));
                 Some(Received { piece: held::release(piece), from, arrived: Some(arrived) })
@@ -175,11 +175,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn consumed(&mut self, now: Instant, handle: Handle, bytes: usize) {
         let Ok(socket) = self.open_socket(handle) else { return };
         match &mut socket.body {
-            Body::Connection(stream) => {
+            SocketBody::Connection(stream) => {
                 stream.connection.consumed(now, bytes);
                 self.mark_ready(handle);
             }
-            Body::Datagram(datagram) => datagram.recv.consumed(bytes),
+            SocketBody::Datagram(datagram) => datagram.recv.consumed(bytes),
             _ => {}
         }
     }
@@ -194,7 +194,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
         match &mut socket.body {
-            Body::Connection(stream) if !stream.connection.is_done() => {
+            SocketBody::Connection(stream) if !stream.connection.is_done() => {
                 if how != How::Read {
                     stream.connection.shutdown_write(now);
                 }
@@ -202,15 +202,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                     stream.read_shut = true;
                     stream.connection.shutdown_read();
                 }
-                self.settle(cx, now, handle);
+                self.update(cx, now, handle);
                 self.mark_ready(handle);
                 Ok(())
             }
-            Body::Listener(_) if how != How::Write => {
+            SocketBody::Listener(_) if how != How::Write => {
                 self.stop_listening(cx, now, handle);
                 Ok(())
             }
-            Body::Datagram(datagram) if datagram.peer.is_some() => Ok(()),
+            SocketBody::Datagram(datagram) if datagram.peer.is_some() => Ok(()),
             _ => Err(Error::NotConnected),
         }
     }
@@ -240,7 +240,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::Invalid);
         }
         let options = socket.options;
-        if let Body::Listener(listener) = &mut socket.body {
+        if let SocketBody::Listener(listener) = &mut socket.body {
             listener.defer = options.defer_accept;
         }
         if let Some(stream) = socket.connection() {
@@ -265,7 +265,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         match option {
             SockOption::ReuseAddr(_) | SockOption::ReusePort(_) => self.renew_claim(handle),
-            SockOption::RecvLowat(_) => self.tell(cx, handle),
+            SockOption::RecvLowat(_) => self.notify(cx, handle),
             SockOption::Cork(false) => self.uncork_datagram(handle),
             _ => {}
         }
@@ -281,14 +281,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<SockOption, Error> {
         let socket = self.open_socket_ref(handle)?;
         Ok(match (name, &socket.body) {
-            (OptionName::MaxSeg, Body::Connection(stream)) => {
+            (OptionName::MaxSeg, SocketBody::Connection(stream)) => {
                 let mss = u16::try_from(stream.connection.send_mss()).unwrap_or(u16::MAX);
                 SockOption::MaxSeg(mss)
             }
-            (OptionName::RecvBuffer, Body::Connection(stream)) => {
+            (OptionName::RecvBuffer, SocketBody::Connection(stream)) => {
                 SockOption::RecvBuffer(stream.connection.recv_buffer())
             }
-            (OptionName::QuickAck, Body::Connection(stream)) => {
+            (OptionName::QuickAck, SocketBody::Connection(stream)) => {
                 SockOption::QuickAck(stream.connection.quick_ack())
             }
             // As Linux: what would be used.
@@ -303,10 +303,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::tcp_info`](crate::Stack::tcp_info).
     pub(crate) fn tcp_info(&self, now: Instant, handle: Handle) -> Result<TcpInfo, Error> {
         match &self.open_socket_ref(handle)?.body {
-            Body::Connection(stream) => Ok(stream.connection.info(now)),
-            Body::Datagram(_) => Err(Error::Unsupported),
+            SocketBody::Connection(stream) => Ok(stream.connection.info(now)),
+            SocketBody::Datagram(_) => Err(Error::Unsupported),
             // As Linux: a listener's backlog is where a connection has its counts of segments.
-            Body::Listener(listener) => Ok(TcpInfo {
+            SocketBody::Listener(listener) => Ok(TcpInfo {
                 state: 10,
                 unacked: u32::try_from(listener.accept_queue.len()).unwrap_or(u32::MAX),
                 sacked: u32::from(listener.backlog),
@@ -319,7 +319,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::congestion_window`](crate::Stack::congestion_window).
     pub(crate) fn congestion_window(&self, handle: Handle) -> usize {
         match self.sockets.get(handle).map(|socket| &socket.body) {
-            Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
+            Some(SocketBody::Connection(stream)) if !stream.connection.is_dormant() => {
                 stream.connection.congestion_window()
             }
             _ => 0,
@@ -337,7 +337,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::urgent_mark`](crate::Stack::urgent_mark).
     pub(crate) fn urgent_mark(&self, handle: Handle) -> Option<u64> {
         match self.sockets.get(handle).map(|socket| &socket.body) {
-            Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
+            Some(SocketBody::Connection(stream)) if !stream.connection.is_dormant() => {
                 stream.connection.urgent_mark()
             }
             _ => None,
@@ -347,7 +347,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::recv_buffer_wanted`](crate::Stack::recv_buffer_wanted).
     pub(crate) fn recv_buffer_wanted(&self, handle: Handle) -> Option<usize> {
         match self.sockets.get(handle).map(|socket| &socket.body) {
-            Some(Body::Connection(stream)) if !stream.connection.is_asleep() => {
+            Some(SocketBody::Connection(stream)) if !stream.connection.is_dormant() => {
                 stream.connection.recv_buffer_wanted()
             }
             _ => None,
@@ -365,7 +365,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::unsent`](crate::Stack::unsent).
     pub(crate) fn unsent(&self, handle: Handle) -> usize {
         match self.sockets.get(handle).map(|socket| &socket.body) {
-            Some(Body::Connection(stream)) => stream.connection.unsent_len(),
+            Some(SocketBody::Connection(stream)) => stream.connection.unsent_len(),
             _ => 0,
         }
     }
@@ -389,11 +389,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn peer_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
         let socket = self.open_socket_ref(handle)?;
         let peer = match &socket.body {
-            Body::Connection(stream) if stream.told.connected => {
+            SocketBody::Connection(stream) if stream.notified.connected => {
                 let over = matches!(stream.connection.state(), State::TimeWait | State::Closed);
                 Some(stream.connection.endpoints().remote).filter(|_| !over)
             }
-            Body::Datagram(datagram) => datagram.peer,
+            SocketBody::Datagram(datagram) => datagram.peer,
             _ => None,
         };
         peer.map(|peer| socket.family.show(peer)).ok_or(Error::NotConnected)
@@ -402,8 +402,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::acked`](crate::Stack::acked).
     pub(crate) fn acked(&self, handle: Handle) -> u64 {
         match self.sockets.get(handle).map(|socket| &socket.body) {
-            Some(Body::Connection(stream)) => stream.connection.acked(),
-            Some(Body::Datagram(datagram)) => datagram.send.released(),
+            Some(SocketBody::Connection(stream)) => stream.connection.acked(),
+            Some(SocketBody::Datagram(datagram)) => datagram.send.released(),
             _ => 0,
         }
     }
@@ -413,18 +413,18 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let requests = self.requests.iter().filter_map(|(_, request)| self.request_info(request));
         let sockets = self.sockets.iter().filter_map(|(_, socket)| {
             let (state, recv_q, send_q, peer) = match &socket.body {
-                Body::Gone => return None,
-                Body::Idle => ("UNCONN", 0, 0, None),
-                Body::Listener(listener) => {
+                SocketBody::Gone => return None,
+                SocketBody::Idle => ("UNCONN", 0, 0, None),
+                SocketBody::Listener(listener) => {
                     ("LISTEN", listener.accept_queue.len(), usize::from(listener.backlog), None)
                 }
-                Body::Connection(stream) => {
+                SocketBody::Connection(stream) => {
                     let connection = &stream.connection;
                     let peer = Some(connection.endpoints().remote);
                     let (received, sent) = (connection.unconsumed_len(), connection.unacked_len());
                     (connection.state().name(), received, sent, peer)
                 }
-                Body::Datagram(datagram) => {
+                SocketBody::Datagram(datagram) => {
                     let state = if datagram.peer.is_some() { "ESTAB" } else { "UNCONN" };
                     let (recv, send) = (&datagram.recv, &datagram.send);
                     (state, recv.bytes(), send.pending_bytes(), datagram.peer)
@@ -441,10 +441,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 peer: socket.family.show(peer.unwrap_or(unbound)),
             })
         });
-        sockets.chain(requests).chain(self.time_waits.iter().map(|(_, remains)| remains.info()))
+        sockets.chain(requests).chain(self.time_waits.iter().map(|(_, record)| record.info()))
     }
 
-    fn request_info(&self, request: &Request) -> Option<SocketInfo> {
+    fn request_info(&self, request: &ConnectionRequest) -> Option<SocketInfo> {
         let listener = self.sockets.get(request.listener)?;
         Some(SocketInfo {
             tag: listener.tag,

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::ports::faces;
-use crate::sockets::socket::Body;
+use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
 use crate::tcp::{State, TcpStats};
 use crate::time::Instant;
@@ -27,16 +27,18 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         socket.closing = true;
         socket.events.clear();
         match &mut socket.body {
-            Body::Connection(stream) => {
+            SocketBody::Connection(stream) => {
                 let ends = stream.connection.endpoints();
                 if let Some(reset) = stream.connection.close(now) {
                     self.resets.push_back((ends, reset));
                 }
-                self.settle(cx, now, handle);
+                self.update(cx, now, handle);
                 self.mark_ready(handle);
             }
             // What is queued leaves first; nothing is received any more.
-            Body::Datagram(datagram) if datagram.send.len() > 0 => self.unregister(cx, handle),
+            SocketBody::Datagram(datagram) if datagram.send.len() > 0 => {
+                self.unregister(cx, handle)
+            }
             _ => {
                 self.stop_listening(cx, now, handle);
                 self.end(cx, handle);
@@ -55,7 +57,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let socket = self.open_socket(handle)?;
         socket.closing = true;
         socket.events.clear();
-        if let Body::Connection(stream) = &mut socket.body {
+        if let SocketBody::Connection(stream) = &mut socket.body {
             let ends = stream.connection.endpoints();
             if let Some(reset) = stream.connection.abort(now) {
                 self.resets.push_back((ends, reset));
@@ -67,7 +69,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Looks at a connection that was closed, after something happened to it.
-    pub(super) fn settle_closing(&mut self, cx: &mut Context, handle: Handle) {
+    pub(super) fn update_closing(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let orphan = socket.orphan;
         let Some(stream) = socket.connection() else { return };
@@ -76,10 +78,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.remove_socket(cx, handle);
         } else if is_done {
             self.end(cx, handle);
-        } else if matches!(state, State::FinWait2 | State::TimeWait) && !stream.told.closed {
+        } else if matches!(state, State::FinWait2 | State::TimeWait) && !stream.notified.closed {
             // All that was sent is acknowledged and nothing is received any more: what remains of
             // the connection is the stack's business.
-            stream.told.closed = true;
+            stream.notified.closed = true;
             self.events.add(handle, socket, EventKind::Closed);
         }
     }
@@ -89,16 +91,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn end(&mut self, cx: &mut Context, handle: Handle) {
         self.unregister(cx, handle);
         if let Some(socket) = self.sockets.get_mut(handle) {
-            socket.body = Body::Gone;
+            socket.body = SocketBody::Gone;
             self.events.add(handle, socket, EventKind::Closed);
         }
     }
 
     /// The owner of a closed socket has been told.
-    pub(crate) fn told_closed(&mut self, cx: &mut Context, handle: Handle) {
+    pub(crate) fn handle_closed_taken(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         match socket.body {
-            Body::Connection(_) => socket.orphan = true,
+            SocketBody::Connection(_) => socket.orphan = true,
             _ => self.remove_socket(cx, handle),
         }
     }
@@ -135,11 +137,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let dual = socket.is_dual();
         let mut stats = TcpStats::default();
         match &mut socket.body {
-            Body::Connection(stream) => {
+            SocketBody::Connection(stream) => {
                 self.demux.remove_connection(&stream.connection.endpoints(), handle);
                 stats = stream.connection.take_stats();
             }
-            Body::Datagram(_) => {
+            SocketBody::Datagram(_) => {
                 if let Some(local) = socket.local {
                     faces(local, dual).for_each(|face| self.demux.remove_bound(face, handle));
                 }

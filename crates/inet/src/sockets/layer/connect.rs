@@ -9,7 +9,7 @@ use crate::sockaddr::scoped;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::ports::faces;
-use crate::sockets::socket::{Body, Socket, admit};
+use crate::sockets::socket::{Socket, SocketBody, admit};
 use crate::sockets::stream::Stream;
 use crate::sockets::time_wait::reusable;
 use crate::table::Handle;
@@ -45,15 +45,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let socket = self.open_socket(handle)?;
         let remote = admit(socket.family, &socket.options, address)?;
         match &socket.body {
-            Body::Listener(_) => return Err(Error::AlreadyConnected),
-            Body::Connection(stream) if stream.told.connected => {
+            SocketBody::Listener(_) => return Err(Error::AlreadyConnected),
+            SocketBody::Connection(stream) if stream.notified.connected => {
                 return Err(Error::AlreadyConnected);
             }
             // As Linux: it looks connected until it is written to.
-            Body::Connection(stream) if stream.connection.deferred_room().is_some() => {
+            SocketBody::Connection(stream) if stream.connection.deferred_room().is_some() => {
                 return Err(Error::AlreadyConnected);
             }
-            Body::Connection(_) => return Err(Error::Already),
+            SocketBody::Connection(_) => return Err(Error::Already),
             _ => {}
         }
         let (kind, broadcast) = (socket.kind(), socket.options.broadcast);
@@ -101,7 +101,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let mut connection = Connection::connect(now, config, ends, iss);
         connection.set_timestamp_offset(offset);
         socket.options.apply(now, &mut connection);
-        socket.body = Body::Connection(Stream::new(connection, None));
+        socket.body = SocketBody::Connection(Stream::new(connection, None));
         self.demux.add_connection(ends, handle);
         self.tcp_counters.tcp_connects += 1;
         self.mark_ready(handle);

@@ -7,8 +7,8 @@ use crate::ip::groups::GroupListener;
 use crate::ip::packet::Packet;
 use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::options::Options;
-use crate::sockets::socket::Body;
+use crate::sockets::options::SocketOptions;
+use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
 use crate::tcp::Endpoints;
 use crate::udp::message::Arrived;
@@ -30,11 +30,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let verified = frame.offload().verified;
         let parsed = match wire::parse(packet.source, packet.destination, bytes, verified) {
             Ok(parsed) => parsed,
-            Err(wire::Bad::Checksum) => {
+            Err(wire::BadDatagram::Checksum) => {
                 counters.udp_bad_checksum += 1;
                 return None;
             }
-            Err(wire::Bad::Malformed) => {
+            Err(wire::BadDatagram::Malformed) => {
                 counters.udp_malformed += 1;
                 return None;
             }
@@ -66,7 +66,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Whether a socket receives what came by that interface and, of a group, from that source.
     fn hears(&self, cx: &Context, handle: Handle, arrived: &Arrived) -> bool {
         let Some(socket) = self.sockets.get(handle) else { return false };
-        let Options { device, multicast_all, .. } = socket.options;
+        let SocketOptions { device, multicast_all, .. } = socket.options;
         if device.is_some_and(|device| device != arrived.interface) {
             return false;
         }
@@ -132,7 +132,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::recv_run`](crate::Stack::recv_run).
     pub(crate) fn recv_run(&self, handle: Handle, most: usize) -> Option<(usize, usize)> {
         match &self.sockets.get(handle)?.body {
-            Body::Datagram(datagram) => datagram.recv.run(most),
+            SocketBody::Datagram(datagram) => datagram.recv.run(most),
             _ => None,
         }
     }

@@ -19,12 +19,12 @@ use crate::sockaddr::scoped;
 use crate::sockets::events::EventKind;
 use crate::sockets::kinds::SendError;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::options::{MtuDiscover, Options};
-use crate::sockets::socket::{Body, Socket, admit};
+use crate::sockets::options::{MtuDiscover, SocketOptions};
+use crate::sockets::socket::{Socket, SocketBody, admit};
 use crate::table::Handle;
 use crate::tcp::SendFlags;
 use crate::time::Instant;
-use crate::udp::message::{Load, Message, SendOptions};
+use crate::udp::message::{DatagramParameters, OutgoingDatagram, SendOptions};
 use crate::udp::parked::ParkedDatagram;
 use crate::udp::wire;
 use alloc::vec::Vec;
@@ -39,8 +39,8 @@ const MOST_SEGMENTS: usize = 128;
 /// Room for all headers of a fragment or datagram, bytes.
 const ROOM: usize = MAX_HEADERS + ip::FRAGMENT_HEADER + wire::HEADER;
 
-/// One frame of a load.
-struct Part {
+/// One frame of a outgoing.
+struct DatagramPart {
     /// The payload of the datagram that it belongs to.
     datagram: Range<usize>,
     /// Its own part of it.
@@ -63,8 +63,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let outcome = match self.open_socket(handle) {
             Err(error) => Err((error, chunk)),
             Ok(socket) => match &mut socket.body {
-                Body::Datagram(_) => self.send_datagram(cx, now, handle, chunk, options),
-                Body::Connection(stream) => stream.connection.send_with(now, chunk, flags),
+                SocketBody::Datagram(_) => self.send_datagram(cx, now, handle, chunk, options),
+                SocketBody::Connection(stream) => stream.connection.send_with(now, chunk, flags),
                 _ => Err((Error::NotConnected, chunk)),
             },
         };
@@ -92,7 +92,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 if datagram.send.open().is_some() {
                     datagram.send.append(chunk).map_err(|chunk| (Error::NoBuffers, chunk))?;
                 } else {
-                    datagram.send.push(Load::new(chunk, message));
+                    datagram.send.push(OutgoingDatagram::new(chunk, message));
                 }
                 datagram.send.cork(corked);
                 Ok(())
@@ -108,14 +108,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         handle: Handle,
         len: usize,
         said: &SendOptions,
-    ) -> Result<Message, Error> {
+    ) -> Result<DatagramParameters, Error> {
         let most = self.config.udp_queue;
         let socket = self.open_socket(handle)?;
         let (family, options, local) = (socket.family, socket.options, socket.local);
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
         // What is added to a corked datagram goes where the first part of it goes.
         let (so_far, to) = match (datagram.send.open(), said.to) {
-            (Some(load), _) => (load.len(), load.message.to),
+            (Some(outgoing), _) => (outgoing.len(), outgoing.message.to),
             (None, Some(to)) => (0, ip::to_self(admit(family, &options, to)?)),
             (None, None) => (0, datagram.peer.ok_or(Error::DestinationRequired)?),
         };
@@ -138,7 +138,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::AddrNotAvailable);
         }
         let segment = if said.segment == 0 { options.udp_segment } else { said.segment };
-        let message = Message {
+        let message = DatagramParameters {
             to,
             source,
             interface: said.interface,
@@ -160,8 +160,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         &mut self,
         cx: &mut Context,
         now: Instant,
-        message: &Message,
-        options: &Options,
+        message: &DatagramParameters,
+        options: &SocketOptions,
     ) -> Result<Path, Error> {
         let path = cx.find(&message.to, exit_for(message, options))?;
         let known = cx.ip.path_mtu(now, message.to.ip());
@@ -193,10 +193,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             if socket.waits_for.is_some() {
                 return;
             }
-            let Some((number, load)) = socket.datagram().and_then(|d| d.send.take()) else {
+            let Some((number, outgoing)) = socket.datagram().and_then(|d| d.send.take()) else {
                 return;
             };
-            self.send_part(cx, now, handle, (number, load), out);
+            self.send_part(cx, now, handle, (number, outgoing), out);
         }
         let socket = self.sockets.get_mut(handle).and_then(Socket::datagram);
         if socket.is_some_and(|datagram| datagram.send.has_queued()) {
@@ -204,47 +204,50 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Sends the next frame of a load, which is then done or goes back into its queue.
+    /// Sends the next frame of a outgoing, which is then done or goes back into its queue.
     fn send_part(
         &mut self,
         cx: &mut Context,
         now: Instant,
         handle: Handle,
-        (number, mut load): (u64, Load<T>),
+        (number, mut outgoing): (u64, OutgoingDatagram<T>),
         out: &mut dyn Egress<T>,
     ) {
         let Some(socket) = self.sockets.get(handle) else { return };
         let local = socket.local.unwrap_or(socket.family.unbound());
         let options = socket.options;
-        let to = load.message.to;
-        let path = match self.datagram_path(cx, now, &load.message, &options) {
+        let to = outgoing.message.to;
+        let path = match self.datagram_path(cx, now, &outgoing.message, &options) {
             Ok(path) => path,
             Err(error) => return self.datagram_done(cx, handle, number, Some(error)),
         };
-        let part = next_part(&load, &path);
-        let is_last = part.payload.end == load.len();
+        let part = next_part(&outgoing, &path);
+        let is_last = part.payload.end == outgoing.len();
         let is_only = is_last && part.payload.start == 0;
         let link = cx.resolve(now, &path, false, out);
         let mac = match link {
             NextHop::Ready(mac) => mac,
             NextHop::Asking(_) if is_only => Mac::BROADCAST,
-            NextHop::Asking(key) => return self.wait_with_load(handle, key, number, load),
+            NextHop::Asking(key) => {
+                return self.wait_with_datagram(handle, key, number, outgoing);
+            }
             NextHop::Full => return self.datagram_done(cx, handle, number, Some(Error::NoBuffers)),
         };
-        if part.fragment.is_some() && load.sent == 0 || !options.mtu_discover.sets_df() {
-            load.id = cx.ip.fragment_id(&mut cx.secret, to.ip(), 1);
+        if part.fragment.is_some() && outgoing.sent == 0 || !options.mtu_discover.sets_df() {
+            outgoing.id = cx.ip.fragment_id(&mut cx.secret, to.ip(), 1);
         }
-        let (head, len, offload) = self.write_part(cx, &path, mac, local, &options, &load, &part);
+        let (head, len, offload) =
+            self.write_part(cx, &path, mac, local, &options, &outgoing, &part);
         let head = head.get(..len).unwrap_or_default();
         if let NextHop::Asking(key) = link {
             let head = Vec::from(head);
-            let datagram = ParkedDatagram { socket: handle, number, load, head, offload };
+            let datagram = ParkedDatagram { socket: handle, number, outgoing, head, offload };
             if let Some(displaced) = self.parked.park(key, datagram) {
                 self.drop_parked(cx, displaced, None);
             }
             return;
         }
-        let (pieces, count) = load.pieces(part.payload.clone());
+        let (pieces, count) = outgoing.pieces(part.payload.clone());
         let body = pieces.get(..count).unwrap_or_default();
         self.udp_counters.udp_out += u64::from(part.payload.end == part.datagram.end);
         if part.fragment.is_some() {
@@ -255,12 +258,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         cx.link.emit(path.exit(), head, body, offload, out);
         if is_last {
-            drop(load);
+            drop(outgoing);
             return self.datagram_done(cx, handle, number, None);
         }
-        load.sent = part.payload.end;
+        outgoing.sent = part.payload.end;
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
-            datagram.send.put_back(number, load);
+            datagram.send.put_back(number, outgoing);
         }
     }
 
@@ -271,11 +274,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         path: &Path,
         mac: Mac,
         local: SocketAddr,
-        options: &Options,
-        load: &Load<T>,
-        part: &Part,
+        options: &SocketOptions,
+        outgoing: &OutgoingDatagram<T>,
+        part: &DatagramPart,
     ) -> ([u8; ROOM], usize, TxOffload) {
-        let message = &load.message;
+        let message = &outgoing.message;
         let to = message.to;
         let bound = if local.ip().is_unspecified() { path.source } else { local.ip() };
         let source = message.source.unwrap_or(bound);
@@ -300,10 +303,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(packet) = head.get_mut(ethernet::HEADER..) {
             match part.fragment {
                 Some((at, more)) => {
-                    start += ip::write_fragment(packet, to.ip(), load.id, at, more);
+                    start += ip::write_fragment(packet, to.ip(), outgoing.id, at, more);
                 }
                 None if !options.mtu_discover.sets_df() => {
-                    ip::allow_fragments(packet, to.ip(), load.id);
+                    ip::allow_fragments(packet, to.ip(), outgoing.id);
                 }
                 None => {}
             }
@@ -313,7 +316,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             // The sum of what leaves in fragments is nobody else's to make.
             let whole = part.fragment.is_none();
             let left = whole && cx.link.interfaces().features(path.exit()).tx_checksum;
-            let sum = (!left).then(|| load.sum(part.datagram.clone()));
+            let sum = (!left).then(|| outgoing.sum(part.datagram.clone()));
             wire::emit(from, to, part.datagram.len(), sum, place);
             if left {
                 // Both fit: headers are short.
@@ -324,23 +327,29 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         (head, start + udp, offload)
     }
 
-    /// A load that leaves in several frames waits in its queue for its neighbour.
-    fn wait_with_load(&mut self, handle: Handle, key: NeighbourKey, number: u64, load: Load<T>) {
+    /// A outgoing that leaves in several frames waits in its queue for its neighbour.
+    fn wait_with_datagram(
+        &mut self,
+        handle: Handle,
+        key: NeighbourKey,
+        number: u64,
+        outgoing: OutgoingDatagram<T>,
+    ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         if let Some(datagram) = socket.datagram() {
-            datagram.send.put_back(number, load);
+            datagram.send.put_back(number, outgoing);
         }
         socket.waits_for = Some(key);
         self.waiting.wait(key, handle);
     }
 
-    /// The neighbour that a load waited for is silent: the load is dropped.
-    pub(crate) fn drop_load(&mut self, cx: &mut Context, handle: Handle, error: Error) {
+    /// The neighbour that a outgoing waited for is silent: the outgoing is dropped.
+    pub(crate) fn drop_datagram(&mut self, cx: &mut Context, handle: Handle, error: Error) {
         let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) else {
             return;
         };
-        if let Some((number, load)) = datagram.send.take() {
-            drop(load);
+        if let Some((number, outgoing)) = datagram.send.take() {
+            drop(outgoing);
             cx.link.count_unresolved(1);
             self.datagram_done(cx, handle, number, Some(error));
         }
@@ -396,8 +405,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         error: Option<Error>,
     ) {
         cx.link.count_unresolved(1);
-        let ParkedDatagram { socket, number, load, .. } = datagram;
-        drop(load);
+        let ParkedDatagram { socket, number, outgoing, .. } = datagram;
+        drop(outgoing);
         self.datagram_done(cx, socket, number, error);
     }
 
@@ -410,25 +419,30 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         datagram: ParkedDatagram<T>,
         out: &mut dyn Egress<T>,
     ) {
-        let ParkedDatagram { socket, number, load, mut head, offload } = datagram;
+        let ParkedDatagram { socket, number, outgoing, mut head, offload } = datagram;
         ethernet::set_destination(&mut head, mac);
         self.udp_counters.udp_out += 1;
-        let (pieces, count) = load.pieces(0..load.len());
+        let (pieces, count) = outgoing.pieces(0..outgoing.len());
         let body = pieces.get(..count).unwrap_or_default();
         cx.link.emit(key.interface, &head, body, offload, out);
-        drop(load);
+        drop(outgoing);
         self.datagram_done(cx, socket, number, None);
     }
 }
 
 /// The interface that a datagram has to leave by, if that is said.
-fn exit_for(message: &Message, options: &Options) -> Option<InterfaceId> {
+fn exit_for(message: &DatagramParameters, options: &SocketOptions) -> Option<InterfaceId> {
     let group = if message.to.ip().is_multicast() { options.multicast_if } else { None };
     options.device.or(message.interface).or(group)
 }
 
 /// Whether `len` bytes of payload can be sent over `path`, in one packet, in fragments, or cut.
-fn check_length(path: &Path, message: &Message, len: usize, how: MtuDiscover) -> Result<(), Error> {
+fn check_length(
+    path: &Path,
+    message: &DatagramParameters,
+    len: usize,
+    how: MtuDiscover,
+) -> Result<(), Error> {
     let header = ip::header_len(message.to.ip());
     let counted = if message.to.is_ipv4() { header } else { 0 };
     let fits = |payload: usize| header + wire::HEADER + payload <= usize::from(path.mtu);
@@ -445,23 +459,23 @@ fn check_length(path: &Path, message: &Message, len: usize, how: MtuDiscover) ->
     if too_long || how.refuses() && !fits(len) { Err(Error::MessageSize) } else { Ok(()) }
 }
 
-/// The next frame of `load` on `path`.
-fn next_part<T: TxBytes>(load: &Load<T>, path: &Path) -> Part {
-    let datagram = load.current();
-    let header = ip::header_len(load.message.to.ip());
+/// The next frame of `outgoing` on `path`.
+fn next_part<T: TxBytes>(outgoing: &OutgoingDatagram<T>, path: &Path) -> DatagramPart {
+    let datagram = outgoing.current();
+    let header = ip::header_len(outgoing.message.to.ip());
     let total = wire::HEADER + datagram.len();
-    let is_cut = load.sent > datagram.start;
+    let is_cut = outgoing.sent > datagram.start;
     if !is_cut && header + total <= usize::from(path.mtu) {
-        return Part { payload: datagram.clone(), datagram, fragment: None };
+        return DatagramPart { payload: datagram.clone(), datagram, fragment: None };
     }
-    let extra = match load.message.to.ip() {
+    let extra = match outgoing.message.to.ip() {
         IpAddr::V4(_) => 0,
         IpAddr::V6(_) => ip::FRAGMENT_HEADER,
     };
     // A multiple of 8, and on however small a link some progress.
     let room = (usize::from(path.mtu).saturating_sub(header + extra) / 8 * 8).max(wire::HEADER * 2);
-    let at = if is_cut { load.sent - datagram.start + wire::HEADER } else { 0 };
+    let at = if is_cut { outgoing.sent - datagram.start + wire::HEADER } else { 0 };
     let end = total.min(at + room);
-    let payload = load.sent..datagram.start + end - wire::HEADER;
-    Part { datagram, payload, fragment: Some((at, end < total)) }
+    let payload = outgoing.sent..datagram.start + end - wire::HEADER;
+    DatagramPart { datagram, payload, fragment: Some((at, end < total)) }
 }

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::icmp::{IcmpReport, ReportedError};
 use crate::ip;
-use crate::sockets::demux::Target;
+use crate::sockets::demux::DemuxTarget;
 use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::MtuDiscover;
@@ -28,8 +28,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let (error, quote) = (report.error, &report.quote);
         let seq = Seq::new(quote.seq);
         let handle = match (self.demux.target(&quote.ends), error) {
-            (Some(Target::Socket(handle)), _) => handle,
-            (Some(Target::Request(place)), ReportedError::Unreachable { .. }) => {
+            (Some(DemuxTarget::Socket(handle)), _) => handle,
+            (Some(DemuxTarget::Request(place)), ReportedError::Unreachable { .. }) => {
                 return self.request_unreachable(cx, place, seq);
             }
             _ => return false,
@@ -43,7 +43,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         match error {
             ReportedError::Unreachable { error, .. } => {
                 stream.connection.handle_unreachable(error);
-                self.settle(cx, now, handle);
+                self.update(cx, now, handle);
             }
             ReportedError::TooBig(_) if !how.believes_routers() => return false,
             ReportedError::TooBig(mtu) => {

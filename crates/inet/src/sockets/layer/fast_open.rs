@@ -4,10 +4,10 @@ use crate::bytes::{Frame, RxBytes, RxPiece, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
 use crate::sockets::events::EventKind;
-use crate::sockets::fast_open_keys::{Cookie, FastOpenKeys};
+use crate::sockets::fast_open_keys::{CookieCheck, FastOpenKeys};
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::options::Options;
-use crate::sockets::socket::Body;
+use crate::sockets::options::SocketOptions;
+use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
 use crate::tcp::{Endpoints, FastOpenOption, FastOpenOutcome, SegmentRepr, Seq, TcpStats};
 use crate::time::Instant;
@@ -25,7 +25,7 @@ const ALL_LISTENERS: u32 = 0x400;
 const OPTION_SPACE: u16 = 40;
 
 /// What becomes of a SYN by Fast Open.
-pub(super) enum Fast {
+pub(super) enum FastOpenDecision {
     /// Nothing: it is a request as any other.
     No,
     /// It is a request, and its answer carries this.
@@ -77,7 +77,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         defer: bool,
     ) -> Result<usize, Error> {
         let socket = self.open_socket(handle)?;
-        let datagram = matches!(socket.body, Body::Datagram(_));
+        let datagram = matches!(socket.body, SocketBody::Datagram(_));
         if datagram || !self.permits_fast_clients() {
             return Err(Error::Unsupported);
         }
@@ -128,7 +128,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Whether `connect` is to be a fast one without being asked each time
     /// (TCP_FASTOPEN_CONNECT).
-    pub(super) fn connects_fast(&self, options: &Options) -> bool {
+    pub(super) fn connects_fast(&self, options: &SocketOptions) -> bool {
         options.fast_open_connect && self.permits_fast_clients()
     }
 
@@ -140,7 +140,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::deferred_room`](crate::Stack::deferred_room).
     pub(crate) fn deferred_room(&self, handle: Handle) -> Option<usize> {
         match &self.sockets.get(handle)?.body {
-            Body::Connection(stream) => stream.connection.deferred_room(),
+            SocketBody::Connection(stream) => stream.connection.deferred_room(),
             _ => None,
         }
     }
@@ -167,40 +167,40 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         ends: &Endpoints,
         syn: &SegmentRepr,
         payload: &mut Option<RxPiece<Frame<R>>>,
-    ) -> Fast {
+    ) -> FastOpenDecision {
         let bits = self.tcp.fastopen;
         let asks = syn.fast_open.is_some_and(|said| said.cookie().is_empty());
         self.tcp_counters.tcp_fast_asked += u64::from(asks);
         let data = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
         let concerned = data || syn.fast_open.is_some();
         if bits & SERVER == 0 || !concerned || !self.has_room_for_fast(handle) {
-            return Fast::No;
+            return FastOpenDecision::No;
         }
         let Some(options) = self.sockets.get(handle).map(|socket| socket.options) else {
-            return Fast::No;
+            return FastOpenDecision::No;
         };
         let mut renewal = None;
         if bits & SERVER_WITHOUT_COOKIE == 0 && !options.fast_open_no_cookie {
-            let Some(said) = syn.fast_open else { return Fast::No };
+            let Some(said) = syn.fast_open else { return FastOpenDecision::No };
             let keys = self.fast.keys(handle);
             let grant = keys.grant(ends, said.experimental);
             match keys.check(ends, said.cookie()) {
-                Cookie::Current => {}
-                Cookie::Other => {
+                CookieCheck::Current => {}
+                CookieCheck::Other => {
                     self.tcp_counters.tcp_fast_other_keys += 1;
                     renewal = grant;
                 }
-                Cookie::Bad => {
+                CookieCheck::Bad => {
                     self.tcp_counters.tcp_fast_refused += u64::from(!asks);
-                    return grant.map_or(Fast::No, Fast::Grant);
+                    return grant.map_or(FastOpenDecision::No, FastOpenDecision::Grant);
                 }
             }
         }
         match self.add_fast_child(cx, now, handle, ends, syn, payload, &options, renewal) {
-            Some(()) => Fast::Child,
+            Some(()) => FastOpenDecision::Child,
             None => {
                 self.tcp_counters.tcp_fast_refused += 1;
-                Fast::No
+                FastOpenDecision::No
             }
         }
     }
@@ -210,7 +210,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let for_all = self.tcp.fastopen & ALL_LISTENERS != 0;
         let Some(socket) = self.sockets.get_mut(handle) else { return false };
         let asked = socket.options.fast_open;
-        let Body::Listener(listener) = &mut socket.body else { return false };
+        let SocketBody::Listener(listener) = &mut socket.body else { return false };
         let backlog = usize::from(listener.backlog);
         let most = match asked {
             Some(most) => usize::try_from(most).unwrap_or(usize::MAX).min(backlog.max(1)),
@@ -223,7 +223,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let mut fast = core::mem::take(&mut listener.fast);
         fast.retain(|child| {
             let body = self.sockets.get(*child).map(|socket| &socket.body);
-            matches!(body, Some(Body::Connection(stream)) if stream.connection.is_half_open())
+            matches!(body, Some(SocketBody::Connection(stream)) if stream.connection.is_half_open())
         });
         let room = fast.len() < most;
         self.with_listener(handle, |listener| listener.fast = fast);
@@ -240,7 +240,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         ends: &Endpoints,
         syn: &SegmentRepr,
         payload: &mut Option<RxPiece<Frame<R>>>,
-        options: &Options,
+        options: &SocketOptions,
         renewal: Option<FastOpenOption>,
     ) -> Option<()> {
         let iss: Seq = cx.secret.isn(now, ends);
@@ -249,9 +249,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             .take()
             .map(|piece| RxPiece { frame: cx.held.hold(piece.frame), range: piece.range });
         connection.accept_fast(now, payload, syn.fin, renewal);
-        let child = self.adopt(handle, *ends, connection)?;
+        let child = self.add_accepted(handle, *ends, connection)?;
         if let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection()) {
-            stream.told.connected = true;
+            stream.notified.connected = true;
         }
         self.tcp_counters.tcp_accepted += 1;
         self.tcp_counters.tcp_fast_accepted += 1;

@@ -12,20 +12,20 @@ use crate::context::Context;
 use crate::held::HeldFrame;
 use crate::sockets::cookies;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::layer::fast_open::Fast;
+use crate::sockets::layer::fast_open::FastOpenDecision;
 use crate::sockets::listener::Listener;
-use crate::sockets::options::Options;
-use crate::sockets::socket::Body;
+use crate::sockets::options::SocketOptions;
+use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, reset_for};
 use crate::time::Instant;
 use crate::timers::Timer;
 
 /// What a segment means to a request.
-enum Verdict {
+enum RequestVerdict {
     Drop,
     /// The SYN-ACK again.
-    Repeat,
+    Retransmit,
     /// An ACK of what was received.
     Challenge,
     /// The request is over, with this answer.
@@ -36,7 +36,7 @@ enum Verdict {
     Complete,
 }
 
-use crate::sockets::request::{ACKED, REPEATED, Request, STAMPED};
+use crate::sockets::request::{ACKED, ConnectionRequest, RETRANSMITTED, STAMPED};
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Answers a SYN with a new request, a cookie, or not at all. `after`: the sequence numbers of
@@ -55,7 +55,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) {
         let Some(parent) = self.sockets.get_mut(handle) else { return };
         let options = parent.options;
-        let Body::Listener(listener) = &mut parent.body else { return };
+        let SocketBody::Listener(listener) = &mut parent.body else { return };
         let tcp = &self.tcp;
         let crowded = tcp.syncookies == 2 || listener.has_all_requests(tcp);
         let with_cookie = crowded && after.is_none();
@@ -73,10 +73,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return;
         }
         let grant = match self.open_fast(cx, now, handle, &ends, syn, payload) {
-            Fast::Child => return,
-            Fast::Grant(option) => Some(option),
-            Fast::No if syn.fin => return,
-            Fast::No => None,
+            FastOpenDecision::Child => return,
+            FastOpenDecision::Grant(option) => Some(option),
+            FastOpenDecision::No if syn.fin => return,
+            FastOpenDecision::No => None,
         };
         let iss = cx.secret.isn(now, &ends);
         // RFC 9293 3.10.7.4, TIME-WAIT: "as long as the ISN is larger than the largest one used".
@@ -86,7 +86,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return;
         };
         answer.fast_open = grant;
-        let request = Request::new(handle, ends, syn, iss, now);
+        let request = ConnectionRequest::new(handle, ends, syn, iss, now);
         let Some(place) = self.requests.insert(request) else {
             self.tcp_counters.tcp_syn_dropped += 1;
             return;
@@ -108,7 +108,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         ends: &Endpoints,
         syn: &SegmentRepr,
         iss: Seq,
-        options: &Options,
+        options: &SocketOptions,
     ) -> Option<SegmentRepr> {
         let mut connection = self.passive(cx, now, ends, syn, iss, options)?;
         connection.poll_segment(now).map(|segment| segment.repr)
@@ -122,7 +122,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         ends: &Endpoints,
         syn: &SegmentRepr,
         iss: Seq,
-        options: &Options,
+        options: &SocketOptions,
     ) -> Option<Connection<T, HeldFrame<R>>> {
         let known = cx.ip.path_mtu(now, ends.remote.ip());
         let path = cx.find(&ends.remote, options.device).ok()?.narrowed(known);
@@ -140,7 +140,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         now: Instant,
         ends: &Endpoints,
         syn: &SegmentRepr,
-        options: &Options,
+        options: &SocketOptions,
         out: &mut dyn Egress<T>,
     ) {
         let syn = cookies::reduced(syn);
@@ -163,7 +163,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         ends: &Endpoints,
         ack: &SegmentRepr,
     ) -> Option<Option<Handle>> {
-        let Some(Body::Listener(listener)) = self.sockets.get(handle).map(|s| &s.body) else {
+        let Some(SocketBody::Listener(listener)) = self.sockets.get(handle).map(|s| &s.body) else {
             return None;
         };
         if listener.cookies_at.is_none_or(|at| now - at >= cookies::VALIDITY) || ack.syn {
@@ -192,15 +192,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         payload_len: usize,
         out: &mut dyn Egress<T>,
     ) -> Option<Handle> {
-        let verdict = self.judge(now, place, segment, payload_len);
+        let verdict = self.check_segment(now, place, segment, payload_len);
         let request = self.requests.get(place)?;
         let (ends, listener) = (request.ends, request.listener);
         let (syn, iss, sent_at) = (request.syn(), request.iss, request.sent_at);
         let options = self.sockets.get(listener)?.options;
         match verdict {
-            Verdict::Drop => {}
-            Verdict::Repeat => self.repeat(cx, now, place, out),
-            Verdict::Challenge => {
+            RequestVerdict::Drop => {}
+            RequestVerdict::Retransmit => self.retransmit(cx, now, place, out),
+            RequestVerdict::Challenge => {
                 let mut answer = self.syn_ack(cx, now, &ends, &syn, iss, &options)?;
                 answer.window >>= answer.window_scale.unwrap_or(0);
                 answer.syn = false;
@@ -208,16 +208,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 (answer.mss, answer.window_scale, answer.sack_permitted) = (None, None, false);
                 self.send_bare(cx, now, &ends, &answer, &options, out);
             }
-            Verdict::Reset(reset) | Verdict::End(reset) => {
-                if matches!(verdict, Verdict::End(_)) {
+            RequestVerdict::Reset(reset) | RequestVerdict::End(reset) => {
+                if matches!(verdict, RequestVerdict::End(_)) {
                     self.remove_request(cx, place);
                 }
                 if let Some(reset) = reset {
                     self.send_reset(cx, now, &ends, &reset, out);
                 }
             }
-            Verdict::Complete => {
-                let repeated = request.has(REPEATED);
+            RequestVerdict::Complete => {
+                let repeated = request.has(RETRANSMITTED);
                 self.remove_request(cx, place);
                 return self.add_child(cx, now, listener, &ends, &syn, iss, sent_at, repeated);
             }
@@ -226,12 +226,18 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// RFC 9293 3.10.7.4 for SYN-RECEIVED, in Linux's order.
-    fn judge(&mut self, now: Instant, place: Handle, segment: &SegmentRepr, len: usize) -> Verdict {
-        let Some(request) = self.requests.get_mut(place) else { return Verdict::Drop };
-        let Some(Body::Listener(listener)) =
+    fn check_segment(
+        &mut self,
+        now: Instant,
+        place: Handle,
+        segment: &SegmentRepr,
+        len: usize,
+    ) -> RequestVerdict {
+        let Some(request) = self.requests.get_mut(place) else { return RequestVerdict::Drop };
+        let Some(SocketBody::Listener(listener)) =
             self.sockets.get(request.listener).map(|socket| &socket.body)
         else {
-            return Verdict::End(reset_for(segment, len));
+            return RequestVerdict::End(reset_for(segment, len));
         };
         let next = request.irs + 1;
         let old = segment.timestamps.is_some_and(|timestamps| {
@@ -240,48 +246,58 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         });
         if segment.syn && segment.ack.is_none() && !segment.rst && segment.seq == request.irs {
             let again = !old && request.may_answer(now);
-            return if again { Verdict::Repeat } else { Verdict::Drop };
+            return if again { RequestVerdict::Retransmit } else { RequestVerdict::Drop };
         }
         if segment.ack.is_some_and(|ack| ack != request.iss + 1) && !segment.rst {
-            return Verdict::Reset(reset_for(segment, len));
+            return RequestVerdict::Reset(reset_for(segment, len));
         }
         let end = segment.seq + len as u32 + u32::from(segment.syn) + u32::from(segment.fin);
         let edge = next + u32::from(u16::MAX);
         if old || segment.seq.after(edge) || end.before(next) {
             let answer = !segment.rst && request.may_answer(now);
-            return if answer { Verdict::Challenge } else { Verdict::Drop };
+            return if answer { RequestVerdict::Challenge } else { RequestVerdict::Drop };
         }
         if segment.rst {
             // RFC 5961 3.2: only the exact number is believed.
-            return if segment.seq == next { Verdict::End(None) } else { Verdict::Drop };
+            return if segment.seq == next {
+                RequestVerdict::End(None)
+            } else {
+                RequestVerdict::Drop
+            };
         }
         if segment.syn && segment.seq != request.irs {
             // RFC 9293 3.10.7.4, fourth check: back to LISTEN.
-            return Verdict::End(reset_for(segment, len));
+            return RequestVerdict::End(reset_for(segment, len));
         }
         if segment.ack.is_none() {
-            return Verdict::Drop;
+            return RequestVerdict::Drop;
         }
         let bare = len == 0 && !segment.fin;
         if bare && request.timeouts < listener.defer {
             request.flags |= ACKED;
-            return Verdict::Drop;
+            return RequestVerdict::Drop;
         }
         if listener.is_full() {
             self.tcp_counters.tcp_listen_overflows += 1;
             if self.tcp.abort_on_overflow {
-                return Verdict::End(reset_for(segment, len));
+                return RequestVerdict::End(reset_for(segment, len));
             }
             request.flags |= ACKED;
-            return Verdict::Drop;
+            return RequestVerdict::Drop;
         }
-        Verdict::Complete
+        RequestVerdict::Complete
     }
 
     /// Sends a request's SYN-ACK again.
-    fn repeat(&mut self, cx: &mut Context, now: Instant, place: Handle, out: &mut dyn Egress<T>) {
+    fn retransmit(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        place: Handle,
+        out: &mut dyn Egress<T>,
+    ) {
         let Some(request) = self.requests.get_mut(place) else { return };
-        request.flags |= REPEATED;
+        request.flags |= RETRANSMITTED;
         let (ends, listener) = (request.ends, request.listener);
         let (syn, iss) = (request.syn(), request.iss);
         let Some(options) = self.sockets.get(listener).map(|socket| socket.options) else { return };
@@ -309,13 +325,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(request) = self.requests.get_mut(place) else { return };
         request.timer = None;
         let socket = self.sockets.get_mut(request.listener);
-        let Some((options, Body::Listener(listener))) =
+        let Some((options, SocketBody::Listener(listener))) =
             socket.map(|socket| (socket.options, &mut socket.body))
         else {
             return self.remove_request(cx, place);
         };
         let most = options.syn_count.unwrap_or(self.tcp.synack_retries);
-        let most = listener.patience(most);
+        let most = listener.most_timeouts(most);
         let acked = request.has(ACKED);
         // As Linux: with data awaited, the peer that has acknowledged is left alone until the end
         // of the waiting, when a last SYN-ACK fetches its data or its ACK.
@@ -336,7 +352,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         request.timeouts = request.timeouts.saturating_add(1);
         self.arm_request(cx, now, place);
         if again {
-            self.repeat(cx, now, place, out);
+            self.retransmit(cx, now, place, out);
         }
     }
 
@@ -387,6 +403,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let options = self.sockets.get(listener)?.options;
         let mut connection = self.passive(cx, now, ends, syn, iss, &options)?;
         connection.resume_handshake(sent_at, repeated);
-        self.adopt(listener, *ends, connection)
+        self.add_accepted(listener, *ends, connection)
     }
 }

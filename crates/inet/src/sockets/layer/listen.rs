@@ -14,9 +14,9 @@ use crate::sockets::events::EventKind;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::listener::Listener;
-use crate::sockets::ports::Claim;
+use crate::sockets::ports::PortClaim;
 use crate::sockets::ports::faces;
-use crate::sockets::socket::{Body, Socket};
+use crate::sockets::socket::{Socket, SocketBody};
 use crate::sockets::stream::Stream;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, State, reset_for};
@@ -35,12 +35,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<(), Error> {
         let backlog = backlog.min(self.config.backlog);
         match &mut self.open_socket(handle)?.body {
-            Body::Listener(listener) => {
+            SocketBody::Listener(listener) => {
                 listener.backlog = backlog;
                 return Ok(());
             }
-            Body::Idle => {}
-            Body::Datagram(_) => return Err(Error::Unsupported),
+            SocketBody::Idle => {}
+            SocketBody::Datagram(_) => return Err(Error::Unsupported),
             _ => return Err(Error::Invalid),
         }
         let local = self.bind_to_any(cx, handle)?;
@@ -48,7 +48,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::AddrInUse);
         }
         let socket = self.open_socket(handle)?;
-        socket.body = Body::Listener(Listener {
+        socket.body = SocketBody::Listener(Listener {
             backlog,
             requests: 0,
             young: 0,
@@ -83,7 +83,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<Option<(Handle, SocketAddr)>, Error> {
         loop {
             let socket = self.open_socket(handle)?;
-            let Body::Listener(listener) = &mut socket.body else { return Err(Error::Invalid) };
+            let SocketBody::Listener(listener) = &mut socket.body else {
+                return Err(Error::Invalid);
+            };
             let Some(child) = listener.accept_queue.pop_front() else { return Ok(None) };
             if !listener.accept_queue.is_empty()
                 && let Some(socket) = self.sockets.get_mut(handle)
@@ -94,10 +96,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             socket.tag = tag;
             let Some(stream) = socket.connection() else { continue };
             stream.listener = None;
-            stream.told.connected = true;
+            stream.notified.connected = true;
             let remote = stream.connection.endpoints().remote;
             let peer = socket.family.show(remote);
-            self.tell(cx, child);
+            self.notify(cx, child);
             return Ok(Some((child, peer)));
         }
     }
@@ -138,7 +140,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Puts a connection whose handshake is about to end into the table.
-    pub(super) fn adopt(
+    pub(super) fn add_accepted(
         &mut self,
         listener: Handle,
         ends: Endpoints,
@@ -147,9 +149,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let parent = self.sockets.get(listener)?;
         let (tag, family, options) = (parent.tag, parent.family, parent.options);
         let stream = Stream::new(connection, Some(listener));
-        let child =
-            self.sockets.insert(Socket::new(tag, family, options, Body::Connection(stream)))?;
-        let claim = Claim {
+        let child = self.sockets.insert(Socket::new(
+            tag,
+            family,
+            options,
+            SocketBody::Connection(stream),
+        ))?;
+        let claim = PortClaim {
             kind: SocketKind::Stream,
             local: ends.local,
             dual: false,
@@ -168,7 +174,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     pub(super) fn with_listener(&mut self, handle: Handle, change: impl FnOnce(&mut Listener)) {
-        if let Some(Body::Listener(listener)) =
+        if let Some(SocketBody::Listener(listener)) =
             self.sockets.get_mut(handle).map(|socket| &mut socket.body)
         {
             change(listener);
@@ -176,13 +182,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Looks at a connection that its listener owns, after something happened to it.
-    pub(super) fn settle_child(&mut self, cx: &mut Context, child: Handle, listener: Handle) {
+    pub(super) fn update_child(&mut self, cx: &mut Context, child: Handle, listener: Handle) {
         let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection())
         else {
             return;
         };
         let is_done = stream.connection.is_done();
-        if stream.told.connected {
+        if stream.notified.connected {
             // In the accept queue; it stays there even if it is over, as on Linux.
             if is_done {
                 self.leave_network(cx, child);
@@ -190,7 +196,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         } else if is_done {
             self.remove_socket(cx, child);
         } else if stream.connection.state() != State::SynReceived {
-            stream.told.connected = true;
+            stream.notified.connected = true;
             self.tcp_counters.tcp_accepted += 1;
             self.with_listener(listener, |listener| listener.accept_queue.push_back(child));
             if let Some(socket) = self.sockets.get_mut(listener) {
@@ -203,10 +209,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn stop_listening(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let local = socket.local;
-        let Body::Listener(listener) = &mut socket.body else { return };
+        let SocketBody::Listener(listener) = &mut socket.body else { return };
         let children = core::mem::take(&mut listener.accept_queue);
         let has_requests = listener.requests > 0;
-        socket.body = Body::Idle;
+        socket.body = SocketBody::Idle;
         let dual = socket.is_dual();
         if let Some(local) = local {
             faces(local, dual).for_each(|face| self.demux.remove_listener(face, handle));

@@ -10,11 +10,11 @@ use crate::ip::route::Path;
 use crate::ip::{MAX_HEADERS, frame_headers};
 use crate::link::ethernet::{self, Mac};
 use crate::offload::{Checksum, Features, SegmentKind, Segments, TxOffload};
-use crate::sockets::demux::Target;
+use crate::sockets::demux::DemuxTarget;
 use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::options::Options;
-use crate::sockets::socket::Body;
+use crate::sockets::options::SocketOptions;
+use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
 use crate::tcp::{
     CHECKSUM_AT, EcnField, Endpoints, FastOpenOutcome, MAX_HEADER, SegmentError, SegmentOut,
@@ -29,10 +29,10 @@ use smoltcp::wire::IpProtocol;
 /// Segments that one connection sends before it is the next one's turn.
 const QUANTUM: usize = 8;
 /// Most segments that a connection sends into the void at a time, when its neighbour is absent.
-const VOID: usize = 1024;
+const MOST_DISCARDED: usize = 1024;
 
 /// Idle time after which a connection is put to sleep.
-const NAP: Duration = Duration::from_secs(2);
+const DORMANT_AFTER: Duration = Duration::from_secs(2);
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Takes a TCP packet to one of our own addresses.
@@ -69,19 +69,19 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
         let payload = packet.payload.start + parsed.payload..packet.payload.end + behind;
         let target = self.demux.target(&ends).filter(|target| match target {
-            Target::Socket(handle) => self.uses(*handle, packet.interface),
-            Target::Request(_) | Target::TimeWait(_) => true,
+            DemuxTarget::Socket(handle) => self.uses(*handle, packet.interface),
+            DemuxTarget::Request(_) | DemuxTarget::TimeWait(_) => true,
         });
-        let is_new = !matches!(target, Some(Target::Socket(_)));
+        let is_new = !matches!(target, Some(DemuxTarget::Socket(_)));
         if is_new && !payload.is_empty() && !cx.held.has_room(&frame, false) {
             cx.held.count_refused();
             return;
         }
-        let handle = if let Some(Target::Socket(handle)) = target {
+        let handle = if let Some(DemuxTarget::Socket(handle)) = target {
             Some(handle)
-        } else if let Some(Target::Request(place)) = target {
+        } else if let Some(DemuxTarget::Request(place)) = target {
             self.handle_request_segment(cx, now, place, segment, payload.len(), out)
-        } else if let Some(Target::TimeWait(place)) = target {
+        } else if let Some(DemuxTarget::TimeWait(place)) = target {
             let piece = RxPiece { frame, range: payload };
             return self.handle_late_segment(cx, now, place, segment, piece, out);
         } else if let Some(listener) = self.listener_for(&ends, packet.interface) {
@@ -115,7 +115,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         piece: RxPiece<Frame<R>>,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(Body::Connection(stream)) = self.sockets.get(handle).map(|socket| &socket.body)
+        let Some(SocketBody::Connection(stream)) =
+            self.sockets.get(handle).map(|socket| &socket.body)
         else {
             return;
         };
@@ -140,11 +141,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             SegmentReply::Reset(reset) => self.send_reset(cx, now, ends, &reset, out),
             SegmentReply::Reuse => return self.reuse(cx, now, handle, ends, segment, out),
         }
-        self.tell_urgent(handle);
+        self.notify_urgent(handle);
         if let Some(news) = self.fast_open_news(handle) {
             self.learn_fast_open(ends, &news);
         }
-        self.settle(cx, now, handle);
+        self.update(cx, now, handle);
         self.mark_ready(handle);
     }
 
@@ -161,9 +162,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Tells the owner that a byte was marked as urgent; before the byte itself, so that it is not
     /// taken for an ordinary one.
-    fn tell_urgent(&mut self, handle: Handle) {
+    fn notify_urgent(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let Body::Connection(stream) = &mut socket.body else { return };
+        let SocketBody::Connection(stream) = &mut socket.body else { return };
         // The owner of one that waits to be accepted asks when it is.
         if stream.connection.take_urgent_mark_moved() && stream.listener.is_none() {
             self.events.add(handle, socket, EventKind::Urgent);
@@ -191,7 +192,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let used = stream.connection.durable().snd_max;
         stream.connection.discard();
-        self.settle(cx, now, handle);
+        self.update(cx, now, handle);
         self.tcp_counters.tcp_time_wait_reused += 1;
         // A SYN makes a request, never a connection.
         self.handle_listener_segment(cx, now, listener, *ends, segment, Some(used), &mut None, out);
@@ -217,7 +218,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         now: Instant,
         ends: &Endpoints,
         segment: &SegmentRepr,
-        options: &Options,
+        options: &SocketOptions,
         out: &mut dyn Egress<T>,
     ) {
         self.tcp_counters.tcp_out += 1;
@@ -265,11 +266,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(stream) = socket.connection() else { return };
         let ends = stream.connection.endpoints();
         if stream.connection.poll_at(now).is_none_or(|at| at > now) {
-            return self.rest(cx, now, handle);
+            return self.set_deadline(cx, now, handle);
         }
         let path = match cx.find(&ends.remote, options.device) {
             Ok(path) => path,
-            Err(error) => return self.send_into_void(cx, now, handle, error),
+            Err(error) => return self.discard_output(cx, now, handle, error),
         };
         // RFC 4861 7.3.1: new data from the peer or an ACK of ours proves that its first hop works.
         let durable = stream.connection.durable();
@@ -277,7 +278,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let progress = core::mem::replace(&mut stream.proven, proven) != proven;
         let to = match cx.resolve(now, &path, progress, out) {
             NextHop::Ready(mac) => mac,
-            NextHop::Full => return self.send_into_void(cx, now, handle, Error::HostUnreachable),
+            NextHop::Full => return self.discard_output(cx, now, handle, Error::HostUnreachable),
             NextHop::Asking(key) => {
                 if let Some(old) = waits_for.filter(|old| *old != key) {
                     self.waiting.stop_waiting(old, handle);
@@ -286,23 +287,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 return self.waiting.wait(key, handle);
             }
         };
-        let (ttl, tos) = options.hops_and_class(cx, &path);
-        let flow = match ends.remote {
-            SocketAddr::V6(_) if cx.ip.labels_flows() => cx.secret.flow_label(&ends),
-            _ => 0,
-        };
-        let lane = Lane {
-            features: cx.link.interfaces().features(path.exit()),
-            path,
-            to,
-            ends,
-            ttl,
-            tos,
-            flow,
-        };
-        stream.connection.enable_super_segments(lane.features.cuts(lane.kind()));
+        let route = SegmentRoute::new(cx, &options, path, to, ends);
+        stream.connection.enable_super_segments(route.features.cuts(route.kind()));
         let df = options.mtu_discover.sets_df();
-        let (exit, mut more) = (lane.path.exit(), true);
+        let (exit, mut more) = (route.path.exit(), true);
         let defer = self.fin_acks.defers();
         for _ in 0..QUANTUM {
             if !cx.link.has_room(exit, out) {
@@ -323,22 +311,22 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 cx.ip.fragment_id(&mut cx.secret, ends.remote.ip(), packets)
             });
             self.tcp_counters.tcp_out += segment_count(segment.body_len(), segment.mss);
-            lane.emit(cx, &segment, id, out);
+            route.emit(cx, &segment, id, out);
         }
         if defer && stream.connection.defers_fin_ack() {
             self.fin_acks.add(now, handle);
         }
         if more {
             self.mark_ready(handle);
-            self.settle(cx, now, handle);
+            self.update(cx, now, handle);
         } else {
-            self.rest(cx, now, handle);
+            self.set_deadline(cx, now, handle);
         }
     }
 
     /// A connection has nothing to send for now: its timer is set.
-    fn rest(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
-        self.settle(cx, now, handle);
+    fn set_deadline(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
+        self.update(cx, now, handle);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let timer = socket.timer;
         let Some(stream) = socket.connection() else { return };
@@ -346,14 +334,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let over = stream.connection.state() == State::TimeWait;
         self.count(stats);
         if over {
-            self.put_down(cx, handle);
+            self.enter_time_wait(cx, handle);
         }
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let Some(stream) = socket.connection() else { return };
         let at = stream.connection.poll_at(now);
         let idle = stream.connection.is_idle();
-        let nap = idle.then(|| now + NAP);
-        let at = at.into_iter().chain(nap).min();
+        let dormant_at = idle.then(|| now + DORMANT_AFTER);
+        let at = at.into_iter().chain(dormant_at).min();
         let wheel = &mut cx.timers;
         socket.timer = match (at, timer) {
             (Some(at), Some(timer)) if wheel.is_at(timer, at) => Some(timer),
@@ -370,7 +358,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// There is no way to the peer. A connection being opened fails; an established one sends what
     /// it has into the void, so that its timers decide how long it lives.
-    pub(crate) fn send_into_void(
+    pub(crate) fn discard_output(
         &mut self,
         cx: &mut Context,
         now: Instant,
@@ -382,13 +370,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return;
         };
         stream.connection.handle_unreachable(error);
-        for _ in 0..VOID {
+        for _ in 0..MOST_DISCARDED {
             if stream.connection.poll_segment(now).is_none() {
                 break;
             }
             cx.link.count_unresolved(1);
         }
-        self.rest(cx, now, handle);
+        self.set_deadline(cx, now, handle);
     }
 
     /// A connection's timer has fired.
@@ -397,22 +385,22 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         socket.timer = None;
         if let Some(stream) = socket.connection() {
             stream.connection.handle_timer(now);
-            let quiet = now - stream.connection.quiet_since() >= NAP;
+            let quiet = now - stream.connection.quiet_since() >= DORMANT_AFTER;
             if quiet && stream.listener.is_none() && stream.connection.is_idle() {
                 let stats = stream.connection.take_stats();
                 let at = stream.connection.poll_at(now);
-                stream.connection.sleep();
+                stream.connection.make_dormant();
                 socket.timer = at.map(|at| cx.timers.arm(at, Timer::Socket(handle)));
                 return self.count(stats);
             }
-            self.settle(cx, now, handle);
+            self.update(cx, now, handle);
             self.mark_ready(handle);
         }
     }
 
     /// Looks at a connection after something happened to it: its owner is told, its states that
     /// concern the stack are acted upon.
-    pub(crate) fn settle(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
+    pub(crate) fn update(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
         self.fast.clock = now;
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let closing = socket.closing;
@@ -427,18 +415,18 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
         }
         match stream.listener {
-            _ if closing => self.settle_closing(cx, handle),
-            Some(listener) => self.settle_child(cx, handle, listener),
-            None => self.tell(cx, handle),
+            _ if closing => self.update_closing(cx, handle),
+            Some(listener) => self.update_child(cx, handle, listener),
+            None => self.notify(cx, handle),
         }
     }
 
     /// Tells a connection's owner what is new.
-    pub(super) fn tell(&mut self, cx: &mut Context, handle: Handle) {
+    pub(super) fn notify(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let lowat = socket.options.recv_lowat as usize;
-        let Body::Connection(stream) = &mut socket.body else { return };
-        let (connection, told) = (&stream.connection, &mut stream.told);
+        let SocketBody::Connection(stream) = &mut socket.body else { return };
+        let (connection, told) = (&stream.connection, &mut stream.notified);
         let state = connection.state();
         let is_done = connection.is_done();
         let synchronized = !matches!(state, State::Closed | State::SynSent | State::SynReceived);
@@ -475,7 +463,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     fn give_up_attempt(&mut self, cx: &mut Context, handle: Handle) {
         self.leave_network(cx, handle);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        socket.body = Body::Idle;
+        socket.body = SocketBody::Idle;
         if !socket.bound {
             socket.local = None;
         }
@@ -495,7 +483,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 }
 
 /// All that the segments of one connection have in common.
-struct Lane {
+struct SegmentRoute {
     path: Path,
     to: Mac,
     ends: Endpoints,
@@ -505,7 +493,17 @@ struct Lane {
     features: Features,
 }
 
-impl Lane {
+impl SegmentRoute {
+    fn new(cx: &Context, options: &SocketOptions, path: Path, to: Mac, ends: Endpoints) -> Self {
+        let (ttl, tos) = options.hops_and_class(cx, &path);
+        let flow = match ends.remote {
+            SocketAddr::V6(_) if cx.ip.labels_flows() => cx.secret.flow_label(&ends),
+            _ => 0,
+        };
+        let features = cx.link.interfaces().features(path.exit());
+        Self { path, to, ends, ttl, tos, flow, features }
+    }
+
     fn kind(&self) -> SegmentKind {
         match self.ends.remote {
             SocketAddr::V4(_) => SegmentKind::Tcp4,

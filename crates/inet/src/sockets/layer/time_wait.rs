@@ -8,10 +8,10 @@
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::context::Context;
 use crate::held::HeldFrame;
-use crate::sockets::demux::Target;
+use crate::sockets::demux::DemuxTarget;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::socket::Body;
-use crate::sockets::time_wait::{Remains, reusable};
+use crate::sockets::socket::SocketBody;
+use crate::sockets::time_wait::{TimeWaitRecord, reusable};
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentReply, SegmentRepr, Seq};
 use crate::time::Instant;
@@ -21,7 +21,7 @@ use core::net::SocketAddr;
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Puts a closed connection in TIME-WAIT, which has sent all that it has to send, down to a
     /// record; its socket's place is free, as soon as its owner knows that it is closed.
-    pub(super) fn put_down(&mut self, cx: &mut Context, handle: Handle) {
+    pub(super) fn enter_time_wait(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle).filter(|socket| socket.closing) else {
             return;
         };
@@ -45,8 +45,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                     (hops, options.traffic_class)
                 }
             };
-            let remains = Remains { wait, claim, timer: None, tag, family, hops, class };
-            if let Some(place) = self.time_waits.insert(remains) {
+            let record = TimeWaitRecord { wait, claim, timer: None, tag, family, hops, class };
+            if let Some(place) = self.time_waits.insert(record) {
                 self.demux.add_time_wait(ends, place);
                 self.time_until_end(cx, place);
             }
@@ -54,7 +54,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         match self.sockets.get_mut(handle) {
             Some(_) if orphan => self.remove_socket(cx, handle),
             // The event that says so is on its way.
-            Some(socket) => socket.body = Body::Gone,
+            Some(socket) => socket.body = SocketBody::Gone,
             None => {}
         }
     }
@@ -69,9 +69,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         piece: RxPiece<Frame<R>>,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(remains) = self.time_waits.get(place) else { return };
-        let (ends, hops, class) = (remains.wait.endpoints(), remains.hops, remains.class);
-        let mut connection: Connection<T, HeldFrame<R>> = remains.wait.to_connection(now);
+        let Some(record) = self.time_waits.get(place) else { return };
+        let (ends, hops, class) = (record.wait.endpoints(), record.hops, record.class);
+        let mut connection: Connection<T, HeldFrame<R>> = record.wait.to_connection(now);
         let held = RxPiece { frame: cx.held.hold(piece.frame), range: piece.range };
         let payload = Some(held).filter(|piece| !piece.range.is_empty());
         match connection.handle_segment(now, segment, payload) {
@@ -86,19 +86,19 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         self.tcp_stats.add(connection.take_stats());
         let Some(wait) = connection.to_time_wait() else { return self.end_time_wait(cx, place) };
-        if let Some(remains) = self.time_waits.get_mut(place) {
-            remains.wait = wait;
+        if let Some(record) = self.time_waits.get_mut(place) {
+            record.wait = wait;
             self.time_until_end(cx, place);
         }
     }
 
     fn time_until_end(&mut self, cx: &mut Context, place: Handle) {
-        let Some(remains) = self.time_waits.get_mut(place) else { return };
-        if let Some(timer) = remains.timer.take() {
+        let Some(record) = self.time_waits.get_mut(place) else { return };
+        if let Some(timer) = record.timer.take() {
             cx.timers.cancel(timer);
         }
-        let timer = cx.timers.arm(remains.wait.until(), Timer::TimeWait(place));
-        remains.timer = Some(timer);
+        let timer = cx.timers.arm(record.wait.until(), Timer::TimeWait(place));
+        record.timer = Some(timer);
     }
 
     /// A SYN takes the connection's place, if somebody listens (RFC 9293 3.10.7.4, RFC 6191 2).
@@ -127,7 +127,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         ends: &Endpoints,
     ) -> Option<Seq> {
         let iss = reusable(&self.demux, &self.time_waits, now, ends)?;
-        if let Some(Target::TimeWait(place)) = self.demux.target(ends) {
+        if let Some(DemuxTarget::TimeWait(place)) = self.demux.target(ends) {
             self.end_time_wait(cx, place);
             self.tcp_counters.tcp_time_wait_reused += 1;
         }
@@ -136,19 +136,19 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// The timer has fired: TIME-WAIT is over.
     pub(crate) fn time_wait_due(&mut self, cx: &mut Context, place: Handle) {
-        if let Some(remains) = self.time_waits.get_mut(place) {
-            remains.timer = None;
+        if let Some(record) = self.time_waits.get_mut(place) {
+            record.timer = None;
         }
         self.end_time_wait(cx, place);
     }
 
     fn end_time_wait(&mut self, cx: &mut Context, place: Handle) {
-        let Some(remains) = self.time_waits.remove(place) else { return };
-        if let Some(timer) = remains.timer {
+        let Some(record) = self.time_waits.remove(place) else { return };
+        if let Some(timer) = record.timer {
             cx.timers.cancel(timer);
         }
-        self.demux.remove_time_wait(&remains.wait.endpoints(), place);
-        if let Some(claim) = remains.claim {
+        self.demux.remove_time_wait(&record.wait.endpoints(), place);
+        if let Some(claim) = record.claim {
             self.ports.release(&claim);
         }
     }

@@ -7,7 +7,7 @@ use crate::interface_id::NeighbourKey;
 use crate::link::Resolved;
 use crate::sockets::events::{Event, EventKind};
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::socket::{Body, Socket};
+use crate::sockets::socket::{Socket, SocketBody};
 use crate::table::Handle;
 use crate::time::Instant;
 
@@ -16,7 +16,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn poll_event(&mut self, cx: &mut Context) -> Option<Event> {
         let (handle, event) = self.events.next(&mut self.sockets)?;
         if event.kind == EventKind::Closed {
-            self.told_closed(cx, handle);
+            self.handle_closed_taken(cx, handle);
         }
         Some(event)
     }
@@ -54,8 +54,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             let Some(socket) = self.sockets.get_mut(handle) else { continue };
             socket.ready = false;
             match socket.body {
-                Body::Connection(_) => self.serve_stream(cx, now, handle, out),
-                Body::Datagram(_) => self.serve_datagram(cx, now, handle, out),
+                SocketBody::Connection(_) => self.serve_stream(cx, now, handle, out),
+                SocketBody::Datagram(_) => self.serve_datagram(cx, now, handle, out),
                 _ => {}
             }
         }
@@ -116,8 +116,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         for handle in self.waiting.take(neighbour) {
             match self.stop_waiting(handle) {
-                Some(true) => self.drop_load(cx, handle, Error::HostUnreachable),
-                Some(false) => self.send_into_void(cx, now, handle, Error::HostUnreachable),
+                Some(true) => self.drop_datagram(cx, handle, Error::HostUnreachable),
+                Some(false) => self.discard_output(cx, now, handle, Error::HostUnreachable),
                 None => {}
             }
         }

@@ -191,8 +191,8 @@ fn fragments_are_joined_and_what_is_never_whole_is_told() {
     b.pass(61 * SECOND);
     // A has been forgotten meanwhile, and answers.
     b.take(&advertisement(A6, SOLICITED | OVERRIDE, Some(MAC_A)));
-    let told: Vec<_> = b.sent().iter().filter_map(|frame| icmp_in(frame)).collect();
-    let (from, to, message) = told.iter().find(|(.., m)| m[0] == 3).expect("time exceeded");
+    let notified: Vec<_> = b.sent().iter().filter_map(|frame| icmp_in(frame)).collect();
+    let (from, to, message) = notified.iter().find(|(.., m)| m[0] == 3).expect("time exceeded");
     assert_eq!((*from, *to, message[1]), (B6, A6, 1));
     // A part that does not end at a multiple of 8 (RFC 8200 4.5).
     b.take(&part(3, 0, 999));

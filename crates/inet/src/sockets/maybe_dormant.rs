@@ -12,25 +12,25 @@ use crate::tcp::{Connection, Dormant, Durable, Endpoints, State};
 
 /// Exactly one of the two is there, but for the moment after a look at a sleeping one.
 #[derive(Debug)]
-pub(crate) struct Sleeper<T, R> {
+pub(crate) struct MaybeDormant<T, R> {
     awake: OnceCell<Box<Connection<T, R>>>,
     dormant: Option<Box<Dormant>>,
 }
 
-impl<T: TxBytes, R: RxBytes> Sleeper<T, R> {
+impl<T: TxBytes, R: RxBytes> MaybeDormant<T, R> {
     pub(crate) fn new(connection: Connection<T, R>) -> Self {
         Self { awake: OnceCell::from(Box::new(connection)), dormant: None }
     }
 
     /// Puts an idle connection to sleep.
-    pub(crate) fn sleep(&mut self) {
+    pub(crate) fn make_dormant(&mut self) {
         if let Some(connection) = self.awake.get().filter(|connection| connection.is_idle()) {
             self.dormant = Some(Box::new(connection.to_dormant()));
             self.awake.take();
         }
     }
 
-    pub(crate) fn is_asleep(&self) -> bool {
+    pub(crate) fn is_dormant(&self) -> bool {
         self.awake.get().is_none()
     }
 
@@ -54,15 +54,15 @@ impl<T: TxBytes, R: RxBytes> Sleeper<T, R> {
     }
 
     pub(crate) fn unacked_len(&self) -> usize {
-        if self.is_asleep() { 0 } else { self.deref().unacked_len() }
+        if self.is_dormant() { 0 } else { self.deref().unacked_len() }
     }
 
     pub(crate) fn unconsumed_len(&self) -> usize {
-        if self.is_asleep() { 0 } else { self.deref().unconsumed_len() }
+        if self.is_dormant() { 0 } else { self.deref().unconsumed_len() }
     }
 }
 
-impl<T: TxBytes, R: RxBytes> Deref for Sleeper<T, R> {
+impl<T: TxBytes, R: RxBytes> Deref for MaybeDormant<T, R> {
     type Target = Connection<T, R>;
 
     fn deref(&self) -> &Connection<T, R> {
@@ -73,7 +73,7 @@ impl<T: TxBytes, R: RxBytes> Deref for Sleeper<T, R> {
     }
 }
 
-impl<T: TxBytes, R: RxBytes> DerefMut for Sleeper<T, R> {
+impl<T: TxBytes, R: RxBytes> DerefMut for MaybeDormant<T, R> {
     fn deref_mut(&mut self) -> &mut Connection<T, R> {
         // Wakes it.
         let _: &Connection<T, R> = Deref::deref(&*self);
