@@ -1,4 +1,4 @@
-//! Payload bytes as the core sees them: handles on memory that somebody else owns.
+//! Payload bytes as the core sees them: handles on memory of other owners.
 //!
 //! The core does not copy payload, but for what never was in one frame: fragments are joined and
 //! what we send to ourselves is copied once into memory of the core's own ([`Frame::Joined`]). What
@@ -162,7 +162,7 @@ pub trait Egress<T> {
         offload: TxOffload,
     );
 
-    /// A part of making or taking a frame begins: told only while somebody measures
+    /// A part of making or taking a frame begins: told only while stages are measured
     /// ([`Stack::set_traced`](crate::Stack::set_traced)).
     fn stage(&mut self, _stage: Stage) {}
 }

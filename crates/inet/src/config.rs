@@ -179,7 +179,7 @@ impl Default for Config {
 /// How interfaces do IPv6, and the bounds of what others on the link can make us keep.
 #[derive(Debug, Clone, Copy)]
 pub struct V6Config {
-    /// Probes for somebody who has an address already, one per second, before it is used (RFC 4862
+    /// Probes for a node that has an address already, one per second, before it is used (RFC 4862
     /// 5.1 DupAddrDetectTransmits); 0 to use addresses at once.
     pub dad_transmits: u8,
     /// Router advertisements are followed.

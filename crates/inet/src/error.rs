@@ -3,7 +3,7 @@
 /// A failed operation or connection. The names are those of POSIX; the shell maps them to numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
-    /// The peer answered that nobody listens there.
+    /// The peer answered that no socket listens there.
     #[error("connection refused")]
     Refused,
     /// The peer reset the connection.

@@ -1,4 +1,4 @@
-//! How many received frames the core holds, and how many bytes of its own.
+//! The count of received frames that the core holds, and of bytes in frames of its own.
 //!
 //! A frame that is kept (out of order, or not yet fetched by its owner) carries a token; the number
 //! of tokens is the number of frames held, exactly, wherever in the core they are dropped. Frames

@@ -1,4 +1,4 @@
-//! A bound on how often something is done.
+//! A rate limit: a bound on how often something is done.
 
 use core::time::Duration;
 

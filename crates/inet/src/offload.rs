@@ -1,4 +1,4 @@
-//! What an interface does for frames, beyond carrying them.
+//! Offloads: work that an interface does for frames.
 //!
 //! A frame to send may leave its checksum to the interface, and may be a *super-segment*: up to 64
 //! KiB of one TCP stream under one set of headers, which the interface, or the far end of its link,

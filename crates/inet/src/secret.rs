@@ -1,4 +1,4 @@
-//! What must not be guessed from outside: hash tables, initial sequence numbers, port choice.
+//! Numbers that must not be guessed from outside: of hash tables, sequence numbers, ports.
 //!
 //! One 128-bit secret given at the start; each use is a SipHash of its inputs under a key of its
 //! own, derived from the secret, so that observing one tells nothing about another.
@@ -87,7 +87,7 @@ impl Secret {
         self.ports.clone()
     }
 
-    /// For what links are told that nobody should foresee: delays and nonces.
+    /// For delays and nonces on links, which no node should foresee.
     pub(crate) fn links(&self) -> KeyedHash {
         let (a, b) = self.links;
         KeyedHash(a, b)

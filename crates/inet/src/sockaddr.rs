@@ -55,8 +55,8 @@ pub(crate) fn wildcard(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// `address`, or the loopback address if it is the wildcard: as Linux, whoever sends to nobody in
-/// particular sends to itself.
+/// `address`, or the loopback address if it is the wildcard: as on Linux, a packet
+/// to the wildcard address goes to its own host.
 pub(crate) fn to_self(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,13 +1,13 @@
-//! Sockets: the table, what a packet is demultiplexed to, ports, and the calls of the owner.
+//! Sockets: their table, demultiplexing, ports, and the calls of their owner.
 //!
-//! A socket is a place in the table with a body: nothing yet, a listener, a connection or a
-//! datagram endpoint. Connections that wait to be accepted are sockets too, owned by their
-//! listener; before that, while the handshake is under way, there is only a record of what the peer
-//! asked for. A socket that was closed stays in its place, without its owner, until the connection
-//! is over.
+//! A socket is a slot of the table with a body: nothing yet, a listener, a connection or a datagram
+//! endpoint. A connection that waits to be accepted is a socket too, owned by its listener. Before
+//! that, during the handshake, there is only a connection request: a record of the SYN. A closed
+//! socket stays in its slot, without its owner, until the connection is over.
 //!
-//! [`SocketLayer`] owns the tables. It gives the owner events, and the stack what other layers have
-//! to do.
+//! [`SocketLayer`] owns the tables. The calls are in `layer`; the other modules are the types that
+//! it works with. It gives events to the owner of a socket, and to the stack the frame of a
+//! datagram whose sender is to be told that no socket has its port.
 
 mod cookies;
 mod counters;

@@ -1,4 +1,4 @@
-//! The socket table: slots with generations.
+//! Tables: slots with generations, and the handles that name them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! What timers are for. All layers share one wheel, which [`Stack`](crate::Stack) turns.
+//! The purposes of timers. All layers share one wheel; [`Stack::poll`](crate::Stack::poll) pops the
+//! timers that are due.
 
 use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::table::Handle;

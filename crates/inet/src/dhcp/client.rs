@@ -11,8 +11,7 @@
 //! ```
 //!
 //! The client takes time and messages, and gives [`DhcpAction`]s. It never acts faster than a
-//! server
-//! could make it: refusals and conflicts pause it, each time for longer.
+//! server could make it: refusals and conflicts pause it, each time for longer.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -46,9 +45,9 @@ const AFTER_CONFLICTS: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DhcpAction {
     /// Send this UDP payload from the client's to the server's port: from our address to `to`, or
-    /// from 0.0.0.0 to everybody on the link.
+    /// from 0.0.0.0 to all hosts on the link.
     Send { payload: Vec<u8>, to: Option<(Ipv4Addr, Ipv4Addr)> },
-    /// See whether somebody has this address, and call [`Client::checked`].
+    /// See whether another host has this address, and call [`Client::checked`].
     Check(Ipv4Addr),
     /// Stop checking, and do not use the address any more.
     Unbound,
@@ -67,7 +66,7 @@ pub enum DhcpState {
     Requesting,
     /// Asking whether an old lease still holds.
     Rebooting,
-    /// Looking whether somebody has the address (RFC 5227).
+    /// Looking whether another host has the address (RFC 5227).
     Checking,
     /// Having an address.
     Bound,
@@ -404,7 +403,7 @@ impl Client {
         });
     }
 
-    /// What came of [`DhcpAction::Check`]: whether nobody else has the address.
+    /// What came of [`DhcpAction::Check`]: whether no other host has the address.
     pub(crate) fn checked(&mut self, now: Instant, free: bool, random: &mut Secret) {
         if self.state != DhcpState::Checking {
             return;
@@ -416,7 +415,7 @@ impl Client {
         }
     }
 
-    /// Somebody else has our address: it is declined and not used (RFC 2131 3.1.5, RFC 5227 2.4).
+    /// Another host has our address: it is declined and not used (RFC 2131 3.1.5, RFC 5227 2.4).
     pub(crate) fn conflict(&mut self, now: Instant, random: &mut Secret) {
         let Some(held) = &self.held else { return };
         let (requested, server) = (Some(held.lease.address), Some(held.lease.server));

@@ -28,7 +28,7 @@ fn meaning(kind: Icmpv6Message, code: u8) -> Option<(Error, bool)> {
         (Icmpv6Message::DstUnreachable, 2 | 3) => (Error::HostUnreachable, false),
         (Icmpv6Message::DstUnreachable, 4) => (Error::Refused, true),
         (Icmpv6Message::TimeExceeded, _) => (Error::HostUnreachable, false),
-        // Nobody there speaks the protocol, as "protocol unreachable" of IPv4.
+        // The protocol is not spoken there, as "protocol unreachable" of IPv4.
         (Icmpv6Message::ParamProblem, 1) => (Error::Refused, true),
         _ => return None,
     })

@@ -1,12 +1,13 @@
-//! Multicast groups of one interface and family: who listens to what, and telling routers so.
-//! IGMPv3 (RFC 3376) and MLDv2 (RFC 3810) are one protocol in two formats; so are their older
+//! Multicast groups of one interface and family: listeners, their filters, reports to routers.
+//!
+//! IGMPv3 (RFC 3376) and MLDv2 (RFC 3810) are one protocol in two formats. So are their older
 //! versions, which are spoken while a router speaks them (7.2.1, and RFC 3810 8.2.1).
 //!
 //! Each listener (a socket, or an address for its solicited-node group) has a filter; the filters
 //! of a group are merged into one (3.2, 4.2), and every change of that is reported at once and
 //! again after random times, as many times as the robustness variable says (5.1, 6.1). Queries are
 //! answered after a random time of at most what they say, with what is wanted then (5.2, 6.2).
-//! Queries come from anybody: all that they can do is make us report, at most once per group and
+//! Any node can send a query. All that it can do is make us report, at most once for each group and
 //! random delay.
 
 pub(crate) mod report;
@@ -92,7 +93,7 @@ impl Filter {
     }
 }
 
-/// Who listens.
+/// A listener.
 #[cfg_attr(not(test), expect(dead_code, reason = "IPv6 neighbour discovery joins by address"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum GroupListener {
@@ -159,7 +160,7 @@ impl Groups {
         }
     }
 
-    /// Whether packets from `source` to `group` are wanted by anybody.
+    /// Whether packets from `source` to `group` are wanted by any listener.
     pub(crate) fn admits(&self, group: IpAddr, source: IpAddr) -> bool {
         let always = group == ALL_V4 || group == ALL_V6;
         always || self.groups.get(&group).is_some_and(|group| group.filter.admits(source))
@@ -349,7 +350,7 @@ impl Groups {
         }
     }
 
-    /// Somebody else on the link has reported a group, in an older version: that is enough
+    /// Another host on the link has reported a group, in an older version: that is enough
     /// (RFC 2236 3, RFC 2710 4).
     pub(crate) fn handle_report(&mut self, now: Instant, group: IpAddr) {
         if self.version(now) == Version::Full {

@@ -39,7 +39,7 @@ const NONCE: u8 = 14;
 /// A message that passed the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NdpMessage<'a> {
-    /// Somebody asks for `target`, or wants to have it: then the source is unspecified.
+    /// A node asks for `target`, or wants to have it: then the source is unspecified.
     Solicit {
         target: Ipv6Addr,
         source_mac: Option<Mac>,

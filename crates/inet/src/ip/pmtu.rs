@@ -1,8 +1,8 @@
-//! Path MTU: what routers have said about the way to a host (RFC 1191, RFC 8201).
+//! Path MTUs that routers have reported (RFC 1191, RFC 8201).
 //!
-//! Only what is less than the link's MTU is kept, for ten minutes and for a bounded number of
-//! hosts, the one learnt first out. Who calls has checked that the message quotes something that is
-//! really on its way (RFC 5927 7.2); less than the protocol's least MTU is taken as that.
+//! The table keeps values below the link's MTU, for ten minutes and for a bounded number of hosts;
+//! the one learnt first gives way. The caller has checked that the message quotes a packet that is
+//! really in flight (RFC 5927 7.2). A value below the protocol's least MTU is taken as that MTU.
 
 use alloc::collections::VecDeque;
 use core::net::IpAddr;

@@ -132,7 +132,7 @@ struct Assembly<F> {
     spoilt: bool,
 }
 
-/// What somebody's datagrams take.
+/// What the datagrams of a source take.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Usage {
     bytes: usize,

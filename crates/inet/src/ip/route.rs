@@ -1,4 +1,4 @@
-//! Where packets go: the routing table, for both families, the longest prefix first (RFC 1122
+//! The routing table, for both families, the longest prefix first (RFC 1122
 //! 3.3.1, RFC 8504 5.5).
 //!
 //! A host has few routes, so the table is a list in the order of preference, longest prefix and
@@ -170,7 +170,7 @@ impl Routes {
             return Ok(Path { interface, source, mtu: LOOPBACK_MTU, hop: Hop::Local });
         }
         let everywhere = is_limited_broadcast(ip) || ip.is_multicast();
-        // A packet to everybody goes to the link of the default route, or else the first.
+        // A packet to all goes to the link of the default route, or else the first.
         let is_up =
             |id: InterfaceId| interfaces.get(usize::from(id.0)).is_some_and(|one| one.is_up());
         let route = self.routes.iter().find(|route| {
@@ -204,7 +204,7 @@ impl Routes {
 }
 
 /// Our address in packets to ourselves at `ip`, and the interface that they seem to come from;
-/// `None` if that is somebody else's.
+/// `None` if that is another host's.
 fn local_source(
     ip: IpAddr,
     via: Option<InterfaceId>,

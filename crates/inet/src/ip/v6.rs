@@ -53,9 +53,9 @@ pub(crate) struct Problem {
 pub(crate) enum ProblemCode {
     /// A field has an impossible value.
     Field = 0,
-    /// Nobody here knows this next header.
+    /// This next header is not known here.
     NextHeader = 1,
-    /// Nobody here knows this option.
+    /// This option is not known here.
     Option = 2,
 }
 
@@ -160,7 +160,7 @@ impl Walk<'_> {
                 IpProtocol::Ipv6Route => self.routing()?,
                 IpProtocol::Ipv6Frag => {
                     let end = self.fragment()?;
-                    // What follows the header of a part is for whoever has the whole.
+                    // What follows the header of a part is for the reassembled packet.
                     if end.is_some() || self.fragment.is_some() {
                         return Ok(end);
                     }

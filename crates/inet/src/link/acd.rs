@@ -8,9 +8,9 @@
 //!  conflict                      conflict
 //! ```
 //!
-//! The machine takes time and ARP packets and says what to send and what has been found out. What
-//! becomes of an address in conflict is the business of who configured it: DHCP declines it, a
-//! static address stays, as with Linux, and is announced at most every 10 s.
+//! The machine takes time and ARP packets, and gives packets to send and verdicts. The owner of the
+//! configuration decides about an address in conflict: DHCP declines it. A static address stays, as
+//! with Linux, and is announced at most every 10 s.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -44,7 +44,7 @@ enum AcdState {
 pub(crate) enum AcdStep {
     /// Send an ARP probe: a request from 0.0.0.0.
     Probe,
-    /// Nobody has the address; use it, and announce it.
+    /// No other host has the address; use it, and announce it.
     Free,
     /// Send an announcement: a request from the address for itself.
     Announce,
@@ -55,7 +55,7 @@ pub(crate) enum AcdStep {
 pub(crate) enum AcdVerdict {
     /// Nothing.
     Unconcerned,
-    /// Somebody has it or wants it; it stays ours. Send an announcement if `announce`.
+    /// Another host has it or wants it; it stays ours. Send an announcement if `announce`.
     Defend { announce: bool },
     /// It is not ours (any more).
     Lost,
@@ -74,7 +74,7 @@ pub(crate) struct Acd {
 }
 
 impl Acd {
-    /// Starts to look whether somebody has `address` (2.1.1).
+    /// Starts to look whether another host has `address` (2.1.1).
     pub(crate) fn probe(
         now: Instant,
         address: Ipv4Addr,
@@ -165,7 +165,7 @@ impl Acd {
         match self.state {
             AcdState::Lost => AcdVerdict::Unconcerned,
             AcdState::Probing { .. } => {
-                // 2.1.1: somebody else may be about to take it.
+                // 2.1.1: another host may be about to take it.
                 let probes = packet.is_request
                     && packet.sender.is_unspecified()
                     && packet.target == self.address;
@@ -181,7 +181,7 @@ impl Acd {
         }
     }
 
-    /// 2.4: somebody uses our address.
+    /// 2.4: another host uses our address.
     fn claimed(&mut self, now: Instant) -> AcdVerdict {
         let recent = self.conflict.is_some_and(|at| now.since(at) < DEFEND_INTERVAL);
         if recent && !self.keep {
@@ -257,11 +257,11 @@ mod tests {
         let table = [
             (packet(true, ADDRESS, OTHER), AcdVerdict::Lost),
             (packet(false, ADDRESS, OTHER), AcdVerdict::Lost),
-            // Somebody else probes for it.
+            // Another host probes for it.
             (packet(true, Ipv4Addr::UNSPECIFIED, OTHER), AcdVerdict::Lost),
             // Our own packets come back from a switch.
             (packet(true, Ipv4Addr::UNSPECIFIED, OURS), AcdVerdict::Unconcerned),
-            // Somebody asks for it.
+            // A host asks for it.
             (packet(true, Ipv4Addr::new(10, 0, 0, 1), OTHER), AcdVerdict::Unconcerned),
         ];
         let config = AcdConfig::default();

@@ -1,10 +1,10 @@
 //! The loopback interface: packets to 127/8, ::1 and our own addresses, and copies of those to
-//! groups and broadcast addresses that somebody here listens to.
+//! groups and broadcast addresses that a socket here listens to.
 //!
 //! A frame that is sent here is copied once, with its payload, and waits in a queue;
 //! [`Stack::poll`] takes it out and handles it like one that came in. So nothing recurses, and two
-//! connections that answer each other take turns with everybody else. Whoever has something to send
-//! to us asks for room first; answers without a socket are dropped if there is none.
+//! connections that answer each other take turns with all others. A socket that sends to ourselves
+//! asks for room first. Answers without a socket are dropped if there is none.
 //!
 //! [`Stack::poll`]: crate::Stack::poll
 

@@ -282,7 +282,7 @@ impl Neighbours {
     }
 
     /// The neighbour has said something of itself (RFC 4861 7.2.5). `None` if nothing changes; what
-    /// nobody asked for makes no entry.
+    /// was not asked for makes no entry.
     pub(crate) fn advertised(
         &mut self,
         now: Instant,

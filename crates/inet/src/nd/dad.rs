@@ -10,7 +10,7 @@
 //! A duplicate of the owner's or of the interface itself stays, unused, so that it can be seen, and
 //! is probed again when the link has been away; one made of a router's prefix goes, as on Linux.
 //!
-//! Somebody on the link who answers all probes keeps us from having addresses (RFC 3756 4.1.4).
+//! A node on the link that answers all probes keeps us from having addresses (RFC 3756 4.1.4).
 //! The counter `nd.duplicates` tells.
 
 use core::hash::Hasher;

@@ -154,7 +154,7 @@ impl NdLayer {
         if preferred_until.is_some_and(|until| until <= now) {
             address.state = AddressState::Deprecated;
         }
-        // RFC 4862 5.4.2: everybody hears the same advertisement.
+        // RFC 4862 5.4.2: all nodes hear the same advertisement.
         let delay = self.random_below(MAX_RTR_SOLICITATION_DELAY);
         address.begin_dad(now + delay, self.dad_transmits(id));
         // The network is on the link only if the router says that, too (RFC 5942 4).

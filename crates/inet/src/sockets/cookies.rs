@@ -1,4 +1,4 @@
-//! SYN cookies (RFC 4987 3.6): a handshake that is remembered by nobody but the peer.
+//! SYN cookies (RFC 4987 3.6): a handshake of which only the peer keeps a record.
 //!
 //! The initial sequence number of the SYN-ACK is a keyed hash of the two ends, of the peer's
 //! initial sequence number, of the minute, and of what the two sides agreed upon; five of its bits

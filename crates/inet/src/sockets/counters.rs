@@ -1,4 +1,4 @@
-//! What sockets count.
+//! Counters of UDP and TCP.
 
 use crate::tcp::TcpStats;
 

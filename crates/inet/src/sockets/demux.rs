@@ -1,5 +1,5 @@
-//! Which socket a packet is for: hash tables under a secret key, so that lookup takes constant time
-//! and nobody outside can make keys collide.
+//! Demultiplexing: which socket a packet is for. The hash tables have a secret key, so lookup takes
+//! constant time and no sender can make keys collide.
 
 use core::hash::BuildHasher;
 use core::net::SocketAddr;
@@ -164,7 +164,7 @@ impl Demux {
         found.find_map(|key| self.bound.get(&key)?.choose(&self.hash, ends, &takes))
     }
 
-    /// All sockets for a datagram from `ends.remote` to `ends.local`, which is everybody's.
+    /// All sockets for a datagram from `ends.remote` to `ends.local`, which is for all of them.
     pub(crate) fn datagram_all(&self, ends: &Endpoints) -> Vec<Handle> {
         let mut found: Vec<Handle> = self.peers.get(ends).copied().into_iter().collect();
         for key in specific_then_any(ends.local) {

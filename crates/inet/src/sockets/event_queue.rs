@@ -1,4 +1,4 @@
-//! The sockets that have something to tell, in order.
+//! The queue of sockets that have events.
 
 use alloc::collections::VecDeque;
 

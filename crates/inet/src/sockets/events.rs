@@ -1,4 +1,4 @@
-//! What a socket has to tell its owner.
+//! Events of sockets, for their owner.
 //!
 //! At most one event of each kind waits per socket, however often its cause occurs: an event says
 //! "look again", and the socket's getters say what there is. So events need constant memory.

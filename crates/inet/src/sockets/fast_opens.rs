@@ -1,12 +1,12 @@
-//! Fast Open (RFC 7413) as far as it concerns more than one connection: the cookies that we give
-//! out and those that peers have given us.
+//! Fast Open (RFC 7413) across connections: the cookies that we give out, and those that peers have
+//! given us.
 //!
 //! A cookie of ours is a keyed hash of the two addresses, so that nothing has to be remembered; the
 //! key can be set, for all listeners or one, for servers that share an address. Peers' cookies are
 //! kept with their segment size in a bounded table, oldest out. A listener bounds how many fast
 //! connections it has whose peer has not yet proved that its address is its own.
 //!
-//! Where boxes on the way swallow such connections, none is begun for a while ([`FastOpenPause`]).
+//! Where middleboxes swallow such connections, none is begun for a while ([`FastOpenPause`]).
 
 use super::fast_open_keys::FastOpenKeys;
 use crate::secret::KeyedHash;

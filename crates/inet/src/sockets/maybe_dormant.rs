@@ -1,7 +1,7 @@
-//! A connection that may be asleep, and wakes when it is looked at.
+//! A connection that may be dormant, and is restored when it is used.
 //!
-//! Whoever has something to do with the connection finds it awake; what is asked of all sockets at
-//! once is answered without waking it.
+//! Code that works with the connection finds it complete. Questions about all sockets at once are
+//! answered without restoring it.
 
 use alloc::boxed::Box;
 use core::cell::OnceCell;

@@ -1,4 +1,4 @@
-//! Who holds which port, and the choice of free ones.
+//! Ports: which socket holds which one, and the choice of free ones.
 //!
 //! A claim is counted twice, under its port and under its address and port, so that a conflict is
 //! found by looking at two counts and never by a search. The rules are Linux's: two claims on the
@@ -196,7 +196,7 @@ impl Ports {
         }
     }
 
-    /// A port for a `bind` to `local` that nobody holds; the search starts at `offset`.
+    /// A port for a `bind` to `local` that no socket holds; the search starts at `offset`.
     pub(crate) fn free(
         &self,
         kind: SocketKind,

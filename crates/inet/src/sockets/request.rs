@@ -43,7 +43,7 @@ pub(super) const SACK: u8 = 1 << 1;
 pub(super) const ACKED: u8 = 1 << 2;
 /// The SYN-ACK was sent again.
 pub(super) const RETRANSMITTED: u8 = 1 << 3;
-/// The peer asks for ECN, in a SYN that nobody has marked (RFC 3168 6.1.1).
+/// The peer asks for ECN, in a SYN that no router has marked (RFC 3168 6.1.1).
 pub(super) const ECN: u8 = 1 << 4;
 
 impl ConnectionRequest {

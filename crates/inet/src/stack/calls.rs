@@ -170,7 +170,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.acked(handle)
     }
 
-    /// All sockets, connections that nobody owns yet or any more included.
+    /// All sockets, connections without an owner included.
     pub fn sockets(&self) -> impl Iterator<Item = SocketInfo> {
         self.sockets.sockets()
     }

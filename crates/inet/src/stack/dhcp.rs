@@ -142,7 +142,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         while let Some((interface, action)) = self.dhcp.poll_action() {
             match action {
                 DhcpAction::Send { payload, to } => {
-                    self.send_dhcp(now, interface, &payload, to, out)
+                    self.send_dhcp(now, interface, &payload, to, out);
                 }
                 DhcpAction::Check(address) => {
                     let acd = Acd::probe(now, address, &self.config.acd, &mut self.cx.secret);

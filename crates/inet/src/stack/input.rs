@@ -62,7 +62,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             let at = ethernet::HEADER;
             let origin =
                 Origin { interface, to_group: interface != InterfaceId::LOOPBACK, looped: true };
-            // The source is our own hardware address, the destination nobody's, or a group.
+            // The source is our own hardware address; the destination is the loopback
+            // interface's, or a group.
             match carries {
                 Carries::Ipv4 => self.handle_ipv4(now, origin, (frame, at), out),
                 Carries::Ipv6 => self.handle_ipv6(now, origin, (frame, at), out),

@@ -67,7 +67,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Gives an interface an address, and routes the address's network to its link. An IPv6
-    /// address is usable when nobody was found to have it, after about as many seconds as
+    /// address is usable when no other node was found to have it, after about as many seconds as
     /// [`V6Config::dad_transmits`](crate::V6Config::dad_transmits).
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.cx.link.neighbours()
     }
 
-    /// Says how many probes of an interface (0 to 255, one per second) look for somebody who has
+    /// Says how many probes of an interface (0 to 255, one per second) look for a node that has
     /// an IPv6 address already, before it is used (RFC 4862 5.1); otherwise
     /// [`V6Config::dad_transmits`](crate::V6Config::dad_transmits). It holds for addresses that
     /// come afterwards.

@@ -27,8 +27,8 @@ pub struct Stack<T, R> {
 }
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// A stack without interfaces. `secret` is random and nobody else's: sequence numbers, ports
-    /// and hash tables rest on it.
+    /// A stack without interfaces. `secret` is random and this stack's alone: sequence numbers,
+    /// ports and hash tables rest on it.
     pub fn new(config: Config, secret: [u8; 16]) -> Self {
         let secret = Secret::new(&secret);
         Self {

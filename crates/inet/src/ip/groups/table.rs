@@ -34,7 +34,7 @@ impl GroupTable {
         found.map(|(_, _, groups)| groups)
     }
 
-    /// Whether packets from `source` to `group` on `interface` are wanted by anybody.
+    /// Whether packets from `source` to `group` on `interface` are wanted by any listener.
     pub(crate) fn admits(&self, interface: InterfaceId, group: IpAddr, source: IpAddr) -> bool {
         let always = group == ALL_V4 || group == ALL_V6;
         always || self.get(interface, group).is_some_and(|groups| groups.admits(group, source))
@@ -89,7 +89,7 @@ impl GroupTable {
         }
     }
 
-    /// Takes what somebody on the link says.
+    /// Takes a message of another node on the link.
     pub(crate) fn handle(
         &mut self,
         now: Instant,

@@ -52,7 +52,7 @@ pub(crate) struct Query {
     pub(crate) interval: Duration,
 }
 
-/// What somebody on the link says.
+/// A message of a node on the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GroupMessage {
     Query(Query),

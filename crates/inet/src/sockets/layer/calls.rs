@@ -1,4 +1,4 @@
-//! The calls of a socket's owner, but for connecting (`connect`) and closing (`close`).
+//! Calls of a socket's owner: addresses, data, options, and questions.
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;

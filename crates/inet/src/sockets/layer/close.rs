@@ -1,4 +1,4 @@
-//! Closing: in the background, in order, or at once.
+//! Closing: in order and in the background, or at once.
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;
@@ -37,7 +37,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
             // What is queued leaves first; nothing is received any more.
             SocketBody::Datagram(datagram) if datagram.send.len() > 0 => {
-                self.unregister(cx, handle)
+                self.unregister(cx, handle);
             }
             _ => {
                 self.stop_listening(cx, now, handle);
@@ -105,7 +105,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Removes a connection that nobody has accepted, with a RST to its peer.
+    /// Removes a connection that was not accepted, with a RST to its peer.
     pub(super) fn reset_and_remove(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
         if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
             let ends = stream.connection.endpoints();

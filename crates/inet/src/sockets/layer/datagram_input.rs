@@ -81,7 +81,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// A datagram to everybody: each socket that is bound there gets it (RFC 1122 4.1.3.3 and
+    /// A datagram to all: each socket that is bound there gets it (RFC 1122 4.1.3.3 and
     /// Linux), all but one a copy.
     fn queue_for_all(
         &mut self,

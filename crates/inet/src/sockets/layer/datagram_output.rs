@@ -1,9 +1,9 @@
-//! Datagram sockets in the stack: what they send.
+//! Datagrams that are sent.
 //!
-//! A datagram waits in its socket's queue until there is room; it leaves as one packet, as the
-//! fragments of one, or cut into several datagrams of one length (UDP_SEGMENT). Of one that leaves
-//! in several frames the queue remembers how much has left, so it goes on where it was when the
-//! egress has room again. Payload is never copied: frames name ranges of the sender's chunks.
+//! A datagram waits in its socket's queue until there is room. It leaves as one packet, as the
+//! fragments of one, or split into several datagrams of one length (UDP_SEGMENT). Where it takes
+//! several frames, the queue remembers how much has left, and goes on there when the egress has
+//! room again. Payload is never copied: frames name ranges of the sender's chunks.
 
 use crate::bytes::{Egress, RxBytes, TxBytes, TxPiece};
 use crate::context::{Context, NextHop};
@@ -39,7 +39,7 @@ const MOST_SEGMENTS: usize = 128;
 /// Room for all headers of a fragment or datagram, bytes.
 const ROOM: usize = MAX_HEADERS + ip::FRAGMENT_HEADER + wire::HEADER;
 
-/// One frame of a outgoing.
+/// One frame of a datagram.
 struct DatagramPart {
     /// The payload of the datagram that it belongs to.
     datagram: Range<usize>,
@@ -204,7 +204,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Sends the next frame of a outgoing, which is then done or goes back into its queue.
+    /// Sends the next frame of a datagram, which is then done or goes back into its queue.
     fn send_part(
         &mut self,
         cx: &mut Context,
@@ -268,6 +268,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Writes all headers of a part; gives their length, too, and what is left to the interface.
+    #[expect(clippy::too_many_arguments, reason = "a frame and all that its headers say")]
     fn write_part(
         &self,
         cx: &Context,
@@ -313,7 +314,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         if is_first && let Some(place) = head.get_mut(start..) {
             let from = scoped(source, local.port(), path.interface);
-            // The sum of what leaves in fragments is nobody else's to make.
+            // No interface can make the sum of a datagram in fragments.
             let whole = part.fragment.is_none();
             let left = whole && cx.link.interfaces().features(path.exit()).tx_checksum;
             let sum = (!left).then(|| outgoing.sum(part.datagram.clone()));
@@ -327,7 +328,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         (head, start + udp, offload)
     }
 
-    /// A outgoing that leaves in several frames waits in its queue for its neighbour.
+    /// A datagram that leaves in several frames waits in its queue for its neighbour.
     fn wait_with_datagram(
         &mut self,
         handle: Handle,
@@ -343,7 +344,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.waiting.wait(key, handle);
     }
 
-    /// The neighbour that a outgoing waited for is silent: the outgoing is dropped.
+    /// The neighbour that a datagram waited for is silent: the datagram is dropped.
     pub(crate) fn drop_datagram(&mut self, cx: &mut Context, handle: Handle, error: Error) {
         let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) else {
             return;
@@ -448,7 +449,7 @@ fn check_length(
     let fits = |payload: usize| header + wire::HEADER + payload <= usize::from(path.mtu);
     if message.segment != 0 {
         let segment = usize::from(message.segment);
-        // As Linux: what is cut in datagrams is not cut again.
+        // As Linux: the datagrams of a split payload are not fragmented.
         if !fits(segment) {
             return Err(Error::MessageSize);
         }

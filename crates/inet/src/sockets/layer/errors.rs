@@ -2,7 +2,7 @@
 //!
 //! An error is believed only if the packet that it quotes is one that a socket could have sent: our
 //! source address, a known pair of ends, and for TCP a sequence number that is outstanding (RFC
-//! 5927 4, 7.2). What routers say of a path's MTU is kept for all that is sent there.
+//! 5927 4, 7.2). A path MTU that a router reports holds for all packets to that host.
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;

@@ -1,6 +1,6 @@
 //! Connection requests: handshakes that a peer has begun and not finished (RFC 4987).
 //!
-//! A SYN makes a record of what it said, not a connection: everybody can send SYNs, and from any
+//! A SYN makes a record of what it said, not a connection: every host can send SYNs, and from any
 //! address. The SYN-ACK is made of the record as often as it has to be sent, by the very code that
 //! makes a connection's, and the connection when the last ACK of the handshake comes. A listener
 //! has at most as many requests as its backlog allows; beyond that it answers with SYN cookies

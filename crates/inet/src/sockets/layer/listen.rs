@@ -1,6 +1,6 @@
 //! Listeners, and connections on their way to being accepted.
 //!
-//! A SYN makes a request ([`requests`](super::requests)), the last ACK of the handshake a
+//! A SYN makes a request (`handshake`), the last ACK of the handshake a
 //! connection in the accept queue; `accept` gives it to the owner. Bounds are Linux's: a SYN is
 //! dropped while the accept queue is full; with all the requests that the backlog allows it is
 //! answered with a cookie; the last ACK of a handshake is dropped while the accept queue is full,

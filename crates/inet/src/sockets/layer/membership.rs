@@ -49,6 +49,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// See [`Stack::set_group_filter`](crate::Stack::set_group_filter).
+    #[expect(clippy::too_many_arguments, reason = "a membership and its filter")]
     pub(crate) fn set_group_filter(
         &mut self,
         cx: &mut Context,
@@ -128,7 +129,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::NoBuffers);
         }
         let heard = (GroupListener::Socket(handle), filter);
-        let cx = cx;
         cx.ip.listen_to_group(now, name, heard, &mut cx.secret, &mut cx.timers)?;
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
             datagram.memberships.retain(|other| *other != name);

@@ -105,6 +105,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a segment, its payload, and whose it is")]
     fn handle_connection_segment(
         &mut self,
         cx: &mut Context,
@@ -232,6 +233,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.send_apart(cx, now, ends, segment, ttl, tos, out);
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a segment and what its IP header says")]
     pub(super) fn send_apart(
         &mut self,
         cx: &mut Context,

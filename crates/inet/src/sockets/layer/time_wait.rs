@@ -101,7 +101,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         record.timer = Some(timer);
     }
 
-    /// A SYN takes the connection's place, if somebody listens (RFC 9293 3.10.7.4, RFC 6191 2).
+    /// A SYN takes the connection's place, if there is a listener (RFC 9293 3.10.7.4, RFC 6191 2).
     fn reuse_late(
         &mut self,
         cx: &mut Context,
