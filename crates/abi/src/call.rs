@@ -8,8 +8,8 @@
 //! | 2..8 | six arguments; a result carries an error number or six values |
 //!
 //! The **return path** names the client, the result ring of one of its threads, and the caller's
-//! tag. Who relays a call copies it unchanged, so whoever finishes the call posts the result
-//! straight to the caller's ring (P1's direct return). Calls complete in any order; a blocking call
+//! tag. A process that relays a call copies the path unchanged. So the process that finishes the
+//! call posts the result straight to the caller's ring (P1's direct return). Calls complete in any order; a blocking call
 //! completes later.
 
 mod flags;

@@ -1,13 +1,13 @@
 //! The request manager: takes packaged calls from a client's request rings and carries them out.
 //!
-//! One scan takes a bounded number of calls from all threads of a client, orders them by priority
-//! (calls of one priority stay in the order of their ring), and gives each to the one function that
-//! does it. A call that would wait leaves its return path with its socket and is finished by an
-//! event; it holds up nobody. Results go to the ring that the return path names, in whatever order
-//! calls finish.
+//! One scan takes a bounded number of calls from all threads of a client. It orders them by
+//! priority; calls of one priority keep the order of their ring. Each call goes to the one function
+//! that does it. A call that would wait leaves its return path with its socket, and an event
+//! finishes it later. A waiting call holds up no other call. Results go to the ring that the return
+//! path names, in whatever order calls finish.
 //!
-//! A call with arguments that a program may get wrong (a socket closed by another thread, an
-//! address that is taken) fails with an error number. Arguments that the library never writes are a
+//! A program may get some arguments wrong: a socket that another thread closed, an address that is
+//! taken. Such a call fails with an error number. Arguments that the library never writes are a
 //! fault.
 
 use std::cmp::Reverse;
@@ -75,7 +75,7 @@ impl Client {
         // Calls whose results go elsewhere than to the thread that made them.
         let mut elsewhere = false;
         let mut priorities = 0;
-        // No remainders: this is done in every turn, mostly for nothing.
+        // No remainders: this is done in every iteration, mostly for nothing.
         for at in (first..threads).chain(0..first) {
             let Some(Some(thread)) = self.threads.get_mut(at) else { continue };
             while scan.len() < CALLS_PER_SCAN {

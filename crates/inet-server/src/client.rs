@@ -1,11 +1,10 @@
 //! One client: its region, the rings of its threads, and the places of its sockets.
 //!
-//! SocketTable are handed out last freed first, so that few pages of a large socket table are ever
-//! touched. A place's queues are emptied and its words reset before its name reaches the program,
-//! and both sides attach to the queues at the indices found there.
+//! The server empties a place's queues and resets its words before the socket's name reaches the
+//! program. Both sides attach to the queues at the indices found there.
 //!
-//! The receiving pool is promised in full: every place has its floor, and what is left is lent to
-//! sockets that come first, each at most an eighth of the rest.
+//! The receiving pool is promised in full. Every place has its floor. Sockets that come first share
+//! what is left, each at most an eighth of the rest.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -138,7 +137,7 @@ impl Client {
         if thread >= self.most_threads {
             return Ok(false);
         }
-        // Only as far as there are any: they are walked through in every turn.
+        // Only as far as there are any: they are walked through in every iteration.
         if self.threads.len() <= place {
             self.threads.resize_with(place + 1, || None);
         }
@@ -196,7 +195,7 @@ impl Client {
         let Some(bytes) = asked.or((!stream).then_some(GOOD_DATAGRAM_BUFFER)) else { return };
         let bytes = bytes.max(MIN_BUFFER);
         let got = self.promise_areas(socket, bytes);
-        // Of datagrams the core only holds what came in one turn.
+        // Of datagrams the core only holds what came in one iteration.
         let core = if stream { bytes.min(got) } else { got };
         engine.set_recv_buffer(handle, core as usize);
     }
@@ -311,7 +310,7 @@ impl Client {
         self.ring |= self.posted;
     }
 
-    /// The end of a turn: publishes words, then results. The bells are due then.
+    /// The end of a iteration: publishes words, then results. The bells are due then.
     pub(crate) fn flush(&mut self, engine: &mut Engine) -> Result<(), ClientFault> {
         while let Some(socket) = self.sockets.next_touched() {
             let published = socket.publish()?;

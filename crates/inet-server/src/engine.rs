@@ -1,4 +1,4 @@
-//! What all clients share: the protocol core, the interfaces, the clock of this turn, and the
+//! What all clients share: the protocol core, the interfaces, the clock of this iteration, and the
 //! releases that wait for a driver.
 
 use std::collections::VecDeque;

@@ -1,10 +1,10 @@
-//! The event loop, cut into its parts for whoever owns the thread: work while there is some, then
-//! sleep until somebody rings, a timer is due or the epoll set has something else.
+//! The event loop, cut into its parts for the owner of the thread: work while there is some, then
+//! sleep until a bell rings, a timer is due or the epoll set reports something else.
 //!
-//! The drivers of the same process ([`Companion`]) come first in each round, so a frame that woke
-//! us goes through the core to the client's words in one round, and what the core sends leaves in
-//! the next. All that may wake us is in one epoll set. Before a sleep everybody announces it and
-//! looks once more.
+//! The drivers of the same process ([`Companion`]) come first in each iteration. So a frame that
+//! woke the thread goes through the core to the client's words in one iteration, and the core's
+//! answer leaves in the next. All sources of work are in one epoll set. Before a sleep every party
+//! announces it and looks once more.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

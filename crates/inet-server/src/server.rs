@@ -36,7 +36,7 @@ mod requests;
 mod sleep;
 mod socket_status;
 
-/// Frames taken from one interface in one turn.
+/// Frames taken from one interface in one iteration.
 const FRAMES_PER_TURN: usize = 64;
 
 /// A client that is gone, but whose memory something still refers to.
@@ -63,7 +63,7 @@ pub(crate) struct Server {
     leaving: Vec<DepartingClient>,
     /// What the supervisor is to be told.
     events: Vec<ServerEvent>,
-    /// The client that the next turn serves first.
+    /// The client that the next iteration serves first.
     first: usize,
     /// Room for the calls of one scan.
     scan: Vec<PackagedCall>,
@@ -149,7 +149,7 @@ impl Server {
         for client in self.clients.iter_mut().flatten() {
             client.serve_closing(&mut self.engine);
         }
-        // What can be released already is, in this turn.
+        // What can be released already is, in this iteration.
         self.release();
         self.flush();
         self.release_departed_clients();

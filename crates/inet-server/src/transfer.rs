@@ -1,9 +1,10 @@
 //! Data between a client's queues and the protocol core, socket by socket.
 //!
-//! A socket is looked at when its dirty bit was set (the program published descriptors or consumed
-//! bytes), when sent bytes were released that had held up its queue, or when the core has news of
-//! it. Each look does a bounded amount of work, and each turn looks at a bounded number of sockets,
-//! going round, so that no client and no socket waits for long behind a busy one.
+//! The server looks at a socket for three reasons: the program set its dirty bit, since it published
+//! descriptors or consumed bytes; sent bytes were released that had held up its queue; or the core
+//! has news of it. Each look does a bounded amount of work. Each iteration of the event loop looks
+//! at a bounded number of sockets and goes round, so no client and no socket waits for long behind
+//! a busy one.
 
 use abi::client::QUEUE;
 use abi::data::DataFlags;
@@ -21,7 +22,7 @@ use crate::tx::QueuedSend;
 
 mod datagrams;
 
-/// Sockets of one client looked at in one turn.
+/// Sockets of one client looked at in one iteration.
 const SOCKETS_PER_TURN: usize = 64;
 
 impl Client {

@@ -49,7 +49,7 @@ impl ClientThread {
     }
 }
 
-/// Names a socket to the threads that wait for it; they are rung at the end of the turn.
+/// Names a socket to the threads that wait for it; they are rung at the end of the iteration.
 pub(super) fn tell(threads: &[Option<ClientThread>], mut waiters: u64, socket: u16) {
     while waiters != 0 {
         let number = waiters.trailing_zeros() as usize;

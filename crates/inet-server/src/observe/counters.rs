@@ -38,11 +38,11 @@ inet::counters! {
 /// How much is done at once: what the cost of a turn is shared by.
 #[derive(Debug, Default)]
 pub(crate) struct BatchSizes {
-    /// Frames taken from drivers in one turn.
+    /// Frames taken from drivers in one iteration.
     pub(crate) frames_in: Sizes,
-    /// Frames given to drivers in one turn.
+    /// Frames given to drivers in one iteration.
     pub(crate) frames_out: Sizes,
-    /// Calls taken from a client in one turn.
+    /// Calls taken from a client in one iteration.
     pub(crate) calls: Sizes,
     /// Descriptors taken from a socket's sending queue at once.
     pub(crate) sends: Sizes,

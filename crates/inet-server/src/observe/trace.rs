@@ -40,7 +40,7 @@ impl Trace {
 
     /// Takes all marks of another process.
     pub(crate) fn take(&mut self, from: &mut TraceReader) {
-        // No more than its ring holds: who adds more meanwhile waits for the next turn.
+        // No more than its ring holds: who adds more meanwhile waits for the next iteration.
         for _ in 0..abi::stages::MARKS {
             let Some(mark) = from.take() else { return };
             self.keep(mark);

@@ -12,7 +12,7 @@ const NO_ROOM_RETRY: Duration = Duration::from_millis(1);
 impl Server {
     /// Does anybody wait for a driver to pass frames: for sent bytes to be released, for the memory
     /// of a client that is gone, or with output for which there was no room? Else nobody needs to
-    /// be woken for a frame that has left; what it held is given back in the next turn.
+    /// be woken for a frame that has left; what it held is given back in the next iteration.
     fn completions_are_awaited(&mut self) -> bool {
         let Self { clients, engine, .. } = self;
         let mut owners = engine.releases.iter().map(|release| release.owner);

@@ -472,7 +472,7 @@ fn results_wait_for_room_in_their_ring() {
         world.a.turn(world.now);
     }
     assert_eq!(world.a.counter("calls.results-backlogged"), 100);
-    // Reading makes room, and the rest follows with the next turn.
+    // Reading makes room, and the rest follows with the next iteration.
     let first = a.result(tags[0]);
     assert_eq!(first, Some(Ok([0; 6])));
     world.a.turn(world.now);

@@ -346,7 +346,7 @@ fn a_frame_that_has_left_is_news_only_if_something_waits_for_it() {
     let to = SocketAddr::from((world.b.address, 90));
     a.send(&mut datagrams, b"x", Some(to));
     assert!(!has_left(&mut world), "the program has room");
-    // In the next turn all the same.
+    // In the next iteration all the same.
     world.run(|_| datagrams.words.tx_released.load(Ordering::Acquire) == 1);
     datagrams.words.waiters.await_position(2, 1);
     a.send(&mut datagrams, b"x", Some(to));

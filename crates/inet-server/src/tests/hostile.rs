@@ -253,7 +253,7 @@ fn a_busy_client_does_not_hold_up_another() {
     let to = SocketAddr::from((world.b.address, 53));
     let now = world.now;
     for _ in 0..200 {
-        // As much as it can do, each turn.
+        // As much as it can do, each iteration.
         while busy.requests.free().unwrap() > 0 {
             busy.call(Op::Null, &[], 0);
         }
