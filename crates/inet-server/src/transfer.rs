@@ -1,7 +1,7 @@
 //! Data between a client's queues and the protocol core, socket by socket.
 //!
-//! The server looks at a socket for three reasons: the program set its dirty bit, since it published
-//! descriptors or consumed bytes; sent bytes were released that had held up its queue; or the core
+//! The server looks at a socket for three reasons: the program published descriptors or consumed
+//! bytes, and set the dirty bit; sent bytes were released that had held up its queue; or the core
 //! has news of it. Each look does a bounded amount of work. Each iteration of the event loop looks
 //! at a bounded number of sockets and goes round, so no client and no socket waits for long behind
 //! a busy one.
