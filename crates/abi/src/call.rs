@@ -9,8 +9,9 @@
 //!
 //! The **return path** names the client, the result ring of one of its threads, and the caller's
 //! tag. A process that relays a call copies the path unchanged. So the process that finishes the
-//! call posts the result straight to the caller's ring (P1's direct return). Calls complete in any order; a blocking call
-//! completes later.
+//! call posts the result straight to the caller's ring (P1's direct return).
+//!
+//! Calls complete in any order; a blocking call completes later.
 
 mod flags;
 mod op;
