@@ -73,7 +73,7 @@ impl Drop for RxArea {
 /// What was taken out of the queue.
 struct TakenDescriptor {
     bytes: Option<BorrowedBytes>,
-    descriptor: DataDescriptor,
+    from: Option<SocketAddr>,
     ancillary: Option<RecvAncillary>,
     number: u64,
 }
@@ -115,7 +115,8 @@ impl RecvQueue {
             let part = HeldPart { start, live: true, bytes: now.into(), slots };
             let number = self.held.push(part);
             if !pass {
-                return Ok(Some(TakenDescriptor { bytes, descriptor, ancillary: None, number }));
+                let from = descriptor.peer;
+                return Ok(Some(TakenDescriptor { bytes, from, ancillary: None, number }));
             }
             // The program never holds the byte that was passed over.
             if let Some((bytes, slots)) = self.held.end(number) {
@@ -135,7 +136,7 @@ impl RecvQueue {
             false => None,
             true => Some(RecvAncillary::decode(&self.queue.peek_at(1)?.ok_or(RegionFault)?)?),
         };
-        let DataDescriptor { area, offset, len, .. } = descriptor;
+        let DataDescriptor { area, offset, len, peer: from, .. } = descriptor;
         let bytes = match len {
             0 => None,
             len => Some(membership.pool_of(&descriptor)?.borrow_bytes(area, offset, len)?),
@@ -147,16 +148,18 @@ impl RecvQueue {
         let part = HeldPart { start: self.consumed, live: true, bytes: len.into(), slots };
         let number = self.held.push(part);
         self.consumed += 1;
-        Ok(Some(TakenDescriptor { bytes, descriptor, ancillary, number }))
+        Ok(Some(TakenDescriptor { bytes, from, ancillary, number }))
     }
 }
 
-/// What a receive in place gives: the part, or nothing at the end of the stream.
-type ReceivedPart = Option<TakenDescriptor>;
-
 impl RecvHalf {
-    /// Takes the next part. `None`: nothing is there yet.
-    fn try_recv_part(&self, core: &SocketCore) -> Result<Option<ReceivedPart>, Errno> {
+    /// Takes the next part into `part`, which stays empty at the end of the stream. `None`: nothing
+    /// is there yet. A part is large, so it is written where it stays.
+    fn try_recv_part(
+        &self,
+        core: &SocketCore,
+        part: &mut Option<TakenDescriptor>,
+    ) -> Result<Option<()>, Errno> {
         core.check()?;
         // The server writes flags last: what came before an end that they show is seen below.
         let flags = core.flags();
@@ -164,7 +167,7 @@ impl RecvHalf {
         if !stream && let Some(errno) = core.take_error() {
             return Err(errno);
         }
-        let taken = {
+        {
             let mut queue = lock(&self.queue);
             let queue = queue.as_mut().ok_or(Errno::BADF)?;
             // Looked at under the lock: closing sets it first, and looks for held parts there.
@@ -176,17 +179,17 @@ impl RecvHalf {
                 false => queue.take_datagram(&core.membership),
             };
             self.taken.store(queue.consumed(), Ordering::Release);
-            taken.map_err(|RegionFault| Errno::IO)?
-        };
-        if taken.is_some() {
-            return Ok(Some(taken));
+            *part = taken.map_err(|RegionFault| Errno::IO)?;
+        }
+        if part.is_some() {
+            return Ok(Some(()));
         }
         if stream && let Some(errno) = core.take_error() {
             return Err(errno);
         }
         let coming = flags.has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING);
         match flags.has(SocketFlags::READ_CLOSED) {
-            true => Ok(Some(None)),
+            true => Ok(Some(())),
             false if stream && !coming => Err(Errno::NOTCONN),
             false => Ok(None),
         }
@@ -201,12 +204,12 @@ impl Socket {
     /// As [`Socket::recv`].
     pub fn recv_area(&self, wait: Wait) -> Result<RxArea, Errno> {
         let (core, half) = (self.core(), self.recv_half());
-        let part = half.until_received(core, wait, || half.try_recv_part(core))?;
+        let mut part = None;
+        half.until_received(core, wait, || half.try_recv_part(core, &mut part))?;
         let socket = self.clone();
-        let Some(TakenDescriptor { bytes, descriptor, ancillary, number }) = part else {
+        let Some(TakenDescriptor { bytes, from, ancillary, number }) = part else {
             return Ok(RxArea { bytes: None, from: None, ancillary: None, number: None, socket });
         };
-        let from = descriptor.peer;
         if from.is_some() {
             self.note_sender(from);
         }
