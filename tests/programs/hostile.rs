@@ -72,7 +72,7 @@ impl Hostile {
     fn call(&self, request: Request, client: u16) -> Slot {
         let path = ReturnPath { client, ring: self.thread, tag: 1 };
         let (flags, request) = (CallFlags::NONE, request.encode());
-        PackagedCall { priority: 0, flags, path, request }.encode()
+        PackagedCall::new(path, 0, flags, request).encode()
     }
 
     /// Opens a datagram socket as a correct client does; its place in the table.

@@ -123,10 +123,10 @@ proptest! {
         request in request(), priority: u8, quiet: bool, path in path(),
     ) {
         let flags = CallFlags::QUIET.when(quiet);
-        let call = PackagedCall { priority, flags, path, request: request.encode() };
+        let call = PackagedCall::new(path, priority, flags, request.encode());
         let again = PackagedCall::decode(&call.encode());
         prop_assert_eq!(again, Ok(call));
-        prop_assert_eq!(Request::decode(&call.request), Ok(request));
+        prop_assert_eq!(call.request(), Ok(request));
     }
 
     #[test]
@@ -219,9 +219,9 @@ proptest! {
     #[test]
     fn garbage_is_refused_or_read_but_never_panics(slot: [u64; 8]) {
         if let Ok(call) = PackagedCall::decode(&slot) {
-            let _ = Request::decode(&call.request);
+            let _ = call.request();
             if let Ok(PackagedResult { outcome: Ok(words), .. }) = PackagedResult::decode(&slot) {
-                let _ = Reply::decode(call.request.op(), &words);
+                let _ = Reply::decode(call.op(), &words);
             }
         }
         let _ = DriverCall::decode(&slot);
@@ -270,7 +270,7 @@ fn values_that_a_newer_program_may_know_fail_the_call_alone() {
     for (operation, argument, errno) in errors {
         let slot = [operation, 0, argument, 3, 0, 0, 0, 0];
         let call = PackagedCall::decode(&slot).expect("a call");
-        assert_eq!(Request::decode(&call.request), Err(RequestError::Unsupported(errno)));
+        assert_eq!(call.request(), Err(RequestError::Unsupported(errno)));
     }
 }
 

@@ -62,7 +62,7 @@ impl Client {
                 Err(Refusal::Errno(errno)) => Err(*errno),
                 Err(Refusal::Fault(fault)) => return Err(fault.clone()),
             };
-            let quiet = call.flags.has(CallFlags::QUIET) && is_usual(call.request.op(), outcome);
+            let quiet = call.flags.has(CallFlags::QUIET) && is_usual(call.op(), outcome);
             self.post(engine, call.path, outcome, !quiet)?;
         }
         Ok(!scan.is_empty())
@@ -102,7 +102,7 @@ impl Client {
     }
 
     fn execute(&mut self, engine: &mut Engine, call: &PackagedCall) -> CallAnswer {
-        match Request::decode(&call.request)? {
+        match call.request()? {
             Request::Null => DONE,
             Request::Socket { kind, family } => self.socket(engine, kind, family),
             Request::Bind { socket, addr } => {

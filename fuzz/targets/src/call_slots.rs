@@ -98,9 +98,9 @@ fn decode_all(slot: &Slot) {
     let _ = DriverCall::decode(slot);
     let result = PackagedResult::decode(slot);
     if let Ok(call) = PackagedCall::decode(slot) {
-        let _ = Request::decode(&call.request);
+        let _ = call.request();
         let words = result.ok().and_then(|result| result.outcome.ok());
-        let _ = words.map(|words| Reply::decode(call.request.op(), &words));
+        let _ = words.map(|words| Reply::decode(call.op(), &words));
     }
     let _ = (DataDescriptor::decode(slot), TxFrame::decode(slot));
     let _ = FillSlot::decode(slot);
@@ -125,7 +125,7 @@ fn call(u: &mut Unstructured<'_>, client: u16) -> Result<Slot> {
     }
     let flags = CallFlags::NONBLOCK.when(u.arbitrary()?);
     let request = Request::Null.encode();
-    let call = PackagedCall { priority: u.arbitrary()?, flags, path, request };
+    let call = PackagedCall::new(path, u.arbitrary()?, flags, request);
     let mut slot = call.encode();
     slot[0] = slot[0] & !0xffff | number;
     slot[2..].copy_from_slice(&args);
@@ -198,7 +198,7 @@ pub fn run(data: &[u8]) {
     while !u.is_empty() && !fuzz.faulted && step(&mut u, &mut fuzz, &mut bad).is_ok() {}
     let path = ReturnPath { client: GOOD, ring: 0, tag: 1 };
     let request = Request::Null.encode();
-    let call = PackagedCall { priority: 0, flags: CallFlags::NONE, path, request };
+    let call = PackagedCall::new(path, 0, CallFlags::NONE, request);
     good.requests.push(&call.encode()).expect("room");
     fuzz.rest();
     let slot = good.results.pop().expect("an intact ring").expect("an answer");

@@ -131,7 +131,7 @@ pub enum Request {
     },
 }
 
-/// Why [`Request::decode`] gives no request.
+/// Why [`PackagedCall::request`] gives no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestError {
     /// No correct peer writes this.
@@ -186,11 +186,6 @@ impl RequestWords {
         let [a, b, c] = addr_to_words(addr);
         Self::new(op, [socket.to_word(), a, b, c, 0, 0])
     }
-
-    #[inline]
-    fn addr(&self) -> Result<SocketAddr, BadSlot> {
-        addr_from_words([self.args[1], self.args[2], self.args[3]])
-    }
 }
 
 impl Request {
@@ -237,23 +232,21 @@ impl Request {
         }
     }
 
-    /// Out of words of a slot.
-    ///
-    /// # Errors
-    /// [`RequestError`]. Whether the socket exists is for the server to say.
+    /// Out of an operation and its words.
     #[inline]
-    pub fn decode(words: &RequestWords) -> Result<Self, RequestError> {
-        let (args, socket) = (&words.args, words.socket());
+    fn decode(op: Op, args: &[u64; 6]) -> Result<Self, RequestError> {
+        let socket = SocketId::from_word(args[0]);
+        let addr = || addr_from_words([args[1], args[2], args[3]]);
         let unsupported = RequestError::Unsupported;
-        Ok(match words.op {
+        Ok(match op {
             Op::Null => Self::Null,
             Op::Socket => Self::Socket {
                 kind: SocketKind::from_word(args[0]).ok_or(unsupported(Errno::PROTONOSUPPORT))?,
                 family: Family::from_word(args[1]).ok_or(unsupported(Errno::AFNOSUPPORT))?,
             },
-            Op::Bind => Self::Bind { socket, addr: words.addr()? },
+            Op::Bind => Self::Bind { socket, addr: addr()? },
             Op::Listen => Self::Listen { socket, backlog: saturated(args[1]) },
-            Op::Connect => Self::Connect { socket, addr: words.addr()? },
+            Op::Connect => Self::Connect { socket, addr: addr()? },
             Op::Accept => Self::Accept { socket },
             Op::Close => Self::Close { socket },
             Op::Send => {
@@ -292,30 +285,63 @@ fn saturated(word: u64) -> u32 {
     u32::try_from(word).unwrap_or(u32::MAX)
 }
 
-/// A request on its way to the server.
+/// A request on its way to the server, as large as its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackagedCall {
+    /// Where the result goes.
+    pub path: ReturnPath,
     /// 0 is ordinary; higher goes first among the calls of one scan.
     pub priority: u8,
     /// How to carry it out.
     pub flags: CallFlags,
-    /// Where the result goes.
-    pub path: ReturnPath,
-    /// What to do.
-    pub request: RequestWords,
+    op: Op,
+    args: [u64; 6],
 }
 
 impl PackagedCall {
+    /// A call of `request`.
+    #[must_use]
+    #[inline]
+    pub fn new(path: ReturnPath, priority: u8, flags: CallFlags, request: RequestWords) -> Self {
+        let RequestWords { op, args } = request;
+        Self { path, priority, flags, op, args }
+    }
+
+    /// The operation.
+    #[must_use]
+    #[inline]
+    pub fn op(&self) -> Op {
+        self.op
+    }
+
+    /// The socket that the call is about. Of an operation about none it is some name, which no
+    /// socket needs to have.
+    #[must_use]
+    #[inline]
+    pub fn socket(&self) -> SocketId {
+        SocketId::from_word(self.args[0])
+    }
+
+    /// What to do. Whether the socket exists is for the server to say.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    #[inline]
+    pub fn request(&self) -> Result<Request, RequestError> {
+        Request::decode(self.op, &self.args)
+    }
+
     /// As a ring slot.
     #[must_use]
     #[inline]
     pub fn encode(&self) -> Slot {
-        let RequestWords { op, args: a } = self.request;
+        let (op, a) = (self.op, &self.args);
         let how = u16::from(self.priority) | u16::from(self.flags.bits()) << 8;
         [pack16(op as u16, how, 0, 0), self.path.to_word(), a[0], a[1], a[2], a[3], a[4], a[5]]
     }
 
-    /// Out of a ring slot. The arguments are for [`Request::decode`], once it is the call's turn.
+    /// Out of a ring slot. The arguments are for [`PackagedCall::request`], once the server carries
+    /// the call out.
     ///
     /// # Errors
     /// [`BadSlot`] for an unknown operation or flag.
@@ -326,7 +352,6 @@ impl PackagedCall {
         let [priority, flags] = u16_at(slot[0], 1).to_le_bytes();
         let flags = CallFlags::from_bits(flags).ok_or(BadSlot::new("call flags", flags.into()))?;
         let args = [slot[2], slot[3], slot[4], slot[5], slot[6], slot[7]];
-        let path = ReturnPath::from_word(slot[1]);
-        Ok(Self { priority, flags, path, request: RequestWords { op, args } })
+        Ok(Self { path: ReturnPath::from_word(slot[1]), priority, flags, op, args })
     }
 }

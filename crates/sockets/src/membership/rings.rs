@@ -225,7 +225,7 @@ impl Rings {
         let path = ReturnPath { client: self.client, ring: self.ring, tag };
         let NewCall { request, flags, priority, user_data } = *call;
         let (op, socket) = (request.op(), request.socket());
-        match self.requests.stage(&PackagedCall { priority, flags, path, request }.encode()) {
+        match self.requests.stage(&PackagedCall::new(path, priority, flags, request).encode()) {
             Ok(()) => {}
             Err(PushError::Full) => return Ok(None),
             Err(PushError::Fault(_)) => return Err(RegionFault),

@@ -433,7 +433,7 @@ impl Core {
         let thread = &mut self.threads[usize::from(call.path.ring)];
         let outcome = outcome.map(|reply| reply.encode());
         thread.results.push(&PackagedResult { path: call.path, outcome }.encode()).unwrap();
-        let usual = match call.request.op() {
+        let usual = match call.op() {
             Op::Connect => self.manner.connects.is_none(),
             _ => outcome.is_ok(),
         };
@@ -452,8 +452,8 @@ impl Core {
 
     fn on_call(&mut self, call: &PackagedCall) {
         assert_eq!(call.path.client, self.number);
-        self.calls.push(call.request.op());
-        if self.manner.holds == Some(call.request.op()) {
+        self.calls.push(call.op());
+        if self.manner.holds == Some(call.op()) {
             self.held.push(*call);
         } else {
             self.answer(call);
@@ -466,14 +466,14 @@ impl Core {
     }
 
     fn execute(&mut self, call: &PackagedCall) -> Result<Reply, Errno> {
-        let request = Request::decode(&call.request).unwrap();
+        let request = call.request().unwrap();
         match request {
             Request::Null => return Ok(Reply::Done),
             Request::Socket { kind, .. } => return self.occupy(kind, OPEN).map(Reply::Socket),
             Request::Cancel { tag, .. } => return self.cancel(tag),
             _ => {}
         }
-        let id = call.request.socket();
+        let id = call.socket();
         let index = id.index;
         if self.socks.get(usize::from(index)).and_then(Option::as_ref).is_none_or(|s| s.id != id) {
             return Err(Errno::BADF);
