@@ -38,6 +38,7 @@ impl Request {
     }
 
     /// Nothing, answered at once: [`Reply::Done`].
+    #[inline]
     pub fn null() -> Self {
         Self { call: NewCall::new(call::Request::Null), subject: None }
     }
