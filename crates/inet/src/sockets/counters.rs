@@ -1,16 +1,6 @@
-//! Counters of UDP and TCP.
+//! Counters of TCP.
 
 use crate::tcp::TcpStats;
-
-counters! { UdpCounters:
-    copied_groups "copy.group-bytes" "Payload copied because several sockets receive it."
-    udp_in "udp.datagrams-in" "Datagrams queued to a socket."
-    udp_out "udp.datagrams-out" "Datagrams sent."
-    udp_malformed "udp.malformed" "UDP packets with a bad length or port 0."
-    udp_bad_checksum "udp.bad-checksum" "UDP packets with a bad checksum."
-    udp_no_port "udp.no-port" "Datagrams to a port without a socket."
-    udp_overflow "udp.overflows" "Datagrams dropped because the socket's receive queue was full."
-}
 
 counters! { TcpCounters:
     tcp_in "tcp.segments-in" "Well-formed segments, joined ones counted singly."

@@ -17,7 +17,7 @@ mod turns;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use super::counters::{TcpCounters, TcpTotals, UdpCounters};
+use super::counters::{TcpCounters, TcpTotals};
 use super::demux::Demux;
 use super::event_queue::EventQueue;
 use super::fast_opens::FastOpens;
@@ -31,7 +31,7 @@ use crate::config::Config;
 use crate::secret::Secret;
 use crate::table::{Handle, Table};
 use crate::tcp::{Endpoints, SegmentRepr, TcpConfig};
-use crate::udp::parked::ParkedDatagrams;
+use crate::udp::layer::UdpLayer;
 use crate::waiters::SocketWaiters;
 
 /// The sockets of one stack.
@@ -41,6 +41,7 @@ pub(crate) struct SocketLayer<T, R> {
     /// `config.tcp`, to be shared by the connections.
     tcp: Arc<TcpConfig>,
     sockets: Table<Socket<T, R>>,
+    udp: UdpLayer<T>,
     /// Handshakes under way.
     requests: Table<ConnectionRequest>,
     /// Closed connections in TIME-WAIT.
@@ -50,8 +51,6 @@ pub(crate) struct SocketLayer<T, R> {
     fast: FastOpens,
     /// Sockets that wait for a neighbour.
     waiting: SocketWaiters,
-    /// Datagrams that wait for a neighbour.
-    parked: ParkedDatagrams<T>,
     events: EventQueue,
     /// Sockets that may have something to send.
     ready: VecDeque<Handle>,
@@ -61,7 +60,6 @@ pub(crate) struct SocketLayer<T, R> {
     resets: VecDeque<(Endpoints, SegmentRepr)>,
     tcp_stats: TcpTotals,
     tcp_counters: TcpCounters,
-    udp_counters: UdpCounters,
 }
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
@@ -76,14 +74,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             ports: Ports::new(secret, config.ephemeral_ports.clone()),
             fast: FastOpens::new(key, hash.clone(), peers),
             waiting: SocketWaiters::new(hash.clone()),
-            parked: ParkedDatagrams::new(hash, config.neighbour_queue),
+            udp: UdpLayer::new(hash, config.neighbour_queue),
             events: EventQueue::default(),
             ready: VecDeque::new(),
             fin_acks: FinAcks::default(),
             resets: VecDeque::new(),
             tcp_stats: TcpTotals::default(),
             tcp_counters: TcpCounters::default(),
-            udp_counters: UdpCounters::default(),
             tcp: Arc::new(config.tcp),
             config: config.clone(),
         }
@@ -97,7 +94,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Name and value of each counter.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<T, R> {
-        let (udp, tcp) = (self.udp_counters.iter(), self.tcp_counters.iter());
+        let (udp, tcp) = (self.udp.counters(), self.tcp_counters.iter());
         udp.chain(tcp).chain(self.tcp_stats.iter())
     }
 

@@ -12,7 +12,6 @@ use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
 use crate::tcp::Endpoints;
 use crate::udp::message::Arrived;
-use crate::udp::wire;
 use alloc::boxed::Box;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
@@ -25,20 +24,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         arrival: Arrival,
         frame: Frame<R>,
     ) -> Option<Frame<R>> {
-        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
-        let counters = &mut self.udp_counters;
-        let verified = frame.offload().verified;
-        let parsed = match wire::parse(packet.source, packet.destination, bytes, verified) {
-            Ok(parsed) => parsed,
-            Err(wire::BadDatagram::Checksum) => {
-                counters.udp_bad_checksum += 1;
-                return None;
-            }
-            Err(wire::BadDatagram::Malformed) => {
-                counters.udp_malformed += 1;
-                return None;
-            }
-        };
+        let parsed = self.udp.handle_packet(packet, &frame)?;
         let ends =
             Endpoints { local: packet.to(parsed.dst_port), remote: packet.from(parsed.src_port) };
         let start = packet.payload.start;
@@ -56,7 +42,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         let found = self.demux.datagram(&ends, |handle| self.hears(cx, handle, &arrived));
         let Some(handle) = found else {
-            self.udp_counters.udp_no_port += 1;
+            self.udp.count_no_port();
             return Some(frame);
         };
         self.queue_datagram(cx, handle, RxPiece { frame, range }, arrived);
@@ -93,12 +79,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let mut found = self.demux.datagram_all(ends);
         found.retain(|handle| self.hears(cx, *handle, &arrived));
         let Some((last, others)) = found.split_last() else {
-            self.udp_counters.udp_no_port += 1;
+            self.udp.count_no_port();
             return;
         };
         for handle in others {
             let bytes: Box<[u8]> = piece.bytes().into();
-            self.udp_counters.copied_groups += bytes.len() as u64;
+            self.udp.count_copied(bytes.len());
             let copy = RxPiece { range: 0..bytes.len(), frame: Frame::Joined(bytes) };
             self.queue_datagram(cx, *handle, copy, arrived);
         }
@@ -116,7 +102,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let limit = socket.options.recv_buffer;
         let Some(datagram) = socket.datagram() else { return };
         if !datagram.recv.fits(piece.range.len(), limit, self.config.udp_queue) {
-            self.udp_counters.udp_overflow += 1;
+            self.udp.count_overflow();
             return;
         }
         if !cx.held.has_room(&piece.frame, true) {
@@ -125,7 +111,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         let frame = cx.held.hold(piece.frame);
         datagram.recv.push(RxPiece { frame, range: piece.range }, arrived);
-        self.udp_counters.udp_in += 1;
+        self.udp.count_received();
         self.events.add(handle, socket, EventKind::Readable);
     }
 

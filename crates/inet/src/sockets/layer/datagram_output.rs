@@ -242,14 +242,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let NextHop::Asking(key) = link {
             let head = Vec::from(head);
             let datagram = ParkedDatagram { socket: handle, number, outgoing, head, offload };
-            if let Some(displaced) = self.parked.park(key, datagram) {
+            if let Some(displaced) = self.udp.park(key, datagram) {
                 self.drop_parked(cx, displaced, None);
             }
             return;
         }
         let (pieces, count) = outgoing.pieces(part.payload.clone());
         let body = pieces.get(..count).unwrap_or_default();
-        self.udp_counters.udp_out += u64::from(part.payload.end == part.datagram.end);
+        if part.payload.end == part.datagram.end {
+            self.udp.count_sent();
+        }
         if part.fragment.is_some() {
             cx.ip.count_fragment_out();
         }
@@ -422,7 +424,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) {
         let ParkedDatagram { socket, number, outgoing, mut head, offload } = datagram;
         ethernet::set_destination(&mut head, mac);
-        self.udp_counters.udp_out += 1;
+        self.udp.count_sent();
         let (pieces, count) = outgoing.pieces(0..outgoing.len());
         let body = pieces.get(..count).unwrap_or_default();
         cx.link.emit(key.interface, &head, body, offload, out);

@@ -94,7 +94,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let Resolved { neighbour, mac } = resolved;
-        for datagram in self.parked.take(neighbour) {
+        for datagram in self.udp.take_parked(neighbour) {
             self.send_parked(cx, neighbour, mac, datagram, out);
         }
         for handle in self.waiting.take(neighbour) {
@@ -111,7 +111,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         now: Instant,
         neighbour: NeighbourKey,
     ) {
-        for datagram in self.parked.take(neighbour) {
+        for datagram in self.udp.take_parked(neighbour) {
             self.drop_parked(cx, datagram, Some(Error::HostUnreachable));
         }
         for handle in self.waiting.take(neighbour) {

@@ -1,0 +1,95 @@
+//! UDP's own state in one stack: the datagrams that wait for a neighbour, and the counters.
+
+use alloc::collections::VecDeque;
+
+use super::parked::{ParkedDatagram, ParkedDatagrams};
+use super::wire::{self, BadDatagram, ParsedDatagram};
+use crate::bytes::{Frame, RxBytes};
+use crate::interface_id::NeighbourKey;
+use crate::ip::packet::Packet;
+use crate::secret::KeyedHash;
+
+counters! { UdpCounters:
+    copied_groups "copy.group-bytes" "Payload copied because several sockets receive it."
+    udp_in "udp.datagrams-in" "Datagrams queued to a socket."
+    udp_out "udp.datagrams-out" "Datagrams sent."
+    udp_malformed "udp.malformed" "UDP packets with a bad length or port 0."
+    udp_bad_checksum "udp.bad-checksum" "UDP packets with a bad checksum."
+    udp_no_port "udp.no-port" "Datagrams to a port without a socket."
+    udp_overflow "udp.overflows" "Datagrams dropped because the socket's receive queue was full."
+}
+
+/// UDP's own state in one stack.
+#[derive(Debug)]
+pub(crate) struct UdpLayer<T> {
+    parked: ParkedDatagrams<T>,
+    counters: UdpCounters,
+}
+
+impl<T> UdpLayer<T> {
+    /// `queue`: most datagrams that wait for one neighbour.
+    pub(crate) fn new(hash: KeyedHash, queue: usize) -> Self {
+        Self { parked: ParkedDatagrams::new(hash, queue), counters: UdpCounters::default() }
+    }
+
+    /// Name and value of each counter.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<T> {
+        self.counters.iter()
+    }
+
+    /// Parses a UDP packet; counts one that is malformed, which is to be dropped.
+    pub(crate) fn handle_packet<R: RxBytes>(
+        &mut self,
+        packet: &Packet,
+        frame: &Frame<R>,
+    ) -> Option<ParsedDatagram> {
+        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
+        let verified = frame.offload().verified;
+        match wire::parse(packet.source, packet.destination, bytes, verified) {
+            Ok(parsed) => return Some(parsed),
+            Err(BadDatagram::Checksum) => self.counters.udp_bad_checksum += 1,
+            Err(BadDatagram::Malformed) => self.counters.udp_malformed += 1,
+        }
+        None
+    }
+
+    /// No socket has the port of a datagram.
+    pub(crate) fn count_no_port(&mut self) {
+        self.counters.udp_no_port += 1;
+    }
+
+    /// A datagram to several sockets was copied.
+    pub(crate) fn count_copied(&mut self, bytes: usize) {
+        self.counters.copied_groups += bytes as u64;
+    }
+
+    /// A socket's receive queue was full.
+    pub(crate) fn count_overflow(&mut self) {
+        self.counters.udp_overflow += 1;
+    }
+
+    /// A datagram was queued to a socket.
+    pub(crate) fn count_received(&mut self) {
+        self.counters.udp_in += 1;
+    }
+
+    /// A datagram was sent, with its last fragment.
+    pub(crate) fn count_sent(&mut self) {
+        self.counters.udp_out += 1;
+    }
+
+    /// Lets a datagram wait for a neighbour that is being asked; returns the datagram that it
+    /// displaces.
+    pub(crate) fn park(
+        &mut self,
+        neighbour: NeighbourKey,
+        datagram: ParkedDatagram<T>,
+    ) -> Option<ParkedDatagram<T>> {
+        self.parked.park(neighbour, datagram)
+    }
+
+    /// The datagrams that waited for a neighbour: they do not any more.
+    pub(crate) fn take_parked(&mut self, neighbour: NeighbourKey) -> VecDeque<ParkedDatagram<T>> {
+        self.parked.take(neighbour)
+    }
+}
