@@ -5,7 +5,8 @@
 //! that, during the handshake, there is only a connection request: a record of the SYN. A closed
 //! socket stays in its slot, without its owner, until the connection is over.
 //!
-//! [`SocketLayer`] owns the tables. The calls are in `layer`; the other modules are the types that
+//! [`SocketLayer`] owns the table of sockets and all that finds and wakes them. It composes
+//! `TcpLayer` and `UdpLayer`, each with the state of its protocol. The calls are in `layer`; the other modules are the types that
 //! it works with. It gives events to the owner of a socket, and to the stack the frame of a
 //! datagram whose sender is to be told that no socket has its port.
 
@@ -27,6 +28,7 @@ mod ports;
 pub(crate) mod request;
 pub(crate) mod socket;
 mod stream;
+mod tcp_layer;
 mod time_wait;
 
 pub(crate) use layer::SocketLayer;

@@ -20,36 +20,36 @@ use hashbrown::HashMap;
 
 /// What is known of a peer.
 #[derive(Debug, Default)]
-pub(super) struct FastOpenPeer {
-    pub(super) cookie: Option<FastOpenOption>,
+struct FastOpenPeer {
+    cookie: Option<FastOpenOption>,
     /// Its segment size, bytes; 0 while unknown.
-    pub(super) mss: u16,
+    mss: u16,
     /// 1: it did not answer the option and is to be asked in the older form; 2: it answered that
     /// neither.
-    pub(super) older_form: u8,
+    older_form: u8,
 }
 
 /// While connections that were opened fast are swallowed on their way, none is (RFC 7413 4.1.3.1):
 /// for `TcpConfig::fastopen_blackhole_timeout`, and twice as long each time it happens again, up to
 /// 64 times as long. Data received over one that was begun afterwards ends the doubling. As Linux.
 #[derive(Debug)]
-pub(super) struct FastOpenPause {
+struct FastOpenPause {
     /// How often it happened since one worked.
-    pub(super) times: u32,
+    times: u32,
     /// When it happened last.
-    pub(super) at: Instant,
+    at: Instant,
 }
 
 impl FastOpenPause {
     /// How often the time doubles at most.
     const DOUBLINGS: u32 = 6;
 
-    pub(super) fn begin(&mut self, now: Instant) {
+    fn begin(&mut self, now: Instant) {
         self.times = self.times.saturating_add(1);
         self.at = now;
     }
 
-    pub(super) fn holds(&self, now: Instant, timeout: Duration) -> bool {
+    fn holds(&self, now: Instant, timeout: Duration) -> bool {
         let Some(doublings) = self.times.checked_sub(1) else { return false };
         let time = timeout.saturating_mul(1 << doublings.min(Self::DOUBLINGS));
         now - self.at < time
@@ -59,16 +59,16 @@ impl FastOpenPause {
 /// The cookies of one stack.
 #[derive(Debug)]
 pub(crate) struct FastOpens {
-    pub(super) keys: FastOpenKeys,
+    keys: FastOpenKeys,
     /// Keys of sockets that have their own.
-    pub(super) own_keys: HashMap<Handle, FastOpenKeys, KeyedHash>,
-    pub(super) pause: FastOpenPause,
+    own_keys: HashMap<Handle, FastOpenKeys, KeyedHash>,
+    pause: FastOpenPause,
     /// The present, when something happened to a connection last.
-    pub(super) clock: Instant,
-    pub(super) peers: HashMap<IpAddr, FastOpenPeer, KeyedHash>,
+    clock: Instant,
+    peers: HashMap<IpAddr, FastOpenPeer, KeyedHash>,
     /// Whom there is something known of, oldest first.
-    pub(super) order: VecDeque<IpAddr>,
-    pub(super) limit: usize,
+    order: VecDeque<IpAddr>,
+    limit: usize,
 }
 
 impl FastOpens {
@@ -82,6 +82,11 @@ impl FastOpens {
             order: VecDeque::new(),
             limit,
         }
+    }
+
+    /// Sets the keys of all sockets that have none of their own.
+    pub(super) fn set_keys(&mut self, keys: FastOpenKeys) {
+        self.keys = keys;
     }
 
     /// The keys of a listener's cookies: its own, or those of all.
@@ -99,6 +104,37 @@ impl FastOpens {
         if !self.own_keys.is_empty() {
             self.own_keys.remove(&handle);
         }
+    }
+
+    /// Sets the present, at which something happens to a connection.
+    pub(super) fn set_clock(&mut self, now: Instant) {
+        self.clock = now;
+    }
+
+    /// Whether no connection is opened fast for now.
+    pub(super) fn is_paused(&self, now: Instant, timeout: Duration) -> bool {
+        self.pause.holds(now, timeout)
+    }
+
+    /// Whether a pause is over and no fast connection has worked since.
+    pub(super) fn is_on_trial(&self) -> bool {
+        self.pause.times > 0
+    }
+
+    /// A connection that was opened fast has received data.
+    pub(super) fn handle_success(&mut self) {
+        self.pause.times = 0;
+    }
+
+    /// A connection that was opened fast was swallowed on its way.
+    pub(super) fn handle_black_hole(&mut self) {
+        self.pause.begin(self.clock);
+    }
+
+    /// Forgets the cookies of all peers.
+    pub(super) fn forget_peers(&mut self) {
+        self.peers.clear();
+        self.order.clear();
     }
 
     /// The option for a SYN to `peer`, and its segment size if that is known.

@@ -15,22 +15,16 @@ mod time_wait;
 mod turns;
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 
-use super::counters::{TcpCounters, TcpTotals};
 use super::demux::Demux;
 use super::event_queue::EventQueue;
-use super::fast_opens::FastOpens;
-use super::fin_acks::FinAcks;
 use super::ports::Ports;
-use super::request::ConnectionRequest;
 use super::socket::Socket;
-use super::time_wait::TimeWaitRecord;
+use super::tcp_layer::TcpLayer;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
 use crate::secret::Secret;
 use crate::table::{Handle, Table};
-use crate::tcp::{Endpoints, SegmentRepr, TcpConfig};
 use crate::udp::layer::UdpLayer;
 use crate::waiters::SocketWaiters;
 
@@ -38,50 +32,30 @@ use crate::waiters::SocketWaiters;
 #[derive(Debug)]
 pub(crate) struct SocketLayer<T, R> {
     config: Config,
-    /// `config.tcp`, to be shared by the connections.
-    tcp: Arc<TcpConfig>,
     sockets: Table<Socket<T, R>>,
+    tcp: TcpLayer,
     udp: UdpLayer<T>,
-    /// Handshakes under way.
-    requests: Table<ConnectionRequest>,
-    /// Closed connections in TIME-WAIT.
-    time_waits: Table<TimeWaitRecord>,
     demux: Demux,
     ports: Ports,
-    fast: FastOpens,
     /// Sockets that wait for a neighbour.
     waiting: SocketWaiters,
     events: EventQueue,
     /// Sockets that may have something to send.
     ready: VecDeque<Handle>,
-    /// Connections whose peer's FIN is not acknowledged yet.
-    fin_acks: FinAcks,
-    /// RSTs owed by calls of the owner.
-    resets: VecDeque<(Endpoints, SegmentRepr)>,
-    tcp_stats: TcpTotals,
-    tcp_counters: TcpCounters,
 }
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn new(config: &Config, secret: &Secret) -> Self {
         let hash = secret.tables();
-        let (key, peers) = (secret.fast_open_key(), config.fast_open_peers);
         Self {
             sockets: Table::new(config.sockets),
-            requests: Table::new(config.requests),
-            time_waits: Table::new(config.max_tw_buckets),
             demux: Demux::new(&hash),
             ports: Ports::new(secret, config.ephemeral_ports.clone()),
-            fast: FastOpens::new(key, hash.clone(), peers),
             waiting: SocketWaiters::new(hash.clone()),
+            tcp: TcpLayer::new(config, secret),
             udp: UdpLayer::new(hash, config.neighbour_queue),
             events: EventQueue::default(),
             ready: VecDeque::new(),
-            fin_acks: FinAcks::default(),
-            resets: VecDeque::new(),
-            tcp_stats: TcpTotals::default(),
-            tcp_counters: TcpCounters::default(),
-            tcp: Arc::new(config.tcp),
             config: config.clone(),
         }
     }
@@ -89,13 +63,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Takes what has changed in the configuration.
     pub(crate) fn configure(&mut self, config: &Config) {
         self.config = config.clone();
-        self.tcp = Arc::new(config.tcp);
+        self.tcp.configure(config.tcp);
     }
 
     /// Name and value of each counter.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<T, R> {
-        let (udp, tcp) = (self.udp.counters(), self.tcp_counters.iter());
-        udp.chain(tcp).chain(self.tcp_stats.iter())
+        self.udp.counters().chain(self.tcp.counters())
     }
 
     /// Puts a socket into the queue of those that may have something to send.
@@ -117,6 +90,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Connections in TIME-WAIT whose sockets are closed, for tests.
     #[cfg(test)]
     pub(crate) fn time_wait_count(&self) -> usize {
-        self.time_waits.iter().count()
+        self.tcp.time_waits().count()
     }
 }

@@ -1,11 +1,8 @@
 //! A connection in TIME-WAIT whose socket is closed.
 
-use super::demux::{Demux, DemuxTarget};
 use super::ports::PortClaim;
 use crate::sockets::kinds::{Family, SocketInfo, SocketKind};
-use crate::table::Table;
-use crate::tcp::{Endpoints, Seq, State, TimeWait};
-use crate::time::Instant;
+use crate::tcp::{State, TimeWait};
 use crate::wheel::TimerId;
 
 /// A connection in TIME-WAIT.
@@ -35,19 +32,5 @@ impl TimeWaitRecord {
             local: self.family.show(ends.local),
             peer: self.family.show(ends.remote),
         }
-    }
-}
-
-/// The first sequence number that a new connection between `ends` may have in place of one in
-/// TIME-WAIT, if it may take that (`tw_reuse`).
-pub(super) fn reusable(
-    demux: &Demux,
-    waiting: &Table<TimeWaitRecord>,
-    now: Instant,
-    ends: &Endpoints,
-) -> Option<Seq> {
-    match demux.target(ends)? {
-        DemuxTarget::TimeWait(place) => waiting.get(place)?.wait.reused_by_connect(now),
-        _ => None,
     }
 }

@@ -12,6 +12,7 @@ use crate::sockets::ports::PortClaim;
 use crate::sockets::ports::faces;
 use crate::sockets::request::ConnectionRequest;
 use crate::sockets::socket::{Socket, SocketBody, admit};
+use crate::sockets::time_wait::TimeWaitRecord;
 use crate::table::Handle;
 use crate::tcp::{State, TcpInfo};
 use crate::time::Instant;
@@ -223,7 +224,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         handle: Handle,
         option: SockOption,
     ) -> Result<(), Error> {
-        let defaults = Arc::clone(&self.tcp);
+        let defaults = Arc::clone(self.tcp.config());
         if matches!(option, SockOption::FastOpenConnect(_)) && !self.permits_fast_clients() {
             return Err(Error::Unsupported);
         }
@@ -233,7 +234,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::Invalid);
         }
         if let SockOption::FastOpenKeys(keys) = option {
-            self.fast.set_own_keys(handle, keys);
+            self.tcp.set_own_fast_open_keys(handle, keys);
             return Ok(());
         }
         if !socket.options.set(&defaults, option) {
@@ -296,7 +297,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 let hops = socket.options.unicast_hops.unwrap_or(cx.ip.default_hop_limit());
                 SockOption::UnicastHops(Some(hops))
             }
-            _ => socket.options.get(&self.tcp, self.fast.keys(handle), name),
+            _ => {
+                let keys = self.tcp.fast_open_keys(handle);
+                socket.options.get(self.tcp.config(), keys, name)
+            }
         })
     }
 
@@ -410,7 +414,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// See [`Stack::sockets`](crate::Stack::sockets).
     pub(crate) fn sockets(&self) -> impl Iterator<Item = SocketInfo> {
-        let requests = self.requests.iter().filter_map(|(_, request)| self.request_info(request));
+        let requests = self.tcp.requests().filter_map(|request| self.request_info(request));
         let sockets = self.sockets.iter().filter_map(|(_, socket)| {
             let (state, recv_q, send_q, peer) = match &socket.body {
                 SocketBody::Gone => return None,
@@ -441,7 +445,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 peer: socket.family.show(peer.unwrap_or(unbound)),
             })
         });
-        sockets.chain(requests).chain(self.time_waits.iter().map(|(_, record)| record.info()))
+        sockets.chain(requests).chain(self.tcp.time_waits().map(TimeWaitRecord::info))
     }
 
     fn request_info(&self, request: &ConnectionRequest) -> Option<SocketInfo> {

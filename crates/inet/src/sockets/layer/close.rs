@@ -30,7 +30,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             SocketBody::Connection(stream) => {
                 let ends = stream.connection.endpoints();
                 if let Some(reset) = stream.connection.close(now) {
-                    self.resets.push_back((ends, reset));
+                    self.tcp.queue_reset(ends, reset);
                 }
                 self.update(cx, now, handle);
                 self.mark_ready(handle);
@@ -60,7 +60,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let SocketBody::Connection(stream) = &mut socket.body {
             let ends = stream.connection.endpoints();
             if let Some(reset) = stream.connection.abort(now) {
-                self.resets.push_back((ends, reset));
+                self.tcp.queue_reset(ends, reset);
             }
         }
         self.stop_listening(cx, now, handle);
@@ -110,7 +110,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
             let ends = stream.connection.endpoints();
             if let Some(reset) = stream.connection.abort(now) {
-                self.resets.push_back((ends, reset));
+                self.tcp.queue_reset(ends, reset);
             }
         }
         self.remove_socket(cx, handle);
@@ -119,7 +119,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Removes a socket from the table and everything that names it.
     pub(super) fn remove_socket(&mut self, cx: &mut Context, handle: Handle) {
         self.unregister(cx, handle);
-        self.fast.forget_socket(handle);
+        self.tcp.forget_socket(handle);
         self.sockets.remove(handle);
     }
 
@@ -151,6 +151,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(claim) = socket.claim.take() {
             self.ports.release(&claim);
         }
-        self.count(stats);
+        self.tcp.add_stats(stats);
     }
 }

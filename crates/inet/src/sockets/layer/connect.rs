@@ -11,7 +11,6 @@ use crate::sockets::layer::SocketLayer;
 use crate::sockets::ports::faces;
 use crate::sockets::socket::{Socket, SocketBody, admit};
 use crate::sockets::stream::Stream;
-use crate::sockets::time_wait::reusable;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints};
 use crate::time::Instant;
@@ -91,9 +90,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.take_address(handle, local, by_connect);
         let ends = Endpoints { local, remote };
         let reused = self.take_reusable(cx, now, &ends);
+        let defaults = Arc::clone(self.tcp.config());
         let iss = reused.unwrap_or_else(|| cx.secret.isn(now, &ends));
         let offset = cx.secret.timestamp_offset(&ends);
-        let defaults = Arc::clone(&self.tcp);
         let known = cx.ip.path_mtu(now, remote.ip());
         let socket = self.open_socket(handle)?;
         let path = &path.narrowed(known);
@@ -103,7 +102,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         socket.options.apply(now, &mut connection);
         socket.body = SocketBody::Connection(Stream::new(connection, None));
         self.demux.add_connection(ends, handle);
-        self.tcp_counters.tcp_connects += 1;
+        self.tcp.count_connect();
         self.mark_ready(handle);
         Ok(())
     }
@@ -144,8 +143,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             let ends = Endpoints { local, remote };
             match kind {
                 SocketKind::Stream => {
-                    let free = || reusable(&self.demux, &self.time_waits, now, &ends).is_some();
-                    self.demux.target(&ends).is_some() && !free()
+                    let target = self.demux.target(&ends);
+                    target.is_some_and(|target| self.tcp.reusable(now, target).is_none())
                 }
                 SocketKind::Datagram => self.demux.has_peer(&ends),
             }

@@ -9,7 +9,7 @@ use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::SocketOptions;
 use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
-use crate::tcp::{Endpoints, FastOpenOption, FastOpenOutcome, SegmentRepr, Seq, TcpStats};
+use crate::tcp::{Endpoints, FastOpenOption, SegmentRepr, Seq};
 use crate::time::Instant;
 use core::net::SocketAddr;
 
@@ -37,13 +37,12 @@ pub(super) enum FastOpenDecision {
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::set_fast_open_keys`](crate::Stack::set_fast_open_keys).
     pub(crate) fn set_fast_open_keys(&mut self, keys: FastOpenKeys) {
-        self.fast.keys = keys;
+        self.tcp.set_fast_open_keys(keys);
     }
 
     /// See [`Stack::forget_fast_open_peers`](crate::Stack::forget_fast_open_peers).
     pub(crate) fn forget_fast_open_peers(&mut self) {
-        self.fast.peers.clear();
-        self.fast.order.clear();
+        self.tcp.forget_fast_open_peers();
     }
 
     /// See [`Stack::connect_fast`](crate::Stack::connect_fast).
@@ -88,17 +87,17 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Makes the connection attempt that was just begun a fast one, unless that is not done for
     /// now; `defer`: if there is a cookie, the SYN waits for data. How much data the SYN takes.
     pub(super) fn make_fast(&mut self, now: Instant, handle: Handle, defer: bool) -> u16 {
-        if self.fast.pause.holds(now, self.tcp.fastopen_blackhole_timeout) {
+        if self.tcp.is_fast_open_paused(now) {
             return 0;
         }
-        let trial = self.fast.pause.times > 0;
+        let trial = self.tcp.is_fast_open_on_trial();
         let Some(socket) = self.sockets.get_mut(handle) else { return 0 };
-        let bare = self.tcp.fastopen & CLIENT_WITHOUT_COOKIE != 0;
+        let bare = self.tcp.config().fastopen & CLIENT_WITHOUT_COOKIE != 0;
         let without_cookie = bare || socket.options.fast_open_no_cookie;
         let Some(stream) = socket.connection() else { return 0 };
         let peer = stream.connection.endpoints().remote.ip();
         let own = stream.connection.durable().rcv_mss;
-        let (option, mss) = self.fast.ask(peer);
+        let (option, mss) = self.tcp.fast_open_option(peer);
         let room = mss.unwrap_or(own).min(own).saturating_sub(OPTION_SPACE);
         let (option, room) = if without_cookie {
             (None, room)
@@ -114,18 +113,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         room
     }
 
-    /// Counts what has happened on a connection, and draws the conclusions for others.
-    pub(super) fn count(&mut self, stats: TcpStats) {
-        self.tcp_stats.add(stats);
-        if stats.fast_open_works > 0 {
-            self.fast.pause.times = 0;
-        }
-        if stats.fast_open_black_holes > 0 && !self.tcp.fastopen_blackhole_timeout.is_zero() {
-            self.fast.pause.begin(self.fast.clock);
-            self.tcp_counters.tcp_fast_black_holes += 1;
-        }
-    }
-
     /// Whether `connect` is to be a fast one without being asked each time
     /// (TCP_FASTOPEN_CONNECT).
     pub(super) fn connects_fast(&self, options: &SocketOptions) -> bool {
@@ -134,7 +121,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Whether `TcpConfig::fastopen` lets clients open fast.
     pub(super) fn permits_fast_clients(&self) -> bool {
-        self.tcp.fastopen & CLIENT != 0
+        self.tcp.config().fastopen & CLIENT != 0
     }
 
     /// See [`Stack::deferred_room`](crate::Stack::deferred_room).
@@ -153,11 +140,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Keeps what a connection has learnt of its peer.
-    pub(super) fn learn_fast_open(&mut self, ends: &Endpoints, news: &FastOpenOutcome) {
-        self.fast.learn(ends.remote.ip(), news);
-    }
-
     /// Looks at a SYN to a listener: a good cookie makes a connection at once (RFC 7413 4.2.2).
     pub(super) fn open_fast(
         &mut self,
@@ -168,9 +150,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         syn: &SegmentRepr,
         payload: &mut Option<RxPiece<Frame<R>>>,
     ) -> FastOpenDecision {
-        let bits = self.tcp.fastopen;
+        let bits = self.tcp.config().fastopen;
         let asks = syn.fast_open.is_some_and(|said| said.cookie().is_empty());
-        self.tcp_counters.tcp_fast_asked += u64::from(asks);
+        if asks {
+            self.tcp.count_fast_asked();
+        }
         let data = payload.as_ref().is_some_and(|piece| !piece.range.is_empty());
         let concerned = data || syn.fast_open.is_some();
         if bits & SERVER == 0 || !concerned || !self.has_room_for_fast(handle) {
@@ -182,16 +166,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let mut renewal = None;
         if bits & SERVER_WITHOUT_COOKIE == 0 && !options.fast_open_no_cookie {
             let Some(said) = syn.fast_open else { return FastOpenDecision::No };
-            let keys = self.fast.keys(handle);
-            let grant = keys.grant(ends, said.experimental);
-            match keys.check(ends, said.cookie()) {
+            let (check, grant) = self.tcp.check_fast_open_cookie(handle, ends, &said);
+            match check {
                 CookieCheck::Current => {}
-                CookieCheck::Other => {
-                    self.tcp_counters.tcp_fast_other_keys += 1;
-                    renewal = grant;
-                }
+                CookieCheck::Other => renewal = grant,
                 CookieCheck::Bad => {
-                    self.tcp_counters.tcp_fast_refused += u64::from(!asks);
                     return grant.map_or(FastOpenDecision::No, FastOpenDecision::Grant);
                 }
             }
@@ -199,7 +178,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         match self.add_fast_child(cx, now, handle, ends, syn, payload, &options, renewal) {
             Some(()) => FastOpenDecision::Child,
             None => {
-                self.tcp_counters.tcp_fast_refused += 1;
+                self.tcp.count_fast_refused();
                 FastOpenDecision::No
             }
         }
@@ -207,7 +186,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Whether a listener may have one more fast connection whose peer has not proved itself.
     fn has_room_for_fast(&mut self, handle: Handle) -> bool {
-        let for_all = self.tcp.fastopen & ALL_LISTENERS != 0;
+        let for_all = self.tcp.config().fastopen & ALL_LISTENERS != 0;
         let Some(socket) = self.sockets.get_mut(handle) else { return false };
         let asked = socket.options.fast_open;
         let SocketBody::Listener(listener) = &mut socket.body else { return false };
@@ -227,7 +206,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         });
         let room = fast.len() < most;
         self.with_listener(handle, |listener| listener.fast = fast);
-        self.tcp_counters.tcp_fast_overflows += u64::from(most > 0 && !room);
+        if most > 0 && !room {
+            self.tcp.count_fast_overflow();
+        }
         room
     }
 
@@ -253,8 +234,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection()) {
             stream.notified.connected = true;
         }
-        self.tcp_counters.tcp_accepted += 1;
-        self.tcp_counters.tcp_fast_accepted += 1;
+        self.tcp.count_fast_accepted();
         self.with_listener(handle, |listener| {
             listener.accept_queue.push_back(child);
             listener.fast.push(child);

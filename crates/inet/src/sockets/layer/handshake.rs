@@ -15,28 +15,11 @@ use crate::sockets::layer::SocketLayer;
 use crate::sockets::layer::fast_open::FastOpenDecision;
 use crate::sockets::listener::Listener;
 use crate::sockets::options::SocketOptions;
+use crate::sockets::request::{ConnectionRequest, RequestTimeout, RequestVerdict};
 use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
-use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, reset_for};
+use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq};
 use crate::time::Instant;
-use crate::timers::Timer;
-
-/// What a segment means to a request.
-enum RequestVerdict {
-    Drop,
-    /// The SYN-ACK again.
-    Retransmit,
-    /// An ACK of what was received.
-    Challenge,
-    /// The request is over, with this answer.
-    End(Option<SegmentRepr>),
-    /// A RST that leaves the request alone.
-    Reset(Option<SegmentRepr>),
-    /// The handshake is complete.
-    Complete,
-}
-
-use crate::sockets::request::{ACKED, ConnectionRequest, RETRANSMITTED, STAMPED};
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Answers a SYN with a new request, a cookie, or not at all. `after`: the sequence numbers of
@@ -56,21 +39,21 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(parent) = self.sockets.get_mut(handle) else { return };
         let options = parent.options;
         let SocketBody::Listener(listener) = &mut parent.body else { return };
-        let tcp = &self.tcp;
+        let tcp = self.tcp.config();
         let crowded = tcp.syncookies == 2 || listener.has_all_requests(tcp);
         let with_cookie = crowded && after.is_none();
         if listener.is_full() || (with_cookie && tcp.syncookies == 0) {
-            self.tcp_counters.tcp_listen_overflows += u64::from(listener.is_full());
-            self.tcp_counters.tcp_syn_dropped += 1;
-            return;
+            if listener.is_full() {
+                self.tcp.count_listen_overflow();
+            }
+            return self.tcp.count_syn_dropped();
         }
         if with_cookie {
             listener.cookies_at = Some(now);
             return self.send_cookie(cx, now, &ends, syn, &options, out);
         }
         if tcp.syncookies == 0 && after.is_none() && listener.has_few_left(tcp) {
-            self.tcp_counters.tcp_syn_dropped += 1;
-            return;
+            return self.tcp.count_syn_dropped();
         }
         let grant = match self.open_fast(cx, now, handle, &ends, syn, payload) {
             FastOpenDecision::Child => return,
@@ -82,21 +65,17 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         // RFC 9293 3.10.7.4, TIME-WAIT: "as long as the ISN is larger than the largest one used".
         let iss = after.map_or(iss, |after| iss.max(after + 65_537));
         let Some(mut answer) = self.syn_ack(cx, now, &ends, syn, iss, &options) else {
-            self.tcp_counters.tcp_syn_dropped += 1;
-            return;
+            return self.tcp.count_syn_dropped();
         };
         answer.fast_open = grant;
         let request = ConnectionRequest::new(handle, ends, syn, iss, now);
-        let Some(place) = self.requests.insert(request) else {
-            self.tcp_counters.tcp_syn_dropped += 1;
-            return;
-        };
+        let Some(place) = self.tcp.add_request(request) else { return };
         self.demux.add_request(ends, place);
         self.with_listener(handle, |listener| {
             listener.requests += 1;
             listener.young += 1;
         });
-        self.arm_request(cx, now, place);
+        self.tcp.arm_request(now, place, &mut cx.timers);
         self.send_bare(cx, now, &ends, &answer, &options, out);
     }
 
@@ -126,7 +105,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Option<Connection<T, HeldFrame<R>>> {
         let known = cx.ip.path_mtu(now, ends.remote.ip());
         let path = cx.find(&ends.remote, options.device).ok()?.narrowed(known);
-        let config = options.tcp_config(&self.tcp, &path);
+        let config = options.tcp_config(self.tcp.config(), &path);
         let mut connection = Connection::accept(now, config, *ends, syn, iss);
         connection.set_timestamp_offset(cx.secret.timestamp_offset(ends));
         options.apply(now, &mut connection);
@@ -149,7 +128,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(timestamps) = &mut answer.timestamps {
             timestamps.value = cookies::stamp(timestamps.value, &syn);
         }
-        self.tcp_counters.tcp_cookies_sent += 1;
+        self.tcp.count_cookie_sent();
         self.send_bare(cx, now, ends, &answer, options, out);
     }
 
@@ -170,15 +149,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return None;
         }
         let Some(syn) = cookies::check(&cx.secret, now, ends, ack) else {
-            self.tcp_counters.tcp_cookies_bad += 1;
+            self.tcp.count_bad_cookie();
             return None;
         };
         if listener.is_full() {
-            self.tcp_counters.tcp_listen_overflows += 1;
+            self.tcp.count_listen_overflow();
             return Some(None);
         }
         let iss = ack.ack? - 1;
-        self.tcp_counters.tcp_cookies_good += 1;
+        self.tcp.count_good_cookie();
         Some(self.add_child(cx, now, handle, ends, &syn, iss, now, false))
     }
 
@@ -192,8 +171,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         payload_len: usize,
         out: &mut dyn Egress<T>,
     ) -> Option<Handle> {
-        let verdict = self.check_segment(now, place, segment, payload_len);
-        let request = self.requests.get(place)?;
+        let sockets = &self.sockets;
+        let find = |handle| match &sockets.get(handle)?.body {
+            SocketBody::Listener(listener) => Some(listener),
+            _ => None,
+        };
+        let verdict = self.tcp.check_request_segment(now, place, segment, payload_len, find);
+        let request = self.tcp.request(place)?;
         let (ends, listener) = (request.ends, request.listener);
         let (syn, iss, sent_at) = (request.syn(), request.iss, request.sent_at);
         let options = self.sockets.get(listener)?.options;
@@ -217,75 +201,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 }
             }
             RequestVerdict::Complete => {
-                let repeated = request.has(RETRANSMITTED);
+                let repeated = request.is_retransmitted();
                 self.remove_request(cx, place);
                 return self.add_child(cx, now, listener, &ends, &syn, iss, sent_at, repeated);
             }
         }
         None
-    }
-
-    /// RFC 9293 3.10.7.4 for SYN-RECEIVED, in Linux's order.
-    fn check_segment(
-        &mut self,
-        now: Instant,
-        place: Handle,
-        segment: &SegmentRepr,
-        len: usize,
-    ) -> RequestVerdict {
-        let Some(request) = self.requests.get_mut(place) else { return RequestVerdict::Drop };
-        let Some(SocketBody::Listener(listener)) =
-            self.sockets.get(request.listener).map(|socket| &socket.body)
-        else {
-            return RequestVerdict::End(reset_for(segment, len));
-        };
-        let next = request.irs + 1;
-        let old = segment.timestamps.is_some_and(|timestamps| {
-            let recent = Seq::new(request.ts_recent);
-            request.has(STAMPED) && Seq::new(timestamps.value).before(recent)
-        });
-        if segment.syn && segment.ack.is_none() && !segment.rst && segment.seq == request.irs {
-            let again = !old && request.may_answer(now);
-            return if again { RequestVerdict::Retransmit } else { RequestVerdict::Drop };
-        }
-        if segment.ack.is_some_and(|ack| ack != request.iss + 1) && !segment.rst {
-            return RequestVerdict::Reset(reset_for(segment, len));
-        }
-        let end = segment.seq + len as u32 + u32::from(segment.syn) + u32::from(segment.fin);
-        let edge = next + u32::from(u16::MAX);
-        if old || segment.seq.after(edge) || end.before(next) {
-            let answer = !segment.rst && request.may_answer(now);
-            return if answer { RequestVerdict::Challenge } else { RequestVerdict::Drop };
-        }
-        if segment.rst {
-            // RFC 5961 3.2: only the exact number is believed.
-            return if segment.seq == next {
-                RequestVerdict::End(None)
-            } else {
-                RequestVerdict::Drop
-            };
-        }
-        if segment.syn && segment.seq != request.irs {
-            // RFC 9293 3.10.7.4, fourth check: back to LISTEN.
-            return RequestVerdict::End(reset_for(segment, len));
-        }
-        if segment.ack.is_none() {
-            return RequestVerdict::Drop;
-        }
-        let bare = len == 0 && !segment.fin;
-        if bare && request.timeouts < listener.defer {
-            request.flags |= ACKED;
-            return RequestVerdict::Drop;
-        }
-        if listener.is_full() {
-            self.tcp_counters.tcp_listen_overflows += 1;
-            if self.tcp.abort_on_overflow {
-                return RequestVerdict::End(reset_for(segment, len));
-            }
-            request.flags |= ACKED;
-            return RequestVerdict::Drop;
-        }
-        RequestVerdict::Complete
     }
 
     /// Sends a request's SYN-ACK again.
@@ -296,22 +217,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         place: Handle,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(request) = self.requests.get_mut(place) else { return };
-        request.flags |= RETRANSMITTED;
+        let Some(request) = self.tcp.retransmit_request(place) else { return };
         let (ends, listener) = (request.ends, request.listener);
         let (syn, iss) = (request.syn(), request.iss);
         let Some(options) = self.sockets.get(listener).map(|socket| socket.options) else { return };
         if let Some(answer) = self.syn_ack(cx, now, &ends, &syn, iss, &options) {
-            self.tcp_counters.tcp_syn_ack_repeats += 1;
+            self.tcp.count_syn_ack_retransmit();
             self.send_bare(cx, now, &ends, &answer, &options, out);
         }
-    }
-
-    fn arm_request(&mut self, cx: &mut Context, now: Instant, place: Handle) {
-        let Some(request) = self.requests.get_mut(place) else { return };
-        let factor = 1_u32.checked_shl(u32::from(request.timeouts)).unwrap_or(u32::MAX);
-        let time = self.tcp.rto_initial.saturating_mul(factor).min(self.tcp.rto_max);
-        request.timer = Some(cx.timers.arm(now + time, Timer::Request(place)));
     }
 
     /// A request's timer has fired: the SYN-ACK is sent again, or the request is over.
@@ -322,46 +235,24 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         place: Handle,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(request) = self.requests.get_mut(place) else { return };
-        request.timer = None;
-        let socket = self.sockets.get_mut(request.listener);
-        let Some((options, SocketBody::Listener(listener))) =
-            socket.map(|socket| (socket.options, &mut socket.body))
-        else {
-            return self.remove_request(cx, place);
-        };
-        let most = options.syn_count.unwrap_or(self.tcp.synack_retries);
-        let most = listener.most_timeouts(most);
-        let acked = request.has(ACKED);
-        // As Linux: with data awaited, the peer that has acknowledged is left alone until the end
-        // of the waiting, when a last SYN-ACK fetches its data or its ACK.
-        let (over, again) = match listener.defer {
-            0 => (request.timeouts >= most, true),
-            defer => (
-                request.timeouts >= most && (!acked || request.timeouts >= defer),
-                !acked || request.timeouts + 1 >= defer,
-            ),
-        };
-        if over {
-            self.tcp_counters.tcp_requests_expired += 1;
-            return self.remove_request(cx, place);
-        }
-        if request.timeouts == 0 {
-            listener.young = listener.young.saturating_sub(1);
-        }
-        request.timeouts = request.timeouts.saturating_add(1);
-        self.arm_request(cx, now, place);
-        if again {
-            self.retransmit(cx, now, place, out);
+        let sockets = &mut self.sockets;
+        let timeout = self.tcp.handle_request_timer(now, place, &mut cx.timers, |handle| {
+            let socket = sockets.get_mut(handle)?;
+            match &mut socket.body {
+                SocketBody::Listener(listener) => Some((socket.options.syn_count, listener)),
+                _ => None,
+            }
+        });
+        match timeout {
+            RequestTimeout::End => self.remove_request(cx, place),
+            RequestTimeout::Retransmit => self.retransmit(cx, now, place, out),
+            RequestTimeout::Wait => {}
         }
     }
 
     /// Removes a request and all that names it.
     pub(crate) fn remove_request(&mut self, cx: &mut Context, place: Handle) {
-        let Some(request) = self.requests.remove(place) else { return };
-        if let Some(timer) = request.timer {
-            cx.timers.cancel(timer);
-        }
+        let Some(request) = self.tcp.remove_request(place, &mut cx.timers) else { return };
         self.demux.remove_request(&request.ends, place);
         self.with_listener(request.listener, |listener: &mut Listener| {
             listener.requests = listener.requests.saturating_sub(1);
@@ -379,7 +270,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         place: Handle,
         seq: Seq,
     ) -> bool {
-        let believed = self.requests.get(place).is_some_and(|request| request.iss == seq);
+        let believed = self.tcp.request(place).is_some_and(|request| request.iss == seq);
         if believed {
             self.remove_request(cx, place);
         }

@@ -197,7 +197,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.remove_socket(cx, child);
         } else if stream.connection.state() != State::SynReceived {
             stream.notified.connected = true;
-            self.tcp_counters.tcp_accepted += 1;
+            self.tcp.count_accepted();
             self.with_listener(listener, |listener| listener.accept_queue.push_back(child));
             if let Some(socket) = self.sockets.get_mut(listener) {
                 self.events.add(listener, socket, EventKind::Acceptable);
@@ -222,9 +222,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.reset_and_remove(cx, now, child);
         }
         if has_requests {
-            let requests = self.requests.iter().filter(|(_, request)| request.listener == handle);
-            let places: Vec<Handle> = requests.map(|(place, _)| place).collect();
-            for place in places {
+            for place in self.tcp.requests_of(handle) {
                 self.remove_request(cx, place);
             }
         }

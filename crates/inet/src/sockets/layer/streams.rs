@@ -15,10 +15,11 @@ use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::SocketOptions;
 use crate::sockets::socket::SocketBody;
+use crate::sockets::tcp_layer::segment_count;
 use crate::table::Handle;
 use crate::tcp::{
-    CHECKSUM_AT, EcnField, Endpoints, FastOpenOutcome, MAX_HEADER, SegmentError, SegmentOut,
-    SegmentReply, SegmentRepr, State, reset_for,
+    CHECKSUM_AT, Endpoints, FastOpenOutcome, MAX_HEADER, SegmentOut, SegmentReply, SegmentRepr,
+    State, reset_for,
 };
 use crate::time::Instant;
 use crate::timers::Timer;
@@ -45,29 +46,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         cx.link.stage(Stage::TcpInput, out);
-        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
-        let counters = &mut self.tcp_counters;
-        let (source, destination) = (packet.source, packet.destination);
-        let parsed = match SegmentRepr::parse_with(source, destination, bytes, frame.offload()) {
-            Ok(parsed) => parsed,
-            Err(SegmentError::Checksum) => return counters.tcp_bad_checksum += 1,
-            Err(_) => return counters.tcp_malformed += 1,
-        };
-        // What follows the frame continues the packet only if that ends with it.
-        let behind = match packet.payload.end == frame.bytes().len() {
-            true => frame.offload().behind as usize,
-            false => 0,
-        };
-        let payload_len = bytes.len() - parsed.payload + behind;
-        counters.tcp_in += match parsed.repr.joined {
-            0 => 1,
-            size => segment_count(payload_len, size),
-        };
-        counters.tcp_resets_in += u64::from(parsed.repr.rst);
-        let segment = &SegmentRepr { ecn: EcnField::from_tos(packet.tos), ..parsed.repr };
+        let Some((segment, payload)) = self.tcp.handle_packet(packet, &frame) else { return };
+        let segment = &segment;
         let ends =
             Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
-        let payload = packet.payload.start + parsed.payload..packet.payload.end + behind;
         let target = self.demux.target(&ends).filter(|target| match target {
             DemuxTarget::Socket(handle) => self.uses(*handle, packet.interface),
             DemuxTarget::Request(_) | DemuxTarget::TimeWait(_) => true,
@@ -93,7 +75,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
             return;
         } else {
-            self.tcp_counters.tcp_no_port += 1;
+            self.tcp.count_no_port();
             if let Some(reset) = reset_for(segment, payload.len()) {
                 self.send_reset(cx, now, &ends, &reset, out);
             }
@@ -144,7 +126,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         self.notify_urgent(handle);
         if let Some(news) = self.fast_open_news(handle) {
-            self.learn_fast_open(ends, &news);
+            self.tcp.learn_fast_open(ends.remote.ip(), &news);
         }
         self.update(cx, now, handle);
         self.mark_ready(handle);
@@ -194,7 +176,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let used = stream.connection.durable().snd_max;
         stream.connection.discard();
         self.update(cx, now, handle);
-        self.tcp_counters.tcp_time_wait_reused += 1;
+        self.tcp.count_time_wait_reused();
         // A SYN makes a request, never a connection.
         self.handle_listener_segment(cx, now, listener, *ends, segment, Some(used), &mut None, out);
     }
@@ -208,7 +190,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         reset: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
-        self.tcp_counters.tcp_resets_out += 1;
+        self.tcp.count_reset_sent();
         self.send_apart(cx, now, ends, reset, cx.ip.ttl(), 0, out);
     }
 
@@ -222,7 +204,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         options: &SocketOptions,
         out: &mut dyn Egress<T>,
     ) {
-        self.tcp_counters.tcp_out += 1;
+        self.tcp.count_sent(1);
         let (ttl, tos) = match ends.remote {
             SocketAddr::V4(_) => (options.ttl, options.tos),
             SocketAddr::V6(_) => {
@@ -293,7 +275,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         stream.connection.enable_super_segments(route.features.cuts(route.kind()));
         let df = options.mtu_discover.sets_df();
         let (exit, mut more) = (route.path.exit(), true);
-        let defer = self.fin_acks.defers();
+        let defer = self.tcp.may_defer_fin_ack();
         for _ in 0..QUANTUM {
             if !cx.link.has_room(exit, out) {
                 break;
@@ -312,11 +294,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 let packets = segment_count(segment.body_len(), segment.mss) as u32;
                 cx.ip.fragment_id(&mut cx.secret, ends.remote.ip(), packets)
             });
-            self.tcp_counters.tcp_out += segment_count(segment.body_len(), segment.mss);
+            self.tcp.count_sent(segment_count(segment.body_len(), segment.mss));
             route.emit(cx, &segment, id, out);
         }
         if defer && stream.connection.defers_fin_ack() {
-            self.fin_acks.add(now, handle);
+            self.tcp.add_deferred_fin_ack(now, handle);
         }
         if more {
             self.mark_ready(handle);
@@ -334,7 +316,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(stream) = socket.connection() else { return };
         let stats = stream.connection.take_stats();
         let over = stream.connection.state() == State::TimeWait;
-        self.count(stats);
+        self.tcp.add_stats(stats);
         if over {
             self.enter_time_wait(cx, handle);
         }
@@ -393,7 +375,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 let at = stream.connection.poll_at(now);
                 stream.connection.make_dormant();
                 socket.timer = at.map(|at| cx.timers.arm(at, Timer::Socket(handle)));
-                return self.count(stats);
+                return self.tcp.add_stats(stats);
             }
             self.update(cx, now, handle);
             self.mark_ready(handle);
@@ -403,7 +385,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Looks at a connection after something happened to it: its owner is told, its states that
     /// concern the stack are acted upon.
     pub(crate) fn update(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
-        self.fast.clock = now;
+        self.tcp.set_clock(now);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let closing = socket.closing;
         let Some(stream) = socket.connection() else { return };
@@ -555,9 +537,4 @@ impl SegmentRoute {
         ip::write_link(&cx.link, &self.path, self.to, &ip, &mut head);
         cx.link.emit(self.path.exit(), &head[..headers + header], body, offload, out);
     }
-}
-
-/// Of how many segments of `size` bytes a payload of `len` bytes consists; one without is one.
-fn segment_count(len: usize, size: u16) -> u64 {
-    len.div_ceil(usize::from(size).max(1)).max(1) as u64
 }

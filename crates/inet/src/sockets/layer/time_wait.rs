@@ -11,11 +11,10 @@ use crate::held::HeldFrame;
 use crate::sockets::demux::DemuxTarget;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::socket::SocketBody;
-use crate::sockets::time_wait::{TimeWaitRecord, reusable};
+use crate::sockets::time_wait::TimeWaitRecord;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentReply, SegmentRepr, Seq};
 use crate::time::Instant;
-use crate::timers::Timer;
 use core::net::SocketAddr;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
@@ -32,11 +31,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return;
         };
         let ends = wait.endpoints();
-        let full = self.time_waits.is_full();
+        let full = self.tcp.is_time_wait_full();
         let claim = if full { None } else { socket.claim.take() };
         self.unregister(cx, handle);
         if full {
-            self.tcp_counters.tcp_time_wait_overflow += 1;
+            self.tcp.count_time_wait_overflow();
         } else {
             let (hops, class) = match ends.remote {
                 SocketAddr::V4(_) => (options.ttl, options.tos),
@@ -46,9 +45,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 }
             };
             let record = TimeWaitRecord { wait, claim, timer: None, tag, family, hops, class };
-            if let Some(place) = self.time_waits.insert(record) {
+            if let Some(place) = self.tcp.add_time_wait(record, &mut cx.timers) {
                 self.demux.add_time_wait(ends, place);
-                self.time_until_end(cx, place);
             }
         }
         match self.sockets.get_mut(handle) {
@@ -69,7 +67,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         piece: RxPiece<Frame<R>>,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(record) = self.time_waits.get(place) else { return };
+        let Some(record) = self.tcp.time_wait(place) else { return };
         let (ends, hops, class) = (record.wait.endpoints(), record.hops, record.class);
         let mut connection: Connection<T, HeldFrame<R>> = record.wait.to_connection(now);
         let held = RxPiece { frame: cx.held.hold(piece.frame), range: piece.range };
@@ -81,24 +79,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         while let Some(answer) = connection.poll_segment(now) {
             let answer = answer.repr;
-            self.tcp_counters.tcp_out += 1;
+            self.tcp.count_sent(1);
             self.send_apart(cx, now, &ends, &answer, hops, class, out);
         }
-        self.tcp_stats.add(connection.take_stats());
+        self.tcp.add_stats(connection.take_stats());
         let Some(wait) = connection.to_time_wait() else { return self.end_time_wait(cx, place) };
-        if let Some(record) = self.time_waits.get_mut(place) {
-            record.wait = wait;
-            self.time_until_end(cx, place);
-        }
-    }
-
-    fn time_until_end(&mut self, cx: &mut Context, place: Handle) {
-        let Some(record) = self.time_waits.get_mut(place) else { return };
-        if let Some(timer) = record.timer.take() {
-            cx.timers.cancel(timer);
-        }
-        let timer = cx.timers.arm(record.wait.until(), Timer::TimeWait(place));
-        record.timer = Some(timer);
+        self.tcp.set_time_wait(place, wait, &mut cx.timers);
     }
 
     /// A SYN takes the connection's place, if there is a listener (RFC 9293 3.10.7.4, RFC 6191 2).
@@ -112,9 +98,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let Some(listener) = self.demux.listener(ends, |_| true) else { return };
-        let Some(used) = self.time_waits.get(place).map(|old| old.wait.used()) else { return };
+        let Some(used) = self.tcp.time_wait(place).map(|old| old.wait.used()) else { return };
         self.end_time_wait(cx, place);
-        self.tcp_counters.tcp_time_wait_reused += 1;
+        self.tcp.count_time_wait_reused();
         // A SYN makes a request, never a connection.
         self.handle_listener_segment(cx, now, listener, *ends, segment, Some(used), &mut None, out);
     }
@@ -126,27 +112,23 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         now: Instant,
         ends: &Endpoints,
     ) -> Option<Seq> {
-        let iss = reusable(&self.demux, &self.time_waits, now, ends)?;
-        if let Some(DemuxTarget::TimeWait(place)) = self.demux.target(ends) {
+        let target = self.demux.target(ends)?;
+        let iss = self.tcp.reusable(now, target)?;
+        if let DemuxTarget::TimeWait(place) = target {
             self.end_time_wait(cx, place);
-            self.tcp_counters.tcp_time_wait_reused += 1;
+            self.tcp.count_time_wait_reused();
         }
         Some(iss)
     }
 
     /// The timer has fired: TIME-WAIT is over.
     pub(crate) fn time_wait_due(&mut self, cx: &mut Context, place: Handle) {
-        if let Some(record) = self.time_waits.get_mut(place) {
-            record.timer = None;
-        }
+        self.tcp.handle_time_wait_timer(place);
         self.end_time_wait(cx, place);
     }
 
     fn end_time_wait(&mut self, cx: &mut Context, place: Handle) {
-        let Some(record) = self.time_waits.remove(place) else { return };
-        if let Some(timer) = record.timer {
-            cx.timers.cancel(timer);
-        }
+        let Some(record) = self.tcp.remove_time_wait(place, &mut cx.timers) else { return };
         self.demux.remove_time_wait(&record.wait.endpoints(), place);
         if let Some(claim) = record.claim {
             self.ports.release(&claim);

@@ -28,17 +28,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// When to poll next: the past if there is something to send.
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        if self.ready.is_empty() && self.resets.is_empty() {
-            self.fin_acks.due()
-        } else {
-            Some(Instant::ZERO)
-        }
+        if self.ready.is_empty() { self.tcp.poll_at() } else { Some(Instant::ZERO) }
     }
 
     /// Sends the RSTs owed by calls of the owner, as far as there is room.
     pub(crate) fn send_resets(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
         while out.ready()
-            && let Some((ends, reset)) = self.resets.pop_front()
+            && let Some((ends, reset)) = self.tcp.poll_reset()
         {
             self.send_reset(cx, now, &ends, &reset, out);
         }
@@ -63,22 +59,22 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Whether ACKs of FINs may be deferred from now on.
     pub(crate) fn defer_fin_acks(&mut self, deferring: bool) {
-        self.fin_acks.defer(deferring);
+        self.tcp.permit_deferring(deferring);
     }
 
     /// Whether ACKs of FINs are deferred.
     pub(crate) fn defers_fin_acks(&self) -> bool {
-        !self.fin_acks.is_empty()
+        self.tcp.has_deferred_fin_acks()
     }
 
     /// Whether ACKs of FINs have been deferred for long enough.
     pub(crate) fn fin_acks_are_late(&self, now: Instant) -> bool {
-        self.fin_acks.are_late(now)
+        self.tcp.fin_acks_are_late(now)
     }
 
     /// The ACKs of FINs that are deferred leave with the next turn.
     pub(crate) fn end_deferrals(&mut self) {
-        while let Some(handle) = self.fin_acks.pop() {
+        while let Some(handle) = self.tcp.poll_deferred_fin_ack() {
             if let Some(stream) = self.sockets.get_mut(handle).and_then(Socket::connection) {
                 stream.connection.end_deferral();
                 self.mark_ready(handle);
