@@ -6,9 +6,10 @@
 //! socket stays in its slot, without its owner, until the connection is over.
 //!
 //! [`SocketLayer`] owns the table of sockets and all that finds and wakes them. It composes
-//! `TcpLayer` and `UdpLayer`, each with the state of its protocol. The calls are in `layer`; the other modules are the types that
-//! it works with. It gives events to the owner of a socket, and to the stack the frame of a
-//! datagram whose sender is to be told that no socket has its port.
+//! `TcpLayer` and `UdpLayer`, each with the state of its protocol in private fields. The calls are
+//! in `layer`; the other modules are the types that it works with. It gives events to the owner of
+//! a socket, and to the stack the frame of a datagram whose sender is to be told that no socket has
+//! its port.
 
 mod cookies;
 mod counters;

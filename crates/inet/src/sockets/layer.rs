@@ -1,4 +1,5 @@
-//! The sockets of one stack, and everything that names them.
+//! The sockets of one stack, and everything that names them. The state of TCP and UDP alone is in
+//! [`TcpLayer`] and [`UdpLayer`].
 
 mod calls;
 mod close;
