@@ -35,7 +35,7 @@ pub(crate) struct Row {
     pub(crate) sample: Sample,
     /// CPU seconds of the client and all of Tasuki's processes: user, system; for the whole client
     /// command, so only meaningful for commands of one size. Kernel threads that receive what they
-    /// send ([`KernelThreads`]) are in the second.
+    /// send ([`KernelThreads`](crate::processor_time::KernelThreads)) are in the second.
     pub(crate) cpu: Option<(f64, f64)>,
     /// GiB that this CPU time moved.
     pub(crate) gib: f64,

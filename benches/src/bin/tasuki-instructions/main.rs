@@ -1,13 +1,13 @@
 //! `tasuki-instructions`: how many instructions an operation takes, in user space, counted by
 //! valgrind's callgrind.
 //!
-//! A count is no time, but it is the same on every machine and under any load (to a few in a
-//! thousand: hash tables have seeds), so a change of some per cent can be seen. `count` runs this
-//! very program under callgrind, which counts only within [`counted_here`], not within
-//! [`left_out_here`], and writes what it has counted whenever [`row_ends_here`] returns; the names
-//! are given to it as patterns. The program's client, the inet server, the driver and the far end
-//! of its device are all in one process and moved one after the other, so that each is counted by
-//! itself ([`world`]).
+//! A count is no time, but it is the same on every machine and under any load, to a few in a
+//! thousand (hash tables have seeds). So a change of some per cent can be seen. `count` runs this
+//! very program under callgrind. Three functions are given to callgrind by name. It counts within
+//! [`counting::counted_here`], does not count within [`counting::left_out_here`], and writes its
+//! counts whenever [`counting::row_ends_here`] returns. The client of the program, the inet server,
+//! the driver and the far end of its device are in one process. They are moved one after the other,
+//! so each is counted by itself ([`world`]).
 //!
 //! Gungraun (formerly iai-callgrind, 0.19) would do the part of this that is in this file, but not
 //! these rows: it runs one function in a process of valgrind's and tells one sum of it, so each of

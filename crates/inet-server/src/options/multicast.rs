@@ -70,16 +70,16 @@ pub(super) fn set(
 ) -> Result<bool, Refusal> {
     match (key.level, key.name) {
         (IPPROTO_IP, IP_ADD_MEMBERSHIP) => {
-            member_v4(engine, socket, given, MembershipChange::Join)?
+            member_v4(engine, socket, given, MembershipChange::Join)?;
         }
         (IPPROTO_IP, IP_DROP_MEMBERSHIP) => {
-            member_v4(engine, socket, given, MembershipChange::Leave)?
+            member_v4(engine, socket, given, MembershipChange::Leave)?;
         }
         (IPPROTO_IPV6, IPV6_JOIN_GROUP) => {
-            member_v6(engine, socket, given, MembershipChange::Join)?
+            member_v6(engine, socket, given, MembershipChange::Join)?;
         }
         (IPPROTO_IPV6, IPV6_LEAVE_GROUP) => {
-            member_v6(engine, socket, given, MembershipChange::Leave)?
+            member_v6(engine, socket, given, MembershipChange::Leave)?;
         }
         _ => {
             let Some(name) = kept(key) else { return Ok(false) };

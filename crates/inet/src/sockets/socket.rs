@@ -34,7 +34,7 @@ pub(crate) struct Socket<T, R> {
     pub(crate) family: Family,
     pub(crate) options: SocketOptions,
     pub(crate) local: Option<SocketAddr>,
-    /// What is held in [`ports::Ports`].
+    /// What is held in [`Ports`](super::ports::Ports).
     pub(crate) claim: Option<PortClaim>,
     /// `bind` was called: the address outlives a failed connection.
     pub(crate) bound: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Socket<T, R> {
     pub(crate) timer: Option<TimerId>,
     /// `close` or `abort` was called; the handle is not the owner's any more.
     pub(crate) closing: bool,
-    /// The owner has been told [`events::EventKind::Closed`].
+    /// The owner has been told [`EventKind::Closed`](super::events::EventKind::Closed).
     pub(crate) orphan: bool,
     pub(crate) body: SocketBody<T, R>,
 }
