@@ -370,7 +370,7 @@ pub enum ServerReply {
     },
 }
 
-/// What a server says on its line to the supervisor.
+/// What a server says on the supervisor's channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum Say {

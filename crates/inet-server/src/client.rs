@@ -72,7 +72,7 @@ pub(crate) struct Client {
     pub(crate) waiting: usize,
     /// Areas of the receiving pool that nobody has been promised.
     shared_areas: u32,
-    /// Threads to ring at the end of the turn, and those for which everything is visible already.
+    /// Threads to ring at the end of the iteration, and those for which everything is visible already.
     ring: u64,
     due: u64,
     /// Threads with results that are not visible yet.
@@ -258,12 +258,12 @@ impl Client {
         tell(&self.threads, waiters, index);
     }
 
-    /// Has the socket looked at in this turn or the next, as if the program had set its dirty bit.
+    /// Has the socket looked at in this iteration or the next, as if the program had set its dirty bit.
     pub(crate) fn mark_dirty(&mut self, index: u16) {
         self.dirty.add(usize::from(index) / 64, 1 << (index % 64));
     }
 
-    /// Posts a call's result; it becomes visible at the end of the turn, and its thread is rung
+    /// Posts a call's result; it becomes visible at the end of the iteration, and its thread is rung
     /// then if `rings`. In line, so that the values of most calls, zeros, are never in memory.
     #[inline(always)]
     pub(crate) fn post(
@@ -303,7 +303,7 @@ impl Client {
         }
     }
 
-    /// Rings the threads too that got quiet results in this turn: an attempt of which they say that
+    /// Rings the threads too that got quiet results in this iteration: an attempt of which they say that
     /// it goes on may be over already, and who waits for it may have set its bit too late for the
     /// words, and looked for the result too early.
     pub(crate) fn ring_posted(&mut self) {

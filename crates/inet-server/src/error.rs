@@ -8,14 +8,14 @@ use shm::ChannelError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The supervisor's end of the line is closed.
+    /// The supervisor's end of the channel is closed.
     #[error("the supervisor is gone")]
     SupervisorGone,
     /// The supervisor said something that has no meaning here.
     #[error("the supervisor sent a bad message: {0}")]
     BadMessage(String),
-    /// The line broke.
-    #[error("the line to the supervisor failed: {0}")]
+    /// The channel broke.
+    #[error("the supervisor's channel failed: {0}")]
     Line(#[from] ChannelError),
     /// A reply could not be written as JSON; a fault of this program.
     #[error("a reply could not be encoded: {0}")]

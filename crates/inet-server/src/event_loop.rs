@@ -110,7 +110,7 @@ impl EventLoop {
                 }
             }
             let mut progress = self.step_drivers()?;
-            progress |= self.server.turn_silently(now);
+            progress |= self.server.iterate_silently(now);
             if self.server.owes_bells() {
                 // Who is woken may take the processor from us: frames leave first.
                 progress |= self.send_drivers()?;
@@ -193,7 +193,7 @@ impl EventLoop {
     /// what the set reports with [`EventLoop::woken`], and go on with [`EventLoop::work`].
     pub fn prepare_sleep(&mut self) -> bool {
         if self.server.defers_fin_acks() {
-            self.server.turn(clock());
+            self.server.iterate(clock());
         }
         self.announced = true;
         self.server.announce();

@@ -5,8 +5,9 @@
 //! for one frame whose payload lies in several areas ([`Chain`]). Sending
 //! ([`Egress`]): headers are written into a page, the page is handed to the driver, and a
 //! descriptor names page and payload pieces, which stay in their client's region. The driver
-//! advances the `tx` ring when the device has the frame, so the ring's consumer count tells which
-//! head pages are ours again and, through [`Nics::passed`], which payload nobody reads any more.
+//! advances the `tx` ring when it is done with the frame: the device has it, or the frame was bad or
+//! refused and is dropped. So the ring's consumer count tells which head pages are ours again and,
+//! through [`Nics::passed`], which payload nobody reads any more. It does not tell what was sent.
 //!
 //! Every frame gets a number, in one sequence over all interfaces: memory that frames up to number
 //! `n` may name is free once `passed()` has reached `n`.
@@ -46,7 +47,7 @@ pub(crate) struct Nics {
     ports: Vec<Port>,
     /// Port of each interface of the stack, by interface number.
     by_interface: Vec<usize>,
-    /// Number of the last frame sent; also frames that were dropped have one.
+    /// Number of the newest frame; a dropped frame has one too.
     emitted: u64,
     pub(crate) counters: Counters,
     /// Marks of the stages of sends.
@@ -188,12 +189,12 @@ impl Nics {
         }
     }
 
-    /// Number of the last frame given to a driver.
+    /// Number of the newest frame; a dropped frame has one too.
     pub(crate) fn emitted(&self) -> u64 {
         self.emitted
     }
 
-    /// Every frame up to this number has been passed by its driver.
+    /// No driver reads a frame up to this number any more. It was sent, or dropped.
     pub(crate) fn passed(&self) -> u64 {
         let oldest = self.ports.iter().filter_map(|port| port.sent.front());
         oldest.map(|sent| sent.number - 1).min().unwrap_or(self.emitted)

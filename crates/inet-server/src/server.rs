@@ -1,15 +1,15 @@
-//! The server without its line to the supervisor: everything it knows, and one turn of its event
-//! loop.
+//! The server without the supervisor's channel: everything it knows, and one iteration of its
+//! event loop.
 //!
-//! A turn moves bounded work through the stages in the order of the data path: frames that drivers
+//! An iteration moves bounded work through the stages in the order of the data path: frames that drivers
 //! passed are taken back; received frames go through the core into clients' areas; calls and queues
-//! of every client are served, starting with another client each turn; the core's output leaves;
-//! and at the end all words and results are published and bells rung, once per turn and party;
+//! of every client are served, starting with another client each time; the core's output leaves;
+//! and at the end all words and results are published and bells rung, once per iteration and party;
 //! programs' bells last, when a driver of the same thread has sent what the core had to send.
 //!
-//! A turn never waits. Whoever owns the thread calls [`Server::turn`] until it reports no progress,
-//! then [`Server::announce`], looks with [`Server::has_work`] once more, and may sleep until
-//! [`Server::deadline`].
+//! An iteration never waits. The owner of the thread calls [`Server::iterate`] until it reports no
+//! progress, then [`Server::announce`], looks with [`Server::has_work`] once more, and may sleep
+//! until [`Server::deadline`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ mod sleep;
 mod socket_status;
 
 /// Frames taken from one interface in one iteration.
-const FRAMES_PER_TURN: usize = 64;
+const FRAMES_PER_ITERATION: usize = 64;
 
 /// A client that is gone, but whose memory something still refers to.
 struct DepartingClient {
@@ -114,26 +114,26 @@ impl Server {
         self.events.push(ServerEvent::ClientFault { client: number, reason });
     }
 
-    /// One turn of the event loop. Was there anything to do?
-    pub(crate) fn turn(&mut self, now: Instant) -> bool {
-        let progress = self.step(now, false);
+    /// One iteration of the event loop. Was there anything to do?
+    pub(crate) fn iterate(&mut self, now: Instant) -> bool {
+        let progress = self.run_stages(now, false);
         self.ring();
         progress
     }
 
-    /// [`Server::turn`] that leaves the programs' bells to be rung, and may leave FINs to be
+    /// [`Server::iterate`] that leaves the programs' bells to be rung, and may leave FINs to be
     /// acknowledged: see [`Server::defers_fin_acks`].
-    pub(crate) fn turn_silently(&mut self, now: Instant) -> bool {
-        self.step(now, true)
+    pub(crate) fn iterate_silently(&mut self, now: Instant) -> bool {
+        self.run_stages(now, true)
     }
 
-    /// Do peers' FINs wait for our programs' answers? Then there is another [`Server::turn`]
-    /// before a sleep.
+    /// Do peers' FINs wait for our programs' answers? Then there is another
+    /// [`Server::iterate`] before a sleep.
     pub(crate) fn defers_fin_acks(&self) -> bool {
         self.engine.stack.defers_fin_acks()
     }
 
-    fn step(&mut self, now: Instant, defer: bool) -> bool {
+    fn run_stages(&mut self, now: Instant, defer: bool) -> bool {
         self.engine.now = now;
         self.engine.counters.turns += 1;
         self.engine.nics.trace.mark(Stage::Dispatch);
@@ -199,7 +199,7 @@ impl Server {
     fn receive_frames(&mut self) -> bool {
         let (mut progress, mut frames) = (false, 0);
         for port in 0..self.engine.nics.len() {
-            for _ in 0..FRAMES_PER_TURN {
+            for _ in 0..FRAMES_PER_ITERATION {
                 let Some(input) = self.engine.nics.input(port) else { break };
                 progress = true;
                 match input {
@@ -270,8 +270,8 @@ impl Server {
         }
         self.first = (self.first + 1) % count;
         let mut progress = false;
-        for turn in 0..count {
-            let number = (self.first + turn) % count;
+        for offset in 0..count {
+            let number = (self.first + offset) % count;
             let Some(client) = &mut self.clients[number] else { continue };
             let served = client
                 .serve_calls(&mut self.engine, &mut self.scan)
@@ -373,13 +373,14 @@ impl Server {
         self.leaving.is_empty() && self.clients.iter().all(Option::is_none)
     }
 
-    /// Resets everything that is open, and lets the drivers have the frames that say so.
+    /// Resets all open sockets, and lets the drivers have the frames that say so. A socket that was
+    /// closed and still sends gets no RST.
     pub(crate) fn shut_down(&mut self, now: Instant) {
         self.engine.now = now;
         for number in 0..self.clients.len() {
             let Ok(number) = u16::try_from(number) else { break };
             self.drop_client(number, false, true);
         }
-        self.turn(now);
+        self.iterate(now);
     }
 }

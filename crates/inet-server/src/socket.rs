@@ -33,7 +33,7 @@ pub(crate) enum SocketState {
     Connected,
     /// A listener.
     Listening,
-    /// The connection failed or broke.
+    /// The connection failed, broke, or is over after a close.
     Dead,
 }
 

@@ -1,4 +1,4 @@
-//! The server without channel, thread or clock: somebody else carries out requests and turns.
+//! The server without channel, thread or clock: its owner carries out requests and iterations.
 //!
 //! This is what fuzz targets and benchmarks drive; [`run`](crate::run) is the same server in its
 //! own loop.
@@ -39,9 +39,9 @@ impl SteppedServer {
         self.0.request(now, request, fds)
     }
 
-    /// One bounded turn; false when there was nothing to do.
+    /// One bounded iteration; false when there was nothing to do.
     pub fn turn(&mut self, now: Instant) -> bool {
-        self.0.turn(now)
+        self.0.iterate(now)
     }
 
     /// What the supervisor would have been told since the last call.

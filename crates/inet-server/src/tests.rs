@@ -339,7 +339,7 @@ impl Host {
             ..InterfaceSettings::default()
         };
         let mut host = Self::with(last, interface, Ipv6Mode::Off, (strict, share_frames));
-        host.server.turn(Instant::ZERO);
+        host.server.iterate(Instant::ZERO);
         assert_eq!(host.server.take_events(), [ServerEvent::InterfaceReady { nic: 0 }]);
         host
     }
@@ -426,8 +426,8 @@ impl Host {
         sockets.into_iter().map(|row| row.state).collect()
     }
 
-    fn turn(&mut self, now: Instant) -> bool {
-        let progress = self.server.turn(now);
+    fn iterate(&mut self, now: Instant) -> bool {
+        let progress = self.server.iterate(now);
         self.events.extend(self.server.take_events());
         progress
     }
@@ -463,9 +463,9 @@ impl World {
         Self { a: Host::new(1, how), b: Host::new(2, how), now, frames: 0, lose: 0 }
     }
 
-    /// One turn of everybody; 1 ms passes when there was nothing to do, else 10 us.
+    /// One iteration of everybody; 1 ms passes when there was nothing to do, else 10 us.
     pub(super) fn step(&mut self) {
-        let mut progress = self.a.turn(self.now) | self.b.turn(self.now);
+        let mut progress = self.a.iterate(self.now) | self.b.iterate(self.now);
         let (from_a, from_b) = (self.a.driver.transmit(), self.b.driver.transmit());
         progress |= !from_a.is_empty() || !from_b.is_empty();
         for (frames, to) in [(from_a, &mut self.b), (from_b, &mut self.a)] {

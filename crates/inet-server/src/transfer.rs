@@ -23,13 +23,13 @@ use crate::tx::QueuedSend;
 mod datagrams;
 
 /// Sockets of one client looked at in one iteration.
-const SOCKETS_PER_TURN: usize = 64;
+const SOCKETS_PER_ITERATION: usize = 64;
 
 impl Client {
     /// Looks at sockets that have news. Was there any?
     pub(crate) fn serve_sockets(&mut self, engine: &mut Engine) -> Result<bool, ClientFault> {
         self.take_dirty();
-        for done in 0..SOCKETS_PER_TURN {
+        for done in 0..SOCKETS_PER_ITERATION {
             let Some(index) = self.dirty.take() else { return Ok(done > 0) };
             self.look(engine, index)?;
         }
@@ -123,7 +123,7 @@ impl Client {
     pub(crate) fn settle(&mut self, engine: &mut Engine, socket: &mut Socket) {
         let index = socket.id.index;
         if socket.tx.wants_fence() {
-            socket.tx.fence();
+            socket.tx.set_fence();
             let fence = engine.nics.emitted();
             if engine.nics.passed() >= fence {
                 socket.tx.release();

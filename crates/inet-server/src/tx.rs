@@ -10,7 +10,7 @@
 //! sent until then, since a retransmission may still name the bytes.
 //!
 //! Three bounds: bytes in flight ([`Tx::limit`], SO_SNDBUF), discontiguous runs in flight
-//! ([`MAX_RUNS`]), and descriptors per turn. What is over them stays in the queue, at the
+//! ([`MAX_RUNS`]), and descriptors per iteration. What is over them stays in the queue, at the
 //! program's expense.
 
 use std::collections::VecDeque;
@@ -200,7 +200,7 @@ impl Tx {
         self.given += u64::from(len);
     }
 
-    /// The core refused the last `len` bytes: they are released in their turn.
+    /// The core refused the last `len` bytes: they are released in their order.
     pub(crate) fn refuse(&mut self, len: u32, acked: u64) {
         let before = self.refused.back().map_or(self.refused_passed, |&(_, total)| total);
         let (position, total) = (self.taken, before + u64::from(len));
@@ -252,7 +252,7 @@ impl Tx {
     }
 
     /// Sets the fence for all that can be released now.
-    pub(crate) fn fence(&mut self) {
+    pub(crate) fn set_fence(&mut self) {
         self.fenced = Some(self.target);
     }
 

@@ -24,8 +24,8 @@ pub enum DriverError {
     /// The supervisor sent what no supervisor sends.
     #[error("the supervisor's message cannot be used: {0}")]
     BadMessage(String),
-    /// The supervisor's line failed.
-    #[error("the line to the supervisor failed: {0}")]
+    /// The supervisor's channel failed.
+    #[error("the supervisor's channel failed: {0}")]
     Channel(#[from] shm::ChannelError),
     /// A region cannot be mapped.
     #[error("cannot map the frame region: {0}")]

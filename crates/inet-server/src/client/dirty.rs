@@ -1,4 +1,4 @@
-//! The places of a client that are to be looked at, and whose turn it is: taking the next one costs
+//! The places of a client that are to be looked at, and which is the next: taking the next one costs
 //! the same whether thousands wait or none.
 
 /// A set of places. They are taken in rounds, each where the one before ended.
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(taken, [191, 7, 64]);
         assert!(dirty.is_empty());
         dirty.add(1, 0b1);
-        assert_eq!(dirty.take(), Some(64), "the only one, though its turn was before");
+        assert_eq!(dirty.take(), Some(64), "the only one, though its place was before");
     }
 
     #[test]

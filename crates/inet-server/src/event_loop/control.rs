@@ -1,4 +1,4 @@
-//! The line to the supervisor: requests in, replies and events out.
+//! The supervisor's channel: requests in, replies and events out.
 
 use abi::control::{Ask, InetConfig, Say, ServerEvent, ServerReply, ServerRequest};
 use inet::Instant;

@@ -5,7 +5,7 @@
 use abi::stats::{Histogram, Sizes};
 
 inet::counters! {
-    turns "server.turns" "Turns of the event loop."
+    turns "server.turns" "Iterations of the event loop."
     sleeps "server.sleeps" "Times that the server slept."
     idle_wakes "server.idle-wake-ups" "Times that it was woken and found nothing to do."
     spins_won "server.spins-won" "Waits that were over while the server looked again."
@@ -35,7 +35,7 @@ inet::counters! {
     nic_dropped "drop.frames-without-room" "Frames not sent: no room, or no driver."
 }
 
-/// How much is done at once: what the cost of a turn is shared by.
+/// How much is done at once: what the cost of an iteration is shared by.
 #[derive(Debug, Default)]
 pub(crate) struct BatchSizes {
     /// Frames taken from drivers in one iteration.

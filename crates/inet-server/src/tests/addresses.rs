@@ -27,12 +27,12 @@ impl Probing {
         };
         let host = Host::with(1, interface, Ipv6Mode::Auto, (false, false));
         let mut probing = Self { host, now: Instant::ZERO };
-        probing.turn();
+        probing.run_until_idle();
         probing
     }
 
-    fn turn(&mut self) {
-        while self.host.server.turn(self.now) {
+    fn run_until_idle(&mut self) {
+        while self.host.server.iterate(self.now) {
             self.host.driver.transmit();
         }
     }
@@ -44,13 +44,13 @@ impl Probing {
             && self.now + left <= end
         {
             self.now = (self.now + left).max(self.now + Duration::from_millis(1)).min(end);
-            self.turn();
+            self.run_until_idle();
             if self.now == end {
                 break;
             }
         }
         self.now = end;
-        self.turn();
+        self.run_until_idle();
         self.host.server.take_events()
     }
 
@@ -88,7 +88,7 @@ impl Probing {
         frame.extend(all.octets());
         frame.extend(message);
         assert!(self.host.driver.receive(&frame));
-        self.turn();
+        self.run_until_idle();
     }
 
     /// State of each address.
@@ -148,7 +148,7 @@ fn addresses_are_probed_again_when_the_device_is_back_and_nobody_waits() {
     let announce = ServerRequest::Announce { nic: 0 };
     let reply = probing.host.server.request(probing.now, announce, Vec::new());
     assert_eq!(reply, ServerReply::Done);
-    probing.turn();
+    probing.run_until_idle();
     probing.assert_states("tentative", "tentative");
     probing.claim(STATIC);
     assert_eq!(probing.pass(Duration::from_secs(3)), []);

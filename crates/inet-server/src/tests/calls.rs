@@ -10,10 +10,10 @@ fn pair() -> (World, Program, Program) {
 }
 
 #[test]
-fn null_is_answered_in_one_turn() {
+fn null_is_answered_in_one_iteration() {
     let (mut world, mut a, _b) = pair();
     let tag = a.call(Op::Null, &[], 0);
-    world.a.turn(world.now);
+    world.a.iterate(world.now);
     assert_eq!(a.result(tag), Some(Ok([0; 6])));
 }
 
@@ -30,7 +30,7 @@ fn quiet_results_are_there_and_ring_nobody() {
     let begun = a.call(Op::Connect, &to, RawCall::NONBLOCK | quiet);
     // As a thread that waits for the outcome.
     sock.words.waiters.bits.store(1, Ordering::SeqCst);
-    world.a.turn(world.now);
+    world.a.iterate(world.now);
     assert!(matches!(a.result(made), Some(Ok(_))));
     assert_eq!(a.result(begun), Some(Err(Errno::INPROGRESS)));
     assert!(sock.has(SocketFlags::CONNECTING));
@@ -42,7 +42,7 @@ fn quiet_results_are_there_and_ring_nobody() {
     asleep.awake();
     asleep.announce(shm::Sleep::Fd);
     let refused = a.call(Op::Close, &[made.into()], quiet);
-    world.a.turn(world.now);
+    world.a.iterate(world.now);
     assert_eq!(a.result(refused), Some(Err(Errno::BADF)));
     assert_eq!(world.a.counter("server.bells-rung"), before + 2);
 }
@@ -72,7 +72,7 @@ fn higher_priority_goes_first_within_a_scan() {
         let call = RawCall { op: Op::Null, priority, flags: 0, path, args: [0; 6] };
         a.requests.push(&call.encode()).unwrap();
     }
-    world.a.turn(world.now);
+    world.a.iterate(world.now);
     let order: Vec<u32> = std::iter::from_fn(|| a.results.pop().unwrap())
         .map(|slot| RawResult::decode(&slot).path.tag)
         .collect();
@@ -469,13 +469,13 @@ fn results_wait_for_room_in_their_ring() {
         while a.requests.free().unwrap() > 0 && tags.len() < calls as usize {
             tags.push(a.call(Op::Null, &[], 0));
         }
-        world.a.turn(world.now);
+        world.a.iterate(world.now);
     }
     assert_eq!(world.a.counter("calls.results-backlogged"), 100);
     // Reading makes room, and the rest follows with the next iteration.
     let first = a.result(tags[0]);
     assert_eq!(first, Some(Ok([0; 6])));
-    world.a.turn(world.now);
+    world.a.iterate(world.now);
     for &tag in &tags[1..] {
         assert_eq!(a.result(tag), Some(Ok([0; 6])));
     }

@@ -333,7 +333,7 @@ fn a_frame_that_has_left_is_news_only_if_something_waits_for_it() {
     world.rest();
     let has_left = |world: &mut World| {
         let (now, host) = (world.now, &mut world.a);
-        while host.server.turn(now) {}
+        while host.server.iterate(now) {}
         host.server.announce();
         assert!(!host.server.has_work());
         assert!(!host.driver.transmit().is_empty());
@@ -359,7 +359,7 @@ fn a_frame_that_has_left_is_news_only_if_something_waits_for_it() {
     world.run(|_| datagrams.words.tx_released.load(Ordering::Acquire) == 2802);
     a.send(&mut datagrams, b"x", Some(to));
     let (now, host) = (world.now, &mut world.a);
-    while host.server.turn(now) {}
+    while host.server.iterate(now) {}
     host.server.announce();
     assert!(!host.server.has_work());
     datagrams.words.waiters.await_position(2803, 2802);

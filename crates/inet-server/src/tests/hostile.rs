@@ -261,8 +261,8 @@ fn a_busy_client_does_not_hold_up_another() {
             busy.send(sock, b"x", Some(to));
         }
         let tag = quiet.call(Op::Null, &[], 0);
-        world.a.turn(now);
-        assert_eq!(quiet.result(tag), Some(Ok([0; 6])), "not answered in one turn");
+        world.a.iterate(now);
+        assert_eq!(quiet.result(tag), Some(Ok([0; 6])), "not answered in one iteration");
         while busy.results.pop().unwrap().is_some() {}
     }
 }

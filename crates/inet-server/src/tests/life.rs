@@ -1,4 +1,4 @@
-//! Admission, departure, and the line to the supervisor.
+//! Admission, departure, and the supervisor's channel.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn what_a_killed_client_had_closed_goes_on() {
     assert_eq!(a.send(&mut sock, &bytes, None), bytes.len());
     let tag = a.call(Op::Close, &[sock.word()], 0);
     let now = world.now;
-    world.a.turn(now);
+    world.a.iterate(now);
     assert_eq!(a.result(tag), Some(Ok([0; 6])));
     world.a.remove(5, false, now);
     let mut got = Vec::new();
@@ -183,7 +183,7 @@ fn requests_that_make_no_sense_are_refused_in_one_sentence() {
 fn a_link_that_may_have_forgotten_is_told_of_us() {
     let mut world = World::new();
     let arps = |world: &mut World| {
-        world.a.server.turn(world.now);
+        world.a.server.iterate(world.now);
         let frames = world.a.driver.transmit();
         // From ourselves for ourselves (RFC 5227 2.3).
         let ours = [10, 0, 0, 1];

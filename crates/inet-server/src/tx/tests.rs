@@ -102,7 +102,7 @@ fn bounds_hold_up_the_queue_and_nothing_else() {
     assert!(rig.tx.blocked);
     assert!(!rig.tx.roomy());
     rig.tx.acked(8);
-    rig.tx.fence();
+    rig.tx.set_fence();
     rig.tx.release();
     assert!(rig.tx.roomy());
     assert!(rig.take(true).is_some());
@@ -122,7 +122,7 @@ fn what_an_earlier_connection_sent_does_not_count_for_the_next() {
     rig.take(true).unwrap();
     rig.tx.accepted(100);
     rig.tx.restart();
-    rig.tx.fence();
+    rig.tx.set_fence();
     rig.tx.release();
     assert_eq!(rig.tx.released, 100);
     rig.queue.push(&descriptor(&area, 100, 50)).unwrap();
@@ -131,7 +131,7 @@ fn what_an_earlier_connection_sent_does_not_count_for_the_next() {
     rig.tx.acked(0);
     assert!(!rig.tx.wants_fence());
     rig.tx.acked(50);
-    rig.tx.fence();
+    rig.tx.set_fence();
     rig.tx.release();
     assert!(rig.tx.is_drained());
 }
@@ -170,13 +170,13 @@ proptest! {
             let kept = given - acked;
             prop_assert!(rig.tx.target <= end - kept);
             if rig.tx.wants_fence() {
-                rig.tx.fence();
+                rig.tx.set_fence();
                 rig.tx.release();
             }
         }
         rig.tx.acked(given);
         if rig.tx.wants_fence() {
-            rig.tx.fence();
+            rig.tx.set_fence();
             rig.tx.release();
         }
         prop_assert!(rig.tx.is_drained());

@@ -32,7 +32,8 @@ pub enum EventKind {
     /// The connection attempt failed, or the connection broke. On a datagram socket: an earlier
     /// datagram could not be delivered; the socket stays usable.
     Failed(Error),
-    /// All over after `close`: the handle and the socket's bytes are gone.
+    /// After `close`: the handle has ended, and none of the socket's sent bytes is needed. The
+    /// connection may live on without an owner (FIN-WAIT-2, TIME-WAIT).
     Closed,
 }
 

@@ -19,7 +19,8 @@ impl Membership {
     }
 
     /// Waits until the server has taken the queued bytes of closed sockets. No close waited for
-    /// that, and nothing keeps their memory after the goodbye.
+    /// that. After the goodbye their areas may be freed, and the server refuses a descriptor of a
+    /// freed area. Bytes that it has taken are safe: the server's chunks keep the region.
     fn flush_closed(&self) {
         self.reap();
         // The server's first scan of the rings may pass a ring before another thread's close is

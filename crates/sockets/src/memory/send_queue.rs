@@ -20,9 +20,9 @@ use super::tx_area::TxSlice;
 use super::tx_pool::TxPool;
 use crate::error::RegionFault;
 
-/// So many bytes are worth the work of a stack in this process at once: what one super-segment
-/// holds.
-const COLLECTED: u64 = 64 * 1024;
+/// The work of a stack in this process is deferred until so many bytes were sent: what one
+/// super-segment holds.
+const MOST_DEFERRED: u64 = 64 * 1024;
 
 /// The area being filled.
 struct OpenArea {
@@ -49,7 +49,7 @@ enum SentMemory {
 pub(crate) struct SendQueue {
     queue: Producer,
     open: Option<OpenArea>,
-    in_flight: VecDeque<UnreleasedMemory>,
+    unreleased_memory: VecDeque<UnreleasedMemory>,
     /// Areas held: the open one, and full ones that are unreleased.
     held: u32,
     /// Bytes ever published.
@@ -68,7 +68,7 @@ impl SendQueue {
         Ok(Self {
             queue: Producer::attach(region, offset, QUEUE)?,
             open: None,
-            in_flight: VecDeque::new(),
+            unreleased_memory: VecDeque::new(),
             held: 0,
             sent: 0,
             served: 0,
@@ -119,28 +119,28 @@ impl SendQueue {
     }
 
     pub(crate) fn holds_memory(&self) -> bool {
-        !self.in_flight.is_empty() || self.open.is_some()
+        !self.unreleased_memory.is_empty() || self.open.is_some()
     }
 
     /// Takes back what the server has released.
     #[inline]
-    pub(crate) fn collect(
+    pub(crate) fn take_back_released(
         &mut self,
         words: &SocketWords,
         pool: &TxPool,
     ) -> Result<(), RegionFault> {
         let released = words.tx_released.get();
         // Nothing new: what follows from it was done when it was.
-        if released == self.released { Ok(()) } else { self.take_back(released, pool) }
+        if released == self.released { Ok(()) } else { self.free_released(released, pool) }
     }
 
-    fn take_back(&mut self, released: u64, pool: &TxPool) -> Result<(), RegionFault> {
+    fn free_released(&mut self, released: u64, pool: &TxPool) -> Result<(), RegionFault> {
         if !(self.released..=self.sent).contains(&released) {
             return Err(RegionFault);
         }
         self.released = released;
-        while self.in_flight.front().is_some_and(|sent| sent.end <= released) {
-            if let Some(sent) = self.in_flight.pop_front() {
+        while self.unreleased_memory.front().is_some_and(|sent| sent.end <= released) {
+            if let Some(sent) = self.unreleased_memory.pop_front() {
                 self.give_back(pool, sent.memory);
             }
         }
@@ -169,16 +169,17 @@ impl SendQueue {
     }
 
     /// May a stack in this process wait for more bytes before it works?
-    pub(crate) fn may_collect(&mut self) -> Result<bool, RegionFault> {
-        Ok(self.sent - self.served < COLLECTED && self.queue.free()? > 0)
+    pub(crate) fn may_defer(&mut self) -> Result<bool, RegionFault> {
+        Ok(self.sent - self.served < MOST_DEFERRED && self.queue.free()? > 0)
     }
 
-    /// Keeps a slice whose descriptor comes next.
+    /// Counts a slice as sent, and keeps it until it is released. Its descriptor is to be staged
+    /// next.
     #[inline]
-    pub(crate) fn keep(&mut self, slice: TxSlice) {
+    pub(crate) fn record_slice(&mut self, slice: TxSlice) {
         self.sent += slice.len() as u64;
         self.slices_sent += 1;
-        self.in_flight
+        self.unreleased_memory
             .push_back(UnreleasedMemory { memory: SentMemory::Slice(slice), end: self.sent });
     }
 
@@ -198,8 +199,10 @@ impl SendQueue {
             return Some(0);
         }
         let index = usize::try_from(number - self.slices_done).ok()?;
-        let slices =
-            self.in_flight.iter().filter(|sent| matches!(sent.memory, SentMemory::Slice(_)));
+        let slices = self
+            .unreleased_memory
+            .iter()
+            .filter(|sent| matches!(sent.memory, SentMemory::Slice(_)));
         slices.map(|sent| sent.end).nth(index)
     }
 
@@ -214,7 +217,7 @@ impl SendQueue {
             return 0;
         };
         if let Some(full) = self.open.take() {
-            self.in_flight.push_back(UnreleasedMemory {
+            self.unreleased_memory.push_back(UnreleasedMemory {
                 memory: SentMemory::Filled(full.area),
                 end: self.sent,
             });
@@ -263,7 +266,7 @@ impl SendQueue {
         pool: &TxPool,
         least: usize,
     ) -> Result<bool, RegionFault> {
-        self.collect(words, pool)?;
+        self.take_back_released(words, pool)?;
         let limit = words.tx_limit.load(Ordering::Relaxed);
         let unreleased = self.unreleased();
         if self.queue.free()? == 0 || unreleased > limit / 3 * 2 || unreleased >= limit {
@@ -275,7 +278,7 @@ impl SendQueue {
         // The server does not know this pool; it rings for less room only if asked to.
         words.waiters.await_position(self.released + 1, self.released);
         fence(Ordering::SeqCst);
-        self.collect(words, pool)?;
+        self.take_back_released(words, pool)?;
         Ok(self.finds_memory(pool, least))
     }
 
@@ -289,7 +292,7 @@ impl SendQueue {
     pub(crate) fn empty(&mut self, pool: &TxPool) {
         let open = self.open.take().map(|open| SentMemory::Filled(open.area));
         for memory in
-            self.in_flight.drain(..).map(|sent| sent.memory).chain(open).collect::<Vec<_>>()
+            self.unreleased_memory.drain(..).map(|sent| sent.memory).chain(open).collect::<Vec<_>>()
         {
             self.give_back(pool, memory);
         }

@@ -2,7 +2,7 @@
 //!
 //! The pool guarantees one area to every socket. A socket gets a second area only while enough
 //! pages stay free for the first areas of all other sockets. So a sender that finds the pool empty
-//! has an area in flight itself, and its wait ends when that area is released.
+//! has an unreleased area itself, and its wait ends when that area is released.
 
 use std::sync::{Arc, Mutex};
 

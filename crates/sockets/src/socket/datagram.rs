@@ -107,7 +107,7 @@ fn push_datagram(
 ) -> Result<Option<usize>, RegionFault> {
     let &Addressed { len, more, to, ancillary } = datagram;
     let pool = &core.membership.tx;
-    queue.collect(&core.words, pool)?;
+    queue.take_back_released(&core.words, pool)?;
     let said = (*ancillary != SendAncillary::default()).then(|| ancillary.encode());
     // As on Linux, the last datagram may go over the limit. An empty one needs an area as well:
     // its descriptor names one.

@@ -9,8 +9,8 @@ use super::handle::Socket;
 use super::send::SendFlags;
 use crate::wait::Wait;
 
-/// Bytes of a file that are read at a time.
-const CHUNK: usize = 256 * 1024;
+/// Most bytes of a file that are read at a time.
+const PART: usize = 256 * 1024;
 
 impl Socket {
     /// Sends `count` bytes of a file from `offset` on, or to its end, on a stream: the kernel reads
@@ -60,7 +60,7 @@ impl Socket {
         if wait == Wait::No && !self.send_half().has_room(self.core()) {
             return Err(Errno::AGAIN);
         }
-        let mut area = match self.membership().alloc(most.min(CHUNK)) {
+        let mut area = match self.membership().alloc(most.min(PART)) {
             Err(Errno::NOBUFS) => return self.send_part_copied(file, offset, most, wait),
             area => area?,
         };
@@ -80,9 +80,9 @@ impl Socket {
         most: usize,
         wait: Wait,
     ) -> Result<usize, Errno> {
-        let mut chunk = vec![0; most.min(self.membership().tx.area_len())];
-        let read = rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut chunk[..], offset))?;
-        let bytes = chunk.get(..read).filter(|bytes| !bytes.is_empty());
+        let mut buffer = vec![0; most.min(self.membership().tx.area_len())];
+        let read = rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut buffer[..], offset))?;
+        let bytes = buffer.get(..read).filter(|bytes| !bytes.is_empty());
         let Some(bytes) = bytes else { return Ok(0) };
         self.send(&[IoSlice::new(bytes)], SendFlags::default(), None, wait)
     }

@@ -193,7 +193,7 @@ fn fill_queue(
 ) -> Result<usize, RegionFault> {
     let server = &core.membership.server;
     let pool = &core.membership.tx;
-    queue.collect(&core.words, pool)?;
+    queue.take_back_released(&core.words, pool)?;
     let before = queue.unreleased();
     let limit = tx_limit(core);
     // The last descriptor made: published when it is known whether another follows.
@@ -223,8 +223,8 @@ fn fill_queue(
         let flags =
             SendFlags { eor: said.eor && all, urgent: said.urgent && all, ..said }.to_bits();
         queue.stage(&DataDescriptor { flags, ..last }.encode())?;
-        let collect = before > 0 && !said.urgent && queue.may_collect()?;
-        if publish_staged(core, queue, collect) {
+        let may_wait = before > 0 && !said.urgent && queue.may_defer()?;
+        if publish_staged(core, queue, may_wait) {
             queue.note_served();
         }
     }
@@ -245,14 +245,14 @@ pub(super) fn publish(
     Ok(())
 }
 
-/// Lets the server see what was staged. With `collect`, a stack in this process that works anyway
-/// may see it later. True: the server was told at once.
+/// Lets the server see what was staged. With `may_wait`, a stack in this process that works
+/// anyway may see it later. True: the server was told at once.
 #[inline]
-pub(super) fn publish_staged(core: &SocketCore, queue: &mut SendQueue, collect: bool) -> bool {
+pub(super) fn publish_staged(core: &SocketCore, queue: &mut SendQueue, may_wait: bool) -> bool {
     let server = &core.membership.server;
     server.mark(Stage::Request);
     queue.publish(&core.words);
-    let told = server.announce(core.id.index, collect);
+    let told = server.announce(core.id.index, may_wait);
     server.mark(Stage::Send);
     told
 }

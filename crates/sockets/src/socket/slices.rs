@@ -113,7 +113,10 @@ impl Socket {
         }
         let (limit, pool, words) = (tx_limit(core), &core.membership.tx, &core.words);
         let takes = |queue: &mut SendQueue| {
-            queue.collect(words, pool).and_then(|()| queue.takes(slices, limit)).unwrap_or(true)
+            queue
+                .take_back_released(words, pool)
+                .and_then(|()| queue.takes(slices, limit))
+                .unwrap_or(true)
         };
         let mut queue = lock(&self.send_half().queue);
         queue.as_mut().is_none_or(|queue| {
@@ -147,7 +150,7 @@ impl Socket {
         let mut queue = lock(&self.send_half().queue);
         let queue = queue.as_mut().ok_or(Errno::BADF)?;
         queue
-            .collect(&self.core().words, &self.membership().tx)
+            .take_back_released(&self.core().words, &self.membership().tx)
             .map_err(|RegionFault| Errno::IO)?;
         Ok((queue.slices_done(), queue.slices_sent()))
     }
@@ -185,7 +188,7 @@ fn push_slices(
     said: SendFlags,
     to: Option<SocketAddr>,
 ) -> Result<Option<Range<u64>>, RegionFault> {
-    queue.collect(&core.words, &core.membership.tx)?;
+    queue.take_back_released(&core.words, &core.membership.tx)?;
     if !queue.takes(slices.len(), tx_limit(core))? {
         return Ok(None);
     }
@@ -193,7 +196,7 @@ fn push_slices(
     for (left, slice) in (0..slices.len()).rev().zip(slices) {
         let descriptor = slice.descriptor().ok_or(RegionFault)?;
         let flags = if left > 0 { DataFlags::MORE } else { said.to_bits() };
-        queue.keep(slice.clone());
+        queue.record_slice(slice.clone());
         queue.stage(&DataDescriptor { flags, peer: to, ..descriptor }.encode())?;
     }
     publish_staged(core, queue, false);

@@ -1,5 +1,5 @@
-//! `tasuki server …`: what the supervisor starts. Standard input is the line to the supervisor; a
-//! fused server has the driver's line as standard output.
+//! `tasuki server …`: what the supervisor starts. Standard input is the supervisor's channel; a
+//! fused server has the driver's channel as standard output.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -3,8 +3,8 @@
 //! One call makes at most one segment. All state changes come first and the pieces of payload last,
 //! so that the durable half is right when the caller gets the segment.
 //!
-//! The order is: SYN; duplicate ACKs, since the peer counts them; a lost segment; new data, or data
-//! again after a timeout; an ACK or a probe.
+//! The order is: a final RST; SYN; duplicate ACKs, since the peer counts them; a tail loss probe; a
+//! lost segment; new data, or data again after a timeout; a probe of the peer; an ACK.
 
 use super::Connection;
 use crate::tcp::durable;
