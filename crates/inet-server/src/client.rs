@@ -72,7 +72,8 @@ pub(crate) struct Client {
     pub(crate) waiting: usize,
     /// Areas of the receiving pool that nobody has been promised.
     shared_areas: u32,
-    /// Threads to ring at the end of the iteration, and those for which everything is visible already.
+    /// Threads to ring at the end of the iteration, and those for which everything is visible
+    /// already.
     ring: u64,
     due: u64,
     /// Threads with results that are not visible yet.
@@ -258,13 +259,14 @@ impl Client {
         tell(&self.threads, waiters, index);
     }
 
-    /// Has the socket looked at in this iteration or the next, as if the program had set its dirty bit.
+    /// Has the socket looked at in this iteration or the next, as if the program had set its dirty
+    /// bit.
     pub(crate) fn mark_dirty(&mut self, index: u16) {
         self.dirty.add(usize::from(index) / 64, 1 << (index % 64));
     }
 
-    /// Posts a call's result; it becomes visible at the end of the iteration, and its thread is rung
-    /// then if `rings`. In line, so that the values of most calls, zeros, are never in memory.
+    /// Posts a call's result; it becomes visible at the end of the iteration, and its thread is
+    /// rung then if `rings`. In line, so that the values of most calls, zeros, are never in memory.
     #[inline(always)]
     pub(crate) fn post(
         &mut self,
@@ -303,9 +305,9 @@ impl Client {
         }
     }
 
-    /// Rings the threads too that got quiet results in this iteration: an attempt of which they say that
-    /// it goes on may be over already, and who waits for it may have set its bit too late for the
-    /// words, and looked for the result too early.
+    /// Rings the threads too that got quiet results in this iteration. Such a result says that an
+    /// attempt goes on, and the attempt may be over already. A thread that waits for it may have
+    /// set its bit too late for the words, and looked for the result too early.
     pub(crate) fn ring_posted(&mut self) {
         self.ring |= self.posted;
     }

@@ -5,9 +5,10 @@
 //! for one frame whose payload lies in several areas ([`Chain`]). Sending
 //! ([`Egress`]): headers are written into a page, the page is handed to the driver, and a
 //! descriptor names page and payload pieces, which stay in their client's region. The driver
-//! advances the `tx` ring when it is done with the frame: the device has it, or the frame was bad or
-//! refused and is dropped. So the ring's consumer count tells which head pages are ours again and,
-//! through [`Nics::passed`], which payload nobody reads any more. It does not tell what was sent.
+//! advances the `tx` ring when it is done with the frame: the device has it, or the frame was bad
+//! or refused and is dropped. So the ring's consumer count tells which head pages are ours again
+//! and, through [`Nics::passed`], which payload nobody reads any more. It does not tell what was
+//! sent.
 //!
 //! Every frame gets a number, in one sequence over all interfaces: memory that frames up to number
 //! `n` may name is free once `passed()` has reached `n`.

@@ -1,9 +1,9 @@
 //! The server without the supervisor's channel: everything it knows, and one iteration of its
 //! event loop.
 //!
-//! An iteration moves bounded work through the stages in the order of the data path: frames that drivers
-//! passed are taken back; received frames go through the core into clients' areas; calls and queues
-//! of every client are served, starting with another client each time; the core's output leaves;
+//! An iteration moves bounded work through the stages in the order of the data path: frames that
+//! drivers passed are taken back; received frames go through the core into clients' areas; calls
+//! and queues of every client are served, starting with another client each time; the core's output leaves;
 //! and at the end all words and results are published and bells rung, once per iteration and party;
 //! programs' bells last, when a driver of the same thread has sent what the core had to send.
 //!

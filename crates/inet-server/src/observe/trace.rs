@@ -4,9 +4,9 @@
 //! Marks are kept until the report is asked for, at most [`MOST`]. A process is in one stage at a
 //! time: from its mark until its next one. All that happens between the begin of a send and that of
 //! the next is counted to the first, so the table is right for a program that sends, waits, and
-//! sends again; what did not lead to a frame (iterations for an acknowledgement) is left out. In the
-//! same way a receive lasts from the first frame that the device gave to the first one after the
-//! program's return: right for a program that has nothing else to do than to wait.
+//! sends again; what did not lead to a frame (iterations for an acknowledgement) is left out. In
+//! the same way a receive lasts from the first frame that the device gave to the first one after
+//! the program's return: right for a program that has nothing else to do than to wait.
 
 use abi::stages::{Mark, Stage, StageReport, StageTime, TraceReader};
 
