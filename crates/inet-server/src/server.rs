@@ -3,9 +3,10 @@
 //!
 //! An iteration moves bounded work through the stages in the order of the data path: frames that
 //! drivers passed are taken back; received frames go through the core into clients' areas; calls
-//! and queues of every client are served, starting with another client each time; the core's output leaves;
-//! and at the end all words and results are published and bells rung, once per iteration and party;
-//! programs' bells last, when a driver of the same thread has sent what the core had to send.
+//! and queues of every client are served, starting with another client each time; the core's
+//! output leaves; and at the end all words and results are published and bells rung, once per
+//! iteration and party; programs' bells last, when a driver of the same thread has sent what the
+//! core had to send.
 //!
 //! An iteration never waits. The owner of the thread calls [`Server::iterate`] until it reports no
 //! progress, then [`Server::announce`], looks with [`Server::has_work`] once more, and may sleep

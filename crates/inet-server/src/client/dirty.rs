@@ -1,5 +1,5 @@
-//! The places of a client that are to be looked at, and which is the next: taking one costs the same
-//! whether thousands wait or none.
+//! The places of a client that are to be looked at, and which is the next: taking one costs the
+//! same whether thousands wait or none.
 
 /// A set of places. They are taken in rounds, each where the one before ended.
 pub(crate) struct DirtySet {
