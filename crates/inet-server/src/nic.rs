@@ -2,7 +2,7 @@
 //!
 //! Receiving: the port keeps the `fill` ring stocked with empty areas of its pool; frames
 //! come back as `ethinput` calls on the `rx` ring, each area ours again once taken; several calls
-//! for one frame whose payload lies in several areas ([`Chain`]). Sending
+//! for one frame whose payload lies in several areas ([`Chain`](abi::frame::Chain)). Sending
 //! ([`Egress`]): headers are written into a page, the page is handed to the driver, and a
 //! descriptor names page and payload pieces, which stay in their client's region. The driver
 //! advances the `tx` ring when it is done with the frame: the device has it, or the frame was bad
