@@ -39,16 +39,20 @@ pub enum SocketKind {
     Stream,
     /// SOCK_DGRAM over UDP.
     Datagram,
+    /// SOCK_DGRAM over UDP-Lite (RFC 3828). In all else as `Datagram`.
+    UdpLite,
 }
 
 impl SocketKind {
-    /// The value that travels: Linux's SOCK_STREAM (1) or SOCK_DGRAM (2).
+    /// The value that travels: Linux's SOCK_STREAM (1) or SOCK_DGRAM (2); for UDP-Lite its protocol
+    /// number (136).
     #[must_use]
     #[inline]
     pub fn to_word(self) -> u64 {
         match self {
             Self::Stream => 1,
             Self::Datagram => 2,
+            Self::UdpLite => 136,
         }
     }
 
@@ -59,6 +63,7 @@ impl SocketKind {
         match word {
             1 => Some(Self::Stream),
             2 => Some(Self::Datagram),
+            136 => Some(Self::UdpLite),
             _ => None,
         }
     }

@@ -63,7 +63,8 @@ fn socket_id() -> impl Strategy<Value = SocketId> {
 fn request() -> impl Strategy<Value = Request> {
     let key = any::<(i32, i32)>().prop_map(|(level, name)| OptionKey { level, name });
     let value = proptest::collection::vec(any::<u8>(), 0..40).prop_map(|v| OptionValue::new(&v));
-    let kinds = prop_oneof![Just(SocketKind::Stream), Just(SocketKind::Datagram)];
+    let kinds = [SocketKind::Stream, SocketKind::Datagram, SocketKind::UdpLite];
+    let kinds = proptest::sample::select(kinds.to_vec());
     let families = prop_oneof![Just(Family::V4), Just(Family::V6)];
     let data =
         (area(), any::<(u32, u32)>(), any::<bool>()).prop_map(|(area, (offset, len), on)| {

@@ -180,6 +180,7 @@ impl Client {
         let core_kind = match kind {
             SocketKind::Stream => inet::SocketKind::Stream,
             SocketKind::Datagram => inet::SocketKind::Datagram,
+            SocketKind::UdpLite => inet::SocketKind::UdpLite,
         };
         let core_family = match family {
             Family::V4 => inet::Family::V4,

@@ -43,6 +43,7 @@ fn has_level(socket: &Socket, level: i32) -> bool {
     match level {
         IPPROTO_TCP => socket.is_stream(),
         IPPROTO_UDP => !socket.is_stream(),
+        IPPROTO_UDPLITE => socket.kind == SocketKind::UdpLite,
         IPPROTO_IPV6 => socket.family == Family::V6,
         SOL_SOCKET | IPPROTO_IP => true,
         _ => false,
@@ -92,7 +93,7 @@ fn own(
 ) -> Result<Option<OptionBytes>, Refusal> {
     Ok(Some(match name {
         SO_ERROR => OptionBytes::int(socket.take_error().map_or(0, Errno::raw_os_error)),
-        SO_TYPE => OptionBytes::count(socket.kind.to_word()),
+        SO_TYPE => OptionBytes::int(if socket.is_stream() { SOCK_STREAM } else { SOCK_DGRAM }),
         SO_DOMAIN => OptionBytes::int(match socket.family {
             Family::V4 => AF_INET,
             Family::V6 => AF_INET6,
@@ -100,6 +101,7 @@ fn own(
         SO_PROTOCOL => OptionBytes::int(match socket.kind {
             SocketKind::Stream => IPPROTO_TCP,
             SocketKind::Datagram => IPPROTO_UDP,
+            SocketKind::UdpLite => IPPROTO_UDPLITE,
         }),
         SO_COOKIE => OptionBytes::new(&u64::from(socket.serial).to_ne_bytes()),
         // As Linux: any room will do.

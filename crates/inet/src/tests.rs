@@ -18,6 +18,7 @@ mod sleep;
 mod streams;
 mod time_wait;
 mod udp;
+mod udp_lite;
 mod v6;
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};

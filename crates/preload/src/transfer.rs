@@ -57,11 +57,11 @@ pub(crate) fn send(
         _ => endpoint.connect_fast(to.ok_or(Errno::INVAL)?, wait),
     };
     let outcome = match endpoint.kind() {
-        // As Linux.
-        SocketKind::Datagram if how.urgent => Err(Errno::OPNOTSUPP),
-        SocketKind::Datagram => endpoint.send(bufs, how, to, wait),
         // A stream's peer is the connected one whatever the call says, as on Linux.
         SocketKind::Stream => connected().and_then(|()| endpoint.send(bufs, how, None, wait)),
+        // As Linux.
+        _ if how.urgent => Err(Errno::OPNOTSUPP),
+        _ => endpoint.send(bufs, how, to, wait),
     };
     let stream = endpoint.kind() == SocketKind::Stream;
     let sigpipe = stream && outcome == Err(Errno::PIPE) && flags & libc::MSG_NOSIGNAL == 0;

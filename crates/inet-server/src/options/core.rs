@@ -37,14 +37,16 @@ pub(super) enum CoreOption {
     Hops,
     /// 16 bits.
     Segment,
+    /// Bytes, a negative or larger number as the most that 16 bits have.
+    Coverage(OptionName, fn(u16) -> SockOption),
     /// Sixteen bytes.
     FastOpenKey,
 }
 
 /// All options that the core keeps.
 pub(super) fn core_option(level: i32, name: i32) -> Option<CoreOption> {
-    use CoreOption::{Amount, Byte, Congestion, Count, FastOpenKey, Flag, Hops, Linger, Linger2};
-    use CoreOption::{MaxSeg, Millis, Seconds, Segment};
+    use CoreOption::{Amount, Byte, Congestion, Count, Coverage, FastOpenKey, Flag, Hops, Linger};
+    use CoreOption::{Linger2, MaxSeg, Millis, Seconds, Segment};
     use {OptionName as Name, SockOption as Make};
     Some(match (level, name) {
         (SOL_SOCKET, SO_REUSEADDR) => Flag(Name::ReuseAddr, Make::ReuseAddr),
@@ -60,6 +62,8 @@ pub(super) fn core_option(level: i32, name: i32) -> Option<CoreOption> {
         (IPPROTO_IPV6, IPV6_V6ONLY) => Flag(Name::V6Only, Make::V6Only),
         (IPPROTO_UDP, UDP_CORK) => Flag(Name::Cork, Make::Cork),
         (IPPROTO_UDP, UDP_SEGMENT) => Segment,
+        (IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV) => Coverage(Name::SendCoverage, Make::SendCoverage),
+        (IPPROTO_UDPLITE, UDPLITE_RECV_CSCOV) => Coverage(Name::RecvCoverage, Make::RecvCoverage),
         (IPPROTO_TCP, TCP_NODELAY) => Flag(Name::NoDelay, Make::NoDelay),
         (IPPROTO_TCP, TCP_CORK) => Flag(Name::Cork, Make::Cork),
         (IPPROTO_TCP, TCP_QUICKACK) => Flag(Name::QuickAck, Make::QuickAck),
@@ -123,7 +127,9 @@ pub(super) fn value_of(option: SockOption) -> OptionBytes {
         | SockOption::RecvLowat(bytes)
         | SockOption::WindowClamp(bytes) => OptionBytes::int(bytes.cast_signed()),
         SockOption::MtuDiscover(how) => OptionBytes::int(how as i32),
-        SockOption::UdpSegment(bytes) => OptionBytes::int(bytes.into()),
+        SockOption::UdpSegment(bytes)
+        | SockOption::SendCoverage(bytes)
+        | SockOption::RecvCoverage(bytes) => OptionBytes::int(bytes.into()),
         SockOption::MulticastIf(interface) | SockOption::BindToDevice(interface) => {
             OptionBytes::count(interface.map_or(0, |id| id.scope_id().into()))
         }
@@ -160,7 +166,8 @@ pub(super) fn name_of(option: CoreOption) -> OptionName {
         | CoreOption::Millis(name, _)
         | CoreOption::Byte(name, _)
         | CoreOption::Count(name, _)
-        | CoreOption::Amount(name, _) => name,
+        | CoreOption::Amount(name, _)
+        | CoreOption::Coverage(name, _) => name,
         CoreOption::MaxSeg => OptionName::MaxSeg,
         CoreOption::Linger => OptionName::Linger,
         CoreOption::Linger2 => OptionName::Linger2,
@@ -200,6 +207,7 @@ pub(super) fn option_of(
             let bytes = u16::try_from(given.int(level)?).map_err(|_| Errno::INVAL)?;
             SockOption::UdpSegment(bytes)
         }
+        CoreOption::Coverage(_, make) => make(u16::try_from(given.int(level)?).unwrap_or(u16::MAX)),
         CoreOption::FastOpenKey => SockOption::FastOpenKeys(fast_open_key(given)?),
         CoreOption::Linger => SockOption::Linger(linger(given)?),
         CoreOption::Linger2 => SockOption::Linger2(match given.int(level)? {

@@ -5,6 +5,10 @@ pub(super) const SOL_SOCKET: i32 = 1;
 pub(super) const IPPROTO_TCP: i32 = 6;
 pub(super) const IPPROTO_UDP: i32 = 17;
 pub(super) const IPPROTO_IPV6: i32 = 41;
+pub(super) const IPPROTO_UDPLITE: i32 = 136;
+
+pub(super) const SOCK_STREAM: i32 = 1;
+pub(super) const SOCK_DGRAM: i32 = 2;
 
 pub(super) const SO_REUSEADDR: i32 = 2;
 pub(super) const SO_TYPE: i32 = 3;
@@ -66,6 +70,8 @@ pub(super) const IPV6_TCLASS: i32 = 67;
 pub(super) const IPV6_RECVORIGDSTADDR: i32 = 74;
 
 pub(super) const UDP_CORK: i32 = 1;
+pub(super) const UDPLITE_SEND_CSCOV: i32 = 10;
+pub(super) const UDPLITE_RECV_CSCOV: i32 = 11;
 pub(super) const UDP_SEGMENT: i32 = 103;
 pub(super) const UDP_GRO: i32 = 104;
 

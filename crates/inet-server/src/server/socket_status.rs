@@ -15,7 +15,7 @@ impl Server {
     pub(crate) fn sockets(&mut self, info: bool) -> Vec<SocketStatus> {
         let Self { engine, clients, .. } = self;
         // As Linux: a stream without a port is in no table that could be asked.
-        let told = |row: &SocketInfo| row.kind == SocketKind::Datagram || row.local.port() != 0;
+        let told = |row: &SocketInfo| row.kind != SocketKind::Stream || row.local.port() != 0;
         let rows: Vec<SocketInfo> = engine.stack.sockets().filter(told).collect();
         let status = |row: SocketInfo| {
             let owner = SocketOwner::from_tag(row.tag);
@@ -30,6 +30,7 @@ impl Server {
             let netid = match row.kind {
                 SocketKind::Stream => "tcp",
                 SocketKind::Datagram => "udp",
+                SocketKind::UdpLite => "udplite",
             };
             SocketStatus {
                 netid: netid.to_owned(),

@@ -344,6 +344,7 @@ fn options_have_linux_numbers() {
     assert_eq!(get(&mut world, &udp, SOL, 3), Ok(int(2)), "SO_TYPE");
     assert_eq!(get(&mut world, &sock, SOL, 39), Ok(int(2)), "SO_DOMAIN");
     assert_eq!(get(&mut world, &udp, SOL, 38), Ok(int(17)), "SO_PROTOCOL");
+    assert_eq!(get(&mut world, &udp, 136, 10), Err(Errno::OPNOTSUPP), "UDPLITE_SEND_CSCOV");
     assert_eq!(get(&mut world, &sock, SOL, 30), Ok(int(0)), "SO_ACCEPTCONN");
     assert_eq!(get(&mut world, &sock, SOL, 999), Err(Errno::NOPROTOOPT));
     assert_eq!(get(&mut world, &udp, TCP, 1), Err(Errno::OPNOTSUPP));

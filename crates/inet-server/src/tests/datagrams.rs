@@ -204,3 +204,25 @@ fn what_cannot_be_sent_is_told_to_who_asks() {
     world.rest();
     assert_eq!(from.words.tx_released.load(Ordering::Acquire), from.sent);
 }
+
+#[test]
+fn udp_lite_sockets_have_linux_numbers() {
+    const LITE: i32 = 136;
+    let mut world = World::new();
+    let mut a = world.a.admit(5, PARAMS);
+    let sock = world.socket(&mut a, SocketKind::UdpLite);
+    let id = sock.word();
+    assert_eq!(world.option(&mut a, id, 1, 3), Ok(int(2)), "SO_TYPE");
+    assert_eq!(world.option(&mut a, id, 1, 38), Ok(int(LITE)), "SO_PROTOCOL");
+    for name in [10, 11] {
+        assert_eq!(world.option(&mut a, id, LITE, name), Ok(int(0)));
+        // As Linux: silly values are the nearest that are not.
+        for (given, kept) in [(20, 20), (0, 0), (3, 8), (-1, 65_535), (1 << 20, 65_535)] {
+            world.set_option(&mut a, id, LITE, name, &int(given)).unwrap();
+            assert_eq!(world.option(&mut a, id, LITE, name), Ok(int(kept)), "{name}: {given}");
+        }
+    }
+    world.bind(&mut a, &sock, on_any(7));
+    let other = world.socket(&mut a, SocketKind::Datagram);
+    world.bind(&mut a, &other, on_any(7));
+}

@@ -9,6 +9,8 @@ use core::net::{IpAddr, SocketAddr};
 /// What makes a socket a datagram socket.
 #[derive(Debug)]
 pub(crate) struct Datagram<T, R> {
+    /// UDP-Lite.
+    pub(crate) lite: bool,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) send: DatagramSendQueue<T>,
     pub(crate) recv: DatagramRecvQueue<R>,
@@ -17,8 +19,8 @@ pub(crate) struct Datagram<T, R> {
 }
 
 impl<T: TxBytes, R> Datagram<T, R> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lite: bool) -> Self {
         let (send, recv) = (DatagramSendQueue::new(), DatagramRecvQueue::new());
-        Self { peer: None, send, recv, memberships: Vec::new() }
+        Self { lite, peer: None, send, recv, memberships: Vec::new() }
     }
 }

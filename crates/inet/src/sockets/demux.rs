@@ -7,6 +7,7 @@ use core::net::SocketAddr;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
+use super::kinds::SocketKind;
 use crate::secret::KeyedHash;
 use crate::sockaddr::wildcard;
 use crate::table::Handle;
@@ -19,9 +20,17 @@ type Map<K, V> = HashMap<K, V, KeyedHash>;
 pub(crate) struct Demux {
     connections: Map<Endpoints, DemuxTarget>,
     listeners: Map<SocketAddr, Sharers>,
-    /// Connected datagram sockets.
+    udp: DatagramDemux,
+    udp_lite: DatagramDemux,
+    hash: KeyedHash,
+}
+
+/// The tables of one protocol of datagrams.
+#[derive(Debug)]
+pub(crate) struct DatagramDemux {
+    /// Connected sockets.
     peers: Map<Endpoints, Handle>,
-    /// Bound datagram sockets.
+    /// Bound sockets.
     bound: Map<SocketAddr, Sharers>,
     hash: KeyedHash,
 }
@@ -92,9 +101,25 @@ impl Demux {
         Self {
             connections: Map::with_hasher(hash.clone()),
             listeners: Map::with_hasher(hash.clone()),
-            peers: Map::with_hasher(hash.clone()),
-            bound: Map::with_hasher(hash.clone()),
+            udp: DatagramDemux::new(hash),
+            udp_lite: DatagramDemux::new(hash),
             hash: hash.clone(),
+        }
+    }
+
+    /// The tables of a kind of datagram sockets.
+    pub(crate) fn datagrams(&mut self, kind: SocketKind) -> &mut DatagramDemux {
+        match kind {
+            SocketKind::UdpLite => &mut self.udp_lite,
+            _ => &mut self.udp,
+        }
+    }
+
+    /// [`datagrams`](Self::datagrams), to look something up.
+    pub(crate) fn datagrams_ref(&self, kind: SocketKind) -> &DatagramDemux {
+        match kind {
+            SocketKind::UdpLite => &self.udp_lite,
+            _ => &self.udp,
         }
     }
 
@@ -149,6 +174,16 @@ impl Demux {
 
     pub(crate) fn remove_listener(&mut self, local: SocketAddr, handle: Handle) {
         remove_sharer(&mut self.listeners, local, handle);
+    }
+}
+
+impl DatagramDemux {
+    fn new(hash: &KeyedHash) -> Self {
+        Self {
+            peers: Map::with_hasher(hash.clone()),
+            bound: Map::with_hasher(hash.clone()),
+            hash: hash.clone(),
+        }
     }
 
     /// The socket for a datagram from `ends.remote` to `ends.local`, of those that `takes` it.

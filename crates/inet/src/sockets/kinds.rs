@@ -13,6 +13,15 @@ pub enum SocketKind {
     Stream,
     /// UDP.
     Datagram,
+    /// UDP-Lite, with ports of its own. In all else as `Datagram`.
+    UdpLite,
+}
+
+impl SocketKind {
+    /// Whether it sends and receives datagrams.
+    pub(crate) fn is_datagram(self) -> bool {
+        matches!(self, Self::Datagram | Self::UdpLite)
+    }
 }
 
 /// Whose addresses a socket has.

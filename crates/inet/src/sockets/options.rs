@@ -94,6 +94,12 @@ pub enum SockOption {
     /// Datagrams of equal length are received as one (UDP_GRO); kept for its owner, see
     /// [`Stack::recv_run`](crate::Stack::recv_run).
     UdpGro(bool),
+    /// UDP-Lite: how many bytes of a datagram, with its header, the checksum covers
+    /// (UDPLITE_SEND_CSCOV); 0, or more than there are: all. 1 to 7 are 8, as on Linux.
+    SendCoverage(u16),
+    /// UDP-Lite: datagrams of which less is covered are dropped (UDPLITE_RECV_CSCOV); 0: those of
+    /// which not all is. At first none is. 1 to 7 are 8, as on Linux.
+    RecvCoverage(u16),
     /// The interface by which multicast leaves (IP_MULTICAST_IF); `None` to choose by route.
     MulticastIf(Option<InterfaceId>),
     /// Time to live of multicast, hops (IP_MULTICAST_TTL).
@@ -185,6 +191,8 @@ pub enum OptionName {
     MtuDiscover,
     UdpSegment,
     UdpGro,
+    SendCoverage,
+    RecvCoverage,
     MulticastIf,
     MulticastTtl,
     MulticastLoop,
@@ -230,6 +238,8 @@ pub(crate) struct SocketOptions {
     pub(crate) mtu_discover: MtuDiscover,
     pub(crate) udp_segment: u16,
     pub(crate) udp_gro: bool,
+    pub(crate) send_coverage: Option<u16>,
+    pub(crate) recv_coverage: Option<u16>,
     pub(crate) multicast_if: Option<InterfaceId>,
     pub(crate) multicast_ttl: u8,
     pub(crate) multicast_loop: bool,
@@ -278,6 +288,8 @@ impl SocketOptions {
             mtu_discover: MtuDiscover::default(),
             udp_segment: 0,
             udp_gro: false,
+            send_coverage: None,
+            recv_coverage: None,
             multicast_if: None,
             // RFC 1112 6.1: a group's datagrams stay on the link unless asked otherwise.
             multicast_ttl: 1,
@@ -393,6 +405,8 @@ impl SocketOptions {
             OptionName::MtuDiscover => SockOption::MtuDiscover(self.mtu_discover),
             OptionName::UdpSegment => SockOption::UdpSegment(self.udp_segment),
             OptionName::UdpGro => SockOption::UdpGro(self.udp_gro),
+            OptionName::SendCoverage => SockOption::SendCoverage(self.send_coverage.unwrap_or(0)),
+            OptionName::RecvCoverage => SockOption::RecvCoverage(self.recv_coverage.unwrap_or(0)),
             OptionName::MulticastIf => SockOption::MulticastIf(self.multicast_if),
             OptionName::MulticastTtl => SockOption::MulticastTtl(self.multicast_ttl),
             OptionName::MulticastLoop => SockOption::MulticastLoop(self.multicast_loop),
@@ -458,6 +472,8 @@ impl SocketOptions {
             SockOption::MtuDiscover(how) => self.mtu_discover = how,
             SockOption::UdpSegment(bytes) => self.udp_segment = bytes,
             SockOption::UdpGro(on) => self.udp_gro = on,
+            SockOption::SendCoverage(bytes) => self.send_coverage = Some(coverage(bytes)),
+            SockOption::RecvCoverage(bytes) => self.recv_coverage = Some(coverage(bytes)),
             SockOption::MulticastIf(interface) => self.multicast_if = interface,
             SockOption::MulticastTtl(hops) => self.multicast_ttl = hops,
             SockOption::MulticastLoop(on) => self.multicast_loop = on,
@@ -466,6 +482,11 @@ impl SocketOptions {
         }
         true
     }
+}
+
+/// RFC 3828 3.1: the header is always covered.
+fn coverage(bytes: u16) -> u16 {
+    if bytes == 0 { 0 } else { bytes.max(8) }
 }
 
 /// How long it takes until a SYN-ACK timer has expired `count` times.

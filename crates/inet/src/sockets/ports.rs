@@ -225,7 +225,7 @@ impl Ports {
         let (start, turn) = self.turns.of(local.ip(), remote);
         let offset = match kind {
             SocketKind::Stream => start.wrapping_add(self.turns.steps[turn]),
-            SocketKind::Datagram => random,
+            SocketKind::Datagram | SocketKind::UdpLite => random,
         };
         let usable = |port| {
             local.set_port(port);

@@ -76,7 +76,8 @@ impl<T, R> Socket<T, R> {
     }
 
     pub(crate) fn kind(&self) -> SocketKind {
-        match self.body {
+        match &self.body {
+            SocketBody::Datagram(datagram) if datagram.lite => SocketKind::UdpLite,
             SocketBody::Datagram(_) => SocketKind::Datagram,
             _ => SocketKind::Stream,
         }

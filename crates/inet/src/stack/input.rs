@@ -11,7 +11,9 @@ use crate::interface_id::InterfaceId;
 use crate::ip::v6::Content;
 use crate::ip::{Arrival, Origin, Packet, ndp};
 use crate::link::ethernet::{self, Carries};
+use crate::sockets::kinds::SocketKind;
 use crate::time::Instant;
+use crate::udp::lite;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Takes a frame received on `interface`. Whatever it contains, it cannot do more than be
@@ -106,7 +108,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                     self.handle_report(now, arrival, &report);
                 }
             }
-            (IpProtocol::Udp, _) => self.handle_udp(now, &packet, arrival, frame, out),
+            (IpProtocol::Udp, _) => {
+                self.handle_udp(now, SocketKind::Datagram, (&packet, arrival), frame, out);
+            }
+            (lite::PROTOCOL, _) => {
+                self.handle_udp(now, SocketKind::UdpLite, (&packet, arrival), frame, out);
+            }
             (IpProtocol::Igmp, _) => {
                 let shared = (&mut self.cx.secret, &mut self.cx.timers);
                 self.cx.ip.handle_igmp(now, &packet, frame.bytes(), shared);
@@ -171,7 +178,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             // RFC 4291 2.5.2: nothing else has a use for packets without a source.
             (_, _) if packet.source.is_unspecified() => self.cx.ip.count_martian6(),
-            (IpProtocol::Udp, _) => self.handle_udp(now, packet, arrival, frame, out),
+            (IpProtocol::Udp, _) => {
+                self.handle_udp(now, SocketKind::Datagram, (packet, arrival), frame, out);
+            }
+            (lite::PROTOCOL, _) => {
+                self.handle_udp(now, SocketKind::UdpLite, (packet, arrival), frame, out);
+            }
             (IpProtocol::Tcp, Arrival::ToUs) => {
                 self.sockets.handle_tcp(&mut self.cx, now, packet, frame, out);
             }
@@ -182,13 +194,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_udp(
         &mut self,
         now: Instant,
-        packet: &Packet,
-        arrival: Arrival,
+        kind: SocketKind,
+        (packet, arrival): (&Packet, Arrival),
         frame: Frame<R>,
         out: &mut dyn Egress<T>,
     ) {
         // RFC 1122 4.1.3.1.
-        if let Some(frame) = self.sockets.handle_udp(&mut self.cx, packet, arrival, frame) {
+        let about = (packet, arrival);
+        if let Some(frame) = self.sockets.handle_datagram(&mut self.cx, kind, about, frame) {
             let error = IcmpError::PortUnreachable;
             self.icmp.send_error(&mut self.cx, now, (packet, frame.bytes()), error, out);
         }
@@ -245,7 +258,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let believed = arrival == Arrival::ToUs
             && match report.quote.protocol {
                 IpProtocol::Tcp => self.sockets.report_segment(&mut self.cx, now, report),
-                IpProtocol::Udp => self.sockets.report_datagram(&mut self.cx, now, report),
+                IpProtocol::Udp | lite::PROTOCOL => {
+                    self.sockets.report_datagram(&mut self.cx, now, report)
+                }
                 _ => false,
             };
         self.icmp.count_report(believed);

@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use super::lite;
 use super::parked::{ParkedDatagram, ParkedDatagrams};
 use super::wire::{self, BadDatagram, ParsedDatagram};
 use crate::bytes::{Frame, RxBytes};
@@ -16,6 +17,7 @@ counters! { UdpCounters:
     udp_malformed "udp.malformed" "UDP packets with a bad length or port 0."
     udp_bad_checksum "udp.bad-checksum" "UDP packets with a bad checksum."
     udp_no_port "udp.no-port" "Datagrams to a port without a socket."
+    udp_uncovered "udp.uncovered" "UDP-Lite datagrams of which the socket wants more covered."
     udp_overflow "udp.overflows" "Datagrams dropped because the socket's receive queue was full."
 }
 
@@ -45,12 +47,32 @@ impl<T> UdpLayer<T> {
     ) -> Option<ParsedDatagram> {
         let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
         let verified = frame.offload().verified;
-        match wire::parse(packet.source, packet.destination, bytes, verified) {
-            Ok(parsed) => return Some(parsed),
-            Err(BadDatagram::Checksum) => self.counters.udp_bad_checksum += 1,
-            Err(BadDatagram::Malformed) => self.counters.udp_malformed += 1,
+        let parsed = wire::parse(packet.source, packet.destination, bytes, verified);
+        parsed.map_err(|bad| self.count_bad(bad)).ok()
+    }
+
+    /// Parses a UDP-Lite packet, as [`handle_packet`](Self::handle_packet); gives its coverage, too,
+    /// if it is partial. No device knows how much of a packet is covered.
+    pub(crate) fn handle_lite_packet<R: RxBytes>(
+        &mut self,
+        packet: &Packet,
+        frame: &Frame<R>,
+    ) -> Option<(ParsedDatagram, Option<u16>)> {
+        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
+        let parsed = lite::parse(packet.source, packet.destination, bytes);
+        parsed.map_err(|bad| self.count_bad(bad)).ok()
+    }
+
+    fn count_bad(&mut self, bad: BadDatagram) {
+        match bad {
+            BadDatagram::Checksum => self.counters.udp_bad_checksum += 1,
+            BadDatagram::Malformed => self.counters.udp_malformed += 1,
         }
-        None
+    }
+
+    /// A socket wants more of a datagram covered.
+    pub(crate) fn count_uncovered(&mut self) {
+        self.counters.udp_uncovered += 1;
     }
 
     /// No socket has the port of a datagram.

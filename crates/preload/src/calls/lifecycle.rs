@@ -52,6 +52,7 @@ fn maker(domain: c_int, kind: c_int, protocol: c_int) -> Maker {
     match (kind, protocol) {
         (SocketKind::Stream, 0 | libc::IPPROTO_TCP)
         | (SocketKind::Datagram, 0 | libc::IPPROTO_UDP) => Maker::Tasuki(family, kind),
+        (SocketKind::Datagram, libc::IPPROTO_UDPLITE) => Maker::Tasuki(family, SocketKind::UdpLite),
         _ => Maker::None(Errno::PROTONOSUPPORT),
     }
 }
@@ -312,7 +313,10 @@ mod tests {
         assert_eq!(maker(AF_INET, SOCK_STREAM | FLAGS, 0), stream);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_TCP), stream);
         assert_eq!(maker(AF_INET, SOCK_DGRAM, 17), Maker::Tasuki(Family::V4, SocketKind::Datagram));
+        let lite = Maker::Tasuki(Family::V6, SocketKind::UdpLite);
+        assert_eq!(maker(AF_INET6, SOCK_DGRAM, libc::IPPROTO_UDPLITE), lite);
         let unknown = Maker::None(Errno::PROTONOSUPPORT);
+        assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_UDPLITE), unknown);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_UDP), unknown);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_MPTCP), unknown);
         assert_eq!(maker(AF_INET6, SOCK_DGRAM, 0), Maker::Tasuki(Family::V6, SocketKind::Datagram));

@@ -31,6 +31,8 @@ impl SocketCore {
         kind: SocketKind,
     ) -> Result<Self, shm::OutOfRange> {
         let server = &membership.server;
+        // Only the server tells the two apart.
+        let kind = if kind == SocketKind::UdpLite { SocketKind::Datagram } else { kind };
         Ok(Self {
             membership: Arc::clone(membership),
             id,

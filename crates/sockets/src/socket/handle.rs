@@ -78,7 +78,7 @@ impl Socket {
         &self.0.core.membership
     }
 
-    /// What it speaks.
+    /// What it speaks; `Datagram` for UDP-Lite, too.
     #[must_use]
     pub fn kind(&self) -> SocketKind {
         self.0.core.kind
@@ -297,7 +297,7 @@ impl Socket {
                 Some(room) => send.send_first(core, &mut from, flags, wait, room),
                 None => send.send_stream(core, &mut from, flags, wait),
             },
-            SocketKind::Datagram => {
+            SocketKind::Datagram | SocketKind::UdpLite => {
                 let ancillary = &SendAncillary::default();
                 let datagram = Addressed { len: from.left, more: flags.more, to, ancillary };
                 send.send_datagram(core, &mut from, &datagram, wait)

@@ -64,7 +64,7 @@ impl Socket {
                 if waiting > 0 { READABLE } else { 0 }
             }
             SocketKind::Stream => self.stream_events(flags),
-            SocketKind::Datagram => self.common_events(flags),
+            SocketKind::Datagram | SocketKind::UdpLite => self.common_events(flags),
         };
         Readiness { events, version }
     }

@@ -159,7 +159,9 @@ impl SendHalf {
         let (pool, words) = (&core.membership.tx, &core.words);
         let least = match core.kind {
             SocketKind::Stream => 1,
-            SocketKind::Datagram => pool.area_len().max(largest_datagram(core)),
+            SocketKind::Datagram | SocketKind::UdpLite => {
+                pool.area_len().max(largest_datagram(core))
+            }
         };
         let mut queue = lock(&self.queue);
         let roomy = |queue: &mut SendQueue| queue.is_roomy(words, pool, least).unwrap_or(true);
@@ -284,7 +286,7 @@ pub(super) fn largest_datagram(core: &SocketCore) -> usize {
 /// Has the server look which datagrams have left. The server is not woken for them, unless asked.
 /// Call it after announcing what the caller waits for.
 pub(super) fn hasten_release(core: &SocketCore) {
-    if core.kind == SocketKind::Datagram {
+    if core.kind != SocketKind::Stream {
         core.membership.server.ring();
     }
 }

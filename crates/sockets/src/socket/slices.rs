@@ -54,7 +54,9 @@ impl Socket {
             return Err(Errno::INVAL);
         }
         match self.core().kind {
-            SocketKind::Datagram => self.send_datagram_slices(slices, flags, to, wait),
+            SocketKind::Datagram | SocketKind::UdpLite => {
+                self.send_datagram_slices(slices, flags, to, wait)
+            }
             SocketKind::Stream if slices.iter().any(|slice| slice.is_empty()) => Err(Errno::INVAL),
             SocketKind::Stream => self.send_stream_slices(slices, flags, wait),
         }

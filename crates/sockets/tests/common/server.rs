@@ -279,7 +279,9 @@ impl Core {
             sock.descriptors.push(descriptor);
             match sock.kind {
                 SocketKind::Stream => sock.got.extend(bytes),
-                SocketKind::Datagram => sock.datagrams.push((bytes, descriptor.peer)),
+                SocketKind::Datagram | SocketKind::UdpLite => {
+                    sock.datagrams.push((bytes, descriptor.peer))
+                }
             }
         }
         if was_full && taken > 0 {

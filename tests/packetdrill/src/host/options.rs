@@ -289,7 +289,9 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::UnicastHops(Some(count)) => int(count.into()),
         SockOption::UnicastHops(None) => int(-1),
         SockOption::MtuDiscover(how) => int(how as i64),
-        SockOption::UdpSegment(bytes) => int(bytes.into()),
+        SockOption::UdpSegment(bytes)
+        | SockOption::SendCoverage(bytes)
+        | SockOption::RecvCoverage(bytes) => int(bytes.into()),
         SockOption::MulticastIf(interface) | SockOption::BindToDevice(interface) => {
             int(interface.map_or(0, |id| id.scope_id().into()))
         }

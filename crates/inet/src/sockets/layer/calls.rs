@@ -36,8 +36,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<Handle, Error> {
         let (body, recv_buffer) = match kind {
             SocketKind::Stream => (SocketBody::Idle, self.config.tcp.recv_buffer),
-            SocketKind::Datagram => {
-                (SocketBody::Datagram(Box::new(Datagram::new())), self.config.udp_recv_buffer)
+            SocketKind::Datagram | SocketKind::UdpLite => {
+                let datagram = Datagram::new(kind == SocketKind::UdpLite);
+                (SocketBody::Datagram(Box::new(datagram)), self.config.udp_recv_buffer)
             }
         };
         let options = SocketOptions::new(&self.config, recv_buffer);
@@ -121,12 +122,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         self.ports.claim(&claim);
         let old = socket.local.replace(local);
-        if kind == SocketKind::Datagram {
+        if kind.is_datagram() {
+            let demux = self.demux.datagrams(kind);
             if let Some(old) = old {
-                faces(old, dual).for_each(|face| self.demux.remove_bound(face, handle));
+                faces(old, dual).for_each(|face| demux.remove_bound(face, handle));
             }
             let spread = claim.reuse.port;
-            faces(local, dual).for_each(|face| self.demux.add_bound(face, handle, spread));
+            faces(local, dual).for_each(|face| demux.add_bound(face, handle, spread));
         }
     }
 

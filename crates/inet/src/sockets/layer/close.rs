@@ -134,7 +134,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(key) = socket.waits_for.take() {
             self.waiting.stop_waiting(key, handle);
         }
-        let dual = socket.is_dual();
+        let (dual, kind) = (socket.is_dual(), socket.kind());
         let mut stats = TcpStats::default();
         match &mut socket.body {
             SocketBody::Connection(stream) => {
@@ -143,7 +143,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
             SocketBody::Datagram(_) => {
                 if let Some(local) = socket.local {
-                    faces(local, dual).for_each(|face| self.demux.remove_bound(face, handle));
+                    let demux = self.demux.datagrams(kind);
+                    faces(local, dual).for_each(|face| demux.remove_bound(face, handle));
                 }
             }
             _ => {}

@@ -9,7 +9,7 @@ use crate::sockaddr::scoped;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::ports::faces;
-use crate::sockets::socket::{Socket, SocketBody, admit};
+use crate::sockets::socket::{SocketBody, admit};
 use crate::sockets::stream::Stream;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints};
@@ -57,7 +57,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         let (kind, broadcast) = (socket.kind(), socket.options.broadcast);
         let device = socket.options.device;
-        if kind == SocketKind::Datagram && remote.ip().is_unspecified() && remote.port() == 0 {
+        if kind.is_datagram() && remote.ip().is_unspecified() && remote.port() == 0 {
             self.forget_peer(handle);
             return Ok(());
         }
@@ -68,13 +68,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let path = cx.find(&remote, device)?;
         match (kind, path.hop) {
             (SocketKind::Stream, Hop::Group(_)) => Err(Error::NetUnreachable),
-            (SocketKind::Datagram, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => {
-                Err(Error::Denied)
-            }
             (SocketKind::Stream, Hop::Neighbour(_) | Hop::Local) => {
                 self.connect_stream(cx, now, handle, remote, &path)
             }
-            (SocketKind::Datagram, _) => self.connect_datagram(cx, now, handle, remote, &path),
+            (_, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => Err(Error::Denied),
+            (SocketKind::Datagram | SocketKind::UdpLite, _) => {
+                self.connect_datagram(cx, now, handle, remote, &path)
+            }
         }
     }
 
@@ -118,10 +118,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let (local, by_connect) = self.choose_local(cx, now, handle, remote, path)?;
         self.forget_peer(handle);
         self.take_address(handle, local, by_connect);
-        let dual = self.sockets.get(handle).is_some_and(Socket::is_dual);
-        faces(local, dual).for_each(|face| self.demux.remove_bound(face, handle));
-        self.demux.add_peer(Endpoints { local, remote }, handle);
-        if let Some(datagram) = self.sockets.get_mut(handle).and_then(|socket| socket.datagram()) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return Err(Error::BadHandle) };
+        let demux = self.demux.datagrams(socket.kind());
+        faces(local, socket.is_dual()).for_each(|face| demux.remove_bound(face, handle));
+        demux.add_peer(Endpoints { local, remote }, handle);
+        if let Some(datagram) = socket.datagram() {
             datagram.peer = Some(remote);
         }
         Ok(())
@@ -146,7 +147,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                     let target = self.demux.target(&ends);
                     target.is_some_and(|target| self.tcp.reusable(now, target).is_none())
                 }
-                SocketKind::Datagram => self.demux.has_peer(&ends),
+                kind => self.demux.datagrams_ref(kind).has_peer(&ends),
             }
         };
         if let Some(bound) = socket.local {
@@ -156,7 +157,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 _ => bound,
             };
             // As Linux: EADDRNOTAVAIL when the very connection exists, in TIME-WAIT too.
-            let usable = kind == SocketKind::Datagram || !taken(local);
+            let usable = kind.is_datagram() || !taken(local);
             let by_connect = socket.claim.is_some_and(|claim| claim.by_connect);
             return if usable { Ok((local, by_connect)) } else { Err(Error::AddrNotAvailable) };
         }
@@ -170,11 +171,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn forget_peer(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let (local, dual) = (socket.local, socket.is_dual());
+        let (kind, spread) = (socket.kind(), socket.options.reuse_port);
         let Some(datagram) = socket.datagram() else { return };
         if let (Some(local), Some(remote)) = (local, datagram.peer.take()) {
-            self.demux.remove_peer(&Endpoints { local, remote }, handle);
-            let spread = self.sockets.get(handle).is_some_and(|socket| socket.options.reuse_port);
-            faces(local, dual).for_each(|face| self.demux.add_bound(face, handle, spread));
+            let demux = self.demux.datagrams(kind);
+            demux.remove_peer(&Endpoints { local, remote }, handle);
+            faces(local, dual).for_each(|face| demux.add_bound(face, handle, spread));
         }
     }
 }

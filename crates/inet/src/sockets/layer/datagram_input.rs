@@ -6,6 +6,7 @@ use crate::ip::Arrival;
 use crate::ip::groups::GroupListener;
 use crate::ip::packet::Packet;
 use crate::sockets::events::EventKind;
+use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::SocketOptions;
 use crate::sockets::socket::SocketBody;
@@ -15,16 +16,19 @@ use crate::udp::message::Arrived;
 use alloc::boxed::Box;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
-    /// Takes a UDP packet; gives its frame back if no socket has its port and the sender is to be
-    /// told.
-    pub(crate) fn handle_udp(
+    /// Takes a packet of UDP or UDP-Lite, as `kind` says; gives its frame back if no socket has its
+    /// port and the sender is to be told.
+    pub(crate) fn handle_datagram(
         &mut self,
         cx: &mut Context,
-        packet: &Packet,
-        arrival: Arrival,
+        kind: SocketKind,
+        (packet, arrival): (&Packet, Arrival),
         frame: Frame<R>,
     ) -> Option<Frame<R>> {
-        let parsed = self.udp.handle_packet(packet, &frame)?;
+        let (parsed, coverage) = match kind {
+            SocketKind::UdpLite => self.udp.handle_lite_packet(packet, &frame)?,
+            _ => (self.udp.handle_packet(packet, &frame)?, None),
+        };
         let ends =
             Endpoints { local: packet.to(parsed.dst_port), remote: packet.from(parsed.src_port) };
         let start = packet.payload.start;
@@ -37,15 +41,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             tos: packet.tos,
         };
         if arrival == Arrival::ToAll {
-            self.queue_for_all(cx, &ends, RxPiece { frame, range }, arrived);
+            self.queue_for_all(cx, (kind, &ends), RxPiece { frame, range }, (arrived, coverage));
             return None;
         }
-        let found = self.demux.datagram(&ends, |handle| self.hears(cx, handle, &arrived));
+        let demux = self.demux.datagrams_ref(kind);
+        let found = demux.datagram(&ends, |handle| self.hears(cx, handle, &arrived));
         let Some(handle) = found else {
             self.udp.count_no_port();
             return Some(frame);
         };
-        self.queue_datagram(cx, handle, RxPiece { frame, range }, arrived);
+        self.queue_datagram(cx, handle, RxPiece { frame, range }, (arrived, coverage));
         None
     }
 
@@ -72,11 +77,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     fn queue_for_all(
         &mut self,
         cx: &mut Context,
-        ends: &Endpoints,
+        (kind, ends): (SocketKind, &Endpoints),
         piece: RxPiece<Frame<R>>,
-        arrived: Arrived,
+        (arrived, coverage): (Arrived, Option<u16>),
     ) {
-        let mut found = self.demux.datagram_all(ends);
+        let mut found = self.demux.datagrams_ref(kind).datagram_all(ends);
         found.retain(|handle| self.hears(cx, *handle, &arrived));
         let Some((last, others)) = found.split_last() else {
             self.udp.count_no_port();
@@ -86,9 +91,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             let bytes: Box<[u8]> = piece.bytes().into();
             self.udp.count_copied(bytes.len());
             let copy = RxPiece { range: 0..bytes.len(), frame: Frame::Joined(bytes) };
-            self.queue_datagram(cx, *handle, copy, arrived);
+            self.queue_datagram(cx, *handle, copy, (arrived, coverage));
         }
-        self.queue_datagram(cx, *last, piece, arrived);
+        self.queue_datagram(cx, *last, piece, (arrived, coverage));
     }
 
     fn queue_datagram(
@@ -96,10 +101,17 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         cx: &mut Context,
         handle: Handle,
         piece: RxPiece<Frame<R>>,
-        arrived: Arrived,
+        (arrived, coverage): (Arrived, Option<u16>),
     ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let limit = socket.options.recv_buffer;
+        // RFC 3828 3.1: less than the receiver asks for is not enough. 0 asks for everything.
+        let least = socket.options.recv_coverage;
+        let enough = |covered| least.is_none_or(|least| least != 0 && covered >= least);
+        if !coverage.is_none_or(enough) {
+            self.udp.count_uncovered();
+            return;
+        }
         let Some(datagram) = socket.datagram() else { return };
         if !datagram.recv.fits(piece.range.len(), limit, self.config.udp_queue) {
             self.udp.count_overflow();

@@ -18,6 +18,7 @@ use crate::offload::{Checksum, TxOffload};
 use crate::sockaddr::scoped;
 use crate::sockets::events::EventKind;
 use crate::sockets::kinds::SendError;
+use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::{MtuDiscover, SocketOptions};
 use crate::sockets::socket::{Socket, SocketBody, admit};
@@ -26,7 +27,7 @@ use crate::tcp::SendFlags;
 use crate::time::Instant;
 use crate::udp::message::{DatagramParameters, OutgoingDatagram, SendOptions};
 use crate::udp::parked::ParkedDatagram;
-use crate::udp::wire;
+use crate::udp::{lite, wire};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
@@ -113,6 +114,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let socket = self.open_socket(handle)?;
         let (family, options, local) = (socket.family, socket.options, socket.local);
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
+        let lite = datagram.lite;
         // What is added to a corked datagram goes where the first part of it goes.
         let (so_far, to) = match (datagram.send.open(), said.to) {
             (Some(outgoing), _) => (outgoing.len(), outgoing.message.to),
@@ -138,6 +140,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::AddrNotAvailable);
         }
         let segment = if said.segment == 0 { options.udp_segment } else { said.segment };
+        // As Linux, which has this for UDP alone.
+        if segment != 0 && lite {
+            return Err(Error::Invalid);
+        }
         let message = DatagramParameters {
             to,
             source,
@@ -215,7 +221,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) {
         let Some(socket) = self.sockets.get(handle) else { return };
         let local = socket.local.unwrap_or(socket.family.unbound());
-        let options = socket.options;
+        let (options, kind) = (socket.options, socket.kind());
         let to = outgoing.message.to;
         let path = match self.datagram_path(cx, now, &outgoing.message, &options) {
             Ok(path) => path,
@@ -237,7 +243,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             outgoing.id = cx.ip.fragment_id(&mut cx.secret, to.ip(), 1);
         }
         let (head, len, offload) =
-            self.write_part(cx, &path, mac, local, &options, &outgoing, &part);
+            self.write_part(cx, (&path, mac), (kind, local), &options, &outgoing, &part);
         let head = head.get(..len).unwrap_or_default();
         if let NextHop::Asking(key) = link {
             let head = Vec::from(head);
@@ -270,13 +276,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Writes all headers of a part; gives their length, too, and what is left to the interface.
-    #[expect(clippy::too_many_arguments, reason = "a frame and all that its headers say")]
     fn write_part(
         &self,
         cx: &Context,
-        path: &Path,
-        mac: Mac,
-        local: SocketAddr,
+        (path, mac): (&Path, Mac),
+        (kind, local): (SocketKind, SocketAddr),
         options: &SocketOptions,
         outgoing: &OutgoingDatagram<T>,
         part: &DatagramPart,
@@ -293,7 +297,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let header = ip::Header {
             source,
             destination: to.ip(),
-            protocol: IpProtocol::Udp,
+            protocol: match kind {
+                SocketKind::UdpLite => lite::PROTOCOL,
+                _ => IpProtocol::Udp,
+            },
             ttl: message.ttl.unwrap_or(ttl),
             tos: message.tos.unwrap_or(class),
             flow: 0,
@@ -316,6 +323,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         if is_first && let Some(place) = head.get_mut(start..) {
             let from = scoped(source, local.port(), path.interface);
+            if kind == SocketKind::UdpLite {
+                let (datagram, coverage) = (&part.datagram, options.send_coverage);
+                let end = datagram.start + lite::covered_payload(coverage, datagram.len());
+                let sum = outgoing.sum(datagram.start..end);
+                lite::emit(from, to, datagram.len(), coverage, sum, place);
+                return (head, start + udp, offload);
+            }
             // No interface can make the sum of a datagram in fragments.
             let whole = part.fragment.is_none();
             let left = whole && cx.link.interfaces().features(path.exit()).tx_checksum;

@@ -11,11 +11,13 @@ use crate::icmp::{IcmpReport, ReportedError};
 use crate::ip;
 use crate::sockets::demux::DemuxTarget;
 use crate::sockets::events::EventKind;
+use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::MtuDiscover;
 use crate::table::Handle;
 use crate::tcp::Seq;
 use crate::time::Instant;
+use crate::udp::lite;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// An error about a segment goes to its connection, if its number is on its way.
@@ -67,7 +69,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         report: &IcmpReport,
     ) -> bool {
         let (reported, quote) = (report.error, &report.quote);
-        let Some(handle) = self.demux.datagram(&quote.ends, |_| true) else { return false };
+        let kind = match quote.protocol {
+            lite::PROTOCOL => SocketKind::UdpLite,
+            _ => SocketKind::Datagram,
+        };
+        let demux = self.demux.datagrams_ref(kind);
+        let Some(handle) = demux.datagram(&quote.ends, |_| true) else { return false };
         let Some(socket) = self.sockets.get_mut(handle) else { return false };
         let how = socket.options.mtu_discover;
         let (error, hard) = match reported {
