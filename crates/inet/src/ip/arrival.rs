@@ -31,6 +31,7 @@ pub(crate) enum Arrival {
 impl IpLayer {
     /// To whom an IPv4 packet was sent; `None`, and counted, if that is not us or its addresses
     /// cannot be true.
+    #[inline]
     pub(crate) fn arrival4(
         &mut self,
         interfaces: &Interfaces,
@@ -86,6 +87,7 @@ impl IpLayer {
 
     /// To whom an IPv6 packet was sent; `None`, and counted, if that is not us or its addresses
     /// cannot be true.
+    #[inline]
     pub(crate) fn arrival6(
         &mut self,
         interfaces: &Interfaces,

@@ -62,16 +62,19 @@ impl TcpLayer {
     }
 
     /// The configuration has changed: new connections share the new one.
+    #[inline]
     pub(super) fn configure(&mut self, config: TcpConfig) {
         self.config = Arc::new(config);
     }
 
     /// What the connections share.
+    #[inline]
     pub(super) fn config(&self) -> &Arc<TcpConfig> {
         &self.config
     }
 
     /// Name and value of each counter.
+    #[inline]
     pub(super) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         self.counters.iter().chain(self.totals.iter())
     }
@@ -125,41 +128,49 @@ impl TcpLayer {
     }
 
     /// Segments were sent.
+    #[inline]
     pub(super) fn count_sent(&mut self, segments: u64) {
         self.counters.tcp_out += segments;
     }
 
     /// A RST was sent.
+    #[inline]
     pub(super) fn count_reset_sent(&mut self) {
         self.counters.tcp_resets_out += 1;
     }
 
     /// No socket has the port of a segment.
+    #[inline]
     pub(super) fn count_no_port(&mut self) {
         self.counters.tcp_no_port += 1;
     }
 
     /// A connection attempt was begun.
+    #[inline]
     pub(super) fn count_connect(&mut self) {
         self.counters.tcp_connects += 1;
     }
 
     /// A connection was put into an accept queue.
+    #[inline]
     pub(super) fn count_accepted(&mut self) {
         self.counters.tcp_accepted += 1;
     }
 
     /// Has a RST sent when there is room.
+    #[inline]
     pub(super) fn queue_reset(&mut self, ends: Endpoints, reset: SegmentRepr) {
         self.resets.push_back((ends, reset));
     }
 
     /// The next RST that is to be sent.
+    #[inline]
     pub(super) fn poll_reset(&mut self) -> Option<(Endpoints, SegmentRepr)> {
         self.resets.pop_front()
     }
 
     /// When there is something to send: RSTs at once, ACKs that were deferred later.
+    #[inline]
     pub(super) fn poll_at(&self) -> Option<Instant> {
         if self.resets.is_empty() { self.fin_acks.due() } else { Some(Instant::ZERO) }
     }
@@ -168,36 +179,43 @@ impl TcpLayer {
 /// Requests and SYN cookies.
 impl TcpLayer {
     /// A SYN was dropped.
+    #[inline]
     pub(super) fn count_syn_dropped(&mut self) {
         self.counters.tcp_syn_dropped += 1;
     }
 
     /// A handshake was held up by a full accept queue.
+    #[inline]
     pub(super) fn count_listen_overflow(&mut self) {
         self.counters.tcp_listen_overflows += 1;
     }
 
     /// A SYN was answered with a cookie.
+    #[inline]
     pub(super) fn count_cookie_sent(&mut self) {
         self.counters.tcp_cookies_sent += 1;
     }
 
     /// A cookie has completed a handshake.
+    #[inline]
     pub(super) fn count_good_cookie(&mut self) {
         self.counters.tcp_cookies_good += 1;
     }
 
     /// An ACK should have brought a cookie and did not.
+    #[inline]
     pub(super) fn count_bad_cookie(&mut self) {
         self.counters.tcp_cookies_bad += 1;
     }
 
     /// A SYN-ACK was sent again.
+    #[inline]
     pub(super) fn count_syn_ack_retransmit(&mut self) {
         self.counters.tcp_syn_ack_repeats += 1;
     }
 
     /// Adds a request; `None`, counted as a dropped SYN, if the table is full.
+    #[inline]
     pub(super) fn add_request(&mut self, request: ConnectionRequest) -> Option<Handle> {
         let place = self.requests.insert(request);
         self.counters.tcp_syn_dropped += u64::from(place.is_none());
@@ -205,22 +223,26 @@ impl TcpLayer {
     }
 
     /// A request.
+    #[inline]
     pub(super) fn request(&self, place: Handle) -> Option<&ConnectionRequest> {
         self.requests.get(place)
     }
 
     /// All requests.
+    #[inline]
     pub(super) fn requests(&self) -> impl Iterator<Item = &ConnectionRequest> {
         self.requests.iter().map(|(_, request)| request)
     }
 
     /// The places of a listener's requests.
+    #[inline]
     pub(super) fn requests_of(&self, listener: Handle) -> Vec<Handle> {
         let requests = self.requests.iter().filter(|(_, request)| request.listener == listener);
         requests.map(|(place, _)| place).collect()
     }
 
     /// The request whose SYN-ACK is about to be sent again.
+    #[inline]
     pub(super) fn retransmit_request(&mut self, place: Handle) -> Option<&ConnectionRequest> {
         let request = self.requests.get_mut(place)?;
         request.mark_retransmitted();
@@ -253,6 +275,7 @@ impl TcpLayer {
     }
 
     /// Sets the timer of a request's next SYN-ACK.
+    #[inline]
     pub(super) fn arm_request(&mut self, now: Instant, place: Handle, timers: &mut Timers) {
         let Some(request) = self.requests.get_mut(place) else { return };
         let time = request.timeout(self.config.rto_initial, self.config.rto_max);
@@ -300,16 +323,19 @@ impl TcpLayer {
 /// TIME-WAIT.
 impl TcpLayer {
     /// A connection found no room for TIME-WAIT.
+    #[inline]
     pub(super) fn count_time_wait_overflow(&mut self) {
         self.counters.tcp_time_wait_overflow += 1;
     }
 
     /// A connection in TIME-WAIT was replaced by a new one.
+    #[inline]
     pub(super) fn count_time_wait_reused(&mut self) {
         self.counters.tcp_time_wait_reused += 1;
     }
 
     /// Whether there is no room for another record.
+    #[inline]
     pub(super) fn is_time_wait_full(&self) -> bool {
         self.time_waits.is_full()
     }
@@ -327,16 +353,19 @@ impl TcpLayer {
     }
 
     /// A record.
+    #[inline]
     pub(super) fn time_wait(&self, place: Handle) -> Option<&TimeWaitRecord> {
         self.time_waits.get(place)
     }
 
     /// All records.
+    #[inline]
     pub(super) fn time_waits(&self) -> impl Iterator<Item = &TimeWaitRecord> {
         self.time_waits.iter().map(|(_, record)| record)
     }
 
     /// Sets what a record is after a segment, and its timer.
+    #[inline]
     pub(super) fn set_time_wait(&mut self, place: Handle, wait: TimeWait, timers: &mut Timers) {
         let Some(record) = self.time_waits.get_mut(place) else { return };
         if let Some(timer) = record.timer.take() {
@@ -347,6 +376,7 @@ impl TcpLayer {
     }
 
     /// A record's timer has fired.
+    #[inline]
     pub(super) fn handle_time_wait_timer(&mut self, place: Handle) {
         if let Some(record) = self.time_waits.get_mut(place) {
             record.timer = None;
@@ -368,6 +398,7 @@ impl TcpLayer {
 
     /// The first sequence number that a new connection may have in place of `target`, if that is in
     /// TIME-WAIT and may be replaced (`tw_reuse`).
+    #[inline]
     pub(super) fn reusable(&self, now: Instant, target: DemuxTarget) -> Option<Seq> {
         match target {
             DemuxTarget::TimeWait(place) => self.time_waits.get(place)?.wait.reused_by_connect(now),
@@ -379,37 +410,44 @@ impl TcpLayer {
 /// Fast Open.
 impl TcpLayer {
     /// A connection was accepted with the data in its SYN.
+    #[inline]
     pub(super) fn count_fast_accepted(&mut self) {
         self.counters.tcp_fast_accepted += 1;
         self.counters.tcp_accepted += 1;
     }
 
     /// A SYN asks for a cookie.
+    #[inline]
     pub(super) fn count_fast_asked(&mut self) {
         self.counters.tcp_fast_asked += 1;
     }
 
     /// A SYN was not taken as a fast open.
+    #[inline]
     pub(super) fn count_fast_refused(&mut self) {
         self.counters.tcp_fast_refused += 1;
     }
 
     /// A listener has as many fast connections as it may have.
+    #[inline]
     pub(super) fn count_fast_overflow(&mut self) {
         self.counters.tcp_fast_overflows += 1;
     }
 
     /// Sets the keys of all listeners that have none of their own.
+    #[inline]
     pub(super) fn set_fast_open_keys(&mut self, keys: FastOpenKeys) {
         self.fast.set_keys(keys);
     }
 
     /// Gives a socket keys of its own.
+    #[inline]
     pub(super) fn set_own_fast_open_keys(&mut self, handle: Handle, keys: FastOpenKeys) {
         self.fast.set_own_keys(handle, keys);
     }
 
     /// The keys of a listener's cookies: its own, or those of all.
+    #[inline]
     pub(super) fn fast_open_keys(&self, listener: Handle) -> FastOpenKeys {
         self.fast.keys(listener)
     }
@@ -435,36 +473,43 @@ impl TcpLayer {
     }
 
     /// Whether no connection is opened fast for now.
+    #[inline]
     pub(super) fn is_fast_open_paused(&self, now: Instant) -> bool {
         self.fast.is_paused(now, self.config.fastopen_blackhole_timeout)
     }
 
     /// Whether the next fast connection is the trial after a pause.
+    #[inline]
     pub(super) fn is_fast_open_on_trial(&self) -> bool {
         self.fast.is_on_trial()
     }
 
     /// The Fast Open option for a SYN to `peer`, and its segment size if that is known.
+    #[inline]
     pub(super) fn fast_open_option(&self, peer: IpAddr) -> (FastOpenOption, Option<u16>) {
         self.fast.ask(peer)
     }
 
     /// Keeps what a connection has learnt of its peer.
+    #[inline]
     pub(super) fn learn_fast_open(&mut self, peer: IpAddr, outcome: &FastOpenOutcome) {
         self.fast.learn(peer, outcome);
     }
 
     /// Forgets the cookies of all peers.
+    #[inline]
     pub(super) fn forget_fast_open_peers(&mut self) {
         self.fast.forget_peers();
     }
 
     /// A socket is gone.
+    #[inline]
     pub(super) fn forget_socket(&mut self, handle: Handle) {
         self.fast.forget_socket(handle);
     }
 
     /// Sets the present, at which something happens to a connection.
+    #[inline]
     pub(super) fn set_clock(&mut self, now: Instant) {
         self.fast.set_clock(now);
     }
@@ -473,31 +518,37 @@ impl TcpLayer {
 /// Deferred ACKs of FINs.
 impl TcpLayer {
     /// Whether ACKs of FINs may be deferred from now on.
+    #[inline]
     pub(super) fn permit_deferring(&mut self, deferring: bool) {
         self.fin_acks.defer(deferring);
     }
 
     /// Whether the ACK of a FIN may be deferred now.
+    #[inline]
     pub(super) fn may_defer_fin_ack(&self) -> bool {
         self.fin_acks.defers()
     }
 
     /// A connection has deferred the ACK of a FIN.
+    #[inline]
     pub(super) fn add_deferred_fin_ack(&mut self, now: Instant, handle: Handle) {
         self.fin_acks.add(now, handle);
     }
 
     /// Whether ACKs of FINs are deferred.
+    #[inline]
     pub(super) fn has_deferred_fin_acks(&self) -> bool {
         !self.fin_acks.is_empty()
     }
 
     /// Whether ACKs of FINs have been deferred for long enough.
+    #[inline]
     pub(super) fn fin_acks_are_late(&self, now: Instant) -> bool {
         self.fin_acks.are_late(now)
     }
 
     /// The next connection whose deferred ACK is to be sent.
+    #[inline]
     pub(super) fn poll_deferred_fin_ack(&mut self) -> Option<Handle> {
         self.fin_acks.pop()
     }

@@ -36,6 +36,7 @@ impl Allocator {
     }
 
     /// The first area of `pages` pages that fits, for `me`.
+    #[inline]
     pub(super) fn alloc(&mut self, pages: u16, me: u8) -> Option<AreaName> {
         let page = self.taken.take(pages)?;
         let generation = self.record(page).generation;
