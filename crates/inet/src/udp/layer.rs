@@ -51,8 +51,8 @@ impl<T> UdpLayer<T> {
         parsed.map_err(|bad| self.count_bad(bad)).ok()
     }
 
-    /// Parses a UDP-Lite packet, as [`handle_packet`](Self::handle_packet); gives its coverage, too,
-    /// if it is partial. No device knows how much of a packet is covered.
+    /// Parses a UDP-Lite packet, as [`handle_packet`](Self::handle_packet) does UDP's; gives the
+    /// coverage, too, if it is partial. No device knows how much of a packet is covered.
     pub(crate) fn handle_lite_packet<R: RxBytes>(
         &mut self,
         packet: &Packet,
