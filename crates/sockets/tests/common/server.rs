@@ -280,7 +280,7 @@ impl Core {
             match sock.kind {
                 SocketKind::Stream => sock.got.extend(bytes),
                 SocketKind::Datagram | SocketKind::UdpLite => {
-                    sock.datagrams.push((bytes, descriptor.peer))
+                    sock.datagrams.push((bytes, descriptor.peer));
                 }
             }
         }
