@@ -89,7 +89,9 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
                 .map(|(setup, it)| Host::new(setup, it, &args.congestion, !args.unpinned))
                 .collect::<Result<Vec<_>>>()?;
             for plan in &PLANS {
-                for host in &hosts {
+                // What comes first finds the machine cold: every other round it is another.
+                let turn = |at: usize| if round % 2 == 0 { at } else { hosts.len() - 1 - at };
+                for host in (0..hosts.len()).map(|at| &hosts[turn(at)]) {
                     let what = format!("{} {}", host.title(), plan.test);
                     progress.say(&format!("round {} of {}: {what}", round + 1, args.rounds));
                     match measure(host, round, plan, args.quick) {
