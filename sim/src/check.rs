@@ -70,7 +70,7 @@ impl Check {
         }
         let placed = self.placed(side, segment);
         self.check_feedback(side, &placed)?;
-        self.check_numbers(side, &placed, payload)?;
+        self.check_numbers(side, &placed, payload, standing)?;
         self.check_marks(side, &placed)?;
         self.check_timing(now, side, &placed)?;
         self.check_flight(now, side, &placed, standing.flight)?;
@@ -83,6 +83,12 @@ impl Check {
     /// Notes that `side` asks all on its link for its neighbour's address.
     pub fn asked(&mut self, now: Instant, side: usize) {
         self.sides[side].deadlines.asked(now);
+    }
+
+    /// Notes that the host of `side` has dropped packets before they reached the link. They count as
+    /// sent (RFC 1122 4.2.3.9: the connection's timers decide), so one gap in the numbers is right.
+    pub fn note_unresolved(&mut self, side: usize) {
+        self.sides[side].dropped_unseen = true;
     }
 
     /// Notes that a frame has reached `side`: a segment, or something else.

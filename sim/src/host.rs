@@ -77,6 +77,10 @@ pub trait Host {
     fn info(&self, _now: Instant) -> Option<TcpInfo> {
         None
     }
+    /// Packets that the host made and dropped, because their neighbour did not answer.
+    fn unresolved(&self) -> u64 {
+        0
+    }
     /// Addresses and place of the TCP segment in a frame that this host sends, if it is one.
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)>;
     /// Waits until something happens to this host, at most for `time`; `false`, at once, if its
@@ -504,6 +508,11 @@ impl Host for StackHost {
         let state =
             self.stack.sockets().map(|socket| socket.state).find(|state| *state != "LISTEN");
         ConnectionView { gone, state, ..self.latest }
+    }
+
+    fn unresolved(&self) -> u64 {
+        let mut counters = self.stack.counters();
+        counters.find(|(name, _)| *name == "arp.dropped-waiting").map_or(0, |(_, count)| count)
     }
 
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {

@@ -70,6 +70,8 @@ pub struct World {
     apps: [App; 2],
     links: [Link; 2],
     counts: [LiveCounts; 2],
+    /// Packets that each host had dropped for want of its neighbour (see [`Host::unresolved`]).
+    unresolved: [u64; 2],
     check: Check,
     random: Random,
     verbose: bool,
@@ -119,6 +121,7 @@ impl World {
             apps,
             links,
             counts,
+            unresolved: [0; 2],
             check: Check::new(keys, [0, 1].map(|side| scenario.rules(side))),
             random,
             verbose,
@@ -263,6 +266,7 @@ impl World {
             left: app.left,
             aborted: app.aborted,
             failed: look.error.is_some() || app.error.is_some(),
+            written: app.sent,
             consumed: app.consumed(),
             crowded: self.counts[side].frames.count() > CROWD,
             flight: None,
@@ -286,6 +290,10 @@ impl World {
         let mut frames = Vec::new();
         self.hosts[side].poll(self.now, room, &mut frames);
         let full = frames.len() >= room;
+        let unresolved = self.hosts[side].unresolved();
+        if core::mem::replace(&mut self.unresolved[side], unresolved) != unresolved {
+            self.check.note_unresolved(side);
+        }
         for frame in frames {
             self.send_frame(side, frame)?;
         }

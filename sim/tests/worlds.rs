@@ -36,6 +36,14 @@ fn worlds_of_ipv6() {
     run_all(Kind::Ipv6);
 }
 
+/// In this world a neighbour falls silent for minutes while the application writes: the output that
+/// is dropped meanwhile leaves a gap in the numbers on the link.
+#[test]
+fn a_silent_neighbour_leaves_a_gap() {
+    let world = World::new(Scenario::draw(8576, Kind::Ipv6), false);
+    world.run().unwrap_or_else(|error| panic!("{error}"));
+}
+
 fn stream(link: &LinkConfig, tcp: TcpConfig, bytes: u64) -> Report {
     let mut reports = [Kind::Bare, Kind::Whole, Kind::Ipv6].map(|kind| {
         let report = World::new(Scenario::stream(kind, link, tcp, bytes), false).run();

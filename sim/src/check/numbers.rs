@@ -1,9 +1,9 @@
 //! Sequence numbers and payload. The payload is the application's stream. Nothing goes beyond the
-//! peer's window or MSS, there is no hole and one FIN, and the first flight fits the initial
-//! window.
+//! peer's window or MSS. There is one FIN, and the first flight fits the initial window. There is
+//! no gap, unless the host has dropped packets for want of its neighbour.
 
 use super::Check;
-use super::status::RelativeSegment;
+use super::status::{RelativeSegment, SideStatus};
 use crate::bytes::first_difference;
 
 impl Check {
@@ -13,13 +13,22 @@ impl Check {
         side: usize,
         placed: &RelativeSegment<'_>,
         payload: &[u8],
+        standing: SideStatus,
     ) -> Result<(), String> {
         let peer_mss = self.sides[1 - side].mss;
         let (key, rules) = (self.keys[side], self.rules[side]);
         let own = &mut self.sides[side];
         let &RelativeSegment { segment, start, text, end, .. } = placed;
         if start > own.end {
-            return Err(format!("{start} leaves a hole after {}", own.end));
+            // The SYN, the stream and perhaps a FIN.
+            let written = 1 + standing.written as i64 + i64::from(standing.shut || standing.left);
+            if !core::mem::take(&mut own.dropped_unseen) || start > written {
+                return Err(format!("{start} leaves a hole after {}", own.end));
+            }
+            own.end = start;
+        } else if start == own.end && end > start {
+            // What was dropped had left the link before: no gap is due to it.
+            own.dropped_unseen = false;
         }
         // RFC 9293 3.8.6.1, 3.8.4: probes repeat one number; nothing else is so old.
         if end < own.told - 1 && !rules.late {

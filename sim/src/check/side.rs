@@ -40,6 +40,8 @@ pub(super) struct Side {
     pub(super) heard_at: Option<Instant>,
     /// When something was last sent again, and from which place on.
     pub(super) timeout: Option<(Instant, i64)>,
+    /// Its host has dropped packets before the link, and no gap has shown since which ones.
+    pub(super) dropped_unseen: bool,
     /// Something was acknowledged to it since it sent data.
     pub(super) answered: bool,
     pub(super) deadlines: ResponseDeadlines,

@@ -46,6 +46,8 @@ pub struct SideStatus {
     pub aborted: bool,
     /// The connection has failed, and the application knows.
     pub failed: bool,
+    /// Bytes that the application has written.
+    pub written: u64,
     /// Bytes that the application has read and given back.
     pub consumed: u64,
     /// The host could not keep another frame.

@@ -25,6 +25,7 @@ const OPEN: SideStatus = SideStatus {
     left: false,
     aborted: false,
     failed: false,
+    written: 10_000,
     consumed: 0,
     crowded: false,
     flight: None,
@@ -162,6 +163,23 @@ fn numbers_and_bytes_are_the_streams() {
     let talk = Talk::new();
     let hole = talk.segment(0, 2, 10);
     talk.fails(0, &hole, "a hole");
+    let talk_with_drops = || {
+        let mut talk = Talk::new();
+        talk.check.note_unresolved(0);
+        talk
+    };
+    let mut talk = talk_with_drops();
+    talk.send(0, &hole).expect("the host has dropped a byte before the link");
+    let second_hole = talk.segment(0, 13, 10);
+    talk.fails(0, &second_hole, "a hole");
+    let mut talk = talk_with_drops();
+    let next = talk.segment(0, 1, 10);
+    talk.send(0, &next).expect("what was dropped had been sent before");
+    let late_hole = talk.segment(0, 12, 10);
+    talk.fails(0, &late_hole, "a hole");
+    let talk = talk_with_drops();
+    let unwritten = talk.segment(0, 10_002, 0);
+    talk.fails(0, &unwritten, "a hole");
     let talk = Talk::new();
     let long = talk.segment(0, 1, 989);
     talk.fails(0, &long, "more than the MSS");
