@@ -47,4 +47,4 @@ pub mod tcp;
 
 pub use bad_slot::BadSlot;
 pub use rustix::io::Errno;
-pub use socket::{Family, How, SocketFlags, SocketId, SocketKind};
+pub use socket::{Family, ShutdownHow, SocketFlags, SocketId, SocketKind};

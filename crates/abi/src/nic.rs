@@ -20,9 +20,9 @@
 //! driver's, to send from.
 //!
 //! Areas: the driver has at most [`NicLayout::stock`], in `fill`, `rx` or its hands, for the inet
-//! server gives it no more before it has some back; the protocol core holds at most [`HELD`]
+//! server gives it no more before it has some back; the protocol core holds at most [`CORE_AREAS`]
 //! (out-of-order segments, undelivered datagrams), and programs that read received bytes in their
-//! frames at most [`LENT`] together. So [`NicLayout::areas`], their sum, can never leave the driver
+//! frames at most [`PROGRAM_AREAS`] together. So [`NicLayout::areas`], their sum, can never leave the driver
 //! without an empty one. Heads: `tx` holds at most [`RING`], and as many may be that the driver has
 //! passed and the inet server has not taken back ([`HEADS`]). That is 178 MiB, or 557 MiB with
 //! super-segments, of which what was never used costs nothing: the lowest free area is taken first,
@@ -36,10 +36,10 @@ use crate::stages::TRACE_BYTES;
 /// Slots of each ring.
 pub const RING: u32 = 1024;
 /// Areas that the protocol core may hold: `inet::Config::held_frames`.
-pub const HELD: u32 = 4 * RING;
+pub const CORE_AREAS: u32 = 4 * RING;
 /// Areas that programs may have to read in: a window of 4 MiB in segments of 1,460 bytes, and a
 /// third more.
-pub const LENT: u32 = 4 * RING;
+pub const PROGRAM_AREAS: u32 = 4 * RING;
 /// Pages for the heads of frames to send.
 pub const HEADS: u32 = 2 * RING;
 /// The inet server in the owner tables of every region.
@@ -123,7 +123,7 @@ impl NicLayout {
         let rx = fill + ring;
         let tx = rx + ring;
         let table = tx + ring;
-        let pages = (stock + HELD + LENT) * area_pages as u32;
+        let pages = (stock + CORE_AREAS + PROGRAM_AREAS) * area_pages as u32;
         let heads = HEADS;
         let heads_table = table + pages as usize * 8;
         let pages_at = (heads_table + heads as usize * 8).next_multiple_of(PAGE);

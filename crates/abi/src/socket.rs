@@ -112,7 +112,7 @@ impl Family {
 
 /// Which directions `shutdown` ends; the values are POSIX's SHUT_RD, SHUT_WR, SHUT_RDWR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum ShutdownHow {
     /// No more receiving.
     Read,
     /// No more sending.
@@ -121,7 +121,7 @@ pub enum How {
     Both,
 }
 
-impl How {
+impl ShutdownHow {
     /// The value that travels.
     #[must_use]
     #[inline]

@@ -23,7 +23,7 @@ pub const TRACE_BYTES: usize = 64 + shm::ring_bytes(MARKS);
 /// What begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Stage {
+pub enum TraceStage {
     /// Program: a send; its bytes are copied.
     Send = 1,
     /// Program: a descriptor is published and the inet server rung.
@@ -74,7 +74,7 @@ pub enum Stage {
     Received,
 }
 
-impl Stage {
+impl TraceStage {
     /// All of them, in order.
     pub const ALL: [Self; 24] = [
         Self::Send,
@@ -110,13 +110,13 @@ pub struct Mark {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at: u64,
     /// What begins then.
-    pub stage: Stage,
+    pub stage: TraceStage,
 }
 
 impl Mark {
     /// That `stage` begins now.
     #[must_use]
-    pub fn now(stage: Stage) -> Self {
+    pub fn now(stage: TraceStage) -> Self {
         let now = clock_gettime(ClockId::Monotonic);
         // Both are positive, and this is enough for 584 years.
         let at = now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
@@ -128,7 +128,7 @@ impl Mark {
     }
 
     fn decode(slot: &Slot) -> Result<Self, BadSlot> {
-        let stage = Stage::ALL.into_iter().find(|&stage| stage as u64 == slot[1]);
+        let stage = TraceStage::ALL.into_iter().find(|&stage| stage as u64 == slot[1]);
         Ok(Self { at: slot[0], stage: stage.ok_or(BadSlot::new("stage", slot[1]))? })
     }
 }
@@ -159,7 +159,7 @@ impl Tracer {
 
     /// Makes a mark, if anybody wants it and there is room.
     #[inline]
-    pub fn mark(&mut self, stage: Stage) {
+    pub fn mark(&mut self, stage: TraceStage) {
         if self.is_on() {
             self.push(stage);
         }
@@ -169,7 +169,7 @@ impl Tracer {
     /// nothing.
     #[inline]
     #[must_use]
-    pub fn note(&self, stage: Stage) -> Option<Mark> {
+    pub fn note(&self, stage: TraceStage) -> Option<Mark> {
         self.is_on().then(|| Mark::now(stage))
     }
 
@@ -182,7 +182,7 @@ impl Tracer {
     }
 
     #[cold]
-    fn push(&mut self, stage: Stage) {
+    fn push(&mut self, stage: TraceStage) {
         self.add(Mark::now(stage));
     }
 
@@ -263,20 +263,20 @@ mod tests {
         let (region, _) = Region::create("trace", len, shm::Backing::Small).unwrap();
         let mut tracer = Tracer::attach(&region, 0).unwrap();
         let mut reader = TraceReader::attach(&region, 0).unwrap();
-        tracer.mark(Stage::Send);
-        assert_eq!((tracer.note(Stage::Read), reader.take()), (None, None));
+        tracer.mark(TraceStage::Send);
+        assert_eq!((tracer.note(TraceStage::Read), reader.take()), (None, None));
         reader.want(true);
-        for stage in Stage::ALL {
+        for stage in TraceStage::ALL {
             tracer.mark(stage);
         }
         let marks: Vec<Mark> = std::iter::from_fn(|| reader.take()).collect();
-        assert!(marks.iter().map(|mark| mark.stage).eq(Stage::ALL));
+        assert!(marks.iter().map(|mark| mark.stage).eq(TraceStage::ALL));
         assert!(marks.is_sorted_by_key(|mark| mark.at));
-        let noted = tracer.note(Stage::Read);
+        let noted = tracer.note(TraceStage::Read);
         tracer.keep(noted);
         assert_eq!(reader.take(), noted);
         // A full ring takes no more, and gives what it has.
-        (0..MARKS + 5).for_each(|_| tracer.mark(Stage::Io));
+        (0..MARKS + 5).for_each(|_| tracer.mark(TraceStage::Io));
         assert_eq!(std::iter::from_fn(|| reader.take()).count(), MARKS as usize);
         assert!(
             Mark::decode(&[0; 8]).is_err() && Mark::decode(&[0, 99, 0, 0, 0, 0, 0, 0]).is_err()

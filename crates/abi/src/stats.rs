@@ -29,7 +29,7 @@ impl Sizes {
 
     /// What was counted so far, under a name.
     #[must_use]
-    pub fn told(&self, name: &str) -> Histogram {
+    pub fn histogram(&self, name: &str) -> Histogram {
         Histogram { name: name.to_owned(), sum: self.sum, buckets: self.buckets.to_vec() }
     }
 }
@@ -77,9 +77,9 @@ mod tests {
         for size in [0, 1, 2, 3, 4, 5, 64, 65, 1024, 1025, usize::MAX >> 1] {
             sizes.add(size);
         }
-        let told = sizes.told("x");
-        assert_eq!(told.buckets, [1, 1, 2, 1, 0, 0, 1, 1, 0, 0, 1, 2]);
-        assert_eq!(told.count(), 10);
+        let histogram = sizes.histogram("x");
+        assert_eq!(histogram.buckets, [1, 1, 2, 1, 0, 0, 1, 1, 0, 0, 1, 2]);
+        assert_eq!(histogram.count(), 10);
         assert_eq!((Histogram::most(0), Histogram::most(10)), (Some(1), Some(1024)));
         assert_eq!(Histogram::most(BUCKETS - 1), None);
     }
@@ -90,8 +90,8 @@ mod tests {
         a.add(3);
         b.add(4);
         b.add(9);
-        let mut all = a.told("x");
-        all.merge(&b.told("x"));
+        let mut all = a.histogram("x");
+        all.merge(&b.histogram("x"));
         assert_eq!((all.sum, all.count(), all.buckets[2]), (16, 3, 2));
     }
 }

@@ -19,7 +19,7 @@ use abi::frame::{
 };
 use abi::offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
 use abi::option::{OptionKey, OptionPart, OptionValue};
-use abi::{Errno, Family, How, SocketId, SocketKind};
+use abi::{Errno, Family, ShutdownHow, SocketId, SocketKind};
 use proptest::prelude::*;
 use shm::AreaName;
 
@@ -70,7 +70,8 @@ fn request() -> impl Strategy<Value = Request> {
         (area(), any::<(u32, u32)>(), any::<bool>()).prop_map(|(area, (offset, len), on)| {
             DataDescriptor { area, offset, len, flags: DataFlags::URGENT.when(on), peer: None }
         });
-    let hows = prop_oneof![Just(How::Read), Just(How::Write), Just(How::Both)];
+    let hows =
+        prop_oneof![Just(ShutdownHow::Read), Just(ShutdownHow::Write), Just(ShutdownHow::Both)];
     let with_socket = |to: fn(SocketId) -> Request| socket_id().prop_map(to);
     prop_oneof![
         Just(Request::Null),

@@ -9,7 +9,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::thread::ThreadId;
 
-use abi::How;
+use abi::ShutdownHow;
 use sockets::{
     CallBatch, Client, Errno, Family, RecvFlags, Reply, Request, SendFlags, Socket, SocketKind,
     Ticket, Wait,
@@ -193,7 +193,7 @@ impl<T> Ring<T> {
             Operation::Accept => Request::accept(socket),
             Operation::Recv => Request::readable(socket),
             Operation::Shutdown { how } => {
-                let how = How::from_word(how.into()).ok_or(Errno::INVAL)?;
+                let how = ShutdownHow::from_word(how.into()).ok_or(Errno::INVAL)?;
                 Request::shutdown(socket, how)
             }
             Operation::GetSockOpt { level, name } => Request::option(socket, level, name, 0),

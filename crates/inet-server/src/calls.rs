@@ -17,7 +17,7 @@ use abi::ancillary::SendAncillary;
 use abi::call::{CallFlags, Op, PackagedCall, Reply, ReplyWords, Request};
 use abi::data::{DataDescriptor, DataFlags};
 use abi::option::{OptionKey, OptionPart, OptionValue};
-use abi::{Errno, Family, How, SocketId, SocketKind};
+use abi::{Errno, Family, ShutdownHow, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::client::{Client, MAX_WAITING};
@@ -477,13 +477,18 @@ impl Client {
         Ok(CallOutcome::Later)
     }
 
-    fn shutdown(&mut self, engine: &mut Engine, socket: &mut Socket, how: How) -> CallAnswer {
+    fn shutdown(
+        &mut self,
+        engine: &mut Engine,
+        socket: &mut Socket,
+        how: ShutdownHow,
+    ) -> CallAnswer {
         // What was queued before is still sent.
         self.take_sends(engine, socket, false)?;
         let (core_how, read, write) = match how {
-            How::Read => (inet::How::Read, true, false),
-            How::Write => (inet::How::Write, false, true),
-            How::Both => (inet::How::Both, true, true),
+            ShutdownHow::Read => (inet::How::Read, true, false),
+            ShutdownHow::Write => (inet::How::Write, false, true),
+            ShutdownHow::Both => (inet::How::Both, true, true),
         };
         engine.stack.shutdown(engine.now, socket.handle, core_how)?;
         socket.read_shut |= read;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use abi::call::{PackagedResult, ReturnPath};
 use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
 use abi::nic::INET;
-use abi::stages::{Stage, TraceReader};
+use abi::stages::{TraceReader, TraceStage};
 use abi::{Family, SocketId, SocketKind};
 use inet::Handle;
 use shm::{Consumer, OutOfRange, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper};
@@ -342,7 +342,7 @@ impl Client {
         if due == 0 {
             return;
         }
-        engine.nics.trace.mark(Stage::Announce);
+        engine.nics.trace.mark(TraceStage::Announce);
         while due != 0 {
             let number = due.trailing_zeros() as usize;
             due &= due - 1;
@@ -350,7 +350,7 @@ impl Client {
                 engine.counters.bells += u64::from(thread.bell.ring());
             }
         }
-        engine.nics.trace.mark(Stage::InetRest);
+        engine.nics.trace.mark(TraceStage::InetRest);
     }
 
     /// Is there a bell to ring?

@@ -73,7 +73,7 @@ impl Engine {
             config.max_tw_buckets = most as usize;
         }
         config.rp_filter = settings.rp_filter;
-        config.held_frames = abi::nic::HELD as usize;
+        config.held_frames = abi::nic::CORE_AREAS as usize;
         // What each socket is sure of; more is granted out of its client's pool.
         config.tcp.recv_buffer = FLOOR;
         config.tcp.recv_buffer_granted = FLOOR;

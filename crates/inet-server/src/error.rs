@@ -14,9 +14,9 @@ pub enum ServerError {
     /// The supervisor said something that has no meaning here.
     #[error("the supervisor sent a bad message: {0}")]
     BadMessage(String),
-    /// The channel broke.
+    /// The control connection to the supervisor broke.
     #[error("the supervisor's channel failed: {0}")]
-    Line(#[from] ChannelError),
+    ControlConnection(#[from] ChannelError),
     /// A reply could not be written as JSON; a fault of this program.
     #[error("a reply could not be encoded: {0}")]
     Encode(#[source] serde_json::Error),

@@ -98,15 +98,15 @@ impl EventLoop {
         enough: &mut dyn FnMut() -> bool,
     ) -> Result<ControlActivity, ServerError> {
         self.awake();
-        let mut told = ControlActivity::None;
+        let mut activity = ControlActivity::None;
         loop {
             let now = clock();
             if now >= self.control_due {
                 self.control_due = now + CONTROL_EVERY;
-                told = self.control.serve(&mut self.server, now)?;
-                if told == ControlActivity::Shutdown {
+                activity = self.control.serve(&mut self.server, now)?;
+                if activity == ControlActivity::Shutdown {
                     self.finish()?;
-                    return Ok(told);
+                    return Ok(activity);
                 }
             }
             let mut progress = self.step_drivers()?;
@@ -124,13 +124,13 @@ impl EventLoop {
             let idle_wake = std::mem::take(&mut self.rung) && !progress;
             self.server.engine.counters.idle_wakes += u64::from(idle_wake);
             if !progress {
-                return Ok(told);
+                return Ok(activity);
             }
             self.server.spin.over();
             if enough() {
                 // What the core answered with is in the rings.
                 self.send_drivers()?;
-                return Ok(told);
+                return Ok(activity);
             }
         }
     }
@@ -240,9 +240,9 @@ impl EventLoop {
     /// See [`ServerError`]; drop it.
     pub fn settle(&mut self) -> Result<ControlActivity, ServerError> {
         loop {
-            let told = self.work(&mut || false)?;
-            if told == ControlActivity::Shutdown || self.server.is_settled() {
-                return Ok(told);
+            let activity = self.work(&mut || false)?;
+            if activity == ControlActivity::Shutdown || self.server.is_settled() {
+                return Ok(activity);
             }
             self.sleep()?;
         }

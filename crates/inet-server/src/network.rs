@@ -23,7 +23,7 @@ struct InterfaceRecord {
     mtu: u16,
     features: Features,
     /// Addresses of which the log says that somebody else has them.
-    told: Vec<IpAddr>,
+    logged: Vec<IpAddr>,
 }
 
 /// An interface of which programs are to wait until its addresses are theirs.
@@ -82,9 +82,9 @@ impl Network {
         if *dhcp && let Err(error) = engine.stack.enable_dhcp(engine.now, id) {
             tracing::error!(interface = name, %error, "DHCP refused");
         }
-        let (name, told) = (name.clone(), Vec::new());
+        let (name, logged) = (name.clone(), Vec::new());
         tracing::info!(interface = name, mtu, "interface attached");
-        self.interfaces.push(InterfaceRecord { id, name, mac, mtu, features, told });
+        self.interfaces.push(InterfaceRecord { id, name, mac, mtu, features, logged });
         id
     }
 
@@ -132,23 +132,23 @@ impl Network {
     }
 
     /// Says in the log which addresses are somebody else's, once for each.
-    pub(crate) fn tell_duplicates(&mut self, engine: &Engine) {
+    pub(crate) fn log_duplicates(&mut self, engine: &Engine) {
         let duplicates = engine.stack.duplicates();
         if std::mem::replace(&mut self.duplicates, duplicates) == duplicates {
             return;
         }
-        for InterfaceRecord { id, name, told, .. } in &mut self.interfaces {
+        for InterfaceRecord { id, name, logged, .. } in &mut self.interfaces {
             let lost = engine.stack.addresses(*id);
             let lost = lost.filter(|ours| ours.state == AddressState::Duplicate);
-            let mut now_told = Vec::new();
+            let mut duplicates = Vec::new();
             for ours in lost {
                 let address = ours.cidr.address;
-                now_told.push(address);
-                if !told.contains(&address) {
+                duplicates.push(address);
+                if !logged.contains(&address) {
                     tracing::error!("{}", duplicate_text(name, ours));
                 }
             }
-            *told = now_told;
+            *logged = duplicates;
         }
     }
 

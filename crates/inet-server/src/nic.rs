@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use abi::nic::{NicLayout, RING};
 use abi::offload::Features;
-use abi::stages::Stage;
+use abi::stages::TraceStage;
 use inet::{Egress, InterfaceId, TxOffload, TxPiece};
 use shm::{OutOfRange, Region, RingFault, Sleep};
 
@@ -181,7 +181,7 @@ impl Nics {
     /// Makes all descriptors visible and rings the drivers that sleep.
     pub(crate) fn flush(&mut self) {
         if self.ports.iter().any(|port| port.tx.staged() > 0) {
-            self.trace.mark(Stage::DriverRequest);
+            self.trace.mark(TraceStage::DriverRequest);
         }
         for port in self.ports.iter_mut().filter(|port| !port.dead) {
             let rung = u64::from(port.flush());
@@ -252,12 +252,12 @@ impl Egress<ClientChunk> for Nics {
 
     fn stage(&mut self, stage: inet::Stage) {
         self.trace.mark(match stage {
-            inet::Stage::Tcp => Stage::Tcp,
-            inet::Stage::Ip => Stage::Ip,
-            inet::Stage::Ethernet => Stage::Ethernet,
-            inet::Stage::EthernetInput => Stage::EthernetInput,
-            inet::Stage::IpInput => Stage::IpInput,
-            inet::Stage::TcpInput => Stage::TcpInput,
+            inet::Stage::Tcp => TraceStage::Tcp,
+            inet::Stage::Ip => TraceStage::Ip,
+            inet::Stage::Ethernet => TraceStage::Ethernet,
+            inet::Stage::EthernetInput => TraceStage::EthernetInput,
+            inet::Stage::IpInput => TraceStage::IpInput,
+            inet::Stage::TcpInput => TraceStage::TcpInput,
         });
     }
 
@@ -268,7 +268,7 @@ impl Egress<ClientChunk> for Nics {
         body: &[TxPiece<'_, ClientChunk>],
         offload: TxOffload,
     ) {
-        self.trace.mark(Stage::Descriptor);
+        self.trace.mark(TraceStage::Descriptor);
         self.emitted += 1;
         let port = self.by_interface.get(usize::from(interface.0));
         let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
@@ -277,7 +277,7 @@ impl Egress<ClientChunk> for Nics {
             port.has_room().then_some(())?;
             port.send(self.emitted, head, body, offload)?;
             if port.tx.staged() >= TX_BATCH {
-                self.trace.mark(Stage::DriverRequest);
+                self.trace.mark(TraceStage::DriverRequest);
                 let rung = u64::from(port.flush());
                 self.counters.bells += rung;
                 self.counters.driver_bells += rung;

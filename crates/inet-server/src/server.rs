@@ -20,7 +20,7 @@ use abi::call::PackagedCall;
 use abi::control::{InetConfig, ServerEvent};
 use abi::frame::IfAttach;
 use abi::network::InterfaceSettings;
-use abi::stages::{Stage, StageReport};
+use abi::stages::{StageReport, TraceStage};
 use inet::Instant;
 use shm::Spin;
 
@@ -47,7 +47,7 @@ struct DepartingClient {
     /// The last frame that can name the memory, known once no chunk is left.
     fence: Option<u64>,
     /// The supervisor knows that it is gone.
-    told: bool,
+    supervisor_knows: bool,
 }
 
 /// The inet server.
@@ -96,14 +96,14 @@ impl Server {
     }
 
     /// Ends a client's sockets and lets go of all that only it needs.
-    fn drop_client(&mut self, number: u16, orderly: bool, told: bool) {
+    fn drop_client(&mut self, number: u16, orderly: bool, supervisor_knows: bool) {
         let place = self.clients.get_mut(usize::from(number));
         let Some(mut client) = place.and_then(Option::take) else { return };
         client.leave(&mut self.engine, orderly);
         client.add_program_counters(&mut self.engine.counters);
         self.poller.remove(client.bell());
         let memory = Arc::clone(&client.memory);
-        self.leaving.push(DepartingClient { number, memory, fence: None, told });
+        self.leaving.push(DepartingClient { number, memory, fence: None, supervisor_knows });
     }
 
     /// A client broke the rules: it alone is dropped.
@@ -136,8 +136,8 @@ impl Server {
 
     fn run_stages(&mut self, now: Instant, defer: bool) -> bool {
         self.engine.now = now;
-        self.engine.counters.turns += 1;
-        self.engine.nics.trace.mark(Stage::Dispatch);
+        self.engine.counters.iterations += 1;
+        self.engine.nics.trace.mark(TraceStage::Dispatch);
         let sent_before = self.engine.nics.emitted();
         let mut progress = self.engine.nics.complete();
         progress |= self.release();
@@ -194,7 +194,7 @@ impl Server {
         }
         nics.restock(false);
         nics.flush();
-        nics.trace.mark(Stage::InetRest);
+        nics.trace.mark(TraceStage::InetRest);
     }
 
     fn receive_frames(&mut self) -> bool {
@@ -251,7 +251,7 @@ impl Server {
     /// Tells the supervisor of interfaces whose addresses are ours now, and the log of those that
     /// are somebody else's.
     fn look_at_addresses(&mut self) {
-        self.network.tell_duplicates(&self.engine);
+        self.network.log_duplicates(&self.engine);
         if !self.network.is_settled() {
             let settled = self.network.settled(&self.engine).into_iter();
             self.events.extend(settled.map(|nic| ServerEvent::InterfaceReady { nic }));
@@ -355,7 +355,8 @@ impl Server {
             if leaving.fence.is_none() && Arc::strong_count(&leaving.memory) == 1 {
                 leaving.fence = Some(emitted);
             }
-            let over = leaving.told && leaving.fence.is_some_and(|fence| fence <= passed);
+            let over =
+                leaving.supervisor_knows && leaving.fence.is_some_and(|fence| fence <= passed);
             if over {
                 counters.released += 1;
                 events.push(ServerEvent::ClientReleased { client: leaving.number });

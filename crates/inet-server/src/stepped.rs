@@ -40,7 +40,7 @@ impl SteppedServer {
     }
 
     /// One bounded iteration; false when there was nothing to do.
-    pub fn turn(&mut self, now: Instant) -> bool {
+    pub fn iterate(&mut self, now: Instant) -> bool {
         self.0.iterate(now)
     }
 

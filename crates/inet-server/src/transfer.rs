@@ -8,7 +8,7 @@
 
 use abi::client::QUEUE;
 use abi::data::DataFlags;
-use abi::stages::Stage;
+use abi::stages::TraceStage;
 use inet::SendOptions;
 use shm::Pool;
 
@@ -100,7 +100,7 @@ impl Client {
         if socket.closed {
             return;
         }
-        engine.nics.trace.mark(Stage::Deliver);
+        engine.nics.trace.mark(TraceStage::Deliver);
         let mut copied = 0;
         if socket.is_stream() && engine.frame_quota.is_some() {
             copied = lend(engine, socket, &self.rx_pool, &self.frame_quota);
@@ -112,7 +112,7 @@ impl Client {
         } else {
             copied = datagrams::receive(engine, socket, &self.rx_pool);
         }
-        engine.nics.trace.mark(Stage::InetRest);
+        engine.nics.trace.mark(TraceStage::InetRest);
         engine.counters.copied_rx += copied as u64;
         self.sockets.touch(socket);
     }
@@ -229,7 +229,7 @@ pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: QueuedSend
     if len == 0 {
         return;
     }
-    engine.nics.trace.mark(Stage::Tcp);
+    engine.nics.trace.mark(TraceStage::Tcp);
     let has = |flag| descriptor.flags.has(flag);
     let options = SendOptions {
         more: has(DataFlags::MORE),

@@ -27,7 +27,7 @@ use std::time::Duration;
 use abi::companion::Companion;
 use abi::control::{Ask, NicConfig, Say, ServerEvent, ServerReply, ServerRequest};
 use abi::nic::NicLayout;
-use abi::stages::Stage;
+use abi::stages::TraceStage;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -363,10 +363,10 @@ impl Driver {
 
     /// Wakes the inet server: for what was `received`, or only if it waits for frames to be passed.
     fn ring(&mut self, received: bool) {
-        self.frames.trace.mark(Stage::Result);
+        self.frames.trace.mark(TraceStage::Result);
         let rung = if received { self.inet.ring() } else { self.inet.ring_completion() };
         self.bells_rung += u64::from(rung);
-        self.frames.trace.mark(Stage::DriverRest);
+        self.frames.trace.mark(TraceStage::DriverRest);
     }
 
     /// Goes on without the device, and tells the supervisor.

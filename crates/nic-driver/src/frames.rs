@@ -24,7 +24,7 @@ use std::sync::Arc;
 use abi::frame::{Chain, FillSlot, IfAttach, RxFrame, TxFrame};
 use abi::nic::{INET, NIC, NicLayout, RING};
 use abi::offload::{Features, RxOffload};
-use abi::stages::{Mark, Stage, Tracer};
+use abi::stages::{Mark, TraceStage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
@@ -205,7 +205,7 @@ impl<D: Device> Frames<D> {
 
     /// The half of [`Frames::step`] that sends.
     pub(crate) fn transmit_some(&mut self) -> Result<bool, DriverError> {
-        self.trace.mark(Stage::DriverDispatch);
+        self.trace.mark(TraceStage::DriverDispatch);
         (self.sent, self.received) = (0, 0);
         let before = self.counters.tx_packets;
         let (mut passed, mut sent) = (0, 0);
@@ -221,7 +221,7 @@ impl<D: Device> Frames<D> {
         if passed.max(sent) > 0 || self.device.pending().transmit {
             self.flush()?;
         }
-        self.trace.mark(Stage::DriverRest);
+        self.trace.mark(TraceStage::DriverRest);
         self.tx_per_step.add(sent);
         self.sent = passed.max(sent);
         Ok(self.sent > 0)
@@ -317,7 +317,7 @@ impl<D: Device> Frames<D> {
 
     /// Asks the device for a frame of at most so many bytes; the error of a lost device only.
     fn ask(&mut self, into: &mut [u8]) -> Result<Option<Received>, DriverError> {
-        let begun = self.trace.note(Stage::Read);
+        let begun = self.trace.note(TraceStage::Read);
         let said = self.device.receive(into);
         let received = self.asked(begun, said)?;
         Ok(received.map(|it| Received { len: it.len.min(into.len()), ..it }))
@@ -332,7 +332,7 @@ impl<D: Device> Frames<D> {
         self.empty = !matches!(said, Ok(Some(_)));
         if !self.empty {
             self.trace.keep(begun);
-            self.trace.mark(Stage::HandOver);
+            self.trace.mark(TraceStage::HandOver);
         }
         said.or_else(|error| {
             self.counters.rx_device_errors += 1;
@@ -483,9 +483,9 @@ impl<D: Device> Frames<D> {
             .and_then(|parts| Ok((parts, self.gso.work(parts, &frame.offload, self.longest)?)))
         {
             Ok((parts, work)) => {
-                self.trace.mark(Stage::Io);
+                self.trace.mark(TraceStage::Io);
                 let passed = self.gso.transmit(&mut self.device, parts, frame.offload, work);
-                self.trace.mark(Stage::HandBack);
+                self.trace.mark(TraceStage::HandBack);
                 match passed {
                     Ok(passed) => {
                         self.counters.tx_packets += passed.frames as u64;
@@ -550,7 +550,10 @@ impl<D: Device> Frames<D> {
 impl<D> Frames<D> {
     /// How many frames steps moved.
     pub(crate) fn histograms(&self) -> Vec<Histogram> {
-        vec![self.rx_per_step.told("nic.rx-per-step"), self.tx_per_step.told("nic.tx-per-step")]
+        vec![
+            self.rx_per_step.histogram("nic.rx-per-step"),
+            self.tx_per_step.histogram("nic.tx-per-step"),
+        ]
     }
 }
 

@@ -64,7 +64,7 @@ mod socket;
 mod wait;
 
 pub use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
-pub use abi::{Errno, Family, How, SocketKind};
+pub use abi::{Errno, Family, ShutdownHow, SocketKind};
 pub use batch::CallBatch;
 pub use client::Client;
 pub use error::{ConnectError, ENV};

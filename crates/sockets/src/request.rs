@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use abi::call::{self, CallFlags, Op, ReplyWords};
 use abi::option::{GET_PART, OptionKey, OptionValue};
-use abi::{Errno, Family, How, SocketKind};
+use abi::{Errno, Family, ShutdownHow, SocketKind};
 
 use crate::membership::{CallOutcome, FinishedCall, Membership, NewCall, SocketSpec};
 use crate::socket::Socket;
@@ -82,7 +82,7 @@ impl Request {
     }
 
     /// As [`Socket::shutdown`].
-    pub fn shutdown(socket: &Socket, how: How) -> Self {
+    pub fn shutdown(socket: &Socket, how: ShutdownHow) -> Self {
         Self::about(socket, call::Request::Shutdown { socket: socket.id(), how })
     }
 

@@ -11,7 +11,7 @@ use abi::data::DataFlags;
 use common::server::{CONNECTED, OVER};
 use common::{Fake, SOON, connected, pattern, small};
 use tasuki_sockets::{
-    Errno, Family, How, Readiness, RecvFlags, SendFlags, Socket, SocketKind, TcpListener,
+    Errno, Family, Readiness, RecvFlags, SendFlags, ShutdownHow, Socket, SocketKind, TcpListener,
     TcpStream, Wait, Watch, poll,
 };
 
@@ -260,7 +260,7 @@ fn states_are_those_of_linux() {
     assert_eq!(recv(&socket, 10, Wait::No), Ok(b"abc".to_vec()));
     assert_eq!(recv(&socket, 10, Wait::No), Ok(vec![]));
     assert_eq!(socket.readiness().events, open, "the end stays readable");
-    socket.shutdown(How::Both).unwrap();
+    socket.shutdown(ShutdownHow::Both).unwrap();
     assert_eq!(send(&socket, b"x", Wait::No), Err(Errno::PIPE));
     assert_eq!(socket.readiness().events, open | poll::HUP);
     assert_eq!(

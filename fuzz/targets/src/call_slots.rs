@@ -25,7 +25,7 @@ use crate::packet::OURS;
 const PARAMS: ClientParams =
     ClientParams { threads: 1, sockets: 4, area_pages: 1, tx_pages: 16, rx_pages: 96 };
 /// Turns after which a server that is left alone must be at rest.
-const TURNS: usize = 10_000;
+const MAX_ITERATIONS: usize = 10_000;
 const BAD: u16 = 1;
 const GOOD: u16 = 2;
 
@@ -80,10 +80,10 @@ impl CallSlotsRun {
         }
     }
 
-    /// Turns until there is nothing to do.
+    /// Iterates until there is nothing to do.
     fn rest(&mut self) {
-        let turns = (0..TURNS).take_while(|_| self.server.turn(self.now)).count();
-        assert!(turns < TURNS, "the server does not come to rest");
+        let iterations = (0..MAX_ITERATIONS).take_while(|_| self.server.iterate(self.now)).count();
+        assert!(iterations < MAX_ITERATIONS, "the server does not come to rest");
         for event in self.server.take_events() {
             match event {
                 ServerEvent::ClientFault { client: BAD, .. } => self.faulted = true,

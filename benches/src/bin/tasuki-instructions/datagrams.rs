@@ -72,9 +72,9 @@ fn one(socket: &Socket, bytes: &[u8], to: SocketAddr) -> Result<()> {
 
 /// Moves what was sent to the peer; then the inet server hears of it.
 fn leave(world: &mut World, counts: impl Fn(Party) -> bool, completion: bool) -> Result<()> {
-    count(counts(Party::Server), || world.server.turn(world.now));
+    count(counts(Party::Server), || world.server.iterate(world.now));
     count(counts(Party::Driver), || world.driver.step())?;
-    count(completion, || world.server.turn(world.now));
+    count(completion, || world.server.iterate(world.now));
     world.rest()?;
     world.now += Duration::from_micros(20);
     Ok(())

@@ -203,7 +203,7 @@ impl World {
 
     /// Steps of everybody until there is nothing to do, and then some time.
     pub(crate) fn rest(&mut self) -> Result<()> {
-        while self.server.turn(self.now) | self.driver.step()? | self.carry() {}
+        while self.server.iterate(self.now) | self.driver.step()? | self.carry() {}
         self.now += Duration::from_micros(50);
         Ok(())
     }
@@ -348,7 +348,7 @@ fn supervise(listener: &UnixListener, world: &Mutex<World>) -> Result<()> {
 /// Runs server, driver and far end until none of them has work.
 pub(crate) fn settle(world: &mut World, on: bool, part: Party) -> Result<()> {
     loop {
-        let served = count(on && part == Party::Server, || world.server.turn(world.now));
+        let served = count(on && part == Party::Server, || world.server.iterate(world.now));
         let driven = count(on && part == Party::Driver, || world.driver.step())?;
         let carried = world.carry();
         world.now += Duration::from_micros(20);

@@ -10,7 +10,7 @@ use crate::bad_slot::BadSlot;
 use crate::bits::{pack16, pack32, u16_at, u32_at};
 use crate::data::DataDescriptor;
 use crate::option::{OptionKey, OptionValue};
-use crate::socket::{Family, How, SocketId, SocketKind};
+use crate::socket::{Family, ShutdownHow, SocketId, SocketKind};
 
 use super::flags::CallFlags;
 use super::op::Op;
@@ -82,7 +82,7 @@ pub enum Request {
         /// The socket.
         socket: SocketId,
         /// Which directions.
-        how: How,
+        how: ShutdownHow,
     },
     /// Reads a part of an option's value. Gives `Option`.
     GetSockOpt {
@@ -255,7 +255,7 @@ impl Request {
             }
             Op::Recv => Self::Recv { socket },
             Op::Shutdown => {
-                let how = How::from_word(args[1]).ok_or(unsupported(Errno::INVAL))?;
+                let how = ShutdownHow::from_word(args[1]).ok_or(unsupported(Errno::INVAL))?;
                 Self::Shutdown { socket, how }
             }
             Op::GetSockOpt => {

@@ -56,14 +56,14 @@ impl ControlConnection {
         server: &mut Server,
         now: Instant,
     ) -> Result<ControlActivity, ServerError> {
-        let mut told = ControlActivity::None;
+        let mut activity = ControlActivity::None;
         loop {
             let message = match self.channel.try_recv()? {
                 TryRecv::Message(message) => message,
-                TryRecv::Empty => return Ok(told),
+                TryRecv::Empty => return Ok(activity),
                 TryRecv::Ended => return Err(ServerError::SupervisorGone),
             };
-            told = ControlActivity::Served;
+            activity = ControlActivity::Served;
             let ask = parse(&message)?;
             let end = ask.request == ServerRequest::Shutdown;
             let reply = server.request(now, ask.request, message.fds);

@@ -5,7 +5,7 @@
 use abi::stats::{Histogram, Sizes};
 
 inet::counters! {
-    turns "server.turns" "Iterations of the event loop."
+    iterations "server.iterations" "Iterations of the event loop."
     sleeps "server.sleeps" "Times that the server slept."
     idle_wakes "server.idle-wake-ups" "Times that it was woken and found nothing to do."
     spins_won "server.spins-won" "Waits that were over while the server looked again."
@@ -50,12 +50,12 @@ pub(crate) struct BatchSizes {
 
 impl BatchSizes {
     /// Each under its name.
-    pub(crate) fn told(&self) -> Vec<Histogram> {
+    pub(crate) fn histograms(&self) -> Vec<Histogram> {
         vec![
-            self.calls.told("calls.per-scan"),
-            self.frames_in.told("server.frames-in-per-turn"),
-            self.frames_out.told("server.frames-out-per-turn"),
-            self.sends.told("server.sends-per-look"),
+            self.calls.histogram("calls.per-scan"),
+            self.frames_in.histogram("server.frames-in-per-iteration"),
+            self.frames_out.histogram("server.frames-out-per-iteration"),
+            self.sends.histogram("server.sends-per-look"),
         ]
     }
 }

@@ -8,7 +8,7 @@
 //! the same way a receive lasts from the first frame that the device gave to the first one after
 //! the program's return: right for a program that has nothing else to do than to wait.
 
-use abi::stages::{Mark, Stage, StageReport, StageTime, TraceReader};
+use abi::stages::{Mark, StageReport, StageTime, TraceReader, TraceStage};
 
 /// Marks kept: 2 MiB, the sends of minutes that are a millisecond apart.
 const MOST: usize = 1 << 17;
@@ -32,7 +32,7 @@ impl Trace {
 
     /// Makes a mark of our own.
     #[inline]
-    pub(crate) fn mark(&mut self, stage: Stage) {
+    pub(crate) fn mark(&mut self, stage: TraceStage) {
         if self.on {
             self.keep(Mark::now(stage));
         }
@@ -69,9 +69,9 @@ impl Trace {
 /// The way of a send, or of a receive.
 struct TracePath {
     /// It begins with the first of these after the end of the one before.
-    begins: Stage,
+    begins: TraceStage,
     /// The program has what it wants.
-    ends: Stage,
+    ends: TraceStage,
     rows: &'static [TraceRow],
 }
 
@@ -80,74 +80,86 @@ struct TraceRow(&'static str, &'static str, RowSpan);
 
 enum RowSpan {
     /// From each mark of a stage until the next of its process, if that is the one named.
-    Until(Stage, Option<Stage>),
+    Until(TraceStage, Option<TraceStage>),
     /// Between processes: from the first request to the first that heard of it.
-    Between(Stage, Stage),
+    Between(TraceStage, TraceStage),
     /// As `Between`, after the first mark of the first stage.
-    After(Stage, Stage, Stage),
+    After(TraceStage, TraceStage, TraceStage),
 }
 
 use RowSpan::{After, Between, Until};
 
 const SENDS: TracePath = TracePath {
-    begins: Stage::Send,
-    ends: Stage::Returned,
+    begins: TraceStage::Send,
+    ends: TraceStage::Returned,
     rows: &[
-        TraceRow("before request to inet server", "program", Until(Stage::Send, None)),
+        TraceRow("before request to inet server", "program", Until(TraceStage::Send, None)),
         TraceRow(
             "request program -> inet",
             "program -> inet",
-            Between(Stage::Request, Stage::Dispatch),
-        ),
-        TraceRow("inet server dispatch", "inet", Until(Stage::Dispatch, Some(Stage::Tcp))),
-        TraceRow("TCP layer", "inet", Until(Stage::Tcp, None)),
-        TraceRow("IP layer", "inet", Until(Stage::Ip, None)),
-        TraceRow("Ethernet layer", "inet", Until(Stage::Ethernet, None)),
-        TraceRow("before request to driver", "inet", Until(Stage::Descriptor, None)),
-        TraceRow(
-            "request inet -> driver",
-            "inet -> driver",
-            Between(Stage::DriverRequest, Stage::DriverDispatch),
-        ),
-        TraceRow("driver dispatch", "driver", Until(Stage::DriverDispatch, Some(Stage::Io))),
-        TraceRow("I/O to NIC", "driver", Until(Stage::Io, None)),
-        TraceRow("before result", "driver", Until(Stage::HandBack, None)),
-        TraceRow(
-            "result driver -> inet",
-            "driver -> inet",
-            Between(Stage::Result, Stage::Dispatch),
-        ),
-        TraceRow("send returns to program", "program", Until(Stage::Request, None)),
-    ],
-};
-
-const RECEIVES: TracePath = TracePath {
-    begins: Stage::Read,
-    ends: Stage::Received,
-    rows: &[
-        TraceRow("I/O from NIC", "driver", Until(Stage::Read, None)),
-        TraceRow("before request to inet server", "driver", Until(Stage::HandOver, None)),
-        TraceRow(
-            "request driver -> inet",
-            "driver -> inet",
-            Between(Stage::Result, Stage::Dispatch),
+            Between(TraceStage::Request, TraceStage::Dispatch),
         ),
         TraceRow(
             "inet server dispatch",
             "inet",
-            Until(Stage::Dispatch, Some(Stage::EthernetInput)),
+            Until(TraceStage::Dispatch, Some(TraceStage::Tcp)),
         ),
-        TraceRow("Ethernet layer", "inet", Until(Stage::EthernetInput, None)),
-        TraceRow("IP layer", "inet", Until(Stage::IpInput, None)),
-        TraceRow("TCP layer", "inet", Until(Stage::TcpInput, None)),
-        TraceRow("to the program's memory", "inet", Until(Stage::Deliver, None)),
-        TraceRow("program's bell", "inet", Until(Stage::Announce, None)),
+        TraceRow("TCP layer", "inet", Until(TraceStage::Tcp, None)),
+        TraceRow("IP layer", "inet", Until(TraceStage::Ip, None)),
+        TraceRow("Ethernet layer", "inet", Until(TraceStage::Ethernet, None)),
+        TraceRow("before request to driver", "inet", Until(TraceStage::Descriptor, None)),
+        TraceRow(
+            "request inet -> driver",
+            "inet -> driver",
+            Between(TraceStage::DriverRequest, TraceStage::DriverDispatch),
+        ),
+        TraceRow(
+            "driver dispatch",
+            "driver",
+            Until(TraceStage::DriverDispatch, Some(TraceStage::Io)),
+        ),
+        TraceRow("I/O to NIC", "driver", Until(TraceStage::Io, None)),
+        TraceRow("before result", "driver", Until(TraceStage::HandBack, None)),
+        TraceRow(
+            "result driver -> inet",
+            "driver -> inet",
+            Between(TraceStage::Result, TraceStage::Dispatch),
+        ),
+        TraceRow("send returns to program", "program", Until(TraceStage::Request, None)),
+    ],
+};
+
+const RECEIVES: TracePath = TracePath {
+    begins: TraceStage::Read,
+    ends: TraceStage::Received,
+    rows: &[
+        TraceRow("I/O from NIC", "driver", Until(TraceStage::Read, None)),
+        TraceRow("before request to inet server", "driver", Until(TraceStage::HandOver, None)),
+        TraceRow(
+            "request driver -> inet",
+            "driver -> inet",
+            Between(TraceStage::Result, TraceStage::Dispatch),
+        ),
+        TraceRow(
+            "inet server dispatch",
+            "inet",
+            Until(TraceStage::Dispatch, Some(TraceStage::EthernetInput)),
+        ),
+        TraceRow("Ethernet layer", "inet", Until(TraceStage::EthernetInput, None)),
+        TraceRow("IP layer", "inet", Until(TraceStage::IpInput, None)),
+        TraceRow("TCP layer", "inet", Until(TraceStage::TcpInput, None)),
+        TraceRow("to the program's memory", "inet", Until(TraceStage::Deliver, None)),
+        TraceRow("program's bell", "inet", Until(TraceStage::Announce, None)),
         TraceRow(
             "bell inet -> program",
             "inet -> program",
-            After(Stage::Deliver, Stage::Announce, Stage::Recv),
+            After(TraceStage::Deliver, TraceStage::Announce, TraceStage::Recv),
         ),
-        TraceRow("recv returns to program", "program", Until(Stage::Recv, Some(Stage::Received))),
+        TraceRow(
+            "recv returns to program",
+            "program",
+            Until(TraceStage::Recv, Some(TraceStage::Received)),
+        ),
     ],
 };
 
@@ -227,8 +239,8 @@ impl RowSpan {
     }
 }
 
-fn process(stage: Stage) -> u8 {
-    use Stage::{
+fn process(stage: TraceStage) -> u8 {
+    use TraceStage::{
         DriverDispatch, DriverRest, HandBack, HandOver, Io, Read, Received, Recv, Request, Result,
         Returned, Send,
     };
@@ -243,7 +255,7 @@ fn process(stage: Stage) -> u8 {
 mod tests {
     use super::*;
 
-    fn trace(marks: &[(u64, Stage)]) -> StageReport {
+    fn trace(marks: &[(u64, TraceStage)]) -> StageReport {
         let mut trace = Trace { on: true, ..Trace::default() };
         marks.iter().for_each(|&(at, stage)| trace.keep(Mark { at, stage }));
         trace.report()
@@ -256,7 +268,7 @@ mod tests {
 
     #[test]
     fn each_stage_lasts_until_the_next_of_its_process() {
-        use Stage::*;
+        use TraceStage::*;
         // One send of two frames, whose marks came in the order of the processes; and an
         // acknowledgement.
         let report = trace(&[
@@ -308,7 +320,7 @@ mod tests {
 
     #[test]
     fn sends_are_told_apart_and_marks_are_bounded() {
-        use Stage::{Request, Returned, Send};
+        use TraceStage::{Request, Returned, Send};
         let send = |at| [(at, Send), (at + 5, Request), (at + 7, Send), (at + 9, Returned)];
         let report = trace(&[send(100), send(200), send(300)].concat());
         assert_eq!(report.sends, 3);
@@ -327,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_receive_lasts_from_its_first_frame_to_the_next_ones() {
-        use Stage::*;
+        use TraceStage::*;
         let receive = |at: u64| {
             // Two frames, joined to one; the program sleeps.
             let marks = [

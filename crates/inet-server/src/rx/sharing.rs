@@ -2,7 +2,7 @@
 //!
 //! A frame is lent to a program by a descriptor that names its page; it stays ours, and goes back
 //! to its pool when the program's count has passed its bytes. What programs may have so is bounded
-//! by [`abi::nic::LENT`] areas together, a part of the pools' sums, so nobody who sits on pages can
+//! by [`abi::nic::PROGRAM_AREAS`] areas together, a part of the pools' sums, so nobody who sits on pages can
 //! take the driver's. A client gets no more than is left for all others: one alone has half, and
 //! beyond that its bytes are copied as if nothing were shared.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use abi::data::DataFlags;
-use abi::nic::LENT;
+use abi::nic::PROGRAM_AREAS;
 use inet::RxBytes as _;
 use shm::AreaName;
 
@@ -39,7 +39,7 @@ impl FrameQuota {
     }
 
     fn take(&self) -> Option<QuotaToken> {
-        let left = LENT.saturating_sub(self.all.load(Ordering::Relaxed));
+        let left = PROGRAM_AREAS.saturating_sub(self.all.load(Ordering::Relaxed));
         if self.own.load(Ordering::Relaxed).saturating_add(1) > left {
             return None;
         }
@@ -104,14 +104,14 @@ mod tests {
             std::iter::from_fn(|| frame_quota.take()).collect::<Vec<QuotaToken>>()
         };
         let of_first = take(&first);
-        assert_eq!(of_first.len(), LENT as usize / 2);
+        assert_eq!(of_first.len(), PROGRAM_AREAS as usize / 2);
         let of_second = take(&second);
-        assert_eq!(of_second.len(), LENT as usize / 4);
+        assert_eq!(of_second.len(), PROGRAM_AREAS as usize / 4);
         assert!(first.take().is_none() && second.take().is_none());
         drop(of_first);
         assert!(second.take().is_some());
         drop(of_second);
         assert_eq!(first.all.load(Ordering::Relaxed), 0);
-        assert_eq!(take(&first.another()).len(), LENT as usize / 2);
+        assert_eq!(take(&first.another()).len(), PROGRAM_AREAS as usize / 2);
     }
 }

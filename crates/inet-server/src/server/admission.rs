@@ -130,7 +130,7 @@ impl Server {
             return Ok(());
         }
         let leaving = self.leaving.iter_mut().find(|leaving| leaving.number == number);
-        leaving.ok_or(RequestError::NoClient(number))?.told = true;
+        leaving.ok_or(RequestError::NoClient(number))?.supervisor_knows = true;
         Ok(())
     }
 }

@@ -76,6 +76,6 @@ impl Server {
             }
         });
         let pools = frames.chain(clients).collect();
-        ServerReply::Counters { counters, pools, histograms: engine.batches.told() }
+        ServerReply::Counters { counters, pools, histograms: engine.batches.histograms() }
     }
 }

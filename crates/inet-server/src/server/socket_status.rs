@@ -15,8 +15,8 @@ impl Server {
     pub(crate) fn sockets(&mut self, info: bool) -> Vec<SocketStatus> {
         let Self { engine, clients, .. } = self;
         // As Linux: a stream without a port is in no table that could be asked.
-        let told = |row: &SocketInfo| row.kind != SocketKind::Stream || row.local.port() != 0;
-        let rows: Vec<SocketInfo> = engine.stack.sockets().filter(told).collect();
+        let shown = |row: &SocketInfo| row.kind != SocketKind::Stream || row.local.port() != 0;
+        let rows: Vec<SocketInfo> = engine.stack.sockets().filter(shown).collect();
         let status = |row: SocketInfo| {
             let owner = SocketOwner::from_tag(row.tag);
             let client = clients.get_mut(usize::from(owner.client)).and_then(Option::as_mut);

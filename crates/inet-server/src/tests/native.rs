@@ -180,7 +180,7 @@ fn who_sits_on_pages_is_served_by_copies_and_harms_nobody() {
     // Nobody reads: the windows fill up.
     world.run_for(Duration::from_secs(20), |world| world.now > Instant::from_nanos(15_000_000_000));
     let free = world.b.free("frames").unwrap();
-    assert!(free >= LAYOUT.pool.pages - abi::nic::LENT, "{free} pages are left");
+    assert!(free >= LAYOUT.pool.pages - abi::nic::PROGRAM_AREAS, "{free} pages are left");
     let mut got = 0;
     world.run_for(Duration::from_secs(120), |_| {
         got += pairs.iter_mut().map(|(_, child)| b.recv(child).len()).sum::<usize>();

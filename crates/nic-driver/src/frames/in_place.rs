@@ -11,7 +11,7 @@
 use abi::frame::{Chain, MAX_MORE, RxFrame};
 use abi::nic::{INET, UMEM_STOCK};
 use abi::offload::RxOffload;
-use abi::stages::Stage;
+use abi::stages::TraceStage;
 use shm::{PAGE, PushError};
 
 use super::Frames;
@@ -74,7 +74,7 @@ impl<D: Device> Frames<D> {
         if !self.rx_has_room(chain as u32 + 1)? {
             return Ok(false);
         }
-        let begun = self.trace.note(Stage::Read);
+        let begun = self.trace.note(TraceStage::Read);
         let said = self.device.receive_posted();
         let Some(placed) = self.asked(begun, said)? else { return Ok(false) };
         let Some((area, offset)) = self.posted.take(placed.at) else {

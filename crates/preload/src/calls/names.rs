@@ -6,7 +6,7 @@ use core::ffi::c_int;
 
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
-use sockets::{Family, How, SocketKind, Wait};
+use sockets::{Family, ShutdownHow, SocketKind, Wait};
 
 use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
@@ -50,7 +50,7 @@ fn connect_wait(entry: &OpenSocket) -> Wait {
 
 fn shutdown_one(fd: c_int, how: c_int) -> Outcome<c_int> {
     let entry = socket(fd)?;
-    let how = u64::try_from(how).ok().and_then(How::from_word).ok_or(Errno::INVAL)?;
+    let how = u64::try_from(how).ok().and_then(ShutdownHow::from_word).ok_or(Errno::INVAL)?;
     entry.socket.shutdown(how)?;
     Ok(0)
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use abi::{Errno, Family, How, SocketKind};
+use abi::{Errno, Family, ShutdownHow, SocketKind};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use super::reactor::{Interest, Reactor};
@@ -82,9 +82,9 @@ impl AsyncTcpStream {
     /// NotConnected.
     pub async fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let how = match how {
-            Shutdown::Read => How::Read,
-            Shutdown::Write => How::Write,
-            Shutdown::Both => How::Both,
+            Shutdown::Read => ShutdownHow::Read,
+            Shutdown::Write => ShutdownHow::Write,
+            Shutdown::Both => ShutdownHow::Both,
         };
         self.0.call(Request::shutdown(&self.0.socket, how)).await?;
         Ok(())
@@ -154,7 +154,7 @@ impl AsyncWrite for &AsyncTcpStream {
 
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = &self.0.socket;
-        let request = Request::shutdown(socket, How::Write);
+        let request = Request::shutdown(socket, ShutdownHow::Write);
         Poll::Ready(self.0.reactor.call_and_forget(request).map_err(io::Error::from))
     }
 }

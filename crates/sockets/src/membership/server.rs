@@ -15,7 +15,7 @@ use abi::Errno;
 use abi::client::{ClientLayout, HeadWords};
 use abi::control::{ClientReply, ClientRequest};
 use abi::network::NetworkStatus;
-use abi::stages::{Stage, Tracer};
+use abi::stages::{TraceStage, Tracer};
 use shm::fork::kernel_pid;
 use shm::{Access, PoolMap, Region, Ringer, Word64};
 
@@ -227,7 +227,7 @@ impl ServerHandle {
 
     /// Marks that a stage of a send or receive begins, if stages are traced.
     #[inline]
-    pub(crate) fn mark(&self, stage: Stage) {
+    pub(crate) fn mark(&self, stage: TraceStage) {
         if self.traced.load(Ordering::Relaxed) != 0 {
             lock(&self.trace).mark(stage);
         }

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use abi::{Errno, How, SocketKind};
+use abi::{Errno, ShutdownHow, SocketKind};
 
 use super::shared::{IPPROTO_TCP, SO_REUSEADDR, SOL_SOCKET, SharedSocket, TCP_NODELAY};
 use super::shared::{common_methods, connect, each_address, timeout_methods};
@@ -89,9 +89,9 @@ impl TcpStream {
     /// NotConnected.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let how = match how {
-            Shutdown::Read => How::Read,
-            Shutdown::Write => How::Write,
-            Shutdown::Both => How::Both,
+            Shutdown::Read => ShutdownHow::Read,
+            Shutdown::Write => ShutdownHow::Write,
+            Shutdown::Both => ShutdownHow::Both,
         };
         Ok(self.0.socket.shutdown(how)?)
     }

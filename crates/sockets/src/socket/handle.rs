@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use abi::ancillary::SendAncillary;
 use abi::call::{CallFlags, Op, Reply, ReplyWords, Request};
-use abi::{Errno, Family, How, SocketFlags, SocketId, SocketKind};
+use abi::{Errno, Family, ShutdownHow, SocketFlags, SocketId, SocketKind};
 
 use super::connect::connect_waiting;
 use super::core::{SocketCore, syn_room};
@@ -233,7 +233,7 @@ impl Socket {
     ///
     /// # Errors
     /// ENOTCONN when not connected; otherwise as [`Socket::bind`].
-    pub fn shutdown(&self, how: How) -> Result<(), Errno> {
+    pub fn shutdown(&self, how: ShutdownHow) -> Result<(), Errno> {
         self.0.core.request(Request::Shutdown { socket: self.id(), how })
     }
 

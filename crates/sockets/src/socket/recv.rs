@@ -8,7 +8,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use abi::stages::Stage;
+use abi::stages::TraceStage;
 use abi::{Errno, SocketFlags, SocketKind};
 use shm::OutOfRange;
 
@@ -76,12 +76,12 @@ impl RecvHalf {
     ) -> Result<T, Errno> {
         let server = &core.membership.server;
         let attempt = || {
-            server.mark(Stage::Recv);
+            server.mark(TraceStage::Recv);
             attempt()
         };
         let received = core.wait_until(wait, attempt, || self.is_readable(core));
         if received.is_ok() {
-            server.mark(Stage::Received);
+            server.mark(TraceStage::Received);
         }
         received
     }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use abi::data::{DataDescriptor, DataFlags};
-use abi::stages::Stage;
+use abi::stages::TraceStage;
 use abi::{Errno, SocketFlags, SocketKind};
 use shm::{OutOfRange, Slot};
 
@@ -95,7 +95,7 @@ impl SendHalf {
         flags: SendFlags,
         wait: Wait,
     ) -> Result<usize, Errno> {
-        core.membership.server.mark(Stage::Send);
+        core.membership.server.mark(TraceStage::Send);
         let sent = Cell::new(0);
         let attempt = || {
             if !self.may_send(core, sent.get() == 0)? {
@@ -108,7 +108,7 @@ impl SendHalf {
         let wait = || if sent.get() == 0 { wait } else { wait.until_any_signal() };
         let ripe = || self.may_go_on(core);
         let done = wait_until(&core.membership, &core.words, wait, attempt, ripe);
-        core.membership.server.mark(Stage::Returned);
+        core.membership.server.mark(TraceStage::Returned);
         match done {
             Err(errno) if sent.get() == 0 => Err(errno),
             Ok(()) | Err(_) => Ok(sent.get()),
@@ -252,10 +252,10 @@ pub(super) fn publish(
 #[inline]
 pub(super) fn publish_staged(core: &SocketCore, queue: &mut SendQueue, may_wait: bool) -> bool {
     let server = &core.membership.server;
-    server.mark(Stage::Request);
+    server.mark(TraceStage::Request);
     queue.publish(&core.words);
     let told = server.announce(core.id.index, may_wait);
-    server.mark(Stage::Send);
+    server.mark(TraceStage::Send);
     told
 }
 

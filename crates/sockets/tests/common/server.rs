@@ -13,7 +13,7 @@ use abi::client::{CLIENT, ClientLayout, HeadWords, QUEUE, REQUESTS, RESULTS, Soc
 use abi::data::{DataDescriptor, DataFlags};
 use abi::nic::INET;
 use abi::option::{OptionKey, OptionPart};
-use abi::{Errno, How, SocketFlags, SocketId, SocketKind};
+use abi::{Errno, ShutdownHow, SocketFlags, SocketId, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::{
     Area, AreaName, Consumer, Marks, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper, Slot,
@@ -495,9 +495,9 @@ impl Core {
                 let flags = self.sock(index).words.flags.load(Ordering::Relaxed);
                 let flags = SocketFlags::from_bits_retain(flags);
                 let closed = match how {
-                    How::Read => bits[0],
-                    How::Write => bits[1],
-                    How::Both => bits[0] | bits[1] | SocketFlags::HANGUP,
+                    ShutdownHow::Read => bits[0],
+                    ShutdownHow::Write => bits[1],
+                    ShutdownHow::Both => bits[0] | bits[1] | SocketFlags::HANGUP,
                 };
                 self.set_flags(index, flags | closed);
             }

@@ -98,7 +98,7 @@ mod tests {
                 backing: "2M".to_owned(),
             }],
             counters: vec![("copy.rx-bytes".to_owned(), 9)],
-            histograms: vec![abi::stats::Sizes::default().told("nic.rx-per-step")],
+            histograms: vec![abi::stats::Sizes::default().histogram("nic.rx-per-step")],
         };
         let short = "\
 default: 10.219.0.2/24, split

@@ -91,16 +91,16 @@ fn receives_are_marked() {
     marks.want(true);
     restock(&mut inet);
     while frames.step().unwrap() {}
-    let mut stages = || -> Vec<Stage> {
+    let mut stages = || -> Vec<TraceStage> {
         std::iter::from_fn(|| marks.take())
             .map(|mark| mark.stage)
-            .filter(|stage| matches!(stage, Stage::Read | Stage::HandOver))
+            .filter(|stage| matches!(stage, TraceStage::Read | TraceStage::HandOver))
             .collect()
     };
     assert_eq!(stages(), [], "there was no frame");
     wire.borrow_mut().incoming.extend([vec![1; 60], vec![2; 60]]);
     while frames.step().unwrap() {}
-    assert_eq!(stages(), [Stage::Read, Stage::HandOver].repeat(2));
+    assert_eq!(stages(), [TraceStage::Read, TraceStage::HandOver].repeat(2));
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn sample(retransmits: u64, steps: &[usize]) -> Sample {
     Sample {
         instance: "web".to_owned(),
         counters: counters.map(|(name, value)| (name.to_owned(), value)).into(),
-        histograms: vec![sizes.told("nic.rx-per-step")],
+        histograms: vec![sizes.histogram("nic.rx-per-step")],
         pools: vec![("client 1 rx".to_owned(), 8, 5)],
     }
 }
