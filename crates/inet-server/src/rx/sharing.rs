@@ -2,8 +2,8 @@
 //!
 //! A frame is lent to a program by a descriptor that names its page; it stays ours, and goes back
 //! to its pool when the program's count has passed its bytes. What programs may have so is bounded
-//! by [`abi::nic::PROGRAM_AREAS`] areas together, a part of the pools' sums, so nobody who sits on pages can
-//! take the driver's. A client gets no more than is left for all others: one alone has half, and
+//! by [`abi::nic::PROGRAM_AREAS`] areas together, a part of the pools' sums, so nobody who sits on
+//! pages can take the driver's. A client gets no more than is left for all others: one alone has half, and
 //! beyond that its bytes are copied as if nothing were shared.
 
 use std::sync::Arc;
