@@ -12,8 +12,8 @@ use inet::tcp::{
     TcpInfo, reset_for,
 };
 use inet::{
-    AddressState, Cidr, Config, Egress, Error, EventKind, Family, Handle, How, Instant,
-    InterfaceConfig, InterfaceId, RxPiece, SendOptions, SockOption, SocketKind, Stack, TxOffload,
+    AddressState, Cidr, Config, Egress, Error, EventKind, Family, Handle, Instant, InterfaceConfig,
+    InterfaceId, RxPiece, SendOptions, ShutdownHow, SockOption, SocketKind, Stack, TxOffload,
     TxPiece, V6Config,
 };
 
@@ -461,7 +461,7 @@ impl Host for StackHost {
     fn shutdown(&mut self, now: Instant) {
         if let Some(stream) = self.stream {
             // An error means that the connection has failed already.
-            let _ = self.stack.shutdown(now, stream, How::Write);
+            let _ = self.stack.shutdown(now, stream, ShutdownHow::Write);
         }
     }
 

@@ -12,13 +12,14 @@
 //! ```
 //!
 //! **How data is announced.** Program to server: publish descriptors (or advance `rx_consumed`),
-//! mark the socket in the dirty bitmap ([`Marks`]), ring the server's bell. The server takes the
-//! marks *before* it looks at the sockets. Server to
-//! program: write the words, add 1 to `version`, then ring the bell of every thread in `waiters` (a
-//! thread sets its own bit before it looks at the words for the last time and sleeps, [`Waiters`];
-//! the server clears a bit when it rings). Before it rings, the
-//! server marks the socket in the thread's news bitmap: a thread that waits for many sockets takes
-//! the marks when it wakes, and need not look at the others.
+//! set the socket's bit in the dirty bitmap ([`ReadinessBitmap`]), ring the server's bell. The
+//! server takes the bits *before* it looks at the sockets.
+//!
+//! Server to program: write the words, add 1 to `version`, then ring the bell of every thread in
+//! `waiters`. A thread sets its own bit there before it looks at the words for the last time and
+//! sleeps ([`Waiters`]). The server clears a bit when it rings. Before it rings, the server sets
+//! the socket's bit in the thread's news bitmap. A thread that waits for many sockets takes these
+//! bits when it wakes, and need not look at the other sockets.
 //!
 //! **Pool sizes** are the sum of who can hold what: each socket is sure of one area for sending and
 //! of [`ClientParams::rx_floor_areas`] for receiving; what is left is shared by those who want
@@ -28,7 +29,9 @@ use std::sync::Arc;
 
 use crate::stages::TRACE_BYTES;
 use serde::{Deserialize, Serialize};
-use shm::{Count, Marks, OutOfRange, Owner, PoolLayout, Region, Waiters, Word32, Word64};
+use shm::{
+    OutOfRange, Owner, PoolLayout, PositionWord, ReadinessBitmap, Region, Waiters, Word32, Word64,
+};
 
 /// The client in its own region's owner tables ([`crate::nic::INET`] is the other owner there).
 pub const CLIENT: Owner = Owner(3);
@@ -211,11 +214,14 @@ impl ClientLayout {
     ///
     /// # Errors
     /// [`OutOfRange`] when the region is smaller than the layout.
-    pub fn news(&self, region: &Arc<Region>, thread: u16) -> Result<Marks, OutOfRange> {
+    pub fn news(&self, region: &Arc<Region>, thread: u16) -> Result<ReadinessBitmap, OutOfRange> {
         let at = self.thread(thread) + self.news;
         let words = usize::from(self.params.sockets).div_ceil(64);
         let sockets = (0..words).map(|i| region.word64(at + 64 + 8 * i));
-        Ok(Marks { summary: region.word64(at)?, words: sockets.collect::<Result<_, _>>()? })
+        Ok(ReadinessBitmap {
+            summary: region.word64(at)?,
+            words: sockets.collect::<Result<_, _>>()?,
+        })
     }
 
     /// The words of the region's head.
@@ -227,7 +233,7 @@ impl ClientLayout {
         let dirty = (0..words).map(|i| region.word64(DIRTY_BITS + 8 * i));
         Ok(HeadWords {
             server_bell: region.word32(0)?,
-            dirty: Marks {
+            dirty: ReadinessBitmap {
                 summary: region.word64(DIRTY_SUMMARY)?,
                 words: dirty.collect::<Result<_, _>>()?,
             },
@@ -249,13 +255,13 @@ impl ClientLayout {
             error: region.word32(at + 4)?,
             version: region.word32(at + 8)?,
             accept_ready: region.word32(at + 12)?,
-            rx_bytes: Count(region.word64(at + 16)?),
-            tx_released: Count(region.word64(at + 24)?),
+            rx_bytes: PositionWord(region.word64(at + 16)?),
+            tx_released: PositionWord(region.word64(at + 24)?),
             tx_limit: region.word64(at + 32)?,
             urgent: region.word64(at + 40)?,
             waiters: Waiters { bits: region.word64(at + 64)?, position: region.word64(at + 144)? },
             tx_bytes: region.word64(at + TX_BYTES)?,
-            rx_consumed: Count(region.word64(at + 136)?),
+            rx_consumed: PositionWord(region.word64(at + 136)?),
         })
     }
 }
@@ -266,7 +272,7 @@ pub struct HeadWords {
     /// The server's bell word for this client ([`shm::Sleeper`]).
     pub server_bell: Word32,
     /// Sockets that have news for the server.
-    pub dirty: Marks,
+    pub dirty: ReadinessBitmap,
     /// Payload bytes that the program's side copied into its tx pool; for statistics only.
     pub copied_tx: Word64,
     /// Payload bytes that the program's side copied out of its rx pool; for statistics only.
@@ -290,10 +296,10 @@ pub struct SocketWords {
     /// Connections ready to be accepted; server.
     pub accept_ready: Word32,
     /// Bytes ever published in the receiving queue; server. Datagrams: number of datagrams.
-    pub rx_bytes: Count,
+    pub rx_bytes: PositionWord,
     /// Sent bytes no longer needed by anyone, in queue order; server. Streams: acknowledged by the
     /// peer. Datagrams: handed to the device.
-    pub tx_released: Count,
+    pub tx_released: PositionWord,
     /// Most bytes the program may have unreleased (SO_SNDBUF); server.
     pub tx_limit: Word64,
     /// One more than the place of the newest urgent byte in the stream received, counted as in
@@ -307,5 +313,5 @@ pub struct SocketWords {
     pub tx_bytes: Word64,
     /// Bytes ever taken from the receiving queue, in queue order; program. Datagrams: number of
     /// datagrams.
-    pub rx_consumed: Count,
+    pub rx_consumed: PositionWord,
 }

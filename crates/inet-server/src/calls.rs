@@ -486,9 +486,9 @@ impl Client {
         // What was queued before is still sent.
         self.take_sends(engine, socket, false)?;
         let (core_how, read, write) = match how {
-            ShutdownHow::Read => (inet::How::Read, true, false),
-            ShutdownHow::Write => (inet::How::Write, false, true),
-            ShutdownHow::Both => (inet::How::Both, true, true),
+            ShutdownHow::Read => (inet::ShutdownHow::Read, true, false),
+            ShutdownHow::Write => (inet::ShutdownHow::Write, false, true),
+            ShutdownHow::Both => (inet::ShutdownHow::Both, true, true),
         };
         engine.stack.shutdown(engine.now, socket.handle, core_how)?;
         socket.read_shut |= read;

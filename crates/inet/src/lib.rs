@@ -137,7 +137,7 @@ mod waiters;
 mod wheel;
 
 pub use crate::sockets::fast_open_keys::FastOpenKeys;
-pub use crate::sockets::kinds::{Family, How, Received, SendError, SocketInfo, SocketKind};
+pub use crate::sockets::kinds::{Family, Received, SendError, ShutdownHow, SocketInfo, SocketKind};
 pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, Stage, TxBytes, TxPiece};
 pub use cidr::Cidr;
 pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};

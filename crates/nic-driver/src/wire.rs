@@ -85,8 +85,8 @@ pub struct Wire {
     state: State,
     /// Kept while there is another end: who comes meanwhile is next.
     listener: Option<Listener>,
-    /// What was wrong last: told once.
-    told: String,
+    /// The last fault that was reported: each is reported once.
+    last_report: String,
     ups: u64,
     no_carrier: u64,
     peer_faults: u64,
@@ -119,7 +119,7 @@ impl Wire {
             timer,
             state: State::Waiting,
             listener: None,
-            told: String::new(),
+            last_report: String::new(),
             ups: 0,
             no_carrier: 0,
             peer_faults: 0,
@@ -231,7 +231,7 @@ impl Wire {
         let path = self.path.display();
         tracing::info!(%path, ?end, "the wire has another end");
         self.state = State::Up { line, link: Box::new(link) };
-        self.told.clear();
+        self.last_report.clear();
         self.ups += 1;
         Ok(())
     }
@@ -284,8 +284,8 @@ impl Wire {
 
     /// Tries again later.
     fn wait(&mut self, why: &str) {
-        if self.told != why {
-            why.clone_into(&mut self.told);
+        if self.last_report != why {
+            why.clone_into(&mut self.last_report);
             let path = self.path.display();
             tracing::warn!(%path, "{why}");
         }

@@ -236,7 +236,7 @@ mod tests {
         at: 1_700_000_000_123_456_789,
     };
 
-    fn told(
+    fn messages(
         asked: AncillarySet,
         how: RecvAncillary,
         family: Family,
@@ -271,7 +271,7 @@ mod tests {
             message(0, 2, &61_i32.to_ne_bytes()),
             message(0, 1, &[0x28]),
         ];
-        assert_eq!(told(all, HOW, Family::V4, 200), (expected.concat(), false));
+        assert_eq!(messages(all, HOW, Family::V4, 200), (expected.concat(), false));
         // Over IPv6, what was asked of IPv4 is not told, and the other way round.
         let six = RecvAncillary { to: Ipv6Addr::LOCALHOST.into(), segment: 900, ..HOW };
         let asked = all | AncillarySet::PKTINFO6 | AncillarySet::HOPLIMIT | AncillarySet::TCLASS;
@@ -283,8 +283,9 @@ mod tests {
             message(41, 52, &61_i32.to_ne_bytes()),
             message(41, 67, &0x28_i32.to_ne_bytes()),
         ];
-        assert_eq!(told(asked, six, Family::V6, 300), (expected.concat(), false));
-        let mapped = told(AncillarySet::PKTINFO6 | AncillarySet::HOPLIMIT, HOW, Family::V6, 300).0;
+        assert_eq!(messages(asked, six, Family::V6, 300), (expected.concat(), false));
+        let mapped =
+            messages(AncillarySet::PKTINFO6 | AncillarySet::HOPLIMIT, HOW, Family::V6, 300).0;
         let to = Ipv4Addr::new(10, 0, 0, 255).to_ipv6_mapped().octets();
         assert_eq!((mapped.len(), &mapped[16..32]), (40, &to[..]));
     }
@@ -293,14 +294,14 @@ mod tests {
     fn what_has_no_room_is_cut() {
         let both = AncillarySet::TTL | AncillarySet::TOS;
         let ttl = message(0, 2, &61_i32.to_ne_bytes());
-        assert_eq!(told(both, HOW, Family::V4, 0), (vec![], true));
-        assert_eq!(told(both, HOW, Family::V4, HEADER - 1), (vec![], true));
-        assert_eq!(told(both, HOW, Family::V4, 24), (ttl.clone(), true));
+        assert_eq!(messages(both, HOW, Family::V4, 0), (vec![], true));
+        assert_eq!(messages(both, HOW, Family::V4, HEADER - 1), (vec![], true));
+        assert_eq!(messages(both, HOW, Family::V4, 24), (ttl.clone(), true));
         assert_eq!(
-            told(both, HOW, Family::V4, 24 + 24),
+            messages(both, HOW, Family::V4, 24 + 24),
             ([ttl, message(0, 1, &[0x28])].concat(), false)
         );
-        let (part, cut) = told(both, HOW, Family::V4, 18);
+        let (part, cut) = messages(both, HOW, Family::V4, 18);
         assert_eq!(
             (part.len(), usize::from_ne_bytes(part[..8].try_into().unwrap()), cut),
             (18, 18, true)

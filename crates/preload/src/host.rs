@@ -33,16 +33,13 @@ use sockets::local_stack::LocalStack;
 
 use self::stack::ProgramStack;
 
-/// Where our descriptors go, far from the small numbers that programs expect to get.
-const FD_FLOOR: i32 = 600;
-
 /// The stack of this process: null, or from `Arc::into_raw` and never given back.
 static HOST: AtomicPtr<ProgramStack> = AtomicPtr::new(null_mut());
 
 /// Makes the stack out of the servers' ends of the instance's connections. The runtime calls it at
 /// most once.
 pub(crate) fn start(connections: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, String> {
-    shm::descriptors::keep_from(floor());
+    shm::descriptors::keep_from(shm::descriptors::library_floor());
     let mut connections =
         connections.into_iter().map(|connection| Channel::from_fd(connection).keeping());
     let inet = connections.next().ok_or("the instance sent no connections")?;
@@ -61,13 +58,6 @@ pub(crate) fn start(connections: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, St
     HOST.store(Arc::into_raw(Arc::clone(&host)).cast_mut(), Ordering::Release);
     helper::start(Arc::clone(&host)).map_err(|error| error.to_string())?;
     Ok(host)
-}
-
-/// The floor that the process's limit leaves room above.
-fn floor() -> i32 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let limit = limit.and_then(|limit| i32::try_from(limit).ok()).unwrap_or(i32::MAX);
-    FD_FLOOR.min((limit - limit / 8).saturating_sub(64)).max(3)
 }
 
 /// In a forked child: the stack is the parent's. Closes the child's copies of its descriptors, so

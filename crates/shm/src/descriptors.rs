@@ -11,9 +11,22 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 /// Numbers from here on are not remembered.
 const LIMIT: usize = 4096;
 
+/// Where a library's descriptors go in a program when the limit allows: far from the small numbers
+/// that programs expect to get, below FD_SETSIZE.
+const LIBRARY_FLOOR: RawFd = 600;
+
 /// Descriptors stay where they are when this is 0.
 static FLOOR: AtomicI32 = AtomicI32::new(0);
 static KEPT: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+
+/// The lowest number for a library's own descriptors in a program. The process's limit on
+/// descriptors leaves room above it.
+#[must_use]
+pub fn library_floor() -> RawFd {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.and_then(|limit| RawFd::try_from(limit).ok()).unwrap_or(RawFd::MAX);
+    LIBRARY_FLOOR.min((limit - limit / 8).saturating_sub(64)).max(3)
+}
 
 /// From now on [`keep`] moves descriptors to `floor` and above.
 pub fn keep_from(floor: RawFd) {

@@ -53,7 +53,7 @@
 //! ```text layers
 //! channel: messages with descriptors over a Unix socket
 //! pool: pages with owners, and the areas made of them
-//! ring marks waiters bell: queues, sets, counts and wake-ups between two processes
+//! ring readiness_bitmap waiters bell: queues, sets, counts and wake-ups between two processes
 //! sync: the atomics and system calls under these, or loom's models of them
 //! region: one mapping of one memfd
 //! spin fork descriptors bitmap: helpers that need no region
@@ -66,8 +66,8 @@ pub mod channel;
 pub mod descriptors;
 pub mod fork;
 mod layout;
-mod marks;
 pub mod pool;
+mod readiness_bitmap;
 pub mod region;
 pub mod ring;
 pub mod spin;
@@ -80,13 +80,13 @@ mod loom_models;
 pub use bell::{Ringer, Sleep, Sleeper, doorbell, drain, eventfd};
 pub use channel::{Channel, ChannelError, Message, TryRecv};
 pub use layout::{PAGE, Slot, ring_bytes};
-pub use marks::Marks;
 pub use pool::{
     Area, AreaError, AreaName, BorrowedBytes, FREE, Owner, Pool, PoolExhausted, PoolLayout, PoolMap,
 };
+pub use readiness_bitmap::ReadinessBitmap;
 pub use region::{
     Access, Backing, OutOfRange, Region, RegionError, Word32, Word64, checksum, fold,
 };
 pub use ring::{Consumer, Producer, PushError, RingFault};
 pub use spin::Spin;
-pub use waiters::{Count, Waiters};
+pub use waiters::{PositionWord, Waiters};

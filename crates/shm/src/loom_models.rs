@@ -13,7 +13,7 @@ use loom::thread;
 
 use crate::Slot;
 use crate::bell::{Ringer, Sleep, Sleeper};
-use crate::marks::Marks;
+use crate::readiness_bitmap::ReadinessBitmap;
 use crate::ring::{Consumer, Producer, PushError};
 use crate::sync::{Ordering, OwnedFd, RingMemory, Word32, Word64};
 
@@ -137,7 +137,7 @@ fn loom_slots_taken_together_are_given_back_together() {
 
 /// What the consumer sleeps with in a model.
 #[derive(Clone, Copy, PartialEq)]
-enum How {
+enum SleepKind {
     Futex,
     Fd,
     /// First the one, then the other.
@@ -150,7 +150,7 @@ enum How {
 /// A consumer that sleeps whenever the ring is empty gets all items of `producers` threads, each
 /// with its own ring and all with the same bell. If a wake-up is lost it sleeps for ever: loom says
 /// deadlock.
-fn bell_model(how: How, producers: usize, items: u64) {
+fn bell_model(kind: SleepKind, producers: usize, items: u64) {
     check(move || {
         let (word, fd) = (Word32::new(), OwnedFd::new());
         let sleeper = Sleeper::new(word.clone());
@@ -168,13 +168,13 @@ fn bell_model(how: How, producers: usize, items: u64) {
                 }
             }));
         }
-        let (mut left, mut futex) = (items * producers as u64, how != How::Fd);
+        let (mut left, mut futex) = (items * producers as u64, kind != SleepKind::Fd);
         while left > 0 {
             left -= drain(&mut rings);
             if left == 0 {
                 break;
             }
-            if how == How::Spun {
+            if kind == SleepKind::Spun {
                 // Its bell says that it is awake: nobody rings for what it finds now.
                 thread::yield_now();
                 left -= drain(&mut rings);
@@ -182,8 +182,8 @@ fn bell_model(how: How, producers: usize, items: u64) {
                     break;
                 }
             }
-            sleeper.announce(match (how, futex) {
-                (How::Driving, _) => Sleep::Driving,
+            sleeper.announce(match (kind, futex) {
+                (SleepKind::Driving, _) => Sleep::Driving,
                 (_, true) => Sleep::Futex,
                 (_, false) => Sleep::Fd,
             });
@@ -193,7 +193,7 @@ fn bell_model(how: How, producers: usize, items: u64) {
             }
             if seen {
                 sleeper.awake();
-            } else if how == How::Driving {
+            } else if kind == SleepKind::Driving {
                 if sleeper.change(Sleep::Driving, Sleep::Fd) {
                     fd.poll_and_drain();
                 }
@@ -204,7 +204,7 @@ fn bell_model(how: How, producers: usize, items: u64) {
                 fd.poll_and_drain();
                 sleeper.awake();
             }
-            futex = futex != (how == How::Both);
+            futex = futex != (kind == SleepKind::Both);
         }
         for writer in writers {
             writer.join().unwrap();
@@ -263,7 +263,10 @@ fn marks_model(numbers: [u16; 2], counts: u64) {
     check(move || {
         let (word, fd) = (Word32::new(), OwnedFd::new());
         let sleeper = Sleeper::new(word.clone());
-        let marks = Marks { summary: Word64::new(), words: [Word64::new(), Word64::new()].into() };
+        let marks = ReadinessBitmap {
+            summary: Word64::new(),
+            words: [Word64::new(), Word64::new()].into(),
+        };
         let values = [Word64::new(), Word64::new()];
         let markers: Vec<_> = (0..2)
             .map(|who| {
@@ -312,7 +315,7 @@ fn loom_marks_in_two_words_are_not_lost() {
 #[test]
 fn loom_a_number_marked_again_is_not_lost() {
     check(|| {
-        let marks = Marks { summary: Word64::new(), words: [Word64::new()].into() };
+        let marks = ReadinessBitmap { summary: Word64::new(), words: [Word64::new()].into() };
         let value = Word64::new();
         let marker = thread::spawn({
             let (marks, value) = (marks.clone(), value.clone());
@@ -351,30 +354,30 @@ fn drain(rings: &mut [Consumer]) -> u64 {
 
 #[test]
 fn loom_futex_bell_loses_no_wake_up() {
-    bell_model(How::Futex, 1, 2);
+    bell_model(SleepKind::Futex, 1, 2);
 }
 
 #[test]
 fn loom_eventfd_bell_loses_no_wake_up() {
-    bell_model(How::Fd, 1, 2);
+    bell_model(SleepKind::Fd, 1, 2);
 }
 
 #[test]
 fn loom_bell_that_changes_how_it_sleeps_loses_no_wake_up() {
-    bell_model(How::Both, 1, 2);
+    bell_model(SleepKind::Both, 1, 2);
 }
 
 #[test]
 fn loom_bell_that_sleeps_only_after_driving_loses_no_wake_up() {
-    bell_model(How::Driving, 1, 2);
+    bell_model(SleepKind::Driving, 1, 2);
 }
 
 #[test]
 fn loom_bell_that_sleeps_only_after_looking_again_loses_no_wake_up() {
-    bell_model(How::Spun, 1, 2);
+    bell_model(SleepKind::Spun, 1, 2);
 }
 
 #[test]
 fn loom_bell_of_two_producers_loses_no_wake_up() {
-    bell_model(How::Both, 2, 1);
+    bell_model(SleepKind::Both, 2, 1);
 }

@@ -27,9 +27,9 @@ use crate::sync::{AtomicU64, Ordering, Word64, fence};
 
 /// How far one side has come; see the module's head.
 #[derive(Debug, Clone)]
-pub struct Count(pub Word64);
+pub struct PositionWord(pub Word64);
 
-impl Count {
+impl PositionWord {
     /// How far it has come. Bytes that this makes ours are seen as the other side left them.
     #[inline]
     #[must_use]
@@ -44,7 +44,7 @@ impl Count {
     }
 }
 
-impl Deref for Count {
+impl Deref for PositionWord {
     type Target = AtomicU64;
 
     fn deref(&self) -> &AtomicU64 {

@@ -17,12 +17,12 @@ use tasuki_sockets::{CallBatch, Errno, RecvFlags, Reply, Request, Wait};
 /// The first socket of a client.
 const FIRST: SocketId = SocketId { index: 0, generation: 1 };
 
-/// A call about the first socket whose reply tells `n` ([`told`]).
+/// A call about the first socket whose reply tells `n` ([`reported`]).
 fn tell(n: u32) -> call::Request {
     call::Request::GetSockOpt { socket: FIRST, key: ECHO, from: n }
 }
 
-fn told(reply: Result<call::Reply, Errno>) -> u64 {
+fn reported(reply: Result<call::Reply, Errno>) -> u64 {
     match reply {
         Ok(call::Reply::Option(OptionPart { len, .. })) => len,
         other => panic!("{other:?}"),
@@ -49,7 +49,7 @@ fn calls_travel_in_batches() {
     fake.eventually("the flush", |core| core.calls.len() == 10);
     // Results are fetched in any order, each once.
     for (n, ticket) in tickets.iter().enumerate().rev() {
-        assert_eq!(told(batch.wait(*ticket, Wait::Forever)), n as u64);
+        assert_eq!(reported(batch.wait(*ticket, Wait::Forever)), n as u64);
         assert_eq!(batch.wait(*ticket, Wait::No), Err(Errno::INVAL));
     }
 }
@@ -64,7 +64,7 @@ fn more_calls_than_the_rings_hold() {
         (0..RESULTS).map(|n| batch.register(tell(n), NO_FLAGS).unwrap()).collect();
     assert_eq!(batch.register(call::Request::Null, NO_FLAGS), Err(Errno::NOBUFS));
     for (n, ticket) in tickets.into_iter().enumerate() {
-        assert_eq!(told(batch.wait(ticket, Wait::Forever)), n as u64);
+        assert_eq!(reported(batch.wait(ticket, Wait::Forever)), n as u64);
     }
     assert!(batch.register(call::Request::Null, NO_FLAGS).is_ok());
 }
@@ -100,7 +100,7 @@ fn results_overtake_each_other() {
     let mut batch = CallBatch::new(&client).unwrap();
     let slow = batch.register(STREAM, NO_FLAGS).unwrap();
     let fast = batch.register(tell(5), NO_FLAGS).unwrap();
-    assert_eq!(told(batch.wait(fast, Wait::Forever)), 5);
+    assert_eq!(reported(batch.wait(fast, Wait::Forever)), 5);
     let start = Instant::now();
     let limit = Wait::Until(start + Duration::from_millis(20));
     assert_eq!(batch.wait(slow, limit), Err(Errno::AGAIN));
@@ -223,7 +223,7 @@ fn two_batches_of_a_thread_do_not_mix() {
     assert_eq!(two.wait_for(10, Wait::Forever), Ok(10));
     assert_eq!(one.wait_for(11, Wait::Forever), Ok(11));
     // Out of the middle of the list, then the rest.
-    assert_eq!(told(one.wait(first, Wait::No)), 5);
+    assert_eq!(reported(one.wait(first, Wait::No)), 5);
     for word in 0..10 {
         assert_eq!(one.fetch().map(|over| over.user_data), Some(word));
         assert_eq!(two.fetch().map(|over| over.user_data), Some(100 + word));

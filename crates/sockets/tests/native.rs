@@ -234,7 +234,7 @@ fn tempfile() -> std::fs::File {
 }
 
 /// What the program says that it has consumed of a socket.
-fn told(fake: &Fake, index: u16) -> u64 {
+fn consumed(fake: &Fake, index: u16) -> u64 {
     fake.core().sock(index).words.rx_consumed.load(Ordering::SeqCst)
 }
 
@@ -262,15 +262,15 @@ fn what_is_read_in_place_stays_until_it_is_given_back() {
     assert_eq!(socket.readable_len(), 8);
     let rest = socket.recv_area(soon()).unwrap();
     assert_eq!(&rest[..], b"rd");
-    assert_eq!(told(&fake, index), 0);
+    assert_eq!(consumed(&fake, index), 0);
     drop(second);
-    assert_eq!((told(&fake, index), &first[..]), (0, &b"first"[..]), "the first is still held");
+    assert_eq!((consumed(&fake, index), &first[..]), (0, &b"first"[..]), "the first is still held");
     drop(first);
-    assert_eq!(told(&fake, index), 14, "up to the next that is held");
+    assert_eq!(consumed(&fake, index), 14, "up to the next that is held");
     drop(rest);
-    assert_eq!(told(&fake, index), 16);
+    assert_eq!(consumed(&fake, index), 16);
     assert_eq!(recv(&socket, 10), b"fourth");
-    assert_eq!(told(&fake, index), 22);
+    assert_eq!(consumed(&fake, index), 22);
     assert_eq!(fake.core().head.copied_rx.load(Ordering::Relaxed), 9, "of the receives that copy");
     let wait = socket.recv_area(Wait::No).unwrap_err();
     assert_eq!((wait, socket.readable_len()), (Errno::AGAIN, 0));
@@ -305,7 +305,7 @@ fn a_datagram_is_read_in_place() {
     let areas: Vec<_> = (0..3).map(|_| socket.recv_area(soon()).unwrap()).collect();
     let got: Vec<_> = areas.iter().map(|area| (&area[..], area.from())).collect();
     assert_eq!(got, [(&b"hello"[..], Some(from)), (b"", Some(from)), (b"again", Some(from))]);
-    assert_eq!(told(&fake, index), 0);
+    assert_eq!(consumed(&fake, index), 0);
     drop(areas);
-    assert_eq!(told(&fake, index), 3);
+    assert_eq!(consumed(&fake, index), 3);
 }

@@ -11,8 +11,8 @@ use core::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use inet::{
-    Cidr, Config, Error, EventKind, Handle, How, Instant, InterfaceConfig, InterfaceId, SockOption,
-    SocketKind, Stack,
+    Cidr, Config, Error, EventKind, Handle, Instant, InterfaceConfig, InterfaceId, ShutdownHow,
+    SockOption, SocketKind, Stack,
 };
 use sim::ranges::Ranges;
 use sim::wire::{self, Segment};
@@ -212,7 +212,7 @@ impl TcpSequenceRun {
                 }
             }
             6 => {
-                let how = if u.arbitrary()? { How::Write } else { How::Both };
+                let how = if u.arbitrary()? { ShutdownHow::Write } else { ShutdownHow::Both };
                 let _ = self.stack.shutdown(self.now, stream, how);
             }
             7 => {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use abi::Errno;
 use abi::call::{PackagedResult, ReplyWords, ReturnPath};
-use shm::{Consumer, Marks, Producer, PushError, Ringer};
+use shm::{Consumer, Producer, PushError, ReadinessBitmap, Ringer};
 
 use crate::fault::ClientFault;
 
@@ -16,7 +16,7 @@ pub(crate) struct ClientThread {
     pub(crate) requests: Consumer,
     pub(super) results: Producer,
     pub(super) bell: Ringer,
-    pub(super) news: Marks,
+    pub(super) news: ReadinessBitmap,
     /// Results that found the ring full, oldest first.
     pub(super) backlog: VecDeque<PackagedResult>,
 }

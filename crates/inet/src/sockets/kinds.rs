@@ -56,7 +56,7 @@ impl Family {
 
 /// Which directions `shutdown` ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum ShutdownHow {
     /// No more receiving.
     Read,
     /// No more sending.

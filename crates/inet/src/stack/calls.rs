@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
-use crate::sockets::kinds::{Family, How, Received, SendError, SocketInfo, SocketKind};
+use crate::sockets::kinds::{Family, Received, SendError, ShutdownHow, SocketInfo, SocketKind};
 use crate::sockets::options::{OptionName, SockOption};
 use crate::table::Handle;
 use crate::tcp::TcpInfo;
@@ -72,7 +72,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     ///
     /// # Errors
     /// `NotConnected`, `BadHandle`.
-    pub fn shutdown(&mut self, now: Instant, handle: Handle, how: How) -> Result<(), Error> {
+    pub fn shutdown(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        how: ShutdownHow,
+    ) -> Result<(), Error> {
         self.sockets.shutdown(&mut self.cx, now, handle, how)
     }
 

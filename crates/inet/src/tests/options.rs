@@ -71,7 +71,7 @@ fn the_reader_hears_of_enough_bytes_or_of_the_end() {
     assert_eq!(pair.b.events_of(3), [EventKind::Readable]);
     assert_eq!(pair.b.received(server).len(), 12);
     pair.a.send(client, &[3; 3]);
-    pair.a.stack.shutdown(now, client, How::Write).unwrap();
+    pair.a.stack.shutdown(now, client, ShutdownHow::Write).unwrap();
     pair.settle();
     assert_eq!(pair.b.events_of(3), [EventKind::Readable]);
     assert_eq!(pair.b.received(server).len(), 3);

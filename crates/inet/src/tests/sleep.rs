@@ -45,12 +45,12 @@ fn an_idle_connection_sleeps_and_goes_on_where_it_was() {
         assert_eq!(pair.a.received(client), [3; 9]);
     }
     pair.pass(10 * SECOND);
-    pair.a.stack.shutdown(pair.a.now, client, How::Write).unwrap();
+    pair.a.stack.shutdown(pair.a.now, client, ShutdownHow::Write).unwrap();
     pair.settle();
     assert!(pair.b.events_of(3).contains(&EventKind::Eof));
     pair.pass(10 * SECOND);
     assert_eq!(asleep(&pair.b), 1, "half-closed");
-    pair.b.stack.shutdown(pair.b.now, server, How::Write).unwrap();
+    pair.b.stack.shutdown(pair.b.now, server, ShutdownHow::Write).unwrap();
     pair.settle();
     assert!(pair.a.events_of(1).contains(&EventKind::Eof));
     assert!(pair.a.states().contains(&"TIME-WAIT"));

@@ -50,7 +50,7 @@ fn data_both_ways_and_an_orderly_end() {
     assert_eq!(pair.a.stack.acked(client), 100_000);
     pair.a.events();
     pair.b.events();
-    pair.a.stack.shutdown(pair.a.now, client, How::Write).unwrap();
+    pair.a.stack.shutdown(pair.a.now, client, ShutdownHow::Write).unwrap();
     pair.settle();
     assert_eq!(pair.b.events_of(3), [EventKind::Eof]);
     pair.b.send(server, b"after");
@@ -108,7 +108,7 @@ fn where_one_cannot_connect_to() {
     }
     let refused = b.stack.send(b.now, socket, Chunk(Vec::new()), None);
     assert_eq!(refused.unwrap_err().error, Error::NotConnected);
-    assert_eq!(b.stack.shutdown(b.now, socket, How::Both), Err(Error::NotConnected));
+    assert_eq!(b.stack.shutdown(b.now, socket, ShutdownHow::Both), Err(Error::NotConnected));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn data_before_accept_is_kept_and_told_with_it() {
     let client = stream(&mut pair.a, 1);
     pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
     pair.a.send(client, b"early");
-    pair.a.stack.shutdown(pair.a.now, client, How::Write).unwrap();
+    pair.a.stack.shutdown(pair.a.now, client, ShutdownHow::Write).unwrap();
     pair.settle();
     assert_eq!(pair.b.events(), [Event { tag: 2, kind: EventKind::Acceptable }]);
     let (child, peer) = pair.b.stack.accept(server, 3).unwrap().unwrap();
@@ -458,7 +458,7 @@ fn listeners_and_ports() {
     });
     b.stack.listen(third, 5).unwrap();
     assert_eq!(b.stack.listen(fourth, 5), Err(Error::AddrInUse));
-    b.stack.shutdown(b.now, third, How::Read).unwrap();
+    b.stack.shutdown(b.now, third, ShutdownHow::Read).unwrap();
     b.stack.listen(fourth, 5).unwrap();
     let datagram = b.stack.open(SocketKind::Datagram, 5).unwrap();
     assert_eq!(b.stack.listen(datagram, 5), Err(Error::Unsupported));
@@ -541,7 +541,7 @@ fn stray_segments_at_the_memory_limit_are_dropped_and_sent_again() {
 fn reading_is_over_after_shutdown_of_it() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    pair.b.stack.shutdown(pair.b.now, server, How::Read).unwrap();
+    pair.b.stack.shutdown(pair.b.now, server, ShutdownHow::Read).unwrap();
     for _ in 0..50 {
         pair.a.send(client, &[1; 10_000]);
         pair.pass(Duration::from_millis(100));
@@ -565,11 +565,11 @@ fn a_connection_that_is_over_has_no_peer() {
     // FINs of both ends: TIME-WAIT, and the last ACK.
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    pair.a.stack.shutdown(pair.a.now, client, How::Write).unwrap();
+    pair.a.stack.shutdown(pair.a.now, client, ShutdownHow::Write).unwrap();
     pair.settle();
     assert_eq!(pair.a.stack.peer_addr(client), Ok(at(IP_B, 80)));
     assert!(pair.b.stack.peer_addr(server).is_ok());
-    pair.b.stack.shutdown(pair.b.now, server, How::Write).unwrap();
+    pair.b.stack.shutdown(pair.b.now, server, ShutdownHow::Write).unwrap();
     pair.settle();
     assert_eq!(pair.a.stack.peer_addr(client), not_connected);
     assert_eq!(pair.b.stack.peer_addr(server), not_connected);

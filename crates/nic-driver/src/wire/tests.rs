@@ -96,7 +96,7 @@ fn ends_that_differ_do_not_come_together() {
     let mut b = Wire::new(path.clone(), 9000, Features::NONE).unwrap();
     let refused = |all: &mut [&mut Wire]| all.iter().all(|wire| wire.peer_faults > 0);
     until(&mut [&mut a, &mut b], "both refuse", refused);
-    assert!(!a.carrier() && !b.carrier() && a.told.contains("9000"), "{}", a.told);
+    assert!(!a.carrier() && !b.carrier() && a.last_report.contains("9000"), "{}", a.last_report);
 }
 
 #[test]
@@ -106,7 +106,11 @@ fn nobody_is_waited_for_who_cannot_be_met() {
     std::fs::write(&file, "precious").unwrap();
     for path in [file.clone(), directory.path().join("none/w")] {
         let wire = wire(&path);
-        assert!(!wire.carrier() && wire.told.contains("cannot meet"), "{}", wire.told);
+        assert!(
+            !wire.carrier() && wire.last_report.contains("cannot meet"),
+            "{}",
+            wire.last_report
+        );
     }
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
@@ -168,7 +172,7 @@ fn whoever_breaks_a_ring_loses_the_link_alone() {
     // All of the words and rings.
     region.write(0, &vec![0xff; 128 << 10]).unwrap();
     assert_eq!(a.receive(&mut [0; 4096]).unwrap(), None);
-    assert!(!a.carrier() && a.peer_faults == 1, "{}", a.told);
+    assert!(!a.carrier() && a.peer_faults == 1, "{}", a.last_report);
     drop(peer);
     let mut b = wire(&path);
     until(&mut [&mut a, &mut b], "an honest end is heard", all_up);
@@ -191,7 +195,7 @@ fn wakes_that_are_read_late_are_no_fault() {
         poll(&mut [PollFd::new(&all[0].set, PollFlags::IN)], Some(&Timespec::default())).unwrap()
             == 0
     });
-    assert!(a.carrier() && a.peer_faults == 0, "{}", a.told);
+    assert!(a.carrier() && a.peer_faults == 0, "{}", a.last_report);
 }
 
 #[test]
@@ -214,5 +218,5 @@ fn a_region_that_is_none_is_refused() {
     let mut line = Channel::from_fd(peer.into());
     line.post(&serde_json::to_vec(&b.hello).unwrap(), &[short.as_fd()]).unwrap();
     until(&mut [&mut b], "it is refused", |all| all[0].peer_faults == 1);
-    assert!(!b.carrier() && b.told.contains("4096"), "{}", b.told);
+    assert!(!b.carrier() && b.last_report.contains("4096"), "{}", b.last_report);
 }

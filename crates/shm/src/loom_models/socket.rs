@@ -7,10 +7,10 @@ use loom::thread;
 
 use super::{check, drain, push};
 use crate::bell::{Ringer, Sleep, Sleeper};
-use crate::marks::Marks;
+use crate::readiness_bitmap::ReadinessBitmap;
 use crate::ring::{Consumer, Producer};
 use crate::sync::{OwnedFd, RingMemory, Word32, Word64};
-use crate::waiters::{Count, Waiters};
+use crate::waiters::{PositionWord, Waiters};
 
 /// The bit of the program's thread.
 const THREAD: u64 = 1 << 3;
@@ -22,11 +22,11 @@ const SOCKET: u16 = 5;
 struct Attachment {
     queue: RingMemory,
     /// What the server says: bytes released, or bytes there are.
-    count: Count,
+    count: PositionWord,
     waiters: Waiters,
     /// What the program says: bytes consumed.
-    consumed: Count,
-    dirty: Marks,
+    consumed: PositionWord,
+    dirty: ReadinessBitmap,
     server: (Word32, OwnedFd),
     program: (Word32, OwnedFd),
     /// An area's bytes, of which loom reports accesses that could overlap.
@@ -37,10 +37,10 @@ impl Attachment {
     fn new() -> Self {
         Self {
             queue: RingMemory::new(2, 0),
-            count: Count(Word64::new()),
+            count: PositionWord(Word64::new()),
             waiters: Waiters { bits: Word64::new(), position: Word64::new() },
-            consumed: Count(Word64::new()),
-            dirty: Marks { summary: Word64::new(), words: [Word64::new()].into() },
+            consumed: PositionWord(Word64::new()),
+            dirty: ReadinessBitmap { summary: Word64::new(), words: [Word64::new()].into() },
             server: (Word32::new(), OwnedFd::new()),
             program: (Word32::new(), OwnedFd::new()),
             bytes: Arc::new(UnsafeCell::new(0)),
@@ -65,14 +65,14 @@ impl Attachment {
         Ringer::new(self.server.0.clone(), self.server.1.clone()).ring();
     }
 
-    /// The program: waits until `ripe`, as `sockets` does.
-    fn wait(&self, mut ask: impl FnMut(), ripe: impl Fn() -> bool) {
+    /// The program: waits until `is_ready`, as `sockets` does.
+    fn wait(&self, mut ask: impl FnMut(), is_ready: impl Fn() -> bool) {
         let sleeper = Sleeper::new(self.program.0.clone());
-        while !ripe() {
+        while !is_ready() {
             ask();
             sleeper.announce(Sleep::Futex);
             self.waiters.add(THREAD);
-            if ripe() {
+            if is_ready() {
                 sleeper.awake();
             } else {
                 sleeper.wait_futex(None).unwrap();

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use abi::Errno;
 use rustix::event::{PollFd, PollFlags};
-use shm::Marks;
+use shm::ReadinessBitmap;
 
 use crate::batch::CallBatch;
 use crate::client::Client;
@@ -34,7 +34,7 @@ use crate::wait::Wait;
 /// How long to sleep on the bell's word, which is cheap, before sleeping on descriptors.
 const SHALLOW: Duration = Duration::from_secs(1);
 /// Attempts in a row on a socket whose words change all the time, before other tasks run.
-const HURRIES: u32 = 16;
+const MOST_ATTEMPTS: u32 = 16;
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Reactor>>> = const { RefCell::new(None) };
@@ -99,7 +99,7 @@ impl ReactorCalls {
 pub struct Reactor {
     client: Arc<Client>,
     thread: ThreadClaim,
-    news: Marks,
+    news: ReadinessBitmap,
     batch: RefCell<CallBatch<'static>>,
     calls: RefCell<ReactorCalls>,
     /// By place of the socket.
@@ -284,7 +284,7 @@ impl Reactor {
         context: &mut Context<'_>,
         mut attempt: impl FnMut() -> Result<T, Errno>,
     ) -> Poll<Result<T, Errno>> {
-        for _ in 0..HURRIES {
+        for _ in 0..MOST_ATTEMPTS {
             let version = socket.version();
             match attempt() {
                 Err(Errno::AGAIN) => {}

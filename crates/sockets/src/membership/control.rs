@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use shm::{Access, Channel, PoolMap, Region};
 
-use crate::descriptors::{fd_floor, move_high};
+use crate::descriptors::move_high;
 use crate::error::ConnectError;
 use crate::local_stack::{self, LocalStack};
 use crate::lock::lock;
@@ -31,8 +31,9 @@ pub(super) struct ControlConnection {
 
 impl ControlConnection {
     fn new(channel: Channel) -> Result<Self, ConnectError> {
-        let watch = rustix::io::fcntl_dupfd_cloexec(channel.as_fd(), fd_floor())
-            .map_err(|error| ConnectError::protocol(&error))?;
+        let watch =
+            rustix::io::fcntl_dupfd_cloexec(channel.as_fd(), shm::descriptors::library_floor())
+                .map_err(|error| ConnectError::protocol(&error))?;
         Ok(Self { channel: Mutex::new(channel), watch })
     }
 

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
-use shm::{Marks, Sleep, Sleeper, Word32};
+use shm::{ReadinessBitmap, Sleep, Sleeper, Word32};
 
 use super::local_thread::LocalStackThread;
 use super::rings::Rings;
@@ -226,7 +226,7 @@ impl ThreadSlot {
     ///
     /// # Errors
     /// ENOBUFS when a thread with which this slot is shared has them.
-    pub(crate) fn take_news_words(&self, server: &ServerHandle) -> Result<Marks, Errno> {
+    pub(crate) fn take_news_words(&self, server: &ServerHandle) -> Result<ReadinessBitmap, Errno> {
         if self.news_taken.swap(true, Ordering::SeqCst) {
             return Err(Errno::NOBUFS);
         }

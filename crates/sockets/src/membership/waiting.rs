@@ -14,23 +14,23 @@ use abi::client::SocketWords;
 use super::state::Membership;
 use crate::wait::Wait;
 
-/// Sleeps in a row that end before they begin, before one is forced.
-const HURRIES: u32 = 1000;
+/// Sleeps skipped in a row before the thread sleeps anyway.
+const MOST_SKIPPED_SLEEPS: u32 = 1000;
 
 /// Repeats `attempt` until it gives something, and sleeps in between until the socket of `words`
 /// changes, as `wait` allows at that moment.
 ///
-/// `ripe` is asked before each sleep, after everything is announced: true ends the sleep before it
-/// begins. It may be stricter than `attempt`, to wait for more than the least worth taking.
+/// `is_ready` is asked before each sleep, after everything is announced. If it is true, the sleep
+/// does not begin. It may be stricter than `attempt`, to wait for more than the first byte.
 pub(crate) fn wait_until<T>(
     membership: &Membership,
     words: &SocketWords,
     wait: impl Fn() -> Wait,
     mut attempt: impl FnMut() -> Result<Option<T>, Errno>,
-    ripe: impl Fn() -> bool,
+    is_ready: impl Fn() -> bool,
 ) -> Result<T, Errno> {
     let server = &membership.server;
-    let mut hurried = 0;
+    let mut skipped = 0;
     let mut stack = server.stack();
     loop {
         if let Some(done) = attempt()? {
@@ -40,7 +40,7 @@ pub(crate) fn wait_until<T>(
         if wait.is_over() {
             // A call that does not wait asks the stack, which is this thread.
             if let Some(stack) = stack.take() {
-                stack.work(&mut || ripe());
+                stack.work(&mut || is_ready());
                 continue;
             }
             server.look_sometimes()?;
@@ -49,10 +49,10 @@ pub(crate) fn wait_until<T>(
         let thread = membership.thread()?;
         thread.sleep(server, wait, || {
             words.waiters.add(thread.bit());
-            hurried = if ripe() { hurried + 1 } else { 0 };
-            hurried > 0
+            skipped = if is_ready() { skipped + 1 } else { 0 };
+            skipped > 0
         })?;
-        if hurried >= HURRIES {
+        if skipped >= MOST_SKIPPED_SLEEPS {
             // Words that promise more than the queues hold must not take a whole core.
             std::thread::sleep(Duration::from_millis(1));
         }

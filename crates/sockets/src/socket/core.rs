@@ -105,9 +105,9 @@ impl SocketCore {
         &self,
         wait: Wait,
         attempt: impl FnMut() -> Result<Option<T>, Errno>,
-        ripe: impl Fn() -> bool,
+        is_ready: impl Fn() -> bool,
     ) -> Result<T, Errno> {
-        wait_until(&self.membership, &self.words, || wait, attempt, ripe)
+        wait_until(&self.membership, &self.words, || wait, attempt, is_ready)
     }
 
     /// Makes a call about this socket and waits for its result.

@@ -42,14 +42,14 @@ impl SendHalf {
         self.send_addressed(core, datagram, wait, || self.may_go_on(core), push)
     }
 
-    /// Sends a datagram that `push` publishes when there is room; `ripe` as in
+    /// Sends a datagram that `push` publishes when there is room; `is_ready` as in
     /// [`SocketCore::wait_until`].
     pub(super) fn send_addressed<T>(
         &self,
         core: &SocketCore,
         datagram: &Addressed<'_>,
         wait: Wait,
-        ripe: impl Fn() -> bool,
+        is_ready: impl Fn() -> bool,
         mut push: impl FnMut(&mut SendQueue) -> Result<Option<T>, RegionFault>,
     ) -> Result<T, Errno> {
         let &Addressed { len, more, to, ancillary } = datagram;
@@ -59,7 +59,7 @@ impl SendHalf {
             let queue = queue.as_mut().ok_or(Errno::BADF)?;
             push(queue).map_err(|RegionFault| Errno::IO)
         };
-        let sent = core.wait_until(wait, attempt, ripe)?;
+        let sent = core.wait_until(wait, attempt, is_ready)?;
         let known = lock(&self.destinations).knows(to, len, ancillary);
         // A part is judged with the complete datagram.
         if !known && !more {

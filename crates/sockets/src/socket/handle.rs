@@ -224,8 +224,8 @@ impl Socket {
         };
         let socket = Socket::admit(&core.membership, socket, core.family, SocketKind::Stream)?;
         // Options of the listener hold for its connections.
-        let seldom = self.0.recv.seldom.load(Ordering::Relaxed);
-        socket.0.recv.seldom.store(seldom, Ordering::Relaxed);
+        let threshold = self.0.recv.bell_threshold.load(Ordering::Relaxed);
+        socket.0.recv.bell_threshold.store(threshold, Ordering::Relaxed);
         Ok((socket, peer))
     }
 

@@ -7,7 +7,7 @@ use abi::option::{GET_MOST, GET_PART, OptionKey, OptionValue};
 use abi::{Errno, SocketFlags};
 
 use super::handle::Socket;
-use super::recv_queue::SELDOM;
+use super::recv_queue::DEFAULT_BELL_THRESHOLD;
 use crate::lock::lock;
 use crate::membership::{NewCall, RawBatch};
 
@@ -77,7 +77,9 @@ impl Socket {
             && let Some(&bytes) = value.first_chunk()
         {
             let quarter = u32::from_ne_bytes(bytes) / 4;
-            self.recv_half().seldom.store(quarter.clamp(1, SELDOM), Ordering::Relaxed);
+            self.recv_half()
+                .bell_threshold
+                .store(quarter.clamp(1, DEFAULT_BELL_THRESHOLD), Ordering::Relaxed);
         }
     }
 

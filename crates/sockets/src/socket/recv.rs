@@ -14,7 +14,7 @@ use shm::OutOfRange;
 
 use super::core::SocketCore;
 use super::held_parts::HeldPart;
-use super::recv_queue::{Received, RecvBuffers, RecvQueue, SELDOM};
+use super::recv_queue::{DEFAULT_BELL_THRESHOLD, Received, RecvBuffers, RecvQueue};
 use super::urgent::{UrgentAhead, is_inline, until_urgent, urgent_ahead, urgent_mark};
 use crate::error::RegionFault;
 use crate::lock::lock;
@@ -31,8 +31,9 @@ pub struct RecvFlags {
 pub(super) struct RecvHalf {
     /// `None` after close.
     pub(super) queue: Mutex<Option<RecvQueue>>,
-    /// Taken bytes below which the server is not woken ([`SELDOM`], less for a small SO_RCVBUF).
-    pub(super) seldom: AtomicU32,
+    /// Taken bytes below which the server is not woken ([`DEFAULT_BELL_THRESHOLD`], less for a
+    /// small SO_RCVBUF).
+    pub(super) bell_threshold: AtomicU32,
     /// Bytes or datagrams that the program has received.
     pub(super) taken: AtomicU64,
     /// The mark whose byte was received out of band, as `SocketWords::urgent` has it.
@@ -43,7 +44,7 @@ impl RecvHalf {
     pub(super) fn attach(core: &SocketCore) -> Result<Self, OutOfRange> {
         Ok(Self {
             queue: Mutex::new(Some(RecvQueue::attach(core)?)),
-            seldom: AtomicU32::new(SELDOM),
+            bell_threshold: AtomicU32::new(DEFAULT_BELL_THRESHOLD),
             taken: AtomicU64::new(0),
             urgent_taken: AtomicU64::new(0),
         })
@@ -181,7 +182,7 @@ impl RecvHalf {
             }
             SocketKind::Datagram | SocketKind::UdpLite => 0,
         };
-        if queue.is_worth_a_bell(outstanding, self.seldom.load(Ordering::Relaxed)) {
+        if queue.is_worth_a_bell(outstanding, self.bell_threshold.load(Ordering::Relaxed)) {
             (queue.quiet_bytes, queue.quiet_slots) = (0, 0);
             core.membership.server.announce(core.id.index, false);
         } else {

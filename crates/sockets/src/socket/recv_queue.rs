@@ -16,12 +16,12 @@ use super::urgent::UrgentAhead;
 use crate::error::RegionFault;
 use crate::membership::Membership;
 
-/// Bytes taken that are always worth a bell.
+/// So many bytes taken are always worth a bell.
 const ALWAYS: u64 = 32 * 1024;
-/// Bytes taken that are worth none unless the receive buffer was made small: far less than the
-/// smallest buffer a server gives unasked, and more than most answers of request-response programs.
-pub(super) const SELDOM: u32 = 4096;
-/// Descriptors taken that are worth a bell: the server may be waiting for room in a full queue.
+/// Fewer bytes taken are worth no bell, unless the receive buffer was made small. It is far less
+/// than the smallest default buffer, and more than most answers of request-response programs.
+pub(super) const DEFAULT_BELL_THRESHOLD: u32 = 4096;
+/// So many descriptors taken are worth a bell: the server may be waiting for room in a full queue.
 const SLOTS: u32 = QUEUE / 2;
 
 /// What was received.
@@ -181,15 +181,18 @@ impl RecvQueue {
         Ok(Some(Received { len, full_len, from: descriptor.peer, ancillary }))
     }
 
-    /// Was so much taken without a bell that a peer may be waiting for it? `outstanding` counts the
-    /// bytes that the server believes to be unread; `seldom`: see [`SELDOM`].
+    /// Was so much taken without a bell that a peer may be waiting for room? `outstanding` counts
+    /// the bytes that the server believes to be unread. `bell_threshold` is
+    /// [`DEFAULT_BELL_THRESHOLD`], or less.
     ///
-    /// A closed window holds the peer up. The rest of the buffer keeps it open: bytes taken without
-    /// a bell are fewer than a quarter of those the server counts as unread, or than `seldom`.
-    pub(super) fn is_worth_a_bell(&self, outstanding: u64, seldom: u32) -> bool {
+    /// A closed window holds the peer up. The rest of the buffer keeps the window open: bytes taken
+    /// without a bell are fewer than `bell_threshold`, or than a quarter of the bytes that the
+    /// server counts as unread.
+    pub(super) fn is_worth_a_bell(&self, outstanding: u64, bell_threshold: u32) -> bool {
         self.quiet_slots >= SLOTS
             || self.quiet_bytes >= ALWAYS
-            || (self.quiet_bytes >= u64::from(seldom) && self.quiet_bytes >= outstanding / 4)
+            || (self.quiet_bytes >= u64::from(bell_threshold)
+                && self.quiet_bytes >= outstanding / 4)
     }
 }
 

@@ -106,8 +106,8 @@ impl SendHalf {
             Ok(enough.then_some(()))
         };
         let wait = || if sent.get() == 0 { wait } else { wait.until_any_signal() };
-        let ripe = || self.may_go_on(core);
-        let done = wait_until(&core.membership, &core.words, wait, attempt, ripe);
+        let is_ready = || self.may_go_on(core);
+        let done = wait_until(&core.membership, &core.words, wait, attempt, is_ready);
         core.membership.server.mark(TraceStage::Returned);
         match done {
             Err(errno) if sent.get() == 0 => Err(errno),
@@ -254,9 +254,9 @@ pub(super) fn publish_staged(core: &SocketCore, queue: &mut SendQueue, may_wait:
     let server = &core.membership.server;
     server.mark(TraceStage::Request);
     queue.publish(&core.words);
-    let told = server.announce(core.id.index, may_wait);
+    let announced = server.announce(core.id.index, may_wait);
     server.mark(TraceStage::Send);
-    told
+    announced
 }
 
 /// Most bytes that may be unreleased.

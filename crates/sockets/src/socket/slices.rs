@@ -103,8 +103,8 @@ impl Socket {
         let datagram = Addressed { len, more: flags.more, to, ancillary: &ancillary };
         let core = self.core();
         let push = |queue: &mut SendQueue| push_slices(core, queue, slices, flags, to);
-        let ripe = || self.may_take(slices.len());
-        self.send_half().send_addressed(core, &datagram, wait, ripe, push)
+        let is_ready = || self.may_take(slices.len());
+        self.send_half().send_addressed(core, &datagram, wait, is_ready, push)
     }
 
     /// Would sending so many slices go on, or end?

@@ -16,7 +16,8 @@ use abi::option::{OptionKey, OptionPart};
 use abi::{Errno, ShutdownHow, SocketFlags, SocketId, SocketKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::{
-    Area, AreaName, Consumer, Marks, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper, Slot,
+    Area, AreaName, Consumer, Pool, PoolMap, Producer, ReadinessBitmap, Region, Ringer, Sleep,
+    Sleeper, Slot,
 };
 
 pub(crate) const OPEN: SocketFlags = SocketFlags::OPEN;
@@ -31,7 +32,7 @@ pub(crate) struct ThreadSide {
     requests: Consumer,
     pub(crate) results: Producer,
     ringer: Ringer,
-    news: Marks,
+    news: ReadinessBitmap,
 }
 
 pub(crate) struct Sock {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use inet::{Error, Family, Handle, How, SocketKind};
+use inet::{Error, Family, Handle, ShutdownHow, SocketKind};
 
 use super::call::{Outcome, Progress, Stop, fail, failed};
 use super::table::{Descriptor, Socket};
@@ -171,9 +171,9 @@ impl Host {
     /// EBADF, ENOTSOCK, EINVAL, ENOTCONN.
     pub fn shutdown(&mut self, fd: i32, how: i32) -> Outcome<()> {
         let how = match how {
-            libc::SHUT_RD => How::Read,
-            libc::SHUT_WR => How::Write,
-            libc::SHUT_RDWR => How::Both,
+            libc::SHUT_RD => ShutdownHow::Read,
+            libc::SHUT_WR => ShutdownHow::Write,
+            libc::SHUT_RDWR => ShutdownHow::Both,
             _ => return fail(libc::EINVAL),
         };
         let handle = self.handle(fd)?;
@@ -181,18 +181,20 @@ impl Host {
         let socket = self.entries.socket(fd)?;
         // Linux's TCP goes on receiving: the end of reading is the socket's matter alone.
         let outcome = match how {
-            How::Read if socket.connected => Ok(()),
-            How::Both if socket.connected => self.stack().shutdown(now, handle, How::Write),
+            ShutdownHow::Read if socket.connected => Ok(()),
+            ShutdownHow::Both if socket.connected => {
+                self.stack().shutdown(now, handle, ShutdownHow::Write)
+            }
             _ => self.stack().shutdown(now, handle, how),
         };
         let socket = self.entries.socket(fd)?;
-        if socket.listening && how != How::Write {
+        if socket.listening && how != ShutdownHow::Write {
             socket.listening = false;
         }
         outcome.map_err(failed)?;
         let socket = self.entries.socket(fd)?;
-        socket.shut_read |= how != How::Write;
-        socket.shut_write |= how != How::Read;
+        socket.shut_read |= how != ShutdownHow::Write;
+        socket.shut_write |= how != ShutdownHow::Read;
         socket.activity += 1;
         self.settle();
         Ok(())

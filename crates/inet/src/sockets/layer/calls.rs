@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::held;
 use crate::sockets::datagram::Datagram;
-use crate::sockets::kinds::{Family, How, Received, SendError, SocketInfo, SocketKind};
+use crate::sockets::kinds::{Family, Received, SendError, ShutdownHow, SocketInfo, SocketKind};
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::{OptionName, SockOption, SocketOptions};
 use crate::sockets::ports::PortClaim;
@@ -193,15 +193,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         cx: &mut Context,
         now: Instant,
         handle: Handle,
-        how: How,
+        how: ShutdownHow,
     ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
         match &mut socket.body {
             SocketBody::Connection(stream) if !stream.connection.is_done() => {
-                if how != How::Read {
+                if how != ShutdownHow::Read {
                     stream.connection.shutdown_write(now);
                 }
-                if how != How::Write {
+                if how != ShutdownHow::Write {
                     stream.read_shut = true;
                     stream.connection.shutdown_read();
                 }
@@ -209,7 +209,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 self.mark_ready(handle);
                 Ok(())
             }
-            SocketBody::Listener(_) if how != How::Write => {
+            SocketBody::Listener(_) if how != ShutdownHow::Write => {
                 self.stop_listening(cx, now, handle);
                 Ok(())
             }
