@@ -250,14 +250,14 @@ impl Egress<ClientChunk> for Nics {
         self.ports.iter_mut().all(|port| port.dead || port.has_room())
     }
 
-    fn stage(&mut self, stage: inet::Stage) {
+    fn stage(&mut self, stage: inet::ProcessingStage) {
         self.trace.mark(match stage {
-            inet::Stage::Tcp => TraceStage::Tcp,
-            inet::Stage::Ip => TraceStage::Ip,
-            inet::Stage::Ethernet => TraceStage::Ethernet,
-            inet::Stage::EthernetInput => TraceStage::EthernetInput,
-            inet::Stage::IpInput => TraceStage::IpInput,
-            inet::Stage::TcpInput => TraceStage::TcpInput,
+            inet::ProcessingStage::Tcp => TraceStage::Tcp,
+            inet::ProcessingStage::Ip => TraceStage::Ip,
+            inet::ProcessingStage::Ethernet => TraceStage::Ethernet,
+            inet::ProcessingStage::EthernetInput => TraceStage::EthernetInput,
+            inet::ProcessingStage::IpInput => TraceStage::IpInput,
+            inet::ProcessingStage::TcpInput => TraceStage::TcpInput,
         });
     }
 

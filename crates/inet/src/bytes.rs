@@ -130,7 +130,7 @@ pub const MAX_TX_PIECES: usize = 5;
 
 /// The parts of making a frame, and of taking one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum ProcessingStage {
     /// TCP decides what is sent, and makes its header and checksum.
     Tcp,
     /// The IP header.
@@ -164,5 +164,5 @@ pub trait Egress<T> {
 
     /// A part of making or taking a frame begins: told only while stages are measured
     /// ([`Stack::set_traced`](crate::Stack::set_traced)).
-    fn stage(&mut self, _stage: Stage) {}
+    fn stage(&mut self, _stage: ProcessingStage) {}
 }

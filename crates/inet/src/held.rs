@@ -28,13 +28,13 @@ pub(crate) struct HeldFrames {
 #[derive(Debug)]
 pub(crate) struct HeldFrame<R> {
     frame: Frame<R>,
-    _token: Token,
+    _token: FrameToken,
 }
 
 #[derive(Debug)]
-struct Token(Arc<AtomicUsize>, usize);
+struct FrameToken(Arc<AtomicUsize>, usize);
 
-impl Drop for Token {
+impl Drop for FrameToken {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -48,9 +48,9 @@ impl HeldFrames {
 
     pub(crate) fn hold<R: RxBytes>(&self, frame: Frame<R>) -> HeldFrame<R> {
         let token = match &frame {
-            Frame::One(frame) => Token(Arc::clone(&self.count), frame.frames()),
+            Frame::One(frame) => FrameToken(Arc::clone(&self.count), frame.frames()),
             Frame::Joined(bytes) | Frame::Looped(bytes) => {
-                Token(Arc::clone(&self.bytes), bytes.len())
+                FrameToken(Arc::clone(&self.bytes), bytes.len())
             }
         };
         token.0.fetch_add(token.1, Ordering::Relaxed);

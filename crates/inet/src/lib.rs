@@ -137,8 +137,12 @@ mod waiters;
 mod wheel;
 
 pub use crate::sockets::fast_open_keys::FastOpenKeys;
-pub use crate::sockets::kinds::{Family, Received, SendError, ShutdownHow, SocketInfo, SocketKind};
-pub use bytes::{Egress, Frame, MAX_TX_PIECES, RxBytes, RxPiece, Stage, TxBytes, TxPiece};
+pub use crate::sockets::kinds::{
+    Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
+};
+pub use bytes::{
+    Egress, Frame, MAX_TX_PIECES, ProcessingStage, RxBytes, RxPiece, TxBytes, TxPiece,
+};
 pub use cidr::Cidr;
 pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};
 pub use dhcp::client::DhcpState;
@@ -156,4 +160,4 @@ pub use sockets::options::{MtuDiscover, OptionName, SockOption};
 pub use stack::Stack;
 pub use table::Handle;
 pub use time::Instant;
-pub use udp::message::{Arrived, SendOptions};
+pub use udp::message::{DatagramInfo, SendOptions};

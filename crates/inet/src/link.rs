@@ -13,8 +13,8 @@ mod layer;
 mod loopback;
 pub(crate) mod neighbour;
 
-pub(crate) use conflicts::AddressLost;
+pub(crate) use conflicts::AddressConflict;
 pub(crate) use layer::{
-    Ipv6Target, LOOPBACK_MAC, LinkLayer, NeighbourSilent, Resolution, Resolved,
+    Ipv6Target, LOOPBACK_MAC, LinkLayer, Resolution, ResolvedNeighbour, UnansweredNeighbour,
 };
 pub(crate) use loopback::MOST_FRAMES_AT_ONCE;

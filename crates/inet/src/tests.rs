@@ -31,7 +31,7 @@ use std::vec::Vec;
 use smoltcp::wire::checksum;
 
 use crate::link::arp as arp_packet;
-use crate::link::ethernet::{self, Carries, Mac};
+use crate::link::ethernet::{self, EtherPayload, Mac};
 use crate::*;
 
 /// Payload to be sent.
@@ -197,7 +197,7 @@ impl Host {
 
     pub(crate) fn received(&mut self, handle: Handle) -> Vec<u8> {
         let mut all = Vec::new();
-        while let Some(Received { piece, .. }) = self.stack.recv(handle) {
+        while let Some(ReceivedPayload { piece, .. }) = self.stack.recv(handle) {
             all.extend_from_slice(piece.bytes());
             let len = piece.range.len();
             self.stack.consumed(self.now, handle, len);
@@ -276,7 +276,7 @@ impl Pair {
 pub(crate) fn arp_frame(mac: Mac, sender: Ipv4Addr, target: Ipv4Addr, request: bool) -> Vec<u8> {
     let mut frame = std::vec![0; ethernet::HEADER + arp_packet::PACKET];
     let (head, packet) = frame.split_at_mut(ethernet::HEADER);
-    ethernet::emit(Carries::Arp, mac, if request { Mac::BROADCAST } else { MAC_B }, head);
+    ethernet::emit(EtherPayload::Arp, mac, if request { Mac::BROADCAST } else { MAC_B }, head);
     arp_packet::emit((sender, mac), target, (!request).then_some(MAC_B), packet);
     frame
 }
@@ -295,7 +295,7 @@ pub(crate) fn ip_frame_with(
 ) -> Vec<u8> {
     let header = 20 + options.len();
     let mut frame = std::vec![0; ethernet::HEADER];
-    ethernet::emit(Carries::Ipv4, MAC_A, MAC_B, &mut frame);
+    ethernet::emit(EtherPayload::Ipv4, MAC_A, MAC_B, &mut frame);
     let total = u16::try_from(header + payload.len()).unwrap().to_be_bytes();
     let version = 0x40 | u8::try_from(header / 4).unwrap();
     frame.extend_from_slice(&[version, 0, total[0], total[1], 0, 0, 0x40, 0, 64, protocol, 0, 0]);

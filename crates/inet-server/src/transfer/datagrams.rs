@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use abi::Errno;
 use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 use abi::data::{DataDescriptor, DataFlags};
-use inet::{Arrived, Error, InterfaceId, SendOptions};
+use inet::{DatagramInfo, Error, InterfaceId, SendOptions};
 use rustix::time::{ClockId, clock_gettime};
 use shm::Pool;
 
@@ -99,14 +99,14 @@ pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> 
             } else {
                 engine.counters.datagrams_dropped += 1;
             }
-            about = received.arrived.map(|arrived| (received.from, arrived));
+            about = received.info.map(|info| (received.from, info));
             // The bound of a datagram socket is ours, not the core's.
             engine.stack.consumed(engine.now, handle, bytes.len());
         }
-        if let Some((from, arrived)) = about.filter(|_| has_room) {
+        if let Some((from, info)) = about.filter(|_| has_room) {
             let segment = if number > 1 { segment } else { 0 };
             let ancillary =
-                (!socket.asked.is_empty()).then(|| ancillary(engine, socket, &arrived, segment));
+                (!socket.asked.is_empty()).then(|| ancillary(engine, socket, &info, segment));
             socket.rx.end_datagram(len, from, ancillary);
             copied += len;
         }
@@ -114,8 +114,13 @@ pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> 
     copied
 }
 
-fn ancillary(engine: &Engine, socket: &Socket, arrived: &Arrived, segment: usize) -> RecvAncillary {
-    let Arrived { to, interface, ttl, tos, .. } = *arrived;
+fn ancillary(
+    engine: &Engine,
+    socket: &Socket,
+    info: &DatagramInfo,
+    segment: usize,
+) -> RecvAncillary {
+    let DatagramInfo { to, interface, ttl, tos, .. } = *info;
     let ours = match to {
         IpAddr::V4(to) => spec_dst(engine, interface, to),
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,

@@ -9,7 +9,7 @@ use crate::cidr::Cidr;
 use crate::error::Error;
 use crate::interface_id::InterfaceId;
 use crate::ip::route::Route;
-use crate::link::AddressLost;
+use crate::link::AddressConflict;
 use crate::link::ethernet::Mac;
 use crate::secret::Secret;
 use crate::time::Instant;
@@ -34,7 +34,7 @@ struct DhcpInterface {
 
 /// What a lease has brought and is to be taken back.
 #[derive(Debug)]
-pub(crate) struct LeaseRemains {
+pub(crate) struct EndedLease {
     pub(crate) address: Option<Cidr>,
     pub(crate) routes: Vec<Route>,
     /// The interface's MTU without a lease.
@@ -155,7 +155,7 @@ impl DhcpLayer {
     }
 
     /// Another host has the address of an interface.
-    pub(crate) fn handle_lost(&mut self, now: Instant, lost: AddressLost, random: &mut Secret) {
+    pub(crate) fn handle_lost(&mut self, now: Instant, lost: AddressConflict, random: &mut Secret) {
         let Some(one) = self.find_mut(lost.interface) else { return };
         if lost.was_used {
             one.client.conflict(now, random);
@@ -191,10 +191,10 @@ impl DhcpLayer {
     }
 
     /// A lease is to be applied that brings `address`: gives what an earlier one brought.
-    pub(crate) fn bind(&mut self, interface: InterfaceId, address: Cidr) -> Option<LeaseRemains> {
+    pub(crate) fn bind(&mut self, interface: InterfaceId, address: Cidr) -> Option<EndedLease> {
         let one = self.find_mut(interface)?;
         let (address, routes) = (one.address.replace(address), core::mem::take(&mut one.routes));
-        Some(LeaseRemains { address, routes, mtu: one.mtu })
+        Some(EndedLease { address, routes, mtu: one.mtu })
     }
 
     /// The routes that a lease has brought.
@@ -205,9 +205,9 @@ impl DhcpLayer {
     }
 
     /// A lease is over: gives what it brought.
-    pub(crate) fn unbind(&mut self, interface: InterfaceId) -> Option<LeaseRemains> {
+    pub(crate) fn unbind(&mut self, interface: InterfaceId) -> Option<EndedLease> {
         let one = self.find_mut(interface)?;
         let (address, routes) = (one.address.take(), core::mem::take(&mut one.routes));
-        Some(LeaseRemains { address, routes, mtu: one.mtu })
+        Some(EndedLease { address, routes, mtu: one.mtu })
     }
 }

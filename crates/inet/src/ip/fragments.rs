@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::net::IpAddr;
 
 use super::packet::{FragmentHeader, Packet};
-use super::reassembly::{DatagramKey, Fragment, Outcome, Reassembled, Reassembler};
+use super::reassembly::{DatagramKey, Fragment, Reassembled, Reassembler, ReassemblyOutcome};
 use super::{v4, v6};
 use crate::bytes::{Frame, RxBytes};
 use crate::config::ReassemblyConfig;
@@ -78,12 +78,14 @@ impl<R: RxBytes> Fragments<R> {
         let outcome = self.reassembler.insert(now, fragment);
         self.arm(timers);
         match outcome {
-            Outcome::Stored | Outcome::Duplicate => None,
-            Outcome::Misshapen | Outcome::TooLong | Outcome::Spoilt => {
+            ReassemblyOutcome::Stored | ReassemblyOutcome::Duplicate => None,
+            ReassemblyOutcome::Misshapen
+            | ReassemblyOutcome::TooLong
+            | ReassemblyOutcome::Spoilt => {
                 self.counters.ip_fragments_bad += 1;
                 None
             }
-            Outcome::Complete(packet) => {
+            ReassemblyOutcome::Complete(packet) => {
                 self.counters.ip_reassembled += 1;
                 self.counters.copied_joined += packet.bytes.len() as u64;
                 let place = header.next_header_at.saturating_sub(header.header.start);

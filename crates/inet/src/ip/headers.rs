@@ -6,7 +6,7 @@ use super::packet::Header;
 use super::route::Path;
 use super::{v4, v6};
 use crate::link::LinkLayer;
-use crate::link::ethernet::{self, Carries, Mac};
+use crate::link::ethernet::{self, EtherPayload, Mac};
 
 /// Room for an Ethernet and an IP header of either version, bytes.
 pub(crate) const MAX_HEADERS: usize = ethernet::HEADER + v6::HEADER;
@@ -45,7 +45,7 @@ pub(crate) fn write_ip(header: &Header, head: &mut [u8]) {
 
 /// Writes the Ethernet header.
 pub(crate) fn write_link(link: &LinkLayer, path: &Path, to: Mac, header: &Header, head: &mut [u8]) {
-    let carries = if header.source.is_ipv4() { Carries::Ipv4 } else { Carries::Ipv6 };
+    let carries = if header.source.is_ipv4() { EtherPayload::Ipv4 } else { EtherPayload::Ipv6 };
     link.write_header(path.interface, carries, to, head);
 }
 

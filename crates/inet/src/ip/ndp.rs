@@ -18,7 +18,7 @@ use crate::cidr::Cidr;
 use crate::interface_id::InterfaceId;
 use crate::link::LinkLayer;
 use crate::link::address::Nonce;
-use crate::link::ethernet::{self, Carries, Mac};
+use crate::link::ethernet::{self, EtherPayload, Mac};
 use crate::link::interfaces::Interface;
 use crate::offload::TxOffload;
 
@@ -54,7 +54,7 @@ pub(crate) enum NdpMessage<'a> {
     },
     Router(RouterAdvert<'a>),
     /// A redirect, or a question to routers: not for a host that trusts no redirects.
-    Ignored,
+    IgnoreReason,
 }
 
 /// How much a router wants to be the default one (RFC 4191 2.1).
@@ -258,7 +258,7 @@ pub(crate) fn parse(
             let options = options(ROUTER)?;
             read_router(bytes, options).map(NdpMessage::Router)
         }
-        Icmpv6Message::RouterSolicit | Icmpv6Message::Redirect => Some(NdpMessage::Ignored),
+        Icmpv6Message::RouterSolicit | Icmpv6Message::Redirect => Some(NdpMessage::IgnoreReason),
         _ => None,
     }
 }
@@ -370,7 +370,7 @@ pub(crate) fn send<T: TxBytes>(
     }
     let mut frame = [0; MAX_HEADERS + LONGEST];
     let (head, rest) = frame.split_at_mut(ethernet::HEADER);
-    link.write_header(id, Carries::Ipv6, to, head);
+    link.write_header(id, EtherPayload::Ipv6, to, head);
     v6::emit(&header(source, destination, len), source, destination, rest);
     let end = MAX_HEADERS + len;
     frame[MAX_HEADERS..end].copy_from_slice(&bytes[..len]);

@@ -93,7 +93,7 @@ pub(crate) struct Reassembled {
 
 /// What became of a fragment.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ReassemblyOutcome {
     /// It waits for the others.
     Stored,
     /// It was there already.
@@ -110,7 +110,7 @@ pub(crate) enum Outcome {
 
 /// A datagram whose time is over.
 #[derive(Debug)]
-pub(crate) struct Expired<F> {
+pub(crate) struct ExpiredDatagram<F> {
     /// Its first fragment, if that is there.
     pub(crate) first: Option<Fragment<F>>,
 }
@@ -134,15 +134,15 @@ struct Assembly<F> {
 
 /// What the datagrams of a source take.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Usage {
+struct SourceUsage {
     bytes: usize,
     /// A spoilt datagram counts as one.
     frames: usize,
 }
 
 #[derive(Debug, Default)]
-struct Source {
-    taken: Usage,
+struct FragmentSource {
+    taken: SourceUsage,
     waiting: BTreeMap<Deadline, DatagramKey>,
 }
 
@@ -150,9 +150,9 @@ struct Source {
 #[derive(Debug)]
 pub(crate) struct Reassembler<F> {
     assemblies: HashMap<DatagramKey, Assembly<F>, KeyedHash>,
-    sources: HashMap<IpAddr, Source, KeyedHash>,
+    sources: HashMap<IpAddr, FragmentSource, KeyedHash>,
     waiting: BTreeMap<Deadline, DatagramKey>,
-    taken: Usage,
+    taken: SourceUsage,
     limits: ReassemblyConfig,
     serial: u64,
     /// Datagrams dropped to make room for others.
@@ -165,7 +165,7 @@ impl<F: RxBytes> Reassembler<F> {
             assemblies: HashMap::with_hasher(hash.clone()),
             sources: HashMap::with_hasher(hash),
             waiting: BTreeMap::new(),
-            taken: Usage::default(),
+            taken: SourceUsage::default(),
             limits,
             serial: 0,
             displaced: 0,
@@ -173,17 +173,17 @@ impl<F: RxBytes> Reassembler<F> {
     }
 
     /// Takes a fragment. An atomic one (the first and the last at once) is no matter for this.
-    pub(crate) fn insert(&mut self, now: Instant, fragment: Fragment<F>) -> Outcome {
+    pub(crate) fn insert(&mut self, now: Instant, fragment: Fragment<F>) -> ReassemblyOutcome {
         let len = fragment.payload.len();
         if len == 0 || fragment.more && !len.is_multiple_of(UNIT) {
-            return Outcome::Misshapen;
+            return ReassemblyOutcome::Misshapen;
         }
         if fragment.end() > fragment.most() {
-            return Outcome::TooLong;
+            return ReassemblyOutcome::TooLong;
         }
         let key = fragment.key;
         if let Some(refused) = self.assemblies.get(&key).and_then(|held| held.refuses(&fragment)) {
-            if refused == Outcome::Spoilt {
+            if refused == ReassemblyOutcome::Spoilt {
                 self.spoil(&key);
             }
             return refused;
@@ -192,7 +192,7 @@ impl<F: RxBytes> Reassembler<F> {
         self.add(now, fragment);
         match self.assemblies.get(&key) {
             Some(held) if held.total == Some(held.len) => self.join(&key),
-            _ => Outcome::Stored,
+            _ => ReassemblyOutcome::Stored,
         }
     }
 
@@ -202,13 +202,15 @@ impl<F: RxBytes> Reassembler<F> {
     }
 
     /// The next datagram whose time is over.
-    pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<Expired<F>> {
+    pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<ExpiredDatagram<F>> {
         while self.poll_at().is_some_and(|at| at <= now) {
             let (_, key) = self.waiting.first_key_value()?;
             let mut held = self.remove(&key.clone())?;
             if !held.spoilt {
                 let is_first = held.pieces.first().is_some_and(|piece| piece.at == 0);
-                return Some(Expired { first: is_first.then(|| held.pieces.swap_remove(0)) });
+                return Some(ExpiredDatagram {
+                    first: is_first.then(|| held.pieces.swap_remove(0)),
+                });
             }
         }
         None
@@ -228,7 +230,7 @@ impl<F: RxBytes> Reassembler<F> {
             self.sources.entry(key.source).or_default().waiting.insert(due, key);
             self.assemblies.insert(key, Assembly::new(due));
         }
-        let more = Usage { bytes: fragment.frame.bytes().len(), frames: 1 };
+        let more = SourceUsage { bytes: fragment.frame.bytes().len(), frames: 1 };
         self.taken.add(more);
         if let Some(source) = self.sources.get_mut(&key.source) {
             source.taken.add(more);
@@ -240,9 +242,10 @@ impl<F: RxBytes> Reassembler<F> {
 
     /// Displaces datagrams until one more frame of `bytes` fits.
     fn make_room(&mut self, source: IpAddr, bytes: usize) {
-        let more = Usage { bytes, frames: 1 };
-        let own = Usage { bytes: self.limits.source_bytes, frames: self.limits.source_frames };
-        let all = Usage { bytes: self.limits.bytes, frames: self.limits.frames };
+        let more = SourceUsage { bytes, frames: 1 };
+        let own =
+            SourceUsage { bytes: self.limits.source_bytes, frames: self.limits.source_frames };
+        let all = SourceUsage { bytes: self.limits.bytes, frames: self.limits.frames };
         while let Some(held) = self.sources.get(&source)
             && held.taken.exceeds(more, own)
             && let Some((_, key)) = held.waiting.first_key_value()
@@ -277,10 +280,10 @@ impl<F: RxBytes> Reassembler<F> {
     fn remove(&mut self, key: &DatagramKey) -> Option<Assembly<F>> {
         let held = self.assemblies.remove(key)?;
         self.waiting.remove(&held.due);
-        self.taken.replace(held.taken(), Usage::default());
+        self.taken.replace(held.taken(), SourceUsage::default());
         if let Some(source) = self.sources.get_mut(&key.source) {
             source.waiting.remove(&held.due);
-            source.taken.replace(held.taken(), Usage::default());
+            source.taken.replace(held.taken(), SourceUsage::default());
             if source.waiting.is_empty() {
                 self.sources.remove(&key.source);
             }
@@ -289,14 +292,14 @@ impl<F: RxBytes> Reassembler<F> {
     }
 
     /// Makes one packet of a complete datagram.
-    fn join(&mut self, key: &DatagramKey) -> Outcome {
-        let Some(held) = self.remove(key) else { return Outcome::Spoilt };
-        let Some(first) = held.pieces.first() else { return Outcome::Spoilt };
+    fn join(&mut self, key: &DatagramKey) -> ReassemblyOutcome {
+        let Some(held) = self.remove(key) else { return ReassemblyOutcome::Spoilt };
+        let Some(first) = held.pieces.first() else { return ReassemblyOutcome::Spoilt };
         // The first fragment's header may be longer than those of the others were.
         if held.len > first.most() {
-            return Outcome::TooLong;
+            return ReassemblyOutcome::TooLong;
         }
-        let Some(ecn) = joint_ecn(held.ecns, first.ecn) else { return Outcome::Spoilt };
+        let Some(ecn) = joint_ecn(held.ecns, first.ecn) else { return ReassemblyOutcome::Spoilt };
         let (header_len, next_header) = (first.header.len(), first.next_header);
         let mut bytes = Vec::with_capacity(header_len + held.len);
         let mut copy = |frame: &F, range: &Range<usize>| {
@@ -305,9 +308,9 @@ impl<F: RxBytes> Reassembler<F> {
         copy(&first.frame, &first.header);
         held.pieces.iter().for_each(|piece| copy(&piece.frame, &piece.payload));
         if bytes.len() != header_len + held.len {
-            return Outcome::Misshapen;
+            return ReassemblyOutcome::Misshapen;
         }
-        Outcome::Complete(Reassembled {
+        ReassemblyOutcome::Complete(Reassembled {
             bytes: bytes.into_boxed_slice(),
             header_len,
             ecn,
@@ -335,15 +338,15 @@ impl<F: RxBytes> Assembly<F> {
     }
 
     /// What speaks against adding `new`.
-    fn refuses(&self, new: &Fragment<F>) -> Option<Outcome> {
+    fn refuses(&self, new: &Fragment<F>) -> Option<ReassemblyOutcome> {
         if self.spoilt {
-            return Some(Outcome::Spoilt);
+            return Some(ReassemblyOutcome::Spoilt);
         }
         let at = self.pieces.partition_point(|piece| piece.at < new.at);
         let before = at.checked_sub(1).and_then(|before| self.pieces.get(before));
         let after = self.pieces.get(at);
         if after.is_some_and(|a| a.at == new.at && a.end() == new.end() && a.more == new.more) {
-            return Some(Outcome::Duplicate);
+            return Some(ReassemblyOutcome::Duplicate);
         }
         let overlaps = before.is_some_and(|before| before.end() > new.at)
             || after.is_some_and(|after| after.at < new.end());
@@ -351,7 +354,7 @@ impl<F: RxBytes> Assembly<F> {
             Some(total) => new.end() > total || !new.more && new.end() != total,
             None => !new.more && self.pieces.last().is_some_and(|last| last.end() > new.end()),
         };
-        (overlaps || ends_otherwise).then_some(Outcome::Spoilt)
+        (overlaps || ends_otherwise).then_some(ReassemblyOutcome::Spoilt)
     }
 
     fn add(&mut self, new: Fragment<F>) {
@@ -364,13 +367,13 @@ impl<F: RxBytes> Assembly<F> {
         self.pieces.insert(at, new);
     }
 
-    fn taken(&self) -> Usage {
+    fn taken(&self) -> SourceUsage {
         let bytes = self.pieces.iter().map(|piece| piece.frame.bytes().len()).sum();
-        Usage { bytes, frames: self.pieces.len() + usize::from(self.spoilt) }
+        SourceUsage { bytes, frames: self.pieces.len() + usize::from(self.spoilt) }
     }
 }
 
-impl Usage {
+impl SourceUsage {
     fn add(&mut self, more: Self) {
         self.bytes += more.bytes;
         self.frames += more.frames;

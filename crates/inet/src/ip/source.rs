@@ -48,7 +48,7 @@ fn scope(address: Ipv6Addr) -> u8 {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
+struct SourceCandidate {
     ip: Ipv6Addr,
     prefix: u8,
     interface: InterfaceId,
@@ -72,16 +72,21 @@ pub(crate) fn select(
     usable.reduce(|best, next| better(destination, out, best, next)).map(|found| found.ip)
 }
 
-fn candidate(interface: InterfaceId, address: &Address) -> Option<Candidate> {
+fn candidate(interface: InterfaceId, address: &Address) -> Option<SourceCandidate> {
     let IpAddr::V6(ip) = address.cidr.address else { return None };
     let deprecated = address.state == AddressState::Deprecated;
     let prefix = address.cidr.prefix;
-    address.is_usable().then_some(Candidate { ip, prefix, interface, deprecated })
+    address.is_usable().then_some(SourceCandidate { ip, prefix, interface, deprecated })
 }
 
 /// The better of two, the first if the rules do not tell.
-fn better(destination: Ipv6Addr, out: InterfaceId, a: Candidate, b: Candidate) -> Candidate {
-    let prefer = |property: &dyn Fn(&Candidate) -> bool| property(&a).cmp(&property(&b));
+fn better(
+    destination: Ipv6Addr,
+    out: InterfaceId,
+    a: SourceCandidate,
+    b: SourceCandidate,
+) -> SourceCandidate {
+    let prefer = |property: &dyn Fn(&SourceCandidate) -> bool| property(&a).cmp(&property(&b));
     // Rule 2: the smallest scope that is large enough; if none is, the largest.
     let scopes = || {
         let (of_a, of_b, wanted) = (scope(a.ip), scope(b.ip), scope(destination));
@@ -104,7 +109,7 @@ fn better(destination: Ipv6Addr, out: InterfaceId, a: Candidate, b: Candidate) -
 }
 
 /// RFC 6724 2.2: how many leading bits, at most the prefix, are the destination's.
-fn common(candidate: &Candidate, destination: Ipv6Addr) -> u32 {
+fn common(candidate: &SourceCandidate, destination: Ipv6Addr) -> u32 {
     let different = candidate.ip.to_bits() ^ destination.to_bits();
     different.leading_zeros().min(candidate.prefix.into())
 }

@@ -92,7 +92,7 @@ pub(crate) fn parse(
     if outside && (source.is_loopback() || destination.is_loopback()) {
         return Err(Ipv6Refusal::Martian);
     }
-    let mut walk = Walk {
+    let mut walk = HeaderWalk {
         bytes,
         at: HEADER,
         next: view.next_header().into(),
@@ -135,7 +135,7 @@ fn is_impossible_destination(destination: Ipv6Addr) -> bool {
 }
 
 /// A walk along the headers.
-struct Walk<'a> {
+struct HeaderWalk<'a> {
     /// The packet.
     bytes: &'a [u8],
     /// Where the next header starts, and what it is.
@@ -147,7 +147,7 @@ struct Walk<'a> {
     fragment: Option<FragmentHeader>,
 }
 
-impl Walk<'_> {
+impl HeaderWalk<'_> {
     /// Goes on to what is not an extension header; gives what ends the walk earlier.
     fn run(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         for _ in 0..=MOST_HEADERS {

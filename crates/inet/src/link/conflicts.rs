@@ -13,7 +13,7 @@ use crate::time::Instant;
 
 /// One address.
 #[derive(Debug)]
-struct Watched {
+struct WatchedAddress {
     interface: InterfaceId,
     /// It comes from DHCP.
     leased: bool,
@@ -41,7 +41,7 @@ pub(super) enum ConflictStep {
 
 /// Another host has an address of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AddressLost {
+pub(crate) struct AddressConflict {
     pub(crate) interface: InterfaceId,
     /// It was in use, not only probed for.
     pub(crate) was_used: bool,
@@ -50,7 +50,7 @@ pub(crate) struct AddressLost {
 /// All watched addresses of one stack.
 #[derive(Debug, Default)]
 pub(super) struct ConflictDetector {
-    watched: Vec<Watched>,
+    watched: Vec<WatchedAddress>,
 }
 
 impl ConflictDetector {
@@ -69,13 +69,13 @@ impl ConflictDetector {
         if all.any(|one| one.interface == interface && one.acd.address() == ip) {
             return false;
         }
-        self.watched.push(Watched { interface, leased: false, acd: Acd::announce(now, ip) });
+        self.watched.push(WatchedAddress { interface, leased: false, acd: Acd::announce(now, ip) });
         true
     }
 
     /// Probes for an address that DHCP offers.
     pub(super) fn probe(&mut self, interface: InterfaceId, acd: Acd) {
-        self.watched.push(Watched { interface, leased: true, acd });
+        self.watched.push(WatchedAddress { interface, leased: true, acd });
     }
 
     /// Announces the addresses of an interface once more.
@@ -125,7 +125,7 @@ impl ConflictDetector {
         packet: &ArpPacket,
         ours: Mac,
         mut announce: impl FnMut(ArpProbe),
-    ) -> Option<AddressLost> {
+    ) -> Option<AddressConflict> {
         let mut lost = None;
         for one in self.watched.iter_mut().filter(|one| one.interface == interface) {
             let (address, was_used) = (one.acd.address(), one.acd.is_usable());
@@ -133,7 +133,7 @@ impl ConflictDetector {
                 AcdVerdict::Defend { announce: true } => {
                     announce(ArpProbe { interface, source: address, target: address });
                 }
-                AcdVerdict::Lost => lost = Some(AddressLost { interface, was_used }),
+                AcdVerdict::Lost => lost = Some(AddressConflict { interface, was_used }),
                 _ => {}
             }
         }

@@ -12,7 +12,7 @@ pub(crate) type Mac = EthernetAddress;
 
 /// What a frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Carries {
+pub(crate) enum EtherPayload {
     Arp,
     Ipv4,
     Ipv6,
@@ -21,53 +21,53 @@ pub(crate) enum Carries {
 /// A frame for us; its payload starts at [`HEADER`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedFrame {
-    pub(crate) carries: Carries,
+    pub(crate) carries: EtherPayload,
     /// Whether it was sent to a group address, the broadcast address included.
     pub(crate) to_group: bool,
 }
 
 /// Why a frame is not for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ignored {
+pub(crate) enum IgnoreReason {
     Malformed,
     NotOurs,
     UnknownType,
 }
 
 /// Looks at the header of `frame`, received on the interface with the address `ours`.
-pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<ReceivedFrame, Ignored> {
-    let view = EthernetFrame::new_checked(frame).map_err(|_| Ignored::Malformed)?;
+pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<ReceivedFrame, IgnoreReason> {
+    let view = EthernetFrame::new_checked(frame).map_err(|_| IgnoreReason::Malformed)?;
     if view.src_addr().is_multicast() {
-        return Err(Ignored::Malformed);
+        return Err(IgnoreReason::Malformed);
     }
     let to_group = view.dst_addr().is_multicast();
     if !to_group && view.dst_addr() != ours {
-        return Err(Ignored::NotOurs);
+        return Err(IgnoreReason::NotOurs);
     }
     let carries = match view.ethertype() {
-        EthernetProtocol::Arp => Carries::Arp,
-        EthernetProtocol::Ipv4 => Carries::Ipv4,
-        EthernetProtocol::Ipv6 => Carries::Ipv6,
-        _ => return Err(Ignored::UnknownType),
+        EthernetProtocol::Arp => EtherPayload::Arp,
+        EthernetProtocol::Ipv4 => EtherPayload::Ipv4,
+        EthernetProtocol::Ipv6 => EtherPayload::Ipv6,
+        _ => return Err(IgnoreReason::UnknownType),
     };
     Ok(ReceivedFrame { carries, to_group })
 }
 
 /// What a frame of our own carries.
-pub(crate) fn carries(frame: &[u8]) -> Option<Carries> {
+pub(crate) fn carries(frame: &[u8]) -> Option<EtherPayload> {
     match EthernetFrame::new_checked(frame).ok()?.ethertype() {
-        EthernetProtocol::Ipv4 => Some(Carries::Ipv4),
-        EthernetProtocol::Ipv6 => Some(Carries::Ipv6),
+        EthernetProtocol::Ipv4 => Some(EtherPayload::Ipv4),
+        EthernetProtocol::Ipv6 => Some(EtherPayload::Ipv6),
         _ => None,
     }
 }
 
 /// Writes a header into the first [`HEADER`] bytes of `head`.
-pub(crate) fn emit(carries: Carries, source: Mac, destination: Mac, head: &mut [u8]) {
+pub(crate) fn emit(carries: EtherPayload, source: Mac, destination: Mac, head: &mut [u8]) {
     let ethertype = match carries {
-        Carries::Arp => EthernetProtocol::Arp,
-        Carries::Ipv4 => EthernetProtocol::Ipv4,
-        Carries::Ipv6 => EthernetProtocol::Ipv6,
+        EtherPayload::Arp => EthernetProtocol::Arp,
+        EtherPayload::Ipv4 => EthernetProtocol::Ipv4,
+        EtherPayload::Ipv6 => EthernetProtocol::Ipv6,
     };
     let repr = EthernetRepr { src_addr: source, dst_addr: destination, ethertype };
     repr.emit(&mut EthernetFrame::new_unchecked(head));

@@ -8,14 +8,14 @@ use smoltcp::wire::EthernetAddress;
 
 use super::acd::Acd;
 use super::arp;
-use super::conflicts::{AddressLost, ArpProbe, ConflictDetector, ConflictStep};
-use super::ethernet::{self, Carries, Ignored, Mac, ReceivedFrame};
+use super::conflicts::{AddressConflict, ArpProbe, ConflictDetector, ConflictStep};
+use super::ethernet::{self, EtherPayload, IgnoreReason, Mac, ReceivedFrame};
 use super::interfaces::{Interface, Interfaces};
 use super::loopback::Loopback;
 use super::neighbour::{
-    Advert, Learnt, Lookup, NeighbourDue, NeighbourInfo, NeighbourTimes, Neighbours,
+    Advert, Lookup, NeighbourDue, NeighbourInfo, NeighbourTimes, NeighbourUpdate, Neighbours,
 };
-use crate::bytes::{Egress, Stage, TxBytes, TxPiece};
+use crate::bytes::{Egress, ProcessingStage, TxBytes, TxPiece};
 use crate::config::{AcdConfig, Config};
 use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::offload::TxOffload;
@@ -59,14 +59,14 @@ pub(crate) enum Resolution {
 
 /// A neighbour's hardware address is known: frames that waited for it have left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedNeighbour {
     pub(crate) neighbour: NeighbourKey,
     pub(crate) mac: Mac,
 }
 
 /// What is to be done about a neighbour that has not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NeighbourSilent {
+pub(crate) enum UnansweredNeighbour {
     /// Send a Neighbour Solicitation to this hardware address, or to its group.
     Solicit(Ipv6Target),
     /// It cannot be reached.
@@ -132,7 +132,7 @@ impl LinkLayer {
 
     /// Tells the egress which stage begins, while that is measured.
     #[inline]
-    pub(crate) fn stage<T>(&self, stage: Stage, out: &mut dyn Egress<T>) {
+    pub(crate) fn stage<T>(&self, stage: ProcessingStage, out: &mut dyn Egress<T>) {
         if self.traced {
             out.stage(stage);
         }
@@ -146,9 +146,9 @@ impl LinkLayer {
         counters.bytes_in += frame.len() as u64;
         match ethernet::parse(frame, mac) {
             Ok(received) => return Some(received),
-            Err(Ignored::Malformed) => counters.eth_malformed += 1,
-            Err(Ignored::NotOurs) => counters.eth_not_ours += 1,
-            Err(Ignored::UnknownType) => counters.eth_unknown += 1,
+            Err(IgnoreReason::Malformed) => counters.eth_malformed += 1,
+            Err(IgnoreReason::NotOurs) => counters.eth_not_ours += 1,
+            Err(IgnoreReason::UnknownType) => counters.eth_unknown += 1,
         }
         None
     }
@@ -170,7 +170,7 @@ impl LinkLayer {
 
     /// The next frame of the loopback queue, the interface that it is to seem to come from, and
     /// what it carries.
-    pub(crate) fn poll_loopback(&mut self) -> Option<(InterfaceId, Box<[u8]>, Carries)> {
+    pub(crate) fn poll_loopback(&mut self) -> Option<(InterfaceId, Box<[u8]>, EtherPayload)> {
         loop {
             let (interface, frame) = self.loopback.pop()?;
             match ethernet::carries(&frame) {
@@ -215,7 +215,13 @@ impl LinkLayer {
     }
 
     /// Writes the Ethernet header of a packet of a family that leaves by an interface.
-    pub(crate) fn write_header(&self, id: InterfaceId, carries: Carries, to: Mac, head: &mut [u8]) {
+    pub(crate) fn write_header(
+        &self,
+        id: InterfaceId,
+        carries: EtherPayload,
+        to: Mac,
+        head: &mut [u8],
+    ) {
         let mac = self.interfaces.get(id).map_or(LOOPBACK_MAC, Interface::mac);
         ethernet::emit(carries, mac, to, head);
     }
@@ -315,17 +321,17 @@ impl LinkLayer {
         key: NeighbourKey,
         timers: &mut Timers,
         out: &mut dyn Egress<T>,
-    ) -> Option<NeighbourSilent> {
+    ) -> Option<UnansweredNeighbour> {
         match self.neighbours.due(now, key) {
             NeighbourDue::Ask(mac) => {
-                return self.ask(now, key, mac, timers, out).map(NeighbourSilent::Solicit);
+                return self.ask(now, key, mac, timers, out).map(UnansweredNeighbour::Solicit);
             }
             NeighbourDue::Wait(time) => self.arm(now + time, key, timers),
             NeighbourDue::Forgotten => {}
             NeighbourDue::Failed(waiting) => {
                 self.counters.arp_failed += 1;
                 self.counters.arp_dropped += waiting as u64;
-                return Some(NeighbourSilent::Failed(key));
+                return Some(UnansweredNeighbour::Failed(key));
             }
         }
         None
@@ -344,7 +350,7 @@ impl LinkLayer {
         (mac, create): (Mac, bool),
         timers: &mut Timers,
         out: &mut dyn Egress<T>,
-    ) -> Option<Resolved> {
+    ) -> Option<ResolvedNeighbour> {
         let learnt = self.neighbours.observe(now, key, mac, create)?;
         Some(self.learn(now, key, learnt, timers, out))
     }
@@ -357,7 +363,7 @@ impl LinkLayer {
         advert: &Advert,
         timers: &mut Timers,
         out: &mut dyn Egress<T>,
-    ) -> Option<Resolved> {
+    ) -> Option<ResolvedNeighbour> {
         let times = self.times(key);
         let learnt = self.neighbours.advertised(now, key, advert, &times)?;
         Some(self.learn(now, key, learnt, timers, out))
@@ -368,10 +374,10 @@ impl LinkLayer {
         &mut self,
         now: Instant,
         key: NeighbourKey,
-        learnt: Learnt,
+        learnt: NeighbourUpdate,
         timers: &mut Timers,
         out: &mut dyn Egress<T>,
-    ) -> Resolved {
+    ) -> ResolvedNeighbour {
         if let Some(timer) = learnt.freed {
             timers.cancel(timer);
         }
@@ -380,7 +386,7 @@ impl LinkLayer {
             ethernet::set_destination(&mut frame, learnt.mac);
             self.emit(key.interface, &frame, &[], TxOffload::NONE, out);
         }
-        Resolved { neighbour: key, mac: learnt.mac }
+        ResolvedNeighbour { neighbour: key, mac: learnt.mac }
     }
 
     /// Takes an ARP packet; gives its sender if its hardware address is news.
@@ -391,7 +397,7 @@ impl LinkLayer {
         bytes: &[u8],
         timers: &mut Timers,
         out: &mut dyn Egress<T>,
-    ) -> Option<Resolved> {
+    ) -> Option<ResolvedNeighbour> {
         let Some(packet) = arp::parse(bytes) else {
             self.counters.arp_malformed += 1;
             return None;
@@ -451,7 +457,7 @@ impl LinkLayer {
         id: InterfaceId,
         bytes: &[u8],
         out: &mut dyn Egress<T>,
-    ) -> Option<AddressLost> {
+    ) -> Option<AddressConflict> {
         if self.conflicts.is_empty() {
             return None;
         }
@@ -524,7 +530,7 @@ fn arp_frame(
 ) -> [u8; ethernet::HEADER + arp::PACKET] {
     let mut frame = [0; ethernet::HEADER + arp::PACKET];
     let (head, packet) = frame.split_at_mut(ethernet::HEADER);
-    ethernet::emit(Carries::Arp, ours.1, to, head);
+    ethernet::emit(EtherPayload::Arp, ours.1, to, head);
     arp::emit(ours, target, reply_to, packet);
     frame
 }

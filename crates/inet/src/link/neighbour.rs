@@ -127,7 +127,7 @@ pub(crate) enum NeighbourDue {
 
 /// The cache has learnt something.
 #[derive(Debug)]
-pub(crate) struct Learnt {
+pub(crate) struct NeighbourUpdate {
     pub(crate) mac: Mac,
     /// Frames that waited for it.
     pub(crate) waiting: VecDeque<Vec<u8>>,
@@ -263,7 +263,7 @@ impl Neighbours {
         key: NeighbourKey,
         mac: Mac,
         create: bool,
-    ) -> Option<Learnt> {
+    ) -> Option<NeighbourUpdate> {
         let state = NeighbourState::Stale { mac, since: now };
         if let Some(neighbour) = self.map.get_mut(&key) {
             if neighbour.state.mac() == Some(mac) {
@@ -271,14 +271,14 @@ impl Neighbours {
             }
             neighbour.state = state;
             let waiting = core::mem::take(&mut neighbour.waiting);
-            return Some(Learnt { mac, waiting, timer: AGE, freed: None });
+            return Some(NeighbourUpdate { mac, waiting, timer: AGE, freed: None });
         }
         if !create {
             return None;
         }
         let freed = self.make_room()?;
         self.insert(key, state);
-        Some(Learnt { mac, waiting: VecDeque::new(), timer: AGE, freed })
+        Some(NeighbourUpdate { mac, waiting: VecDeque::new(), timer: AGE, freed })
     }
 
     /// The neighbour has said something of itself (RFC 4861 7.2.5). `None` if nothing changes; what
@@ -289,7 +289,7 @@ impl Neighbours {
         key: NeighbourKey,
         advert: &Advert,
         times: &NeighbourTimes,
-    ) -> Option<Learnt> {
+    ) -> Option<NeighbourUpdate> {
         let neighbour = self.map.get_mut(&key)?;
         let known = neighbour.state.mac();
         let mac = advert.mac.or(known)?;
@@ -308,7 +308,7 @@ impl Neighbours {
         neighbour.state = state;
         let mac = state.mac().unwrap_or(mac);
         let waiting = core::mem::take(&mut neighbour.waiting);
-        Some(Learnt { mac, waiting, timer, freed: None })
+        Some(NeighbourUpdate { mac, waiting, timer, freed: None })
     }
 
     fn state_after(

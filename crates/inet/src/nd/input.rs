@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::ip::ndp::{self, NdpMessage, OutgoingNdp};
 use crate::ip::{self, Packet, v6};
-use crate::link::Resolved;
+use crate::link::ResolvedNeighbour;
 use crate::link::ethernet::Mac;
 use crate::link::interfaces::Interface;
 use crate::link::neighbour::Advert;
@@ -24,7 +24,7 @@ impl NdLayer {
         packet: &Packet,
         message: Option<NdpMessage<'_>>,
         out: &mut dyn Egress<T>,
-    ) -> Option<Resolved> {
+    ) -> Option<ResolvedNeighbour> {
         let Some(message) = message else {
             self.counters.nd_malformed += 1;
             return None;
@@ -45,7 +45,7 @@ impl NdLayer {
             NdpMessage::Router(advert) => {
                 self.handle_router(cx, now, (packet.interface, source), &advert, out)
             }
-            NdpMessage::Ignored => {
+            NdpMessage::IgnoreReason => {
                 self.counters.nd_ignored += 1;
                 None
             }
@@ -61,7 +61,7 @@ impl NdLayer {
         target: Ipv6Addr,
         source_mac: Option<Mac>,
         out: &mut dyn Egress<T>,
-    ) -> Option<Resolved> {
+    ) -> Option<ResolvedNeighbour> {
         let id = packet.interface;
         let interface = cx.link.interface(id)?;
         // RFC 4862 5.4.3: a tentative address does not answer.
@@ -95,7 +95,7 @@ impl NdLayer {
         router: bool,
         advert: &Advert,
         out: &mut dyn Egress<T>,
-    ) -> Option<Resolved> {
+    ) -> Option<ResolvedNeighbour> {
         let interface = cx.link.interface(id)?;
         // A duplicate is another node's, whom we may want to speak to.
         if let Some(ours) = interface.address(target.into()).filter(|ours| !ours.is_duplicate()) {

@@ -12,7 +12,7 @@ use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::ip::ndp::{self, NdpOption, OutgoingNdp, Preference, RouterAdvert};
 use crate::ip::route::Route;
 use crate::ip::{source, v6};
-use crate::link::Resolved;
+use crate::link::ResolvedNeighbour;
 use crate::link::neighbour::NeighbourTimes;
 use crate::time::Instant;
 
@@ -82,7 +82,7 @@ impl NdLayer {
         (id, source): (InterfaceId, Ipv6Addr),
         advert: &RouterAdvert<'_>,
         out: &mut dyn Egress<T>,
-    ) -> Option<Resolved> {
+    ) -> Option<ResolvedNeighbour> {
         let spread = self.random_below(Duration::from_secs(1));
         let accept = self.config.accept_ra;
         let link = self.interface_mut(id)?;

@@ -19,7 +19,7 @@ type Map<K, V> = HashMap<K, V, KeyedHash>;
 #[derive(Debug)]
 pub(crate) struct Demux {
     connections: Map<Endpoints, DemuxTarget>,
-    listeners: Map<SocketAddr, Sharers>,
+    listeners: Map<SocketAddr, PortSharers>,
     udp: DatagramDemux,
     udp_lite: DatagramDemux,
     hash: KeyedHash,
@@ -31,7 +31,7 @@ pub(crate) struct DatagramDemux {
     /// Connected sockets.
     peers: Map<Endpoints, Handle>,
     /// Bound sockets.
-    bound: Map<SocketAddr, Sharers>,
+    bound: Map<SocketAddr, PortSharers>,
     hash: KeyedHash,
 }
 
@@ -50,12 +50,12 @@ pub(crate) enum DemuxTarget {
 /// the last one receives, or sockets of both kinds with SO_REUSEPORT, over which what arrives is
 /// spread.
 #[derive(Debug, Default)]
-struct Sharers {
+struct PortSharers {
     handles: Vec<Handle>,
     spread: bool,
 }
 
-impl Sharers {
+impl PortSharers {
     fn add(&mut self, handle: Handle, spread: bool) {
         self.handles.retain(|other| *other != handle);
         self.spread = spread && (self.spread || self.handles.is_empty());
@@ -82,7 +82,7 @@ impl Sharers {
     }
 }
 
-fn remove_sharer(map: &mut Map<SocketAddr, Sharers>, local: SocketAddr, handle: Handle) {
+fn remove_sharer(map: &mut Map<SocketAddr, PortSharers>, local: SocketAddr, handle: Handle) {
     if let Some(sharers) = map.get_mut(&local) {
         sharers.handles.retain(|other| *other != handle);
         if sharers.handles.is_empty() {

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::bytes::{Frame, RxPiece};
 use crate::error::Error;
-use crate::udp::message::Arrived;
+use crate::udp::message::DatagramInfo;
 
 /// What a socket speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,13 +67,13 @@ pub enum ShutdownHow {
 
 /// Received bytes.
 #[derive(Debug)]
-pub struct Received<R> {
+pub struct ReceivedPayload<R> {
     /// The bytes; of a datagram socket exactly one datagram.
     pub piece: RxPiece<Frame<R>>,
     /// The sender of a datagram.
     pub from: Option<SocketAddr>,
     /// How a datagram came; addresses as the core knows them.
-    pub arrived: Option<Arrived>,
+    pub info: Option<DatagramInfo>,
 }
 
 /// A chunk that was not taken, and why.

@@ -12,7 +12,7 @@ pub(crate) struct Stream<T, R> {
     pub(crate) connection: MaybeDormant<T, HeldFrame<R>>,
     /// The listener that owns it until it is accepted.
     pub(crate) listener: Option<Handle>,
-    pub(crate) notified: Notified,
+    pub(crate) notified: NotifiedState,
     /// Received bytes are thrown away.
     pub(crate) read_shut: bool,
     /// How much had arrived at both ends when something was sent last.
@@ -21,7 +21,7 @@ pub(crate) struct Stream<T, R> {
 
 /// What the owner has been told.
 #[derive(Debug, Default)]
-pub(crate) struct Notified {
+pub(crate) struct NotifiedState {
     pub(crate) connected: bool,
     pub(crate) readable: usize,
     pub(crate) acked: u64,
@@ -33,6 +33,12 @@ pub(crate) struct Notified {
 impl<T: TxBytes, R: RxBytes> Stream<T, R> {
     pub(crate) fn new(connection: Connection<T, HeldFrame<R>>, listener: Option<Handle>) -> Self {
         let connection = MaybeDormant::new(connection);
-        Self { connection, listener, notified: Notified::default(), read_shut: false, proven: 0 }
+        Self {
+            connection,
+            listener,
+            notified: NotifiedState::default(),
+            read_shut: false,
+            proven: 0,
+        }
     }
 }

@@ -5,7 +5,9 @@ use core::net::SocketAddr;
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
-use crate::sockets::kinds::{Family, Received, SendError, ShutdownHow, SocketInfo, SocketKind};
+use crate::sockets::kinds::{
+    Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
+};
 use crate::sockets::options::{OptionName, SockOption};
 use crate::table::Handle;
 use crate::tcp::TcpInfo;
@@ -59,7 +61,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     /// The next received bytes, in order. They count against the receive buffer until
     /// [`consumed`](Self::consumed).
-    pub fn recv(&mut self, handle: Handle) -> Option<Received<R>> {
+    pub fn recv(&mut self, handle: Handle) -> Option<ReceivedPayload<R>> {
         self.sockets.recv(&mut self.cx, handle)
     }
 

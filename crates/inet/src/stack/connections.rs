@@ -97,7 +97,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         handle: Handle,
         address: SocketAddr,
     ) -> Result<usize, Error> {
-        self.sockets.connect_fast(&mut self.cx, now, handle, address)
+        self.sockets.connect_fast(&mut self.cx, now, handle, address, false)
     }
 
     /// The same, but the SYN waits for data if the peer's cookie is known
@@ -111,7 +111,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         handle: Handle,
         address: SocketAddr,
     ) -> Result<usize, Error> {
-        self.sockets.connect_deferred(&mut self.cx, now, handle, address)
+        self.sockets.connect_fast(&mut self.cx, now, handle, address, true)
     }
 
     /// How many bytes the SYN of a connection attempt takes that waits for them, if it does: to its

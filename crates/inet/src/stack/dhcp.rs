@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::interface_id::InterfaceId;
 use crate::ip::route::{Hop, Path, Route};
 use crate::ip::{self, Packet, frame_headers};
-use crate::link::AddressLost;
+use crate::link::AddressConflict;
 use crate::link::acd::Acd;
 use crate::link::ethernet::Mac;
 use crate::offload::TxOffload;
@@ -129,7 +129,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     pub(super) fn handle_lost_address(
         &mut self,
         now: Instant,
-        lost: AddressLost,
+        lost: AddressConflict,
         out: &mut dyn Egress<T>,
     ) {
         self.dhcp.handle_lost(now, lost, &mut self.cx.secret);

@@ -5,12 +5,12 @@ use core::net::IpAddr;
 use smoltcp::wire::{Icmpv6Message, IpProtocol};
 
 use super::state::Stack;
-use crate::bytes::{Egress, Frame, RxBytes, Stage, TxBytes};
+use crate::bytes::{Egress, Frame, ProcessingStage, RxBytes, TxBytes};
 use crate::icmp::{IcmpError, IcmpReport, Icmpv6Input};
 use crate::interface_id::InterfaceId;
 use crate::ip::v6::Content;
 use crate::ip::{Arrival, Origin, Packet, ndp};
-use crate::link::ethernet::{self, Carries};
+use crate::link::ethernet::{self, EtherPayload};
 use crate::sockets::kinds::SocketKind;
 use crate::time::Instant;
 use crate::udp::lite;
@@ -25,15 +25,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         frame: R,
         out: &mut dyn Egress<T>,
     ) {
-        self.cx.link.stage(Stage::EthernetInput, out);
+        self.cx.link.stage(ProcessingStage::EthernetInput, out);
         let Some(received) = self.cx.link.handle_frame(interface, frame.bytes()) else { return };
         let origin = Origin { interface, to_group: received.to_group, looped: false };
         match received.carries {
-            Carries::Arp => self.handle_arp(now, interface, frame.bytes(), out),
-            Carries::Ipv4 => {
+            EtherPayload::Arp => self.handle_arp(now, interface, frame.bytes(), out),
+            EtherPayload::Ipv4 => {
                 self.handle_ipv4(now, origin, (Frame::One(frame), ethernet::HEADER), out);
             }
-            Carries::Ipv6 => {
+            EtherPayload::Ipv6 => {
                 self.handle_ipv6(now, origin, (Frame::One(frame), ethernet::HEADER), out);
             }
         }
@@ -67,9 +67,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             // The source is our own hardware address; the destination is the loopback
             // interface's, or a group.
             match carries {
-                Carries::Ipv4 => self.handle_ipv4(now, origin, (frame, at), out),
-                Carries::Ipv6 => self.handle_ipv6(now, origin, (frame, at), out),
-                Carries::Arp => {}
+                EtherPayload::Ipv4 => self.handle_ipv4(now, origin, (frame, at), out),
+                EtherPayload::Ipv6 => self.handle_ipv6(now, origin, (frame, at), out),
+                EtherPayload::Arp => {}
             }
         }
         waiting
@@ -83,7 +83,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
-        self.cx.link.stage(Stage::IpInput, out);
+        self.cx.link.stage(ProcessingStage::IpInput, out);
         let Some(packet) = self.cx.ip.parse4(frame.bytes(), at, origin.interface) else { return };
         if packet.protocol == IpProtocol::Udp
             && packet.fragment.is_none()
@@ -133,7 +133,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
-        self.cx.link.stage(Stage::IpInput, out);
+        self.cx.link.stage(ProcessingStage::IpInput, out);
         let Some((packet, content)) = self.cx.ip.parse6(frame.bytes(), at, origin.interface) else {
             return;
         };

@@ -6,7 +6,7 @@ use super::state::Stack;
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::icmp::IcmpError;
 use crate::interface_id::NeighbourKey;
-use crate::link::{MOST_FRAMES_AT_ONCE, NeighbourSilent};
+use crate::link::{MOST_FRAMES_AT_ONCE, UnansweredNeighbour};
 use crate::time::Instant;
 use crate::timers::Timer;
 
@@ -73,8 +73,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let timers = &mut self.cx.timers;
                 match self.cx.link.handle_neighbour_timer(now, key, timers, out) {
                     None => {}
-                    Some(NeighbourSilent::Solicit(target)) => self.cx.solicit(target, out),
-                    Some(NeighbourSilent::Failed(key)) => self.handle_unreachable(now, key),
+                    Some(UnansweredNeighbour::Solicit(target)) => self.cx.solicit(target, out),
+                    Some(UnansweredNeighbour::Failed(key)) => self.handle_unreachable(now, key),
                 }
             }
         }

@@ -195,9 +195,9 @@ fn ancillary_data_both_ways() {
     assert_eq!(error_of(&mut pair.a, client, 10, &options), None);
     pair.settle();
     let received = pair.b.stack.recv(server).unwrap();
-    let arrived = received.arrived.unwrap();
-    assert_eq!((arrived.ttl, arrived.tos, arrived.interface), (7, 0x28, ID));
-    assert_eq!((arrived.to, arrived.from.ip()), (IP_B.into(), second.into()));
+    let info = received.info.unwrap();
+    assert_eq!((info.ttl, info.tos, info.interface), (7, 0x28, ID));
+    assert_eq!((info.to, info.from.ip()), (IP_B.into(), second.into()));
     let foreign = SendOptions { source: Some(IP_B.into()), ..options };
     assert_eq!(error_of(&mut pair.a, client, 1, &foreign), Some(Error::AddrNotAvailable));
     let dead = SendOptions { ttl: Some(0), ..options };

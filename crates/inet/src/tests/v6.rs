@@ -56,7 +56,7 @@ pub(super) fn frame6(
     let mut frame = std::vec![0; ethernet::HEADER];
     let to =
         if destination.is_multicast() { ethernet::multicast(destination.into()) } else { MAC_B };
-    ethernet::emit(Carries::Ipv6, MAC_A, to, &mut frame);
+    ethernet::emit(EtherPayload::Ipv6, MAC_A, to, &mut frame);
     let len = u16::try_from(payload.len()).unwrap().to_be_bytes();
     frame.extend_from_slice(&[0x60, 0, 0, 0, len[0], len[1], next, hops]);
     frame.extend_from_slice(&source.octets());

@@ -32,7 +32,7 @@ pub struct SendOptions {
 
 /// How a received datagram came: what ancillary data is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrived {
+pub struct DatagramInfo {
     /// The sender.
     pub from: SocketAddr,
     /// To which address: one of ours, a broadcast address or a group.

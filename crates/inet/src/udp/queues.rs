@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 
 use crate::bytes::{RxPiece, TxBytes};
 use crate::held::HeldFrame;
-use crate::udp::message::{Arrived, OutgoingDatagram};
+use crate::udp::message::{DatagramInfo, OutgoingDatagram};
 
 /// A datagram to be sent, or what is left of it.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl<T: TxBytes> DatagramSendQueue<T> {
 /// The receiving side.
 #[derive(Debug)]
 pub(crate) struct DatagramRecvQueue<R> {
-    entries: VecDeque<(RxPiece<HeldFrame<R>>, Arrived)>,
+    entries: VecDeque<(RxPiece<HeldFrame<R>>, DatagramInfo)>,
     queued: usize,
     /// Given out and not consumed.
     outside: usize,
@@ -164,27 +164,27 @@ impl<R> DatagramRecvQueue<R> {
         self.entries.len() < number && (self.bytes() == 0 || self.bytes() + len <= bytes)
     }
 
-    pub(crate) fn push(&mut self, piece: RxPiece<HeldFrame<R>>, arrived: Arrived) {
+    pub(crate) fn push(&mut self, piece: RxPiece<HeldFrame<R>>, info: DatagramInfo) {
         self.queued += piece.range.len();
-        self.entries.push_back((piece, arrived));
+        self.entries.push_back((piece, info));
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(RxPiece<HeldFrame<R>>, Arrived)> {
-        let (piece, arrived) = self.entries.pop_front()?;
+    pub(crate) fn pop(&mut self) -> Option<(RxPiece<HeldFrame<R>>, DatagramInfo)> {
+        let (piece, info) = self.entries.pop_front()?;
         self.queued -= piece.range.len();
         self.outside += piece.range.len();
-        Some((piece, arrived))
+        Some((piece, info))
     }
 
     /// How many datagrams at the front can be given as one (UDP_GRO): of the same ends and length,
     /// but for the last, which may be shorter; and their length.
     pub(crate) fn run(&self, most_bytes: usize) -> Option<(usize, usize)> {
-        let (first, arrived) = self.entries.front()?;
+        let (first, info) = self.entries.front()?;
         let segment = first.range.len();
         let (mut count, mut bytes) = (0, 0);
         for (piece, other) in &self.entries {
             let len = piece.range.len();
-            if other != arrived || len > segment || count > 0 && bytes + len > most_bytes {
+            if other != info || len > segment || count > 0 && bytes + len > most_bytes {
                 break;
             }
             count += 1;

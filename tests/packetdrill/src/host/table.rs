@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use inet::{Handle, Received, SocketKind};
+use inet::{Handle, ReceivedPayload, SocketKind};
 
 use super::call::{Outcome, Stop};
 use crate::bytes::Frame;
@@ -83,17 +83,17 @@ impl Socket {
     }
 }
 
-/// Received bytes that the application has not read.
+/// ReceivedPayload bytes that the application has not read.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveQueue {
-    pieces: VecDeque<Received<Frame>>,
+    pieces: VecDeque<ReceivedPayload<Frame>>,
     /// Bytes of the first piece that are read already.
     taken: usize,
     len: usize,
 }
 
 impl ReceiveQueue {
-    pub(super) fn push(&mut self, received: Received<Frame>) {
+    pub(super) fn push(&mut self, received: ReceivedPayload<Frame>) {
         self.len += received.piece.range.len();
         self.pieces.push_back(received);
     }

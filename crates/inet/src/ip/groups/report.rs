@@ -7,7 +7,7 @@ use crate::bytes::{Egress, TxBytes};
 use crate::interface_id::InterfaceId;
 use crate::ip::{v4, v6};
 use crate::link::LinkLayer;
-use crate::link::ethernet::{self, Carries};
+use crate::link::ethernet::{self, EtherPayload};
 use crate::link::interfaces::Interface;
 use crate::offload::TxOffload;
 use crate::sockaddr::wildcard;
@@ -31,10 +31,10 @@ pub(crate) fn send_report<T: TxBytes>(
     for message in report.emit(mtu.saturating_sub(HEADERS)) {
         let (carries, packet) = match (source, to) {
             (IpAddr::V4(source), IpAddr::V4(to)) => {
-                (Carries::Ipv4, v4::with_router_alert(source, to, &message))
+                (EtherPayload::Ipv4, v4::with_router_alert(source, to, &message))
             }
             (IpAddr::V6(source), IpAddr::V6(to)) => {
-                (Carries::Ipv6, v6::with_router_alert(source, to, &message))
+                (EtherPayload::Ipv6, v6::with_router_alert(source, to, &message))
             }
             _ => break,
         };

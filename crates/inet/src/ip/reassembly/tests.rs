@@ -48,12 +48,12 @@ fn fragment(key: DatagramKey, at: usize, more: bool, payload: &[u8]) -> Fragment
 }
 
 fn taken(reassembler: &Reassembler<Vec<u8>>) -> (usize, usize, usize) {
-    let Usage { bytes, frames } = reassembler.taken;
+    let SourceUsage { bytes, frames } = reassembler.taken;
     (bytes, frames, reassembler.assemblies.len())
 }
 
-fn payload_of(outcome: Outcome) -> Vec<u8> {
-    let Outcome::Complete(whole) = outcome else { panic!("{outcome:?}") };
+fn payload_of(outcome: ReassemblyOutcome) -> Vec<u8> {
+    let ReassemblyOutcome::Complete(whole) = outcome else { panic!("{outcome:?}") };
     assert!(whole.bytes[..whole.header_len].iter().all(|byte| *byte == 0x45));
     whole.bytes[whole.header_len..].to_vec()
 }
@@ -68,7 +68,7 @@ fn in_any_order() {
             let (at, more, ref range) = parts[which];
             let outcome = all.insert(START, fragment(key(1, 7), at, more, &payload[range.clone()]));
             if n < 2 {
-                assert_eq!(outcome, Outcome::Stored, "{order:?}");
+                assert_eq!(outcome, ReassemblyOutcome::Stored, "{order:?}");
             } else {
                 assert_eq!(payload_of(outcome), payload, "{order:?}");
             }
@@ -89,7 +89,7 @@ fn datagrams_are_told_apart_by_all_of_the_key() {
         DatagramKey { destination: Ipv4Addr::new(10, 0, 0, 98).into(), ..key(1, 7) },
     ];
     for (n, key) in (0..).zip(keys) {
-        assert_eq!(all.insert(START, fragment(key, 0, true, &[n; 8])), Outcome::Stored);
+        assert_eq!(all.insert(START, fragment(key, 0, true, &[n; 8])), ReassemblyOutcome::Stored);
     }
     for (n, key) in (0..).zip(keys) {
         let outcome = all.insert(START, fragment(key, 8, false, &[n; 3]));
@@ -102,21 +102,33 @@ fn the_longest_packet_and_no_longer() {
     // The ping of death: a last fragment that ends behind what a packet can hold.
     let mut all = reassembler(|_| {});
     let at = 65_528 - 16;
-    assert_eq!(all.insert(START, fragment(key(1, 1), at, true, &[0; 8])), Outcome::TooLong);
-    assert_eq!(all.insert(START, fragment(key(1, 1), 65_528, false, &[0; 100])), Outcome::TooLong);
+    assert_eq!(
+        all.insert(START, fragment(key(1, 1), at, true, &[0; 8])),
+        ReassemblyOutcome::TooLong
+    );
+    assert_eq!(
+        all.insert(START, fragment(key(1, 1), 65_528, false, &[0; 100])),
+        ReassemblyOutcome::TooLong
+    );
     assert_eq!(taken(&all), (0, 0, 0));
     let most = 65_535 - HEADER;
     let head = vec![1; 65_504];
-    assert_eq!(all.insert(START, fragment(key(1, 1), 0, true, &head)), Outcome::Stored);
+    assert_eq!(all.insert(START, fragment(key(1, 1), 0, true, &head)), ReassemblyOutcome::Stored);
     let outcome = all.insert(START, fragment(key(1, 1), 65_504, false, &vec![2; most - 65_504]));
     assert_eq!(payload_of(outcome).len(), most);
     // The first fragment's header is longer than that of the last: together it is too much.
     let long =
         Fragment { header: 0..60, payload: 60..68, ..fragment(key(1, 2), 0, true, &[0; 60]) };
-    assert_eq!(all.insert(START, fragment(key(1, 2), 16, true, &head)), Outcome::TooLong);
-    assert_eq!(all.insert(START, fragment(key(1, 2), 8, true, &head[8..])), Outcome::Stored);
-    assert_eq!(all.insert(START, fragment(key(1, 2), 65_504, false, &[0; 11])), Outcome::Stored);
-    assert_eq!(all.insert(START, long), Outcome::TooLong);
+    assert_eq!(all.insert(START, fragment(key(1, 2), 16, true, &head)), ReassemblyOutcome::TooLong);
+    assert_eq!(
+        all.insert(START, fragment(key(1, 2), 8, true, &head[8..])),
+        ReassemblyOutcome::Stored
+    );
+    assert_eq!(
+        all.insert(START, fragment(key(1, 2), 65_504, false, &[0; 11])),
+        ReassemblyOutcome::Stored
+    );
+    assert_eq!(all.insert(START, long), ReassemblyOutcome::TooLong);
     assert_eq!(taken(&all), (0, 0, 0));
 }
 
@@ -125,44 +137,47 @@ fn overlaps_spoil_and_duplicates_do_not() {
     // What is there, what comes, what becomes of it.
     let there = [(8, true, 16), (40, false, 5)];
     let table = [
-        ((8, true, 16), Outcome::Duplicate),
-        ((40, false, 5), Outcome::Duplicate),
-        ((0, true, 8), Outcome::Stored),
-        ((24, true, 16), Outcome::Stored),
+        ((8, true, 16), ReassemblyOutcome::Duplicate),
+        ((40, false, 5), ReassemblyOutcome::Duplicate),
+        ((0, true, 8), ReassemblyOutcome::Stored),
+        ((24, true, 16), ReassemblyOutcome::Stored),
         // Teardrop: within another one; over its start; over its end; over all of it.
-        ((16, true, 8), Outcome::Spoilt),
-        ((0, true, 16), Outcome::Spoilt),
-        ((16, true, 16), Outcome::Spoilt),
-        ((0, true, 32), Outcome::Spoilt),
+        ((16, true, 8), ReassemblyOutcome::Spoilt),
+        ((0, true, 16), ReassemblyOutcome::Spoilt),
+        ((16, true, 16), ReassemblyOutcome::Spoilt),
+        ((0, true, 32), ReassemblyOutcome::Spoilt),
         // Another end: earlier, later, and something behind the end.
-        ((32, false, 2), Outcome::Spoilt),
-        ((40, false, 6), Outcome::Spoilt),
-        ((48, true, 8), Outcome::Spoilt),
-        ((40, true, 8), Outcome::Spoilt),
+        ((32, false, 2), ReassemblyOutcome::Spoilt),
+        ((40, false, 6), ReassemblyOutcome::Spoilt),
+        ((48, true, 8), ReassemblyOutcome::Spoilt),
+        ((40, true, 8), ReassemblyOutcome::Spoilt),
         // Nonsense that says nothing about the datagram.
-        ((0, true, 0), Outcome::Misshapen),
-        ((0, true, 7), Outcome::Misshapen),
-        ((45, false, 0), Outcome::Misshapen),
+        ((0, true, 0), ReassemblyOutcome::Misshapen),
+        ((0, true, 7), ReassemblyOutcome::Misshapen),
+        ((45, false, 0), ReassemblyOutcome::Misshapen),
     ];
     for ((at, more, len), expected) in table {
         let mut all = reassembler(|_| {});
         for (at, more, len) in there {
             let outcome = all.insert(START, fragment(key(1, 1), at, more, &vec![1; len]));
-            assert_eq!(outcome, Outcome::Stored);
+            assert_eq!(outcome, ReassemblyOutcome::Stored);
         }
         let outcome = all.insert(START, fragment(key(1, 1), at, more, &vec![2; len]));
         assert_eq!(outcome, expected, "{at} {more} {len}");
-        if expected == Outcome::Spoilt {
+        if expected == ReassemblyOutcome::Spoilt {
             assert_eq!(taken(&all), (0, 1, 1), "the frames are free, the place is not");
             // RFC 5722 4: also those that come later.
             for (at, more, len) in [(0, true, 8), (24, true, 16), (8, true, 16), (40, false, 5)] {
                 let late = fragment(key(1, 1), at, more, &vec![1; len]);
-                assert_eq!(all.insert(START, late), Outcome::Spoilt);
+                assert_eq!(all.insert(START, late), ReassemblyOutcome::Spoilt);
             }
             let later = START + REASSEMBLY_TIMEOUTS[0];
             assert!(all.pop_expired(later).is_none(), "nobody is told");
             assert_eq!(taken(&all), (0, 0, 0));
-            assert_eq!(all.insert(later, fragment(key(1, 1), 0, true, &[1; 8])), Outcome::Stored);
+            assert_eq!(
+                all.insert(later, fragment(key(1, 1), 0, true, &[1; 8])),
+                ReassemblyOutcome::Stored
+            );
         }
     }
 }
@@ -171,7 +186,10 @@ fn overlaps_spoil_and_duplicates_do_not() {
 fn an_end_before_what_is_there_spoils() {
     let mut all = reassembler(|_| {});
     all.insert(START, fragment(key(1, 1), 64, true, &[0; 8]));
-    assert_eq!(all.insert(START, fragment(key(1, 1), 8, false, &[0; 8])), Outcome::Spoilt);
+    assert_eq!(
+        all.insert(START, fragment(key(1, 1), 8, false, &[0; 8])),
+        ReassemblyOutcome::Spoilt
+    );
 }
 
 #[test]
@@ -231,7 +249,7 @@ fn many_sources_displace_the_oldest() {
     assert_eq!((taken(&all), all.displaced), ((280, 10, 10), 20));
     assert_eq!(
         all.insert(START, fragment(key(5, 1), 8, false, &[0; 1])),
-        Outcome::Stored,
+        ReassemblyOutcome::Stored,
         "is gone"
     );
     let outcome = all.insert(START, fragment(key(29, 1), 8, false, &[29; 1]));
@@ -257,8 +275,8 @@ fn congestion_marks() {
         all.insert(START, Fragment { ecn: first, ..fragment(key(1, 1), 0, true, &[0; 8]) });
         let last = Fragment { ecn: second, ..fragment(key(1, 1), 8, false, &[0; 8]) };
         match (all.insert(START, last), whole) {
-            (Outcome::Complete(joined), Some(ecn)) => assert_eq!(joined.ecn, ecn),
-            (Outcome::Spoilt, None) => {}
+            (ReassemblyOutcome::Complete(joined), Some(ecn)) => assert_eq!(joined.ecn, ecn),
+            (ReassemblyOutcome::Spoilt, None) => {}
             (other, _) => panic!("{first} {second}: {other:?}"),
         }
         assert_eq!(taken(&all), (0, 0, 0));
@@ -274,16 +292,16 @@ struct Model {
 }
 
 impl Model {
-    fn insert(&mut self, at: usize, more: bool, payload: &[u8]) -> Outcome {
+    fn insert(&mut self, at: usize, more: bool, payload: &[u8]) -> ReassemblyOutcome {
         if payload.is_empty() || more && !payload.len().is_multiple_of(8) {
-            return Outcome::Misshapen;
+            return ReassemblyOutcome::Misshapen;
         }
         let end = at + payload.len();
         if self.spoilt {
-            return Outcome::Spoilt;
+            return ReassemblyOutcome::Spoilt;
         }
         if self.pieces.contains(&(at, more, payload.len())) {
-            return Outcome::Duplicate;
+            return ReassemblyOutcome::Duplicate;
         }
         self.bytes.resize(self.bytes.len().max(end), None);
         let last = self.pieces.iter().find(|(_, more, _)| !more).map(|(at, _, len)| at + len);
@@ -293,7 +311,7 @@ impl Model {
         };
         if beyond || self.bytes[at..end].iter().any(Option::is_some) {
             self.spoilt = true;
-            return Outcome::Spoilt;
+            return ReassemblyOutcome::Spoilt;
         }
         for (place, byte) in self.bytes[at..end].iter_mut().zip(payload) {
             *place = Some(*byte);
@@ -304,14 +322,14 @@ impl Model {
             Some(whole) if ended => {
                 *self = Self::default();
                 let bytes = [&vec![0x45; HEADER][..], &whole].concat().into_boxed_slice();
-                Outcome::Complete(Reassembled {
+                ReassemblyOutcome::Complete(Reassembled {
                     bytes,
                     header_len: HEADER,
                     ecn: 0,
                     next_header: 17,
                 })
             }
-            _ => Outcome::Stored,
+            _ => ReassemblyOutcome::Stored,
         }
     }
 }
@@ -360,14 +378,14 @@ proptest! {
             let part = || fragment(key(1, 1), start, end < payload.len(), &payload[start..end]);
             left.swap_remove(place);
             match all.insert(START, part()) {
-                Outcome::Complete(whole) => {
+                ReassemblyOutcome::Complete(whole) => {
                     prop_assert!(left.is_empty());
                     prop_assert_eq!(&whole.bytes[HEADER..], &payload[..]);
                     break;
                 }
-                outcome => prop_assert_eq!(outcome, Outcome::Stored),
+                outcome => prop_assert_eq!(outcome, ReassemblyOutcome::Stored),
             }
-            prop_assert_eq!(all.insert(START, part()), Outcome::Duplicate);
+            prop_assert_eq!(all.insert(START, part()), ReassemblyOutcome::Duplicate);
         }
         prop_assert_eq!(taken(&all), (0, 0, 0));
     }

@@ -5,7 +5,9 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::held;
 use crate::sockets::datagram::Datagram;
-use crate::sockets::kinds::{Family, Received, SendError, ShutdownHow, SocketInfo, SocketKind};
+use crate::sockets::kinds::{
+    Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
+};
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::{OptionName, SockOption, SocketOptions};
 use crate::sockets::ports::PortClaim;
@@ -156,19 +158,19 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// See [`Stack::recv`](crate::Stack::recv).
-    pub(crate) fn recv(&mut self, cx: &mut Context, handle: Handle) -> Option<Received<R>> {
+    pub(crate) fn recv(&mut self, cx: &mut Context, handle: Handle) -> Option<ReceivedPayload<R>> {
         let socket = self.open_socket(handle).ok()?;
         match &mut socket.body {
             SocketBody::Connection(stream) => {
                 let piece = stream.connection.recv().map(held::release)?;
                 stream.notified.readable = stream.connection.readable_len();
                 self.notify(cx, handle);
-                Some(Received { piece, from: None, arrived: None })
+                Some(ReceivedPayload { piece, from: None, info: None })
             }
             SocketBody::Datagram(datagram) => {
-                let (piece, arrived) = datagram.recv.pop()?;
-                let from = Some(socket.family.show(arrived.from));
-                Some(Received { piece: held::release(piece), from, arrived: Some(arrived) })
+                let (piece, info) = datagram.recv.pop()?;
+                let from = Some(socket.family.show(info.from));
+                Some(ReceivedPayload { piece: held::release(piece), from, info: Some(info) })
             }
             _ => None,
         }

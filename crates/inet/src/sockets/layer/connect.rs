@@ -66,15 +66,22 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         let remote = ip::to_self(remote);
         let path = cx.find(&remote, device)?;
-        match (kind, path.hop) {
-            (SocketKind::Stream, Hop::Group(_)) => Err(Error::NetUnreachable),
-            (SocketKind::Stream, Hop::Neighbour(_) | Hop::Local) => {
-                self.connect_stream(cx, now, handle, remote, &path)
+        if let Hop::Group(_) = path.hop {
+            if !kind.is_datagram() {
+                return Err(Error::NetUnreachable);
             }
-            (_, Hop::Group(_)) if !broadcast && !remote.ip().is_multicast() => Err(Error::Denied),
-            (SocketKind::Datagram | SocketKind::UdpLite, _) => {
-                self.connect_datagram(cx, now, handle, remote, &path)
+            if !broadcast && !remote.ip().is_multicast() {
+                return Err(Error::Denied);
             }
+        }
+        let (local, by_connect) = self.choose_local(cx, now, handle, remote, &path)?;
+        self.forget_peer(handle);
+        self.take_address(handle, local, by_connect);
+        let ends = Endpoints { local, remote };
+        if kind.is_datagram() {
+            self.connect_datagram(handle, ends)
+        } else {
+            self.connect_stream(cx, now, handle, ends, &path)
         }
     }
 
@@ -83,17 +90,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         cx: &mut Context,
         now: Instant,
         handle: Handle,
-        remote: SocketAddr,
+        ends: Endpoints,
         path: &Path,
     ) -> Result<(), Error> {
-        let (local, by_connect) = self.choose_local(cx, now, handle, remote, path)?;
-        self.take_address(handle, local, by_connect);
-        let ends = Endpoints { local, remote };
         let reused = self.take_reusable(cx, now, &ends);
         let defaults = Arc::clone(self.tcp.config());
         let iss = reused.unwrap_or_else(|| cx.secret.isn(now, &ends));
         let offset = cx.secret.timestamp_offset(&ends);
-        let known = cx.ip.path_mtu(now, remote.ip());
+        let known = cx.ip.path_mtu(now, ends.remote.ip());
         let socket = self.open_socket(handle)?;
         let path = &path.narrowed(known);
         let config = socket.options.tcp_config(&defaults, path);
@@ -107,23 +111,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Ok(())
     }
 
-    fn connect_datagram(
-        &mut self,
-        cx: &mut Context,
-        now: Instant,
-        handle: Handle,
-        remote: SocketAddr,
-        path: &Path,
-    ) -> Result<(), Error> {
-        let (local, by_connect) = self.choose_local(cx, now, handle, remote, path)?;
-        self.forget_peer(handle);
-        self.take_address(handle, local, by_connect);
+    fn connect_datagram(&mut self, handle: Handle, ends: Endpoints) -> Result<(), Error> {
         let Some(socket) = self.sockets.get_mut(handle) else { return Err(Error::BadHandle) };
         let demux = self.demux.datagrams(socket.kind());
-        faces(local, socket.is_dual()).for_each(|face| demux.remove_bound(face, handle));
-        demux.add_peer(Endpoints { local, remote }, handle);
+        faces(ends.local, socket.is_dual()).for_each(|face| demux.remove_bound(face, handle));
+        demux.add_peer(ends, handle);
         if let Some(datagram) = socket.datagram() {
-            datagram.peer = Some(remote);
+            datagram.peer = Some(ends.remote);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::sockets::options::SocketOptions;
 use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
 use crate::tcp::Endpoints;
-use crate::udp::message::Arrived;
+use crate::udp::message::DatagramInfo;
 use alloc::boxed::Box;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
@@ -33,7 +33,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Endpoints { local: packet.to(parsed.dst_port), remote: packet.from(parsed.src_port) };
         let start = packet.payload.start;
         let range = start + parsed.payload.start..start + parsed.payload.end;
-        let arrived = Arrived {
+        let info = DatagramInfo {
             from: ends.remote,
             to: packet.destination,
             interface: packet.interface,
@@ -41,27 +41,27 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             tos: packet.tos,
         };
         if arrival == Arrival::ToAll {
-            self.queue_for_all(cx, (kind, &ends), RxPiece { frame, range }, (arrived, coverage));
+            self.queue_for_all(cx, (kind, &ends), RxPiece { frame, range }, (info, coverage));
             return None;
         }
         let demux = self.demux.datagrams_ref(kind);
-        let found = demux.datagram(&ends, |handle| self.hears(cx, handle, &arrived));
+        let found = demux.datagram(&ends, |handle| self.hears(cx, handle, &info));
         let Some(handle) = found else {
             self.udp.count_no_port();
             return Some(frame);
         };
-        self.queue_datagram(cx, handle, RxPiece { frame, range }, (arrived, coverage));
+        self.queue_datagram(cx, handle, RxPiece { frame, range }, (info, coverage));
         None
     }
 
     /// Whether a socket receives what came by that interface and, of a group, from that source.
-    fn hears(&self, cx: &Context, handle: Handle, arrived: &Arrived) -> bool {
+    fn hears(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> bool {
         let Some(socket) = self.sockets.get(handle) else { return false };
         let SocketOptions { device, multicast_all, .. } = socket.options;
-        if device.is_some_and(|device| device != arrived.interface) {
+        if device.is_some_and(|device| device != info.interface) {
             return false;
         }
-        let Arrived { to, interface, from, .. } = *arrived;
+        let DatagramInfo { to, interface, from, .. } = *info;
         if !to.is_multicast() {
             return true;
         }
@@ -79,10 +79,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         cx: &mut Context,
         (kind, ends): (SocketKind, &Endpoints),
         piece: RxPiece<Frame<R>>,
-        (arrived, coverage): (Arrived, Option<u16>),
+        (info, coverage): (DatagramInfo, Option<u16>),
     ) {
         let mut found = self.demux.datagrams_ref(kind).datagram_all(ends);
-        found.retain(|handle| self.hears(cx, *handle, &arrived));
+        found.retain(|handle| self.hears(cx, *handle, &info));
         let Some((last, others)) = found.split_last() else {
             self.udp.count_no_port();
             return;
@@ -91,9 +91,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             let bytes: Box<[u8]> = piece.bytes().into();
             self.udp.count_copied(bytes.len());
             let copy = RxPiece { range: 0..bytes.len(), frame: Frame::Joined(bytes) };
-            self.queue_datagram(cx, *handle, copy, (arrived, coverage));
+            self.queue_datagram(cx, *handle, copy, (info, coverage));
         }
-        self.queue_datagram(cx, *last, piece, (arrived, coverage));
+        self.queue_datagram(cx, *last, piece, (info, coverage));
     }
 
     fn queue_datagram(
@@ -101,7 +101,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         cx: &mut Context,
         handle: Handle,
         piece: RxPiece<Frame<R>>,
-        (arrived, coverage): (Arrived, Option<u16>),
+        (info, coverage): (DatagramInfo, Option<u16>),
     ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let limit = socket.options.recv_buffer;
@@ -122,7 +122,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return;
         }
         let frame = cx.held.hold(piece.frame);
-        datagram.recv.push(RxPiece { frame, range: piece.range }, arrived);
+        datagram.recv.push(RxPiece { frame, range: piece.range }, info);
         self.udp.count_received();
         self.events.add(handle, socket, EventKind::Readable);
     }

@@ -45,29 +45,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.tcp.forget_fast_open_peers();
     }
 
-    /// See [`Stack::connect_fast`](crate::Stack::connect_fast).
+    /// See [`Stack::connect_fast`](crate::Stack::connect_fast), and with `defer`
+    /// [`Stack::connect_deferred`](crate::Stack::connect_deferred).
     pub(crate) fn connect_fast(
-        &mut self,
-        cx: &mut Context,
-        now: Instant,
-        handle: Handle,
-        address: SocketAddr,
-    ) -> Result<usize, Error> {
-        self.begin_fast(cx, now, handle, address, false)
-    }
-
-    /// See [`Stack::connect_deferred`](crate::Stack::connect_deferred).
-    pub(crate) fn connect_deferred(
-        &mut self,
-        cx: &mut Context,
-        now: Instant,
-        handle: Handle,
-        address: SocketAddr,
-    ) -> Result<usize, Error> {
-        self.begin_fast(cx, now, handle, address, true)
-    }
-
-    fn begin_fast(
         &mut self,
         cx: &mut Context,
         now: Instant,

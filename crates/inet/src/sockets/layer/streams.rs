@@ -1,6 +1,6 @@
 //! Connections: segments in and out, and what their owners are told.
 
-use crate::bytes::{Egress, Frame, RxBytes, RxPiece, Stage, TxBytes};
+use crate::bytes::{Egress, Frame, ProcessingStage, RxBytes, RxPiece, TxBytes};
 use crate::context::{Context, NextHop};
 use crate::error::Error;
 use crate::interface_id::InterfaceId;
@@ -45,7 +45,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         frame: Frame<R>,
         out: &mut dyn Egress<T>,
     ) {
-        cx.link.stage(Stage::TcpInput, out);
+        cx.link.stage(ProcessingStage::TcpInput, out);
         let Some((segment, payload)) = self.tcp.handle_packet(packet, &frame) else { return };
         let segment = &segment;
         let ends =
@@ -280,7 +280,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             if !cx.link.has_room(exit, out) {
                 break;
             }
-            cx.link.stage(Stage::Tcp, out);
+            cx.link.stage(ProcessingStage::Tcp, out);
             let connection = &mut stream.connection;
             let segment = match defer {
                 true => connection.poll_segment_deferring(now),
@@ -528,12 +528,12 @@ impl SegmentRoute {
             flow: self.flow,
             payload_len: header + body_len,
         };
-        cx.link.stage(Stage::Ip, out);
+        cx.link.stage(ProcessingStage::Ip, out);
         ip::write_ip(&ip, &mut head);
         if let (Some(id), Some(packet)) = (id, head.get_mut(ethernet::HEADER..)) {
             ip::allow_fragments(packet, destination, id);
         }
-        cx.link.stage(Stage::Ethernet, out);
+        cx.link.stage(ProcessingStage::Ethernet, out);
         ip::write_link(&cx.link, &self.path, self.to, &ip, &mut head);
         cx.link.emit(self.path.exit(), &head[..headers + header], body, offload, out);
     }

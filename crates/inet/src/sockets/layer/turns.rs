@@ -4,7 +4,7 @@ use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
 use crate::interface_id::NeighbourKey;
-use crate::link::Resolved;
+use crate::link::ResolvedNeighbour;
 use crate::sockets::events::{Event, EventKind};
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::socket::{Socket, SocketBody};
@@ -86,10 +86,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn handle_resolved(
         &mut self,
         cx: &mut Context,
-        resolved: Resolved,
+        resolved: ResolvedNeighbour,
         out: &mut dyn Egress<T>,
     ) {
-        let Resolved { neighbour, mac } = resolved;
+        let ResolvedNeighbour { neighbour, mac } = resolved;
         for datagram in self.udp.take_parked(neighbour) {
             self.send_parked(cx, neighbour, mac, datagram, out);
         }

@@ -90,6 +90,14 @@ pub(super) struct AckFindings {
     pub(super) timer: TimerRequest,
 }
 
+impl AckFindings {
+    /// `ack` may show that a segment has left the network, and not by a report of duplicate data.
+    #[inline]
+    pub(super) fn is_duplicate(&self, ack: &ReceivedAck<'_>) -> bool {
+        ack.is_duplicate() && !self.dsack
+    }
+}
+
 /// Round-trip times that an ACK gives.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::tcp) struct RttTimes {

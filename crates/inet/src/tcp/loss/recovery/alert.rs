@@ -16,7 +16,6 @@ impl LossRecovery {
         ack: &ReceivedAck<'_>,
         seen: &mut AckFindings,
     ) {
-        let duplicate = !ack.not_dup() && !seen.dsack;
         if ack.ece {
             // Congestion is certain: nothing is undone.
             context.congestion.forget_threshold();
@@ -25,11 +24,9 @@ impl LossRecovery {
             return;
         }
         let goes_on = match self.state {
-            CaState::Recovery => self.in_recovery(context, ack, seen, duplicate),
-            CaState::Loss => self.in_loss(context, ack, seen, duplicate),
-            CaState::Open | CaState::Disorder | CaState::Cwr => {
-                self.in_order(context, ack, seen, duplicate)
-            }
+            CaState::Recovery => self.in_recovery(context, ack, seen),
+            CaState::Loss => self.in_loss(context, ack, seen),
+            CaState::Open | CaState::Disorder | CaState::Cwr => self.in_order(context, ack, seen),
         };
         if goes_on {
             self.retransmit_policy = RetransmitPolicy::Lost;
@@ -83,10 +80,9 @@ impl LossRecovery {
         context: &mut LossContext<'_>,
         ack: &ReceivedAck<'_>,
         seen: &mut AckFindings,
-        duplicate: bool,
     ) -> bool {
         if !seen.una_advanced {
-            if !context.sack && duplicate {
+            if !context.sack && seen.is_duplicate(ack) {
                 self.add_reno_sack(context);
             }
         } else if self.try_undo_partial(context, ack, ack.prior_una) {
@@ -112,16 +108,15 @@ impl LossRecovery {
         context: &mut LossContext<'_>,
         ack: &ReceivedAck<'_>,
         seen: &mut AckFindings,
-        duplicate: bool,
     ) -> bool {
-        self.process_loss(context, ack, seen, duplicate);
+        self.process_loss(context, ack, seen);
         let policy = self.retransmit_policy;
         self.identify_loss(context, seen);
         if self.state != CaState::Open && !seen.lost_retransmission {
             return false;
         }
         // The window was restored, or retransmissions are lost again.
-        let goes_on = self.in_order(context, ack, seen, duplicate);
+        let goes_on = self.in_order(context, ack, seen);
         if !goes_on {
             self.retransmit_policy = policy;
         }
@@ -134,13 +129,12 @@ impl LossRecovery {
         context: &mut LossContext<'_>,
         ack: &ReceivedAck<'_>,
         seen: &mut AckFindings,
-        duplicate: bool,
     ) -> bool {
         if !context.sack {
             if seen.una_advanced {
                 self.sent.guess_sacked(0);
             }
-            if duplicate {
+            if seen.is_duplicate(ack) {
                 self.add_reno_sack(context);
             }
         }
@@ -175,7 +169,6 @@ impl LossRecovery {
         context: &mut LossContext<'_>,
         ack: &ReceivedAck<'_>,
         seen: &AckFindings,
-        duplicate: bool,
     ) {
         let recovered = context.una.at_or_after(self.high_seq);
         if seen.una_advanced && self.try_undo_loss(context, ack, false) {
@@ -188,7 +181,7 @@ impl LossRecovery {
             }
             if context.nxt.after(self.high_seq) {
                 // Step 3a: the answer to the new segments shows that the loss was real.
-                if seen.data_sacked || duplicate {
+                if seen.data_sacked || seen.is_duplicate(ack) {
                     self.frto = false;
                 }
             } else if seen.una_advanced && !recovered {
@@ -208,7 +201,7 @@ impl LossRecovery {
         }
         if !context.sack {
             // A duplicate shows that something new has arrived.
-            if context.nxt.after(self.high_seq) && duplicate {
+            if context.nxt.after(self.high_seq) && seen.is_duplicate(ack) {
                 self.add_reno_sack(context);
             } else if seen.una_advanced {
                 self.sent.guess_sacked(0);
