@@ -13,8 +13,8 @@ use crate::secret::Secret;
 use crate::tcp::{Endpoints, SegmentRepr, Seq, Timestamps};
 use crate::time::Instant;
 
-/// Segment sizes that a cookie can say, bytes: of a host that names none, of IPv6's least MTU, of
-/// links with tunnels, of Ethernet, and of jumbo frames.
+/// Segment sizes that a cookie can encode, bytes. They are of a host that names none, of IPv6's
+/// least MTU, of links with tunnels, of Ethernet, and of jumbo frames.
 const SIZES: [u16; 8] = [536, 1220, 1300, 1360, 1400, 1440, 1460, 8960];
 
 /// A cookie is good in its period and the next one.
@@ -23,7 +23,8 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// How long an ACK may bring a cookie after the last one was sent.
 pub(super) const VALIDITY: Duration = Duration::from_secs(120);
 
-/// Bits of a timestamp that carry options: four for the window scale, one for SACK, one for ECN.
+/// Number of a timestamp's bits that carry options: four for the window scale, one for SACK, one
+/// for ECN.
 const OPTION_BITS: u32 = 6;
 const NO_SCALE: u32 = 15;
 const SACK: u32 = 1 << 4;
@@ -43,7 +44,8 @@ fn hash(secret: &Secret, ends: &Endpoints, irs: Seq, period: u64, said: u32) -> 
     low & ((1 << HASH_BITS) - 1)
 }
 
-/// What is left of a SYN when it is answered with a cookie: what the cookie can say.
+/// The part of a SYN that a cookie can encode. A SYN answered with a cookie is treated as if it had
+/// only this.
 pub(super) fn reduced(syn: &SegmentRepr) -> SegmentRepr {
     let stamped = syn.timestamps.is_some();
     SegmentRepr {
@@ -86,8 +88,8 @@ pub(super) fn make(secret: &Secret, now: Instant, ends: &Endpoints, syn: &Segmen
     Seq::new(size << 29 | two << HASH_BITS | hash)
 }
 
-/// `value`, the timestamp of the answer to a [`reduced`] SYN, with its options in the low bits: at
-/// most 63 ms older than it was, never younger.
+/// `value` with the options of a [`reduced`] SYN in its low bits. `value` is the timestamp of the
+/// SYN-ACK. The result is at most 63 ms older and never younger.
 pub(super) fn stamp(value: u32, syn: &SegmentRepr) -> u32 {
     let mask = (1 << OPTION_BITS) - 1;
     let marked = value & !mask | option_bits(syn);

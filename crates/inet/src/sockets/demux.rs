@@ -46,9 +46,9 @@ pub(crate) enum DemuxTarget {
     TimeWait(Handle),
 }
 
-/// The sockets at one address. There may be several datagram sockets with SO_REUSEADDR, of which
-/// the last one receives, or sockets of both kinds with SO_REUSEPORT, over which what arrives is
-/// spread.
+/// The sockets at one address. Several datagram sockets may share it with SO_REUSEADDR: the last
+/// one receives. Sockets of both kinds may share it with SO_REUSEPORT: packets are spread over
+/// them.
 #[derive(Debug, Default)]
 struct PortSharers {
     handles: Vec<Handle>,
@@ -62,8 +62,8 @@ impl PortSharers {
         self.handles.push(handle);
     }
 
-    /// Whose a packet between `ends` is, of those that `takes` it: always the same one's, as long
-    /// as the sharers are.
+    /// The receiver of a packet between `ends`, out of the sockets that `takes` accepts. The choice
+    /// stays the same as long as the sharers do.
     fn choose(
         &self,
         hash: &KeyedHash,

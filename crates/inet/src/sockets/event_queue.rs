@@ -13,7 +13,8 @@ pub(crate) struct EventQueue {
 }
 
 impl EventQueue {
-    /// Adds an event of `socket`, which is `handle`. A closing socket has only one left to give.
+    /// Adds an event of `socket`, whose handle is `handle`. A closing socket gives only one more
+    /// event.
     pub(crate) fn add<T, R>(&mut self, handle: Handle, socket: &mut Socket<T, R>, kind: EventKind) {
         if socket.closing && kind != EventKind::Closed {
             return;

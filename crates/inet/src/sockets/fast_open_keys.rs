@@ -5,13 +5,14 @@ use core::hash::Hasher;
 use core::net::IpAddr;
 use siphasher::sip::SipHasher24;
 
-/// The keys of cookies: the one in use, and another one that is still good (TCP_FASTOPEN_KEY). Of
-/// the four numbers of Linux's `net.ipv4.tcp_fastopen_key` these are the bytes, little-endian.
+/// The keys of cookies: the key in use, and an older one whose cookies are still accepted
+/// (TCP_FASTOPEN_KEY). The bytes are the four numbers of Linux's `net.ipv4.tcp_fastopen_key` in
+/// little-endian order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastOpenKeys {
     /// Makes cookies.
     pub current: [u8; 16],
-    /// Its cookies are taken too; who brings one gets a new one.
+    /// Its cookies are accepted too. A client with such a cookie gets a new one.
     pub other: Option<[u8; 16]>,
 }
 

@@ -24,14 +24,15 @@ struct FastOpenPeer {
     cookie: Option<FastOpenOption>,
     /// Its segment size, bytes; 0 while unknown.
     mss: u16,
-    /// 1: it did not answer the option and is to be asked in the older form; 2: it answered that
-    /// neither.
+    /// 1: the peer did not answer the option, and is to be asked in the older form. 2: it did not
+    /// answer that form either.
     older_form: u8,
 }
 
-/// While connections that were opened fast are swallowed on their way, none is (RFC 7413 4.1.3.1):
-/// for `TcpConfig::fastopen_blackhole_timeout`, and twice as long each time it happens again, up to
-/// 64 times as long. Data received over one that was begun afterwards ends the doubling. As Linux.
+/// The pause after the network has dropped connections that were opened fast (RFC 7413 4.1.3.1). No
+/// connection is opened fast meanwhile. The pause lasts `TcpConfig::fastopen_blackhole_timeout`,
+/// and doubles with each further loss up to 64 times that. Data received over a connection that was
+/// opened fast afterwards ends the doubling. As Linux.
 #[derive(Debug)]
 struct FastOpenPause {
     /// How often it happened since one worked.
@@ -146,7 +147,7 @@ impl FastOpens {
         (known.cookie.unwrap_or_else(ask), Some(known.mss).filter(|mss| *mss != 0))
     }
 
-    /// Keeps what a SYN-ACK has said.
+    /// Records the answer of a SYN-ACK.
     pub(super) fn learn(&mut self, address: IpAddr, news: &FastOpenOutcome) {
         if !self.peers.contains_key(&address) {
             if self.order.len() >= self.limit

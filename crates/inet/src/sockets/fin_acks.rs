@@ -60,7 +60,7 @@ impl FinAcks {
         self.due().is_some_and(|due| due <= now)
     }
 
-    /// One of the connections, which need not be kept in mind any more.
+    /// Removes one of the connections.
     pub(crate) fn pop(&mut self) -> Option<Handle> {
         self.handles.pop()
     }

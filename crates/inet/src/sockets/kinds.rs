@@ -6,7 +6,7 @@ use crate::bytes::{Frame, RxPiece};
 use crate::error::Error;
 use crate::udp::message::DatagramInfo;
 
-/// What a socket speaks.
+/// The protocol of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SocketKind {
     /// TCP.
@@ -90,7 +90,7 @@ pub struct SendError<T> {
 pub struct SocketInfo {
     /// The owner's tag; of a connection not yet accepted, its listener's.
     pub tag: u64,
-    /// What it speaks.
+    /// Its protocol.
     pub kind: SocketKind,
     /// State, as `ss` names it.
     pub state: &'static str,

@@ -39,8 +39,8 @@ impl Listener {
         tcp.max_syn_backlog.saturating_sub(self.requests) < tcp.max_syn_backlog / 4
     }
 
-    /// How many SYN-ACK timeouts a request may live of the `most` that it may have with few others:
-    /// while more than half the backlog is used, fewer the more of the requests are old.
+    /// Number of SYN-ACK timeouts that a request may live, at most `most`. While more than half the
+    /// backlog is used, it shrinks with the share of old requests.
     pub(super) fn most_timeouts(&self, most: u8) -> u8 {
         if self.requests.saturating_mul(2) <= u32::from(self.backlog).max(8) {
             return most;

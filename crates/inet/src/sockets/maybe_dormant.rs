@@ -10,7 +10,7 @@ use core::ops::{Deref, DerefMut};
 use crate::bytes::{RxBytes, TxBytes};
 use crate::tcp::{Connection, Dormant, Durable, Endpoints, State};
 
-/// Exactly one of the two is there, but for the moment after a look at a sleeping one.
+/// Exactly one of the two is there, but for the moment in which a dormant connection is examined.
 #[derive(Debug)]
 pub(crate) struct MaybeDormant<T, R> {
     awake: OnceCell<Box<Connection<T, R>>>,

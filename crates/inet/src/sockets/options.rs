@@ -28,23 +28,25 @@ pub enum SockOption {
     KeepInterval(Duration),
     /// Unanswered probes before the connection is given up; at least 1.
     KeepCount(u8),
-    /// Most received payload bytes that wait for the application. A stream whose size was never set
-    /// has one that grows with what its application reads.
+    /// Most received payload bytes that wait for the application. Without a set size, a stream's
+    /// buffer grows with what its application reads.
     RecvBuffer(usize),
-    /// Most payload bytes that wait to be sent or acknowledged. Kept for its owner, who bounds what
-    /// it sends; the core does not refuse more.
+    /// Most payload bytes that wait to be sent or acknowledged. The value is stored for the owner,
+    /// which bounds its sends by it. The core does not refuse more.
     SendBuffer(usize),
     /// The address may be shared with others that allow it, TIME-WAIT connections foremost.
     ReuseAddr(bool),
     /// Datagrams to broadcast addresses are allowed.
     Broadcast(bool),
-    /// What `close` does: zero aborts. A longer time is kept for the owner, who waits or not.
+    /// The behaviour of `close`. Zero aborts. A longer time is stored for the owner, which waits or
+    /// does not.
     Linger(Option<Duration>),
     /// Time to live of the packets sent, hops; not 0.
     Ttl(u8),
     /// Type of service byte of the packets sent.
     Tos(u8),
-    /// Hops of the IPv6 packets sent to one destination, not 0; `None` for what the router says.
+    /// Hop limit of IPv6 packets to a unicast destination, not 0. `None` takes the router's
+    /// advertised value.
     UnicastHops(Option<u8>),
     /// Traffic class of the IPv6 packets sent.
     TrafficClass(u8),
@@ -54,27 +56,27 @@ pub enum SockOption {
     MaxSeg(u16),
     /// How long sent data may stay unacknowledged; zero for the default.
     UserTimeout(Duration),
-    /// The address may be shared with others that allow it, listening or not (SO_REUSEPORT): what
-    /// arrives is spread over them by a keyed hash of the two ends.
+    /// Allows other sockets with this option at the same address, listening or not (SO_REUSEPORT).
+    /// A keyed hash of the two ends spreads arriving packets over them.
     ReusePort(bool),
     /// Acknowledgements leave at once, for a while. The value is what holds at the moment.
     QuickAck(bool),
-    /// The owner is told of room to send only while less than this is queued and not sent, bytes;
-    /// 0 for no such bound. Kept for its owner: see `Stack::unsent`.
+    /// The owner gets room to send only while fewer than this many bytes are queued and not sent. 0
+    /// means no such bound. The value is stored for the owner: see `Stack::unsent`.
     NotSentLowat(u32),
-    /// The owner is told of received bytes only if there are so many, or will not be more; at least
-    /// 1.
+    /// The owner is notified of received bytes only from this many on, or if no more will come. At
+    /// least 1.
     RecvLowat(u32),
     /// Bound of the window offered to the peer, bytes; 0 for none.
     WindowClamp(u32),
     /// Retransmissions of a SYN; 1..=127.
     SynCount(u8),
-    /// Connections of a listener wait for their first data, up to this long, before they are to be
-    /// accepted. Kept as a number of SYN-ACK timeouts (1 s, 3 s, 7 s, ...), rounded up; zero for
-    /// not at all.
+    /// Connections of a listener wait for their first data, up to this long, before they can be
+    /// accepted. The value is stored as a number of SYN-ACK timeouts (1 s, 3 s, 7 s, ...), rounded
+    /// up. Zero means not at all.
     DeferAccept(Duration),
-    /// A listener takes data with a SYN, by a cookie (RFC 7413): at most this many connections at a
-    /// time whose peer has not yet acknowledged anything; 0 for none.
+    /// A listener accepts data with a SYN, by a cookie (RFC 7413). The value bounds the connections
+    /// whose peer has not yet acknowledged anything; 0 allows none.
     FastOpen(u32),
     /// `connect` waits for data to take with the SYN, if the peer's cookie is known, and else asks
     /// for it.
@@ -89,13 +91,14 @@ pub enum SockOption {
     Congestion(CongestionKind),
     /// Whether packets may be cut on their way (IP_MTU_DISCOVER).
     MtuDiscover(MtuDiscover),
-    /// Payload of each of the datagrams that one send is cut into (UDP_SEGMENT), bytes; 0 for one.
+    /// Payload bytes of each datagram into which one send is segmented (UDP_SEGMENT). 0 means one
+    /// datagram.
     UdpSegment(u16),
-    /// Datagrams of equal length are received as one (UDP_GRO); kept for its owner, see
-    /// [`Stack::recv_run`](crate::Stack::recv_run).
+    /// Datagrams of equal length are received as one (UDP_GRO). The value is stored for the owner:
+    /// see [`Stack::recv_run`](crate::Stack::recv_run).
     UdpGro(bool),
-    /// UDP-Lite: how many bytes of a datagram, with its header, the checksum covers
-    /// (UDPLITE_SEND_CSCOV); 0, or more than there are: all. 1 to 7 are 8, as on Linux.
+    /// UDP-Lite: number of a datagram's bytes, header included, that the checksum covers
+    /// (UDPLITE_SEND_CSCOV). 0 and any larger number mean all. 1 to 7 count as 8, as on Linux.
     SendCoverage(u16),
     /// UDP-Lite: datagrams of which less is covered are dropped (UDPLITE_RECV_CSCOV); 0: those of
     /// which not all is. At first none is. 1 to 7 are 8, as on Linux.
@@ -115,19 +118,20 @@ pub enum SockOption {
 /// The values of IP_MTU_DISCOVER, as Linux numbers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MtuDiscover {
-    /// Packets may be cut by routers, and are by us.
+    /// Routers and this host may fragment packets.
     Dont,
-    /// What fits the path may not be cut, what does not is cut by us.
+    /// A packet that fits the path must not be fragmented. This host fragments one that does not
+    /// fit.
     #[default]
     Want,
-    /// Nothing is cut: what does not fit the path is refused.
+    /// Nothing is fragmented. A packet that does not fit the path is refused.
     Do,
     /// The same with the interface's MTU in place of the path's.
     Probe,
-    /// Packets may be cut by routers; the interface's MTU counts, and what does not fit it is
-    /// refused.
+    /// Routers may fragment packets. A packet that does not fit the interface's MTU is refused.
     Interface,
-    /// The same, but what does not fit is cut by us.
+    /// Routers may fragment packets. This host fragments a packet that does not fit the interface's
+    /// MTU.
     Omit,
 }
 
@@ -147,7 +151,7 @@ impl MtuDiscover {
         matches!(self, Self::Want | Self::Do | Self::Probe)
     }
 
-    /// What does not fit is refused instead of being cut.
+    /// Whether a packet that does not fit is refused instead of being fragmented.
     pub(crate) fn refuses(self) -> bool {
         matches!(self, Self::Do | Self::Probe | Self::Interface)
     }

@@ -24,8 +24,8 @@ use crate::error::Error;
 use crate::secret::{KeyedHash, Secret};
 use crate::sockaddr::wildcard;
 
-/// Where a socket with the address `local` receives: a `dual` one on all addresses of IPv6 does so
-/// on all of IPv4, too.
+/// Addresses at which a socket bound to `local` receives. A `dual` socket on all IPv6 addresses
+/// also receives on all IPv4 addresses.
 pub(crate) fn faces(local: SocketAddr, dual: bool) -> impl Iterator<Item = SocketAddr> {
     let both = dual && local.is_ipv6() && local.ip().is_unspecified();
     let other = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), local.port());
@@ -118,7 +118,7 @@ fn any(of: SocketAddr) -> SocketAddr {
 /// How many peers' turns are counted apart; more share them by hash.
 const TURNS: usize = 256;
 
-/// Most ports from one turn to the next while all are free.
+/// Largest distance from one port to the next while all are free.
 const STEP: u32 = 8;
 
 /// How far the connections to each peer have come in the range of ports.
@@ -211,9 +211,9 @@ impl Ports {
         self.search(offset, usable).map(|(_, port)| port).ok_or(Error::AddrInUse)
     }
 
-    /// A port for a `connect` from `local` to `remote` that only other connecting sockets hold and
-    /// with which the connection is `unique`. `random` is the start for datagrams; connections take
-    /// ports in turn, and a step from it.
+    /// A port for a `connect` from `local` to `remote`. Only other connecting sockets may hold the
+    /// port, and the connection must be `unique` with it. `random` is the start of the search for
+    /// datagrams. Connections take ports in sequence, `random` choosing the step.
     pub(crate) fn free_for_connect(
         &mut self,
         kind: SocketKind,

@@ -137,8 +137,8 @@ impl ConnectionRequest {
         self.flags |= ACKED;
     }
 
-    /// What a segment of `len` bytes means: RFC 9293 3.10.7.4 for SYN-RECEIVED, in Linux's order.
-    /// `defer`: timeouts for which the listener waits for data.
+    /// Decides about a segment with `len` bytes of payload by RFC 9293 3.10.7.4 for SYN-RECEIVED,
+    /// in Linux's order. `defer` is the number of timeouts for which the listener waits for data.
     pub(super) fn check(
         &mut self,
         now: Instant,
@@ -196,8 +196,8 @@ impl ConnectionRequest {
     /// The timer has fired, at most `most` times; `defer` as for [`check`](Self::check).
     pub(super) fn handle_timeout(&mut self, most: u8, defer: u8) -> RequestTimeout {
         let acked = self.has(ACKED);
-        // As Linux: with data awaited, the peer that has acknowledged is left alone until the end
-        // of the waiting, when a last SYN-ACK fetches its data or its ACK.
+        // As Linux: while the listener waits for data, a peer that has acknowledged gets no
+        // SYN-ACK. A last one at the end of the wait fetches its data or its ACK.
         let (over, again) = match defer {
             0 => (self.timeouts >= most, true),
             defer => (

@@ -19,7 +19,7 @@ pub(crate) struct Stream<T, R> {
     pub(super) proven: u64,
 }
 
-/// What the owner has been told.
+/// Events of which the owner has been notified.
 #[derive(Debug, Default)]
 pub(crate) struct NotifiedState {
     pub(crate) connected: bool,

@@ -79,8 +79,8 @@ impl TcpLayer {
         self.counters.iter().chain(self.totals.iter())
     }
 
-    /// Parses a TCP packet and counts it: the segment, and where its payload is in the frame and
-    /// what follows that. `None` for a malformed one, which is to be dropped.
+    /// Parses and counts a TCP packet. Gives the segment, its payload's range in the frame, and the
+    /// rest of the frame. `None` for a malformed packet, which is to be dropped.
     pub(super) fn handle_packet<R: RxBytes>(
         &mut self,
         packet: &Packet,
@@ -115,7 +115,8 @@ impl TcpLayer {
         Some((segment, payload))
     }
 
-    /// Counts what has happened on a connection, and draws the conclusions for others.
+    /// Counts the events of a connection, and applies what they show about Fast Open to
+    /// other connections.
     pub(super) fn add_stats(&mut self, stats: TcpStats) {
         self.totals.add(stats);
         if stats.fast_open_works > 0 {
@@ -396,8 +397,8 @@ impl TcpLayer {
         Some(record)
     }
 
-    /// The first sequence number that a new connection may have in place of `target`, if that is in
-    /// TIME-WAIT and may be replaced (`tw_reuse`).
+    /// The first sequence number of a new connection in place of `target`. `None` unless `target`
+    /// is in TIME-WAIT and may be replaced (`tw_reuse`).
     #[inline]
     pub(super) fn reusable(&self, now: Instant, target: DemuxTarget) -> Option<Seq> {
         match target {
@@ -554,7 +555,8 @@ impl TcpLayer {
     }
 }
 
-/// Of how many segments of `size` bytes a payload of `len` bytes consists; one without is one.
+/// Number of segments of `size` bytes that hold a payload of `len` bytes. An empty payload counts
+/// as one.
 pub(super) fn segment_count(len: usize, size: u16) -> u64 {
     len.div_ceil(usize::from(size).max(1)).max(1) as u64
 }

@@ -31,24 +31,27 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.open_in(family, kind, tag)
     }
 
-    /// Gives the socket an address; port 0 is any free one, the wildcard address all of ours: of
-    /// IPv4, or with `::` of both families unless the socket is for IPv6 only.
+    /// Gives the socket an address. Port 0 means any free port. The wildcard address means all
+    /// addresses of this host: `0.0.0.0` those of IPv4, `::` those of both families unless the
+    /// socket is for IPv6 only.
     ///
     /// # Errors
-    /// `Invalid` if it has one, and for IPv4 on a socket for IPv6 only; `AddrNotAvailable` if the
-    /// address is not ours, `AddrInUse` if another socket has it, `Unsupported` for IPv6 on an
-    /// IPv4 socket, `BadHandle`.
+    /// `Invalid` if the socket has an address, or for IPv4 on a socket for IPv6 only.
+    /// `AddrNotAvailable` if the address is not of this host. `AddrInUse` if another socket has it.
+    /// `Unsupported` for IPv6 on an IPv4 socket. `BadHandle`.
     pub fn bind(&mut self, handle: Handle, address: SocketAddr) -> Result<(), Error> {
         self.sockets.bind(&mut self.cx, handle, address)
     }
 
     /// Queues bytes; `poll` sends them. `to` is for datagrams and defaults to the connected peer.
-    /// The owner bounds what it queues on a stream: the core refuses nothing for being much.
+    /// The owner bounds the bytes queued on a stream: the core never refuses them for their number.
     ///
     /// # Errors
-    /// With the chunk given back: `NotConnected`, `BrokenPipe` or the connection's own error on a
-    /// stream; `DestinationRequired`, `MessageSize`, `NetUnreachable`, `AddrNotAvailable` (our own
-    /// address), `Denied` (broadcast), `NoBuffers` (too many queued) for a datagram; `BadHandle`.
+    /// Every error gives the chunk back.
+    /// * On a stream: `NotConnected`, `BrokenPipe`, or the connection's own error.
+    /// * For a datagram: `DestinationRequired`, `MessageSize`, `NetUnreachable`, `AddrNotAvailable`
+    ///   (an address of this host), `Denied` (broadcast), `NoBuffers` (too many queued).
+    /// * `BadHandle`.
     pub fn send(
         &mut self,
         now: Instant,
@@ -86,8 +89,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Sets an option; it takes effect at once as far as it can on a connection.
     ///
     /// # Errors
-    /// `Invalid` for a value out of range, and for `V6Only` on an IPv4 socket or one that has an
-    /// address; `BadHandle`.
+    /// `Invalid` for a value out of range, and for `V6Only` on an IPv4 socket or on a socket with
+    /// an address; `BadHandle`.
     pub fn set_option(
         &mut self,
         now: Instant,
@@ -113,8 +116,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.tcp_info(now, handle)
     }
 
-    /// A stream's congestion window, bytes: what a sender's buffer should hold at least once. 0 for
-    /// a stale handle and while the stream has nothing under way.
+    /// A stream's congestion window, bytes. A sender's buffer should hold at least this much. 0 for
+    /// a stale handle, and while the stream has nothing in flight.
     pub fn congestion_window(&self, handle: Handle) -> usize {
         self.sockets.congestion_window(handle)
     }
@@ -124,15 +127,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.mark_urgent(now, handle);
     }
 
-    /// The place of the newest byte of a stream that its peer has marked as urgent; the first byte
-    /// received is at 0. It may not have arrived yet, or been given out by `recv` already.
+    /// Position of the newest byte that a stream's peer has marked as urgent. The first byte
+    /// received is at 0. The marked byte may not have arrived yet, or `recv` may have given it out
+    /// already.
     pub fn urgent_mark(&self, handle: Handle) -> Option<u64> {
         self.sockets.urgent_mark(handle)
     }
 
-    /// The size that a stream's receive buffer should have by what its application reads, if its
-    /// owner has not [granted](Self::grant_recv_buffer) so much (see
-    /// [`TcpConfig::recv_buffer_granted`](crate::tcp::TcpConfig::recv_buffer_granted)), bytes.
+    /// The size in bytes that a stream's receive buffer should have by its application's reads.
+    /// `None` if its owner has already [granted](Self::grant_recv_buffer) so much (see
+    /// [`TcpConfig::recv_buffer_granted`](crate::tcp::TcpConfig::recv_buffer_granted)).
     pub fn recv_buffer_wanted(&self, handle: Handle) -> Option<usize> {
         self.sockets.recv_buffer_wanted(handle)
     }
@@ -162,8 +166,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.local_addr(handle)
     }
 
-    /// The peer's address. A connection that is over, by a reset or by FINs of both ends, has none,
-    /// as on Linux: programs ask for it to find out whether a connection lives.
+    /// The peer's address. A connection that has ended, by a reset or by FINs of both ends, has
+    /// none, as on Linux. Programs ask for it to find out whether a connection lives.
     ///
     /// # Errors
     /// `NotConnected`, `BadHandle`.
@@ -171,8 +175,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.peer_addr(handle)
     }
 
-    /// How many payload bytes are done with, in the order of sending: acknowledged on a stream;
-    /// sent or dropped on a datagram socket. 0 for a stale handle.
+    /// Number of payload bytes that the owner may release, in the order of sending. A stream has
+    /// had them acknowledged; a datagram socket has sent or dropped them. 0 for a stale handle.
     pub fn acked(&self, handle: Handle) -> u64 {
         self.sockets.acked(handle)
     }
@@ -186,9 +190,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// matter.
     ///
     /// # Errors
-    /// With the chunk given back: those of `send`; `Invalid` for a cut into too many datagrams,
-    /// `MessageSize` into ones that do not fit the path; `AddrNotAvailable` for a source that is
-    /// not ours.
+    /// Every error gives the chunk back. Those of `send`; `Invalid` for too many datagrams of one
+    /// send; `MessageSize` if these do not fit the path; `AddrNotAvailable` for a source that is
+    /// not of this host.
     pub fn send_with(
         &mut self,
         now: Instant,
@@ -199,9 +203,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.send_with(&mut self.cx, now, handle, chunk, options)
     }
 
-    /// How many received datagrams `recv` may be asked for to give them on as one, and the length
-    /// of each but the last, which may be shorter (UDP_GRO): they have the same ends and differ in
-    /// nothing that ancillary data shows. Together they are at most `most` bytes, if more than one.
+    /// Number of received datagrams that can be given on as one, and the length of each (UDP_GRO).
+    /// The last one may be shorter. They have the same ends, and nothing that ancillary data shows
+    /// differs. More than one together are at most `most` bytes. The owner calls `recv` for each.
     pub fn recv_run(&self, handle: Handle, most: usize) -> Option<(usize, usize)> {
         self.sockets.recv_run(handle, most)
     }

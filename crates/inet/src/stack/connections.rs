@@ -13,15 +13,14 @@ use crate::table::Handle;
 use crate::time::Instant;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Starts connecting a stream, whose outcome is an event (`Connected` or `Failed`), or sets a
-    /// datagram socket's peer; a wildcard address with port 0 takes a datagram socket's peer away
+    /// Starts connecting a stream, or sets a datagram socket's peer. A stream's outcome is an event
+    /// (`Connected` or `Failed`). A wildcard address with port 0 removes a datagram socket's peer
     /// and leaves it bound.
     ///
     /// # Errors
-    /// `Already` while an attempt is under way, `AlreadyConnected`, `NetUnreachable` without a
-    /// route, `AddrNotAvailable` for port 0, or if no local port is left;
-    /// `Unsupported` for IPv6 on an IPv4 socket, `Denied` for a broadcast address without
-    /// permission, `BadHandle`.
+    /// `Already` while an attempt is under way. `AlreadyConnected`. `NetUnreachable` without a
+    /// route. `AddrNotAvailable` for port 0, or if no local port is left. `Unsupported` for IPv6 on
+    /// an IPv4 socket. `Denied` for a broadcast address without permission. `BadHandle`.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -84,9 +83,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.forget_fast_open_peers();
     }
 
-    /// Starts connecting a stream with Fast Open (MSG_FASTOPEN). Gives the number of bytes that may
-    /// be sent ([`send`](Self::send)) before the next `poll` and will leave with the SYN; 0 if the
-    /// peer's cookie is not known and is now being asked for.
+    /// Starts connecting a stream with Fast Open (MSG_FASTOPEN). Gives the number of bytes that
+    /// leave with the SYN if they are [sent](Self::send) before the next `poll`. It is 0 if the
+    /// peer's cookie is unknown: the SYN then asks for one.
     ///
     /// # Errors
     /// `Unsupported` if `TcpConfig::fastopen` does not allow it, or for datagrams; else those of
@@ -114,8 +113,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.connect_fast(&mut self.cx, now, handle, address, true)
     }
 
-    /// How many bytes the SYN of a connection attempt takes that waits for them, if it does: to its
-    /// owner it looks connected, because writing is what makes it go on.
+    /// Number of bytes that a deferred SYN takes; `None` if no SYN waits for data. To its owner
+    /// such a connection looks connected, because only a write lets the attempt proceed.
     pub fn deferred_room(&self, handle: Handle) -> Option<usize> {
         self.sockets.deferred_room(handle)
     }
@@ -133,8 +132,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.path_mtu(&mut self.cx, now, handle)
     }
 
-    /// Lets a datagram socket receive what is sent to `group` on `interface`, or on the one that
-    /// the socket's or the routing table's choice is (IP_ADD_MEMBERSHIP, MCAST_JOIN_GROUP).
+    /// Lets a datagram socket receive what is sent to `group` on `interface` (IP_ADD_MEMBERSHIP,
+    /// MCAST_JOIN_GROUP). Without `interface`, the socket's own choice counts, else the routing
+    /// table's.
     ///
     /// # Errors
     /// `AddrInUse` if it does already; those of [`set_group_filter`](Self::set_group_filter).
@@ -162,13 +162,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.leave_group(&mut self.cx, now, handle, group, interface)
     }
 
-    /// From whom a member of `group` receives: only from `sources`, or from all but these
-    /// (MCAST_MSFILTER, and what the calls for single sources come to). To include nobody is to
-    /// leave.
+    /// Sets the sources that a member of `group` receives from: only `sources`, or all but these
+    /// (MCAST_MSFILTER, and the calls for single sources). To include no source is to leave.
     ///
     /// # Errors
-    /// `Invalid` if `group` is no group of the socket's family, `Unsupported` on a stream,
-    /// `AddrNotAvailable` without such an interface, `NoBuffers` for too many groups or sources,
+    /// `Invalid` if `group` is no group of the socket's family. `Unsupported` on a stream.
+    /// `AddrNotAvailable` without such an interface. `NoBuffers` for too many groups or sources.
     /// `BadHandle`.
     pub fn set_group_filter(
         &mut self,

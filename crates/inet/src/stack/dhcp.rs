@@ -22,9 +22,10 @@ use crate::timers::Timer;
 use crate::udp::wire as udp;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Starts to get an address for `interface` by DHCP, with its routes, name servers and MTU. The
-    /// outcome is what [`dhcp_lease`](Self::dhcp_lease) says; it goes with
-    /// [`disable_dhcp`](Self::disable_dhcp), when its time is over, or when another host has it.
+    /// Starts DHCP on `interface`, for an address with its routes, name servers and MTU.
+    /// [`dhcp_lease`](Self::dhcp_lease) gives the outcome. The lease ends with
+    /// [`disable_dhcp`](Self::disable_dhcp), when its time is over, or when another host has the
+    /// address.
     ///
     /// # Errors
     /// `Already` if it is on, `BadHandle` without such an interface.
@@ -56,8 +57,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.dhcp.lease(interface)
     }
 
-    /// When the address of the lease is given up unless the server gives more time; `None` without
-    /// a lease, and for one that lasts for ever.
+    /// When the lease's address is given up unless the server extends the lease. `None` without a
+    /// lease, and for a lease without an end.
     pub fn dhcp_lease_end(&self, interface: InterfaceId) -> Option<Instant> {
         self.dhcp.lease_end(interface)
     }
@@ -107,7 +108,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Acts on what is due about addresses.
+    /// Runs the due timers of DHCP and of address conflict detection.
     pub(super) fn handle_addressing_timer(&mut self, now: Instant, out: &mut dyn Egress<T>) {
         self.addressing_timer = None;
         self.dhcp.handle_timer(now, &mut self.cx.secret);
@@ -186,7 +187,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.dhcp.set_routes(interface, routes);
     }
 
-    /// Takes back what a lease brought, if there was one, and stops probing for its address.
+    /// Removes what a lease brought, if there was one, and stops probing for its address.
     fn unbind_lease(&mut self, interface: InterfaceId) {
         self.cx.link.unwatch_lease(interface);
         let Some(old) = self.dhcp.unbind(interface) else { return };

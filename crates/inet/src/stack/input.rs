@@ -94,7 +94,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let arrival = self.cx.ip.arrival4(self.cx.link.interfaces(), origin, &packet);
         let Some(arrival) = arrival else { return };
         if packet.fragment.is_some() {
-            // A reassembled packet is parsed anew: its header is another one.
+            // A reassembled packet has another header, so it is parsed anew.
             if let Some(whole) = self.handle_fragment(now, &packet, frame) {
                 self.handle_ipv4(now, origin, (whole, 0), out);
             }
@@ -141,7 +141,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(arrival) = arrival else { return };
         match content {
             Content::Upper if packet.fragment.is_some() => {
-                // A reassembled packet is parsed anew: its header is another one.
+                // A reassembled packet has another header, so it is parsed anew.
                 if let Some(whole) = self.handle_fragment(now, &packet, frame) {
                     self.handle_ipv6(now, origin, (whole, 0), out);
                 }

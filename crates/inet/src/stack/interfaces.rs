@@ -30,8 +30,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Ok(())
     }
 
-    /// Says that the link of an interface can be used, or cannot. While it cannot, nothing is
-    /// routed there; when it can again, the link is told what we have and listen to.
+    /// Sets whether the link of an interface is up. While it is down, no route uses it. When it
+    /// comes up, the stack announces its addresses and groups there.
     ///
     /// # Errors
     /// `BadHandle` without such an interface.
@@ -48,11 +48,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if up && !was { self.announce(now, interface) } else { Ok(()) }
     }
 
-    /// Tells the link of an interface what we have and listen to: it may be another link than
-    /// before, or one that has forgotten. Addresses as far as
-    /// [`Config::arp_notify`](crate::Config::arp_notify) and
-    /// [`V6Config::ndisc_notify`](crate::V6Config::ndisc_notify) say, and groups. IPv6 addresses
-    /// are probed for duplicates first, where new ones are. Neighbours are asked for anew.
+    /// Announces addresses and groups on an interface's link, which may be another link than
+    /// before, or one whose nodes have forgotten. [`Config::arp_notify`](crate::Config::arp_notify)
+    /// and [`V6Config::ndisc_notify`](crate::V6Config::ndisc_notify) choose the addresses. IPv6
+    /// addresses are probed for duplicates first, as new ones are. Neighbours are resolved anew.
     ///
     /// # Errors
     /// `BadHandle` without such an interface.
@@ -66,13 +65,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Ok(())
     }
 
-    /// Gives an interface an address, and routes the address's network to its link. An IPv6
-    /// address is usable when no other node was found to have it, after about as many seconds as
-    /// [`V6Config::dad_transmits`](crate::V6Config::dad_transmits).
+    /// Gives an interface an address, and routes the address's network to its link. An IPv6 address
+    /// is usable once duplicate address detection has found no other node with it. That takes about
+    /// as many seconds as [`V6Config::dad_transmits`](crate::V6Config::dad_transmits).
     ///
     /// # Errors
-    /// `AddrInUse` if one of our interfaces has it, `Invalid` for an address that no interface can
-    /// have, `NoBuffers` if there are too many, `BadHandle` without such an interface.
+    /// `AddrInUse` if an interface of this stack has it. `Invalid` for an address that no interface
+    /// can have. `NoBuffers` if there are too many. `BadHandle` without such an interface.
     pub fn add_address(&mut self, interface: InterfaceId, address: Cidr) -> Result<(), Error> {
         self.nd.add_address(&mut self.cx, interface, address)?;
         self.watch_static(interface, address.address);
@@ -110,10 +109,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.cx.link.neighbours()
     }
 
-    /// Says how many probes of an interface (0 to 255, one per second) look for a node that has
-    /// an IPv6 address already, before it is used (RFC 4862 5.1); otherwise
-    /// [`V6Config::dad_transmits`](crate::V6Config::dad_transmits). It holds for addresses that
-    /// come afterwards.
+    /// Sets the number of probes (0 to 255, one per second) for duplicates of an interface's new
+    /// IPv6 addresses (RFC 4862 5.1). The default is
+    /// [`V6Config::dad_transmits`](crate::V6Config::dad_transmits). It holds for addresses that are
+    /// added afterwards.
     ///
     /// # Errors
     /// `BadHandle` without such an interface.
@@ -125,9 +124,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.nd.set_dad_transmits(interface, transmits)
     }
 
-    /// Starts IPv6 on an interface: it gets its link-local address, asks for routers, and from then
-    /// on follows what they advertise, as [`Config::v6`](crate::Config::v6) says. Without this,
-    /// an interface has the IPv6 addresses and routes that it is given, and no others.
+    /// Starts IPv6 on an interface. The interface gets its link-local address, solicits routers,
+    /// and follows their advertisements as [`Config::v6`](crate::Config::v6) says. Without this
+    /// call an interface has only the IPv6 addresses and routes that its owner adds.
     pub fn start_ipv6(&mut self, now: Instant, interface: InterfaceId) {
         self.nd.start(&mut self.cx, now, interface);
     }
@@ -144,9 +143,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Adds a route, or changes the one with the same network, gateway, interface and metric.
     ///
     /// # Errors
-    /// `BadHandle` without such an interface, `Invalid` if gateway or source are of another family
-    /// than the network, `NetUnreachable` if the gateway is not on the interface's link,
-    /// `AddrNotAvailable` if the source is not ours, `NoBuffers` if there are too many.
+    /// `BadHandle` without such an interface. `Invalid` if gateway or source are of another family
+    /// than the network. `NetUnreachable` if the gateway is not on the interface's link.
+    /// `AddrNotAvailable` if the source is not of this host. `NoBuffers` if there are too many.
     pub fn add_route(&mut self, route: Route) -> Result<(), Error> {
         self.cx.ip.add_route(route, self.cx.link.interfaces())
     }

@@ -11,17 +11,17 @@ use crate::time::Instant;
 use crate::timers::Timer;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Acts on due timers and sends what there is to send, as far as `out` has room; the sockets
-    /// take turns, and go on where they were at the next call.
+    /// Runs due timers and sends pending output, as far as `out` has room. Sockets are served in
+    /// turn, and the next call goes on where this one stopped.
     pub fn poll(&mut self, now: Instant, out: &mut dyn Egress<T>) {
         self.sockets.end_deferrals();
         self.send_all(now, out);
     }
 
-    /// [`poll`](Self::poll) without the lone ACKs of FINs, which a program's close mostly makes
-    /// needless. While [`defers_fin_acks`](Self::defers_fin_acks) says so, the owner looks for its
-    /// programs' answers, and calls `poll` before it waits. However busy it is, an ACK is deferred
-    /// for 200 µs at most.
+    /// [`poll`](Self::poll) without lone ACKs of FINs, which a program's close mostly makes
+    /// superfluous. While [`defers_fin_acks`](Self::defers_fin_acks) is true, the owner looks for
+    /// its programs' answers, and calls `poll` before it waits. However busy the owner is, an ACK
+    /// is deferred for at most 200 µs.
     pub fn poll_deferring(&mut self, now: Instant, out: &mut dyn Egress<T>) {
         if self.sockets.fin_acks_are_late(now) {
             return self.poll(now, out);
@@ -100,9 +100,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// When to call [`poll`](Self::poll) next if nothing else happens: the past if there is
-    /// something to send (at once, or when the egress that was full has room again), `None` for
-    /// never.
+    /// When to call [`poll`](Self::poll) next if nothing else happens. A time in the past means
+    /// that there is output: it can leave at once, or as soon as a full egress has room. `None`
+    /// means never.
     pub fn poll_at(&self) -> Option<Instant> {
         if self.cx.link.loopback_len() > 0 {
             return Some(Instant::ZERO);

@@ -12,7 +12,7 @@ use crate::sockets::SocketLayer;
 use crate::sockets::events::Event;
 use crate::wheel::TimerId;
 
-/// A TCP/IP stack: `T` is what payload to be sent is kept in, `R` what frames are received in.
+/// A TCP/IP stack. `T` holds payload to be sent, `R` a received frame.
 #[derive(Debug)]
 pub struct Stack<T, R> {
     pub(super) config: Config,

@@ -14,8 +14,8 @@ pub(super) struct ChallengeLimit {
 }
 
 impl ChallengeLimit {
-    /// Whether a segment without payload may be answered now. Two sides that do not agree would
-    /// answer each other for ever, so this is limited to two in a second, as in Linux.
+    /// Whether a segment without payload may be answered now. Two sides that disagree would answer
+    /// each other endlessly, so the limit is two a second, as in Linux.
     pub(super) fn permits(&mut self, now: Instant) -> bool {
         let pausing = self.last.is_some_and(|last| now - last < PAUSE);
         if !pausing {

@@ -63,8 +63,8 @@ pub enum SegmentReply {
     None,
     /// Send this RST to the segment's sender.
     Reset(SegmentRepr),
-    /// The segment is a SYN that may reuse this connection in TIME-WAIT: remove the connection and
-    /// give the segment to the listener, if there is one (RFC 9293 3.10.7.4, RFC 6191).
+    /// The segment is a SYN that may reuse this connection in TIME-WAIT. Remove the connection, and
+    /// give the segment to the listener if there is one (RFC 9293 3.10.7.4, RFC 6191).
     Reuse,
 }
 
@@ -267,9 +267,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.set(durable::READ_SHUT);
     }
 
-    /// The application is gone: queued data and FIN are still sent. If received bytes were not
-    /// consumed, or there is no connection yet, this is [`abort`](Self::abort) (RFC 9293 3.6.1, RFC
-    /// 2525 2.17): the RST to be sent, if any.
+    /// Closes for an application that has left: queued data and FIN are still sent. With received
+    /// bytes not consumed, or without a connection yet, this is [`abort`](Self::abort) (RFC 9293
+    /// 3.6.1, RFC 2525 2.17). Gives the RST to be sent, if any.
     pub fn close(&mut self, now: Instant) -> Option<SegmentRepr> {
         if self.recv.unconsumed() > 0 || self.state() == State::SynSent {
             return self.abort(now);
@@ -306,9 +306,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.recv.clear();
     }
 
-    /// ICMP says that the peer cannot be reached: ends a connection that is being opened, else is
-    /// remembered as the reason should the connection time out (RFC 9293 3.9.2.2). Check
-    /// [`is_outstanding`](Self::is_outstanding) first.
+    /// Handles an ICMP error which says that the peer cannot be reached. It ends a connection
+    /// attempt. An established connection remembers it as the reason of a later timeout (RFC 9293
+    /// 3.9.2.2). Check [`is_outstanding`](Self::is_outstanding) first.
     pub fn handle_unreachable(&mut self, error: Error) {
         if self.state().opening() || self.is_half_open() {
             self.end(Some(error));
@@ -389,7 +389,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// The place of the newest urgent byte in the peer's stream, whose first byte is at 0. It may
+    /// Position of the newest urgent byte in the peer's stream, whose first byte is at 0. It may
     /// not have arrived yet.
     pub fn urgent_mark(&self) -> Option<u64> {
         self.urgent.received()

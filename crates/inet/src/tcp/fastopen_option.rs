@@ -3,7 +3,8 @@
 /// Longest cookie, bytes (RFC 7413 4.1.1).
 pub const MAX_COOKIE: usize = 16;
 
-/// A Fast Open option: an even number of cookie bytes, 4 to 16, or none, which asks for a cookie.
+/// A Fast Open option: a cookie with an even number of bytes, 4 to 16. An empty one asks for a
+/// cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FastOpenOption {
     /// In the form of before the option had a number (RFC 7413, appendix of its drafts; RFC 6994).

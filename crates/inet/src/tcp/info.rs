@@ -1,9 +1,10 @@
 //! The fields of TCP_INFO.
 
-/// The fields of Linux's `struct tcp_info` by their names without `tcpi_`, and in its units:
-/// microseconds for `rto`, `ato`, round-trip times and the three limited times; milliseconds for
-/// the `last_` ones; bytes for windows and sizes but `snd_cwnd` and `snd_ssthresh`, which are
-/// segments.
+/// The fields of Linux's `struct tcp_info`, by their names without `tcpi_` and in its units.
+/// * microseconds: `rto`, `ato`, round-trip times and the three limited times
+/// * milliseconds: the `last_` ones
+/// * segments: `snd_cwnd` and `snd_ssthresh`
+/// * bytes: all other windows and sizes
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "the names are those of Linux's tcp(7)")]
 pub struct TcpInfo {

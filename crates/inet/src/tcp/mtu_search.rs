@@ -23,7 +23,7 @@ use crate::Instant;
 /// Least congestion window in which a probe is sent, segments.
 pub(super) const LEAST_WINDOW: u32 = 11;
 
-/// Shortest segment a black hole makes us send, bytes of payload (Linux's tcp_min_snd_mss, less its
+/// Shortest segment that a black hole leads to, bytes of payload (Linux's tcp_min_snd_mss, less its
 /// 40 bytes of options).
 const LEAST_MSS: u16 = 8;
 
@@ -95,8 +95,8 @@ impl MtuSearch {
         self.probe = Some(MtuProbe { end, mtu });
     }
 
-    /// SND.UNA is `una`: if that is beyond the probe, the path takes packets of its length, which
-    /// this gives.
+    /// SND.UNA is `una`. Beyond the probe, it shows that the path takes packets of the probe's
+    /// length, which is the result.
     pub(super) fn acked(&mut self, una: Seq) -> Option<u16> {
         let probe = self.probe.filter(|probe| una.at_or_after(probe.end))?;
         self.probe = None;
@@ -121,7 +121,7 @@ impl MtuSearch {
         self.probe = None;
     }
 
-    /// The path takes packets of `mtu` bytes, a router says: longer ones need no probe.
+    /// A router says that the path takes packets of at most `mtu` bytes. Longer ones need no probe.
     pub(super) fn bound(&mut self, mtu: u16) {
         self.ceiling = self.ceiling.min(mtu);
         self.high = self.high.min(mtu);

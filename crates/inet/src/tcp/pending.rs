@@ -50,9 +50,9 @@ impl PendingOutput {
         self.poll = true;
     }
 
-    /// The peer's FIN is to be acknowledged: at once, unless the caller waits a moment for the
-    /// program's answer. A program mostly closes as soon as it reads the end, and our own FIN then
-    /// brings the ACK: one frame less.
+    /// Requests the ACK of the peer's FIN. It leaves at once, unless the caller waits a moment for
+    /// the program's answer. Most programs close as soon as they read the end. The FIN of this side
+    /// then carries the ACK, which saves a frame.
     pub(super) fn request_fin_ack(&mut self) {
         self.fin_ack = true;
         self.poll = true;
@@ -70,7 +70,7 @@ impl PendingOutput {
         self.ack |= self.fin_ack;
     }
 
-    /// One more segment came out of order, and the peer counts the ACKs for them (RFC 5681 4.2); at
+    /// One more segment came out of order. The peer counts the ACKs for them (RFC 5681 4.2). At
     /// most `limit` are sent.
     pub(super) fn request_duplicate_ack(&mut self, limit: u16) {
         self.duplicate_acks = (self.duplicate_acks + 1).min(limit);

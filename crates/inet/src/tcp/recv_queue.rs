@@ -157,8 +157,8 @@ impl<R> ReceiveQueue<R> {
         self.report.add_duplicate(block);
     }
 
-    /// Learns the size of the peer's segments of a payload of `len` bytes, which a device may have
-    /// joined of segments of `joined` bytes (0: of one).
+    /// Learns the size of the peer's segments from a payload of `len` bytes. A device may have
+    /// joined it from segments of `joined` bytes; 0 for a single segment.
     pub(super) fn measure(&mut self, joined: u16, len: usize) {
         let size = if joined == 0 { len } else { len.min(joined.into()) };
         self.segment = self.segment.max(size);
@@ -232,8 +232,8 @@ impl<R> ReceiveQueue<R> {
         };
         let mut end = seq + piece.range.len() as u32;
         self.report.add_duplicate(SackBlock { start: seq, end: start.min(end) });
-        // A piece that the new one covers wholly makes place for it; one covered in part cuts it
-        // off.
+        // A piece that the new one covers wholly is removed. A piece covered in part trims the new
+        // one.
         while let Some(after) = self.out_of_order.get(at) {
             let twice = SackBlock { start: after.seq.max(start), end: after.end().min(end) };
             self.report.add_duplicate(twice);
@@ -266,8 +266,8 @@ impl<R> ReceiveQueue<R> {
         }
     }
 
-    /// The SACK option of the next ACK, of at most `most` blocks; with `duplicates`, the first may
-    /// be a duplicate, and whether it is.
+    /// The SACK option of the next ACK, with at most `most` blocks. With `duplicates`, the first
+    /// block may report a duplicate; the second value says whether it does.
     pub(super) fn sack_report(&mut self, most: usize, duplicates: bool) -> (SackBlocks, bool) {
         self.report.take(most, duplicates)
     }

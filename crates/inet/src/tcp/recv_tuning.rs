@@ -184,7 +184,8 @@ impl BufferTuner {
             return;
         }
         self.echo = echo;
-        // Less than the clock's unit says nothing, and one from the future is not ours.
+        // A time below the clock's unit measures nothing. An echo from the future is not of this
+        // side.
         let millis = timestamps::millis_since(durable, now, echo).filter(|millis| *millis > 0);
         if let Some(millis) = millis {
             self.learnt.smooth(millis.saturating_mul(1000));

@@ -42,10 +42,10 @@ impl<'a> WindowOffer<'a> {
     /// The window field of the next segment.
     ///
     /// The window's right edge moves only in large steps (RFC 9293 3.8.6.2.2) and never back. The
-    /// rest of the window is rounded up to the scale's unit, because rounding down would take back
-    /// part of the offer. So each ACK may give away too much, by less than one unit, out of a
-    /// reserve ([`capacity`](Self::capacity)). Bytes that come one by one and are not read may use
-    /// up the reserve. Then the window shrinks by less than a unit, which RFC 7323 2.4 permits.
+    /// rest of the window is rounded up to the scale's unit, because rounding down would withdraw a
+    /// part of the offer. So each ACK may offer less than one unit too much, out of a reserve
+    /// ([`capacity`](Self::capacity)). Bytes that come one by one and are not read may use up the
+    /// reserve. Then the window shrinks by less than a unit, which RFC 7323 2.4 permits.
     #[inline]
     pub(super) fn field(&self) -> u16 {
         let scale = self.durable.rcv_scale;
@@ -70,9 +70,9 @@ impl<'a> WindowOffer<'a> {
         whole.min(self.config.most_window()) as u16
     }
 
-    /// Whether the application has made so much room that the peer should know at once: a step of
-    /// two segments or half the buffer, that doubles the peer's window. With less than
-    /// that, a second ACK would follow every ACK of a quick reader.
+    /// Whether the application has made so much room that the peer should learn of it at once. That
+    /// is a step of two segments or half the buffer, which doubles the peer's window. A smaller
+    /// step would make a second ACK follow every ACK of a quick reader.
     #[inline]
     pub(super) fn deserves_ack(&self) -> bool {
         let left = self.durable.window_left() as usize;

@@ -108,8 +108,8 @@ impl RttEstimator {
         self.backoff
     }
 
-    /// Whether an ACK that comes `since` the last transmission and later can only answer a newer
-    /// one: it would have to be many times as late as any before.
+    /// Whether an ACK that arrives `since` or later after a transmission can only answer a newer
+    /// one. An answer to the old transmission would be many times as late as any before.
     #[inline]
     pub(super) fn is_unambiguous(&self, since: Duration) -> bool {
         const TIMES: u32 = 8;

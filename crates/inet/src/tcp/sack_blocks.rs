@@ -2,7 +2,7 @@
 
 use super::seq::Seq;
 
-/// A contiguous block of received bytes: the first, and one past the last.
+/// A contiguous block of received bytes: its first number, and one past its last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlock {
     /// Left edge.

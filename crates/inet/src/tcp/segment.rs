@@ -114,8 +114,8 @@ pub struct SegmentRepr {
     /// The ECN field of the packet. It is the IP header's, but it is decided with
     /// the rest of the segment; [`parse`](Self::parse) and [`emit`](Self::emit) do not see it.
     pub ecn: EcnField,
-    /// Payload of each of the segments that a device has joined to this one, bytes; 0 if it is one
-    /// as it was sent. [`emit`](Self::emit) does not see it.
+    /// Payload bytes of each segment that a device has joined to this one; 0 for a single segment.
+    /// [`emit`](Self::emit) ignores it.
     pub joined: u16,
     /// Fast Open; on a SYN only.
     pub fast_open: Option<FastOpenOption>,
@@ -281,8 +281,8 @@ impl SegmentRepr {
         len
     }
 
-    /// Writes the header for `body_len` bytes of payload with the sum of the pseudo-header in the
-    /// place of the checksum, [`CHECKSUM_AT`]; the device completes it.
+    /// Writes the header for `body_len` bytes of payload, with the sum of the pseudo-header in the
+    /// checksum field at [`CHECKSUM_AT`]. The device completes the checksum.
     ///
     /// # Panics
     /// As [`emit`](Self::emit).

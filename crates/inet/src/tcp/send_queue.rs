@@ -23,8 +23,8 @@ pub struct SendFlags {
     /// More follows at once (MSG_MORE): the end is not pushed, and less than a full segment waits,
     /// at most 200 ms, for the rest.
     pub more: bool,
-    /// A record ends here (MSG_EOR): no segment has bytes of before and after its end, and neither
-    /// has one that is retransmitted.
+    /// A record ends here (MSG_EOR): no segment, retransmitted or not, has bytes of before and
+    /// after its end.
     pub eor: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct WriteMarks {
     pub(super) push: bool,
     /// A record ends.
     pub(super) record: bool,
-    /// A burst, which left in one go, ends.
+    /// A burst, sent in one go, ends here.
     pub(super) burst: bool,
 }
 
@@ -126,9 +126,9 @@ impl<T: TxBytes> TcpSendQueue<T> {
         (self.end - self.acked) as usize
     }
 
-    /// Queues `chunk`. Where more follows, its end is pushed all the same if that is more than
-    /// `unpushed` bytes after the last push (as Linux: half of the peer's window, so that its
-    /// reader does not wait).
+    /// Queues `chunk`. With more to follow, its end still gets PSH if it lies more than `unpushed`
+    /// bytes after the last one. As Linux, that is half of the peer's window, so that its reader
+    /// does not wait.
     pub(super) fn push(&mut self, chunk: T, flags: SendFlags, unpushed: u64) {
         let len = chunk.len();
         if len == 0 {
@@ -266,8 +266,8 @@ impl<'a, T> PayloadPieces<'a, T> {
 pub struct SegmentOut<'a, T> {
     /// Its header.
     pub repr: SegmentRepr,
-    /// Payload of each segment but the last that it is to be cut into, bytes, if it is longer than
-    /// that ([`TcpConfig::gso_max_segs`](super::TcpConfig)).
+    /// Payload bytes of each segment but the last, if a longer segment is to be segmented
+    /// ([`TcpConfig::gso_max_segs`](super::TcpConfig)).
     pub mss: u16,
     body: PayloadPieces<'a, T>,
 }

@@ -18,7 +18,7 @@ const MAX_PAYLOAD: usize = 65_535 - 120;
 /// Most of an IP packet, which the shortest path may fill.
 const PACKET: u64 = 65_536;
 
-/// The fraction of a second whose bytes one burst may have: 2^-10.
+/// One burst holds the bytes of this fraction of a second: 2^-10.
 const BURST_SHIFT: u32 = 10;
 
 /// Whether super-segments are made, and how long they are.

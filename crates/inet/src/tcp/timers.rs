@@ -12,7 +12,8 @@ pub(super) enum TcpTimer {
     Retransmit,
     /// The same, but something can be done before: a tail loss probe (RFC 8985 7.2).
     LossProbe,
-    /// A segment that others have overtaken is late (RFC 8985 6.2). Of these three one runs.
+    /// A segment that later ones have overtaken is late (RFC 8985 6.2). Only one of these three
+    /// timers runs.
     Reordering,
     /// The window is closed or too small, or small data is held back (RFC 9293 3.8.6.1, 3.8.6.2.1).
     /// Never runs together with those above.
@@ -42,7 +43,7 @@ const SENDING: [TcpTimer; 3] = [TcpTimer::Retransmit, TcpTimer::LossProbe, TcpTi
 pub(super) struct TcpTimers([Option<Instant>; ALL.len()]);
 
 impl TcpTimers {
-    /// Sets `timer`, in place of the others of its kind.
+    /// Sets `timer`, in place of the others of its group.
     #[inline]
     pub(super) fn set(&mut self, timer: TcpTimer, at: Instant) {
         if SENDING.contains(&timer) {
@@ -95,7 +96,7 @@ impl TcpTimers {
         self.0.iter().flatten().min().copied()
     }
 
-    /// A timer that is due, which is no longer set.
+    /// A due timer, which is then no longer set.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<TcpTimer> {
         let due = |timer: &TcpTimer| self.0[*timer as usize].is_some_and(|at| at <= now);
         let timer = ALL.into_iter().find(due)?;

@@ -33,8 +33,8 @@ pub(super) fn agreed_option(durable: &Durable, now: Instant) -> Option<Timestamp
     durable.has(durable::TIMESTAMPS).then(|| option(durable, now, true))
 }
 
-/// Milliseconds since the own timestamp `echo` was sent; `None` if it is from the future, and so
-/// not ours.
+/// Milliseconds since this side's timestamp `echo` was sent. `None` if it is from the future, and
+/// so not of this side.
 #[inline]
 pub(super) fn millis_since(durable: &Durable, now: Instant, echo: u32) -> Option<u32> {
     let age = own_clock(durable, now).wrapping_sub(echo).cast_signed();
@@ -72,9 +72,9 @@ impl PeerTimestamp {
         self.taken_at = now;
     }
 
-    /// Whether `segment` is from before the last one (RFC 7323 5.3). As in Linux, one that has lost
-    /// its timestamps on its way is taken (RFC 7323 3.2 would drop it): it only lacks the
-    /// protection against old numbers.
+    /// Whether `segment` is from before the last one (RFC 7323 5.3). As in Linux, a segment that
+    /// has lost its timestamps on its way is accepted (RFC 7323 3.2 would drop it). It only lacks
+    /// the protection against old sequence numbers.
     #[inline]
     pub(super) fn is_old(&self, durable: &Durable, now: Instant, segment: &SegmentRepr) -> bool {
         let Some(timestamps) = segment.timestamps else { return false };

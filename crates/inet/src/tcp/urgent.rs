@@ -21,7 +21,7 @@ pub(super) struct UrgentMarks {
 }
 
 impl UrgentMarks {
-    /// The byte before `end`, a place in our stream, is urgent.
+    /// The byte before position `end` of this side's stream is urgent.
     pub(super) fn mark(&mut self, end: u64) {
         self.sent = Some(end);
     }
@@ -48,7 +48,8 @@ impl UrgentMarks {
         }
         match u16::try_from(end.since(seq)) {
             Ok(pointer) => Some(pointer),
-            // Too far to be said: so much is known if all of it is on its way.
+            // The mark is too far away for the field. While the field's largest value points beyond
+            // all sent data, it tells at least that the mark is farther.
             Err(_) => (seq + 0xffff).after(durable.snd_max).then_some(u16::MAX),
         }
     }

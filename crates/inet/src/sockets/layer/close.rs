@@ -86,8 +86,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Frees all that a closed socket, not a listener, has but its place, which goes when its owner
-    /// is told.
+    /// Frees all of a closed socket (not a listener) but its table entry. The entry goes when the
+    /// owner has been notified.
     pub(super) fn end(&mut self, cx: &mut Context, handle: Handle) {
         self.unregister(cx, handle);
         if let Some(socket) = self.sockets.get_mut(handle) {

@@ -16,8 +16,8 @@ use crate::udp::message::DatagramInfo;
 use alloc::boxed::Box;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
-    /// Takes a packet of UDP or UDP-Lite, as `kind` says; gives its frame back if no socket has its
-    /// port and the sender is to be told.
+    /// Handles a packet of UDP or UDP-Lite, as `kind` says. Gives the frame back if no socket has
+    /// its port and the sender is to get an ICMP error.
     pub(crate) fn handle_datagram(
         &mut self,
         cx: &mut Context,
@@ -72,8 +72,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// A datagram to all: each socket that is bound there gets it (RFC 1122 4.1.3.3 and
-    /// Linux), all but one a copy.
+    /// Queues a broadcast or multicast datagram at each socket that is bound there (RFC 1122
+    /// 4.1.3.3 and Linux). All sockets but one get a copy.
     fn queue_for_all(
         &mut self,
         cx: &mut Context,

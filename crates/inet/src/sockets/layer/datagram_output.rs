@@ -33,9 +33,9 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use smoltcp::wire::IpProtocol;
 
-/// Frames that one socket sends before it is the next one's turn.
+/// Frames that one socket sends before the next socket is served.
 const QUANTUM: usize = 8;
-/// Most datagrams that one send is cut into, as Linux's UDP_MAX_SEGMENTS.
+/// Most datagrams into which one send is segmented, as Linux's UDP_MAX_SEGMENTS.
 const MOST_SEGMENTS: usize = 128;
 /// Room for all headers of a fragment or datagram, bytes.
 const ROOM: usize = MAX_HEADERS + ip::FRAGMENT_HEADER + wire::HEADER;
@@ -115,7 +115,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let (family, options, local) = (socket.family, socket.options, socket.local);
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
         let lite = datagram.lite;
-        // What is added to a corked datagram goes where the first part of it goes.
+        // Bytes added to a corked datagram go to the destination of its first part.
         let (so_far, to) = match (datagram.send.open(), said.to) {
             (Some(outgoing), _) => (outgoing.len(), outgoing.message.to),
             (None, Some(to)) => (0, ip::to_self(admit(family, &options, to)?)),
@@ -183,7 +183,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Lets a socket send what it has, as far as there is room and its turn.
+    /// Sends a socket's queued datagrams, as far as the egress has room and the quantum allows.
     pub(crate) fn serve_datagram(
         &mut self,
         cx: &mut Context,
@@ -453,7 +453,8 @@ fn exit_for(message: &DatagramParameters, options: &SocketOptions) -> Option<Int
     options.device.or(message.interface).or(group)
 }
 
-/// Whether `len` bytes of payload can be sent over `path`, in one packet, in fragments, or cut.
+/// Whether `len` bytes of payload can be sent over `path`, in one packet, in fragments, or
+/// segmented.
 fn check_length(
     path: &Path,
     message: &DatagramParameters,

@@ -60,8 +60,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         true
     }
 
-    /// An error about a datagram. As Linux: only a connected socket is told, and only what is
-    /// final; a path's MTU is learnt by any.
+    /// Handles an ICMP error about a datagram. As on Linux, only a connected socket gets it, and
+    /// only if the error is final. Any socket's error may teach a path's MTU.
     pub(crate) fn report_datagram(
         &mut self,
         cx: &mut Context,

@@ -20,8 +20,8 @@ const CLIENT_WITHOUT_COOKIE: u32 = 4;
 const SERVER_WITHOUT_COOKIE: u32 = 0x200;
 const ALL_LISTENERS: u32 = 0x400;
 
-/// What the largest possible options take of the payload of a SYN, bytes: what is in between may
-/// add some of its own.
+/// Bytes of a SYN's payload that the largest possible options take. Middleboxes may add options of
+/// their own.
 const OPTION_SPACE: u16 = 40;
 
 /// What becomes of a SYN by Fast Open.
@@ -64,8 +64,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Ok(usize::from(self.make_fast(now, handle, defer)))
     }
 
-    /// Makes the connection attempt that was just begun a fast one, unless that is not done for
-    /// now; `defer`: if there is a cookie, the SYN waits for data. How much data the SYN takes.
+    /// Makes the connection attempt that was just begun a fast one, unless Fast Open is paused.
+    /// With `defer`, the SYN waits for data if the peer's cookie is known. Gives the number of data
+    /// bytes that the SYN takes.
     pub(super) fn make_fast(&mut self, now: Instant, handle: Handle, defer: bool) -> u16 {
         if self.tcp.is_fast_open_paused(now) {
             return 0;
@@ -164,7 +165,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Whether a listener may have one more fast connection whose peer has not proved itself.
+    /// Whether a listener may have one more fast connection whose peer has not yet acknowledged
+    /// anything.
     fn has_room_for_fast(&mut self, handle: Handle) -> bool {
         let for_all = self.tcp.config().fastopen & ALL_LISTENERS != 0;
         let Some(socket) = self.sockets.get_mut(handle) else { return false };

@@ -22,8 +22,9 @@ use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq};
 use crate::time::Instant;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
-    /// Answers a SYN with a new request, a cookie, or not at all. `after`: the sequence numbers of
-    /// the connection must lie after this one, of an earlier connection between the same ends.
+    /// Answers a SYN with a new request, with a cookie, or not at all. With `after`, an earlier
+    /// connection between the same ends had this sequence number: those of the new connection must
+    /// lie after it.
     #[expect(clippy::too_many_arguments, reason = "a segment, its payload, and whose it is")]
     pub(super) fn handle_syn(
         &mut self,
@@ -262,8 +263,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         });
     }
 
-    /// ICMP says that the peer of a request cannot be reached; true if that is believed: it quotes
-    /// the SYN-ACK.
+    /// Handles an ICMP error which says that the peer of a request cannot be reached. True if it is
+    /// believed, because it quotes the SYN-ACK.
     pub(crate) fn request_unreachable(
         &mut self,
         cx: &mut Context,
@@ -277,8 +278,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         believed
     }
 
-    /// Makes the connection of a finished handshake whose SYN-ACK was first sent at `sent_at`;
-    /// `None` if there is no room or no way back. The ACK is yet to be given to it.
+    /// Makes the connection of a finished handshake whose SYN-ACK was first sent at `sent_at`.
+    /// `None` if there is no room, or no route back. The caller has yet to give the ACK to it.
     #[expect(clippy::too_many_arguments, reason = "what a handshake leaves behind")]
     fn add_child(
         &mut self,

@@ -104,10 +104,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// A segment for a listener (RFC 9293 3.10.7.2), whose payload is taken if it opens fast.
-    /// `after`: the new connection's sequence numbers must lie after this one, of an earlier
-    /// connection between the same ends. Gives the connection that the segment makes, and is for,
-    /// if it brings back a cookie.
+    /// Handles a segment for a listener (RFC 9293 3.10.7.2). A SYN that opens fast takes the
+    /// payload. With `after`, an earlier connection between the same ends had this sequence number:
+    /// those of the new connection must lie after it. If the segment brings back a cookie, the
+    /// result is the connection that it makes and is for.
     #[expect(clippy::too_many_arguments, reason = "a segment, its payload, and whose it is")]
     pub(crate) fn handle_listener_segment(
         &mut self,

@@ -27,7 +27,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use smoltcp::wire::IpProtocol;
 
-/// Segments that one connection sends before it is the next one's turn.
+/// Segments that one connection sends before the next socket is served.
 const QUANTUM: usize = 8;
 /// Most segments that a connection sends into the void at a time, when its neighbour is absent.
 const MOST_DISCARDED: usize = 1024;
@@ -36,7 +36,7 @@ const MOST_DISCARDED: usize = 1024;
 const DORMANT_AFTER: Duration = Duration::from_secs(2);
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
-    /// Takes a TCP packet to one of our own addresses.
+    /// Handles a TCP packet to one of this host's addresses.
     pub(crate) fn handle_tcp(
         &mut self,
         cx: &mut Context,
@@ -143,8 +143,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.demux.listener(ends, |handle| self.uses(handle, interface))
     }
 
-    /// Tells the owner that a byte was marked as urgent; before the byte itself, so that it is not
-    /// taken for an ordinary one.
+    /// Notifies the owner of an urgent mark. This event precedes the byte itself, so that the owner
+    /// does not take it for an ordinary one.
     fn notify_urgent(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let SocketBody::Connection(stream) = &mut socket.body else { return };
@@ -236,8 +236,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         cx.answer(now, &ends.remote, &ip, fill, out);
     }
 
-    /// Lets a connection send what it has, as far as there is room, its neighbour known and its
-    /// turn.
+    /// Sends a connection's data, as far as the egress has room, the neighbour is known and the
+    /// quantum allows.
     pub(crate) fn serve_stream(
         &mut self,
         cx: &mut Context,
@@ -256,7 +256,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Ok(path) => path,
             Err(error) => return self.discard_output(cx, now, handle, error),
         };
-        // RFC 4861 7.3.1: new data from the peer or an ACK of ours proves that its first hop works.
+        // RFC 4861 7.3.1: new data from the peer, or a new ACK of sent data, proves that the first
+        // hop works.
         let durable = stream.connection.durable();
         let proven = durable.acked.wrapping_add(durable.received);
         let progress = core::mem::replace(&mut stream.proven, proven) != proven;
@@ -340,8 +341,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
     }
 
-    /// There is no way to the peer. A connection being opened fails; an established one sends what
-    /// it has into the void, so that its timers decide how long it lives.
+    /// Drops a connection's output because no route leads to the peer. A connection attempt fails.
+    /// An established connection counts its segments as sent, so that its timers decide how long it
+    /// lives.
     pub(crate) fn discard_output(
         &mut self,
         cx: &mut Context,
@@ -382,8 +384,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Looks at a connection after something happened to it: its owner is told, its states that
-    /// concern the stack are acted upon.
+    /// Follows up a change of a connection: notifies its owner, and acts on states that concern the
+    /// stack.
     pub(crate) fn update(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
         self.tcp.set_clock(now);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
@@ -405,7 +407,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Tells a connection's owner what is new.
+    /// Notifies a connection's owner of what is new.
     pub(super) fn notify(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let lowat = socket.options.recv_lowat as usize;
@@ -453,8 +455,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// A connection is over, its socket is still open: nothing arrives for it any more, and its
-    /// port is free unless it was bound by name.
+    /// Removes an ended connection from the demultiplexer while its socket is still open. Its port
+    /// is free, unless the owner bound it by name.
     pub(super) fn leave_network(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get(handle) else { return };
         let (bound, claim) = (socket.bound, socket.claim);

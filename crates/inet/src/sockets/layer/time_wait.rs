@@ -18,8 +18,8 @@ use crate::time::Instant;
 use core::net::SocketAddr;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
-    /// Puts a closed connection in TIME-WAIT, which has sent all that it has to send, down to a
-    /// record; its socket's place is free, as soon as its owner knows that it is closed.
+    /// Replaces a closed connection in TIME-WAIT by a record, once it has sent everything. Its
+    /// socket's table entry is free as soon as the owner knows of the end.
     pub(super) fn enter_time_wait(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle).filter(|socket| socket.closing) else {
             return;
@@ -105,7 +105,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.handle_listener_segment(cx, now, listener, *ends, segment, Some(used), &mut None, out);
     }
 
-    /// Takes the place of a connection in TIME-WAIT, if that may be: the first sequence number.
+    /// Takes the place of a connection in TIME-WAIT, if that is allowed. Gives the first sequence
+    /// number.
     pub(super) fn take_reusable(
         &mut self,
         cx: &mut Context,

@@ -107,8 +107,8 @@ impl CongestionControl {
         }
     }
 
-    /// The first segment leaves after nothing was in flight, `idle` after the last one. The window
-    /// decays for each `rto` of that, if it is to.
+    /// The first segment leaves after `idle` with nothing in flight. If the window is to decay, it
+    /// does so for each `rto` of that time.
     pub(in crate::tcp) fn start_after_idle(
         &mut self,
         now: Instant,

@@ -21,7 +21,7 @@ use crate::tcp::seq::Seq;
 const BETA: u64 = 717;
 const SCALE: u64 = 1024;
 
-/// Segments acknowledged, in eighths of a window, for which the Reno estimate grows by one:
+/// Acknowledged segments, in eighths of a window, for which the Reno estimate grows by one. That is
 /// 1 / alpha with alpha = 3 (1 - beta) / (1 + beta) (RFC 9438 4.3).
 const RENO_EIGHTHS: u64 = 8 * (SCALE + BETA) / 3 / (SCALE - BETA);
 

@@ -50,8 +50,8 @@ impl HyStart {
         Self { found: false, began: now, last: now, end: nxt, least: Duration::MAX, samples: 0 }
     }
 
-    /// An ACK in slow start on a path whose least round-trip time is `floor`: whether slow start
-    /// should end.
+    /// Handles an ACK in slow start on a path whose least round-trip time is `floor`. True if slow
+    /// start should end.
     pub(super) fn on_rtt(
         &mut self,
         w: &CongestionWindow,

@@ -43,10 +43,10 @@ impl Prr {
         self.delivered
     }
 
-    /// An ACK says that `delivered` more have arrived, after which `in_flight` are under way; it is
-    /// `safe` if SND.UNA advances, nothing more is lost and it carries no ECN echo. The congestion
-    /// window that follows: `in_flight` and the segments that may be sent now. `None` if the ACK
-    /// delivers nothing: the window stays.
+    /// The congestion window after an ACK: `in_flight` and the segments that may be sent now. The
+    /// ACK delivers `delivered` segments and leaves `in_flight`. It is `safe` if SND.UNA advances,
+    /// nothing more is lost and it carries no ECN echo. `None` if the ACK delivers nothing: the
+    /// window stays.
     pub(in crate::tcp) fn on_ack(
         &mut self,
         ssthresh: u32,
@@ -66,7 +66,7 @@ impl Prr {
             let conserved = self.delivered.saturating_sub(self.out).max(delivered);
             conserved.saturating_add(u32::from(safe)).min(ssthresh - in_flight)
         };
-        // The first ACK lets the lost segment be retransmitted, whatever is in flight.
+        // The first ACK lets the lost segment be retransmitted, however many are in flight.
         let count = if self.out == 0 { count.max(1) } else { count };
         Some(in_flight.saturating_add(count))
     }

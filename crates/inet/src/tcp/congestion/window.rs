@@ -46,8 +46,8 @@ struct WindowUsage {
     most: u32,
     /// Where this window of data ends.
     end: Seq,
-    /// Most segments in flight since `since`: when the window was last the limit or was reduced to
-    /// what is used of it, or an ACK came.
+    /// Most segments in flight since `since`. That is the time of the last ACK, or when the window
+    /// was last the limit or was reduced to its used part.
     used: u32,
     since: Instant,
 }
@@ -63,8 +63,8 @@ pub(in crate::tcp) struct FlightReport {
     pub(in crate::tcp) packets_out: u32,
     /// The congestion window has ended this burst.
     pub(in crate::tcp) limited: bool,
-    /// How long the window may be unused before it decays: the retransmission timeout; `None` if
-    /// it is not to decay (in recovery, with data waiting, or not configured).
+    /// Time without use after which the window decays: the retransmission timeout. `None` if it is
+    /// not to decay (in recovery, with data waiting, or not configured).
     pub(in crate::tcp) decay_after: Option<Duration>,
 }
 
@@ -94,9 +94,9 @@ impl CongestionWindow {
         self.cwnd < self.ssthresh
     }
 
-    /// Grows by `acked` segments up to the threshold; the rest of `acked`. The limit L of RFC
-    /// 3465 2.2 is `acked` itself: receivers that merge segments before they acknowledge would be
-    /// slowed down by two, and Linux has none either.
+    /// Grows by `acked` segments up to the threshold, and gives the rest of `acked`. The limit L of
+    /// RFC 3465 2.2 is `acked` itself. A limit of two would slow down receivers that merge segments
+    /// before they acknowledge, and Linux has none either.
     pub(super) fn slow_start(&mut self, acked: u32) -> u32 {
         let room = self.ssthresh.saturating_sub(self.cwnd);
         let growth = acked.min(room);
@@ -124,8 +124,8 @@ impl CongestionWindow {
         self.usage.limited || (self.in_slow_start() && half)
     }
 
-    /// The threshold as it should be when the window decays without congestion: its former size
-    /// remains known (RFC 2861 2, as Linux: three quarters of the window).
+    /// The threshold to set when the window decays without congestion. It preserves the window's
+    /// former size (RFC 2861 2, as Linux: three quarters of the window).
     pub(super) fn current_ssthresh(&self) -> u32 {
         self.ssthresh.max(self.cwnd / 2 + self.cwnd / 4)
     }
@@ -167,8 +167,8 @@ impl CongestionWindow {
         self.usage.since = now;
     }
 
-    /// Sending begins again after `idle` without a segment: the window is halved for each
-    /// retransmission timeout `rto` that has passed, down to the restart window (RFC 5681 4.1, RFC
+    /// Sending begins again after `idle` without a segment. The window is halved for each
+    /// retransmission timeout `rto` of that time, down to the restart window (RFC 5681 4.1, RFC
     /// 2861 2).
     pub(super) fn restart(&mut self, now: Instant, idle: Duration, rto: Duration) {
         self.ssthresh = self.current_ssthresh();

@@ -70,7 +70,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         update.reopened
     }
 
-    /// Takes an acceptable ACK; it may be an old one, whose SACK blocks still count.
+    /// Handles an acceptable ACK. SACK blocks of an old one still count.
     pub(super) fn take_ack(
         &mut self,
         now: Instant,

@@ -183,8 +183,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.retransmission(now, index, self.burst_segments(room), Transmission::Lost)
     }
 
-    /// A tail loss probe (RFC 8985 7.3): something new if there is and the peer's window admits it,
-    /// whatever the congestion window; else the last segment again.
+    /// A tail loss probe (RFC 8985 7.3). It takes new data if there is some and the peer's window
+    /// admits it, whatever the congestion window; else the last segment again.
     fn tail_probe(&mut self, now: Instant) -> Option<OutgoingData> {
         self.pending.tail_probe_done();
         let seq = self.durable.snd_max;
@@ -273,8 +273,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         acked.saturating_add_signed(i64::from(seq.offset_from(base)))
     }
 
-    /// Whether `len` bytes, which are less than a full segment, may leave: RFC 9293 3.7.4 (Nagle)
-    /// and 3.8.6.2.1 (silly window).
+    /// Whether `len` bytes, less than a full segment, may leave: RFC 9293 3.7.4 (Nagle) and
+    /// 3.8.6.2.1 (silly window).
     fn may_send_small(&self, len: usize, unsent: usize) -> bool {
         if self.pending.wants_small() || self.urgent.is_sending() {
             return true;

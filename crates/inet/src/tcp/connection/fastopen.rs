@@ -14,9 +14,9 @@ use crate::tcp::timestamps;
 use crate::{Instant, RxBytes, RxPiece, TxBytes};
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// Makes a connection attempt a fast one: its SYN carries `option` and up to `limit` bytes of
-    /// payload, of the data queued when it leaves; `deferred` if it is not to leave before there is
-    /// some. To be called before the first segment is given out.
+    /// Makes a connection attempt a fast one. Its SYN carries `option`, and up to `limit` bytes of
+    /// the data queued when it leaves. With `deferred` it does not leave before there is data. To
+    /// be called before the first segment is given out.
     pub fn connect_fast(&mut self, option: Option<FastOpenOption>, limit: u16, deferred: bool) {
         self.fast_open = Some(Box::new(FastOpenState::client(option, limit, deferred)));
         if deferred {
@@ -24,9 +24,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Takes the payload, and FIN, of the SYN that made this connection, before it is answered: the
-    /// application may read, write and close from now on.
-    /// `renewal` is a cookie for the SYN-ACK.
+    /// Takes the payload and FIN of the SYN that made this connection, before the SYN is answered.
+    /// The application may read, write and close from now on. `renewal` is a cookie for the
+    /// SYN-ACK.
     pub fn accept_fast(
         &mut self,
         now: Instant,
@@ -42,7 +42,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         // The peer has sent the SYN's data without knowing our window.
         let len = payload.as_ref().map_or(0, |piece| piece.range.len());
         self.durable.rcv_adv = self.durable.rcv_adv.max(seq + len as u32);
-        // The window of a SYN, which acknowledges nothing, counts from our first byte of data.
+        // A SYN acknowledges nothing, so its window counts from this side's first byte of data.
         self.durable.snd_wnd += 1;
         let rest = SegmentRepr { seq, fin, ..SegmentRepr::default() };
         let payload = payload.filter(|piece| !piece.range.is_empty());
@@ -127,7 +127,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         fast.is_some_and(|fast| self.send.end() > u64::from(fast.payload()))
     }
 
-    /// `ack` acknowledges our SYN, and perhaps its payload, which counts as sent by that.
+    /// `ack` acknowledges this side's SYN, and perhaps its payload, which counts as sent only then.
     pub(super) fn take_syn_data(&mut self, ack: Seq) {
         let start = self.durable.iss + 1;
         let retransmitted = self.counters.has_retransmitted();
@@ -158,8 +158,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         loss.lose_all(&mut context);
     }
 
-    /// Whether `echo`, of a SYN-ACK, is a timestamp that a SYN of this attempt can have carried; as
-    /// Linux. One that echoes none is believed (RFC 7323 3.2).
+    /// Whether `echo`, in a SYN-ACK, can be the timestamp of a SYN of this attempt, as Linux. A
+    /// SYN-ACK without an echo is accepted (RFC 7323 3.2).
     pub(super) fn is_syn_echo(&self, now: Instant, echo: u32) -> bool {
         let clock = |at: Instant| Seq::new(timestamps::own_clock(&self.durable, at));
         let (first, last) = (clock(self.progress.made_at()), clock(now));
@@ -172,9 +172,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.fast_open.as_ref().is_some_and(|fast| fast.has_asked())
     }
 
-    /// A retransmission timer has expired, for the last time if `over`. As in Linux the third in a
-    /// row, or an earlier last one, is held to be the work of a box that drops segments after data
-    /// in a SYN (RFC 7413 4.1.3.1).
+    /// A retransmission timer has expired, for the last time if `over`. The third expiry in a row,
+    /// or an earlier last one, is blamed on a black hole: a middlebox that drops segments after
+    /// data in a SYN (RFC 7413 4.1.3.1). As Linux.
     pub(super) fn suspect_fast_open(&mut self, over: bool) {
         let timeouts = self.attempts.timeouts();
         if self.asked_fast_open() && (timeouts == 2 || timeouts < 2 && over) {
@@ -183,8 +183,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// The connection ends: a FIN that came without the data before it is the work of such a box
-    /// too. Data that came over a watched one shows that there is none; as Linux not within this
+    /// The connection ends. A FIN that came without the data before it also indicates a black hole.
+    /// Data received over a watched connection shows that there is none; as Linux not within this
     /// host.
     pub(super) fn judge_fast_open(&mut self) {
         if !self.asked_fast_open() {

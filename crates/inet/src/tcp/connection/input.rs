@@ -63,8 +63,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if let Some(ack) = segment.ack
             && (ack.at_or_before(self.durable.iss) || ack.after(self.syn_edge()))
         {
-            // As Linux: most likely the peer still has an older connection of these ends, which
-            // the reset takes away. The SYN goes again soon, once, rather than after a timeout.
+            // As Linux: most likely the peer still has an older connection of these ends, which the
+            // reset ends. The SYN is sent again soon, once, rather than after a timeout.
             if self.attempts.timeouts() == 0 && !segment.rst {
                 self.timers.set(TcpTimer::Retransmit, now + SYN_AGAIN);
             }
@@ -78,7 +78,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return SegmentReply::reset(segment, 0);
         }
         if segment.rst {
-            // Only one that acknowledges our SYN is true (RFC 5961 3.2).
+            // A RST counts only if it acknowledges this side's SYN (RFC 5961 3.2).
             if segment.ack.is_some() {
                 self.stats.resets += 1;
                 self.end(Some(Error::Refused));
@@ -193,7 +193,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if let SegmentCheck::Done(reply) = self.check_ack(now, &segment, len) {
             return reply;
         }
-        // Not of a segment whose ACK is not believed: a blind attacker cannot move the clock.
+        // Only after the check of the ACK, so that a blind attacker cannot move the clock.
         self.take_timestamp(now, &segment);
         if len > 0 && self.is_unwanted(&segment, len) {
             // As Linux: the application will never read this. RFC 9293 3.6.1.
@@ -204,7 +204,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.text(now, &segment, payload)
     }
 
-    /// Whether a SYN may take the place of this connection in TIME-WAIT: it is younger by its
+    /// Whether a SYN may take the place of this connection in TIME-WAIT. It must be younger by its
     /// timestamp or its sequence number (RFC 6191 2, RFC 9293 MAY-2).
     fn may_reuse(&self, segment: &SegmentRepr) -> bool {
         let plain = segment.syn && segment.ack.is_none() && !segment.rst;
@@ -220,8 +220,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         younger || segment.seq.after(self.durable.rcv_nxt)
     }
 
-    /// The peer's SYN again, in SYN-RECEIVED: our SYN-ACK was lost, or both sides opened at once
-    /// and this is the peer's SYN-ACK, whose SYN is old and whose ACK is new.
+    /// The peer's SYN again, in SYN-RECEIVED. Either this side's SYN-ACK was lost. Or both sides
+    /// opened at once, and this is the peer's SYN-ACK: its SYN is old, its ACK new.
     fn check_duplicate_syn(&mut self, segment: &mut SegmentRepr) -> SegmentCheck {
         let duplicate = segment.syn && !segment.rst && segment.seq == self.durable.irs;
         let answering = self.state() == State::SynReceived || self.is_half_open();
@@ -258,9 +258,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.challenge(now, len > 0);
             return SegmentCheck::Done(SegmentReply::None);
         }
-        // The RFC's table would reject an ACK that is sent from the very edge of the window, and
-        // with a closed window any ACK that comes with data. This is Linux's test: the segment
-        // touches the window. Bytes outside are cut off later.
+        // The RFC's table would reject an ACK from the very edge of the window and, with a closed
+        // window, any ACK with data. This is Linux's test instead: the segment touches the window.
+        // Bytes outside the window are trimmed later.
         let end = segment.seq + segment_len(segment, len);
         let touches =
             segment.seq.at_or_before(self.durable.rcv_adv) && end.at_or_after(self.durable.rcv_nxt);
@@ -304,8 +304,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.end(error);
     }
 
-    /// RFC 7323 4.3. The first check has seen to it that it is not older than the last one, unless
-    /// that is too old to compare with.
+    /// RFC 7323 4.3. The first check has ensured that the timestamp is not older than the last one,
+    /// unless the last one is too old for a comparison.
     fn take_timestamp(&mut self, now: Instant, segment: &SegmentRepr) {
         let Some(timestamps) = segment.timestamps else { return };
         if self.durable.has(durable::TIMESTAMPS) && segment.seq.at_or_before(self.acks.acked_to()) {

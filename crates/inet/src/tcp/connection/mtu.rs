@@ -29,8 +29,8 @@ pub(super) enum NextMtuProbe {
 }
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// The path takes packets of `mtu` bytes only. Longer ones on their way are lost, which says
-    /// nothing about congestion (RFC 1191 6.4); their bytes leave again in smaller segments.
+    /// The path takes packets of at most `mtu` bytes. Longer packets in flight are lost, which is
+    /// no sign of congestion (RFC 1191 6.4). Their bytes are sent again in smaller segments.
     pub fn handle_too_big(&mut self, now: Instant, mtu: u16) {
         let mss = mtu.saturating_sub(self.packet_overhead()).max(1);
         if let Some(search) = self.mtu_search.as_deref_mut() {
@@ -50,8 +50,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// A SYN with payload did not arrive. One without leaves at once, and as Linux says that we
-    /// take no more than `mss` either.
+    /// A SYN with payload did not arrive. A SYN without payload leaves at once. As Linux, it also
+    /// offers an MSS of at most `mss`.
     fn shorten_syn(&mut self, mss: u16) {
         Arc::make_mut(&mut self.config).mss = mss;
         self.durable.rcv_mss = mss;

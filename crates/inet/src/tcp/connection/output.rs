@@ -38,8 +38,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// [`poll_segment`](Self::poll_segment) without the lone ACK of a FIN, which is due soon while
-    /// [`defers_fin_ack`](Self::defers_fin_ack) says so.
+    /// [`poll_segment`](Self::poll_segment) without the lone ACK of a FIN. While
+    /// [`defers_fin_ack`](Self::defers_fin_ack) is true, that ACK is still to be sent soon.
     pub fn poll_segment_deferring(&mut self, now: Instant) -> Option<SegmentOut<'_, T>> {
         self.handle_timer(now);
         if !self.pending.wants_poll() {
@@ -123,7 +123,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         repr
     }
 
-    /// A segment that acknowledges all received, with `payload` bytes, or to be cut into such ones.
+    /// A segment that acknowledges all received bytes. It has `payload` bytes, or is to be
+    /// segmented into such segments.
     pub(super) fn acknowledgement(
         &mut self,
         now: Instant,

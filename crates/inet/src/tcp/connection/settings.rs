@@ -81,8 +81,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Sets the offset of the clock for the timestamps of this connection, so that they tell
-    /// nothing about the machine (RFC 7323 5.4): a secret function of the endpoints. To be called
+    /// Sets the offset of this connection's timestamp clock, a secret function of the endpoints.
+    /// With it the timestamps disclose nothing about the machine (RFC 7323 5.4). To be called
     /// before the first segment is given out.
     pub fn set_timestamp_offset(&mut self, offset: u32) {
         self.durable.ts_offset = offset;

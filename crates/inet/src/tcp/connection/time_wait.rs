@@ -21,12 +21,13 @@ use crate::tcp::timers::TcpTimer;
 use crate::tcp::timestamps::PeerTimestamp;
 use crate::{Instant, RxBytes, TxBytes};
 
-/// A new connection's first number is so far above the last one's that all its segments are newer
-/// than any of the old one's (RFC 6191 2 leaves how far; as Linux).
+/// Distance of a new connection's first sequence number from the old connection's last. All
+/// segments of the new one are then newer than any old one. RFC 6191 2 leaves the distance open;
+/// this is Linux's.
 const DISTANCE: u32 = 65_535 + 2;
 
-/// Age of the last timestamp from which a younger one must differ from it: the clock's unit, with
-/// Linux's margin (`tcp_tw_reuse_delay`).
+/// Age of the last timestamp from which on a later timestamp differs from it: the clock's unit,
+/// with Linux's margin (`tcp_tw_reuse_delay`).
 const REUSE_AGE: Duration = Duration::from_secs(1);
 
 /// The record of a connection in TIME-WAIT that its application has closed.
@@ -68,9 +69,9 @@ impl TimeWait {
         connection
     }
 
-    /// First sequence number of a new connection between the same ends that is opened from this
-    /// side, if that is safe: timestamps tell its segments from the old ones (RFC 6191 2, RFC 7323
-    /// 5.8), and `tw_reuse` permits it.
+    /// First sequence number of a new connection that this side opens between the same ends. `None`
+    /// unless that is safe and `tw_reuse` permits it. It is safe if timestamps tell the new
+    /// segments from the old ones (RFC 6191 2, RFC 7323 5.8).
     pub fn reused_by_connect(&self, now: Instant) -> Option<Seq> {
         let ends = self.endpoints();
         let inside = |ip: IpAddr| ip.is_loopback();

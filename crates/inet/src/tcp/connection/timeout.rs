@@ -159,8 +159,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.timers.set(TcpTimer::Retransmit, at);
     }
 
-    /// Starts the retransmission timer as if it had run since the first segment was last sent: a
-    /// probe or the reordering timer was in its place (RFC 8985 7.3).
+    /// Starts the retransmission timer as if it had run since the first segment was last sent. A
+    /// probe timer or the reordering timer ran in its place (RFC 8985 7.3).
     pub(super) fn resume_retransmit(&mut self, now: Instant) {
         match self.loss.rto_left(now, self.rtt.timeout()) {
             Some(left) => self.retransmit_in(now, left.max(Duration::from_micros(1))),
@@ -202,8 +202,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.start_probe(now, left);
     }
 
-    /// Starts the timer of a tail loss probe if one is due, not later than the retransmission timer
-    /// would expire. Whether one is.
+    /// Starts the timer of a tail loss probe if this state allows one. The timer does not outlast
+    /// the retransmission timer. True if it was started.
     fn start_probe(&mut self, now: Instant, most: Duration) -> bool {
         // Not while a handshake is, whose own timer runs.
         if self.state().opening() {

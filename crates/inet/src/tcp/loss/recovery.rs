@@ -40,8 +40,8 @@ pub(in crate::tcp) struct LossRecovery {
     high_seq: Seq,
     /// SND.UNA when the recovery began, as long as it can be undone.
     undo_marker: Option<Seq>,
-    /// Retransmissions of this recovery that are not known to have been needless; `None` before the
-    /// first.
+    /// Retransmissions of this recovery that are not known to have been unnecessary; `None` before
+    /// the first.
     undo_retrans: Option<u32>,
     /// Own timestamp when the first retransmission of this recovery left.
     retrans_stamp: Option<u32>,
@@ -111,7 +111,7 @@ impl LossRecovery {
         &self.sent
     }
 
-    /// Place of the first segment that is to be retransmitted.
+    /// Index of the first segment to be retransmitted.
     #[inline]
     pub(in crate::tcp) fn next_to_retransmit(&mut self) -> Option<usize> {
         self.sent.next_to_retransmit()
@@ -128,8 +128,7 @@ impl LossRecovery {
         self.retransmit_policy
     }
 
-    /// A probe of the path's MTU that begins at `start` was sent; or its fate is of no interest any
-    /// more.
+    /// A probe of the path's MTU that begins at `start` was sent. `None` ends the watch.
     pub(in crate::tcp) fn watch_mtu_probe(&mut self, start: Option<Seq>) {
         self.mtu_probe = start;
     }
@@ -151,7 +150,7 @@ impl LossRecovery {
         self.reordering
     }
 
-    /// Our SYN has arrived: it counts as one, with the data that it brought.
+    /// This side's SYN has arrived. With the data that it brought, it counts as one segment.
     pub(in crate::tcp) fn syn_delivered(&mut self, now: Instant) {
         self.delivered += 1;
         self.delivered_at = now;
@@ -197,8 +196,8 @@ impl LossRecovery {
         }
     }
 
-    /// `len` bytes from `start` on were sent for the first time, in segments of `mss` bytes; the
-    /// last one with `marks`, and with a FIN if `fin`.
+    /// `len` bytes from `start` on were sent for the first time, in segments of `mss` bytes. The
+    /// last segment has `marks`, and a FIN if `fin`.
     pub(in crate::tcp) fn on_sent(
         &mut self,
         now: Instant,
@@ -215,8 +214,8 @@ impl LossRecovery {
         self.count_for_reduction(count);
     }
 
-    /// The segment at `index` was retransmitted; if it is not held to be lost, that was a probe,
-    /// which no recovery counts. `stamp` is the own timestamp it carries; `unambiguous` see
+    /// The segment at `index` was retransmitted. If it is not marked lost, this was a probe, which
+    /// no recovery counts. `stamp` is this side's timestamp in it. For `unambiguous` see
     /// [`SentQueue::retransmit`].
     pub(in crate::tcp) fn on_retransmitted(
         &mut self,
@@ -304,8 +303,9 @@ impl LossRecovery {
         self.lose(context, |_| true);
     }
 
-    /// The unreported segments for which `is_lost` holds are lost and leave again, without blame on
-    /// congestion: as Linux the state is that after a timeout, with the window as it is.
+    /// Marks the unreported segments lost for which `is_lost` holds, and sends them again.
+    /// Congestion is not the cause: as Linux, the state is that after a timeout, with the window as
+    /// it is.
     fn lose(&mut self, context: &mut LossContext<'_>, is_lost: impl Fn(&SentSegment) -> bool) {
         let mut any = false;
         for index in 0..self.sent.packets_out() as usize {
@@ -328,8 +328,8 @@ impl LossRecovery {
         self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
-    /// The peer's window was closed and is open again: if the segment in flight was sent as a
-    /// probe of it, the peer has had no room for that.
+    /// The peer's closed window is open again. If the segment in flight was sent as a window probe,
+    /// the peer had no room for it.
     pub(in crate::tcp) fn window_reopened(&mut self) {
         if self.state == CaState::Loss && !self.sent.is_empty() {
             self.lost += u64::from(self.sent.mark_lost(0));

@@ -63,7 +63,7 @@ pub(in crate::tcp) struct DeliverySnapshot {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::tcp) struct SentSegment {
     pub(in crate::tcp) start: Seq,
-    /// One past its last number; a FIN has one.
+    /// One past its last number. A FIN takes one number.
     pub(in crate::tcp) end: Seq,
     /// Last transmission.
     pub(in crate::tcp) at: Instant,
@@ -138,8 +138,8 @@ impl SentSegment {
     }
 }
 
-/// Segments that left the queue together: they were sent in one go, for the first time, and nothing
-/// has been heard of them since; or a single one, whatever its history.
+/// Segments that left the queue together. They were sent in one go, for the first time, and nothing
+/// was reported about them since. Or a single segment, whatever its history.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::tcp) struct AckedSegments {
     pub(in crate::tcp) first: SentSegment,
@@ -235,13 +235,13 @@ impl SentQueue {
         self.segments.iter().rposition(|segment| !segment.sacked())
     }
 
-    /// Place of the first segment that ends after `seq`.
+    /// Index of the first segment that ends after `seq`.
     pub(in crate::tcp) fn find(&self, seq: Seq) -> usize {
         self.segments.partition_point(|segment| segment.end.at_or_before(seq))
     }
 
-    /// `len` bytes from `start` on, and a FIN if `fin`, are sent for the first time, in segments of
-    /// `mss` bytes, the last of them with `marks`. How many they are.
+    /// Adds `len` bytes from `start` on, and a FIN if `fin`, sent for the first time in segments of
+    /// `mss` bytes. The last segment has `marks`. Gives the number of segments.
     pub(in crate::tcp) fn push(
         &mut self,
         (start, len, fin): (Seq, u32, bool),
@@ -286,8 +286,8 @@ impl SentQueue {
         count
     }
 
-    /// Takes the first segment out if `una` has passed it, and with it those behind it of which
-    /// everything is the same but their place; else cuts off the part that `una` has passed.
+    /// Removes the first segment if `una` has passed it, together with the segments behind it that
+    /// differ only in position. Otherwise trims the part that `una` has passed.
     pub(in crate::tcp) fn pop_acked(&mut self, una: Seq) -> Option<AckedSegments> {
         let head = self.segments.front_mut()?;
         if head.end.after(una) {
@@ -360,9 +360,9 @@ impl SentQueue {
         (self.sacked_out, self.lost_out, self.retrans_out, self.awaiting_out) = (0, 0, 0, 0);
     }
 
-    /// The peer has the segment. A retransmission that was lost with it is not on its way any more;
-    /// one of a segment that is not held to be lost is believed to be (RFC 6675 4's pipe counts
-    /// it).
+    /// The peer has the segment. A retransmission of a segment that is marked lost does not count
+    /// as in flight any more. One of a segment that is not is believed to be in flight (RFC 6675
+    /// 4's pipe counts it).
     pub(in crate::tcp) fn sack(&mut self, index: usize) {
         let Some(segment) = self.segments.get(index).copied().filter(|s| !s.sacked()) else {
             return;
@@ -405,7 +405,7 @@ impl SentQueue {
         true
     }
 
-    /// Place of the first segment that is to be retransmitted.
+    /// Index of the first segment to be retransmitted.
     pub(in crate::tcp) fn next_to_retransmit(&mut self) -> Option<usize> {
         if self.awaiting_out == 0 {
             return None;
@@ -443,7 +443,7 @@ impl SentQueue {
         self.link(number);
     }
 
-    /// Cuts the segment in two, the first of `len` bytes: the path takes smaller ones now.
+    /// Splits the segment, the first part with `len` bytes: the path takes smaller segments now.
     pub(in crate::tcp) fn split(&mut self, index: usize, len: u32) {
         let Some(whole) = self.segments.get_mut(index) else { return };
         let cut = whole.start + len;
@@ -486,7 +486,7 @@ impl SentQueue {
         self.relink();
     }
 
-    /// Place of the oldest transmission that may be on its way, and of the one after `index`.
+    /// Index of the oldest transmission that may be in flight, and of the one after `index`.
     pub(in crate::tcp) fn oldest(&self) -> Option<usize> {
         self.place(self.oldest)
     }

@@ -42,8 +42,8 @@ impl SackReport {
         self.blocks.insert(0, ChangedBlock { block, reported: false });
     }
 
-    /// `block` was received again. One that continues a duplicate not yet reported becomes part of
-    /// it, else it takes its place: the report is a hint.
+    /// `block` was received again. It extends an unreported duplicate that it continues, and
+    /// otherwise replaces it: the report is only a hint.
     pub(super) fn add_duplicate(&mut self, block: SackBlock) {
         if !block.start.before(block.end) {
             return;
@@ -74,8 +74,8 @@ impl SackReport {
         self.blocks.iter().any(|changed| !changed.reported)
     }
 
-    /// The next option, of at most `most` blocks; `duplicates` if they are reported at all. Whether
-    /// the first block is one.
+    /// The next option, with at most `most` blocks. With `duplicates`, the first block may report a
+    /// duplicate; the second value says whether it does.
     pub(super) fn take(&mut self, most: usize, duplicates: bool) -> (SackBlocks, bool) {
         let mut option = SackBlocks::default();
         if most == 0 {

@@ -33,9 +33,9 @@ impl LossRecovery {
         }
     }
 
-    /// The head of the queue is sacked though the acknowledgement has moved up to it: the peer has
-    /// dropped data that it had reported (RFC 2018 8). A short wait follows, in case its ACK is
-    /// late.
+    /// Whether the head of the queue is sacked although the acknowledgement has moved up to it. The
+    /// peer has then dropped data that it had reported (RFC 2018 8). A short wait follows, in case
+    /// its ACK is late.
     fn check_reneging(&mut self, context: &LossContext<'_>, seen: &mut AckFindings) -> bool {
         let reneging = seen.reneging && seen.una_advanced;
         if reneging {
@@ -152,8 +152,8 @@ impl LossRecovery {
         true
     }
 
-    /// Whether the segment found lost is a probe of the path's MTU, and nothing before it is lost:
-    /// that is no sign of congestion (RFC 4821 7.5).
+    /// Whether the segment found lost is a probe of the path's MTU, with nothing lost before it.
+    /// Such a loss is no sign of congestion (RFC 4821 7.5).
     pub(super) fn is_mtu_probe_lost(&mut self, context: &LossContext<'_>) -> bool {
         let lost = self.state < CaState::Cwr && self.mtu_probe == Some(context.una);
         if lost {
@@ -186,7 +186,7 @@ impl LossRecovery {
                 }
             } else if seen.una_advanced && !recovered {
                 self.high_seq = context.nxt;
-                // Step 2b: something new, whose fate decides.
+                // Step 2b: new data is sent. Its acknowledgement decides.
                 if context.can_send_new {
                     self.retransmit_policy = RetransmitPolicy::NewFirst;
                     return;

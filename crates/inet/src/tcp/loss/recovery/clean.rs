@@ -64,7 +64,7 @@ impl LossRecovery {
         }
     }
 
-    /// `segment`, and others like it, `count` in all, have arrived for the first time.
+    /// `segment` has arrived for the first time, and so have others like it; `count` in all.
     pub(super) fn deliver(
         &mut self,
         context: &LossContext<'_>,
@@ -97,11 +97,11 @@ impl LossRecovery {
     }
 }
 
-/// Without SACK: how many have left the network is guessed from duplicate ACKs (RFC 5681 3.2, RFC
-/// 6582), as if each were a SACK of one segment.
+/// Without SACK, duplicate ACKs tell how many segments have left the network (RFC 5681 3.2, RFC
+/// 6582). Each counts as a SACK of one segment.
 impl LossRecovery {
-    /// `gone` segments were acknowledged: one was the hole, the duplicates had
-    /// reported the others.
+    /// `gone` segments were acknowledged. One of them was the hole; the duplicate ACKs had reported
+    /// the others.
     fn remove_reno_sacks(&mut self, context: &mut LossContext<'_>, gone: u32) {
         let sacked = self.sent.sacked_out();
         self.delivered += u64::from(gone.saturating_sub(sacked).max(1));
@@ -118,8 +118,8 @@ impl LossRecovery {
         self.delivered += u64::from(self.sent.sacked_out().saturating_sub(before));
     }
 
-    /// No more can have left than is out, but for the hole (RFC 5681 5: a peer may pretend). More
-    /// duplicates than that mean that segments have overtaken each other.
+    /// No more segments can have arrived than are in flight, but for the hole (RFC 5681 5: a peer
+    /// may pretend). More duplicate ACKs than that show reordering.
     fn limit_reno_sacks(&mut self, context: &mut LossContext<'_>, gone: u32) {
         let out = self.sent.packets_out();
         let holes = self.sent.lost_out().max(1).min(out);

@@ -50,8 +50,8 @@ impl LossRecovery {
         }
     }
 
-    /// Whether the first block is a DSACK (RFC 2883 4.1, 4.2): below the acknowledgement, or within
-    /// the second block.
+    /// Whether the first block is a DSACK (RFC 2883 4.1, 4.2). A DSACK lies below the
+    /// acknowledgement, or within the second block.
     fn take_dsack(
         &mut self,
         context: &mut LossContext<'_>,
@@ -96,8 +96,8 @@ impl LossRecovery {
         true
     }
 
-    /// Whether a block may be believed. It lies within the sent bytes; only a DSACK may lie below
-    /// SND.UNA, and there only as far back as the recovery that it may undo.
+    /// Whether a block is valid. It must lie within the sent bytes. Only a DSACK may lie below
+    /// SND.UNA, and only as far back as the recovery that it may undo.
     fn is_valid(
         &self,
         context: &LossContext<'_>,
@@ -213,8 +213,8 @@ impl LossRecovery {
         }
     }
 
-    /// Something arrived at `low` although later segments had arrived before: so many segments may
-    /// overtake each other (RFC 8985 6.2 step 3).
+    /// A segment arrived at `low` after later ones had arrived. The distance is a measure of
+    /// reordering (RFC 8985 6.2 step 3).
     pub(super) fn check_reordering(&mut self, context: &mut LossContext<'_>, low: Seq) {
         let distance = self.fack_now(context).since(low);
         if distance == 0 {

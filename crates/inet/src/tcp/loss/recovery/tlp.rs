@@ -15,7 +15,7 @@ use crate::tcp::loss::rack::TIMER_MIN;
 use crate::tcp::seq::Seq;
 
 impl LossRecovery {
-    /// How long until a probe (RFC 8985 7.2), if one is due in this state at all.
+    /// Time until a tail loss probe (RFC 8985 7.2); `None` if this state allows none.
     pub(in crate::tcp) fn probe_timeout(&self, context: &LossContext<'_>) -> Option<Duration> {
         let open = matches!(self.state, CaState::Open | CaState::Cwr);
         if !context.config.tail_loss_probe() || !context.sack || !open || self.sent.is_empty() {

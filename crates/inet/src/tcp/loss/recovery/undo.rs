@@ -69,8 +69,9 @@ impl LossRecovery {
         false
     }
 
-    /// Without SACK, duplicate ACKs of exactly `high_seq` may be of this recovery: the state is
-    /// held until more is acknowledged (RFC 6582 3.2 step 1, the careful variant).
+    /// Whether the old state stays. Without SACK, duplicate ACKs of exactly `high_seq` may be of
+    /// this recovery. The state is held until more is acknowledged (RFC 6582 3.2 step 1, the
+    /// careful variant).
     fn holds_old_state(&mut self, context: &LossContext<'_>) -> bool {
         if context.sack || context.una != self.high_seq {
             return false;
