@@ -24,12 +24,12 @@ pub trait TxBytes {
         self.len() == 0
     }
 
-    /// RFC 1071 one's complement sum of `range`, folded to 16 bits and not inverted; the bytes are
-    /// taken in network order as if the range started at an even offset.
+    /// RFC 1071 one's complement sum of `range`, folded to 16 bits and not inverted. The bytes are
+    /// taken in network order, as if the range started at an even offset.
     fn checksum(&self, range: Range<usize>) -> u16;
 
-    /// Copies `range`, which is within the chunk, to `out`, which is as long: for what the stack
-    /// sends to itself.
+    /// Copies `range`, which lies within the chunk, to `out`, which has its length. The stack uses
+    /// it for packets to itself.
     fn copy_to(&self, range: Range<usize>, out: &mut [u8]);
 
     /// Makes `next` a part of `self` if it directly continues it in memory.
@@ -150,9 +150,9 @@ pub trait Egress<T> {
     /// Whether there is room for one more frame.
     fn ready(&mut self) -> bool;
 
-    /// Sends one frame: `head` (all headers, and for small answers the payload too), then `body`,
-    /// of at most [`MAX_TX_PIECES`] pieces. `offload` is left to the interface, none of it unless
-    /// that has the [`Features`](crate::Features) for it. A frame given while not
+    /// Sends one frame: first `head` (all headers, and the payload of small answers), then `body`,
+    /// of at most [`MAX_TX_PIECES`] pieces. `offload` is left to the interface. It is empty unless
+    /// the interface has the [`Features`](crate::Features) for it. A frame given while not
     /// [`ready`](Self::ready) may be dropped.
     fn emit(
         &mut self,

@@ -8,8 +8,8 @@ use core::time::Duration;
 
 use tcp::TcpConfig;
 
-/// How long fragments wait by default: as Linux for IPv4 (RFC 1122 3.3.2 says 60 to 120 s, which
-/// only helps attackers), RFC 8200 4.5 for IPv6.
+/// Default times that fragments wait for others. IPv4: as Linux; the 60 to 120 s of RFC 1122 3.3.2
+/// only help attackers. IPv6: RFC 8200 4.5.
 pub(crate) const REASSEMBLY_TIMEOUTS: [Duration; 2] =
     [Duration::from_secs(30), Duration::from_secs(60)];
 
@@ -22,15 +22,15 @@ pub struct Config {
     pub requests: usize,
     /// Most hosts of which a path MTU less than the link's is kept.
     pub path_mtus: usize,
-    /// Most peers whose Fast Open cookies are kept.
+    /// Most peers whose Fast Open cookies are stored.
     pub fast_open_peers: usize,
-    /// Most received frames that the core holds (out of order, or not yet fetched). Out-of-order
-    /// segments and datagrams are refused from three quarters on, everything with payload at the
-    /// limit; of a connection's out-of-order segments a share is kept that depends on what is free.
+    /// Most received frames that the core holds, out of order or not yet fetched. From three
+    /// quarters on it refuses out-of-order segments and datagrams; at the limit, everything with
+    /// payload. The free frames decide what share a connection's out-of-order segments may hold.
     /// The default takes one window of 4 MiB in full segments of Ethernet.
     pub held_frames: usize,
-    /// Most bytes of packets that the core holds in memory of its own: joined of fragments, or sent
-    /// to ourselves. Datagrams are refused from three quarters on.
+    /// Most bytes of packets in the core's own memory: reassembled from fragments, or sent to this
+    /// host itself. Datagrams are refused from three quarters on.
     pub joined_bytes: usize,
     /// Most frames, and bytes of frames, on their way to ourselves.
     pub loopback_frames: usize,
@@ -47,10 +47,11 @@ pub struct Config {
     /// Most closed connections in TIME-WAIT; with more, they end without it. Linux's default grows
     /// with memory.
     pub max_tw_buckets: usize,
-    /// Whether packets of IPv4 are dropped whose source is not reached by the interface they came
-    /// by: 0 never, 1 so (strict), 2 only if it is not reached at all (loose); RFC 3704 2.2, 2.4.
+    /// Reverse-path check of IPv4 packets (RFC 3704 2.2, 2.4). 0: none. 1 (strict): the source must
+    /// be reached by the interface that the packet came by. 2 (loose): the source must be reached
+    /// by some interface.
     pub rp_filter: u8,
-    /// Longest backlog of a listener; longer ones are cut to it.
+    /// Longest backlog of a listener. A longer one is reduced to it.
     pub backlog: u16,
     /// Ports given to sockets that do not ask for one.
     pub ephemeral_ports: RangeInclusive<u16>,
@@ -74,8 +75,8 @@ pub struct Config {
     pub reassembly: ReassemblyConfig,
     /// IPv6.
     pub v6: V6Config,
-    /// Static IPv4 addresses are announced when they are added, and defended against others that
-    /// use them (RFC 5227 2.4 c); those from DHCP always are.
+    /// Static IPv4 addresses are announced when they are added, and defended against other nodes
+    /// that use them (RFC 5227 2.4 c). Addresses from DHCP always are.
     pub arp_notify: bool,
     /// How addresses are looked for before they are used.
     pub acd: AcdConfig,
@@ -117,9 +118,9 @@ pub struct ReassemblyConfig {
     pub bytes: usize,
     /// Most frames.
     pub frames: usize,
-    /// Most bytes of frames from one source address; at least those of one longest packet.
+    /// Most bytes of frames from one source address. The least is room for one longest packet.
     pub source_bytes: usize,
-    /// Most frames from one source address; at least those of one longest packet.
+    /// Most frames from one source address. The least is room for one longest packet.
     pub source_frames: usize,
     /// How long the fragments of an IPv4 packet wait.
     pub timeout_v4: Duration,
@@ -176,11 +177,11 @@ impl Default for Config {
     }
 }
 
-/// How interfaces do IPv6, and the bounds of what others on the link can make us keep.
+/// IPv6 settings of interfaces, and bounds on the state that other nodes of the link can cause.
 #[derive(Debug, Clone, Copy)]
 pub struct V6Config {
-    /// Probes for a node that has an address already, one per second, before it is used (RFC 4862
-    /// 5.1 DupAddrDetectTransmits); 0 to use addresses at once.
+    /// Probes for duplicates of an address before its use, one per second (RFC 4862 5.1
+    /// DupAddrDetectTransmits). With 0, addresses are used at once.
     pub dad_transmits: u8,
     /// Router advertisements are followed.
     pub accept_ra: bool,
@@ -199,9 +200,9 @@ pub struct V6Config {
     pub max_addresses: usize,
     /// Most default routers of one interface.
     pub routers: usize,
-    /// Most networks on one link that routers told of.
+    /// Most networks that routers advertise as on one link.
     pub prefixes: usize,
-    /// Most resolvers of one interface that routers told of.
+    /// Most resolvers that routers advertise on one interface.
     pub dns_servers: usize,
 }
 

@@ -75,15 +75,15 @@ impl HeldFrames {
         self.refused
     }
 
-    /// Whether `frame` may be kept. What can wait (out-of-order segments, datagrams) leaves the
-    /// last quarter to what cannot.
+    /// Whether `frame` may be held. Frames that can wait (out-of-order segments, datagrams) leave
+    /// the last quarter to the others.
     pub(crate) fn has_room<R: RxBytes>(&self, frame: &Frame<R>, can_wait: bool) -> bool {
         self.room(frame, can_wait) > 0
     }
 
-    /// Whether a connection that keeps `own` frames out of order may keep `frame`, too. How many it
-    /// may have follows from how many are free: one connection in trouble gets nearly all, several
-    /// get equal parts, and however many there are, one that has few finds room.
+    /// Whether a connection that holds `own` frames out of order may hold `frame`, too. The free
+    /// frames decide its share. One connection with losses gets nearly all, and several get equal
+    /// parts. However many there are, a connection with few frames finds room.
     pub(crate) fn has_fair_room<R: RxBytes>(&self, frame: &Frame<R>, own: usize) -> bool {
         let room = self.room(frame, true);
         let own = match frame {

@@ -26,8 +26,9 @@ impl Features {
     }
 }
 
-/// A checksum that is left to the interface: the one's complement sum (RFC 1071) of everything from
-/// `start` on goes to `start + offset`, where the sum of the pseudo-header is already.
+/// A checksum that is left to the interface. The interface writes the one's complement sum (RFC
+/// 1071) of everything from `start` on to `start + offset`, where the sum of the pseudo-header
+/// already stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checksum {
     /// First byte to be summed, from the frame's start.
@@ -76,9 +77,8 @@ pub struct RxOffload {
     /// It was joined of segments with that many bytes of payload each, the last may have fewer; 0
     /// if it is as it was sent.
     pub segment: u16,
-    /// TCP payload that continues the frame's and lies elsewhere, bytes: who hands the frame over
-    /// finds it by the range of a piece, which goes so far beyond the frame
-    /// ([`RxPiece`](crate::RxPiece)).
+    /// Bytes of TCP payload that continue the frame's and lie elsewhere. A piece whose range goes
+    /// so far beyond the frame names them to the owner of the frame ([`RxPiece`](crate::RxPiece)).
     pub behind: u32,
 }
 

@@ -61,8 +61,8 @@ impl Secret {
         self.tables.clone()
     }
 
-    /// Number of an initial sequence number: a clock of about 4 µs plus a keyed hash of the
-    /// connection's ends (RFC 6528 3; RFC 9293 3.4.1 MUST-8, SHLD-1).
+    /// An initial sequence number: a clock of about 4 µs plus a keyed hash of the connection's ends
+    /// (RFC 6528 3; RFC 9293 3.4.1 MUST-8, SHLD-1).
     #[expect(clippy::cast_possible_truncation, reason = "sequence space is 32 bits")]
     pub(crate) fn isn_number(&self, now: Instant, ends: &impl Hash) -> u32 {
         (now.as_nanos() >> 12).wrapping_add(of_ends(self.isn, ends)) as u32

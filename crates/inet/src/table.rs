@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Names a socket of one stack: a place in its table and that place's generation, so that a handle
-/// kept too long is refused and never means another socket.
+/// Names a socket of one stack: an index in its table and the entry's generation. A handle that
+/// outlives its socket is refused and never means another socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
     index: u32,

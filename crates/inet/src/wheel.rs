@@ -36,7 +36,7 @@ struct Entry<K> {
     next: u32,
 }
 
-/// The wheel; `K` says what a timer is for.
+/// The wheel. `K` names the purpose of a timer.
 #[derive(Debug)]
 pub(crate) struct Wheel<K> {
     /// All entries are at this tick or later.
@@ -93,8 +93,7 @@ impl<K: Copy> Wheel<K> {
         self.entries[id.0 as usize].tick <= tick_not_before(at)
     }
 
-    /// The next timer that is due at `now`; it is no longer armed. Those of one tick come in any
-    /// order.
+    /// The next timer due at `now`, which is no longer armed. Timers of one tick come in any order.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<K> {
         let now = now.as_nanos() >> TICK_BITS;
         loop {

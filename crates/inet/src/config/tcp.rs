@@ -30,7 +30,7 @@ pub struct TcpConfig {
     /// of sent segments.
     pub mss: u16,
     /// Most received bytes that wait for the application (see `Connection::consumed`), at the start
-    /// of a connection: half of Linux's `tcp_rmem[1]`, which counts memory.
+    /// of a connection. This is half of Linux's `tcp_rmem[1]`, which counts memory.
     pub recv_buffer: usize,
     /// Linux's `tcp_rmem[2]`, bytes of memory: the window's scale is chosen for it, and by itself
     /// the receive buffer grows to half of it.
@@ -67,11 +67,12 @@ pub struct TcpConfig {
     /// The last ACK of a handshake is answered with RST while the accept queue is full; else it is
     /// dropped and may come again.
     pub abort_on_overflow: bool,
-    /// Fast Open (RFC 7413), a sum of: 1 as a client; 2 as a server; 4 a client sends data without
-    /// a cookie; 0x200 a server takes it without; 0x400 every listener takes it.
+    /// Fast Open (RFC 7413), a sum of these bits: 1 as a client; 2 as a server; 4 a client sends
+    /// data without a cookie; 0x200 a server accepts data without one; 0x400 every listener accepts
+    /// it.
     pub fastopen: u32,
-    /// How long no connection is opened fast after the path has dropped one (RFC 7413 4.1.3.1), the
-    /// first time; zero: that is not looked for. Linux:
+    /// First pause of Fast Open after the path has dropped a connection that was opened fast (RFC
+    /// 7413 4.1.3.1). With zero, such drops are not detected. Linux:
     /// tcp_fastopen_blackhole_timeout_sec.
     pub fastopen_blackhole_timeout: Duration,
     /// Probing of the path's MTU (RFC 4821): 0 never, 1 when a black hole is suspected, 2 always.
@@ -92,8 +93,8 @@ pub struct TcpConfig {
     pub orphan_retries: u8,
     /// Length of TIME-WAIT.
     pub time_wait: Duration,
-    /// A connection that is opened may take the place of one in TIME-WAIT, if timestamps tell them
-    /// apart (RFC 6191): 0 never, 1 always, 2 within this machine.
+    /// A connection attempt may take the place of a connection in TIME-WAIT, if timestamps tell
+    /// them apart (RFC 6191): 0 never, 1 always, 2 within this machine.
     pub tw_reuse: u8,
     /// Length of FIN-WAIT-2 after the application has closed.
     pub fin_timeout: Duration,
@@ -121,8 +122,8 @@ pub struct TcpConfig {
     pub sack: bool,
     /// Report duplicates (RFC 2883).
     pub dsack: bool,
-    /// How losses are found by time: bits 1 RACK (always on with SACK), 2 the reordering window
-    /// does not adapt, 4 no threshold of duplicate ACKs.
+    /// Loss detection by time, a sum of these bits: 1 RACK (always on with SACK), 2 the reordering
+    /// window does not adapt, 4 no threshold of duplicate ACKs.
     pub recovery: u8,
     /// Tail loss probes are on if this is 3 or 4 (RFC 8985 7).
     pub early_retrans: u8,
@@ -140,11 +141,11 @@ pub struct TcpConfig {
     pub gso_max_segs: u16,
     /// Segments that one may stand for however slow the connection is.
     pub min_tso_segs: u16,
-    /// Below a least round-trip time of 2 to the power of this many microseconds a `SegmentOut` may
-    /// be as long as a packet can; half as long for each as much more.
+    /// Below a least round-trip time of 2 to the power of this many microseconds, a `SegmentOut`
+    /// may be as long as a packet can be. For each further such time its bound is halved.
     pub tso_rtt_log: u8,
-    /// Added to the clock for the timestamps of this connection, so that they tell nothing about
-    /// the machine (RFC 7323 5.4): a secret function of the endpoints.
+    /// Offset of this connection's timestamp clock, a secret function of the endpoints. With it the
+    /// timestamps disclose nothing about the machine (RFC 7323 5.4).
     pub timestamp_offset: u32,
 }
 

@@ -44,8 +44,8 @@ const AFTER_CONFLICTS: Duration = Duration::from_secs(60);
 /// What the client wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DhcpAction {
-    /// Send this UDP payload from the client's to the server's port: from our address to `to`, or
-    /// from 0.0.0.0 to all hosts on the link.
+    /// Send this UDP payload from the client's to the server's port. `to` holds this host's address
+    /// and the server's; without it the packet goes from 0.0.0.0 to all hosts on the link.
     Send { payload: Vec<u8>, to: Option<(Ipv4Addr, Ipv4Addr)> },
     /// See whether another host has this address, and call [`Client::checked`].
     Check(Ipv4Addr),
@@ -142,7 +142,7 @@ impl Client {
         self.held.as_ref().filter(|held| held.used).map(|held| &*held.lease)
     }
 
-    /// When that ends; `None` without a lease, and for one that lasts for ever.
+    /// When the lease ends; `None` without a lease, and for one without an end.
     pub(crate) fn lease_end(&self) -> Option<Instant> {
         self.held.as_ref().filter(|held| held.used).and_then(Held::end)
     }
@@ -309,8 +309,8 @@ impl Client {
         now + doubled.min(LAST_RETRY) + millis - Duration::from_secs(1)
     }
 
-    /// Takes a UDP payload that came from a server's port to the client's; whether it was a
-    /// well-formed answer to what was asked.
+    /// Handles a UDP payload from a server's port to the client's. True if it was a well-formed
+    /// answer to the last request.
     pub(crate) fn handle(&mut self, now: Instant, bytes: &[u8], random: &mut Secret) -> bool {
         let Some(reply) = wire::parse(bytes, self.mac, self.xid) else { return false };
         match (self.state, reply) {
@@ -351,7 +351,7 @@ impl Client {
         true
     }
 
-    /// A server takes back what it offered, or says that our address is wrong here.
+    /// A server withdraws its offer, or says that the requested address is wrong here.
     fn refused(&mut self, now: Instant, server: Ipv4Addr, random: &mut Secret) -> bool {
         let asked = match self.state {
             DhcpState::Requesting => self.offer.as_ref().map(|offer| offer.server),
@@ -403,7 +403,7 @@ impl Client {
         });
     }
 
-    /// What came of [`DhcpAction::Check`]: whether no other host has the address.
+    /// The result of [`DhcpAction::Check`]: whether no other host has the address.
     pub(crate) fn checked(&mut self, now: Instant, free: bool, random: &mut Secret) {
         if self.state != DhcpState::Checking {
             return;

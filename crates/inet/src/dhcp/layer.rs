@@ -135,7 +135,7 @@ impl DhcpLayer {
         true
     }
 
-    /// Acts on what is due.
+    /// Runs the clients' due timers.
     pub(crate) fn handle_timer(&mut self, now: Instant, random: &mut Secret) {
         for one in &mut self.interfaces {
             one.client.handle_timer(now, random);

@@ -247,8 +247,8 @@ fn class_prefix(address: Ipv4Addr) -> u8 {
     }
 }
 
-/// The options of a message; those that come in parts joined (RFC 3396), those in the fields for
-/// names included if the message says so (RFC 2132 9.3).
+/// The options of a message. Options in several parts are joined (RFC 3396). If the message says
+/// so, they include those in the fields for names (RFC 2132 9.3).
 struct DhcpOptions(Vec<(u8, Vec<u8>)>);
 
 impl DhcpOptions {
@@ -373,8 +373,8 @@ impl DhcpRequest {
     }
 }
 
-/// RFC 4361 6.1: an interface's number and a DUID, here that of the link-layer address (RFC 8415
-/// 11.4), so that it stays the same without anything being stored.
+/// RFC 4361 6.1: an interface's number and a DUID. The DUID is that of the link-layer address (RFC
+/// 8415 11.4), so it stays the same without being stored.
 fn client_id(mac: Mac) -> [u8; 15] {
     let [a, b, c, d, e, f] = mac.0;
     [255, c, d, e, f, 0, 3, 0, 1, a, b, c, d, e, f]

@@ -21,14 +21,14 @@ pub(crate) enum IcmpError {
 /// What an error from the network says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReportedError {
-    /// The packet did not reach its host or socket; `hard` if a datagram socket is told without
-    /// having asked.
+    /// The packet did not reach its host or socket. With `hard`, a datagram socket gets the error
+    /// without having asked for it.
     Unreachable { error: Error, hard: bool },
     /// It was too big for a link on its way, which takes so many bytes.
     TooBig(u16),
 }
 
-/// An error from the network about a packet of ours, not yet believed.
+/// An ICMP error about a packet of this host, not yet verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IcmpReport {
     pub(crate) error: ReportedError,
@@ -46,8 +46,9 @@ pub(crate) struct QuotedPacket {
 }
 
 impl QuotedPacket {
-    /// Of a packet from `source` to `destination`, whose transport header starts with `bytes`:
-    /// ports and, of TCP, the sequence number. `None` if there are less than 8 (RFC 792).
+    /// The quotation of a packet from `source` to `destination`, whose transport header starts with
+    /// `bytes`: ports and, for TCP, the sequence number. `None` if there are less than 8 bytes (RFC
+    /// 792).
     pub(super) fn new(
         protocol: IpProtocol,
         end: impl Fn(IpAddr, u16) -> SocketAddr,

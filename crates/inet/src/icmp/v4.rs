@@ -72,7 +72,7 @@ fn parse(bytes: &[u8]) -> Result<IcmpMessage<'_>, BadIcmp> {
                 Some(&[a, b]) => u16::from_be_bytes([a, b]),
                 _ => 0,
             };
-            // RFC 1191 4: the MTU stands in the second half of a word that was unused before.
+            // RFC 1191 4: the MTU stands in the second half of a formerly unused word.
             let mtu = match word(6) {
                 0 => plateau(word(HEADER + 2)),
                 mtu => mtu,
@@ -91,8 +91,8 @@ fn parse(bytes: &[u8]) -> Result<IcmpMessage<'_>, BadIcmp> {
     Ok(IcmpMessage::Error(IcmpReport { error, quote }))
 }
 
-/// The meaning of the codes of "destination unreachable", and whether a datagram socket is told
-/// without having asked: as Linux's `icmp_err_convert`. "Fragmentation needed" (4) is not among
+/// The meaning of the codes of "destination unreachable", as Linux's `icmp_err_convert`. True if a
+/// datagram socket gets the error without having asked. "Fragmentation needed" (4) is not among
 /// them.
 fn unreachable(code: u8) -> Option<(Error, bool)> {
     Some(match code {
@@ -105,8 +105,8 @@ fn unreachable(code: u8) -> Option<(Error, bool)> {
     })
 }
 
-/// Reads the quoted packet: its header, whose total length is longer than the quotation as a rule,
-/// and at least 8 bytes more (RFC 792). The header is as we sent it, so it has no options.
+/// Reads the quoted packet: its header and at least 8 bytes more (RFC 792). Its total length
+/// usually exceeds the quotation. The header is as this host sent it, so it has no options.
 fn parse_quote(bytes: &[u8]) -> Option<QuotedPacket> {
     let (header, rest) = bytes.split_at_checked(v4::HEADER)?;
     let view = Ipv4Packet::new_unchecked(header);
@@ -162,7 +162,7 @@ impl IcmpLayer {
         cx.answer(now, &packet.from(0), &header, fill, out);
     }
 
-    /// Sends the sender of `packet`, which was sent to us in `frame`, an error of its family.
+    /// Sends an error to the sender of `packet`, which came in `frame`, by the ICMP of its family.
     pub(crate) fn send_error<T: TxBytes>(
         &mut self,
         cx: &mut Context,

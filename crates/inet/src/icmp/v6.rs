@@ -19,8 +19,8 @@ const HEADER: usize = 8;
 /// Place of the checksum.
 const CHECKSUM: core::ops::Range<usize> = 2..4;
 
-/// The meaning of an error (RFC 4443 3), and whether a datagram socket is told without having
-/// asked: as Linux's `icmpv6_err_convert`.
+/// The meaning of an error (RFC 4443 3), as Linux's `icmpv6_err_convert`. True if a datagram socket
+/// gets the error without having asked.
 fn meaning(kind: Icmpv6Message, code: u8) -> Option<(Error, bool)> {
     Some(match (kind, code) {
         (Icmpv6Message::DstUnreachable, 0) => (Error::NetUnreachable, false),
@@ -34,8 +34,8 @@ fn meaning(kind: Icmpv6Message, code: u8) -> Option<(Error, bool)> {
     })
 }
 
-/// Reads the quoted packet: its header, a fragment header if it was the first part of one, and at
-/// least 8 bytes more.
+/// Reads the quoted packet: its header, a fragment header if it was a first fragment, and at least
+/// 8 bytes more.
 fn parse_quote(bytes: &[u8], interface: InterfaceId) -> Option<QuotedPacket> {
     const FRAGMENT_HEADER: usize = 8;
     let (header, mut rest) = bytes.split_at_checked(v6::HEADER)?;
@@ -146,7 +146,8 @@ impl IcmpLayer {
             (Icmpv6Message::PktTooBig, _) => {
                 let mtu = bytes.get(4..).and_then(<[u8]>::first_chunk);
                 let mtu = mtu.map_or(0, |mtu| u32::from_be_bytes(*mtu));
-                // RFC 8201 4: no link of IPv6 takes less; such a report is not believed.
+                // RFC 8201 4: every IPv6 link takes packets of 1280 bytes, so a report of less is
+                // ignored.
                 let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
                 Some(ReportedError::TooBig(mtu)).filter(|_| mtu >= v6::LEAST_MTU)
             }
@@ -157,7 +158,7 @@ impl IcmpLayer {
         error.map(|error| IcmpReport { error, quote })
     }
 
-    /// Sends the sender of `packet`, which was sent to us in `frame`, an error.
+    /// Sends an error to the sender of `packet`, which came in `frame`.
     pub(super) fn send_error6<T: TxBytes>(
         &mut self,
         cx: &mut Context,
@@ -194,8 +195,8 @@ impl IcmpLayer {
         self.send_message(cx, now, (packet, frame), error, out);
     }
 
-    /// Sends an error of a type, with a code and the word behind its checksum, about `packet`,
-    /// which came in `frame`.
+    /// Sends an error of a type about `packet`, which came in `frame`. It has a code, and a word
+    /// behind its checksum.
     fn send_message<T: TxBytes>(
         &mut self,
         cx: &mut Context,

@@ -22,15 +22,15 @@ pub(crate) struct Origin {
 /// To whom a packet was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// To one of our addresses, and to us alone.
+    /// To an address of this host, and to this host alone.
     ToUs,
     /// To a broadcast address, or to a group that a socket of ours listens to.
     ToAll,
 }
 
 impl IpLayer {
-    /// To whom an IPv4 packet was sent; `None`, and counted, if that is not us or its addresses
-    /// cannot be true.
+    /// The kind of destination of an IPv4 packet. `None` if that is not this host, or if the
+    /// addresses are impossible; both are counted.
     #[inline]
     pub(crate) fn arrival4(
         &mut self,
@@ -71,8 +71,8 @@ impl IpLayer {
         }
     }
 
-    /// Whether the source of a packet is reached by the interface that the packet came by, as far
-    /// as the configuration asks for that (RFC 3704 2.2, 2.4).
+    /// Whether the interface that a packet came by also reaches its source, as far as the
+    /// configuration asks for that (RFC 3704 2.2, 2.4).
     fn is_reverse_path(&self, interfaces: &Interfaces, packet: &Packet) -> bool {
         // A host that asks for its address has none.
         if self.rp_filter == 0 || packet.source.is_unspecified() {
@@ -85,8 +85,8 @@ impl IpLayer {
         }
     }
 
-    /// To whom an IPv6 packet was sent; `None`, and counted, if that is not us or its addresses
-    /// cannot be true.
+    /// The kind of destination of an IPv6 packet. `None` if that is not this host, or if the
+    /// addresses are impossible; both are counted.
     #[inline]
     pub(crate) fn arrival6(
         &mut self,
@@ -118,8 +118,8 @@ impl IpLayer {
     }
 }
 
-/// Whether an interface is in an IPv6 group by itself: all nodes, and the solicited-node groups of
-/// its addresses, tentative ones included (RFC 4862 5.4.2).
+/// Whether an interface is always in an IPv6 group: all nodes, and the solicited-node groups of its
+/// addresses, tentative ones included (RFC 4862 5.4.2).
 fn listens(interface: &Interface, group: Ipv6Addr) -> bool {
     let mut asked_for = interface.addresses().iter().filter(|ours| !ours.is_duplicate());
     group == v6::ALL_NODES

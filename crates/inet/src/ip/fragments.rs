@@ -109,8 +109,9 @@ impl<R: RxBytes> Fragments<R> {
         self.timer = None;
     }
 
-    /// The next packet that has waited too long, if its first fragment is there: its sender may be
-    /// told (RFC 1122 3.3.2, RFC 8200 4.5). `None` if there are no more; the timer is set then.
+    /// The next datagram whose reassembly has timed out with its first fragment there: its sender
+    /// may get an error (RFC 1122 3.3.2, RFC 8200 4.5). After the last one the timer is set, and
+    /// the result is `None`.
     pub(crate) fn poll_expired(
         &mut self,
         now: Instant,

@@ -39,7 +39,7 @@ const MOST_MERGED: usize = 64;
 pub(crate) const ALL_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 pub(crate) const ALL_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Whether listed sources are the only ones wanted, or the only ones not wanted.
+/// Whether only the listed sources are received, or all but these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterMode {
     /// Only the listed ones (MCAST_INCLUDE).
@@ -98,13 +98,13 @@ impl Filter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum GroupListener {
     Socket(Handle),
-    /// One of our addresses, to its solicited-node group (RFC 4291 2.7.1).
+    /// An address of this host, to its solicited-node group (RFC 4291 2.7.1).
     Address(Ipv6Addr),
     /// The stack itself.
     Stack,
 }
 
-/// A response that is owed for one group.
+/// A response to be sent about one group.
 #[derive(Debug)]
 struct PendingResponse {
     at: Instant,
@@ -330,7 +330,7 @@ impl Groups {
         self.iter().filter(|ip| group.is_none_or(|group| group == *ip)).collect()
     }
 
-    /// A response about a group is due at `at`, or before that if there is one already.
+    /// Schedules a response about a group at `at`, or earlier if an earlier one is pending.
     fn owe(&mut self, ip: IpAddr, at: Instant, sources: BTreeSet<IpAddr>) {
         let Some(group) = self.groups.get_mut(&ip) else { return };
         if group.listeners.is_empty() || !Self::is_reported(ip) {

@@ -57,8 +57,8 @@ pub(crate) fn header_len(destination: IpAddr) -> usize {
     }
 }
 
-/// Makes `packet`, which begins with a whole packet's header to `destination`, a fragment with its
-/// payload at `at`; gives the length of the header that was added.
+/// Makes `packet` a fragment with its payload at `at`. It begins with the header of an unfragmented
+/// packet to `destination`. Gives the length of the header that was added.
 pub(crate) fn write_fragment(
     packet: &mut [u8],
     destination: IpAddr,
@@ -75,7 +75,7 @@ pub(crate) fn write_fragment(
     }
 }
 
-/// Lets routers fragment `packet`, if it is one of IPv4: there is nothing to say in IPv6.
+/// Lets routers fragment `packet` if it is one of IPv4. IPv6 has no such field.
 pub(crate) fn allow_fragments(packet: &mut [u8], destination: IpAddr, id: u32) {
     if destination.is_ipv4() {
         v4::allow_fragments(packet, id);

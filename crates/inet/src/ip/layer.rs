@@ -47,7 +47,7 @@ counters! { IpCounters:
     ip_fragments_out "ip.fragments-out" "Fragments sent."
 }
 
-/// IGMP messages and MLD's are sent with one hop to live (RFC 3376 4), and believed only so.
+/// Hop limit of IGMP's and MLD's messages (RFC 3376 4). Received ones with another are ignored.
 const GROUP_HOPS: u8 = 1;
 
 /// The IP layer of one stack.
@@ -188,15 +188,15 @@ impl IpLayer {
         self.path_mtus.get(now, host)
     }
 
-    /// A router says that the path to `host` takes packets of `mtu` bytes only; gives what is
-    /// believed of that.
+    /// A router says that the path to `host` takes packets of at most `mtu` bytes. Gives the MTU
+    /// that is used from then on.
     pub(crate) fn learn_path_mtu(&mut self, now: Instant, host: IpAddr, mtu: u16) -> u16 {
         self.path_mtus.learn(now, host, mtu)
     }
 
     /// The identification of the next packet to `destination` that is a fragment or may become
-    /// some: from a counter that starts anywhere and is shared by few destinations (RFC 7739 5.3,
-    /// RFC 6864). Of a super-segment those of all `packets` that it becomes follow each other.
+    /// several. It comes from a counter with a random start that few destinations share (RFC 7739
+    /// 5.3, RFC 6864). All `packets` of a super-segment have consecutive identifications.
     pub(crate) fn fragment_id(
         &mut self,
         secret: &mut Secret,

@@ -57,7 +57,7 @@ pub(crate) enum NdpMessage<'a> {
     IgnoreReason,
 }
 
-/// How much a router wants to be the default one (RFC 4191 2.1).
+/// A router's preference as a default router (RFC 4191 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Preference {
     Low,
@@ -166,7 +166,7 @@ fn address(bytes: &[u8], at: usize) -> Option<Ipv6Addr> {
     Some(Ipv6Addr::from(*bytes.get(at..)?.first_chunk::<16>()?))
 }
 
-/// A lifetime in seconds, of which all ones means for ever.
+/// A lifetime in seconds. All ones means infinity: `None`.
 fn lifetime(seconds: u32) -> Option<Duration> {
     (seconds != u32::MAX).then(|| Duration::from_secs(seconds.into()))
 }

@@ -37,8 +37,8 @@ pub(crate) struct FragmentHeader {
     pub(crate) at: usize,
     /// It is not the last one.
     pub(crate) more: bool,
-    /// What the whole packet starts with, in the frame: the IPv4 header, or the IPv6 header and the
-    /// extension headers before the fragment header.
+    /// Range in the frame of the headers with which the reassembled packet starts. That is the IPv4
+    /// header, or the IPv6 header and the extension headers before the fragment header.
     pub(crate) header: Range<usize>,
     /// Of IPv6, where in the frame the byte is that announces the fragment header.
     pub(crate) next_header_at: usize,

@@ -16,7 +16,7 @@ use crate::time::Instant;
 /// How long a path's MTU is believed (RFC 1191 6.3; Linux: mtu_expires).
 const LIFE: Duration = Duration::from_secs(600);
 
-/// Least MTU that is believed of an IPv4 path, as Linux (min_pmtu); smaller ones are an attack.
+/// Least accepted MTU of an IPv4 path, as Linux (min_pmtu). Smaller ones are an attack.
 pub(crate) const LEAST_V4: u16 = 552;
 
 /// Least MTU of IPv6 (RFC 8200 5).
@@ -41,7 +41,8 @@ impl PathMtus {
         self.known.get(&host).filter(|(_, until)| now < *until).map(|(mtu, _)| *mtu)
     }
 
-    /// The path to `host` takes packets of `mtu` bytes only; gives what is believed of that.
+    /// The path to `host` takes packets of at most `mtu` bytes. Gives the MTU that is used from
+    /// then on.
     pub(crate) fn learn(&mut self, now: Instant, host: IpAddr, mtu: u16) -> u16 {
         let least = if host.is_ipv4() { LEAST_V4 } else { LEAST_V6 };
         let mtu = mtu.max(least);
@@ -57,8 +58,8 @@ impl PathMtus {
     }
 }
 
-/// The MTU that an old router meant, which names none: the next lower one of those that are common
-/// (RFC 1191 7.1).
+/// The MTU of a report from an old router, which names none. It is the next lower common MTU (RFC
+/// 1191 7.1).
 pub(crate) fn plateau(quoted: u16) -> u16 {
     const PLATEAUS: [u16; 7] = [8166, 4352, 2002, 1492, 1006, 576, LEAST_V4];
     PLATEAUS.into_iter().find(|mtu| *mtu < quoted).unwrap_or(LEAST_V4)

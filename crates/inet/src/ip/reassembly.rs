@@ -54,8 +54,8 @@ pub(crate) struct Fragment<F> {
     pub(crate) ecn: u8,
     /// What follows the header: IPv4's protocol, or the fragment header's next header.
     pub(crate) next_header: u8,
-    /// What the whole packet starts with, in the frame: IPv4's header with its options, or IPv6's
-    /// with the extension headers before the fragment header.
+    /// Range in the frame of the headers with which the reassembled packet starts. That is IPv4's
+    /// header with its options, or IPv6's with the extension headers before the fragment header.
     pub(crate) header: Range<usize>,
     /// Its payload in the frame.
     pub(crate) payload: Range<usize>,
@@ -79,8 +79,8 @@ impl<F> Fragment<F> {
     }
 }
 
-/// A whole packet: header and payload of the fragments, the header's length and fragment fields
-/// still those of the first fragment.
+/// A reassembled packet: header and payload of the fragments. The header's length and fragment
+/// fields are still those of the first fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reassembled {
     pub(crate) bytes: Box<[u8]>,
@@ -104,7 +104,8 @@ pub(crate) enum ReassemblyOutcome {
     Misshapen,
     /// The packet would be longer than a packet can be.
     TooLong,
-    /// It contradicts the others of its datagram, or belongs to one that was spoilt before.
+    /// It contradicts the other fragments of its datagram, or belongs to a datagram that was
+    /// discarded for such a fragment.
     Spoilt,
 }
 
@@ -172,7 +173,7 @@ impl<F: RxBytes> Reassembler<F> {
         }
     }
 
-    /// Takes a fragment. An atomic one (the first and the last at once) is no matter for this.
+    /// Handles a fragment. An atomic one (the first and the last at once) must not come here.
     pub(crate) fn insert(&mut self, now: Instant, fragment: Fragment<F>) -> ReassemblyOutcome {
         let len = fragment.payload.len();
         if len == 0 || fragment.more && !len.is_multiple_of(UNIT) {
@@ -295,7 +296,7 @@ impl<F: RxBytes> Reassembler<F> {
     fn join(&mut self, key: &DatagramKey) -> ReassemblyOutcome {
         let Some(held) = self.remove(key) else { return ReassemblyOutcome::Spoilt };
         let Some(first) = held.pieces.first() else { return ReassemblyOutcome::Spoilt };
-        // The first fragment's header may be longer than those of the others were.
+        // The first fragment's header may be longer than those of the other fragments.
         if held.len > first.most() {
             return ReassemblyOutcome::TooLong;
         }
@@ -319,8 +320,8 @@ impl<F: RxBytes> Reassembler<F> {
     }
 }
 
-/// RFC 3168 5.3: a mark on one fragment is a mark on the whole; a mark beside a fragment that could
-/// not be marked is forged.
+/// RFC 3168 5.3: a mark on one fragment marks the reassembled packet. A mark beside a fragment that
+/// could not be marked is forged.
 fn joint_ecn(seen: u8, first: u8) -> Option<u8> {
     const NOT_ECT: u8 = 0b00;
     const CE: u8 = 0b11;

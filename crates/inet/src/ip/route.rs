@@ -16,8 +16,8 @@ use crate::link::ethernet::{self, Mac};
 use crate::link::interfaces::Interface;
 use crate::sockaddr::{is_link_scope, link_of};
 
-/// MTU of the loopback interface, bytes: what IPv4's length field can tell of. (Linux says 65,536,
-/// which comes to the same.)
+/// MTU of the loopback interface, bytes: the most that IPv4's length field holds. Linux says
+/// 65,536, which has the same effect.
 const LOOPBACK_MTU: u16 = u16::MAX;
 
 /// One entry of the table.
@@ -203,8 +203,8 @@ impl Routes {
     }
 }
 
-/// Our address in packets to ourselves at `ip`, and the interface that they seem to come from;
-/// `None` if that is another host's.
+/// The source address of packets to this host itself at `ip`, and the interface that they seem to
+/// come from. `None` if `ip` is another host's.
 fn local_source(
     ip: IpAddr,
     via: Option<InterfaceId>,

@@ -61,7 +61,8 @@ pub(crate) fn select(
     out: InterfaceId,
     interfaces: &[Interface],
 ) -> Option<Ipv6Addr> {
-    // RFC 6724 4: for groups and what is on one link, only its own interface's.
+    // RFC 6724 4: towards groups and link-local destinations, only addresses of their interface
+    // count.
     let here = destination.is_multicast() || destination.is_unicast_link_local();
     let all = (0..).map(InterfaceId).zip(interfaces).filter(|(id, _)| !here || *id == out);
     let candidates = all.flat_map(|(id, interface)| {
@@ -79,7 +80,7 @@ fn candidate(interface: InterfaceId, address: &Address) -> Option<SourceCandidat
     address.is_usable().then_some(SourceCandidate { ip, prefix, interface, deprecated })
 }
 
-/// The better of two, the first if the rules do not tell.
+/// The better candidate; the first one if the rules do not decide.
 fn better(
     destination: Ipv6Addr,
     out: InterfaceId,

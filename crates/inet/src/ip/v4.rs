@@ -81,8 +81,8 @@ fn is_class_e(address: Ipv4Addr) -> bool {
     address.octets()[0] >= 240
 }
 
-/// Walks the options (RFC 791 3.1): lengths must fit, source routes are not followed (RFC 1122
-/// 3.3.5 lets a host refuse), all others are skipped (RFC 1122 3.2.1.8).
+/// Checks the options (RFC 791 3.1). Their lengths must fit. Source routes are refused, as RFC 1122
+/// 3.3.5 lets a host do. All other options are skipped (RFC 1122 3.2.1.8).
 fn check_options(mut options: &[u8]) -> Result<(), Ipv4Refusal> {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -119,8 +119,8 @@ pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
     view.fill_checksum();
 }
 
-/// Writes `header`, which goes from `source` to `destination`, into the first [`HEADER`] bytes of
-/// `out`. DF is set, so the identification means nothing and is 0 (RFC 6864 4.1).
+/// Writes `header`, from `source` to `destination`, into the first [`HEADER`] bytes of `out`. DF is
+/// set, so the identification has no meaning and is 0 (RFC 6864 4.1).
 pub(crate) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out: &mut [u8]) {
     let repr = Ipv4Repr {
         src_addr: source,

@@ -141,7 +141,7 @@ struct HeaderWalk<'a> {
     /// Where the next header starts, and what it is.
     at: usize,
     next: u8,
-    /// Where it is said what it is.
+    /// Position of the field that tells its type.
     next_at: usize,
     /// Places in it are those in the packet.
     fragment: Option<FragmentHeader>,
@@ -195,8 +195,9 @@ impl HeaderWalk<'_> {
         self.at = end;
     }
 
-    /// A hop-by-hop or destination options header (RFC 8200 4.2, 4.3, 4.6). No option changes what
-    /// we do with a packet; of those that we do not know, the type says what is to be done.
+    /// Handles a hop-by-hop or destination options header (RFC 8200 4.2, 4.3, 4.6). No option
+    /// changes the handling of a packet. The type of an unknown option says what happens to the
+    /// packet.
     fn options(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         const PAD1: u8 = 0;
         const PADN: u8 = 1;
@@ -235,8 +236,8 @@ impl HeaderWalk<'_> {
         Err(Ipv6Refusal::Excessive)
     }
 
-    /// RFC 8200 4.4: we follow no route, so one that has not ended is a problem, of type 0 as any
-    /// other (RFC 5095 3); one that has ended is passed over.
+    /// RFC 8200 4.4: this host follows no route. One that has not ended is a problem, of type 0 as
+    /// of any other (RFC 5095 3). One that has ended is skipped.
     fn routing(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         const TYPE_AT: usize = 2;
         const SEGMENTS_LEFT_AT: usize = 3;
@@ -274,8 +275,7 @@ impl HeaderWalk<'_> {
     }
 }
 
-/// Writes `header`, which goes from `source` to `destination`, into the first [`HEADER`] bytes of
-/// `out`.
+/// Writes `header`, from `source` to `destination`, into the first [`HEADER`] bytes of `out`.
 pub(crate) fn emit(header: &Header, source: Ipv6Addr, destination: Ipv6Addr, out: &mut [u8]) {
     let repr = Ipv6Repr {
         src_addr: source,
@@ -316,8 +316,8 @@ pub(crate) fn write_fragment(packet: &mut [u8], id: u32, at: usize, more: bool) 
     len
 }
 
-/// A whole packet with a router alert option (RFC 2711) in a hop-by-hop header, for one hop; `mld`
-/// gets its checksum here.
+/// A packet with a router alert option (RFC 2711) in a hop-by-hop header, for one hop. `mld` gets
+/// its checksum here.
 pub(crate) fn with_router_alert(source: Ipv6Addr, to: Ipv6Addr, mld: &[u8]) -> Vec<u8> {
     const HOP_BY_HOP: [u8; 8] = [58, 0, 5, 2, 0, 0, 1, 0];
     let header = Header {

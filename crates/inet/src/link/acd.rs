@@ -112,7 +112,7 @@ impl Acd {
         self.next
     }
 
-    /// What is due at `now`.
+    /// Does what is due at `now`.
     pub(crate) fn step(
         &mut self,
         now: Instant,

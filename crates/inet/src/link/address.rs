@@ -27,7 +27,7 @@ pub enum AddressOrigin {
     Slaac,
 }
 
-/// Makes a probe of our own differ from those of other nodes (RFC 7527 4).
+/// Tells a probe of this node from those of other nodes (RFC 7527 4).
 pub(crate) type Nonce = [u8; 6];
 
 /// How far duplicate address detection is for one address.
@@ -54,7 +54,7 @@ pub struct Address {
     pub preferred_until: Option<Instant>,
     /// When it goes; `None` for never.
     pub valid_until: Option<Instant>,
-    /// Of a duplicate: the other node's hardware address, if its message said so.
+    /// For a duplicate: the other node's hardware address, if its message carried it.
     pub owner: Option<[u8; 6]>,
     /// While it is tentative.
     pub(crate) dad: Option<Dad>,

@@ -116,8 +116,8 @@ impl ConflictDetector {
         None
     }
 
-    /// Looks at an ARP packet that came in on an interface with the hardware address `ours`;
-    /// `announce` is called for each address to be announced. Gives the address that is lost.
+    /// Handles an ARP packet received on an interface with the hardware address `ours`. Calls
+    /// `announce` for each address to be announced. Gives the address that is lost.
     pub(super) fn handle(
         &mut self,
         now: Instant,

@@ -53,7 +53,7 @@ pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<ReceivedFrame, IgnoreReas
     Ok(ReceivedFrame { carries, to_group })
 }
 
-/// What a frame of our own carries.
+/// The payload type of a frame of this host.
 pub(crate) fn carries(frame: &[u8]) -> Option<EtherPayload> {
     match EthernetFrame::new_checked(frame).ok()?.ethertype() {
         EthernetProtocol::Ipv4 => Some(EtherPayload::Ipv4),

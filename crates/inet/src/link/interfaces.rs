@@ -127,7 +127,7 @@ impl Interface {
         self.addresses.iter().find(|ours| ours.cidr.address == ip)
     }
 
-    /// Whether `ip` is one of its own.
+    /// Whether the interface has the address `ip`.
     pub(crate) fn has(&self, ip: IpAddr) -> bool {
         self.address(ip).is_some_and(Address::is_usable)
     }
@@ -143,8 +143,8 @@ impl Interface {
         self.addresses.iter().any(|ours| ours.cidr.contains(address)) && !self.is_broadcast(address)
     }
 
-    /// Our IPv4 address to be seen by `next`, the first hop: the one in its network, else the first
-    /// (RFC 1122 3.3.4.3 leaves the choice to us).
+    /// The IPv4 source address towards `next`, the first hop: the one in its network, else the
+    /// first (RFC 1122 3.3.4.3 leaves the choice open).
     pub(crate) fn v4_source_for(&self, next: IpAddr) -> Option<IpAddr> {
         let ours = || self.addresses.iter().map(|ours| ours.cidr).filter(|c| c.address.is_ipv4());
         let found = ours().find(|ours| ours.contains(next)).or_else(|| ours().next())?;
@@ -188,12 +188,12 @@ impl Interfaces {
         }
     }
 
-    /// Whether `address` is one of ours.
+    /// Whether an interface has `address`.
     pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.0.iter().any(|interface| interface.has(address))
     }
 
-    /// Whether `address` is one of ours, on the link that it names if it names one.
+    /// Whether an interface has `address`; if it names a link, the interface of that link.
     pub(crate) fn is_ours_at(&self, address: &SocketAddr) -> bool {
         match link_of(address) {
             Some(id) => self.get(id).is_some_and(|interface| interface.has(address.ip())),

@@ -168,8 +168,8 @@ impl LinkLayer {
         self.loopback.len()
     }
 
-    /// The next frame of the loopback queue, the interface that it is to seem to come from, and
-    /// what it carries.
+    /// The next frame of the loopback queue, its payload type, and the interface that it seems to
+    /// come from.
     pub(crate) fn poll_loopback(&mut self) -> Option<(InterfaceId, Box<[u8]>, EtherPayload)> {
         loop {
             let (interface, frame) = self.loopback.pop()?;
@@ -241,7 +241,7 @@ impl LinkLayer {
         self.neighbours.all()
     }
 
-    /// Forgets the neighbours of an interface whose link may be another one.
+    /// Forgets the neighbours of an interface, whose link may be another one now.
     pub(crate) fn forget_neighbours(&mut self, interface: InterfaceId, timers: &mut Timers) {
         for timer in self.neighbours.forget(interface) {
             timers.cancel(timer);
@@ -477,8 +477,8 @@ impl LinkLayer {
         self.conflicts.poll_at()
     }
 
-    /// Sends the probes and announcements that are due, up to the first address that proves free:
-    /// its interface, and whether DHCP asked.
+    /// Sends due probes and announcements, up to the first address that proves free. Gives that
+    /// address's interface, and whether DHCP asked.
     pub(crate) fn poll_conflicts<T: TxBytes>(
         &mut self,
         now: Instant,
@@ -520,8 +520,8 @@ impl LinkLayer {
     }
 }
 
-/// A frame with an ARP packet from `ours` to the hardware address `to`: the answer to `reply_to`,
-/// else a request for `target`.
+/// A frame with an ARP packet from `ours` to the hardware address `to`. It answers `reply_to`, or
+/// else requests `target`.
 fn arp_frame(
     ours: (Ipv4Addr, Mac),
     target: Ipv4Addr,

@@ -101,7 +101,7 @@ struct Neighbour {
     waiting: VecDeque<Vec<u8>>,
 }
 
-/// What a look into the cache says.
+/// The cache's answer about a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// Send there. With `timer`, arm the neighbour's timer.
@@ -176,8 +176,9 @@ impl Neighbours {
         })
     }
 
-    /// Forgets the hardware addresses of an interface whose link may be another one, as Linux does
-    /// when the carrier is lost; who is being asked is asked on. Gives the timers, to be cancelled.
+    /// Forgets the hardware addresses of an interface, whose link may be another one now, as Linux
+    /// does when the carrier is lost. Resolution of incomplete entries goes on. Gives the timers,
+    /// to be cancelled.
     pub(crate) fn forget(&mut self, interface: InterfaceId) -> Vec<TimerId> {
         let known = |key: &NeighbourKey, neighbour: &Neighbour| {
             key.interface == interface && neighbour.state.mac().is_some()
@@ -186,8 +187,8 @@ impl Neighbours {
         gone.filter_map(|(_, neighbour)| neighbour.timer).collect()
     }
 
-    /// Looks for a neighbour that something is sent to. `progress`: what was sent before has
-    /// arrived, which proves that it is reachable (RFC 4861 7.3.1).
+    /// Looks up a neighbour that a packet is sent to. `progress`: an earlier packet has arrived,
+    /// which proves that the neighbour is reachable (RFC 4861 7.3.1).
     pub(crate) fn look_up(
         &mut self,
         now: Instant,
@@ -216,9 +217,9 @@ impl Neighbours {
         Lookup::Known { mac, timer }
     }
 
-    /// Starts asking for an absent neighbour; the caller sends the question and arms the timer with
-    /// [`NeighbourTimes::retrans`]. `None` if the cache is full of neighbours that are being asked;
-    /// else the timer of the entry that gave way, to be cancelled.
+    /// Starts resolving an absent neighbour. The caller sends the request and arms the timer with
+    /// [`NeighbourTimes::retrans`]. `None` if all entries of a full cache are being resolved.
+    /// Otherwise gives the timer of the replaced entry, to be cancelled.
     pub(crate) fn ask(&mut self, key: NeighbourKey) -> Option<Option<TimerId>> {
         let freed = self.make_room()?;
         self.insert(key, NeighbourState::Incomplete { tries: 1 });
@@ -254,9 +255,9 @@ impl Neighbours {
         )
     }
 
-    /// The neighbour was seen with the address `mac`, in something else than an answer (RFC 4861
-    /// 7.2.3): nothing is proven, so it is stale if that is new. An entry is made only with
-    /// `create`. `None` if nothing changes.
+    /// The neighbour was seen with the address `mac` in a message other than an answer (RFC 4861
+    /// 7.2.3). That proves nothing, so a new address is stale. An entry is made only with `create`.
+    /// `None` if nothing changes.
     pub(crate) fn observe(
         &mut self,
         now: Instant,
@@ -281,8 +282,8 @@ impl Neighbours {
         Some(NeighbourUpdate { mac, waiting: VecDeque::new(), timer: AGE, freed })
     }
 
-    /// The neighbour has said something of itself (RFC 4861 7.2.5). `None` if nothing changes; what
-    /// was not asked for makes no entry.
+    /// The neighbour has advertised its address (RFC 4861 7.2.5). `None` if nothing changes. An
+    /// unsolicited advertisement makes no entry.
     pub(crate) fn advertised(
         &mut self,
         now: Instant,
@@ -295,8 +296,8 @@ impl Neighbours {
         let mac = advert.mac.or(known)?;
         let changed = known != Some(mac);
         let (state, timer) = match neighbour.state {
-            // 7.2.5, I: without override, a reachable neighbour with another address is doubted and
-            // any other's word is not heard.
+            // 7.2.5, I: an advertisement with another address and without override makes a
+            // reachable entry stale. Any other entry ignores it.
             NeighbourState::Reachable { mac: known, .. } if changed && !advert.overrides => {
                 (NeighbourState::Stale { mac: known, since: now }, AGE)
             }
@@ -372,7 +373,8 @@ impl Neighbours {
         }
         let stalest = self.map.iter().take(SAMPLE).filter_map(|(key, neighbour)| {
             match neighbour.state {
-                // The unproven first: who floods us with names does not push out who answers.
+                // Unproven entries go first, so that a flood of new addresses does not displace
+                // neighbours that answer.
                 NeighbourState::Stale { since, .. } => Some((false, since, *key)),
                 NeighbourState::Reachable { since, .. } => Some((true, since, *key)),
                 _ => None,

@@ -54,7 +54,7 @@ impl NdLayer {
         }
     }
 
-    /// Our address in `prefix`, which is of 64 bits.
+    /// This interface's address in `prefix`, which has 64 bits.
     pub(super) fn autoconfigured(
         &self,
         cx: &Context,
@@ -71,7 +71,7 @@ impl NdLayer {
         Some(Cidr::new(Ipv6Addr::from_bits(network.to_bits() | u128::from(identifier)), 64))
     }
 
-    /// Sends the probes that are due; an address whose probes met no answer is ours.
+    /// Sends due probes. An address whose probes met no answer becomes usable.
     pub(super) fn send_due_probes<T: TxBytes>(
         &mut self,
         cx: &mut Context,
@@ -137,7 +137,7 @@ impl NdLayer {
             }
             Some(_) => self.handle_duplicate(cx, now, (id, target), None),
             None if ours.is_duplicate() => {}
-            // RFC 4861 7.2.4: it is ours, and all nodes hear it.
+            // RFC 4861 7.2.4: the answer goes to all nodes.
             None => {
                 let message =
                     OutgoingNdp::Advert { target, solicited: false, overrides: true, mac };
@@ -146,8 +146,8 @@ impl NdLayer {
         }
     }
 
-    /// Another node has our tentative address, at the hardware address `owner` if its message said
-    /// so (RFC 4862 5.4.5).
+    /// Another node has a tentative address of this host (RFC 4862 5.4.5). `owner` is that node's
+    /// hardware address, if its message carried it.
     pub(super) fn handle_duplicate(
         &mut self,
         cx: &mut Context,

@@ -16,7 +16,8 @@ use crate::link::neighbour::Advert;
 use crate::time::Instant;
 
 impl NdLayer {
-    /// Takes a message that passed its checks; gives the neighbour whose hardware address it tells.
+    /// Handles a message that passed its checks. Gives the neighbour whose hardware address it
+    /// tells.
     pub(crate) fn handle<T: TxBytes>(
         &mut self,
         cx: &mut Context,
@@ -52,7 +53,7 @@ impl NdLayer {
         }
     }
 
-    /// A neighbour asks for one of our addresses (RFC 4861 7.2.3, 7.2.4).
+    /// A neighbour solicits an address of this host (RFC 4861 7.2.3, 7.2.4).
     fn handle_solicit<T: TxBytes>(
         &mut self,
         cx: &mut Context,
@@ -97,7 +98,7 @@ impl NdLayer {
         out: &mut dyn Egress<T>,
     ) -> Option<ResolvedNeighbour> {
         let interface = cx.link.interface(id)?;
-        // A duplicate is another node's, whom we may want to speak to.
+        // A duplicate belongs to another node, which may be a neighbour to send to.
         if let Some(ours) = interface.address(target.into()).filter(|ours| !ours.is_duplicate()) {
             if ours.dad.is_some() {
                 self.handle_duplicate(cx, now, (id, target), advert.mac);
@@ -115,9 +116,8 @@ impl NdLayer {
         cx.link.handle_advert(now, key, advert, &mut cx.timers, out)
     }
 
-    /// Advertises the usable IPv6 addresses of an interface again. Where addresses are probed, all
-    /// are anew, former duplicates too: which other nodes are on the link now is not known
-    /// (RFC 4862 5.3).
+    /// Advertises the usable IPv6 addresses of an interface again. If addresses are probed, all are
+    /// probed anew, former duplicates too: other nodes may be on the link now (RFC 4862 5.3).
     pub(crate) fn announce(&mut self, cx: &mut Context, now: Instant, id: InterfaceId) {
         let (wanted, transmits) = (self.config.ndisc_notify, self.dad_transmits(id));
         let Some(interface) = cx.link.interface_mut(id) else { return };
@@ -133,8 +133,8 @@ impl NdLayer {
         self.reschedule(cx, id);
     }
 
-    /// Advertises addresses that are usable from now on (RFC 4861 7.2.6): a neighbour that has
-    /// another hardware address for them has the right one then.
+    /// Advertises addresses that have just become usable (RFC 4861 7.2.6). It corrects neighbours
+    /// that have another hardware address for them.
     pub(super) fn send_due_adverts<T: TxBytes>(
         &mut self,
         cx: &mut Context,

@@ -16,7 +16,7 @@ use crate::link::ResolvedNeighbour;
 use crate::link::neighbour::NeighbourTimes;
 use crate::time::Instant;
 
-/// RFC 7559 2: times between questions, which double up to the second.
+/// RFC 7559 2: intervals between solicitations. They double from the first up to the longest.
 const FIRST_INTERVAL: Duration = Duration::from_secs(4);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
 /// Metric of the default routes that come from advertisements, as Linux's.
@@ -204,7 +204,7 @@ impl NdLayer {
         let _ = cx.ip.insert_route(new.route(id));
     }
 
-    /// Takes away the routers whose time is over.
+    /// Removes routers whose lifetime is over.
     pub(super) fn end_routers(&mut self, cx: &mut Context, now: Instant, id: InterfaceId) {
         while let Some(interface) = self.interface(id)
             && let Some(over) = interface.routers.iter().find(|router| router.until <= now)
@@ -261,8 +261,7 @@ fn set_mtu(cx: &mut Context, id: InterfaceId, mtu: u32) {
     }
 }
 
-/// What a router says is used as far as it does not make us busy: a question each millisecond is
-/// one too many.
+/// A router's values, within bounds: a solicitation each millisecond would be too many.
 fn sane(times: NeighbourTimes) -> NeighbourTimes {
     const LEAST_RETRANS: Duration = Duration::from_millis(100);
     const LEAST_REACHABLE: Duration = Duration::from_secs(1);

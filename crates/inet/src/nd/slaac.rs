@@ -95,8 +95,8 @@ impl NdLayer {
         }
     }
 
-    /// RFC 4862 5.5.3 (d) and (e): makes an address of the prefix, or changes how long the one that
-    /// was made is used.
+    /// RFC 4862 5.5.3 (d) and (e): makes an address of the prefix, or changes the lifetimes of the
+    /// existing one.
     fn keep_slaac(&mut self, cx: &mut Context, now: Instant, id: InterfaceId, prefix: &Prefix) {
         let Some(interface) = cx.link.interface_mut(id) else { return };
         let mut ours = interface.addresses_mut().iter_mut();
@@ -124,7 +124,8 @@ impl NdLayer {
         known.valid_until = match (prefix.valid, left) {
             (None, _) => None,
             (Some(valid), Some(left)) if valid <= TWO_HOURS && valid <= left => {
-                // Who is on the link may not take our address away at once.
+                // RFC 4862 5.5.3 (e): a node on the link must not be able to end an address at
+                // once.
                 if left <= TWO_HOURS { known.valid_until } else { Some(now + TWO_HOURS) }
             }
             (Some(valid), None) if valid <= TWO_HOURS => Some(now + TWO_HOURS),

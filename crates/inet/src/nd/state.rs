@@ -49,7 +49,7 @@ pub(super) struct RouterSolicitation {
     pub(super) interval: Duration,
 }
 
-/// What is known of the link of one interface.
+/// The state of one interface's link.
 #[derive(Debug, Default)]
 pub(super) struct NdInterface {
     /// [`Stack::start_ipv6`](crate::Stack::start_ipv6) was called, and no duplicate of the

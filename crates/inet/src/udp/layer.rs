@@ -39,7 +39,7 @@ impl<T> UdpLayer<T> {
         self.counters.iter()
     }
 
-    /// Parses a UDP packet; counts one that is malformed, which is to be dropped.
+    /// Parses a UDP packet. Counts a malformed one, which is to be dropped.
     pub(crate) fn handle_packet<R: RxBytes>(
         &mut self,
         packet: &Packet,

@@ -13,8 +13,8 @@ use crate::ip;
 /// UDP-Lite in the protocol field of a packet.
 pub(crate) const PROTOCOL: IpProtocol = IpProtocol::Unknown(136);
 
-/// Whether a coverage of `coverage` bytes is one (RFC 3828 3.1), of a datagram of `len` bytes with
-/// its header: how many bytes are covered.
+/// Number of covered bytes of a datagram of `len` bytes, header included, by its field `coverage`.
+/// `None` for an invalid coverage (RFC 3828 3.1).
 fn covered(coverage: u16, len: usize) -> Option<usize> {
     match usize::from(coverage) {
         0 => Some(len),
@@ -62,9 +62,9 @@ pub(crate) fn covered_payload(coverage: Option<u16>, len: usize) -> usize {
     }
 }
 
-/// Writes the header of a datagram with a payload of `len` bytes, whose covered part has the sum
-/// `sum`, into the first [`HEADER`] bytes of `out`. As Linux: the field is the length unless a
-/// `coverage` that is shorter was asked for. `len` + [`HEADER`] fits the field.
+/// Writes the header of a datagram into the first [`HEADER`] bytes of `out`. The payload has `len`
+/// bytes; `sum` is the sum of its covered part. As Linux, the field is the length unless a shorter
+/// `coverage` was asked for. `len` + [`HEADER`] fits the field.
 pub(crate) fn emit(
     src: SocketAddr,
     dst: SocketAddr,

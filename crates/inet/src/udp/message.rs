@@ -9,12 +9,13 @@ use smoltcp::wire::checksum;
 use crate::bytes::{MAX_TX_PIECES, TxBytes, TxPiece};
 use crate::interface_id::InterfaceId;
 
-/// What is said about one datagram when it is sent; [`Default`] says nothing.
+/// Parameters of one datagram to be sent. [`Default`] leaves all to the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendOptions {
     /// The destination; `None` for the connected peer.
     pub to: Option<SocketAddr>,
-    /// Our address in it, if not the socket's (IP_PKTINFO's `ipi_spec_dst`); one of ours.
+    /// Its source address, if not the socket's (IP_PKTINFO's `ipi_spec_dst`); an address of this
+    /// host.
     pub source: Option<IpAddr>,
     /// The interface to leave by (IP_PKTINFO's `ipi_ifindex`).
     pub interface: Option<InterfaceId>,
@@ -35,7 +36,7 @@ pub struct SendOptions {
 pub struct DatagramInfo {
     /// The sender.
     pub from: SocketAddr,
-    /// To which address: one of ours, a broadcast address or a group.
+    /// Its destination: an address of this host, a broadcast address or a group.
     pub to: IpAddr,
     /// Over which interface.
     pub interface: InterfaceId,
@@ -53,11 +54,11 @@ pub(crate) struct DatagramParameters {
     pub(crate) interface: Option<InterfaceId>,
     pub(crate) ttl: Option<u8>,
     pub(crate) tos: Option<u8>,
-    /// Payload of each of the datagrams that it is cut into; 0 for one datagram.
+    /// Payload bytes of each datagram into which it is segmented; 0 for one datagram.
     pub(crate) segment: u16,
 }
 
-/// A datagram, or several of one length, and how much of it has been sent.
+/// A datagram, or several of one length, and the number of bytes already sent.
 #[derive(Debug)]
 pub(crate) struct OutgoingDatagram<T> {
     pub(crate) message: DatagramParameters,

@@ -38,7 +38,7 @@ impl<T> ParkedDatagrams<T> {
         Self { map: HashMap::with_hasher(hash), limit }
     }
 
-    /// Lets a datagram wait for a neighbour that is being asked; gives the one that gives way.
+    /// Parks a datagram until a neighbour is resolved. Gives the datagram that it displaces.
     pub(crate) fn park(
         &mut self,
         key: NeighbourKey,

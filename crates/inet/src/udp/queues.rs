@@ -31,7 +31,7 @@ pub(crate) struct DatagramSendQueue<T> {
     next: u64,
     released: u64,
     pending: usize,
-    /// More is to come of the last one.
+    /// The last datagram is still to grow.
     corked: bool,
 }
 
@@ -83,7 +83,7 @@ impl<T: TxBytes> DatagramSendQueue<T> {
         }
     }
 
-    /// Says whether more is to come of the last datagram.
+    /// Sets whether the last datagram is still to grow.
     pub(crate) fn cork(&mut self, on: bool) {
         self.corked = on && matches!(self.entries.back(), Some((_, SendEntry::Queued(_))));
     }
@@ -176,8 +176,8 @@ impl<R> DatagramRecvQueue<R> {
         Some((piece, info))
     }
 
-    /// How many datagrams at the front can be given as one (UDP_GRO): of the same ends and length,
-    /// but for the last, which may be shorter; and their length.
+    /// Number and length of the datagrams at the front that can be given as one (UDP_GRO). They
+    /// have the same ends and length, but for the last, which may be shorter.
     pub(crate) fn run(&self, most_bytes: usize) -> Option<(usize, usize)> {
         let (first, info) = self.entries.front()?;
         let segment = first.range.len();

@@ -56,9 +56,9 @@ pub(crate) fn parse(
     })
 }
 
-/// Writes the header of a datagram with a payload of `len` bytes and the sum `sum` into the first
-/// [`HEADER`] bytes of `out`; without a sum, that of the pseudo-header is in the checksum's place,
-/// for who completes it. `len` + [`HEADER`] fits the length field.
+/// Writes the header of a datagram into the first [`HEADER`] bytes of `out`. The payload has `len`
+/// bytes and the sum `sum`. Without a sum, the checksum field gets that of the pseudo-header, and
+/// the device completes it. `len` + [`HEADER`] fits the length field.
 pub(crate) fn emit(src: SocketAddr, dst: SocketAddr, len: usize, sum: Option<u16>, out: &mut [u8]) {
     let Some(out) = out.get_mut(..HEADER) else { return };
     let total = u16::try_from(HEADER + len).unwrap_or(u16::MAX);

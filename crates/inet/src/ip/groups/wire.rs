@@ -27,7 +27,7 @@ const MLD_REPORT_1: u8 = 131;
 const MLD_DONE: u8 = 132;
 const MLD_REPORT_2: u8 = 143;
 
-/// Of IGMP; of MLD, which has two, the first is `Second` and the second `Full`.
+/// The version of IGMP. MLD has two: the first is `Second`, the second `Full`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
     First,
@@ -180,7 +180,7 @@ pub(crate) enum RecordKind {
     Block = 6,
 }
 
-/// What is told of one group.
+/// The report about one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) kind: RecordKind,
@@ -188,7 +188,7 @@ pub(crate) struct Record {
     pub(crate) sources: Vec<IpAddr>,
 }
 
-/// What we tell.
+/// A message of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GroupReport {
     Full {
