@@ -24,7 +24,7 @@ pub struct App {
     pub sent: u64,
     /// Bytes read.
     pub received: u64,
-    /// Bytes read that the host has not been told of.
+    /// Bytes read that were not yet given back to the host.
     unconsumed: usize,
     write_at: Instant,
     read_at: Instant,
@@ -41,7 +41,7 @@ pub struct App {
     /// Why its connection failed.
     pub error: Option<Error>,
     acked: u64,
-    /// What it said of its writes, with their ends, until [`take_marks`](Self::take_marks).
+    /// The marks of its writes, with the writes' ends, until [`take_marks`](Self::take_marks).
     marks: Vec<(u64, WriteMark)>,
 }
 
@@ -87,10 +87,10 @@ impl App {
         }
     }
 
-    /// Does what it wants to do now. Whether it did anything.
+    /// Does the application's next actions at `now`. True if it did anything.
     ///
     /// # Errors
-    /// What is wrong with what it was given.
+    /// A fault of the bytes or events that the host gave it.
     pub fn step(&mut self, now: Instant, host: &mut dyn Host) -> Result<bool, String> {
         if self.left {
             return Ok(false);
@@ -133,7 +133,7 @@ impl App {
             .min()
     }
 
-    /// Leaves because the world says so.
+    /// Closes early, as the scenario demands.
     pub fn leave(&mut self, now: Instant, host: &mut dyn Host) {
         if !self.left {
             self.left = true;
@@ -156,12 +156,12 @@ impl App {
         self.plan.bytes
     }
 
-    /// What it has said of its writes since the last call: where they end, and the mark.
+    /// The marks of its writes since the last call, with the writes' ends.
     pub fn take_marks(&mut self) -> Vec<(u64, WriteMark)> {
         core::mem::take(&mut self.marks)
     }
 
-    /// What is said of a write.
+    /// Draws the marks of a write.
     fn draw_mark(&mut self) -> WriteMark {
         let (record, urgent) = self.plan.marks;
         let mut chance = |odds: f64| odds > 0.0 && self.random.chance(odds);
@@ -188,7 +188,7 @@ impl App {
             let mark = self.draw_mark();
             match host.send(now, chunk, mark) {
                 Ok(()) => self.sent += len,
-                // It fails now; the next look tells.
+                // The connection fails just now; the next step reports it.
                 Err(_) if host.view().error.is_some() => return Ok(true),
                 Err(error) => return Err(format!("send: {error}")),
             }

@@ -100,7 +100,7 @@ impl RxBytes for Frame {
     }
 }
 
-/// The byte at `offset` of the stream `key`: its neighbourhood tells the place.
+/// The byte at `offset` of the stream `key`. A run of such bytes identifies its offset.
 pub fn stream_byte(key: u64, offset: u64) -> u8 {
     let mixed = ((offset / 3) ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8 ^ (offset % 3) as u8

@@ -19,24 +19,24 @@ use crate::random::Random;
 use crate::scenario::{Kind, Scenario};
 use crate::world::{Report, World};
 
-/// What a script is about.
+/// The kind of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
     /// Both sides send, shut and read to the end.
     Exchange,
     /// The subject sends most.
     Upload,
-    /// The other side sends most.
+    /// The other side sends more.
     Download,
-    /// The subject closes after its last byte, whatever the other side is doing.
+    /// The subject closes after its last byte, whatever the other side does.
     Closes,
-    /// The other side does.
+    /// The other side closes so.
     IsClosed,
     /// The subject aborts in the middle.
     Aborts,
     /// The other side aborts in the middle.
     IsAborted,
-    /// Nobody listens.
+    /// No socket listens.
     Refused,
     /// The other side is silent from the start.
     Silent,
@@ -60,14 +60,14 @@ impl Script {
     ];
 }
 
-/// What a program sees in the end.
+/// The outcome that a program sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
     /// Why its connection failed.
     pub error: Option<Error>,
-    /// It saw the end of the other's stream.
+    /// It saw the end of the peer's stream.
     pub eof: bool,
-    /// It got all of the other's stream.
+    /// It read all of the peer's stream.
     pub complete: bool,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for End {
 pub fn draw(seed: u64) -> (Script, usize, Scenario) {
     let script = Script::ALL[(seed % 10) as usize];
     let mut random = Random::new(seed ^ 0x6469_6666);
-    // A subject that nobody answers must be the one who connects.
+    // A subject whose peer never answers must be the connecting side.
     let subject = match script {
         Script::Refused | Script::Silent => 0,
         _ => (seed / 10 % 2) as usize,
@@ -102,7 +102,7 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         syn_retries: 2,
         time_wait: Duration::from_millis(200),
         user_timeout: (script == Script::Falls).then_some(Duration::from_secs(1)),
-        // Whoever has nothing to send must find out as well.
+        // A side with nothing to send must find out as well.
         keep_alive: (script == Script::Falls).then_some(KeepAlive {
             idle: Duration::from_secs(1),
             interval: Duration::from_secs(1),
@@ -196,7 +196,7 @@ pub fn ends(seed: u64, kernel: bool, verbose: bool) -> Result<[End; 2], String> 
 /// Runs both worlds of a seed and compares. What both came to.
 ///
 /// # Errors
-/// What differs, or what went wrong in one of them.
+/// The difference, or the fault in one of the worlds.
 pub fn compare(seed: u64, verbose: bool) -> Result<[End; 2], String> {
     let (script, subject, scenario) = draw(seed);
     let name = |side| if side == subject { "the subject" } else { "the other side" };
@@ -208,7 +208,8 @@ pub fn compare(seed: u64, verbose: bool) -> Result<[End; 2], String> {
     let abrupt = scenario.apps.iter().any(|app| app.termination != Termination::Orderly);
     for side in 0..2 {
         let same = if abrupt {
-            // What had arrived by then is a matter of time, and whether all had.
+            // The bytes that had arrived by then depend on timing, and so does whether they were
+            // all.
             let over = |end: &End| end.error.is_none() && end.eof && end.complete;
             let (kernel, ours) = (&with_kernel[side], &with_ours[side]);
             kernel.error == ours.error || over(kernel) || over(ours)

@@ -38,7 +38,8 @@ fn cell(control: CongestionKind, loss: u32, round_trip: u64) -> Result<u64, Stri
         congestion_control: control,
         ..TcpConfig::default()
     };
-    // What Mathis' formula gives for this time, within what the link and patience can do.
+    // The goodput by Mathis' formula for this time, within the bounds of the link and of the test's
+    // patience.
     let per_second = 1460.0 * 1000.0 / round_trip as f64 * 1.22 / loss.sqrt().max(1e-3);
     let bytes = (per_second * LENGTH).clamp(50_000.0, 6_000_000.0) as u64;
     let mut rates = Vec::new();

@@ -48,7 +48,7 @@ pub trait Host {
     fn poll(&mut self, now: Instant, room: usize, out: &mut Vec<Vec<u8>>);
     /// When to poll next.
     fn poll_at(&self, now: Instant) -> Option<Instant>;
-    /// Queues a chunk, with what is said of its end.
+    /// Queues a chunk, with the mark of its end.
     ///
     /// # Errors
     /// Why it was not taken.
@@ -57,7 +57,7 @@ pub trait Host {
     fn recv(&mut self) -> Option<RxPiece<inet::Frame<Frame>>>;
     /// Gives room back.
     fn consumed(&mut self, now: Instant, bytes: usize);
-    /// Where the newest byte is that the peer has marked as urgent, if it is told.
+    /// Position of the newest byte that the peer has marked as urgent, if the host reports it.
     fn urgent_mark(&self) -> Option<u64> {
         None
     }
@@ -69,11 +69,11 @@ pub trait Host {
     fn abort(&mut self, now: Instant);
     /// Changes options in the middle of things.
     fn change(&mut self, now: Instant, nodelay: bool, cork: bool, recv_buffer: usize);
-    /// A router says that the path takes packets of `mtu` bytes only: to a host without IP.
+    /// To a host without IP: a router says that the path takes packets of at most `mtu` bytes.
     fn too_big(&mut self, _now: Instant, _mtu: u16) {}
-    /// What the application sees.
+    /// The application's view of the connection.
     fn view(&mut self) -> ConnectionView;
-    /// What TCP_INFO tells, while there is a connection and an application that has it.
+    /// TCP_INFO, while there is a connection and an application that has it.
     fn info(&self, _now: Instant) -> Option<TcpInfo> {
         None
     }
@@ -81,10 +81,10 @@ pub trait Host {
     fn unresolved(&self) -> u64 {
         0
     }
-    /// Addresses and place of the TCP segment in a frame that this host sends, if it is one.
+    /// Addresses and range of the TCP segment in a frame that this host sends, if it is one.
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)>;
-    /// Waits until something happens to this host, at most for `time`; `false`, at once, if its
-    /// time is not the machine's.
+    /// Waits for an event of this host, at most for `time`. `false`, at once, if the host does not
+    /// run in real time.
     fn wait(&mut self, _time: Duration) -> bool {
         false
     }
@@ -102,8 +102,8 @@ pub const ADDRESSES: [IpAddr; 2] =
 /// The hosts' IPv6 network.
 const NETWORK: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 0);
 
-/// A side's IPv6 address: the identifier is made of its hardware address (RFC 4291 appendix A), so
-/// that one that is made of a prefix is the same as one that is given.
+/// A side's IPv6 address. The identifier is made of its hardware address (RFC 4291 appendix A). So
+/// an address autoconfigured from a prefix equals the one that is configured.
 fn address6(side: usize) -> Ipv6Addr {
     Ipv6Addr::from_bits(NETWORK.to_bits() | 0xff_fe00_0000 | side as u128)
 }
@@ -313,7 +313,7 @@ impl Egress<Chunk> for FrameSink<'_> {
 }
 
 impl StackHost {
-    /// The active side (`side` 0, connecting as soon as it has an address) or the passive one,
+    /// The active side (`side` 0, which connects as soon as it has an address) or the passive one,
     /// which listens if the scenario says so.
     ///
     /// # Panics
@@ -520,7 +520,7 @@ impl Host for StackHost {
     }
 }
 
-/// Keeps count of what a host holds.
+/// Counts the objects that a host holds.
 #[derive(Debug, Clone, Default)]
 pub struct LiveCounts {
     /// Chunks of its application.

@@ -28,7 +28,7 @@ use crate::host::{ADDRESSES, ConnectionView, Host, PORT};
 use crate::wire;
 
 const DEVICE: &str = "sim0";
-/// How often the socket is looked at though nothing is heard of it.
+/// Interval of polling the socket while it reports nothing.
 const HEARTBEAT: Duration = Duration::from_millis(20);
 /// Most bytes read at a time.
 const PIECE: usize = 16_384;
@@ -39,13 +39,13 @@ pub struct KernelHost {
     device: Tap,
     listener: Option<OwnedFd>,
     socket: Option<OwnedFd>,
-    /// What the application has sent and the socket has not taken.
+    /// Bytes that the application has sent and the socket has not taken.
     out: VecDeque<u8>,
     taken: u64,
     shut: bool,
     left: bool,
     latest: ConnectionView,
-    /// What the device gave.
+    /// Frames that the device gave.
     frames: VecDeque<Vec<u8>>,
     pieces: LiveCount,
     heard: Cell<bool>,
@@ -131,7 +131,7 @@ impl KernelHost {
         self.out.clear();
     }
 
-    /// Moves what can be moved between the application and the socket.
+    /// Moves bytes between the application and the socket, as far as both sides can.
     fn work(&mut self) {
         if let Some(listener) = &self.listener
             && self.socket.is_none()
@@ -192,7 +192,7 @@ fn configure(fd: &OwnedFd, tcp: &TcpConfig) -> io::Result<()> {
 
 impl Host for KernelHost {
     fn deliver(&mut self, _now: Instant, frame: Frame) {
-        // The kernel answers at once, and what it does not take is lost on the link.
+        // The kernel answers at once. A frame that it does not take is lost on the link.
         let part = Part::local(inet::RxBytes::bytes(&frame));
         let _ = self.device.transmit(&[part], TxOffload::NONE);
         self.heard.set(true);
@@ -290,7 +290,7 @@ impl Host for KernelHost {
         let connected = self.latest.connected;
         if let Some(socket) = &self.socket {
             let writes = !connected || !self.out.is_empty();
-            // What was not read now is not read for waking: the application has its own times.
+            // Unread bytes do not wake the host: the application reads at its own times.
             fds.push(PollFd::from_borrowed_fd(
                 socket.as_fd(),
                 if writes { PollFlags::OUT } else { PollFlags::empty() },

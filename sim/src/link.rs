@@ -38,8 +38,8 @@ pub struct LinkConfig {
     pub queue: u64,
     /// When nothing comes through.
     pub blackouts: Vec<(Instant, Instant)>,
-    /// The longest IP packet that comes through, bytes, and when it changes to what; the link does
-    /// not care, but the router in front of it ([`World`](crate::World)).
+    /// The longest IP packet that gets through, in bytes, and the times of its changes. The router
+    /// in front of the link applies it ([`World`](crate::World)), not the link.
     pub limits: Vec<(Instant, usize)>,
 }
 
@@ -110,7 +110,7 @@ pub enum LinkOutcome {
 pub struct Link {
     config: LinkConfig,
     random: Random,
-    /// Which bytes of a frame may be damaged so that a checksum tells; from this offset on.
+    /// From this offset on, a frame's bytes are protected by a checksum, and may be damaged.
     fragile_from: usize,
     under_way: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
     count: u64,
@@ -124,8 +124,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link. Bits before `fragile_from` have no checksum: a frame that would be damaged there is
-    /// lost instead, as a real link's own check would have it.
+    /// A link. Bits before `fragile_from` have no checksum. A frame that would be damaged there is
+    /// lost instead, because a real link's own check would drop it.
     pub fn new(config: LinkConfig, fragile_from: usize, random: Random) -> Self {
         Self {
             config,
@@ -170,7 +170,7 @@ impl Link {
         if self.random.chance(config.corrupt) {
             let bits = frame.len() * 8;
             let bit = self.random.in_range(0..=bits as u64 - 1) as usize;
-            // Without a checksum of its own above the link's, damage is loss.
+            // ARP has no checksum above the link's, so damage is loss.
             let arp = self.fragile_from > 0 && frame.get(12..14) == Some(&[8, 6]);
             if arp || bit / 8 < self.fragile_from {
                 return LinkOutcome::Lost;
@@ -196,7 +196,7 @@ impl Link {
         fate
     }
 
-    /// Lets the line change its state, and tells whether a frame is lost by it.
+    /// Advances the state of the burst-loss model. True if a frame is lost by it.
     fn burst_loses(&mut self) -> bool {
         let Some(Gilbert { enter, leave, loss }) = self.config.gilbert else { return false };
         let turns = self.random.chance(if self.bad { leave } else { enter });

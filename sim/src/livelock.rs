@@ -30,7 +30,7 @@ impl LivelockGuard {
     /// A frame leaves.
     ///
     /// # Errors
-    /// If it is one too many.
+    /// If the frame exceeds a bound.
     pub fn sent(&mut self, now: Instant) -> Result<(), String> {
         if now - self.since >= Duration::from_secs(1) {
             (self.since, self.in_second) = (now, 0);

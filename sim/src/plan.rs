@@ -18,7 +18,7 @@ pub enum ReadPlan {
 pub enum Termination {
     /// Shuts its side after the last byte, reads to the end, closes.
     Orderly,
-    /// Closes after the last byte, whatever the other side is doing.
+    /// Closes after the last byte, whatever the other side does.
     Hasty,
     /// Aborts after this many bytes sent and received.
     Abort(u64),

@@ -15,7 +15,7 @@ impl Random {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Another source, independent of what is drawn from this one later.
+    /// Another source. It is independent of later draws from this one.
     pub fn fork(&mut self) -> Self {
         Self::new(self.0.next_u64())
     }

@@ -40,8 +40,7 @@ fn folded(parts: &[&[u8]]) -> u16 {
     sum as u16
 }
 
-/// The header of an ICMPv6 message of `len` bytes and its pseudo-header, which is the same but for
-/// the order.
+/// The header of an ICMPv6 message of `len` bytes. It is also its pseudo-header, in another order.
 fn header6(from: Ipv6Addr, to: Ipv6Addr, len: usize, hops: u8) -> [u8; 40] {
     let mut header = [0; 40];
     header[0] = 0x60;
@@ -62,7 +61,8 @@ fn frame(to: &[u8], kind: [u8; 2], header: &[u8], message: &[u8]) -> Vec<u8> {
     [to, &MAC, &kind, header, message].concat()
 }
 
-/// What the sender of `sent` is told if packets may have `mtu` bytes only; `None` if it is not IP.
+/// The error to the sender of `sent` if packets may have at most `mtu` bytes; `None` if it is not
+/// IP.
 pub fn too_big(sent: &[u8], mtu: usize) -> Option<Vec<u8>> {
     let (sender, packet) = (sent.get(6..12)?, sent.get(ETHERNET..)?);
     let quote = &packet[..packet.len().min(QUOTED)];
@@ -91,7 +91,7 @@ pub fn too_big(sent: &[u8], mtu: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// Reads such a message about a TCP segment out of a frame, if it is one and intact.
+/// Reads such a message about a TCP segment from a frame, if the frame is one and intact.
 pub fn read_too_big(frame: &[u8]) -> Option<TooBig> {
     let packet = frame.get(ETHERNET..)?;
     let (message, head) = match (frame.get(12..14)?, packet) {
@@ -113,8 +113,8 @@ pub fn read_too_big(frame: &[u8]) -> Option<TooBig> {
     Some(TooBig { mtu: u16::from_be_bytes([message[6], message[7]]).into(), seq })
 }
 
-/// An advertisement of `prefix`, whose first 64 bits count, without end; its sender is no default
-/// router.
+/// An advertisement of the first 64 bits of `prefix`, without an end of its lifetime. Its sender is
+/// no default router.
 pub fn advertisement(prefix: Ipv6Addr) -> Vec<u8> {
     let mut message = vec![134, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     // On the link, and for addresses (RFC 4861 4.6.2).

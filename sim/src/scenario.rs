@@ -40,7 +40,7 @@ impl Kind {
         if matches!(self, Self::Ipv6) { 40 } else { 20 }
     }
 
-    /// What a frame has before its IP packet, bytes; negative if it has no IP header either.
+    /// Bytes of a frame before its IP packet. Negative if it has no IP header either.
     pub const fn overhead(self) -> isize {
         if matches!(self, Self::Bare) { -20 } else { ETHERNET as isize }
     }
@@ -131,7 +131,7 @@ impl Scenario {
             app.marks = draw_marks(&mut random);
         }
         if abrupt || !scenario.is_clean() || random.chance(0.3) {
-            // A peer that is gone without a word must be found out.
+            // A side must find out that its peer has vanished.
             let keep_alive = KeepAlive {
                 idle: Duration::from_secs(30),
                 interval: Duration::from_secs(5),
@@ -177,7 +177,7 @@ impl Scenario {
 
     /// Whether a connection may rightly fail.
     pub fn is_severe(&self) -> bool {
-        // A line that stays bad may outlive the retries of somebody who has left already.
+        // A line that stays bad may outlast the retries of a side whose application has left.
         !self.listens
             || self.links.iter().any(|link| {
                 link.gilbert.is_some() || link.total_loss() > 0.1 || !link.blackouts.is_empty()
@@ -211,8 +211,8 @@ impl Scenario {
         }
     }
 
-    /// The longest time in which nothing may happen: so many timeouts in a row, each twice as long
-    /// as the one before, as the links can lose before it is hardly possible.
+    /// The longest time without an event. It is the sum of so many consecutive timeouts, each twice
+    /// as long as the one before, that losing as many transmissions is hardly possible.
     pub fn patience(&self) -> Duration {
         let pauses = self.apps.iter().map(|app| {
             let reading = match app.reading {
@@ -236,7 +236,7 @@ impl Scenario {
         };
         let lost = 1.0 - self.links.iter().map(survives).product::<f64>();
         let timeouts = if lost > 0.0 { (ODDS.ln() / lost.ln()).ceil() } else { 1.0 };
-        // What is too long is lost once more, whatever else is.
+        // A packet that is too long is lost once more, in addition to other losses.
         let narrowings = self.links.iter().map(|link| link.limits.len()).sum::<usize>();
         let timeouts = timeouts.min(30.0) as u32 + narrowings as u32;
         let first = travel + Duration::from_secs(1);
@@ -244,7 +244,7 @@ impl Scenario {
         for number in 0..timeouts {
             own += (first * (1 << number.min(10))).min(Duration::from_secs(120));
         }
-        // After darkness the next timeout may be as far away as it was long.
+        // After a blackout the next timeout may be as far away as the blackout was long.
         own + dark * 2 + travel * 4 + pauses.sum::<Duration>()
     }
 

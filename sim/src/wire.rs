@@ -48,7 +48,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// SEG.LEN: what it takes of the sequence space.
+    /// SEG.LEN: the sequence numbers that it takes.
     pub fn span(&self) -> u32 {
         self.len as u32 + u32::from(self.syn) + u32::from(self.fin)
     }
@@ -56,7 +56,7 @@ impl Segment {
     /// Decodes the segment `bytes` between two addresses; the payload is its last `len` bytes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the segment.
     pub fn decode(from: IpAddr, to: IpAddr, bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() < FIXED {
             return Err("a segment shorter than its header");
@@ -152,8 +152,8 @@ fn pseudo_sum(from: IpAddr, to: IpAddr, bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// Where a TCP segment lies in an Ethernet frame, if it carries one (in IPv4 or IPv6 without
-/// extension headers, whole).
+/// Range of a TCP segment in an Ethernet frame, with its addresses. The frame must carry IPv4, or
+/// IPv6 without extension headers, and be unfragmented.
 pub fn find(frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
     const ETHERNET: usize = 14;
     let packet = frame.get(ETHERNET..)?;
@@ -188,10 +188,10 @@ pub fn find(frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
     }
 }
 
-/// Whether an Ethernet frame asks all on the link for a neighbour's address: an ARP request (RFC
-/// 826) or a neighbour solicitation (RFC 4861 4.3), other than one whose sender has no address yet
-/// (RFC 5227 2.1.1, RFC 4862 5.4.2) or one that proves a neighbour already known, which goes to it
-/// alone (RFC 1122 2.3.2.1, RFC 4861 7.3.3).
+/// Whether an Ethernet frame asks all on the link for a neighbour's address. Such a frame is an ARP
+/// request (RFC 826) or a neighbour solicitation (RFC 4861 4.3). Not counted are those of a sender
+/// without an address yet (RFC 5227 2.1.1, RFC 4862 5.4.2). Nor are those that probe a known
+/// neighbour, which go to it alone (RFC 1122 2.3.2.1, RFC 4861 7.3.3).
 pub fn is_question(frame: &[u8]) -> bool {
     if frame.first().is_none_or(|first| first & 1 == 0) {
         return false;

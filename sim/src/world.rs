@@ -19,11 +19,11 @@ use crate::router::{self, ETHERNET, TooBig};
 use crate::scenario::{Kind, Scenario};
 use crate::wire::{self, Segment};
 
-/// Rounds at one moment after which the hosts are held to be busy with nothing.
+/// Rounds at one moment after which the hosts count as stuck in a livelock.
 const MAX_ROUNDS: u32 = 20_000;
-/// Frames that a host may hold; beyond, it drops what comes (see `inet::Config::held_frames`).
+/// Frames that a host may hold. Beyond, it drops received frames (see `inet::Config::held_frames`).
 const CROWD: i64 = 700;
-/// Wake-ups that a host may ask for in the hour after all is over: a neighbour cache, a lifetime.
+/// Wake-ups that a host may request in the hour after the end, for a neighbour cache or a lifetime.
 const IDLE_WAKES: usize = 60;
 /// How long a host waits until there is room for its frames again.
 const DRAIN: Duration = Duration::from_micros(5);
@@ -31,7 +31,7 @@ const DRAIN: Duration = Duration::from_micros(5);
 /// Runs the world of `scenario`. If it fails, runs it again and keeps what both ends saw.
 ///
 /// # Errors
-/// What went wrong, how to see it again, and in which file it is kept.
+/// The fault, the command that repeats it, and the file with its frames.
 pub fn run(scenario: &Scenario) -> Result<Report, String> {
     World::new(scenario.clone(), false).run().map_err(|error| {
         let name = format!("tasuki-sim-{}-{}.pcapng", scenario.kind.name(), scenario.seed);
@@ -57,7 +57,7 @@ pub struct Report {
     pub repeated: [u64; 2],
     /// Why the connections failed, if they did.
     pub errors: [Option<inet::Error>; 2],
-    /// Whether both applications saw the end of the other's stream.
+    /// Whether both applications saw the end of the peer's stream.
     pub eofs: [bool; 2],
 }
 
@@ -77,7 +77,7 @@ pub struct World {
     verbose: bool,
     recorder: Option<(PathBuf, Recorder)>,
     livelock: LivelockGuard,
-    /// What the router has to say to a host without IP.
+    /// The router's reports for a host without IP.
     too_big_reports: Vec<TooBig>,
     last_progress: Instant,
     progress: [u64; 4],
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until `next`, or, if a host's time is the machine's, until something happens.
+    /// Advances time to `next`, or, if a host runs in real time, to its next event.
     fn advance(&mut self, next: Instant) {
         let time = next - self.now;
         if self.hosts.iter_mut().any(|host| host.wait(time)) {
@@ -213,7 +213,7 @@ impl World {
         Err("busy with nothing".into())
     }
 
-    /// The application of `side` does what it wants to do.
+    /// Does the next actions of the application of `side`.
     fn act(&mut self, side: usize) -> Result<bool, String> {
         let (app, host) = (&mut self.apps[side], &mut *self.hosts[side]);
         let was_left = app.left;
@@ -297,7 +297,7 @@ impl World {
         for frame in frames {
             self.send_frame(side, frame)?;
         }
-        // A host without IP hears of it when it has sent all.
+        // A host without IP receives the reports once it has sent all.
         for told in core::mem::take(&mut self.too_big_reports) {
             self.hosts[side].too_big(self.now, told.mtu as u16);
             self.check.note_too_big(self.now, side, told);
@@ -347,7 +347,7 @@ impl World {
         Ok(())
     }
 
-    /// The router reports to `side` that its packets may have `limit` bytes only. The message
+    /// The router reports to `side` that its packets may have at most `limit` bytes. The message
     /// travels over the link from the other side.
     fn report_too_big(
         &mut self,
@@ -447,7 +447,7 @@ impl World {
         Ok(())
     }
 
-    /// No host has timers left that go on for ever.
+    /// Checks that no host has timers left that repeat endlessly.
     fn run_idle(&mut self) -> Result<(), String> {
         for side in 0..2 {
             let (mut now, mut out) = (self.now, Vec::new());
@@ -505,7 +505,7 @@ impl World {
     }
 }
 
-/// A host whose numbers are, more often than chance has it, about to wrap.
+/// Makes a host. Its sequence numbers and timestamps are about to wrap more often than by chance.
 fn make_host(scenario: &Scenario, now: Instant, side: usize, random: &mut Random) -> Box<dyn Host> {
     let mut tcp = scenario.tcp[side];
     if random.chance(0.3) {

@@ -39,7 +39,7 @@ fn in_namespace(arguments: &[&str]) -> std::io::Result<Output> {
     if !rustix::process::geteuid().is_root() {
         unshare.args(["--user", "--map-root-user"]);
     }
-    // The kernel tells itself of hosts that do not answer over its loopback interface.
+    // Over its loopback interface the kernel notifies itself of hosts that do not answer.
     let script = "ip link set lo up && exec \"$@\"";
     unshare.args(["--net", "sh", "-c", script, "sh"]).arg(program).args(arguments).output()
 }

@@ -9,17 +9,17 @@ use inet::Instant;
 use super::status::{RelativeSegment, SideStatus};
 use crate::ranges::Ranges;
 
-/// What "at once" may take: a host may have no room for its frames for a while, and may gather what
-/// comes within a millisecond (as Linux does with SACKs).
+/// Time that "at once" may take. A host may have no room for its frames for a while. It may also
+/// collect events of one millisecond (as Linux does with SACKs).
 const AT_ONCE: Duration = Duration::from_millis(10);
 /// The least that "delayed" means, as Linux.
 const DELAYED: Duration = Duration::from_millis(200);
-/// Added to what is delayed: the timer's own grain.
+/// Added to the delay: the timer's own granularity.
 const GRAIN: Duration = Duration::from_millis(50);
-/// How long a host that asked for its neighbour's address waits for the answer before it asks once
-/// more or gives up (RFC 4861 10, RETRANS_TIMER; so does ARP), with the timer's own grain.
+/// Time that a host waits for an answer about its neighbour's address before it asks once more or
+/// gives up (RFC 4861 10, RETRANS_TIMER; so does ARP). It includes the timer's granularity.
 const ASKING: Duration = Duration::from_millis(1050);
-/// A window that nobody can use.
+/// A window below this counts as closed.
 const CLOSED: i64 = 512;
 /// How long a window may stay closed though all was read.
 const OPENING: Duration = Duration::from_millis(100);
@@ -28,7 +28,7 @@ fn is_synchronized(state: &str) -> bool {
     !["UNCONN", "LISTEN", "SYN-SENT", "SYN-RECV"].contains(&state)
 }
 
-/// The answers that one side owes.
+/// The answers that one side has yet to send.
 #[derive(Debug, Default)]
 pub(super) struct ResponseDeadlines {
     ack: Option<(Instant, &'static str)>,
@@ -39,8 +39,8 @@ pub(super) struct ResponseDeadlines {
 }
 
 impl ResponseDeadlines {
-    /// The side is given a segment that takes sequence space; `received` is up to where it has
-    /// acknowledged, and what it was given until now.
+    /// The side receives a segment that takes sequence space. `received` holds the end of what it
+    /// has acknowledged, and what it has received so far.
     pub(super) fn given(
         &mut self,
         now: Instant,
@@ -55,8 +55,8 @@ impl ResponseDeadlines {
         if !synchronized || placed.segment.syn || standing.crowded {
             return;
         }
-        // What fills a gap is to be answered at once as well, but the side may have had no room for
-        // what came early.
+        // A segment that fills a gap is to be acknowledged at once as well. But the side may have
+        // had no room for the segments after the gap.
         let (acked, got) = received;
         let in_order = placed.start <= got.reach(0) && placed.end > acked;
         let (wait, why) = if in_order && !placed.segment.fin {
@@ -74,8 +74,8 @@ impl ResponseDeadlines {
         }
     }
 
-    /// The side asks for its neighbour's address: what it had to say waits for the answer, and is
-    /// gone if nobody answers (RFC 1122 2.3.2.2, RFC 4861 7.2.2).
+    /// The side asks for its neighbour's address. Its output waits for the answer, and is dropped
+    /// if none comes (RFC 1122 2.3.2.2, RFC 4861 7.2.2).
     pub(super) fn asked(&mut self, now: Instant) {
         self.asked_at = Some(now);
         self.ack = None;

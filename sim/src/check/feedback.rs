@@ -64,7 +64,7 @@ impl Check {
             if left >= right || !own.got.covers(*left, *right) {
                 return Err(format!("SACK of {left}..{right}, which was not given"));
             }
-            // RFC 2883 4: only the first may tell of a duplicate.
+            // RFC 2883 4: only the first block may report a duplicate.
             if number > 0 && *left <= ack {
                 return Err(format!("SACK of {left}..{right} as block {number} with ACK {ack}"));
             }
@@ -107,7 +107,7 @@ impl Check {
         Ok(())
     }
 
-    /// Notes what `side` is told by a segment that it is given.
+    /// Notes the feedback in a segment that `side` receives.
     pub(super) fn note_feedback(
         &mut self,
         side: usize,
@@ -135,7 +135,7 @@ impl Check {
             i64::from(seq.wrapping_sub(own.iss.unwrap_or(0)).cast_signed())
         });
         let window = i64::from(placed.segment.window) << scale;
-        // In a SYN without ACK the window counts from our first byte.
+        // The window of a SYN without ACK counts from this side's first byte.
         let ack = placed.ack.unwrap_or(1);
         if ack > own.end.max(1) {
             return;
@@ -144,8 +144,8 @@ impl Check {
         own.peer_edge = Some(own.peer_edge.map_or(edge, |before| before.max(edge)));
         own.una = own.una.max(ack.min(own.end));
         own.answered |= own.end > 1;
-        // A segment may be dropped by its timestamp, as a repetition, or for lack of room; what it
-        // acknowledges is lost with it.
+        // A host may drop a segment for its timestamp, as a duplicate, or for lack of room. Its
+        // acknowledgement is then lost with it.
         let fresh = fresh && placed.end >= own.got.reach(0) && !standing.crowded;
         if fresh {
             own.told = own.una;
@@ -156,7 +156,7 @@ impl Check {
         let una = own.una;
         own.sacked.forget_before(una);
         if fresh && permitted && placed.ack.is_some() {
-            // With room for another block, these are all that the peer keeps: it may have dropped
+            // With room for another block, these are all that the peer holds. It may have dropped
             // others again (RFC 2018 8).
             if placed.segment.sack.len() < 3 {
                 own.sacked.clear();
@@ -168,8 +168,8 @@ impl Check {
                 }
             }
         }
-        // The head SACKed and not acknowledged: the peer has dropped it again (RFC 2018 8), and
-        // what else it may have dropped is not known.
+        // The head is SACKed and not acknowledged: the peer has dropped it again (RFC 2018 8). It
+        // may have dropped other data as well.
         if own.sacked.touches(una, una + 1) {
             own.sacked.clear();
         }

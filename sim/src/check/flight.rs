@@ -16,7 +16,7 @@ use super::status::{FlightInfo, RelativeSegment};
 const OPEN: u8 = 0;
 const LOSS: u8 = 4;
 impl Check {
-    /// Looks at what is on its way after a segment was sent.
+    /// Checks the segments in flight after one was sent.
     pub(super) fn check_flight(
         &mut self,
         now: Instant,

@@ -7,7 +7,7 @@ use super::side::{MarkCheck, Side};
 use super::status::{RelativeSegment, WriteMark};
 
 impl Check {
-    /// Notes that `side` has written up to `end` bytes and said `mark` of the last one.
+    /// Notes that `side` has written up to `end` bytes and has put `mark` on the last one.
     pub fn marked(&mut self, side: usize, end: u64, mark: WriteMark) {
         let marks = &mut self.sides[side].marks;
         let place = end as i64 + 1;
@@ -38,11 +38,11 @@ impl Check {
         }
     }
 
-    /// Looks at where the application of `side` is told that the peer's newest urgent byte is, when
-    /// it has read `received` bytes.
+    /// Checks the urgent mark that the application of `side` sees when it has read `received`
+    /// bytes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of it.
     pub fn told_urgent(
         &mut self,
         side: usize,
@@ -66,7 +66,8 @@ impl Check {
 }
 
 impl Side {
-    /// The pointer says the newest mark, or that it is farther away than can be said.
+    /// The pointer names the newest mark, or has the largest value because the mark is farther
+    /// away.
     fn check_pointer(&mut self, start: i64, pointer: u16) -> Result<(), String> {
         let newest = self.marks.urgent.last().copied();
         let said = start + i64::from(pointer);
@@ -79,7 +80,7 @@ impl Side {
         Ok(())
     }
 
-    /// Data before a mark that is not acknowledged has the pointer, if it can say so much.
+    /// Data before an unacknowledged mark has the urgent pointer, if the field can hold it.
     fn check_silence(&self, start: i64) -> Result<(), String> {
         let newest = self.marks.urgent.last().copied();
         match newest.filter(|newest| *newest > self.una && *newest > start) {

@@ -12,24 +12,24 @@ use crate::ranges::Ranges;
 #[derive(Debug, Default)]
 pub(super) struct Side {
     pub(super) iss: Option<u32>,
-    /// One more than the highest place sent.
+    /// One more than the highest position sent.
     pub(super) end: i64,
     pub(super) fin: Option<i64>,
     pub(super) mss: Option<u16>,
     pub(super) scale: Option<u8>,
     pub(super) sack_permitted: bool,
     pub(super) timestamps: bool,
-    /// Highest place acknowledged to the peer, and the right edge of the window offered to it.
+    /// Highest position acknowledged to the peer, and the right edge of the window offered to it.
     pub(super) acked: Option<i64>,
     pub(super) edge: Option<i64>,
     /// TSval of the last segment sent.
     pub(super) clock: Option<u32>,
-    /// What it has been given of the peer's stream.
+    /// The parts of the peer's stream that it has received.
     pub(super) got: Ranges,
     /// TSvals that it may echo, and the newest it was given.
     pub(super) echoes: HashSet<u32>,
     pub(super) peer_clock: Option<u32>,
-    /// Highest acknowledgement and right edge that it was given, and what was SACKed to it.
+    /// Highest acknowledgement and right edge that it has received, and what the peer has SACKed.
     pub(super) una: i64,
     /// The part of `una` that it cannot have missed.
     pub(super) told: i64,
@@ -38,15 +38,15 @@ pub(super) struct Side {
     pub(super) reset: bool,
     pub(super) sends: BTreeMap<i64, TransmitRecord>,
     pub(super) heard_at: Option<Instant>,
-    /// When something was last sent again, and from which place on.
+    /// When data was last retransmitted, and from which position on.
     pub(super) timeout: Option<(Instant, i64)>,
-    /// Its host has dropped packets before the link, and no gap has shown since which ones.
+    /// Its host has dropped packets before the link, and no gap has yet shown which ones.
     pub(super) dropped_unseen: bool,
     /// Something was acknowledged to it since it sent data.
     pub(super) answered: bool,
     pub(super) deadlines: ResponseDeadlines,
     pub(super) flight: Flight,
-    /// The longest packet that a router has said to come through, bytes.
+    /// The longest packet, in bytes, that a router has reported to fit.
     pub(super) path: Option<usize>,
     pub(super) watch: StateWatch,
     pub(super) marks: MarkCheck,
@@ -57,20 +57,20 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// The place of a sequence number of this side.
+    /// The position of a sequence number of this side.
     pub(super) fn place(&self, seq: u32) -> i64 {
         i64::from(seq.wrapping_sub(self.iss.unwrap_or(0)).cast_signed())
     }
 }
 
-/// What is known of one side's flight.
+/// The checkers' knowledge of one side's flight.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     /// All that was ever SACKed to it.
     pub(super) sacked: Ranges,
-    /// The last transmission of what it knows to have arrived was then.
+    /// Last transmission of the data that it knows to have arrived.
     pub(super) arrived: Option<Instant>,
-    /// What was sent before may be held to be lost.
+    /// Data sent before this may count as lost.
     pub(super) forgiven: Option<Instant>,
     /// ACKs that acknowledge nothing, since all was well.
     pub(super) duplicates: i64,
@@ -80,7 +80,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// The side is given `placed`, which may repeat the acknowledgement of `una`.
+    /// The side receives `placed`, which may repeat the acknowledgement of `una`.
     pub(super) fn told(
         &mut self,
         placed: &RelativeSegment<'_>,
@@ -106,7 +106,7 @@ impl Flight {
         self.arrived = self.arrived.max(arrived);
     }
 
-    /// What was sent until now may be held to be lost.
+    /// Data sent until now may count as lost.
     pub(super) fn forgive(&mut self, now: Instant) {
         self.forgiven = Some(now);
     }
@@ -128,14 +128,14 @@ impl Flight {
     }
 }
 
-/// The marks of one side: places of the bytes after the marked ones.
+/// The marks of one side: positions of the bytes after the marked ones.
 #[derive(Debug, Default)]
 pub(super) struct MarkCheck {
     pub(super) records: BTreeSet<i64>,
     pub(super) urgent: BTreeSet<i64>,
-    /// What its urgent pointer named for want of 16 bits more: the mark is farther away.
+    /// Positions that its urgent pointer named because the mark was too far away for 16 bits.
     pub(super) named: BTreeSet<i64>,
-    /// The newest of the peer's that its application has been told of.
+    /// The newest mark of the peer that its application has seen.
     pub(super) seen: Option<i64>,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct MarkCheck {
 pub(super) struct StateWatch {
     pub(super) state: Option<&'static str>,
     pub(super) since: Instant,
-    /// It is over, and the application has not been told why: a last segment may have to leave
-    /// first.
+    /// Since when the connection has ended without a report to the application. A last segment may
+    /// have to leave first.
     pub(super) untold: Option<Instant>,
 }

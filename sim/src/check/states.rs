@@ -88,7 +88,8 @@ impl Check {
             return Err(format!("{state}, and the application does not know why"));
         }
         if before == state {
-            // RFC 9293 3.10.7.4: a FIN that comes again starts TIME-WAIT anew; the watch need not.
+            // RFC 9293 3.10.7.4: a retransmitted FIN restarts TIME-WAIT. The watch need not
+            // restart.
             let shut_late = state == "ESTAB" || state == "CLOSE-WAIT";
             if shut_late && standing.shut && !standing.left && !standing.failed {
                 return Err(format!("{state}, though shut"));
@@ -111,7 +112,8 @@ impl Check {
             wait_over,
         };
         own.watch = StateWatch { state: standing.state, since: now, untold: None };
-        // Both FINs came through and all was read: what is left is TIME-WAIT, whoever has left.
+        // Both FINs have arrived and all was read. TIME-WAIT must follow, whichever application has
+        // left.
         let both = facts.fin_given && facts.fin_acked;
         let read = peer_fin.is_some_and(|fin| standing.consumed as i64 == fin - 1);
         let active = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING"].contains(&before);
@@ -130,8 +132,8 @@ impl Check {
     }
 }
 
-/// Whether a connection may be given up without a word to the application: because that has left
-/// it, or has not seen it yet.
+/// Whether a connection may end without a report to the application: the application has left it,
+/// or has not seen it yet.
 fn left_open(own: &Side, standing: SideStatus, before: &str) -> bool {
     // An orphan in TIME-WAIT must stay there; an abort ends it (RFC 9293 3.10.5).
     let unseen = before == "SYN-RECV";

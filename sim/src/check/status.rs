@@ -28,8 +28,8 @@ pub struct Rules {
     pub ip_header: usize,
     /// Least time from a segment to its answer.
     pub round_trip: Duration,
-    /// The checkers see the segments of this side late (the kernel, in real time). They cannot tell
-    /// which frames had reached the side when it sent a segment.
+    /// The checkers see the segments of this side late, because it is the kernel in real time. They
+    /// cannot tell which frames had reached the side when it sent a segment.
     pub late: bool,
 }
 
@@ -52,11 +52,11 @@ pub struct SideStatus {
     pub consumed: u64,
     /// The host could not keep another frame.
     pub crowded: bool,
-    /// What the connection tells of its congestion window, if it was asked.
+    /// The connection's own account of its congestion window, if it was asked.
     pub flight: Option<FlightInfo>,
 }
 
-/// What the sender tells.
+/// A sender's account of its congestion state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlightInfo {
     /// The congestion window, segments.
@@ -73,7 +73,7 @@ impl From<&TcpInfo> for FlightInfo {
     }
 }
 
-/// What an application says of the end of a write.
+/// The marks on the end of an application's write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteMark {
     /// A record ends (MSG_EOR).
@@ -86,7 +86,7 @@ pub struct WriteMark {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RelativeSegment<'a> {
     pub(super) segment: &'a Segment,
-    /// Of the segment, of its payload, and one after its end.
+    /// Positions of the segment, of its payload, and one after its end.
     pub(super) start: i64,
     pub(super) text: i64,
     pub(super) end: i64,

@@ -64,7 +64,7 @@ impl Talk {
         talk
     }
 
-    /// A segment of `side` with `len` bytes from `place` on.
+    /// A segment of `side` with `len` bytes from position `place` on.
     fn segment(&self, side: usize, place: u32, len: usize) -> Segment {
         let clock = [51, 91];
         let acked = self.check.sides[side].acked.unwrap_or(1) as u32;

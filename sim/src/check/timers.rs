@@ -16,7 +16,7 @@ use super::status::{RelativeSegment, TransmitRecord};
 
 /// The timer's grain.
 const GRAIN: Duration = Duration::from_millis(1);
-/// Segments so close together have one cause: a host may have no room for a moment.
+/// Segments sent within this time have one cause: a host may have no room for a moment.
 const TOGETHER: Duration = Duration::from_millis(1);
 
 impl Check {
@@ -66,7 +66,7 @@ impl Check {
                 } else if before.expiries == 0 {
                     (now - before.first, rules.rto_min)
                 } else {
-                    // The first may have been a probe of the tail.
+                    // The first retransmission may have been a tail loss probe.
                     let doublings = (before.expiries - 1).min(16);
                     (now - before.last, (rules.rto_min * (1 << doublings)).min(rules.rto_max))
                 };
