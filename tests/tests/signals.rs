@@ -1,0 +1,57 @@
+//! Signals that interrupt blocking sends of an unmodified program, on the kernel's stack and ours.
+
+use std::process::Command;
+
+use tasuki_tests::{HOST, Mode, Running, World, program};
+
+/// The outcome of each send on Linux. SIGUSR1 has a handler with SA_RESTART, SIGUSR2 one without.
+const LINES: [&str; 5] = [
+    "some bytes taken, SIGUSR2: part",
+    "some bytes taken, SIGUSR1: part",
+    "nothing taken, SIGUSR2: EINTR",
+    "nothing taken, SIGUSR1, time limit: EINTR",
+    "nothing taken, SIGUSR1: goes on",
+];
+
+/// Runs the program by `command`, with `more` arguments. Compares its lines with those of Linux, and
+/// its counts with what the peer reads.
+fn assert_outcomes(
+    world: &World,
+    to: [&str; 2],
+    more: &[&str],
+    command: impl Fn(&[&str]) -> Command,
+) {
+    let [address, port] = to;
+    let peer = world.command(&world.script("interrupted_peer.py", &["0.0.0.0", port]));
+    let peer = Running::start(peer);
+    let _ = peer.line("ready");
+    let executable = world.file("send");
+    let words = [&[&executable, address, port], more].concat();
+    let sender = Running::start(command(&words)).finish().success();
+    let lines: Vec<_> = sender.stdout.lines().collect();
+    let (sent, outcomes) = lines.split_last().expect("the program prints lines");
+    assert_eq!(outcomes, LINES, "{sender}");
+    let read = peer.finish().success();
+    let count = sent.strip_prefix("sent ").expect("the last line has the sum of all counts");
+    assert!(read.stdout.ends_with(&format!("read {count}\n")), "{sender}{read}");
+}
+
+#[test]
+fn an_interrupted_send_returns_its_count_or_eintr() {
+    let Some(world) = World::with_kernel() else { return };
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", &world.file("send")]);
+    gcc.arg(program("interrupted_send.c")).arg("-pthread");
+    let compiled = gcc.output().expect("gcc runs");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    assert_outcomes(&world, ["127.0.0.1", "9000"], &[], |words| world.command(words));
+    // In mode library SA_RESTART counts only if all handlers have it: see
+    // docs/reference/limits-programs.md.
+    for (mode, port, more) in [
+        (Mode::Split, "9001", &[][..]),
+        (Mode::Fused, "9002", &[]),
+        (Mode::Library, "9003", &["restart-only"]),
+    ] {
+        assert_outcomes(&world, [HOST, port], more, |words| world.on_stack(mode, words));
+    }
+}
