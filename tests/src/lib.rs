@@ -28,7 +28,7 @@ mod world;
 
 pub use process::{Finished, Running};
 pub use tools::{
-    DEVICE, FAR_END, HOST, HOST6, LARGE, PATIENCE, STACK, eventually, program, python, sha256,
-    skip, tasuki_binary, write_noise,
+    DEVICE, FAR_END, HOST, HOST6, LARGE, PATIENCE, STACK, STACK6, eventually, program, python,
+    sha256, skip, tasuki_binary, write_noise,
 };
 pub use world::{Mode, Nic, World};

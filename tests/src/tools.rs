@@ -11,6 +11,8 @@ pub const HOST: &str = "10.219.7.1";
 pub const STACK: &str = "10.219.7.2";
 /// The kernel's IPv6 address in every world in which Tasuki has one of that network.
 pub const HOST6: &str = "fd00:219:7::1";
+/// Tasuki's IPv6 address in the tests that configure one.
+pub const STACK6: &str = "fd00:219:7::2";
 /// The kernel's network device in every world.
 pub const DEVICE: &str = "tsk0";
 /// The other end of the cable that [`DEVICE`] is an end of, in worlds that have one.

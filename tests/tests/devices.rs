@@ -5,7 +5,8 @@ use std::fs;
 
 use abi::network::InterfaceStatus;
 use tasuki_tests::{
-    DEVICE, FAR_END, HOST, LARGE, Mode, Nic, Running, STACK, World, eventually, sha256, write_noise,
+    DEVICE, FAR_END, HOST, LARGE, Mode, Nic, Running, STACK, STACK6, World, eventually, sha256,
+    write_noise,
 };
 
 const NET: &str = "net";
@@ -133,7 +134,6 @@ fn an_interface_set_down_and_a_lost_carrier_are_told_and_survived() {
 
 #[test]
 fn neighbours_of_a_former_stack_learn_of_the_new_one_at_once() {
-    const STACK6: &str = "fd00:219:7::2";
     for (nic, mode) in [(Nic::Packet, Mode::Split), (Nic::Xdp, Mode::Fused)] {
         let Some(world) = World::over(nic) else { return };
         let forget = || {

@@ -4,11 +4,10 @@
 use std::fs;
 
 use tasuki_tests::{
-    DEVICE, FAR_END, HOST, HOST6, Mode, Nic, Running, World, eventually, sha256, write_noise,
+    DEVICE, FAR_END, HOST, HOST6, Mode, Nic, Running, STACK6, World, eventually, sha256,
+    write_noise,
 };
 
-/// The stack's IPv6 address.
-const STACK6: &str = "fd00:219:7::2";
 const NET: &str = "dad";
 
 fn with_six() -> [String; 2] {

@@ -4,11 +4,9 @@ use std::net::IpAddr;
 
 use abi::network::InterfaceStatus;
 use tasuki_tests::{
-    DEVICE, HOST, HOST6, Mode, Running, STACK, World, eventually, sha256, write_noise,
+    DEVICE, HOST, HOST6, Mode, Running, STACK, STACK6, World, eventually, sha256, write_noise,
 };
 
-/// Tasuki's IPv6 address.
-const STACK6: &str = "fd00:219:7::2";
 const NET: &str = "six";
 
 /// A world whose other host has an IPv6 address as well.
