@@ -59,8 +59,8 @@ impl Context {
         }
     }
 
-    /// The path to `destination`, whose port does not matter, over the interface `via` if it is
-    /// given.
+    /// The path to `destination`, over the interface `via` if one is given. The port does not
+    /// matter.
     ///
     /// # Errors
     /// `NetUnreachable` if there is none, `Invalid` for a link-local address without its link.
@@ -72,8 +72,8 @@ impl Context {
         self.ip.find(destination, via, self.link.interfaces())
     }
 
-    /// The hardware address at the start of `path`; asks for it if it is not known. `progress`:
-    /// what was sent there before has arrived.
+    /// The hardware address of the first hop of `path`; starts to resolve it if it is unknown.
+    /// `progress`: an earlier packet to it has arrived.
     pub(crate) fn resolve<T: TxBytes>(
         &mut self,
         now: Instant,
@@ -111,9 +111,9 @@ impl Context {
         self.ip.hop_limit(self.link.interfaces(), id)
     }
 
-    /// Sends a packet to `to` of which `header` is the header and `fill` writes the payload of
-    /// `header.payload_len` bytes. It waits for its neighbour if need be; it is dropped if there is
-    /// no path or no room.
+    /// Sends a packet to `to`. `header` is its header; `fill` writes its `header.payload_len` bytes
+    /// of payload. It waits for its neighbour if need be, and is dropped if there is no path or no
+    /// room.
     pub(crate) fn answer<T: TxBytes>(
         &mut self,
         now: Instant,

@@ -17,7 +17,7 @@ use crate::time::Instant;
 /// least MTU, of links with tunnels, of Ethernet, and of jumbo frames.
 const SIZES: [u16; 8] = [536, 1220, 1300, 1360, 1400, 1440, 1460, 8960];
 
-/// A cookie is good in its period and the next one.
+/// A cookie is valid in its period and in the next one.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// How long an ACK may bring a cookie after the last one was sent.
@@ -70,7 +70,7 @@ fn size_index(mss: u16) -> u32 {
     u32::try_from(larger.saturating_sub(1)).unwrap_or_default()
 }
 
-/// What the low bits of a timestamp say of a [`reduced`] SYN.
+/// The options of a [`reduced`] SYN, as the low bits of a timestamp.
 fn option_bits(syn: &SegmentRepr) -> u32 {
     syn.window_scale.map_or(NO_SCALE, u32::from)
         | if syn.sack_permitted { SACK } else { 0 }
@@ -96,7 +96,7 @@ pub(super) fn stamp(value: u32, syn: &SegmentRepr) -> u32 {
     if marked & mask > value & mask { marked.wrapping_sub(mask + 1) } else { marked }
 }
 
-/// The SYN, reduced, to which `ack` completes the handshake, if `ack` brings back a good cookie.
+/// The reduced SYN whose handshake `ack` completes, if `ack` brings back a valid cookie.
 pub(super) fn check(
     secret: &Secret,
     now: Instant,

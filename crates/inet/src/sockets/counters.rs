@@ -31,7 +31,7 @@ counters! { TcpCounters:
 
 macro_rules! totals {
     ($($field:ident $name:literal)*) => {
-        /// What happened on all connections of one stack.
+        /// Sums over all connections of one stack.
         #[derive(Debug, Clone, Copy, Default)]
         pub(crate) struct TcpTotals(TcpStats);
 

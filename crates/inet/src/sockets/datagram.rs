@@ -6,7 +6,7 @@ use crate::udp::queues::{DatagramRecvQueue, DatagramSendQueue};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-/// What makes a socket a datagram socket.
+/// The state of a datagram socket.
 #[derive(Debug)]
 pub(crate) struct Datagram<T, R> {
     /// UDP-Lite.

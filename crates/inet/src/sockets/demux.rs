@@ -35,14 +35,14 @@ pub(crate) struct DatagramDemux {
     hash: KeyedHash,
 }
 
-/// Whose the segments between two ends are.
+/// The receiver of the segments between two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DemuxTarget {
     /// A connection, by its socket's handle.
     Socket(Handle),
-    /// A connection request, by its place in the table of requests.
+    /// A connection request, by its handle in the table of requests.
     Request(Handle),
-    /// A closed connection in TIME-WAIT, by its place in the table of those.
+    /// A closed connection in TIME-WAIT, by its handle in the table of records.
     TimeWait(Handle),
 }
 
@@ -115,7 +115,7 @@ impl Demux {
         }
     }
 
-    /// [`datagrams`](Self::datagrams), to look something up.
+    /// [`datagrams`](Self::datagrams), for a look-up.
     pub(crate) fn datagrams_ref(&self, kind: SocketKind) -> &DatagramDemux {
         match kind {
             SocketKind::UdpLite => &self.udp_lite,
@@ -158,7 +158,8 @@ impl Demux {
         }
     }
 
-    /// The listener for a SYN from `ends.remote` to `ends.local`, of those that `takes` it.
+    /// The listener for a SYN from `ends.remote` to `ends.local`, out of those that `takes`
+    /// accepts.
     pub(crate) fn listener(
         &self,
         ends: &Endpoints,
@@ -186,7 +187,8 @@ impl DatagramDemux {
         }
     }
 
-    /// The socket for a datagram from `ends.remote` to `ends.local`, of those that `takes` it.
+    /// The socket for a datagram from `ends.remote` to `ends.local`, out of those that `takes`
+    /// accepts.
     pub(crate) fn datagram(
         &self,
         ends: &Endpoints,

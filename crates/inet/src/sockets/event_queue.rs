@@ -6,7 +6,7 @@ use super::events::{Event, EventKind};
 use super::socket::Socket;
 use crate::table::{Handle, Table};
 
-/// The sockets that have something to tell, first come first served.
+/// The sockets with pending events, first come first served.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     sockets: VecDeque<Handle>,
@@ -25,7 +25,7 @@ impl EventQueue {
         socket.events.add(kind);
     }
 
-    /// The next event and whose it is.
+    /// The next event, with its socket.
     pub(crate) fn next<T, R>(
         &mut self,
         sockets: &mut Table<Socket<T, R>>,

@@ -10,7 +10,7 @@ use crate::error::Error;
 pub struct Event {
     /// The tag given with `open` or `accept`.
     pub tag: u64,
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
 }
 
@@ -29,8 +29,8 @@ pub enum EventKind {
     Eof,
     /// `acked` has moved.
     Acked,
-    /// The connection attempt failed, or the connection broke. On a datagram socket: an earlier
-    /// datagram could not be delivered; the socket stays usable.
+    /// The connection attempt failed, or the connection broke. On a datagram socket, an earlier
+    /// datagram could not be delivered, and the socket remains usable.
     Failed(Error),
     /// After `close`: the handle has ended, and none of the socket's sent bytes is needed. The
     /// connection may live on without an owner (FIN-WAIT-2, TIME-WAIT).

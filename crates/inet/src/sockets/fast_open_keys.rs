@@ -16,7 +16,7 @@ pub struct FastOpenKeys {
     pub other: Option<[u8; 16]>,
 }
 
-/// Whose cookie a SYN has brought.
+/// The key of the cookie that a SYN has brought.
 pub(super) enum CookieCheck {
     Current,
     Other,

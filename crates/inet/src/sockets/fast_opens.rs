@@ -18,7 +18,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 
-/// What is known of a peer.
+/// The Fast Open state of a peer.
 #[derive(Debug, Default)]
 struct FastOpenPeer {
     cookie: Option<FastOpenOption>,
@@ -67,7 +67,7 @@ pub(crate) struct FastOpens {
     /// The present, when something happened to a connection last.
     clock: Instant,
     peers: HashMap<IpAddr, FastOpenPeer, KeyedHash>,
-    /// Whom there is something known of, oldest first.
+    /// The peers with an entry, oldest first.
     order: VecDeque<IpAddr>,
     limit: usize,
 }
@@ -100,7 +100,7 @@ impl FastOpens {
         self.own_keys.insert(handle, keys);
     }
 
-    /// A socket is gone.
+    /// Forgets the keys of an ended socket.
     pub(super) fn forget_socket(&mut self, handle: Handle) {
         if !self.own_keys.is_empty() {
             self.own_keys.remove(&handle);
@@ -159,7 +159,7 @@ impl FastOpens {
         }
         let peer = self.peers.entry(address).or_default();
         peer.mss = news.mss.unwrap_or(peer.mss);
-        // One that was not asked for is none (RFC 7413 4.1.3).
+        // A cookie that was not asked for is ignored (RFC 7413 4.1.3).
         let answer = news.answer.filter(|answer| !answer.cookie().is_empty());
         match answer.filter(|_| news.asked.is_some()) {
             Some(cookie) => peer.cookie = Some(cookie),

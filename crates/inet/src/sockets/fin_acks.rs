@@ -13,10 +13,10 @@ use crate::time::Instant;
 
 /// How long an ACK waits at most, however busy the owner is.
 const DEFERRED: Duration = Duration::from_micros(200);
-/// So many connections wait at most; an ACK of another one leaves at once.
+/// Most connections whose ACK is deferred. The ACK of a further one leaves at once.
 const MOST: usize = 64;
 
-/// Connections whose ACKs of a FIN are deferred.
+/// The connections whose ACK of a FIN is deferred.
 #[derive(Debug, Default)]
 pub(crate) struct FinAcks {
     handles: Vec<Handle>,
@@ -36,7 +36,7 @@ impl FinAcks {
         self.deferring && self.handles.len() < MOST
     }
 
-    /// Keeps a connection in mind.
+    /// Adds a connection.
     pub(super) fn add(&mut self, now: Instant, handle: Handle) {
         if self.handles.is_empty() {
             self.since = now;

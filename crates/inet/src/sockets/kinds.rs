@@ -24,7 +24,7 @@ impl SocketKind {
     }
 }
 
-/// Whose addresses a socket has.
+/// The address family of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// AF_INET.
@@ -76,7 +76,7 @@ pub struct ReceivedPayload<R> {
     pub info: Option<DatagramInfo>,
 }
 
-/// A chunk that was not taken, and why.
+/// A refused chunk, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendError<T> {
     /// Why.
@@ -85,7 +85,7 @@ pub struct SendError<T> {
     pub chunk: T,
 }
 
-/// What `ss` shows of a socket.
+/// The record of a socket that `ss` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketInfo {
     /// The owner's tag; of a connection not yet accepted, its listener's.

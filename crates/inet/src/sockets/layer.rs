@@ -61,7 +61,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Takes what has changed in the configuration.
+    /// Applies a change of the configuration.
     pub(crate) fn configure(&mut self, config: &Config) {
         self.config = config.clone();
         self.tcp.configure(config.tcp);

@@ -6,11 +6,11 @@ use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What makes a socket a listener.
+/// The state of a listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) backlog: u16,
-    /// Handshakes under way, and those of them whose timer has not yet expired.
+    /// Handshakes under way; of them, those whose timer has not yet expired.
     pub(crate) requests: u32,
     pub(crate) young: u32,
     /// SYN-ACK timeouts for which a finished handshake waits for data.
@@ -33,8 +33,8 @@ impl Listener {
         self.requests >= u32::from(self.backlog).min(tcp.max_syn_backlog)
     }
 
-    /// Whether only the last quarter of the requests that there may ever be is left. As Linux that
-    /// is kept free where there are no cookies to fall back on.
+    /// Whether only the last quarter of all possible requests is left. As Linux, without cookies to
+    /// fall back on, that quarter remains free.
     pub(super) fn has_few_left(&self, tcp: &TcpConfig) -> bool {
         tcp.max_syn_backlog.saturating_sub(self.requests) < tcp.max_syn_backlog / 4
     }

@@ -54,12 +54,12 @@ pub enum SockOption {
     V6Only(bool),
     /// Bound of the segment size, bytes of payload (88..=32767); 0 for none.
     MaxSeg(u16),
-    /// How long sent data may stay unacknowledged; zero for the default.
+    /// Most time that sent data may be unacknowledged; zero for the default.
     UserTimeout(Duration),
     /// Allows other sockets with this option at the same address, listening or not (SO_REUSEPORT).
     /// A keyed hash of the two ends spreads arriving packets over them.
     ReusePort(bool),
-    /// Acknowledgements leave at once, for a while. The value is what holds at the moment.
+    /// Acknowledgements leave at once, for a while. Reading the option gives the present state.
     QuickAck(bool),
     /// The owner gets room to send only while fewer than this many bytes are queued and not sent. 0
     /// means no such bound. The value is stored for the owner: see `Stack::unsent`.
@@ -78,10 +78,10 @@ pub enum SockOption {
     /// A listener accepts data with a SYN, by a cookie (RFC 7413). The value bounds the connections
     /// whose peer has not yet acknowledged anything; 0 allows none.
     FastOpen(u32),
-    /// `connect` waits for data to take with the SYN, if the peer's cookie is known, and else asks
-    /// for it.
+    /// `connect` defers the SYN until there is data, if the peer's cookie is known. Otherwise its
+    /// SYN asks for a cookie.
     FastOpenConnect(bool),
-    /// Data goes, and is taken, with a SYN without any cookie.
+    /// Data is sent, and accepted, with a SYN without any cookie.
     FastOpenNoCookie(bool),
     /// The keys of a listener's Fast Open cookies; without, those of the stack.
     FastOpenKeys(FastOpenKeys),
@@ -89,7 +89,7 @@ pub enum SockOption {
     Linger2(Duration),
     /// The congestion control algorithm.
     Congestion(CongestionKind),
-    /// Whether packets may be cut on their way (IP_MTU_DISCOVER).
+    /// Whether packets may be fragmented on their way (IP_MTU_DISCOVER).
     MtuDiscover(MtuDiscover),
     /// Payload bytes of each datagram into which one send is segmented (UDP_SEGMENT). 0 means one
     /// datagram.
@@ -126,7 +126,7 @@ pub enum MtuDiscover {
     Want,
     /// Nothing is fragmented. A packet that does not fit the path is refused.
     Do,
-    /// The same with the interface's MTU in place of the path's.
+    /// As `Do`, but with the interface's MTU in place of the path's.
     Probe,
     /// Routers may fragment packets. A packet that does not fit the interface's MTU is refused.
     Interface,
@@ -136,17 +136,17 @@ pub enum MtuDiscover {
 }
 
 impl MtuDiscover {
-    /// What routers say of a path counts.
+    /// Whether routers' reports about a path count.
     pub(crate) fn believes_routers(self) -> bool {
         matches!(self, Self::Dont | Self::Want | Self::Do | Self::Probe)
     }
 
-    /// Packets are as long as the path takes, not only the first link of it.
+    /// Whether packets may be as long as the path takes, and not only its first link.
     pub(crate) fn uses_path(self) -> bool {
         matches!(self, Self::Dont | Self::Want | Self::Do)
     }
 
-    /// Packets say that routers may not cut them.
+    /// Whether packets forbid routers to fragment them.
     pub(crate) fn sets_df(self) -> bool {
         matches!(self, Self::Want | Self::Do | Self::Probe)
     }
@@ -212,7 +212,7 @@ pub(crate) struct SocketOptions {
     pub(crate) keep_alive: bool,
     pub(crate) keep_alive_times: KeepAlive,
     pub(crate) recv_buffer: usize,
-    /// The receive buffer's size was set: it stays.
+    /// The receive buffer's size was set, and does not grow.
     pub(crate) recv_locked: bool,
     pub(crate) send_buffer: usize,
     pub(crate) reuse_addr: bool,
@@ -295,7 +295,7 @@ impl SocketOptions {
             send_coverage: None,
             recv_coverage: None,
             multicast_if: None,
-            // RFC 1112 6.1: a group's datagrams stay on the link unless asked otherwise.
+            // RFC 1112 6.1: a group's datagrams do not leave the link unless that is asked for.
             multicast_ttl: 1,
             multicast_loop: true,
             multicast_all: true,
@@ -303,12 +303,12 @@ impl SocketOptions {
         }
     }
 
-    /// With whom the address may be shared.
+    /// The kinds of sockets that may share the address.
     pub(crate) fn reuse(&self) -> Reuse {
         Reuse { address: self.reuse_addr, port: self.reuse_port }
     }
 
-    /// Time to live and type of service of packets over `path`, or what IPv6 calls so.
+    /// Time to live and type of service of packets over `path`, or their IPv6 counterparts.
     pub(crate) fn hops_and_class(&self, cx: &Context, path: &Path) -> (u8, u8) {
         if path.source.is_ipv4() {
             return (self.ttl, self.tos);
@@ -350,7 +350,8 @@ impl SocketOptions {
         if config == **defaults { Arc::clone(defaults) } else { Arc::new(config) }
     }
 
-    /// Sets on a new connection what is not in its [`tcp_config`](Self::tcp_config).
+    /// Applies to a new connection the options that are not in its
+    /// [`tcp_config`](Self::tcp_config).
     pub(crate) fn apply<T: TxBytes, R: RxBytes>(
         &self,
         now: Instant,
@@ -459,7 +460,7 @@ impl SocketOptions {
             SockOption::QuickAck(on) => self.quick_ack = on,
             SockOption::NotSentLowat(bytes) => self.not_sent_lowat = bytes,
             SockOption::RecvLowat(bytes) => self.recv_lowat = bytes.max(1),
-            // As Linux: what is less than half of the least receive buffer is that.
+            // As Linux: a value below half of the least receive buffer is raised to that.
             SockOption::WindowClamp(0) => self.window_clamp = 0,
             SockOption::WindowClamp(bytes) => self.window_clamp = bytes.max(LEAST_CLAMP),
             SockOption::SynCount(count) => self.syn_count = Some(count),
@@ -469,7 +470,7 @@ impl SocketOptions {
             SockOption::DeferAccept(time) => {
                 self.defer_accept = timeouts_in(defaults, time);
             }
-            // Kept by the stack: few sockets have them.
+            // The stack stores them, because few sockets have them.
             SockOption::FastOpenKeys(_) => {}
             SockOption::Linger2(time) => self.linger2 = time,
             SockOption::Congestion(kind) => self.congestion = kind,
@@ -493,7 +494,7 @@ fn coverage(bytes: u16) -> u16 {
     if bytes == 0 { 0 } else { bytes.max(8) }
 }
 
-/// How long it takes until a SYN-ACK timer has expired `count` times.
+/// Time until a SYN-ACK timer has expired `count` times.
 fn time_of_timeouts(defaults: &TcpConfig, count: u8) -> Duration {
     let timeout = |n| defaults.rto_initial.saturating_mul(1_u32 << n).min(defaults.rto_max);
     (0..u32::from(count)).map(|n| timeout(n.min(16))).sum()

@@ -32,7 +32,7 @@ pub(crate) fn faces(local: SocketAddr, dual: bool) -> impl Iterator<Item = Socke
     [Some(local), both.then_some(other)].into_iter().flatten()
 }
 
-/// With whom a socket shares its address.
+/// The kinds of sockets that may share a socket's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Reuse {
     /// SO_REUSEADDR was set.
@@ -41,7 +41,7 @@ pub(crate) struct Reuse {
     pub(crate) port: bool,
 }
 
-/// One socket's hold on a port.
+/// One socket's claim on a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PortClaim {
     pub(crate) kind: SocketKind,
@@ -65,7 +65,7 @@ impl PortClaim {
 struct PortHolders {
     all: u32,
     exclusive: u32,
-    /// Those that may not be shared by SO_REUSEPORT.
+    /// Claims that may not be shared by SO_REUSEPORT.
     lone: u32,
     listening: u32,
     by_connect: u32,
@@ -115,7 +115,7 @@ fn any(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(wildcard(of.ip()), of.port())
 }
 
-/// How many peers' turns are counted apart; more share them by hash.
+/// Number of offsets counted apart; more peers share them by hash.
 const TURNS: usize = 256;
 
 /// Largest distance from one port to the next while all are free.
@@ -183,7 +183,7 @@ impl Ports {
         }
     }
 
-    /// Gives back what was [`claim`](Self::claim)ed, with the very same claim.
+    /// Releases a [`claim`](Self::claim), given by the very same value.
     pub(crate) fn release(&mut self, claim: &PortClaim) {
         for place in claim.places() {
             let key = (claim.kind, place);

@@ -10,12 +10,12 @@ use core::time::Duration;
 /// that repeated SYNs ask for: as Linux.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What a segment means to a request.
+/// What to do about a segment for a request.
 pub(super) enum RequestVerdict {
     Drop,
     /// The SYN-ACK again.
     Retransmit,
-    /// An ACK of what was received.
+    /// Send an ACK of the received SYN.
     Challenge,
     /// The request is over, with this answer.
     End(Option<SegmentRepr>),
@@ -25,7 +25,7 @@ pub(super) enum RequestVerdict {
     Complete,
 }
 
-/// What a request's timer brings about.
+/// What to do when a request's timer expires.
 pub(super) enum RequestTimeout {
     /// The request is over.
     End,
@@ -45,7 +45,7 @@ pub(crate) struct ConnectionRequest {
     /// The peer's timestamp, if it has them.
     ts_recent: u32,
     window: u16,
-    /// 0 if the peer did not say.
+    /// 0 if the peer's SYN had no MSS.
     mss: u16,
     /// [`NO_SCALE`] if the peer does not scale.
     scale: u8,
@@ -55,7 +55,7 @@ pub(crate) struct ConnectionRequest {
     pub(super) timer: Option<TimerId>,
     /// When the SYN-ACK was first sent.
     pub(super) sent_at: Instant,
-    /// When a segment was last answered out of turn.
+    /// When a segment was last answered besides the regular SYN-ACKs.
     answered_at: Instant,
 }
 
@@ -165,7 +165,7 @@ impl ConnectionRequest {
             return if answer { RequestVerdict::Challenge } else { RequestVerdict::Drop };
         }
         if segment.rst {
-            // RFC 5961 3.2: only the exact number is believed.
+            // RFC 5961 3.2: only the exact number counts.
             return if segment.seq == next {
                 RequestVerdict::End(None)
             } else {
@@ -212,7 +212,8 @@ impl ConnectionRequest {
         if again { RequestTimeout::Retransmit } else { RequestTimeout::Wait }
     }
 
-    /// Whether a segment may be answered out of turn; if so, it is.
+    /// Whether a segment may be answered besides the regular SYN-ACKs. If so, it counts as
+    /// answered.
     fn may_answer(&mut self, now: Instant) -> bool {
         let may = now - self.answered_at >= PAUSE;
         if may {

@@ -15,7 +15,7 @@ use crate::interface_id::NeighbourKey;
 use crate::ip;
 use crate::wheel::TimerId;
 
-/// What a socket is at the moment.
+/// The present kind of a socket.
 #[derive(Debug)]
 pub(crate) enum SocketBody<T, R> {
     /// A stream socket that is neither listening nor connected.
@@ -27,14 +27,14 @@ pub(crate) enum SocketBody<T, R> {
     Gone,
 }
 
-/// A place in the table.
+/// A table entry.
 #[derive(Debug)]
 pub(crate) struct Socket<T, R> {
     pub(crate) tag: u64,
     pub(crate) family: Family,
     pub(crate) options: SocketOptions,
     pub(crate) local: Option<SocketAddr>,
-    /// What is held in [`Ports`](super::ports::Ports).
+    /// Its claim in [`Ports`](super::ports::Ports).
     pub(crate) claim: Option<PortClaim>,
     /// `bind` was called: the address outlives a failed connection.
     pub(crate) bound: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Socket<T, R> {
     pub(crate) timer: Option<TimerId>,
     /// `close` or `abort` was called; the handle is not the owner's any more.
     pub(crate) closing: bool,
-    /// The owner has been told [`EventKind::Closed`](super::events::EventKind::Closed).
+    /// The owner has taken [`EventKind::Closed`](super::events::EventKind::Closed).
     pub(crate) orphan: bool,
     pub(crate) body: SocketBody<T, R>,
 }

@@ -6,7 +6,7 @@ use crate::held::HeldFrame;
 use crate::table::Handle;
 use crate::tcp::Connection;
 
-/// A connection and what its owner knows of it.
+/// A connection, and the events of which its owner knows.
 #[derive(Debug)]
 pub(crate) struct Stream<T, R> {
     pub(crate) connection: MaybeDormant<T, HeldFrame<R>>,

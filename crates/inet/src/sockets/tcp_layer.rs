@@ -37,7 +37,7 @@ pub(crate) struct TcpLayer {
     /// Closed connections in TIME-WAIT.
     time_waits: Table<TimeWaitRecord>,
     fast: FastOpens,
-    /// Connections whose peer's FIN is not acknowledged yet.
+    /// Connections that have yet to acknowledge their peer's FIN.
     fin_acks: FinAcks,
     /// RSTs to be sent because of calls of the owner.
     resets: VecDeque<(Endpoints, SegmentRepr)>,
@@ -67,7 +67,7 @@ impl TcpLayer {
         self.config = Arc::new(config);
     }
 
-    /// What the connections share.
+    /// The configuration that connections share.
     #[inline]
     pub(super) fn config(&self) -> &Arc<TcpConfig> {
         &self.config
@@ -100,7 +100,7 @@ impl TcpLayer {
                 return None;
             }
         };
-        // What follows the frame continues the packet only if that ends with it.
+        // Bytes behind the frame belong to the packet only if the packet ends with the frame.
         let behind = match packet.payload.end == frame.bytes().len() {
             true => frame.offload().behind as usize,
             false => 0,
@@ -235,14 +235,14 @@ impl TcpLayer {
         self.requests.iter().map(|(_, request)| request)
     }
 
-    /// The places of a listener's requests.
+    /// The handles of a listener's requests.
     #[inline]
     pub(super) fn requests_of(&self, listener: Handle) -> Vec<Handle> {
         let requests = self.requests.iter().filter(|(_, request)| request.listener == listener);
         requests.map(|(place, _)| place).collect()
     }
 
-    /// The request whose SYN-ACK is about to be sent again.
+    /// The request whose SYN-ACK is about to be retransmitted.
     #[inline]
     pub(super) fn retransmit_request(&mut self, place: Handle) -> Option<&ConnectionRequest> {
         let request = self.requests.get_mut(place)?;
@@ -250,7 +250,8 @@ impl TcpLayer {
         Some(request)
     }
 
-    /// What a segment of `len` bytes means to a request. `find` finds its listener.
+    /// What to do about a segment with `len` bytes of payload for a request. `find` finds its
+    /// listener.
     pub(super) fn check_request_segment<'a>(
         &mut self,
         now: Instant,
@@ -365,7 +366,7 @@ impl TcpLayer {
         self.time_waits.iter().map(|(_, record)| record)
     }
 
-    /// Sets what a record is after a segment, and its timer.
+    /// Stores a record's state after a segment, and sets its timer.
     #[inline]
     pub(super) fn set_time_wait(&mut self, place: Handle, wait: TimeWait, timers: &mut Timers) {
         let Some(record) = self.time_waits.get_mut(place) else { return };
@@ -423,7 +424,7 @@ impl TcpLayer {
         self.counters.tcp_fast_asked += 1;
     }
 
-    /// A SYN was not taken as a fast open.
+    /// Fast Open of a SYN was refused.
     #[inline]
     pub(super) fn count_fast_refused(&mut self) {
         self.counters.tcp_fast_refused += 1;
@@ -491,7 +492,7 @@ impl TcpLayer {
         self.fast.ask(peer)
     }
 
-    /// Keeps what a connection has learnt of its peer.
+    /// Stores what a connection has learnt about its peer's Fast Open.
     #[inline]
     pub(super) fn learn_fast_open(&mut self, peer: IpAddr, outcome: &FastOpenOutcome) {
         self.fast.learn(peer, outcome);
@@ -503,7 +504,7 @@ impl TcpLayer {
         self.fast.forget_peers();
     }
 
-    /// A socket is gone.
+    /// Forgets an ended socket.
     #[inline]
     pub(super) fn forget_socket(&mut self, handle: Handle) {
         self.fast.forget_socket(handle);

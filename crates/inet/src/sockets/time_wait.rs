@@ -20,7 +20,7 @@ pub(crate) struct TimeWaitRecord {
 }
 
 impl TimeWaitRecord {
-    /// What `ss` shows of it.
+    /// Its record for `ss`.
     pub(crate) fn info(&self) -> SocketInfo {
         let ends = self.wait.endpoints();
         SocketInfo {

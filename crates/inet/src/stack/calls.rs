@@ -86,7 +86,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.shutdown(&mut self.cx, now, handle, how)
     }
 
-    /// Sets an option; it takes effect at once as far as it can on a connection.
+    /// Sets an option. On a connection it takes effect at once, as far as it can.
     ///
     /// # Errors
     /// `Invalid` for a value out of range, and for `V6Only` on an IPv4 socket or on a socket with
@@ -100,7 +100,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.set_option(&mut self.cx, now, handle, option)
     }
 
-    /// An option's value. `MaxSeg` and `QuickAck` of a connection are what it uses.
+    /// An option's value. `MaxSeg` and `QuickAck` of a connection are the values in use.
     ///
     /// # Errors
     /// `BadHandle`.
@@ -108,7 +108,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.option(&self.cx, handle, name)
     }
 
-    /// What TCP_INFO tells of a stream.
+    /// TCP_INFO of a stream.
     ///
     /// # Errors
     /// `Unsupported` for a datagram socket, `BadHandle`.
@@ -147,13 +147,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Payload bytes that a stream has queued and never sent. With `NotSentLowat` set, its owner
-    /// takes more to send only while this is less. 0 for a stale handle.
+    /// accepts more data only while this is less. 0 for a stale handle.
     pub fn unsent(&self, handle: Handle) -> usize {
         self.sockets.unsent(handle)
     }
 
-    /// The owner of a stream has more to send than its buffer takes, until the next
-    /// [`send`](Self::send): counted as `TcpInfo::sndbuf_limited`.
+    /// The owner of a stream has more to send than its buffer holds, until the next
+    /// [`send`](Self::send). The time counts as `TcpInfo::sndbuf_limited`.
     pub fn writer_waits(&mut self, now: Instant, handle: Handle) {
         self.sockets.writer_waits(now, handle);
     }
@@ -186,8 +186,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.sockets()
     }
 
-    /// Sends with what `options` say, see [`send`](Self::send); on streams only `more` and `eor`
-    /// matter.
+    /// [`send`](Self::send) with `options`. On streams only `more` and `eor` matter.
     ///
     /// # Errors
     /// Every error gives the chunk back. Those of `send`; `Invalid` for too many datagrams of one

@@ -40,8 +40,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.listen(&mut self.cx, handle, backlog)
     }
 
-    /// The next connection, whose events from now on carry `tag`, and its peer; `None` if none
-    /// waits.
+    /// The next connection and its peer; `None` if none waits. The connection's events carry `tag`
+    /// from now on.
     ///
     /// # Errors
     /// `Invalid` if the socket does not listen, `BadHandle`.
@@ -53,10 +53,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.accept(&mut self.cx, handle, tag)
     }
 
-    /// Closes the socket in the background: what is queued is still sent, then the stream is ended.
-    /// With received bytes not consumed, or a linger time of zero, this is [`abort`](Self::abort).
-    /// The handle is not usable any more; the event `Closed` follows when the socket's bytes are
-    /// gone.
+    /// Closes the socket in the background: queued data is sent, then the stream is ended. With
+    /// received bytes not consumed, or a linger time of zero, this is [`abort`](Self::abort). The
+    /// handle is not usable any more. The event `Closed` follows when the socket's bytes are
+    /// released.
     ///
     /// # Errors
     /// `BadHandle`.
@@ -78,7 +78,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.set_fast_open_keys(keys);
     }
 
-    /// Forgets what peers have said of Fast Open.
+    /// Forgets all cookies and other Fast Open state of peers.
     pub fn forget_fast_open_peers(&mut self) {
         self.sockets.forget_fast_open_peers();
     }
@@ -99,8 +99,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.connect_fast(&mut self.cx, now, handle, address, false)
     }
 
-    /// The same, but the SYN waits for data if the peer's cookie is known
-    /// ([`deferred_room`](Self::deferred_room)), as after `connect` with `FastOpenConnect`.
+    /// [`connect_fast`](Self::connect_fast), but the SYN waits for data if the peer's cookie is
+    /// known ([`deferred_room`](Self::deferred_room)), as after `connect` with `FastOpenConnect`.
     ///
     /// # Errors
     /// Those of [`connect_fast`](Self::connect_fast).

@@ -33,12 +33,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let here = self.cx.link.interface(interface).ok_or(Error::BadHandle)?;
         let properties = (here.mac(), here.link_mtu(), here.is_up());
         self.dhcp.enable(now, interface, properties, &mut self.cx.secret)?;
-        // What it has to say leaves with the next poll.
+        // The first message leaves with the next poll.
         self.arm_addressing_at(Instant::ZERO);
         Ok(())
     }
 
-    /// Ends that; what came with the lease goes.
+    /// Ends DHCP on `interface`. Whatever the lease brought is removed.
     ///
     /// # Errors
     /// `BadHandle` if it is not on.
@@ -52,7 +52,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Ok(())
     }
 
-    /// What has been got by DHCP; `None` without a lease.
+    /// The lease of `interface`; `None` without one.
     pub fn dhcp_lease(&self, interface: InterfaceId) -> Option<&DhcpLease> {
         self.dhcp.lease(interface)
     }
@@ -93,7 +93,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.addressing_timer = Some(self.cx.timers.arm(at, Timer::Addressing));
     }
 
-    /// The link of an interface has come or gone.
+    /// The link of an interface came up or went down.
     pub(super) fn handle_dhcp_link(&mut self, now: Instant, interface: InterfaceId, up: bool) {
         if self.dhcp.handle_link(now, interface, up, &mut self.cx.secret) {
             self.arm_addressing_at(Instant::ZERO);
@@ -126,7 +126,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.arm_addressing();
     }
 
-    /// Another host has an address of ours.
+    /// Another host has an address of an interface.
     pub(super) fn handle_lost_address(
         &mut self,
         now: Instant,
@@ -138,7 +138,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.arm_addressing();
     }
 
-    /// Does what the clients want done.
+    /// Does the pending actions of the clients.
     fn act_on_dhcp(&mut self, now: Instant, out: &mut dyn Egress<T>) {
         while let Some((interface, action)) = self.dhcp.poll_action() {
             match action {
@@ -164,7 +164,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
         if old.address != Some(address) {
             if let Some(old) = old.address {
-                // It was there because of us.
+                // DHCP itself had added it.
                 let _ = self.remove_address(interface, old.address);
             }
             // An address that is there already serves as well.
@@ -202,7 +202,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Takes a packet if it is a server's message to the client of its interface.
+    /// Handles a packet if it is a server's message to the client of its interface. True if so.
     pub(super) fn handle_dhcp(
         &mut self,
         now: Instant,

@@ -16,8 +16,8 @@ use crate::time::Instant;
 use crate::udp::lite;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
-    /// Takes a frame received on `interface`. Whatever it contains, it cannot do more than be
-    /// dropped and counted. Answers that need no socket leave at once if there is room.
+    /// Handles a frame received on `interface`. A malformed frame is dropped and counted, and has
+    /// no other effect. Answers that need no socket leave at once if there is room.
     pub fn handle_frame(
         &mut self,
         now: Instant,
@@ -50,7 +50,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Takes at most `most` frames out of the loopback queue; how many there were.
+    /// Handles at most `most` frames of the loopback queue, and gives their number.
     pub(super) fn handle_loopback(
         &mut self,
         now: Instant,
@@ -75,7 +75,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         waiting
     }
 
-    /// Takes the IPv4 packet that starts at `at` in `frame`.
+    /// Handles the IPv4 packet that starts at `at` in `frame`.
     fn handle_ipv4(
         &mut self,
         now: Instant,
@@ -125,7 +125,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Takes the IPv6 packet that starts at `at` in `frame`.
+    /// Handles the IPv6 packet that starts at `at` in `frame`.
     fn handle_ipv6(
         &mut self,
         now: Instant,
@@ -207,7 +207,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Takes a packet of a protocol that is not spoken here (RFC 1122 3.2.2.1).
+    /// Handles a packet of an unknown protocol (RFC 1122 3.2.2.1).
     fn handle_unknown(
         &mut self,
         now: Instant,
@@ -222,7 +222,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Takes a message of Neighbour Discovery.
+    /// Handles a message of Neighbour Discovery.
     fn handle_ndp(
         &mut self,
         now: Instant,
@@ -241,7 +241,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Takes a fragment; gives the packet, from its IP header on, if it is complete now.
+    /// Handles a fragment. If it completes the packet, gives that, from its IP header on.
     fn handle_fragment(
         &mut self,
         now: Instant,
@@ -253,7 +253,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.fragments.handle_fragment(now, packet, header, frame, shared)
     }
 
-    /// Takes an error from the network, and counts whether it was believed.
+    /// Handles an ICMP error, and counts whether it was accepted.
     fn handle_report(&mut self, now: Instant, arrival: Arrival, report: &IcmpReport) {
         let believed = arrival == Arrival::ToUs
             && match report.quote.protocol {

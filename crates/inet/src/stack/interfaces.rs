@@ -21,7 +21,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.cx.link.interfaces_mut().add(config)
     }
 
-    /// Says what an interface does for the frames that it is given from now on; at first nothing.
+    /// Sets the offloads of an interface for the frames that it is given from now on; at first
+    /// there are none.
     ///
     /// # Errors
     /// `BadHandle` without such an interface.
@@ -78,8 +79,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         Ok(())
     }
 
-    /// Takes an address away, and the route to its network if it was the last in it. Connections
-    /// from it stay until they time out, as on Linux.
+    /// Removes an address. If it was the last of its network, the network's route goes with it.
+    /// Connections from the address remain until they time out, as on Linux.
     ///
     /// # Errors
     /// `AddrNotAvailable` if it is not the interface's, `BadHandle` without such an interface.
@@ -104,7 +105,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.cx.link.interfaces().ids()
     }
 
-    /// The neighbours that are known or being asked for, in no order.
+    /// The neighbours that are known or being resolved, in no order.
     pub fn neighbours(&self) -> impl Iterator<Item = NeighbourInfo> {
         self.cx.link.neighbours()
     }
@@ -131,7 +132,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.nd.start(&mut self.cx, now, interface);
     }
 
-    /// Addresses of resolvers that routers on the interface's link have told of (RFC 8106).
+    /// Addresses of resolvers that routers on the interface's link advertise (RFC 8106).
     pub fn dns_servers(
         &self,
         now: Instant,
@@ -150,7 +151,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.cx.ip.add_route(route, self.cx.link.interfaces())
     }
 
-    /// Takes away the route with the same network, gateway, interface and metric.
+    /// Removes the route with the same network, gateway, interface and metric.
     ///
     /// # Errors
     /// `NetUnreachable` if there is none.

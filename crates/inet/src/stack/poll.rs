@@ -42,7 +42,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.handle_timer(now, timer, out);
         }
         self.sockets.send_resets(&mut self.cx, now, out);
-        // A frame to ourselves may make a socket ready, so sockets and frames take turns.
+        // A loopback frame may make a socket ready, so sockets and frames are handled alternately.
         let mut left = MOST_FRAMES_AT_ONCE;
         loop {
             self.sockets.serve_ready(&mut self.cx, now, out);

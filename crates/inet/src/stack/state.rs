@@ -43,8 +43,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         }
     }
 
-    /// Changes bounds and defaults: what is changed holds for sockets made afterwards. The sizes of
-    /// tables are taken when the stack is made.
+    /// Changes bounds and defaults. Sockets made afterwards use the changes. The sizes of tables
+    /// are fixed when the stack is made.
     pub fn configure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
         self.cx.ip.configure(&self.config);
@@ -57,7 +57,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.poll_event(&mut self.cx)
     }
 
-    /// Whether the egress is told of the parts of making segments
+    /// Sets whether the egress is notified of the steps of making segments
     /// ([`Egress::stage`](crate::Egress::stage)).
     pub fn set_traced(&mut self, traced: bool) {
         self.cx.link.set_traced(traced);

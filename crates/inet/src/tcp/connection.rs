@@ -197,7 +197,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.pending.wants_poll() { Some(now) } else { self.timers.next() }
     }
 
-    /// Queues a chunk, the whole of a write: [`send_with`](Self::send_with) without flags.
+    /// Queues a chunk that is one complete write: [`send_with`](Self::send_with) without flags.
     ///
     /// # Errors
     /// Those of `send_with`.
@@ -368,7 +368,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.has(durable::FIN_RECEIVED) || self.state() == State::Closed
     }
 
-    /// Why the connection failed. Stays.
+    /// Why the connection failed. It does not change any more.
     pub fn error(&self) -> Option<Error> {
         self.failure.error()
     }
@@ -425,7 +425,7 @@ fn scale_for(buffer: usize) -> u8 {
 
 /// Shared by the children of this module.
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// Goes to the state that follows `event`.
+    /// Changes to the state that follows `event`.
     fn change(&mut self, event: StateEvent) {
         let state = self.state().after(event);
         self.durable.state = state as u8;
@@ -434,7 +434,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Ends the connection: nothing more is sent, received data stays.
+    /// Ends the connection: nothing more is sent, and received data remains readable.
     fn end(&mut self, error: Option<Error>) {
         self.judge_fast_open();
         self.durable.state = self.state().after(StateEvent::Gone) as u8;
@@ -499,8 +499,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Requests an ACK if the peer should know at once how much the window has opened.
     fn offer_window(&mut self) {
-        // As in Linux: the window of a SYN cannot say more than 64 KiB. A side that has only sent
-        // a SYN offers the rest with its next segment.
+        // As in Linux: the window of a SYN is at most 64 KiB. A side that has sent only a SYN
+        // offers the rest with its next segment.
         let only_syn = self.counters.sent_at_most_one();
         if self.state().receives() && !only_syn && self.window_offer().deserves_ack() {
             self.pending.request_ack();

@@ -296,7 +296,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             (OptionName::QuickAck, SocketBody::Connection(stream)) => {
                 SockOption::QuickAck(stream.connection.quick_ack())
             }
-            // As Linux: what would be used.
+            // As Linux: the value that would be used.
             (OptionName::UnicastHops, _) => {
                 let hops = socket.options.unicast_hops.unwrap_or(cx.ip.default_hop_limit());
                 SockOption::UnicastHops(Some(hops))

@@ -35,7 +35,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 self.update(cx, now, handle);
                 self.mark_ready(handle);
             }
-            // What is queued leaves first; nothing is received any more.
+            // Queued datagrams leave first. Nothing is received any more.
             SocketBody::Datagram(datagram) if datagram.send.len() > 0 => {
                 self.unregister(cx, handle);
             }
@@ -68,7 +68,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Ok(())
     }
 
-    /// Looks at a connection that was closed, after something happened to it.
+    /// Follows up a change of a closed connection.
     pub(super) fn update_closing(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let orphan = socket.orphan;
@@ -79,8 +79,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         } else if is_done {
             self.end(cx, handle);
         } else if matches!(state, State::FinWait2 | State::TimeWait) && !stream.notified.closed {
-            // All that was sent is acknowledged and nothing is received any more: what remains of
-            // the connection is the stack's business.
+            // All sent data is acknowledged and nothing is received any more. The stack alone
+            // finishes the connection.
             stream.notified.closed = true;
             self.events.add(handle, socket, EventKind::Closed);
         }
@@ -96,7 +96,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// The owner of a closed socket has been told.
+    /// The owner of a closed socket has taken its last event.
     pub(crate) fn handle_closed_taken(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         match socket.body {
@@ -123,7 +123,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.sockets.remove(handle);
     }
 
-    /// Takes a socket out of demultiplexing, ports and timers. What its connection counted is kept.
+    /// Removes a socket from demultiplexing, ports and timers. Its connection's counters are added
+    /// to the totals.
     pub(super) fn unregister(&mut self, cx: &mut Context, handle: Handle) {
         self.forget_peer(handle);
         self.leave_all_groups(cx, handle);

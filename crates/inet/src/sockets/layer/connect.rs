@@ -48,7 +48,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             SocketBody::Connection(stream) if stream.notified.connected => {
                 return Err(Error::AlreadyConnected);
             }
-            // As Linux: it looks connected until it is written to.
+            // As Linux: the socket looks connected until it is written to.
             SocketBody::Connection(stream) if stream.connection.deferred_room().is_some() => {
                 return Err(Error::AlreadyConnected);
             }

@@ -54,7 +54,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         None
     }
 
-    /// Whether a socket receives what came by that interface and, of a group, from that source.
+    /// Whether a socket receives from the datagram's interface and, for a group, from its source.
     fn hears(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> bool {
         let Some(socket) = self.sockets.get(handle) else { return false };
         let SocketOptions { device, multicast_all, .. } = socket.options;
@@ -67,7 +67,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         match cx.ip.group_filter(interface, to, GroupListener::Socket(handle)) {
             Some(filter) => filter.admits(from.ip()),
-            // As Linux: what another socket has joined is received by all, if they want it.
+            // As Linux: sockets with IP_MULTICAST_ALL receive from groups that any socket has
+            // joined.
             None => multicast_all && cx.ip.admits(interface, to, from.ip()),
         }
     }

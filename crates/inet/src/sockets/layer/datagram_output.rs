@@ -46,7 +46,7 @@ struct DatagramPart {
     datagram: Range<usize>,
     /// Its own part of it.
     payload: Range<usize>,
-    /// Unless it is a whole datagram: its place in the packet's payload, and whether more follows.
+    /// For a fragment: its offset in the packet's payload, and whether more follows.
     fragment: Option<(usize, bool)>,
 }
 
@@ -101,7 +101,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Looks at whether `len` bytes can be sent; gives what they are to be sent with.
+    /// Checks whether `len` bytes can be sent. Gives the parameters to send them with.
     fn check_datagram(
         &mut self,
         cx: &mut Context,
@@ -161,7 +161,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Ok(message)
     }
 
-    /// The way of a message, as narrow as routers have said, if the socket listens to them.
+    /// The path of a datagram. If the socket accepts path MTUs, it is as narrow as routers have
+    /// reported.
     fn datagram_path(
         &mut self,
         cx: &mut Context,
@@ -210,7 +211,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Sends the next frame of a datagram, which is then done or goes back into its queue.
+    /// Sends the next frame of a datagram. The datagram is then done, or returns to its queue.
     fn send_part(
         &mut self,
         cx: &mut Context,
@@ -275,7 +276,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Writes all headers of a part; gives their length, too, and what is left to the interface.
+    /// Writes all headers of a part. Gives their length, and the offload that is left to the
+    /// interface.
     fn write_part(
         &self,
         cx: &Context,
@@ -397,7 +399,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Gives a copy of a frame to a group or broadcast address to ourselves, if a socket of ours
+    /// Loops a copy of a frame to a group or broadcast address back to this host, if a socket here
     /// listens.
     fn loop_group(
         &mut self,
@@ -447,7 +449,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 }
 
-/// The interface that a datagram has to leave by, if that is said.
+/// The interface that a datagram must leave by, if one is prescribed.
 fn exit_for(message: &DatagramParameters, options: &SocketOptions) -> Option<InterfaceId> {
     let group = if message.to.ip().is_multicast() { options.multicast_if } else { None };
     options.device.or(message.interface).or(group)

@@ -20,7 +20,7 @@ use crate::time::Instant;
 use crate::udp::lite;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
-    /// An error about a segment goes to its connection, if its number is on its way.
+    /// Hands an ICMP error about a segment to its connection, if the quoted number is in flight.
     pub(crate) fn report_segment(
         &mut self,
         cx: &mut Context,
@@ -50,7 +50,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             ReportedError::TooBig(_) if !how.believes_routers() => return false,
             ReportedError::TooBig(mtu) => {
                 let mtu = cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
-                // As Linux: what routers may cut goes on as before.
+                // As Linux: segments that routers may fragment are sent as before.
                 if how != MtuDiscover::Dont {
                     stream.connection.handle_too_big(now, mtu);
                 }

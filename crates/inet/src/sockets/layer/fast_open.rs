@@ -24,13 +24,13 @@ const ALL_LISTENERS: u32 = 0x400;
 /// their own.
 const OPTION_SPACE: u16 = 40;
 
-/// What becomes of a SYN by Fast Open.
+/// The outcome of Fast Open for a SYN.
 pub(super) enum FastOpenDecision {
     /// Nothing: it is a request as any other.
     No,
-    /// It is a request, and its answer carries this.
+    /// It is a request. Its SYN-ACK carries this option.
     Grant(FastOpenOption),
-    /// It has become a connection.
+    /// The SYN has made a connection.
     Child,
 }
 
@@ -94,13 +94,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         room
     }
 
-    /// Whether `connect` is to be a fast one without being asked each time
-    /// (TCP_FASTOPEN_CONNECT).
+    /// Whether every `connect` of a socket uses Fast Open (TCP_FASTOPEN_CONNECT).
     pub(super) fn connects_fast(&self, options: &SocketOptions) -> bool {
         options.fast_open_connect && self.permits_fast_clients()
     }
 
-    /// Whether `TcpConfig::fastopen` lets clients open fast.
+    /// Whether `TcpConfig::fastopen` allows Fast Open for clients.
     pub(super) fn permits_fast_clients(&self) -> bool {
         self.tcp.config().fastopen & CLIENT != 0
     }
@@ -121,7 +120,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Looks at a SYN to a listener: a good cookie makes a connection at once (RFC 7413 4.2.2).
+    /// Handles a SYN to a listener. A valid cookie makes a connection at once (RFC 7413 4.2.2).
     pub(super) fn open_fast(
         &mut self,
         cx: &mut Context,

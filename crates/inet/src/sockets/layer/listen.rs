@@ -139,7 +139,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         None
     }
 
-    /// Puts a connection whose handshake is about to end into the table.
+    /// Adds a connection whose handshake is about to end to the table.
     pub(super) fn add_accepted(
         &mut self,
         listener: Handle,
@@ -181,7 +181,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Looks at a connection that its listener owns, after something happened to it.
+    /// Follows up a change of a connection that its listener still owns.
     pub(super) fn update_child(&mut self, cx: &mut Context, child: Handle, listener: Handle) {
         let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection())
         else {
@@ -189,7 +189,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let is_done = stream.connection.is_done();
         if stream.notified.connected {
-            // In the accept queue; it stays there even if it is over, as on Linux.
+            // It is in the accept queue, and remains there even after its end, as on Linux.
             if is_done {
                 self.leave_network(cx, child);
             }

@@ -139,7 +139,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Ok(())
     }
 
-    /// A socket is gone: it is no member of anything.
+    /// A socket has ended, and leaves all its groups.
     pub(super) fn leave_all_groups(&mut self, cx: &mut Context, handle: Handle) {
         let now = cx.clock;
         let datagram = self.sockets.get_mut(handle).and_then(Socket::datagram);

@@ -132,7 +132,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.mark_ready(handle);
     }
 
-    /// Whether a socket takes what comes by `interface` (SO_BINDTODEVICE).
+    /// Whether a socket accepts packets from `interface` (SO_BINDTODEVICE).
     pub(super) fn uses(&self, handle: Handle, interface: InterfaceId) -> bool {
         let device = self.sockets.get(handle).and_then(|socket| socket.options.device);
         device.is_none_or(|device| device == interface)
@@ -330,7 +330,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let wheel = &mut cx.timers;
         socket.timer = match (at, timer) {
             (Some(at), Some(timer)) if wheel.is_at(timer, at) => Some(timer),
-            // An idle connection looks again when its time comes, instead of moving it each time.
+            // The timer of an idle connection is not moved at each segment. The connection checks
+            // the time when the timer fires.
             (Some(at), Some(timer)) if idle && wheel.is_before(timer, at) => Some(timer),
             (at, timer) => {
                 if let Some(timer) = timer {
@@ -497,7 +498,7 @@ impl SegmentRoute {
         }
     }
 
-    /// Sends a segment; with `id`, routers may cut its packet.
+    /// Sends a segment. With `id`, routers may fragment its packet.
     fn emit<T: TxBytes>(
         &self,
         cx: &mut Context,

@@ -57,7 +57,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Takes a segment of a connection in TIME-WAIT.
+    /// Handles a segment of a connection in TIME-WAIT.
     pub(super) fn handle_late_segment(
         &mut self,
         cx: &mut Context,
@@ -87,7 +87,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.tcp.set_time_wait(place, wait, &mut cx.timers);
     }
 
-    /// A SYN takes the connection's place, if there is a listener (RFC 9293 3.10.7.4, RFC 6191 2).
+    /// A SYN replaces the connection, if there is a listener (RFC 9293 3.10.7.4, RFC 6191 2).
     fn reuse_late(
         &mut self,
         cx: &mut Context,
@@ -105,8 +105,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.handle_listener_segment(cx, now, listener, *ends, segment, Some(used), &mut None, out);
     }
 
-    /// Takes the place of a connection in TIME-WAIT, if that is allowed. Gives the first sequence
-    /// number.
+    /// Replaces a connection in TIME-WAIT, if that is allowed. Gives the first sequence number of
+    /// the new one.
     pub(super) fn take_reusable(
         &mut self,
         cx: &mut Context,

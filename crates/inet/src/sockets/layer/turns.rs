@@ -31,7 +31,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if self.ready.is_empty() { self.tcp.poll_at() } else { Some(Instant::ZERO) }
     }
 
-    /// Sends the RSTs owed by calls of the owner, as far as there is room.
+    /// Sends the RSTs that calls of the owner have caused, as far as there is room.
     pub(crate) fn send_resets(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
         while out.ready()
             && let Some((ends, reset)) = self.tcp.poll_reset()
@@ -40,7 +40,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// Lets each of the sockets that are ready now send.
+    /// Serves each socket that is ready now.
     pub(crate) fn serve_ready(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
         for _ in 0..self.ready.len() {
             if !out.ready() {
@@ -72,7 +72,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.tcp.fin_acks_are_late(now)
     }
 
-    /// The ACKs of FINs that are deferred leave with the next turn.
+    /// Deferred ACKs of FINs leave when their connections are served next.
     pub(crate) fn end_deferrals(&mut self) {
         while let Some(handle) = self.tcp.poll_deferred_fin_ack() {
             if let Some(stream) = self.sockets.get_mut(handle).and_then(Socket::connection) {
@@ -82,7 +82,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// A neighbour's hardware address is known: what waited for it may go on.
+    /// A neighbour is resolved: sockets that waited for it go on.
     pub(crate) fn handle_resolved(
         &mut self,
         cx: &mut Context,
@@ -100,7 +100,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
     }
 
-    /// A neighbour is silent: what waited for it cannot reach its host (RFC 1122 2.3.2.2, 3.3.1.4).
+    /// A neighbour is silent: sockets that waited for it cannot reach their hosts (RFC 1122
+    /// 2.3.2.2, 3.3.1.4).
     pub(crate) fn handle_unreachable(
         &mut self,
         cx: &mut Context,

@@ -171,7 +171,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Tells the peer of a window reduction with the next new data, or does not any more.
+    /// Sets whether the next new data tells the peer of a window reduction (CWR).
     pub(super) fn pass_on_cwr(&mut self) {
         if let Some(due) = self.loss.take_cwr() {
             self.ecn.set_cwr_due(due);

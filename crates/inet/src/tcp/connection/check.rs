@@ -11,10 +11,10 @@ pub(super) enum SegmentCheck {
 /// The effect of a segment on the peer's window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WindowChange {
-    /// It is too old to count.
+    /// The segment is too old to count.
     None,
-    /// It sets it.
+    /// The segment sets it.
     Updated,
-    /// It opens one that was closed.
+    /// The segment opens a closed window.
     Reopened,
 }

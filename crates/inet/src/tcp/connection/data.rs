@@ -22,11 +22,11 @@ const CORK_TIME: Duration = Duration::from_millis(200);
 /// Why data is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transmission {
-    /// It was not sent yet.
+    /// Never sent before.
     New,
-    /// The same, as a tail loss probe.
+    /// Never sent before; sent as a tail loss probe.
     NewTailProbe,
-    /// It is held to be lost.
+    /// Marked lost.
     Lost,
     /// The last segment again, as a tail loss probe.
     TailProbe,
@@ -43,7 +43,7 @@ pub(super) struct OutgoingData {
     count: usize,
     /// No earlier transmission of them can be acknowledged any more.
     unambiguous: bool,
-    /// It asks how long packets the path takes.
+    /// It probes the path's MTU.
     mtu_probe: bool,
 }
 
@@ -217,7 +217,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         let first = *self.loss.sent().get(index)?;
         let edge = self.durable.send_edge();
         if first.end.after(edge) && index > 0 {
-            // The peer has taken its window back: only the head is sent, as a window probe.
+            // The peer has shrunk its window: only the head is sent, as a window probe.
             return None;
         }
         let fin = self.fin_seq().filter(|fin| fin.before(self.durable.snd_max));
@@ -266,7 +266,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         })
     }
 
-    /// The place of `seq` in the stream.
+    /// The offset of `seq` in the stream.
     fn offset_of(&self, seq: Seq) -> u64 {
         let acked = self.durable.acked;
         let base = self.durable.iss + 1 + acked as u32;
@@ -289,8 +289,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.nagle.permits(self.durable.snd_una)
     }
 
-    /// Nothing may leave though there is something. If there is nothing in flight whose ACK would
-    /// change that, a timer must.
+    /// Data waits, and nothing may leave. If no data is in flight whose ACK would change that, a
+    /// timer must.
     fn start_persist(&mut self, now: Instant) {
         let idle = self.loss.sent().is_empty() && !self.timers.is_sending();
         if !idle || self.timers.is_set(TcpTimer::Persist) {

@@ -32,7 +32,7 @@ use crate::tcp::timers::TcpTimer;
 use crate::tcp::timestamps::PeerTimestamp;
 use crate::{Instant, RxBytes, TxBytes};
 
-/// The record of a connection on which nothing is under way.
+/// The record of a connection with nothing in flight.
 #[derive(Debug, Clone)]
 pub struct Dormant {
     durable: Durable,
@@ -95,8 +95,8 @@ impl Dormant {
 }
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// Whether nothing is under way in either direction, and no deadline but that of a keep-alive
-    /// probe set.
+    /// Whether nothing is in flight in either direction, and no timer but that of a keep-alive
+    /// probe is set.
     pub fn is_idle(&self) -> bool {
         let lasting = matches!(self.state(), State::Established | State::CloseWait);
         let waits = self.counters.writer_waits()

@@ -62,7 +62,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         server && self.durable.snd_una == self.durable.iss && self.state() != State::Closed
     }
 
-    /// How much data the SYN takes with it, if it waits for some.
+    /// Bytes that a deferred SYN takes with it; `None` if the SYN does not wait for data.
     pub fn deferred_room(&self) -> Option<usize> {
         self.fast_open.as_ref().filter(|fast| fast.is_deferred()).map(|fast| fast.limit())
     }
@@ -121,7 +121,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.snd_max.max(self.durable.iss + 1 + u32::from(self.syn_payload()))
     }
 
-    /// There was more to be sent than the SYN has taken.
+    /// More was queued than the SYN has taken.
     pub(super) fn has_more_than_syn_data(&self) -> bool {
         let fast = self.fast_open.as_ref();
         fast.is_some_and(|fast| self.send.end() > u64::from(fast.payload()))
@@ -167,7 +167,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         echo.get() == 0 || echo.at_or_after(first) && echo.at_or_before(last)
     }
 
-    /// Whether this is a client's connection whose SYN had something of Fast Open.
+    /// Whether this is a client's connection whose SYN had data or an option of Fast Open.
     fn asked_fast_open(&self) -> bool {
         self.fast_open.as_ref().is_some_and(|fast| fast.has_asked())
     }
@@ -203,7 +203,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Takes the SYN-ACK's part of Fast Open.
+    /// Handles the Fast Open part of the SYN-ACK.
     pub(super) fn learn_fast_open(&mut self, syn_ack: &SegmentRepr) {
         let retransmitted = self.counters.has_retransmitted();
         if let Some(fast) = &mut self.fast_open {

@@ -112,7 +112,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         sent.min(self.send.unacked())
     }
 
-    /// The application has more to send than its buffer takes, until the next [`send`](Self::send).
+    /// The application has more to send than its buffer holds, until the next [`send`](Self::send).
     pub fn set_writer_waits(&mut self, now: Instant) {
         self.counters.set_writer_waits(true);
         self.note_limit(now);

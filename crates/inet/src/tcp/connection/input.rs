@@ -20,20 +20,21 @@ use crate::tcp::timers::TcpTimer;
 use crate::tcp::timestamps::TIMESTAMPS_LEN;
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
-/// Payload of segments to a peer that does not say its MSS (RFC 9293 MUST-15).
+/// Payload of segments to a peer whose SYN has no MSS option (RFC 9293 MUST-15).
 const DEFAULT_MSS: u16 = 536;
 
 /// Least payload of full segments, whatever the peer says, as Linux: less is an attack.
 const MIN_MSS: u16 = 48;
 
-/// When a SYN goes again whose answer belonged to an older connection; Linux's least timeout.
+/// Time until a SYN is sent again whose answer belonged to an older connection. This is Linux's
+/// least timeout.
 const SYN_AGAIN: Duration = Duration::from_millis(2);
 
 /// Most duplicate ACKs that are pending at a time.
 const MAX_DUPLICATES: u16 = 64;
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// Takes a segment of this connection. `payload` is `None` if it has none.
+    /// Handles a segment of this connection. `payload` is `None` if it has none.
     pub fn handle_segment(
         &mut self,
         now: Instant,
@@ -111,7 +112,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.text(now, &rest, payload)
     }
 
-    /// Takes the peer's SYN: its sequence number, window and options.
+    /// Handles the peer's SYN: its sequence number, window and options.
     pub(super) fn take_syn(&mut self, now: Instant, syn: &SegmentRepr) {
         // Our own SYN, if it was sent, has offered a window already.
         let syn_sent = self.durable.snd_max != self.durable.iss;
@@ -349,7 +350,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if segment.fin {
             let fin = segment.seq + len as u32;
             let d = &self.durable;
-            // A FIN without a place in the window is taken nevertheless: it needs no room.
+            // A FIN outside the window is accepted nevertheless, because it needs no room.
             if fin.at_or_after(d.rcv_nxt)
                 && fin.at_or_before(d.rcv_adv)
                 && self.recv.fin().is_none()

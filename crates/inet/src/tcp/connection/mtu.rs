@@ -108,7 +108,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             return None;
         }
         let payload = usize::from(search.next_length(now, &self.config)? - overhead);
-        // Enough behind it to tell its loss from a late ACK, all of it within the peer's window.
+        // There must be enough data behind the probe to tell its loss from a late ACK, all of it
+        // within the peer's window.
         let spare = (self.loss.reordering() as usize + 1).saturating_mul(usize::from(mss));
         let needed = payload.saturating_add(spare);
         let usable = self.durable.send_edge().since(self.durable.snd_max) as usize;
@@ -120,7 +121,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if range.len() < payload {
             return None;
         }
-        // It takes the room of two segments; the next ACK makes it.
+        // A probe takes the room of two segments. If data is in flight, the next ACK makes that
+        // room.
         let in_flight = !self.loss.sent().is_empty();
         Some(if room < 2 && in_flight { NextMtuProbe::Wait } else { NextMtuProbe::Now(range) })
     }
@@ -135,7 +137,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.stats.mtu_probes += 1;
     }
 
-    /// SND.UNA has moved: if that is beyond the probe, the path takes packets of its length.
+    /// SND.UNA has moved. Beyond the probe, it shows that the path takes packets of the probe's
+    /// length.
     #[inline]
     pub(super) fn judge_mtu_probe(&mut self) {
         let una = self.durable.snd_una;
@@ -165,7 +168,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.pending.request_poll();
     }
 
-    /// Something is retransmitted: the probe's fate shows nothing any more.
+    /// Data is retransmitted, so the probe's loss or arrival shows nothing any more.
     pub(super) fn forget_mtu_probe(&mut self) {
         self.loss.watch_mtu_probe(None);
         if let Some(search) = self.mtu_search.as_deref_mut() {
@@ -173,7 +176,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// The same data has timed out once more: perhaps the path drops segments of this length.
+    /// The same data has timed out once more. Perhaps the path drops segments of this length.
     pub(super) fn suspect_black_hole(&mut self, now: Instant) {
         if self.config.mtu_probing == 0 || self.state() == State::Closed {
             return;

@@ -18,8 +18,8 @@ use crate::tcp::timestamps;
 use crate::{Instant, RxBytes, TxBytes};
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// The next segment to be sent, with due timers taken into account; `None` when there is none
-    /// now. A segment given out counts as sent.
+    /// The next segment to be sent, after due timers are handled; `None` if there is none now. A
+    /// segment that is given out counts as sent.
     pub fn poll_segment(&mut self, now: Instant) -> Option<SegmentOut<'_, T>> {
         self.pending.promote_fin_ack();
         self.poll_segment_deferring(now)
@@ -45,7 +45,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if !self.pending.wants_poll() {
             return None;
         }
-        // Taken back below if there turns out to be nothing.
+        // Undone below if nothing is sent.
         self.counters.segment_out();
         if let Some(repr) = self.pending.take_final() {
             return Some(SegmentOut::new(repr, PayloadPieces::none()));
@@ -56,7 +56,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if self.pending.take_duplicate_ack() {
             let repr = self.acknowledgement(now, self.send_seq(), 0);
             if self.durable.has(durable::SACK) {
-                // One reports all that fits into it.
+                // One duplicate ACK reports all blocks that fit into it.
                 self.pending.set_duplicate_ack(self.recv.has_unreported());
             }
             return Some(SegmentOut::new(repr, PayloadPieces::none()));

@@ -59,8 +59,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
     }
 
-    /// Sets the bound of the window that is offered from now on, bytes; 0 for none. A window that
-    /// was offered is never taken back.
+    /// Bounds the offered window from now on, bytes; 0 for no bound. An offer is never withdrawn.
     pub fn set_window_clamp(&mut self, bytes: u32) {
         if self.config.window_clamp != bytes {
             Arc::make_mut(&mut self.config).window_clamp = bytes;
@@ -68,14 +67,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.offer_window();
     }
 
-    /// Sets the congestion control algorithm (TCP_CONGESTION). Window and threshold stay as they
-    /// are.
+    /// Sets the congestion control algorithm (TCP_CONGESTION). Window and threshold do not change.
     pub fn set_congestion_control(&mut self, now: Instant, kind: CongestionKind) {
         if self.config.congestion_control == kind {
             return;
         }
         Arc::make_mut(&mut self.config).congestion_control = kind;
-        // One that is not established yet gets it then.
+        // A connection in its handshake gets the algorithm when it is established.
         if !self.state().opening() {
             self.congestion.set_algorithm(now, kind, self.durable.snd_max);
         }
@@ -114,13 +112,13 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.start_keep_alive(now);
     }
 
-    /// Sets how long sent data may stay unacknowledged.
+    /// Sets the time that sent data may be unacknowledged.
     pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
         Arc::make_mut(&mut self.config).user_timeout = timeout;
     }
 
-    /// Sets the size of the receive buffer, bytes; at least 2 KiB. It does not grow by itself any
-    /// more, and a window that was offered is never taken back.
+    /// Sets the size of the receive buffer, bytes; at least 2 KiB. From now on it does not grow by
+    /// itself. An offered window is never withdrawn.
     pub fn set_recv_buffer(&mut self, _now: Instant, bytes: usize) {
         if self.config.moderate_rcvbuf {
             Arc::make_mut(&mut self.config).moderate_rcvbuf = false;

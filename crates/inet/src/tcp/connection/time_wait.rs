@@ -85,7 +85,7 @@ impl TimeWait {
         (permitted && told_apart).then(|| self.used() + DISTANCE)
     }
 
-    /// One more than the largest sequence number that was used.
+    /// One more than the largest sequence number used.
     pub fn used(&self) -> Seq {
         self.durable.snd_max
     }

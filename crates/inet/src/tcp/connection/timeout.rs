@@ -10,7 +10,7 @@ use crate::tcp::timers::TcpTimer;
 use crate::{Instant, RxBytes, TxBytes};
 
 impl<T: TxBytes, R: RxBytes> Connection<T, R> {
-    /// Acts on the timers that are due.
+    /// Handles due timers.
     pub fn handle_timer(&mut self, now: Instant) {
         while let Some(timer) = self.timers.take_due(now) {
             match timer {
@@ -34,7 +34,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             State::SynReceived => self.config.synack_retries,
             _ => self.retry_limit(),
         };
-        // A window taken back to nothing is probed with the data in flight, for as long as the peer
+        // A window shrunk to nothing is probed with the data in flight, for as long as the peer
         // answers (RFC 9293 3.8.6.1).
         let opening = self.state().opening();
         let probing = !opening && self.durable.snd_wnd == 0 && self.heard_lately(now);
@@ -69,7 +69,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.progress.heard_within(now, self.config.rto_max * 2)
     }
 
-    /// RFC 8985 7.3: at most one probe is under way.
+    /// RFC 8985 7.3: at most one probe is in flight.
     fn loss_probe_timeout(&mut self, now: Instant) {
         if self.loss.may_probe() {
             self.pending.request_tail_probe();
@@ -205,7 +205,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Starts the timer of a tail loss probe if this state allows one. The timer does not outlast
     /// the retransmission timer. True if it was started.
     fn start_probe(&mut self, now: Instant, most: Duration) -> bool {
-        // Not while a handshake is, whose own timer runs.
+        // Not during a handshake, whose own timer runs.
         if self.state().opening() {
             return false;
         }
