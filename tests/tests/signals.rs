@@ -13,8 +13,8 @@ const LINES: [&str; 5] = [
     "nothing taken, SIGUSR1: goes on",
 ];
 
-/// Runs the program by `command`, with `more` arguments. Compares its lines with those of Linux, and
-/// its counts with what the peer reads.
+/// Runs the program by `command`, with `more` arguments. Compares its lines with those of Linux.
+/// Compares the sum of its counts with the number of bytes that the peer reads.
 fn assert_outcomes(
     world: &World,
     to: [&str; 2],
