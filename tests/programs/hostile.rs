@@ -1,6 +1,7 @@
-//! A client that breaks the rules of its region: admitted in order, then it writes what no correct
-//! client writes, and says "dropped" once the supervisor has dropped it. Arguments: socket of the
-//! instance, kind.
+//! A client that breaks the rules of its region. The supervisor admits it in order. Then it writes
+//! values that no correct client writes. It prints "dropped" once the supervisor has dropped it.
+//!
+//! Arguments: the socket of the instance, and the kind of violation.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;

@@ -1,9 +1,12 @@
-//! A program that uses the native API: areas in, areas out. First argument: what it does.
+//! A program that uses the native API, which sends and receives areas. The first argument is its
+//! task:
 //!
-//! `send ADDRESS LENGTH FILE`: the file over a stream in areas of LENGTH bytes, read into them by
-//! the kernel, each area used again when it is back. `churn ADDRESS COUNT`: COUNT slices of 64
-//! bytes. `take ADDRESS FILE`: what comes, into the file from where it was received. All end by
-//! "lost 0" if every page is back.
+//! * `send ADDRESS LENGTH FILE` sends the file over a stream in areas of LENGTH bytes. The kernel
+//!   reads the file into these areas. The program uses each area again when it is back.
+//! * `churn ADDRESS COUNT` sends COUNT slices of 64 bytes.
+//! * `take ADDRESS FILE` writes the received bytes to the file, straight from the areas.
+//!
+//! All tasks end with the line "lost 0" if every page is back.
 
 use std::collections::VecDeque;
 use std::env::args;
@@ -16,8 +19,8 @@ use sockets::{Client, SendFlags, Socket, TcpStream, TxArea, TxSlice, Wait};
 
 /// Areas on their way at a time.
 const FLIGHT: usize = 3;
-/// Received areas in hand while another is waited for: what is behind the oldest counts as unread,
-/// and the smallest window is of four.
+/// Received areas that the program holds while it waits for another. All bytes behind the oldest
+/// area count as unread. The smallest window is of four areas.
 const IN_HAND: usize = 1;
 /// Slices of one send.
 const PACK: usize = 16;

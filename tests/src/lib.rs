@@ -1,18 +1,19 @@
-//! What the tests with real processes share.
+//! The common part of the tests with real processes.
 //!
-//! Each test has a [`World`]: a network namespace and a mount namespace of its own (with its own
-//! `/run`, `/etc/hosts` and `/etc/resolv.conf`), so tests run side by side, nothing of the
-//! machine's network is touched, and nothing stays behind even if the test is killed: the
-//! namespaces end with the process that holds them, and that ends when its standard input does. In
-//! it the kernel's TCP is at [`HOST`] and Tasuki's at [`STACK`], with the device [`DEVICE`]
-//! between: a TAP device, or what else TASUKI_TEST_NIC says ([`Nic`]).
+//! Each test has a [`World`]: a network namespace and a mount namespace of its own, with its own
+//! `/run`, `/etc/hosts` and `/etc/resolv.conf`. So tests run side by side and never touch the
+//! machine's network. Nothing stays behind, even if a test is killed: the namespaces end with the
+//! process that holds them. That process ends when its standard input ends.
 //!
-//! Programs run under a time limit and their output is shown when something fails. Nothing sleeps
-//! for a fixed time to be safe: a server is ready when it says so, everything else is asked until
-//! it holds ([`eventually`]).
+//! In a world the kernel's TCP is at [`HOST`] and Tasuki's at [`STACK`]. The device [`DEVICE`]
+//! joins them: a TAP device, or the device that TASUKI_TEST_NIC names ([`Nic`]).
 //!
-//! Without the rights for namespaces and TAP devices a test says SKIP on standard error, even when
-//! its output is captured, and passes.
+//! Programs run under a time limit. A failed test shows their output. No test sleeps for a fixed
+//! time to be safe. A server is ready when it prints so; [`eventually`] repeats any other check
+//! until it holds.
+//!
+//! A test needs the rights for namespaces and TAP devices. Without them it prints SKIP and passes.
+//! The line goes to the real standard error, even when the test runner captures the output.
 //!
 //! ```text layers
 //! world: namespaces and instances

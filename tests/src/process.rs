@@ -101,7 +101,8 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits until it says a line that contains `text` on either output, and returns that line.
+    /// Waits until the program prints a line that contains `text` on either output. Returns that
+    /// line.
     ///
     /// # Panics
     /// When both outputs end, or after [`PATIENCE`], without it.

@@ -17,14 +17,14 @@ pub const STACK6: &str = "fd00:219:7::2";
 pub const DEVICE: &str = "tsk0";
 /// The other end of the cable that [`DEVICE`] is an end of, in worlds that have one.
 pub const FAR_END: &str = "tsk0far";
-/// How long a program or a condition may take before the test fails; generous, since machines are
-/// slow.
+/// The time that a program or a condition may take before the test fails. It is generous, since
+/// machines are slow.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The bytes of the large transfers.
 pub const LARGE: usize = 256 << 20;
 
-/// The `tasuki` under test: TASUKI_BIN, else the one built beside this test.
+/// The `tasuki` under test: TASUKI_BIN, or else the one that was built beside this test.
 ///
 /// # Panics
 /// When there is none.

@@ -29,8 +29,8 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The one that `TASUKI_TEST_MODE` names, `split` without: for tests that mean no mode in
-    /// particular.
+    /// The mode that `TASUKI_TEST_MODE` names, or `split`. Tests use it that are not about a
+    /// particular mode.
     ///
     /// # Panics
     /// When it names none.
@@ -42,8 +42,8 @@ impl Mode {
         given.unwrap_or_else(|| panic!("TASUKI_TEST_MODE={name}: split, fused or library"))
     }
 
-    /// [`Mode::given`] for an instance that several programs are on at once, or none: `None`, said
-    /// aloud, in mode `library`.
+    /// [`Mode::given`] for an instance that carries several programs at once, or none yet. In mode
+    /// `library` it prints SKIP and returns `None`.
     #[must_use]
     pub fn shared() -> Option<Self> {
         let given = Self::given();
@@ -112,9 +112,9 @@ pub struct World {
     nic: Nic,
 }
 
-/// Runs in the new namespaces: a private /run, names for both hosts, and then waits for its input's
-/// end. Names other than these are asked of the kernel's address, where nobody listens: no test
-/// waits for DNS.
+/// The shell program that runs in the new namespaces. It makes a private /run and names for both
+/// hosts. Then it waits until its input ends. A query for any other name goes to the kernel's
+/// address, where no DNS server listens. So no test waits for DNS.
 const HOLD: &str = r#"
 set -e
 echo inside
@@ -128,8 +128,8 @@ exec cat >/dev/null
 "#;
 
 impl World {
-    /// A new world, or `None` (said aloud) when the rights for it are missing. Its device is
-    /// [`Nic::Tap`], unless TASUKI_TEST_NIC says another.
+    /// A new world. Its device is [`Nic::Tap`], unless TASUKI_TEST_NIC names another. Without the
+    /// rights for a world it prints SKIP and returns `None`.
     ///
     /// # Panics
     /// When the rights are there and it cannot be made.
@@ -138,8 +138,8 @@ impl World {
         Self::over(Nic::given())
     }
 
-    /// A new world whose other host is the kernel's stack: `None`, said aloud, where
-    /// TASUKI_TEST_NIC says `wire`.
+    /// A new world whose other host is the kernel's stack. Where TASUKI_TEST_NIC is `wire`, it
+    /// prints SKIP and returns `None`.
     ///
     /// # Panics
     /// When the rights are there and it cannot be made.
@@ -161,7 +161,7 @@ impl World {
         Self::over_with(nic, &[])
     }
 
-    /// As [`World::new`]; over a wire, the instance at the other end has these options.
+    /// As [`World::new`]. Over a wire the instance at the other end has the options `far`.
     ///
     /// # Panics
     /// When the rights are there and it cannot be made.
@@ -218,7 +218,8 @@ impl World {
         Some(world)
     }
 
-    /// Lays the cable from [`DEVICE`], with the kernel's addresses, to [`FAR_END`], Tasuki's end.
+    /// Makes the virtual cable from [`DEVICE`], which has the kernel's addresses, to [`FAR_END`],
+    /// which is Tasuki's end.
     ///
     /// # Panics
     /// When it cannot be laid.
@@ -241,7 +242,7 @@ impl World {
         let _ = Running::start(self.command(&["sysctl", "-qw", &deaf])).finish().success();
     }
 
-    /// Lets the kernel's end of the cable leave checksums and segmentation to the device, or not.
+    /// Sets whether the kernel's end of the cable leaves checksums and segmentation to the device.
     ///
     /// # Panics
     /// When ethtool does not.
@@ -399,9 +400,11 @@ impl World {
         serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
     }
 
-    /// Waits until the memory pools of the instance `net` are as in `before`: the same pools, none
-    /// with fewer free pages, but for the area that a driver holds for the next frame, once it has
-    /// looked for one, or for what it may have where the kernel receives into them.
+    /// Waits until the instance `net` has the same memory pools as in `before`, with no fewer free
+    /// pages.
+    ///
+    /// A driver may hold one area for the next frame once it has looked for a frame. Where the
+    /// kernel receives into a pool, the driver may hold its whole stock.
     ///
     /// # Panics
     /// When they do not become so.
@@ -430,8 +433,8 @@ impl World {
         PathBuf::from(format!("/proc/{}/root{path}", self.holder.id()))
     }
 
-    /// Asserts that Tasuki left no process, device or file. Programs that the test itself started
-    /// on the other host must have ended before.
+    /// Asserts that Tasuki left no process, device or file. Before this call, programs that the
+    /// test itself started on the other host must have ended.
     ///
     /// # Panics
     /// When something is left.

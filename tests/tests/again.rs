@@ -1,4 +1,4 @@
-//! Connections one after the other, which find what the one before has left: kept descriptors,
+//! Connections one after the other. Each finds the remains of the one before: kept descriptors,
 //! sockets made ahead, ports in TIME-WAIT.
 
 use tasuki_tests::{HOST, Mode, Running, World};

@@ -1,5 +1,5 @@
-//! A client is killed in the middle of a transfer: its peer hears of it, its memory comes back, and
-//! nobody else notices.
+//! A client is killed in the middle of a transfer. Its peer gets the end of the connection, its
+//! memory comes back, and no other process notices.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Back ends other than TAP: whole files through them, what they refuse, and a device that goes
-//! and comes back.
+//! Back ends other than TAP: whole files through them, the configurations they refuse, and a device
+//! that goes and comes back.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Duplicate address detection over links that others are on: addresses that nobody has can be used
-//! as soon as the instance is there, those that another host has are not.
+//! Duplicate address detection over links with other hosts. A unique address can be used as soon as
+//! the instance is there. An address of another host cannot.
 
 use std::fs;
 
@@ -135,8 +135,8 @@ fn a_device_that_was_down_may_be_on_another_link() {
     write_noise(&world.path("file"), 1 << 20, 4);
     let server = server(&world);
     let six = with_six();
-    // The kernel drops multicast for some milliseconds after its carrier has come back, in which
-    // the stack has asked already.
+    // The kernel drops multicast for some milliseconds after its carrier has come back. The stack
+    // has already sent its probe in that time.
     fs::write(world.path("config"), "[inet]\ndad_transmits = 3\n").unwrap();
     let config = world.file("config");
     world.up(NET, Mode::Fused, &[&six[0], &six[1], "--config", &config]);

@@ -1,5 +1,5 @@
-//! A bad line, made by the driver's fault wrapper, or a bad queue before the device, in which many
-//! segments are lost at once: the data arrive intact all the same.
+//! A bad line, made by the driver's fault wrapper, or a bad queue before the device. Both lose many
+//! segments at once. The data arrive intact all the same.
 
 use tasuki_tests::{HOST, Mode, Nic, Running, World, sha256, skip, write_noise};
 

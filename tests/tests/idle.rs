@@ -1,5 +1,5 @@
-//! An instance in which nothing happens uses no processor: none of its processes is ever woken,
-//! however its programs wait.
+//! An idle instance uses no processor. None of its processes is ever woken, however its programs
+//! wait.
 
 use std::fs;
 use std::thread::sleep;

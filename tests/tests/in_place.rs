@@ -1,5 +1,5 @@
-//! AF_XDP with the frame pool as the socket's memory: the driver copies nothing of what it
-//! receives, whatever else the instance does, and no page is lost with a device or a driver.
+//! AF_XDP with the frame pool as the socket's memory. The driver copies none of the bytes it
+//! receives, whatever else the instance does. No page is lost with a device or a driver.
 
 use abi::network::InterfaceStatus;
 use abi::nic::NicLayout;
@@ -42,8 +42,8 @@ fn is_in_place(world: &World) -> bool {
     interface(world).features.iter().any(|one| one == "rx-in-place")
 }
 
-/// After traffic the driver has the pages that it may have, but for some that the kernel used last,
-/// and nobody else has one.
+/// After traffic the driver has all pages that it may have, but for some that the kernel used last.
+/// No other process has one.
 fn pages_are_back(world: &World) {
     let layout = NicLayout::for_umem();
     eventually("only the driver has pages", || {
@@ -146,8 +146,8 @@ fn where_faults_are_made_frames_are_copied_once() {
     world.assert_nothing_left();
 }
 
-/// `tasuki up` by somebody who may lock so many MiB and has no CAP_IPC_LOCK, who is not asked.
-/// `None`, said aloud, where the limit is less and cannot be raised.
+/// `tasuki up` under a limit of `mib` MiB of locked memory, and without CAP_IPC_LOCK, which would
+/// lift the limit. Prints SKIP and returns `None` where the limit is less and cannot be raised.
 fn up_with_memlock(world: &World, mib: u32) -> Option<Finished> {
     let binary = tasuki_tests::tasuki_binary();
     let limit = format!("--memlock={}", mib << 20);

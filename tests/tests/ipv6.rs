@@ -68,8 +68,8 @@ fn iperf3_over_both_families_and_udp() {
         let all = [&["iperf3", "--json"][..], words].concat();
         let said = Running::start(world.on_net(NET, &all)).finish().success();
         let told: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
-        // What is still on its way when the sender is done is not counted by the receiver: that may
-        // be all that a send buffer holds.
+        // The receiver does not count the bytes that are still on their way when the sender is
+        // done. These can be all that a send buffer holds.
         let sum = &told["end"][if words.contains(&"-u") { "sum" } else { "sum_received" }];
         assert!(sum["bytes"].as_u64() >= Some(1_000_000), "{words:?}: {said}");
     }

@@ -60,8 +60,8 @@ fn one_program_at_a_time_has_the_stack() {
     world.assert_nothing_left();
 }
 
-/// A forked child has no stack: its parent's sockets are no descriptors to it, new ones are
-/// refused, and it does not keep the parent's stack from ending.
+/// A forked child has no stack. Its parent's sockets are no descriptors in the child, and new
+/// sockets are refused. The child does not keep the parent's stack from ending.
 #[test]
 fn a_forked_child_has_no_stack() {
     let Some((world, server)) = world() else { return };

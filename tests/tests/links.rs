@@ -1,5 +1,5 @@
-//! Several interfaces in one instance: each has a driver, addresses and routes of its own, and
-//! programs can choose.
+//! Several interfaces in one instance. Each has a driver, addresses and routes of its own, and
+//! programs can choose between them.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Datagrams and their control messages: the same programs on the kernel and on Tasuki print the
-//! same, and each hears the other.
+//! Datagrams and their control messages. The same programs print the same on the kernel and on
+//! Tasuki, and each receives the other's datagrams.
 
 use tasuki_tests::{DEVICE, HOST, HOST6, Mode, Running, STACK, World};
 

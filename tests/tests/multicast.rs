@@ -1,5 +1,5 @@
-//! Multicast with unmodified programs: each program runs on the kernel and on Tasuki, so what they
-//! print must be the same, and one hears the other.
+//! Multicast with unmodified programs. Each program runs on the kernel and on Tasuki: their output
+//! must be the same, and one receives the other's datagrams.
 
 use tasuki_tests::{DEVICE, HOST, Mode, Running, STACK, World};
 

@@ -69,8 +69,8 @@ while sent := os.sendfile(to.fileno(), file.fileno(), at, 1 << 20):
     world.assert_nothing_left();
 }
 
-/// A file from a kernel program into a program of `words`; what was copied for how many bytes: in
-/// the server and in the program.
+/// Sends a file from a kernel program into a program of `words`. Returns the number of received
+/// bytes, then the bytes copied in the server and in the program.
 fn take(share: bool, words: impl Fn(&str) -> Vec<String>) -> Option<[u64; 3]> {
     let world = World::new()?;
     write_noise(&world.path("file"), LARGE, 1);

@@ -1,5 +1,5 @@
-//! Offloads: with them frames of many segments go both ways and none without; everything arrives
-//! in any case, also by links that are smaller.
+//! Offloads. With them, frames of many segments go both ways; without them, none does. All data
+//! arrive in both cases, also over links with a smaller MTU.
 
 use tasuki_tests::{DEVICE, HOST, Mode, Nic, Running, STACK, World, sha256, write_noise};
 
@@ -46,8 +46,8 @@ for number, at in enumerate(open('fetch').read().split()):
 print('fetched')
 signal.pause()";
 
-/// The file goes from the kernel's side to the stack and back, by both families, after `begin`,
-/// which is called when there is a stack. What it gave, and whoever has the stack.
+/// Sends the file from the kernel's side to the stack and back, over both families. Calls `begin`
+/// before, once there is a stack. Returns the result of `begin` and both servers.
 fn both_ways<T>(world: &World, digest: &str, begin: impl FnOnce() -> T) -> (T, [Running; 2]) {
     let alone = Mode::given() == Mode::Library;
     let on_stack = if alone {
@@ -107,8 +107,9 @@ fn longest_frames(with: &[&str]) -> Option<[usize; 4]> {
     capture.signal(rustix::process::Signal::INT);
     let _ = capture.finish().success();
     if with.contains(&"off") {
-        // What the stack makes as one is cut and summed by the driver. (The kernel writes ffff
-        // where the sum is 0, which means the same, and tshark calls it bad.)
+        // The driver divides each super-segment of the stack and computes the checksums of its
+        // segments. (Where a sum is 0 the kernel writes ffff. Both mean the same, but tshark calls
+        // ffff bad.)
         let ours = format!("(ip.src == {STACK} || ipv6.src == {STACK6})");
         let bad = "(tcp.checksum.status == 0 || ip.checksum.status == 0)";
         let bad = lengths(&world, &format!("{ours} && {bad}"));

@@ -1,5 +1,5 @@
-//! What programs see of their sockets and of the network: options, TCP_INFO, interfaces; and what
-//! the kernel at the other end negotiated with us.
+//! A program's view of its sockets and of the network: options, TCP_INFO, interfaces. Also the
+//! options that the kernel at the other end negotiated with Tasuki.
 
 use tasuki_tests::{HOST, Mode, Running, World, eventually};
 

@@ -1,4 +1,4 @@
-//! `packet:` and its ring of received frames: each byte is copied out of it once, and nothing is
+//! `packet:` and its ring of received frames. Each byte is copied out of the ring once. No frame is
 //! lost between one owner of the socket and the next.
 
 use tasuki_tests::{HOST, LARGE, Mode, Nic, Running, World, sha256, write_noise};

@@ -1,5 +1,5 @@
-//! `tasuki stats`: that its page and the counters are the same list, and that it tells what a
-//! transfer did.
+//! `tasuki stats`: its page and the counters are the same list, and it shows the effect of a
+//! transfer.
 
 use std::collections::BTreeSet;
 
@@ -157,8 +157,8 @@ fn stages_of_a_receive_are_told_apart() {
     }
 }
 
-/// The driver need not wake the inet server for a datagram that has left, unless somebody waits for
-/// its memory: then it does.
+/// The driver need not wake the inet server when a datagram has left. It does so only if a program
+/// waits for the datagram's memory.
 #[test]
 fn datagrams_that_have_left_wake_nobody() {
     let Some(world) = World::over(Nic::Tap) else { return };

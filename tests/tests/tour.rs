@@ -1,9 +1,9 @@
-//! The design pages name code that is there.
+//! The design pages name code that exists.
 //!
-//! Pages of docs/design and ARCHITECTURE.md name code by spans of one form: a path from the root,
-//! or a path, a colon and an item, such as `crates/shm/src/pool.rs: PoolMap::borrow`. Each path
-//! exists, and each item is defined in that very file, which is parsed for it: a function in an
-//! `impl` or trait of the type that is named, a type, or a free function.
+//! Pages of docs/design and ARCHITECTURE.md name code by spans of one form. A span is a path from
+//! the root, or a path, a colon and an item, such as `crates/shm/src/pool.rs: PoolMap::borrow`.
+//! Each path exists. Each item is defined in that very file, which the test parses. An item is a
+//! function in an `impl` or trait of the named type, a type, or a free function.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,8 +62,8 @@ fn defined_in(file: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// What tokens define: items of a module, or, with the type's name, of an `impl` or trait. Bodies
-/// of functions and arguments of macros define nothing here.
+/// The items that tokens define: items of a module, or, with the type's name, items of an `impl` or
+/// trait. Bodies of functions and arguments of macros define nothing here.
 fn collect(tokens: TokenStream, of: Option<&str>, names: &mut Vec<String>) {
     let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {
@@ -121,8 +121,8 @@ fn up_to_body(
     (head, None)
 }
 
-/// The type of which `head`, between `impl` and its braces, speaks: the last name outside of all
-/// generics, behind `for` and before `where`.
+/// The type that `head`, between `impl` and its braces, is about: the last name outside of all
+/// generics, after `for` and before `where`.
 fn implemented(head: &[TokenTree]) -> Option<String> {
     let (mut depth, mut last, mut name) = (0, ' ', None);
     for token in head {

@@ -138,8 +138,8 @@ fn by(world: &World, user: usize, words: &[&str]) -> Command {
     world.command(&all)
 }
 
-/// A folder for the socket that all may look into and the group may write to, a copy of what is
-/// tested, and a home for each user.
+/// Makes a folder for the socket, which all users may read and the group may write to. Also makes a
+/// copy of the tested programs, and a home for each user.
 fn users() -> Option<World> {
     if !rustix::process::geteuid().is_root() {
         skip("needs root, to become other users");

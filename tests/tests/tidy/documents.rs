@@ -1,5 +1,5 @@
-//! Documents: every page can be found, every link leads somewhere, pages and cells are short, and
-//! what pages and sources name is there.
+//! The rules on documents. A reader can find every page, and every link leads to a page. Pages and
+//! cells are short. Files and names in pages and sources exist.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Imports between the modules of a crate, and the circles they make.
 //!
-//! A module is a file. It imports what it names in a `use` line or in a path within its code. The
-//! import leads to the file that *defines* the thing: re-exports are followed. Naming a module is
-//! no import of anything by itself; naming something in it is.
+//! A module is a file. It imports the things it names in a `use` line or in a path within its code.
+//! The import leads to the file that *defines* the thing: re-exports are followed. The name of a
+//! module alone is no import; the name of something in that module is.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::slice;
@@ -59,8 +59,8 @@ impl Graph {
         }
     }
 
-    /// Like [`Graph::add`] for a word that a glob import may have brought: it counts only if it is
-    /// surely there.
+    /// Like [`Graph::add`], for a word that a glob import may have brought. The word counts only if
+    /// the module surely has it.
     fn add_known(
         &mut self,
         krate: &Crate,

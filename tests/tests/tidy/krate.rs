@@ -147,8 +147,8 @@ impl Crate {
         self.within(&module, rest, steps, true)
     }
 
-    /// Follows a path from a module of this crate. A name that is not found there is the module's
-    /// own if it `must` be of this crate: a macro may have written it.
+    /// Follows a path from a module of this crate. A macro may have written a name that is not
+    /// found there. Such a name is the module's own if it `must` be of this crate.
     fn within(&self, module: &[String], path: &[String], steps: usize, must: bool) -> Vec<Target> {
         let Some(&(file, number)) = self.modules.get(module) else { return Vec::new() };
         let Some((name, rest)) = path.split_first() else {

@@ -23,8 +23,8 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Reads the fence in the head comment of a crate's root; `None` if it has none. The list
-    /// has the modules that are named twice.
+    /// Reads the fence in the head comment of a crate's root; `None` if there is none. The list has
+    /// the modules that are named twice.
     pub(crate) fn parse(text: &str) -> Option<(Layers, Vec<String>)> {
         let head = text.lines().map_while(|line| line.strip_prefix("//!"));
         let mut fence = head.skip_while(|line| line.trim() != "```text layers");

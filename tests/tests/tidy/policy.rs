@@ -18,8 +18,8 @@ const UNSAFE_CRATES: [&str; 6] = [
 /// Tests that need an unsafe call, such as installing a signal handler.
 const UNSAFE_TESTS: &[&str] = &["crates/sockets/tests/signals.rs"];
 
-/// What no source file has: things that were to be done later. In two parts, so that this file has
-/// none.
+/// Words for postponed work, which no source file has. They are written in two parts, so that this
+/// file has none either.
 const UNFINISHED: [(&str, &str); 5] =
     [("todo", "!("), ("unimplemented", "!("), ("dbg", "!("), ("FIX", "ME"), ("XX", "X:")];
 

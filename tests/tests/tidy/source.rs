@@ -1,8 +1,8 @@
-//! What the text of one file declares and names: modules, items, imports, paths, functions.
+//! The declarations and names in the text of one file: modules, items, imports, paths, functions.
 //!
-//! The text is cut into token trees, not parsed as a whole: items are known by their keyword, and
-//! a path is a row of names joined by `::`. What an ordinary build leaves out is left out here as
-//! well: items under `#[cfg(test)]` and `#[cfg(loom)]`.
+//! The text is divided into token trees, not parsed as a whole. A keyword marks an item, and a path
+//! is a row of names joined by `::`. Items under `#[cfg(test)]` and `#[cfg(loom)]` are left out, as
+//! in an ordinary build.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,8 +58,8 @@ pub(crate) fn parse(text: &str) -> Result<Source, String> {
     Ok(source)
 }
 
-/// Where tokens stand. An item in an `impl`, a trait or a function's body cannot be named by a path
-/// of modules, and a `type` there is no type of its own.
+/// The place of tokens. No path of modules names an item in an `impl`, in a trait or in a
+/// function's body. A `type` in such a place is no type of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Context {
     Module,
@@ -285,8 +285,8 @@ impl Source {
         }
     }
 
-    /// `#[…]` or `#![…]`: its number of tokens, whether an ordinary build keeps what follows, and
-    /// whether it exports a macro.
+    /// Reads `#[…]` or `#![…]`. Returns its number of tokens, whether an ordinary build keeps the
+    /// item that follows, and whether it exports a macro.
     fn attribute(&mut self, rest: &[TokenTree], scope: usize) -> (usize, bool, bool) {
         let at = 1 + usize::from(inner_attribute(rest));
         let Some(TokenTree::Group(group)) = rest.get(at) else { return (1, true, false) };

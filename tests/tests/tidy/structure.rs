@@ -1,9 +1,8 @@
-//! The structure of each crate: its modules make no circle, imports go down the order that the
-//! crate's root declares, a type's name is unique, and a module with children is `x.rs` beside
-//! `x/`.
+//! The structure of each crate. Its modules make no circle, and imports go down the order that the
+//! crate's root declares. A type's name is unique. A module with children is `x.rs` beside `x/`.
 //!
-//! Exceptions are lists below, one for each rule. An exception that is no longer needed is an
-//! error too, so the lists only shrink.
+//! The lists below are the exceptions, one list for each rule. An exception that is no longer
+//! needed is an error too, so the lists only shrink.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -31,8 +30,8 @@ const DOUBLED_TYPES: &[(&str, &str)] = &[];
 /// Modules in a `mod.rs`.
 const MOD_FILES: &[&str] = &[];
 
-/// Every library and program with its name: the package's folder for the first of a package, for
-/// others the file of its root.
+/// Every library and program with its name. The first of a package is named after the package's
+/// folder, each other one after the file of its root.
 static CRATES: LazyLock<Vec<(String, Crate)>> = LazyLock::new(|| {
     let read = |file: &str| fs::read_to_string(root().join(file)).ok();
     let mut found = Vec::new();
