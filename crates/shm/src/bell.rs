@@ -58,11 +58,11 @@ const ASLEEP_FD_QUIET: u32 = 4;
 pub enum Sleep {
     /// In [`Sleeper::wait_futex`].
     Futex,
-    /// In poll or epoll, with the bell's descriptor among what it waits for.
+    /// In poll or epoll, with the bell's descriptor among those that it waits for.
     Fd,
     /// As [`Sleep::Fd`], and completions do not wake it ([`Ringer::ring_completion`]).
     FdQuiet,
-    /// Not yet: it does the producer's work and looks at [`Sleeper::is_rung`]. To ring it costs no
+    /// Not asleep: it does the producer's work and checks [`Sleeper::is_rung`]. Ringing it costs no
     /// system call.
     Driving,
 }
@@ -131,8 +131,8 @@ impl Sleeper {
         }
     }
 
-    /// Sleeps on the word until a producer rings, at most `timeout`; returns at once if one has
-    /// rung since [`Sleeper::announce`]. It may return without reason. The word is awake
+    /// Sleeps on the word until a producer rings, for at most `timeout`. Returns at once if one has
+    /// rung since [`Sleeper::announce`]. It may return without a reason. The word is awake
     /// afterwards.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Ringer {
         Self { word, fd, write: eventfd_write }
     }
 
-    /// The side that wakes a consumer that is not trusted: the consumer's word, and our end of its
+    /// The side that wakes an untrusted consumer, by the consumer's word and our end of its
     /// [`doorbell`].
     #[must_use]
     pub fn for_untrusted(word: Word32, end: OwnedFd) -> Self {
@@ -170,7 +170,7 @@ impl Ringer {
     }
 
     /// Wakes the consumer if it sleeps. Call it after publishing. True if that took a system call.
-    /// Never blocks; a word that is none of those of a sleeper is left alone.
+    /// Never blocks. A word with a value that no sleeper writes is left alone.
     #[expect(clippy::must_use_candidate, reason = "the result is for counters only")]
     #[inline]
     pub fn ring(&self) -> bool {
@@ -181,8 +181,8 @@ impl Ringer {
         }
     }
 
-    /// As [`Ringer::ring`] for what a consumer that announced [`Sleep::FdQuiet`] need not hear of:
-    /// that one is left asleep.
+    /// As [`Ringer::ring`], for news that need not wake a consumer that announced
+    /// [`Sleep::FdQuiet`]. Such a consumer is left asleep.
     #[expect(clippy::must_use_candidate, reason = "the result is for counters only")]
     pub fn ring_completion(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -193,8 +193,9 @@ impl Ringer {
     }
 
     fn wake(&self) -> bool {
-        // Of several producers one wakes: whoever takes the announcement, whatever it says by
-        // now. A sleeper may have changed how it sleeps without looking again.
+        // Of several producers the one that takes the announcement wakes the sleeper. It acts on
+        // the value taken here: the sleeper may have changed how it sleeps without checking its
+        // work again.
         let state = self.word.swap(AWAKE, Ordering::AcqRel);
         match state {
             ASLEEP_FUTEX => futex_wake(&self.word),
@@ -206,10 +207,10 @@ impl Ringer {
 }
 
 /// A new bell for an untrusted sleeper: the ringer's end ([`Ringer::for_untrusted`]) and the
-/// sleeper's; closed on exec.
+/// sleeper's. Both are closed on exec.
 ///
-/// The sleeper's end is blocking, so that it can sleep in recv(2), which hears of the ringer's
-/// death as well and is restarted after a signal. The ringer never waits.
+/// The sleeper's end is blocking, so the sleeper can sleep in recv(2). That call also ends when the
+/// ringer dies, and is restarted after a signal. The ringer never waits.
 ///
 /// # Errors
 /// The system's, such as too many open files.
@@ -230,12 +231,12 @@ pub fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
     rustix::event::eventfd(0, flags).map_err(io::Error::from)
 }
 
-/// Takes what was rung on a bell's descriptor, so that poll sleeps again; never waits. The consumer
-/// calls it when poll said that the descriptor is readable, and before it drains its work.
+/// Drains a bell's descriptor, so that poll sleeps again. Never waits. The consumer calls it when
+/// poll reported the descriptor as readable, and before it drains its work.
 pub fn drain(fd: impl AsFd) {
     use rustix::net::{RecvFlags, recv};
     let mut rung = [0_u8; 8];
-    // What of a doorbell's is left wakes once more. EAGAIN: there was nothing.
+    // Bytes left in a doorbell's socket wake once more. EAGAIN: there was nothing.
     if let Err(Errno::NOTSOCK) = recv(fd.as_fd(), &mut rung, RecvFlags::DONTWAIT) {
         // An eventfd; one read takes its whole count.
         let _ = rustix::io::read(fd.as_fd(), &mut rung);

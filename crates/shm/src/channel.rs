@@ -50,7 +50,7 @@ pub enum ChannelError {
     /// The other end broke the protocol; drop it.
     #[error("peer broke the channel: {what} ({value})")]
     Peer {
-        /// What it did.
+        /// The peer's fault.
         what: &'static str,
         /// The number that is wrong.
         value: usize,
@@ -81,7 +81,7 @@ pub struct Message {
     pub fds: Vec<OwnedFd>,
 }
 
-/// What [`Channel::try_recv`] found.
+/// The result of [`Channel::try_recv`].
 #[derive(Debug)]
 pub enum TryRecv {
     /// A message.
@@ -146,7 +146,7 @@ impl Channel {
         Self { max_body: body.min(MAX_BODY), max_fds: fds.min(MAX_FDS), ..self }
     }
 
-    /// Keeps its own descriptor and those that come: see [`crate::descriptors`].
+    /// Keeps its own descriptor and those that it receives: see [`crate::descriptors`].
     #[must_use]
     pub fn keeping(self) -> Self {
         Self { fd: keep(self.fd), keeps: true, ..self }
@@ -186,8 +186,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends what the socket takes of a message now, and keeps the rest for [`Channel::flush`];
-    /// never waits. True: all is sent.
+    /// Sends as much of a message as the socket takes now, and keeps the rest for
+    /// [`Channel::flush`]. Never waits. True: all is sent.
     ///
     /// # Errors
     /// [`ChannelError`], also when the socket takes nothing at all or the last message is not sent
@@ -203,7 +203,7 @@ impl Channel {
         self.flush()
     }
 
-    /// Sends more of what [`Channel::post`] left; never waits. True: nothing is left.
+    /// Sends more of the rest that [`Channel::post`] kept. Never waits. True: nothing is left.
     ///
     /// # Errors
     /// [`ChannelError`]; drop the channel.
@@ -236,7 +236,7 @@ impl Channel {
         rustix::net::sendmsg(&self.fd, data, &mut control, flags)
     }
 
-    /// Receives a message; waits for it. `None`: the other end closed the channel in good order.
+    /// Waits for a message and receives it. `None`: the peer closed the channel in good order.
     ///
     /// # Errors
     /// [`ChannelError::Peer`] and [`ChannelError::System`].
@@ -250,7 +250,7 @@ impl Channel {
         }
     }
 
-    /// Receives a message if a whole one is here; never waits.
+    /// Receives a message if all of it has come. Never waits.
     ///
     /// # Errors
     /// [`ChannelError::Peer`] and [`ChannelError::System`].
@@ -316,7 +316,7 @@ impl Channel {
         Ok(Some(Message { body, fds }))
     }
 
-    /// Reads what is there, at most [`CHUNK`] bytes or a message.
+    /// Reads the bytes that are there, at most [`CHUNK`] or a message.
     fn receive_some(&mut self) -> Result<(), ChannelError> {
         self.input.drain(..self.parsed);
         self.parsed = 0;

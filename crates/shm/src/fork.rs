@@ -32,7 +32,7 @@ pub fn mark() {
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, access, MapFlags::PRIVATE) };
         let page = NonNull::new(page.ok()?)?;
-        // SAFETY: the whole mapping just made, which nobody else knows of.
+        // SAFETY: the whole mapping just made; no other code has its address.
         unsafe { madvise(page.as_ptr(), PAGE, Advice::LinuxWipeOnFork) }.ok()?;
         // SAFETY: mapped, page-aligned, zero, and never unmapped.
         Some(unsafe { page.cast::<AtomicU32>().as_ref() })

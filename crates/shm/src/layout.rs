@@ -3,7 +3,7 @@
 /// Bytes of a page, the unit of pools.
 pub const PAGE: usize = 4096;
 
-/// What a ring carries: 64 bytes, one cache line.
+/// An entry of a ring: 64 bytes, one cache line.
 pub type Slot = [u64; 8];
 
 /// Where the slots of a ring begin, from its first byte.

@@ -17,7 +17,7 @@ use crate::readiness_bitmap::ReadinessBitmap;
 use crate::ring::{Consumer, Producer, PushError};
 use crate::sync::{Ordering, OwnedFd, RingMemory, Word32, Word64};
 
-/// Preemptions per execution: 3 find every published bug of such protocols; more takes minutes.
+/// Preemptions per execution. 3 find every published bug of such protocols; more take minutes.
 const PREEMPTIONS: usize = 3;
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
@@ -26,7 +26,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A slot all of whose words say `n`: a mixture of two would show.
+/// A slot with `n` in all its words, so that a mixture of two slots would show.
 fn slot(n: u64) -> Slot {
     std::array::from_fn(|word| n * 8 + word as u64)
 }
@@ -135,7 +135,7 @@ fn loom_slots_taken_together_are_given_back_together() {
     });
 }
 
-/// What the consumer sleeps with in a model.
+/// How the consumer of a model sleeps.
 #[derive(Clone, Copy, PartialEq)]
 enum SleepKind {
     Futex,
@@ -147,9 +147,9 @@ enum SleepKind {
     Spun,
 }
 
-/// A consumer that sleeps whenever the ring is empty gets all items of `producers` threads, each
-/// with its own ring and all with the same bell. If a wake-up is lost it sleeps for ever: loom says
-/// deadlock.
+/// A consumer that sleeps whenever the rings are empty gets all items of `producers` threads. Each
+/// thread has its own ring; all have the same bell. If a wake-up is lost, the consumer sleeps for
+/// ever, and loom reports a deadlock.
 fn bell_model(kind: SleepKind, producers: usize, items: u64) {
     check(move || {
         let (word, fd) = (Word32::new(), OwnedFd::new());
@@ -175,7 +175,8 @@ fn bell_model(kind: SleepKind, producers: usize, items: u64) {
                 break;
             }
             if kind == SleepKind::Spun {
-                // Its bell says that it is awake: nobody rings for what it finds now.
+                // Its bell says that it is awake, so no producer rings for the items that it finds
+                // now.
                 thread::yield_now();
                 left -= drain(&mut rings);
                 if left == 0 {
@@ -212,8 +213,8 @@ fn bell_model(kind: SleepKind, producers: usize, items: u64) {
     });
 }
 
-/// A driver passes a frame, and then something is received. A consumer that waits for both hears
-/// of both; one that waits for frames received only is never lost either, whatever it had announced
+/// A driver passes a frame, and then a frame is received. A consumer that waits for both hears of
+/// both. A consumer that waits for received frames only also loses none, whatever it had announced
 /// before.
 fn quiet_model(waits: bool) {
     check(move || {
@@ -256,9 +257,9 @@ fn loom_a_quiet_sleeper_hears_of_the_rest() {
     quiet_model(false);
 }
 
-/// Two markers, each with a word of its own that it counts up before it marks its number and
-/// rings; a taker that looks only at what is marked, and sleeps when there is nothing. It sees
-/// every count, or it sleeps for ever.
+/// Two producers, each with a word of its own. A producer counts its word up, sets its number and
+/// rings. The consumer looks only at the words whose numbers are set, and sleeps when there are
+/// none. It sees every count, or it sleeps for ever.
 fn marks_model(numbers: [u16; 2], counts: u64) {
     check(move || {
         let (word, fd) = (Word32::new(), OwnedFd::new());

@@ -154,8 +154,8 @@ impl PoolMap {
         Ok(start + offset as usize)
     }
 
-    /// As [`PoolMap::borrow`], the bytes themselves. Only for what a trusted server lends: nobody
-    /// may write to them until this party has told the lender that it needs them no more.
+    /// As [`PoolMap::borrow`], the bytes themselves. Only for areas that a trusted server lends. No
+    /// party may write to them until this party has notified the lender that it needs them no more.
     ///
     /// # Errors
     /// [`AreaError`].
@@ -189,7 +189,7 @@ impl PoolMap {
 }
 
 /// Moves the table's entry from "offered to me" to "held by me". `adopt`: this is the allocating
-/// side, and has locked the allocator.
+/// side, which has locked the allocator.
 fn accept(shared: &Attachment, name: AreaName, adopt: bool) -> Result<(), AreaError> {
     let entry = shared.entry(name.page);
     if !entry.names(name) {
@@ -203,7 +203,7 @@ fn accept(shared: &Attachment, name: AreaName, adopt: bool) -> Result<(), AreaEr
     }
     let mine = OwnerEntry::held(shared.me, name.pages, name.generation);
     if adopt {
-        // Under the allocator's lock: nobody but us may change what is offered to us.
+        // Under the allocator's lock: only this party may change an entry that is offered to it.
         shared.set_entry(name.page, mine);
         return Ok(());
     }
@@ -214,8 +214,8 @@ fn accept(shared: &Attachment, name: AreaName, adopt: bool) -> Result<(), AreaEr
 }
 
 impl Pool {
-    /// The allocating side of a new pool: its memory is zero, which means that all pages are free
-    /// and of generation 0. The table is not touched.
+    /// The allocating side of a new pool. Its memory is zero: all pages are free and of generation
+    /// 0. The table is not touched.
     ///
     /// # Errors
     /// [`OutOfRange`] when table or pages do not lie in the region or are not aligned, or the
@@ -245,9 +245,9 @@ impl Pool {
         Ok(Self { map: PoolMap(Arc::new(shared)), allocator })
     }
 
-    /// The allocating side of a pool whose allocator died. What the table says is owned stays so,
-    /// also by `me`: take the areas that are still wanted by name ([`Pool::take`]), then
-    /// [`Pool::reclaim`] `me` to free the others. An entry that makes no sense counts as free.
+    /// The allocating side of a pool whose allocator died. Areas that are owned in the table stay
+    /// owned, also those of `me`. Take the areas that are still wanted by name ([`Pool::take`]),
+    /// then [`Pool::reclaim`] `me` to free the others. An invalid entry counts as free.
     ///
     /// # Errors
     /// As [`Pool::create`].
@@ -283,8 +283,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// An area of `pages` pages (at least 1), the first that fits. Its bytes are what the last
-    /// owner left.
+    /// An area of `pages` pages (at least 1), the first that fits. Its bytes are those that the
+    /// last owner left.
     ///
     /// # Errors
     /// [`PoolExhausted`].
@@ -314,8 +314,8 @@ impl Pool {
         Ok(Area::new(shared, name))
     }
 
-    /// An area of `pages` pages that is offered to `to`: as [`Pool::alloc`] and
-    /// [`Area::hand_over`] in one, where this party has nothing to write into it.
+    /// An area of `pages` pages that is offered to `to`. As [`Pool::alloc`] and [`Area::hand_over`]
+    /// in one, for a party that has nothing to write into it.
     ///
     /// # Errors
     /// [`PoolExhausted`].
@@ -332,8 +332,8 @@ impl Pool {
         Ok(name)
     }
 
-    /// Frees an area that was handed over to this party: as [`Pool::take`] and dropping it in one,
-    /// where nobody looks into it.
+    /// Frees an area that was handed over to this party. As [`Pool::take`] and a drop in one, for
+    /// an area whose bytes are not wanted.
     ///
     /// # Errors
     /// [`AreaError`]; the area stays what it was.
@@ -371,9 +371,10 @@ impl Pool {
         self.map.pages()
     }
 
-    /// Frees all that a dead party held, was offered, or had offered to others who did not take it
-    /// yet, and says how many pages that were. So take what it had handed over to this party first.
-    /// Areas that are values in this process stay.
+    /// Frees the areas of a dead party and returns how many pages they had. Those are the areas
+    /// that it held, was offered, or had offered to a party that did not take them yet. So first
+    /// take the areas that it had handed over to this party. Areas that are values in this process
+    /// stay.
     ///
     /// # Panics
     /// When `owner` is not within `1..=Owner::MAX`.
@@ -386,7 +387,7 @@ impl Pool {
         let mut next = allocator.next_area(0);
         while let Some((name, to)) = next {
             let entry = shared.entry(name.page);
-            // Where the table makes no sense, the one counts who had it from us.
+            // If the table's entry is invalid, the party counts to which we gave the area.
             let theirs = if entry.names(name) {
                 entry.holder == dead || entry.offered == dead
             } else {

@@ -39,8 +39,8 @@ pub enum Backing {
     /// 4 KiB pages, allocated when first touched.
     Small,
     /// 2 MiB pages, allocated at creation. Only for regions whose mappers trust each other not to
-    /// punch holes into the memfd: a hole that cannot be filled again is a SIGBUS for whoever
-    /// touches it.
+    /// punch holes into the memfd: a hole that cannot be filled again is a SIGBUS for the process
+    /// that touches it.
     Huge,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Backing {
     }
 }
 
-/// What a mapping allows.
+/// The access that a mapping allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Reading and writing.
@@ -70,29 +70,28 @@ pub struct OutOfRange {
     pub offset: usize,
     /// Number of bytes.
     pub len: usize,
-    /// Bytes usable in that way: the region's length, or 0 where a read-only region was to be
-    /// written.
+    /// Bytes with that access: the region's length, or 0 for a write to a read-only region.
     pub region: usize,
 }
 
 /// Why there is no region.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// The system refused; the limits that matter are memory, RLIMIT_FSIZE and the number of
+    /// The system refused. The limits that matter are memory, RLIMIT_FSIZE and the number of
     /// mappings.
     #[error("{action} of a region of {len} bytes: {errno}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
         /// Length of the region, bytes.
         len: usize,
         /// The system's error.
         errno: Errno,
     },
-    /// The descriptor is no memfd sealed against shrinking; the fault is whoever's who sent it.
+    /// The descriptor is no memfd sealed against shrinking. That is the sender's fault.
     #[error("the descriptor is not a memfd sealed against shrinking")]
     Unsealed,
-    /// The memfd is shorter than announced; the fault is whoever's who sent it.
+    /// The memfd is shorter than announced. That is the sender's fault.
     #[error("the memfd has {have} bytes where {want} were announced")]
     TooShort {
         /// Bytes needed.
@@ -142,8 +141,9 @@ impl Drop for Region {
 
 impl Region {
     /// A new region of `len` bytes (rounded up to whole pages), all zero, and the descriptor by
-    /// which others map it. `name` is for people (`/proc/PID/maps`); at most 249 bytes. If huge
-    /// pages are wanted and cannot be had, the pages are small; [`Region::backing`] tells.
+    /// which other processes map it. `name` is for people (`/proc/PID/maps`) and has at most 249
+    /// bytes. If huge pages are wanted but not available, the pages are small; see
+    /// [`Region::backing`].
     ///
     /// # Errors
     /// [`RegionError::System`].
@@ -158,8 +158,8 @@ impl Region {
         Ok((region, fd))
     }
 
-    /// As [`Region::create`], but its writers are not final: once all of them have mapped it,
-    /// [`Region::seal_writers`] lets others map it for reading.
+    /// As [`Region::create`], but more processes may map it for writing until
+    /// [`Region::seal_writers`]. After that it can be mapped for reading only.
     ///
     /// # Errors
     /// [`RegionError::System`].
@@ -176,8 +176,8 @@ impl Region {
         Self::create_on(name, len, Backing::Small)
     }
 
-    /// From now on nobody maps this memory for writing or writes to its descriptor, whoever gets
-    /// hold of one; who has mapped it for writing goes on.
+    /// From now on no process can map this memory for writing or write to its descriptor. Existing
+    /// writable mappings stay.
     ///
     /// # Errors
     /// The system's; EPERM for a region of [`Region::create`].
@@ -199,7 +199,7 @@ impl Region {
         let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create(name, flags).map_err(system("memfd_create"))?;
         rustix::fs::ftruncate(&fd, whole as u64).map_err(system("ftruncate"))?;
-        // Mapping reserves huge pages or fails; then fallocate allocates them, so that neither
+        // Mapping reserves huge pages or fails. Then fallocate allocates them, so that neither
         // another user of huge pages nor a cgroup's limit can make a later access fail.
         let region = Self::map_whole(fd.as_fd(), whole, backing, Access::ReadWrite, false)?;
         if backing == Backing::Huge {
@@ -221,9 +221,9 @@ impl Region {
         Self::map_whole(fd, whole, backing, access, false).map(Arc::new)
     }
 
-    /// As [`Region::map`] with [`Access::ReadWrite`], in strict mode: as soon as a pool is
-    /// attached, this mapping allows access to exactly those of the pool's pages that its owner
-    /// holds. The first access to pages handed over is a SIGSEGV.
+    /// As [`Region::map`] with [`Access::ReadWrite`], in strict mode. As soon as a pool is
+    /// attached, this mapping allows access to those pages of the pool that its owner holds, and to
+    /// no others. The first access to pages handed over is a SIGSEGV.
     ///
     /// # Errors
     /// As [`Region::map`], and [`RegionError::StrictHuge`].
@@ -235,7 +235,7 @@ impl Region {
         Self::map_whole(fd, whole, backing, Access::ReadWrite, true).map(Arc::new)
     }
 
-    /// What a received descriptor is good for: the length to map and the size of its pages.
+    /// Checks a received descriptor. Returns the length to map and the size of its pages.
     fn inspect(fd: BorrowedFd<'_>, len: usize) -> Result<(usize, Backing), RegionError> {
         let system = |action| move |errno| RegionError::System { action, len, errno };
         let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| RegionError::Unsealed)?;
@@ -294,7 +294,7 @@ impl Region {
         self.backing
     }
 
-    /// What this mapping allows.
+    /// The access that this mapping allows.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
@@ -324,8 +324,8 @@ impl Region {
         Ok(Word64 { at: at.cast(), region: Arc::clone(self) })
     }
 
-    /// Copies bytes out of the region. Peers may be writing them: the copy may mix old and new
-    /// bytes, but once made it does not change any more.
+    /// Copies bytes out of the region. Peers may be writing them, so the copy may mix old and new
+    /// bytes. Once made, the copy does not change any more.
     ///
     /// # Errors
     /// [`OutOfRange`]; nothing is copied then.
@@ -373,7 +373,7 @@ impl Region {
     }
 
     /// The one's complement sum (RFC 1071) of bytes in the region, folded to 16 bits and not
-    /// inverted; bytes are taken in network order as if the first stood on an even offset.
+    /// inverted. Bytes are taken in network order, as if the first stood on an even offset.
     ///
     /// # Errors
     /// [`OutOfRange`].
@@ -383,9 +383,9 @@ impl Region {
         Ok(unsafe { ones_complement_sum(from.as_ptr(), len) })
     }
 
-    /// Address of bytes in this process, for system calls that read or write them in place. What
-    /// may be done with it is for the caller to know: a read-only mapping cannot be written. The
-    /// pointer is good as long as the region lives.
+    /// Address of bytes in this process, for system calls that read or write them in place. The
+    /// caller must know the allowed access: a read-only mapping cannot be written. The pointer is
+    /// good as long as the region lives.
     ///
     /// # Errors
     /// [`OutOfRange`].
@@ -448,7 +448,7 @@ impl Region {
     }
 }
 
-/// What strict mode lets this process do with pages.
+/// The access to pages that strict mode gives this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageAccess {
     Nothing,
@@ -483,8 +483,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     unsafe { ones_complement_sum(bytes.as_ptr(), bytes.len()) }
 }
 
-/// RFC 1071: the sum does not depend on byte order but for a swap at the end, nor on the size of
-/// the words that are added, so this adds native 32-bit words in 64-bit lanes and folds.
+/// RFC 1071: the sum depends on byte order only by a swap at the end, and not on the size of the
+/// words that are added. So this adds native 32-bit words in 64-bit lanes and folds.
 ///
 /// # Safety
 /// `from` is valid for reads of `len` bytes. Others may be writing them.

@@ -26,8 +26,7 @@ use crate::layout::Slot;
 use crate::region::{OutOfRange, Region};
 use crate::sync::{Ordering, RingMemory};
 
-/// The other side wrote an index that is impossible. The ring cannot be used any more; drop the
-/// peer.
+/// The peer wrote an impossible index. The ring cannot be used any more; drop the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("peer moved its ring index from {from} to {to} where at most {room} steps were possible")]
 pub struct RingFault {
@@ -66,7 +65,7 @@ pub struct Producer {
     published: u32,
     /// The consumer's index as last read.
     head: u32,
-    /// Slots published since attach, and those that lay unread then.
+    /// Slots published since attach, plus those that lay unread then.
     produced: u64,
 }
 
@@ -165,7 +164,7 @@ impl Producer {
         self.tail.wrapping_sub(self.published)
     }
 
-    /// Slots written since attach, staged ones included, and those that lay unread at attach. The
+    /// Slots written since attach, staged ones included, plus those that lay unread at attach. The
     /// slot that made this count `n` is consumed once [`Producer::consumed`] is `n` or more.
     #[must_use]
     pub fn produced(&self) -> u64 {
@@ -239,8 +238,8 @@ impl Consumer {
         Ok(slot)
     }
 
-    /// The oldest slot, which stays. The producer may be hostile and change it: use what one call
-    /// gave.
+    /// The oldest slot, which stays. A hostile producer may change it, so use the value of one
+    /// call.
     ///
     /// # Errors
     /// [`RingFault`].
@@ -273,7 +272,7 @@ impl Consumer {
         }
     }
 
-    /// As [`Consumer::pop`] for one of many: the producer has the slot back only after
+    /// As [`Consumer::pop`] for one of many slots. The producer has the slot back only after
     /// [`Consumer::give_back`], which costs one store for all.
     ///
     /// # Errors

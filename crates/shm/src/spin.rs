@@ -47,10 +47,10 @@ use rustix::time::{ClockId, clock_gettime};
 const START: u64 = 10_000;
 /// Between two looks others had the processor for so long that they compute, nanoseconds.
 const TAKEN: u64 = 200_000;
-/// What each wait pays of the time for which the processor was taken, nanoseconds.
+/// The part of the debt (time for which the processor was taken) that each wait pays, nanoseconds.
 const PAID: u64 = 5_000;
-/// The greatest debt: a time slice. A program that begins keeps the processor for longer, once, and
-/// a processor that is free again is to be found within a thousand waits.
+/// The greatest debt, nanoseconds: a time slice. A program that begins keeps the processor for
+/// longer, but once. A processor that is free again must be found within a thousand waits.
 const MOST_OWED: u64 = 4_000_000;
 
 /// A wait that was slept through and took no more greatest bounds than this might have been shorter
@@ -59,7 +59,7 @@ const SOON: u64 = 2;
 /// So many of these waits are slept through at most before one is spun in again.
 const MOST_FUTILE: u32 = 63;
 
-/// What a thread's spins came to.
+/// Counters of a thread's spins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpinCounts {
     /// Waits that were over while it spun.
@@ -76,8 +76,8 @@ pub struct Spin {
     /// How long the next wait spins.
     bound: u64,
     wait: Option<Wait>,
-    /// After a spin of the greatest bound that was of no use: waits to sleep through before the
-    /// next one, and how many are left of them.
+    /// After a futile spin of the greatest bound: the number of waits to sleep through before the
+    /// next such spin, and how many of them are left.
     futile: u32,
     rest: u32,
     /// For how long others had the processor, as far as it is not paid.
@@ -129,7 +129,7 @@ impl Spin {
         self.lost_processor(now().saturating_sub(before));
     }
 
-    /// What became of all spins so far.
+    /// Counters of all spins so far.
     #[must_use]
     pub fn spins(&self) -> SpinCounts {
         self.spins

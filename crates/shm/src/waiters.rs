@@ -30,14 +30,15 @@ use crate::sync::{AtomicU64, Ordering, Word64, fence};
 pub struct PositionWord(pub Word64);
 
 impl PositionWord {
-    /// How far it has come. Bytes that this makes ours are seen as the other side left them.
+    /// How far it has come. The bytes that this gives to us are seen as the other side left them.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Says how far this side has come, after all that it did to what lies before.
+    /// Publishes how far this side has come. All its accesses to the bytes before that position
+    /// happen before.
     #[inline]
     pub fn set(&self, count: u64) {
         self.0.store(count, Ordering::Release);
@@ -52,30 +53,30 @@ impl Deref for PositionWord {
     }
 }
 
-/// Who waits; see the module's head.
+/// The waiting threads; see the module's head.
 #[derive(Debug, Clone)]
 pub struct Waiters {
-    /// Bit `t`: thread `t` waits. Set by those who wait, cleared by who counts.
+    /// Bit `t`: thread `t` waits. The waiting thread sets it; the counting side clears it.
     pub bits: Word64,
-    /// They are to be rung when a count reaches this, even if it is not worth it otherwise; 0 for
-    /// none. Written by those who wait.
+    /// The threads are to be rung when a count reaches this position, even if the ring would not be
+    /// worth it otherwise. 0 for none. Written by waiting threads.
     pub position: Word64,
 }
 
 impl Waiters {
-    /// A place that no count reaches: to be rung when there is more room in the queue than there
-    /// was, even if it was not full.
+    /// A position that no count reaches. It requests a ring when there is more room in the queue
+    /// than there was, even if the queue was not full.
     pub const ROOM: u64 = u64::MAX;
 
-    /// Nobody waits: for words that are used anew.
+    /// Clears the words when they are used anew: no thread waits.
     pub fn reset(&self) {
         self.bits.store(0, Ordering::Relaxed);
         self.position.store(0, Ordering::Relaxed);
     }
 
-    /// Asks to be rung when the count reaches `place`, or an earlier one that another thread has
-    /// asked for and that `count` has not reached. Only under a lock that all of them use, and
-    /// before [`Waiters::add`].
+    /// Requests a ring when the count reaches `position`. An earlier position that another thread
+    /// requested, and that `count` has not reached, stays. Call it under a lock that all waiting
+    /// threads use, and before [`Waiters::add`].
     pub fn await_position(&self, position: u64, count: u64) {
         let before = self.position.load(Ordering::Relaxed);
         if before <= count || position < before {
@@ -90,7 +91,7 @@ impl Waiters {
         fence(Ordering::SeqCst);
     }
 
-    /// Has the count, which went from `before` to `now`, reached the place waited for? Call it
+    /// Has the count, which went from `before` to `now`, reached the requested position? Call it
     /// after the count was set.
     #[must_use]
     pub fn reached(&self, before: u64, now: u64) -> bool {
@@ -110,7 +111,7 @@ impl Waiters {
     #[must_use]
     pub fn take(&self) -> u64 {
         fence(Ordering::SeqCst);
-        // Looked at without taking the cache line: mostly nobody waits.
+        // A plain load leaves the cache line shared: mostly no thread waits.
         match self.bits.load(Ordering::Relaxed) {
             0 => 0,
             _ => self.bits.swap(0, Ordering::SeqCst),

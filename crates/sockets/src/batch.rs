@@ -13,10 +13,10 @@ use crate::membership::{FinishedCall, MembershipRef, NewCall, RawBatch, place_in
 use crate::request::{CallSubject, Completion, Reply, Request, Ticket};
 use crate::wait::Wait;
 
-/// Results that [`CallBatch::collect`] takes at a time, of those that were sorted before.
+/// Sorted results that [`CallBatch::collect`] takes at a time.
 const FETCHED: u32 = 32;
 
-/// What a batch's calls are about, by the place of the call.
+/// The subjects of a batch's calls, by the place of the call.
 #[derive(Default)]
 struct CallSubjects(Vec<Option<CallSubject>>);
 
@@ -38,12 +38,12 @@ impl CallSubjects {
 
 /// Calls that travel together. Made and used by one thread.
 ///
-/// Dropping it cancels its waiting calls. The others are still made; their results are thrown away,
-/// and a socket that one of them makes is closed.
+/// Dropping it cancels its waiting calls. The other calls are still made. Their results are
+/// discarded, and a socket that one of them makes is closed.
 pub struct CallBatch<'c> {
     raw: RawBatch<'c>,
     subjects: CallSubjects,
-    /// Empty; room for what [`CallBatch::collect`] takes.
+    /// Empty between calls: a buffer for [`CallBatch::collect`].
     fetched: Vec<FinishedCall>,
 }
 
@@ -107,8 +107,8 @@ impl<'c> CallBatch<'c> {
         self.raw.register(&NewCall::with_flags(request, flags)).map(Ticket)
     }
 
-    /// [`CallBatch::submit`] of many calls, which costs each of them less: takes them out of
-    /// `requests` and puts their tickets into `tickets`, in the same order.
+    /// [`CallBatch::submit`] of many calls, which costs less for each. Takes them out of `requests`
+    /// and puts their tickets into `tickets`, in the same order.
     ///
     /// # Errors
     /// As there; `requests` keeps those that were not registered.
@@ -135,20 +135,20 @@ impl<'c> CallBatch<'c> {
         registered
     }
 
-    /// Sends what is registered on its way.
+    /// Sends the registered calls.
     pub fn flush(&mut self) {
         self.raw.flush();
     }
 
-    /// Calls that were submitted and not fetched: how many results have come, as of the last look,
-    /// and how many are due.
+    /// Of the calls submitted and not fetched: how many results had come at the last check, and how
+    /// many are still due.
     #[must_use]
     pub fn counts(&self) -> (u32, u32) {
         self.raw.counts()
     }
 
-    /// Flushes, then waits until `wanted` results have come, or as many as are due if that is
-    /// less; with 0, or when `wait` is over, only looks. Returns how many can be fetched.
+    /// Flushes, then waits until `wanted` results have come, or all that are due if those are
+    /// fewer. With 0, or when `wait` is over, it only checks. Returns how many can be fetched.
     ///
     /// # Errors
     /// EINTR; ENETDOWN when the instance is gone; ENOTCONN in a forked child.
@@ -156,21 +156,21 @@ impl<'c> CallBatch<'c> {
         self.raw.wait_for(wanted, wait)
     }
 
-    /// The oldest result that has come and was not fetched, as of the last look
-    /// ([`CallBatch::wait_for`]); `None` without one.
+    /// The oldest result not yet fetched that had come at the last check ([`CallBatch::wait_for`]).
+    /// `None` without one.
     pub fn fetch(&mut self) -> Option<Completion> {
         let finished = self.raw.fetch()?;
         let subject = self.subjects.take(finished.tag);
         Some(Completion::new(self.raw.membership(), &finished, subject.as_ref()))
     }
 
-    /// [`CallBatch::wait_for`] and [`CallBatch::fetch`] in one, for many results, which costs each
-    /// of them less: flushes, and moves results as they come, oldest first, to the end of
-    /// `completions`, until at least `wanted` are there, or as many as are due if that is less;
-    /// with 0, or when `wait` is over, those that have come. Returns how many.
+    /// [`CallBatch::wait_for`] and [`CallBatch::fetch`] in one, which costs less for each of many
+    /// results. Flushes, then moves results as they come to the end of `completions`, oldest first.
+    /// Ends when at least `wanted` are there, or all that are due if those are fewer. With 0, or
+    /// when `wait` is over, it takes the results that have come. Returns how many.
     ///
     /// # Errors
-    /// As [`CallBatch::wait_for`]. What came before is in `completions`.
+    /// As [`CallBatch::wait_for`]. Results that came before are in `completions`.
     pub fn collect(
         &mut self,
         wanted: u32,
@@ -231,9 +231,9 @@ impl<'c> CallBatch<'c> {
         }
     }
 
-    /// Cancels a call whose result is due: if it waits, it ends with ECANCELED; otherwise its
-    /// result is on its way. Either way one result comes, to be fetched as always. Travels with the
-    /// next flush.
+    /// Cancels a call whose result is due. If the call waits, it ends with ECANCELED; otherwise its
+    /// result is on its way. Either way one result comes, to be fetched as always. The cancellation
+    /// travels with the next flush.
     ///
     /// # Errors
     /// ENOENT when the result has come, or the ticket is none of this batch; otherwise as

@@ -83,9 +83,9 @@ impl Client {
         self.membership.server.is_alive()
     }
 
-    /// Ends the membership in order: sockets that are still open are closed as close(2) would, and
-    /// their queued bytes are still sent. Every later call gives ENETDOWN. The second time, and in
-    /// a forked child, nothing happens.
+    /// Ends the membership in order. Open sockets are closed as close(2) would, and their queued
+    /// bytes are still sent. Every later call gives ENETDOWN. The second time, and in a forked
+    /// child, nothing happens.
     pub fn goodbye(&self) {
         self.membership.goodbye();
     }
@@ -102,8 +102,8 @@ impl Client {
     }
 
     /// Memory for `bytes` bytes to be sent, 1 to [`MOST_AREA`](crate::MOST_AREA). Costs the same
-    /// for every length. The free pages are shared with [`Socket::send`]; the area that every
-    /// socket is sure of is left alone.
+    /// for every length. The free pages are shared with [`Socket::send`], but each socket keeps the
+    /// one area that it is sure of.
     ///
     /// # Errors
     /// EINVAL for another length; ENOBUFS when the sending pool has no such run of pages now;
@@ -125,7 +125,7 @@ impl Client {
     /// client's.
     ///
     /// # Errors
-    /// EINTR for any signal, as poll(2); ENOTCONN in a forked child; what poll(2) gives.
+    /// EINTR for any signal, as poll(2); ENOTCONN in a forked child; poll(2)'s own.
     pub fn wait_any(
         &self,
         watched: &[Watch<'_>],

@@ -29,16 +29,16 @@ pub enum ConnectError {
     Unreachable {
         /// The instance's socket.
         path: PathBuf,
-        /// What connecting to it said.
+        /// The error of connecting.
         errno: Errno,
     },
-    /// The instance answered and said no.
+    /// The instance refused.
     #[error("the Tasuki instance did not admit this program: {message}")]
     Refused {
         /// Its reason, one sentence.
         message: String,
     },
-    /// The line broke or carried what no instance of this version says.
+    /// The connection broke, or carried a message that no instance of this version sends.
     #[error(
         "talking to the Tasuki instance failed: {what}; is it still running, and of the same \
          version as this library? (`tasuki ps`)"
@@ -66,7 +66,7 @@ impl ConnectError {
 }
 
 /// The server wrote something impossible into a ring, a queue or a word of this client's region.
-/// What exactly does not matter to the program, which can only give the socket up (EIO).
+/// The exact fault does not matter to the program: it can only give the socket up (EIO).
 #[derive(Debug)]
 pub(crate) struct RegionFault;
 

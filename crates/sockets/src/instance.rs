@@ -20,10 +20,11 @@ fn cell() -> &'static Mutex<Option<Arc<Client>>> {
     &CELLS[GENERATION.load(Ordering::Acquire) % GENERATIONS]
 }
 
-/// This process's client; the first use admits it, and a forked child's first use admits the child.
+/// This process's client. The first use admits the process; a forked child's first use admits the
+/// child.
 ///
-/// A client whose instance has ended stays: its calls give ENETDOWN, as sockets of a machine whose
-/// network is gone.
+/// A client stays after its instance has ended. Its calls then give ENETDOWN, as on a machine
+/// without a network.
 ///
 /// # Errors
 /// As [`Client::from_env`]; the next use tries again.
@@ -43,9 +44,9 @@ pub fn instance() -> Result<Arc<Client>, ConnectError> {
 
 /// In a forked child: forget the parent's client.
 ///
-/// Closes this process's copies of the parent's control descriptors and makes [`instance()`] admit
-/// the child afresh at its next use. Touches no shared memory and waits for no lock, so it may run
-/// in a fork handler. Sockets inherited as values answer ENOTCONN from now on.
+/// Closes this process's copies of the parent's control descriptors. The next use of [`instance()`]
+/// admits the child afresh. This function touches no shared memory and waits for no lock, so it may
+/// run in a fork handler. Sockets inherited as values answer ENOTCONN from now on.
 pub fn forked() {
     renew_pid();
     let old = cell();

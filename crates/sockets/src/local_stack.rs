@@ -39,24 +39,24 @@ pub trait LocalStack: Send + Sync + Debug {
     /// interrupted this function.
     fn work(&self, enough: &mut dyn FnMut() -> bool);
 
-    /// Announces work that the caller need not do: another thread begins with it in microseconds,
-    /// if no call has done it before. `false`: the caller has to do it. The stack has not worked
-    /// for so long that the peers may have answered meanwhile.
+    /// Announces work that the caller need not do. Another thread begins with it in microseconds,
+    /// unless a call does it before. `false`: the caller has to do it, because the stack has not
+    /// worked for so long that peers may have answered meanwhile.
     fn post(&self) -> bool;
 
-    /// Makes the calling thread the poller. `false`: another thread is, and `wakeup` is written
-    /// when that one leaves.
+    /// Makes the calling thread the poller. `false`: another thread is the poller, and writes
+    /// `wakeup` when it leaves.
     fn become_poller(&self, wakeup: &Arc<OwnedFd>) -> bool;
 
     /// The calling thread is the poller no longer, and does not wait to become it.
     fn leave_poller(&self, wakeup: &Arc<OwnedFd>);
 
-    /// For the poller only: looks again for a while before a sleep. True: there is work, or
-    /// `enough` says so.
+    /// For the poller only: spins for a while before a sleep. True: there is work, or `enough` is
+    /// true.
     fn spin(&self, enough: &mut dyn FnMut() -> bool) -> bool;
 
-    /// For the poller only: sleeps until something happens or a timer of the stack is due, at most
-    /// `most`.
+    /// For the poller only: sleeps until something happens or a timer of the stack is due, for at
+    /// most `most`.
     ///
     /// # Errors
     /// EINTR; EDEADLK in a signal handler that came in the middle of [`LocalStack::work`].
@@ -77,13 +77,13 @@ pub trait LocalStack: Send + Sync + Debug {
     /// Is the stack gone?
     fn is_over(&self) -> bool;
 
-    /// The process ends and has said goodbye: returns when nothing of it is under way any more, at
-    /// the latest after the instance's patience.
+    /// The process ends and has said goodbye. Returns when none of its data is under way any more,
+    /// at the latest after the instance's drain time.
     fn finish(&self);
 }
 
-/// Makes the stack of this process out of the servers' ends of an instance's connections:
-/// the inet server's, then each driver's.
+/// Makes the stack of this process from the servers' ends of an instance's connections: first the
+/// inet server's, then each driver's.
 pub type Host = fn(Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, String>;
 
 static HOST: OnceLock<Host> = OnceLock::new();
@@ -176,7 +176,7 @@ pub(crate) fn wait_for_poller(
     refresh(fds, all.get(1..).unwrap_or_default())
 }
 
-/// Polls `fds` again, without waiting, if poll(2) reported something for their `copies`: the result
+/// Polls `fds` again, without waiting, if poll(2) reported something for their `copies`. The result
 /// for a copy cannot be written into the original.
 ///
 /// # Errors

@@ -22,7 +22,7 @@ pub struct Request {
     pub(crate) subject: Option<CallSubject>,
 }
 
-/// What a call is about: its reply is read with it.
+/// The subject of a call. Its reply is decoded with it.
 #[derive(Debug, Clone)]
 pub(crate) enum CallSubject {
     /// An open socket.
@@ -62,21 +62,21 @@ impl Request {
         Self::about(socket, call::Request::Listen { socket: socket.id(), backlog })
     }
 
-    /// As [`Socket::connect`]; completes when the socket is connected, or is not. Cancelled, the
-    /// attempt goes on in the background.
+    /// As [`Socket::connect`]. Completes when the socket is connected or the attempt failed. A
+    /// cancelled attempt goes on in the background.
     pub fn connect(socket: &Socket, addr: SocketAddr) -> Self {
         socket.forget_destinations();
         Self::about(socket, call::Request::Connect { socket: socket.id(), addr })
     }
 
-    /// The next connection of a listener: [`Reply::Accepted`], once there is one. Errors: as
-    /// [`Socket::accept`].
+    /// The next connection of a listener. Completes with [`Reply::Accepted`] when there is one.
+    /// Errors: as [`Socket::accept`].
     pub fn accept(listener: &Socket) -> Self {
         Self::about(listener, call::Request::Accept { socket: listener.id() })
     }
 
-    /// Completes when there is something to receive: [`Reply::Readable`]. What it is then comes out
-    /// of the socket's queue by [`Socket::recv`], without a call.
+    /// Completes with [`Reply::Readable`] when there is something to receive. [`Socket::recv`] then
+    /// takes it out of the socket's queue, without a call.
     pub fn readable(socket: &Socket) -> Self {
         Self::about(socket, call::Request::Recv { socket: socket.id() })
     }
@@ -118,22 +118,22 @@ impl Request {
         Self::about(socket, call::Request::GetPeerName { socket: socket.id() })
     }
 
-    /// Completes when the server has taken all that was sent on the socket before; the error is a
-    /// datagram's that could not be sent.
+    /// Completes when the server has taken all bytes sent on the socket before. The error is that
+    /// of a datagram that could not be sent.
     pub fn flush(socket: &Socket) -> Self {
         Self::about(socket, call::Request::Flush { socket: socket.id() })
     }
 
-    /// The server carries out the calls of higher priority first among those that it finds when it
-    /// looks at the program's rings: the next 256, of all threads. Calls that it took before, and
-    /// calls of other programs, are not overtaken; calls of one priority keep their order. 0 unless
-    /// said otherwise.
+    /// Sets the priority; the default is 0. The server looks at the next 256 calls in the program's
+    /// rings, of all threads, and carries out those of higher priority first. Calls that it took
+    /// before, and calls of other programs, are not overtaken. Calls of one priority keep their
+    /// order.
     pub fn priority(mut self, priority: u8) -> Self {
         self.call.priority = priority;
         self
     }
 
-    /// A word of the caller's own, for [`Completion::user_data`]. 0 unless said otherwise.
+    /// A word of the caller's own, for [`Completion::user_data`]. The default is 0.
     pub fn user_data(mut self, word: u64) -> Self {
         self.call.user_data = word;
         self
@@ -146,7 +146,7 @@ impl Request {
     }
 }
 
-/// What a call gives.
+/// The result of a call.
 #[derive(Debug)]
 pub enum Reply {
     /// It is done.
@@ -157,11 +157,11 @@ pub enum Reply {
     Accepted(Socket, SocketAddr),
     /// An address; the unspecified one for a socket without.
     Address(SocketAddr),
-    /// How long an option's value is, and the part of it that was asked for.
+    /// The length of an option's value, and the requested part of the value.
     Option {
         /// Bytes of the whole value.
         len: u64,
-        /// From the byte on that was asked for; zeros follow its end.
+        /// The value from the requested byte on. Zeros follow its end.
         part: [u8; GET_PART],
     },
     /// Bytes (or datagrams) that can be received; 0 is the end of the stream.
@@ -175,7 +175,7 @@ pub struct Completion {
     pub ticket: Ticket,
     /// [`Request::user_data`].
     pub user_data: u64,
-    /// What it gives, or the call's own error; ECANCELED after a cancellation that came in time.
+    /// The call's reply or its own error. ECANCELED after a cancellation that came in time.
     pub result: Result<Reply, Errno>,
 }
 
@@ -195,8 +195,7 @@ impl Completion {
         Self { ticket: Ticket(tag), user_data, result }
     }
 
-    /// The result of a call whose outcome alone determines it. `None`: it needs
-    /// [`Completion::new`].
+    /// The result of a call, if the outcome alone determines it. `None`: use [`Completion::new`].
     #[inline]
     pub(crate) fn plain(op: Op, outcome: &CallOutcome) -> Option<Result<Reply, Errno>> {
         match (op, outcome) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 
-/// How long an operation may wait for what it needs.
+/// How long an operation may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Not at all: EAGAIN (for connect EINPROGRESS).
@@ -16,7 +16,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Waiting for at most `limit`; `None` and what no clock can count is for ever.
+    /// Waiting for at most `limit`. `None`, and a time that no clock can count, is for ever.
     #[must_use]
     pub fn at_most(limit: Option<Duration>) -> Self {
         limit.and_then(|limit| Instant::now().checked_add(limit)).map_or(Self::Forever, Self::Until)
@@ -52,7 +52,7 @@ pub(crate) fn far_away() -> Instant {
     Instant::now() + Duration::from_secs(1 << 30)
 }
 
-/// What is left until `deadline`, for poll; `None` is for ever.
+/// The time left until `deadline`, for poll. `None` is for ever.
 pub(crate) fn timespec(deadline: Option<Instant>) -> Option<Timespec> {
     let left = deadline?.saturating_duration_since(Instant::now());
     Timespec::try_from(left).ok()

@@ -158,7 +158,8 @@ fn loom_of_two_threads_that_take_one_area_one_has_it() {
     });
 }
 
-/// One thread of `party` hands over what another one of it takes as soon as the table says so.
+/// One thread of `party` hands over an area. Another thread of `party` takes it as soon as the
+/// table allows it.
 fn within_one_party(
     world: &World,
     party: Owner,

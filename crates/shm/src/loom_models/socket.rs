@@ -17,14 +17,14 @@ const THREAD: u64 = 1 << 3;
 /// The socket's place.
 const SOCKET: u16 = 5;
 
-/// What a program and the server share of one socket and one direction of it.
+/// The words that a program and the server share for one direction of one socket.
 #[derive(Clone)]
 struct Attachment {
     queue: RingMemory,
-    /// What the server says: bytes released, or bytes there are.
+    /// Written by the server: bytes released, or bytes received.
     count: PositionWord,
     waiters: Waiters,
-    /// What the program says: bytes consumed.
+    /// Written by the program: bytes consumed.
     consumed: PositionWord,
     dirty: ReadinessBitmap,
     server: (Word32, OwnedFd),
@@ -94,7 +94,7 @@ impl Attachment {
         }
     }
 
-    /// The server: rings those that are to hear of what it has written.
+    /// The server: rings the threads that wait for its words.
     fn tell(&self) {
         if self.waiters.take() & THREAD != 0 {
             Ringer::new(self.program.0.clone(), self.program.1.clone()).ring();
@@ -102,9 +102,9 @@ impl Attachment {
     }
 }
 
-/// The program sends an area, waits for its end, and writes it again; `more` is released after it
-/// without a ring, as where there is no room worth waking for. A ring that is lost lets the program
-/// sleep for ever.
+/// The program sends an area, waits for its release, and writes it again. `more`: a later release
+/// rings nobody, as happens when there is no room worth waking for. If a ring is lost, the program
+/// sleeps for ever.
 fn slice_model(more: bool) {
     check(move || {
         let shared = Attachment::new();

@@ -53,7 +53,7 @@ impl Allocator {
         generation
     }
 
-    /// Is there such an area?
+    /// Does this area exist?
     pub(super) fn knows(&self, name: AreaName) -> Result<(), AreaError> {
         let record = self.record(name.page);
         if record.names(name) { Ok(()) } else { Err(record.stale(name)) }
@@ -65,15 +65,14 @@ impl Allocator {
         self.set_record(page, OwnerEntry { holder: to, ..record });
     }
 
-    /// The first area that starts at `page` or later, and whose it is as far as known here.
+    /// The first area that starts at `page` or later, and its owner as far as known here.
     pub(super) fn next_area(&self, page: u32) -> Option<(AreaName, u8)> {
         let page = self.taken.next_taken(page)?;
         let OwnerEntry { holder, pages, generation, .. } = self.record(page);
         Some((AreaName { page, pages, generation }, holder))
     }
 
-    /// Recovery: the table says that there is an area at `page`, and it lies in the pool. Returns
-    /// its pages.
+    /// Recovery: the table has an area at `page`, which lies in the pool. Returns its pages.
     #[cfg(not(loom))]
     pub(super) fn found(&mut self, page: u32, entry: OwnerEntry) -> u32 {
         let holder = if entry.offered == 0 { entry.holder } else { entry.offered };

@@ -11,8 +11,9 @@ use super::table::{Attachment, lock};
 use crate::layout::PAGE;
 use crate::region::OutOfRange;
 
-/// An area that this process owns. Dropping it frees it if this process is the pool's allocator;
-/// otherwise it stays this party's in the table until [`Pool::reclaim`](super::Pool::reclaim).
+/// An area that this process owns. If this process is the pool's allocator, dropping the value
+/// frees the area. Otherwise the area stays this party's in the table until
+/// [`Pool::reclaim`](super::Pool::reclaim).
 pub struct Area {
     shared: Arc<Attachment>,
     name: AreaName,
@@ -78,12 +79,11 @@ impl Area {
         }
     }
 
-    /// Its bytes in place. Only where every other process that can write to the region is a server
-    /// that keeps to the owner table: in frame regions, and in a program for its own region. A
-    /// server uses [`Area::read`] instead for areas of a program's region, since the program may
-    /// write there at any time and would change them under the reference. While the reference
-    /// lives, nothing may be written to these bytes by [`Area::write`] or
-    /// [`crate::Region::write`] either.
+    /// Its bytes in place. Every other process that can write to the region must be a server that
+    /// keeps to the owner table. So this is for frame regions, and for a program in its own region.
+    /// A server uses [`Area::read`] instead for areas of a program's region: the program may write
+    /// there at any time and would change the bytes under the reference. While the reference lives,
+    /// [`Area::write`] and [`crate::Region::write`] must not write these bytes either.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let Ok(at) = self.shared.region.inside(self.region_offset(), self.len()) else {
@@ -106,9 +106,9 @@ impl Area {
         unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) }
     }
 
-    /// Gives the area away. Send the name to `to`, who takes it by
-    /// [`PoolMap::take`](super::PoolMap::take); until then the death of either frees it. In strict
-    /// mode this process cannot access the pages any more.
+    /// Gives the area away. Send the name to `to`, which takes it by
+    /// [`PoolMap::take`](super::PoolMap::take). Until then the death of either party frees it. In
+    /// strict mode this process cannot access the pages any more.
     ///
     /// # Panics
     /// When `to` is not within `1..=Owner::MAX`. In strict mode, when the system refuses mprotect.
@@ -183,8 +183,8 @@ impl std::ops::Deref for BorrowedBytes {
     fn deref(&self) -> &[u8] {
         let Ok(at) = self.shared.region.inside(self.at, self.len) else { return &[] };
         // SAFETY: in range and mapped readable while `self` lives. The lender is trusted to leave
-        // the bytes alone until it is told otherwise (`PoolMap::borrow_bytes`), and this process
-        // writes to no area that it does not own.
+        // the bytes alone until this party has notified it (`PoolMap::borrow_bytes`), and this
+        // process writes to no area that it does not own.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), self.len) }
     }
 }

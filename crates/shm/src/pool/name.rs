@@ -8,12 +8,12 @@ use rustix::io::Errno;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(pub u16);
 
-/// No owner: what the table says of free pages.
+/// No owner: the table's value for free pages.
 pub const FREE: Owner = Owner(0);
 
 impl Owner {
-    /// The largest number; the table has 8 bits for the holder and 8 for whom an area is offered
-    /// to.
+    /// The largest number. The table has 8 bits for the holder and 8 for the party to which an area
+    /// is offered.
     pub const MAX: u16 = 255;
 
     pub(super) fn number(self) -> u8 {
@@ -64,21 +64,21 @@ pub struct PoolLayout {
 /// is the peer's that sent the name, unless an area was just reclaimed from a dead process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AreaError {
-    /// No such pages, or bytes past the area's end.
+    /// Pages that do not exist, or bytes past the area's end.
     #[error(
         "{name}: bytes {offset}+{len} are not in it, or it is not in the pool of {pages} pages"
     )]
     OutOfRange {
         /// The name.
         name: AreaName,
-        /// First byte asked for.
+        /// First requested byte.
         offset: u32,
-        /// Number of bytes asked for.
+        /// Requested number of bytes.
         len: u32,
         /// Pages in the pool.
         pages: u32,
     },
-    /// There is no such area any more, or there never was.
+    /// The area does not exist any more, or never did.
     #[error("{name} is stale: the page is at generation {generation} with {pages} pages")]
     Stale {
         /// The name.
@@ -93,7 +93,7 @@ pub enum AreaError {
     NotOffered {
         /// The name.
         name: AreaName,
-        /// Who holds it.
+        /// The party that holds it.
         holder: Owner,
     },
     /// This process has some of its pages already.
@@ -122,7 +122,7 @@ pub enum AreaError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no run of {wanted} free pages; {free} pages are free")]
 pub struct PoolExhausted {
-    /// Pages asked for.
+    /// Requested pages.
     pub wanted: u16,
     /// Pages free in all.
     pub free: u32,

@@ -12,15 +12,16 @@ use crate::layout::PAGE;
 use crate::region::{OutOfRange, PageAccess, Region};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, OwnerTable};
 
-/// What all handles of one attachment share.
+/// The state that all handles of one attachment share.
 pub(super) struct Attachment {
     pub(super) region: Arc<Region>,
     pub(super) layout: PoolLayout,
     table: OwnerTable,
     pub(super) me: u8,
-    /// One bit per page that an [`super::Area`] value of this process covers. On the allocating
-    /// side, whose records let no two areas overlap, only one for the first page of each: changed
-    /// under the allocator's lock, and at the same cost for any number of pages.
+    /// One bit for each page that an [`super::Area`] value of this process covers. On the
+    /// allocating side only the first page of each area has its bit, because the allocator's
+    /// records let no two areas overlap. That bit is changed under the allocator's lock, at the
+    /// same cost for any number of pages.
     covered: Box<[AtomicU64]>,
     /// Only with the allocating side.
     pub(super) allocator: Option<Arc<Mutex<Allocator>>>,
@@ -88,8 +89,8 @@ impl Attachment {
         self.region.protect(offset, len, allow)
     }
 
-    /// Marks pages as covered by an area value of this process; false if some are already. The
-    /// allocating side holds the allocator's lock, here and in `uncover`.
+    /// Marks pages as covered by an area value of this process. False if some of them are already.
+    /// The allocating side holds the allocator's lock, here and in `uncover`.
     pub(super) fn cover(&self, page: u32, pages: u16) -> bool {
         if self.allocator.is_some() {
             let free = !self.is_covered(page);
@@ -113,7 +114,7 @@ impl Attachment {
         true
     }
 
-    /// Under the allocator's lock nobody else changes a word, so no exchange is needed.
+    /// Under the allocator's lock no other thread changes a word, so no exchange is needed.
     fn change_first(&self, page: u32, change: impl Fn(u64, u64) -> u64) {
         if let Some(word) = self.covered.get(page as usize / 64) {
             let now = change(word.load(Ordering::Relaxed), 1 << (page % 64));
@@ -148,8 +149,8 @@ impl Attachment {
     /// Takes pages away from this process (strict mode).
     pub(super) fn forbid(&self, page: u32, pages: u16) {
         if let Err(errno) = self.protect(page, pages, PageAccess::Nothing) {
-            // Strict mode promises that the pages are gone; going on would break the promise
-            // silently.
+            // Strict mode promises that the pages are gone. Going on would silently break the
+            // promise.
             panic!("strict mode could not take pages {page}+{pages} away: mprotect: {errno}");
         }
     }

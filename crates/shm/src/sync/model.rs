@@ -60,7 +60,7 @@ impl RingMemory {
     }
 }
 
-/// An owner table, all of whose pages are free.
+/// An owner table with all pages free.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnerTable(Arc<Box<[AtomicU64]>>);
 
@@ -74,7 +74,7 @@ impl OwnerTable {
     }
 }
 
-/// A bell word together with the kernel's queue of those who sleep on it.
+/// A bell word together with the kernel's queue of its sleepers.
 #[derive(Debug, Clone)]
 pub struct Word32(Arc<Futex>);
 
@@ -100,7 +100,7 @@ impl std::ops::Deref for Word32 {
     }
 }
 
-/// A word that nobody sleeps on.
+/// A word without sleepers.
 #[derive(Debug, Clone)]
 pub struct Word64(Arc<AtomicU64>);
 
@@ -118,8 +118,8 @@ impl std::ops::Deref for Word64 {
     }
 }
 
-/// futex(2): compares and queues under the queue's lock. No timeout, so that loom sees a
-/// wake-up that is lost as a deadlock.
+/// futex(2): compares and queues under the queue's lock. There is no timeout, so loom sees a lost
+/// wake-up as a deadlock.
 pub(crate) fn futex_wait(word: &Word32, asleep: u32, _: Option<Duration>) -> Result<(), Errno> {
     let queue = word.0.queue.lock().unwrap();
     if word.load(Ordering::Relaxed) != asleep {

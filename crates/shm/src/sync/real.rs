@@ -153,14 +153,14 @@ pub(crate) fn futex_wake(word: &Word32) {
 }
 
 pub(crate) fn eventfd_write(fd: &OwnedFd) {
-    // EAGAIN means that the counter is full: the sleeper is as good as rung. Any other error is
-    // a descriptor that is no eventfd, which is the sleeper's own doing.
+    // EAGAIN means that the counter is full: the sleeper is as good as rung. Any other error means
+    // that the descriptor is no eventfd, which is the sleeper's own fault.
     let _ = rustix::io::write(fd.as_fd(), &1_u64.to_ne_bytes());
 }
 
 pub(crate) fn socket_write(fd: &OwnedFd) {
     use rustix::net::SendFlags;
-    // EAGAIN means that the sleeper has not read what woke it before; any other error is its
-    // own doing.
+    // EAGAIN means that the sleeper has not read the byte that woke it before. Any other error is
+    // its own fault.
     let _ = rustix::net::send(fd, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

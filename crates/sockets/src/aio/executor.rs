@@ -87,7 +87,7 @@ impl Executor {
         }
     }
 
-    /// Runs one task; what it drops may spawn and wake others.
+    /// Runs one task. Values that the task drops may spawn and wake other tasks.
     fn run(&self, at: usize) {
         let task = self.tasks.borrow_mut().get_mut(at).and_then(Option::take);
         let Some(mut task) = task else { return };
@@ -136,7 +136,7 @@ impl Executor {
                     main.queued.store(false, Ordering::Release);
                     let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
                     if let Poll::Ready(done) = polled {
-                        // What was called and sent last still leaves.
+                        // The last calls and sends still leave.
                         let _ = self.reactor.iterate(Wait::No, || true);
                         return Ok(done);
                     }
@@ -171,7 +171,7 @@ impl Drop for EnteredExecutor {
 /// ([`crate::instance()`]). Tasks that are left are dropped.
 ///
 /// # Errors
-/// Why this process has no client, as [`Reactor::new`], or ENETDOWN when the instance ended and
+/// Those of [`crate::instance()`] and [`Reactor::new`]. ENETDOWN when the instance ended and
 /// nothing can run any more.
 pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
     block_on_via(&instance()?, future)
@@ -194,7 +194,7 @@ pub fn block_on_via<F: Future>(client: &Arc<Client>, future: F) -> io::Result<F:
     let before = CURRENT.with(|current| current.replace(Some(Rc::clone(&executor))));
     let _executor = EnteredExecutor(before);
     let done = executor.block_on(future);
-    // Before the reactor is left: what they hold is closed by it.
+    // The tasks are dropped before the reactor is left, because the reactor closes their sockets.
     let tasks = std::mem::take(&mut *executor.tasks.borrow_mut());
     drop(tasks);
     let _ = reactor.iterate(Wait::No, || true);

@@ -40,7 +40,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Reactor>>> = const { RefCell::new(None) };
 }
 
-/// For what a task waits on a socket.
+/// The direction in which a task waits for a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
     Read,
@@ -84,7 +84,7 @@ impl ReactorCalls {
         }
     }
 
-    /// Replaces a call; what was there must be dropped by the caller.
+    /// Replaces a call. The caller must drop the old one.
     fn set(&mut self, at: usize, call: ReactorCall) -> Option<ReactorCall> {
         self.all.get_mut(at).map(|place| std::mem::replace(place, call))
     }
@@ -120,7 +120,7 @@ pub(super) struct WakeHandle {
 }
 
 impl WakeHandle {
-    /// Call it after what the sleeper is to see.
+    /// Call it after the change that the sleeper is to see.
     pub(super) fn wake(&self) {
         self.slot.wake();
         if self.deep.load(Ordering::SeqCst) {
@@ -218,7 +218,7 @@ impl Reactor {
         &self.client.membership().server
     }
 
-    /// Makes a call; the future gives its result. Dropping the future cancels the call.
+    /// Makes a call. The future gives its result. Dropping the future cancels the call.
     ///
     /// # Errors
     /// As [`CallBatch::submit`].
@@ -254,7 +254,7 @@ impl Reactor {
         }
     }
 
-    /// Makes a call whose result is thrown away.
+    /// Makes a call and discards its result.
     pub(super) fn call_and_forget(&self, request: Request) -> Result<(), Errno> {
         self.submit(request, ReactorCall::Abandoned).map(drop)
     }
@@ -382,8 +382,8 @@ impl Reactor {
         self.server().defer_bell();
     }
 
-    /// Sends everything on its way, then sleeps, as `wait` allows, until there is something for a
-    /// task, or `interrupted` says so; wakes the tasks.
+    /// Sends everything on its way and wakes the tasks that have news. If there are none, sleeps
+    /// first, as `wait` allows, until there is news or `interrupted` is true.
     ///
     /// # Errors
     /// ENETDOWN when the instance is gone, ENOTCONN in a forked child: all tasks have been woken to
@@ -461,13 +461,13 @@ impl Reactor {
         }
     }
 
-    /// For other executors: one iteration without sleep. Sends the tasks' calls since the last one
-    /// on their way, wakes tasks with news, and announces that the thread sleeps on
-    /// [`Reactor::as_fd`]. The waker is woken when there is something to be sent, so a task that
-    /// calls this in a loop sends all that the tasks before it have called, at once.
+    /// For other executors: one iteration without sleep. Sends the calls that tasks made since the
+    /// last iteration, wakes tasks with news, and announces that the thread sleeps on
+    /// [`Reactor::as_fd`]. The waker is woken when there is something to be sent. So a task that
+    /// calls this in a loop sends the calls of all tasks before it at once.
     ///
-    /// Ready when there may be more: call it again after other tasks have run. Pending: wait
-    /// for the descriptor to be readable, then [`Reactor::rung`].
+    /// Ready: there may be more, so call it again after other tasks have run. Pending: wait until
+    /// the descriptor is readable, then call [`Reactor::rung`].
     ///
     /// # Errors
     /// As [`Reactor::new`]; all tasks have been woken to see it.
@@ -504,14 +504,14 @@ impl Reactor {
         }
     }
 
-    /// The descriptor was readable: takes what made it so.
+    /// The descriptor was readable: drains it.
     pub fn rung(&self) {
         shm::drain(self.as_fd());
         self.awake();
     }
 
-    /// Looks whether the instance is still there. Its end rings no bell: an executor that sleeps on
-    /// the descriptor looks now and then.
+    /// Checks whether the instance is still there. Its end rings no bell, so an executor that
+    /// sleeps on the descriptor checks now and then.
     ///
     /// # Errors
     /// ENETDOWN if not; all tasks have been woken to see it.

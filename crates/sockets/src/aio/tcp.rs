@@ -231,9 +231,8 @@ impl AsyncTcpListener {
         Ok(Self(owned))
     }
 
-    /// The next connection and its peer's address. Dropping the future loses no connection that
-    /// another accept could have had, but for one that was accepted at that very moment: it is
-    /// closed.
+    /// The next connection and its peer's address. Dropping the future leaves waiting connections
+    /// to other accepts. Only a connection that was accepted at that very moment is closed.
     ///
     /// # Errors
     /// As [`Socket::accept`].

@@ -48,7 +48,7 @@ impl AsyncUdpSocket {
         Ok((received.len, received.from.unwrap_or(nobody)))
     }
 
-    /// Receives a datagram; what does not fit is lost.
+    /// Receives a datagram; bytes that do not fit are lost.
     ///
     /// # Errors
     /// As [`Socket::recv`].

@@ -23,10 +23,11 @@ use crate::error::RegionFault;
 use crate::lock::lock;
 use crate::wait::Wait;
 
-/// Calls registered before a batch flushes by itself, unless told otherwise.
+/// Calls registered before a batch flushes by itself, by default.
 const THRESHOLD: u32 = REQUESTS / 2;
-/// How often a collector looks again before it sleeps, while its results come: 2 to 5 µs. To sleep
-/// and be woken takes longer, and the server works on the rest of them if it has not just ended.
+/// How often a collector checks again before it sleeps, while its results come: 2 to 5 µs. Sleeping
+/// and waking takes longer. Meanwhile the server works on the remaining calls, unless it has just
+/// finished them.
 const LOOKS: u32 = 64;
 /// The same for room in a full request ring: about half a µs.
 const LOOKS_FOR_ROOM: u32 = 16;
@@ -96,8 +97,8 @@ impl<'m> RawBatch<'m> {
         Ok(tag)
     }
 
-    /// Registers the calls of `items`; `staged` gets each item and its call's tag. After an error
-    /// the first items are registered.
+    /// Registers the calls of `items`. `staged` gets each item and its call's tag. After an error
+    /// only the first items are registered.
     pub(crate) fn register_all<T>(
         &mut self,
         items: &mut [T],
@@ -214,7 +215,7 @@ impl<'m> RawBatch<'m> {
         }
     }
 
-    /// The outcome of a call, apart from that of the waiting. `None`: the time is over.
+    /// The outcome of a call. `None`: the time is over. An error is an error of the waiting.
     ///
     /// # Errors
     /// EINVAL for a tag of another batch or one waited for already; EINTR; ENETDOWN.
@@ -222,7 +223,7 @@ impl<'m> RawBatch<'m> {
         Ok(self.finished(tag, wait)?.map(|finished| finished.outcome))
     }
 
-    /// [`RawBatch::outcome`], and what it is the outcome of.
+    /// [`RawBatch::outcome`] with the call that it is the outcome of.
     #[inline]
     pub(crate) fn finished(&mut self, tag: u32, wait: Wait) -> Result<Option<FinishedCall>, Errno> {
         if !lock(&self.thread.rings).knows(self.number, tag) {
@@ -249,8 +250,8 @@ impl<'m> RawBatch<'m> {
         drain(&self.membership, &self.thread)
     }
 
-    /// Registers a call for a spare socket, if one like this will probably be wanted; it travels
-    /// with the next flush.
+    /// Registers a call for a spare socket, if one like this will probably be wanted. The call
+    /// travels with the next flush.
     pub(crate) fn make_spare(&mut self, spec: SocketSpec) -> Result<(), Errno> {
         let staged = lock(&self.thread.rings).make_spare(spec);
         let staged = staged.map_err(|RegionFault| self.membership.server.fault())?;
@@ -258,8 +259,8 @@ impl<'m> RawBatch<'m> {
         Ok(())
     }
 
-    /// Makes a no-reply call. `rings`: at once, else before the server does anything else of this
-    /// client. False if there is no room for it.
+    /// Makes a no-reply call. With `rings` the server makes it at once, else before it does
+    /// anything else for this client. False if there is no room for it.
     pub(crate) fn call_no_reply(
         membership: &Membership,
         call: &NewCall,
@@ -279,8 +280,8 @@ impl<'m> RawBatch<'m> {
         Ok(staged.is_some())
     }
 
-    /// One call that the server completes at once. Waits as long as it takes: signals do not end
-    /// it.
+    /// One call that the server completes at once. It waits as long as that takes; signals do not
+    /// end it.
     pub(crate) fn call(membership: &Membership, call: &NewCall) -> Result<ReplyWords, Errno> {
         let mut batch = RawBatch::new(membership)?;
         let tag = batch.surely_register(call)?;
@@ -395,7 +396,7 @@ fn drain(membership: &Membership, thread: &ThreadSlot) -> Result<(), Errno> {
     sorted(membership, thread, Rings::drain)
 }
 
-/// Applies `sort` to the results that have come for a thread, and does what follows from them.
+/// Applies `sort` to the results that have come for a thread, and acts on them.
 fn sorted(
     membership: &Membership,
     thread: &ThreadSlot,
@@ -407,7 +408,7 @@ fn sorted(
     let made = rings.made_spare().filter(|_| before.is_none());
     drop(rings);
     if let Some(id) = made {
-        // The new socket's index had another socket, whose memory is not needed any more.
+        // Memory of the socket that had this index before is not needed any more.
         membership.end_closed(id.index);
     }
     if drained.map_err(|RegionFault| membership.server.fault())? {

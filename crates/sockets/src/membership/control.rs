@@ -77,7 +77,7 @@ impl ControlWatch {
     }
 }
 
-/// What an instance gives a process that it admits.
+/// The descriptors and layout that an instance gives a process at admission.
 pub(super) struct Admission {
     pub(super) number: u16,
     pub(super) params: ClientParams,
@@ -161,8 +161,8 @@ fn exchange(
     Ok((reply, message.fds))
 }
 
-/// The program's name as the kernel has it. By system calls: libc's `open` and `read` may be the
-/// shim's own.
+/// The program's name as the kernel has it. Read by direct system calls, because libc's `open` and
+/// `read` may be the shim's own.
 fn program_name() -> String {
     let read = || -> Result<String, Errno> {
         let fd =

@@ -7,9 +7,7 @@ use super::rings::NewCall;
 use super::state::Membership;
 
 impl Membership {
-    /// Ends the membership in order: sockets that are still open are closed as close(2) would, and
-    /// their queued bytes are still sent. Every later call gives ENETDOWN. The second time, and in
-    /// a forked child, nothing happens.
+    /// Ends the membership in order, as [`Client::goodbye`](crate::Client::goodbye) says.
     pub(crate) fn goodbye(&self) {
         if !self.server.is_mine() || !self.server.is_alive() {
             return;
@@ -23,8 +21,8 @@ impl Membership {
     /// freed area. Bytes that it has taken are safe: the server's chunks keep the region.
     fn flush_closed(&self) {
         self.reap();
-        // The server's first scan of the rings may pass a ring before another thread's close is
-        // there; the second finds it.
+        // The server's first scan may pass a ring before another thread's close is in it. The
+        // second scan finds it.
         for _ in 0..2 {
             if !self.closed.is_empty() {
                 // An instance that is gone takes nothing.

@@ -21,21 +21,21 @@ pub(crate) struct LocalStackThread {
 }
 
 impl LocalStackThread {
-    /// For a thread whose bell is heard at `bell`.
+    /// For a thread whose bell makes `bell` readable.
     pub(crate) fn new(stack: &Arc<dyn LocalStack>, bell: &OwnedFd) -> Result<Self, Errno> {
         let wakeup = move_high(shm::eventfd().map_err(|_| Errno::NFILE)?);
         stack.watch(bell.as_fd());
         Ok(Self { stack: Arc::clone(stack), wakeup: Arc::new(wakeup) })
     }
 
-    /// The descriptor by which it is wakeupd.
+    /// The descriptor that wakes it.
     pub(crate) fn wakeup(&self) -> RawFd {
         self.wakeup.as_raw_fd()
     }
 
-    /// Works, and sleeps when there is nothing to do, until `bell` has rung (it was announced as
-    /// [`Sleep::Driving`]), poll(2) reports something for `kernel`, or `wait` is over. The bell is
-    /// heard at `fd`.
+    /// Does the stack's work, and sleeps when there is none. Ends when `bell` has rung (it was
+    /// announced as [`Sleep::Driving`]), poll(2) reports something for `kernel`, or `wait` is over.
+    /// A ring makes `fd` readable.
     ///
     /// # Errors
     /// EINTR, and poll(2)'s own.

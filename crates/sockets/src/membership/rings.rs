@@ -77,8 +77,9 @@ impl Rings {
         })
     }
 
-    /// Stages a call for a spare socket like the one that is being connected, if the thread has
-    /// connected before: it will want another. The result rings no bell. True: a call was staged.
+    /// Stages a call for a spare socket like the one that is being connected. It does so only if
+    /// the thread has connected before, because such a thread will want another. The result rings
+    /// no bell. True: a call was staged.
     pub(crate) fn make_spare(&mut self, spec: SocketSpec) -> Result<bool, RegionFault> {
         if !std::mem::replace(&mut self.connects, true) || self.spare.is_some() {
             return Ok(false);
@@ -119,8 +120,8 @@ impl Rings {
         Some(number)
     }
 
-    /// Ends a batch. Waiting calls are cancelled; results that come later are thrown away, and
-    /// sockets that they made are closed. After it [`Rings::publish`] and ring.
+    /// Ends a batch. Its waiting calls are cancelled. Later results are discarded, and sockets that
+    /// they made are closed. Call [`Rings::publish`] afterwards, and ring.
     pub(crate) fn close_batch(&mut self, batch: u16) {
         while let Some(call) = self.fetch(batch) {
             self.close_orphan(call.op, call.outcome);
@@ -153,7 +154,7 @@ impl Rings {
         self.places.get_mut(usize::from(at))
     }
 
-    /// The place of a tag whose call is not forgotten.
+    /// The place of a tag, unless its call is forgotten.
     fn place_of(&mut self, tag: u32) -> Option<&mut PendingCall> {
         let at = place_in(tag);
         self.place(at).filter(|place| place.tag == tag && place.state != CallState::Free)
@@ -259,7 +260,7 @@ impl Rings {
         }
     }
 
-    /// Makes what was staged visible to the server; ring it afterwards. False: there was nothing.
+    /// Makes the staged calls visible to the server. Ring it afterwards. False: nothing was staged.
     pub(crate) fn publish(&mut self) -> bool {
         let staged = self.requests.staged() > 0;
         self.requests.publish();
@@ -328,8 +329,8 @@ impl Rings {
     }
 
     /// As [`Rings::drain`]. Results of `batch` go to `take` at once, in the order in which they
-    /// came, up to the first that `take` declines: that one and the later ones are for
-    /// [`Rings::fetch_some`]. So are all, if the batch's list was not empty.
+    /// came, up to the first that `take` declines. That one and the later ones are for
+    /// [`Rings::fetch_some`]. If the batch's list was not empty, all of them are.
     pub(crate) fn collect(
         &mut self,
         batch: u16,
@@ -418,8 +419,8 @@ impl Rings {
         self.take(batch, tag)
     }
 
-    /// The oldest results of a batch, at most `most`, to the end of `into`: as [`Rings::fetch`] of
-    /// each, and what all of them have in common is done once.
+    /// Moves the oldest results of a batch, at most `most`, to the end of `into`. As
+    /// [`Rings::fetch`] of each, with the common work done once.
     pub(crate) fn fetch_some(&mut self, batch: u16, most: u32, into: &mut Vec<FinishedCall>) {
         let Some(list) = self.batches.get_mut(usize::from(batch)) else { return };
         let mut taken = 0;
@@ -476,8 +477,8 @@ impl Rings {
         NewCall { priority, ..NewCall::new(Request::Cancel { socket, ring: self.ring, tag }) }
     }
 
-    /// Cancels an abandoned call. Without room for the cancellation it waits on: harmless but for
-    /// an accept, whose connection is then closed.
+    /// Cancels an abandoned call. Without room for the cancellation the call waits on. That is
+    /// harmless: if an accept then gets a connection, the connection is closed.
     fn cancel_abandoned(&mut self, tag: u32) {
         let Some(place) = self.place_of(tag) else { return };
         let (socket, priority) = (place.socket, place.priority);

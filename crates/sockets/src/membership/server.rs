@@ -115,8 +115,8 @@ impl ServerHandle {
         !self.gone.load(Ordering::Acquire)
     }
 
-    /// May this process use the region? The data path's check: no system call where forks are
-    /// watched.
+    /// May this process use the region? The data path's check. It makes no system call where forks
+    /// are watched.
     ///
     /// # Errors
     /// ENOTCONN in a forked child, ENETDOWN when the instance is gone.
@@ -131,14 +131,14 @@ impl ServerHandle {
         }
     }
 
-    /// [`ServerHandle::check`] for calls and waits: it also recognises a child that no fork handler
-    /// knows of, if the child has memory of its own.
+    /// [`ServerHandle::check`] for calls and waits. It also recognises a child that no fork handler
+    /// has seen, if the child has memory of its own.
     pub(crate) fn check_memory(&self) -> Result<(), Errno> {
         if self.pid == shm::fork::pid() { self.check() } else { Err(Errno::NOTCONN) }
     }
 
-    /// The server wrote something impossible into memory that all sockets share. Nothing of it can
-    /// be believed any more: the instance counts as gone.
+    /// The server wrote something impossible into memory that all sockets share. None of that
+    /// memory can be trusted any more, so the instance counts as gone.
     pub(crate) fn fault(&self) -> Errno {
         self.gone.store(true, Ordering::Release);
         Errno::NETDOWN
@@ -155,8 +155,8 @@ impl ServerHandle {
         }
     }
 
-    /// Looks now and then. Operations that do not wait call it when they found nothing to do, so
-    /// that a program that only polls learns of the instance's end as well.
+    /// Checks the instance now and then. Operations that do not wait call it when they found
+    /// nothing to do. So a program that only polls also learns of the instance's end.
     ///
     /// # Errors
     /// As [`ServerHandle::look`].
@@ -213,8 +213,8 @@ impl ServerHandle {
         self.head.dirty.set(socket);
     }
 
-    /// Tells the server that a socket has news. With `may_wait`, a stack in this process may look
-    /// at it later. True: the server was told at once.
+    /// Notifies the server of a socket's news. With `may_wait`, a stack in this process may look at
+    /// it later. True: the server was notified at once.
     #[inline]
     pub(crate) fn announce(&self, socket: u16, may_wait: bool) -> bool {
         self.mark_dirty(socket);

@@ -94,7 +94,7 @@ impl ThreadSlot {
     }
 
     /// Sleeps until the bell rings or until `wait`'s deadline. `look_again` runs after each
-    /// announcement; true: do not sleep.
+    /// announcement. If it is true, the thread does not sleep.
     ///
     /// # Errors
     /// EINTR; ENETDOWN when the instance is gone. The end of the time is no error.
@@ -154,7 +154,7 @@ impl ThreadSlot {
     fn sleep_in(&self, server: &ServerHandle, role: &SleepRole, wait: Wait) -> Result<(), Errno> {
         server.count_sleep();
         let (word, expected): (&AtomicU32, u32) = match role {
-            // What the announcement wrote; 0 if the bell has rung since.
+            // The value that the announcement wrote, or 0 if the bell has rung since.
             SleepRole::Leader => match self.word.load(Ordering::SeqCst) {
                 0 => return Ok(()),
                 announced => (&self.word, announced),
@@ -243,8 +243,8 @@ impl ThreadSlot {
         self.fd.as_fd()
     }
 
-    /// Says that this thread is going to sleep on [`ThreadSlot::bell_fd`], until
-    /// [`ThreadSlot::awake`]. `None`: another thread sleeps on it.
+    /// Announces that this thread sleeps on [`ThreadSlot::bell_fd`] until [`ThreadSlot::awake`].
+    /// `None`: another thread sleeps on it.
     pub(crate) fn announce_fd(&self) -> Option<SleepRole> {
         Some(self.take_role(Sleep::Fd)).filter(|role| matches!(role, SleepRole::Leader))
     }
@@ -302,7 +302,7 @@ fn slice_end(deadline: Option<Instant>, slice: Duration) -> Instant {
 }
 
 /// Sleeps while `word` is `expected`. A signal whose handler was installed with SA_RESTART does not
-/// end it: unlike FUTEX_WAIT with a time limit, futex_waitv is restarted then.
+/// end the sleep: the kernel restarts futex_waitv then, unlike FUTEX_WAIT with a time limit.
 fn restartable_sleep(word: &AtomicU32, expected: u32, until: Instant) -> Result<(), Errno> {
     let left = until.saturating_duration_since(Instant::now());
     let now = clock_gettime(ClockId::Monotonic);

@@ -19,7 +19,7 @@ use crate::memory::{ClosedSendHalves, TxArea, TxPool};
 pub(crate) struct Membership {
     me: Weak<Membership>,
     pub(crate) server: ServerHandle,
-    /// What this process sends from.
+    /// The memory that this process sends from.
     pub(crate) tx: TxPool,
     /// Where the server puts received bytes.
     rx: PoolMap,
@@ -99,8 +99,8 @@ impl Membership {
         TxArea::alloc(&self.tx, bytes)?.ok_or(Errno::NOBUFS)
     }
 
-    /// Before a look that does not wait says that there is nothing: does the work of a stack in
-    /// this process. True: there is such a stack, so look again.
+    /// Does the work of a stack in this process. A non-blocking operation that found nothing calls
+    /// it. True: there is such a stack, so check again.
     pub(crate) fn attend(&self) -> bool {
         let stack = self.server.stack().filter(|_| self.server.check_memory().is_ok());
         stack.iter().for_each(|stack| stack.work(&mut || false));

@@ -18,8 +18,8 @@ struct ClosedSendHalf {
 }
 
 impl ClosedSendHalf {
-    /// Has the server released all its memory? The words still speak of this socket: before any
-    /// byte of a new socket at this index can be released, the client has heard of that socket.
+    /// Has the server released all its memory? The words still belong to this socket: the client
+    /// hears of a new socket at this index before any byte of that socket can be released.
     fn is_released(&self) -> bool {
         let flags = SocketFlags::from_bits_retain(self.words.flags.load(Ordering::Acquire));
         !flags.has(SocketFlags::OPEN) || self.words.tx_released.get() >= self.queue.sent()
@@ -66,8 +66,8 @@ impl ClosedSendHalves {
         });
     }
 
-    /// In a forked child: leaks all of them. An area writes into the owner table when it is
-    /// dropped, and that table is the parent's.
+    /// In a forked child: leaks all of them. A dropped area writes into the owner table, and that
+    /// table is the parent's.
     pub(crate) fn forget(&mut self) {
         let halves = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         halves.drain(..).for_each(std::mem::forget);

@@ -20,8 +20,8 @@ use super::tx_area::TxSlice;
 use super::tx_pool::TxPool;
 use crate::error::RegionFault;
 
-/// The work of a stack in this process is deferred until so many bytes were sent: what one
-/// super-segment holds.
+/// The work of a stack in this process is deferred until so many bytes were sent. A super-segment
+/// holds that many.
 const MOST_DEFERRED: u64 = 64 * 1024;
 
 /// The area being filled.
@@ -122,7 +122,7 @@ impl SendQueue {
         !self.unreleased_memory.is_empty() || self.open.is_some()
     }
 
-    /// Takes back what the server has released.
+    /// Takes back the memory that the server has released.
     #[inline]
     pub(crate) fn take_back_released(
         &mut self,
@@ -130,7 +130,7 @@ impl SendQueue {
         pool: &TxPool,
     ) -> Result<(), RegionFault> {
         let released = words.tx_released.get();
-        // Nothing new: what follows from it was done when it was.
+        // Nothing new was released since the last call.
         if released == self.released { Ok(()) } else { self.free_released(released, pool) }
     }
 

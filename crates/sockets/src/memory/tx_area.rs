@@ -14,7 +14,7 @@ use crate::fork::pid_cached;
 /// The longest area that [`Client::alloc`](crate::Client::alloc) gives, bytes.
 pub const MOST_AREA: usize = 4 << 20;
 
-/// An area, and whose process it is in.
+/// An area, and the id of the process that may free it.
 struct PooledArea {
     /// Always there until it is dropped.
     area: Option<Area>,
@@ -36,8 +36,8 @@ impl Drop for PooledArea {
     }
 }
 
-/// Memory to be sent, for this program to write: from [`Client::alloc`](crate::Client::alloc), or
-/// back from [`TxSlice::reclaim`]. Its bytes are those that this process last wrote there.
+/// Memory to be sent, for this program to write. [`Client::alloc`](crate::Client::alloc) and
+/// [`TxSlice::reclaim`] give it. Its bytes are those that this process last wrote there.
 pub struct TxArea {
     /// The only reference.
     memory: Arc<PooledArea>,
@@ -90,8 +90,8 @@ impl DerefMut for TxArea {
     }
 }
 
-/// Bytes of an area that no thread writes any more. Clones and parts share the memory, which is
-/// free again when the last of them is dropped and what was sent of it is not needed any more.
+/// Bytes of an area that no thread writes any more. Clones and parts share the memory. It is free
+/// again when the last of them is dropped and no sent byte of it is needed any more.
 #[derive(Clone)]
 pub struct TxSlice {
     memory: Arc<PooledArea>,
@@ -125,7 +125,7 @@ impl TxSlice {
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Option<Self> {
         let bounds = (range.start_bound().cloned(), range.end_bound().cloned());
-        // The standard library's own rules about what lies within.
+        // The standard library's own rules about bounds.
         let part = self.get(bounds)?;
         let start = part.as_ptr().addr() - self.as_ptr().addr();
         let (start, len) = (u32::try_from(start).ok()?, u32::try_from(part.len()).ok()?);
@@ -133,8 +133,8 @@ impl TxSlice {
         Some(Self { memory, start: self.start + start, len, whole: self.whole })
     }
 
-    /// The whole area, to be written again, if no other slice of it is held and what was sent of it
-    /// is not needed any more; otherwise the slice again.
+    /// The whole area, to be written again. It needs that no other slice of the area is held and no
+    /// sent byte of it is needed any more.
     ///
     /// # Errors
     /// The slice.

@@ -69,12 +69,12 @@ impl TxPool {
         u32::from(self.pages_for(least)).saturating_add(others) <= self.pool.pages()
     }
 
-    /// An area of at least `bytes` bytes for the program itself, if what every socket was promised
-    /// stays free.
+    /// An area of at least `bytes` bytes for the program itself. The area promised to each socket
+    /// must stay free.
     pub(crate) fn alloc(&self, bytes: usize) -> Option<Area> {
         let without = lock(&self.without);
         let pages = self.pages_for(bytes);
-        // As for a socket that has had what it was promised.
+        // As for a socket that already has its promised area.
         self.pool.alloc_leaving(pages, self.reserve(*without, 1)).ok()
     }
 

@@ -78,8 +78,8 @@ macro_rules! common_methods {
             Ok(self.0.take_error())
         }
 
-        /// Makes what would wait fail with WouldBlock instead, for all clones. A listener's
-        /// connections do not inherit it.
+        /// Operations that would wait fail with WouldBlock instead, for all clones. A listener's
+        /// connections do not inherit this.
         ///
         /// # Errors
         /// None; the signature is std's.

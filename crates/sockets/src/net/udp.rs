@@ -82,7 +82,7 @@ impl UdpSocket {
         self.receive_from(into, true)
     }
 
-    /// Receives a datagram; what does not fit is lost.
+    /// Receives a datagram; bytes that do not fit are lost.
     ///
     /// # Errors
     /// As [`crate::Socket::recv`].

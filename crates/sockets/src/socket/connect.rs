@@ -119,8 +119,8 @@ impl ConnectAttempt<'_> {
         }
     }
 
-    /// The call's result. The server rings no bell for a call that has begun an attempt, so a
-    /// second call is made: its answer comes after the first one's.
+    /// The call's result. The server rings no bell for a call that has begun an attempt. So a
+    /// second call is made; its answer comes after the first one's.
     fn surely_begun(&self) -> Result<CallOutcome, Errno> {
         if self.begun()?.is_none() {
             let mut batch = self.batch.borrow_mut();

@@ -140,13 +140,14 @@ impl SocketCore {
         Ok(syn_room(&words))
     }
 
-    /// Waits until the server has taken what is queued; its error is that of a datagram.
+    /// Waits until the server has taken all queued bytes. The error is that of a datagram that
+    /// could not be sent.
     pub(super) fn flush(&self) -> Result<(), Errno> {
         self.request(Request::Flush { socket: self.id })
     }
 }
 
-/// The room that a connect's reply tells.
+/// The room in the SYN, from a connect's reply.
 pub(super) fn syn_room(words: &ReplyWords) -> u64 {
     match Reply::decode(Op::Connect, words) {
         Ok(Reply::Connecting { syn_room }) => syn_room,

@@ -109,8 +109,8 @@ fn push_datagram(
     let pool = &core.membership.tx;
     queue.take_back_released(&core.words, pool)?;
     let said = (*ancillary != SendAncillary::default()).then(|| ancillary.encode());
-    // As on Linux, the last datagram may go over the limit. An empty one needs an area as well:
-    // its descriptor names one.
+    // As on Linux, the last datagram may go over the limit. An empty datagram needs an area as
+    // well, because its descriptor names one.
     let full = queue.unreleased() >= tx_limit(core);
     if full
         || queue.free_slots()? < 1 + u32::from(said.is_some())

@@ -18,7 +18,7 @@ use abi::ancillary::SendAncillary;
 /// Destinations remembered.
 const PLACES: usize = 64;
 
-/// What decides about a datagram beside its destination and length.
+/// The properties of a datagram, beside destination and length, that decide whether it may be sent.
 type SendManner = (Option<IpAddr>, u32, u16);
 
 /// See the module's head.

@@ -13,15 +13,14 @@ use crate::wait::Wait;
 const PART: usize = 256 * 1024;
 
 impl Socket {
-    /// Sends `count` bytes of a file from `offset` on, or to its end, on a stream: the kernel reads
-    /// them into areas, from where they are sent without a copy in this process.
+    /// Sends `count` bytes of a file from `offset` on, or to its end, on a stream. The kernel reads
+    /// them into areas. They are sent from there without a copy in this process.
     ///
-    /// Returns how many bytes were sent: less than `count` at the file's end, with [`Wait::No`]
-    /// when there is no more room, and if something went wrong after the first.
+    /// Returns how many bytes were sent. That is less than `count` at the file's end, with
+    /// [`Wait::No`] when there is no more room, and after an error that came after the first byte.
     ///
     /// # Errors
-    /// EINVAL for a datagram socket; what pread(2) says of the file; otherwise as
-    /// [`Socket::send_slices`].
+    /// EINVAL for a datagram socket; pread(2)'s own; otherwise as [`Socket::send_slices`].
     pub fn send_file(
         &self,
         file: impl AsFd,
@@ -71,7 +70,7 @@ impl Socket {
         self.send_slices(&[slice], SendFlags::default(), None, wait).map(|_| read)
     }
 
-    /// As [`Socket::send_part`] by a buffer and a copy: what every socket was promised is enough
+    /// As [`Socket::send_part`], by a buffer and a copy. The area promised to each socket is enough
     /// for it.
     fn send_part_copied(
         &self,

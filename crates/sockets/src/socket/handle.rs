@@ -29,7 +29,7 @@ struct Inner {
     named: AtomicBool,
 }
 
-/// A socket of a client. Clones are the same socket; it is closed explicitly or with its last
+/// A socket of a client. Clones are the same socket. It is closed explicitly or with its last
 /// clone.
 #[derive(Clone)]
 pub struct Socket(Arc<Inner>);
@@ -78,7 +78,7 @@ impl Socket {
         &self.0.core.membership
     }
 
-    /// What it speaks; `Datagram` for UDP-Lite, too.
+    /// Stream or datagram; `Datagram` for UDP-Lite, too.
     #[must_use]
     pub fn kind(&self) -> SocketKind {
         self.0.core.kind
@@ -175,14 +175,15 @@ impl Socket {
         Ok(())
     }
 
-    /// Connects a stream for a send with MSG_FASTOPEN: its SYN will take the first bytes sent, if
-    /// the peer's cookie is known. If not, it is an ordinary attempt, and for the next time asks
-    /// for a cookie. Nothing happens if it is connected, or waits for its first bytes already.
+    /// Connects a stream for a send with MSG_FASTOPEN. If the peer's cookie is known, the SYN will
+    /// take the first bytes sent. If not, the attempt is an ordinary one and asks for a cookie for
+    /// the next time. Nothing happens if the stream is connected, or waits for its first bytes
+    /// already.
     ///
     /// # Errors
     /// EINPROGRESS when the cookie is not known and `wait` is over; EALREADY while an attempt is
-    /// under way; EOPNOTSUPP if the instance's `fastopen` does not let clients; otherwise as
-    /// [`Socket::connect`].
+    /// under way; EOPNOTSUPP if the instance's `fastopen` does not allow it for clients; otherwise
+    /// as [`Socket::connect`].
     pub fn connect_fast(&self, addr: SocketAddr, wait: Wait) -> Result<(), Errno> {
         self.0.send.connect_fast(&self.0.core, addr, wait)
     }
@@ -237,7 +238,7 @@ impl Socket {
         self.0.core.request(Request::Shutdown { socket: self.id(), how })
     }
 
-    /// The socket's own address; the unspecified one before it has any.
+    /// The socket's own address, or the unspecified address before it has one.
     ///
     /// # Errors
     /// As [`Socket::bind`].
@@ -269,13 +270,13 @@ impl Socket {
         self.0.core.take_error()
     }
 
-    /// Sends the bytes of `bufs`, one after the other: a stream's next bytes, or one datagram, to
-    /// `to` or the connected peer. `to` is ignored on a stream, as on Linux.
+    /// Sends the bytes of `bufs` in order, as a stream's next bytes or as one datagram to `to` or
+    /// the connected peer. `to` is ignored on a stream, as on Linux.
     ///
-    /// Returns how many bytes were queued. A waiting send on a stream queues all, unless after the
-    /// first bytes its time is over, a signal comes or the connection ends: then the count so far.
-    /// As on Linux, the signal's SA_RESTART does not matter then. [`Wait::No`] queues what there is
-    /// room for.
+    /// Returns how many bytes were queued. A waiting send on a stream queues all bytes. After the
+    /// first bytes it ends early, with the count so far, if its time is over, a signal comes or the
+    /// connection ends. As on Linux, the signal's SA_RESTART does not matter then. [`Wait::No`]
+    /// queues as many bytes as there is room for.
     ///
     /// # Errors
     /// Only before the first byte: EAGAIN when there is no room and no time; EINTR; EPIPE when
@@ -305,19 +306,20 @@ impl Socket {
         }
     }
 
-    /// Sends one datagram, the bytes of `bufs` one after the other, to `to` or the connected peer,
-    /// as `ancillary` says; a part of one with `flags.more` or UDP_CORK.
+    /// Sends the bytes of `bufs` in order, as one datagram to `to` or the connected peer, as
+    /// `ancillary` says. With `flags.more` or UDP_CORK they are a part of a datagram.
     ///
-    /// The first datagram to a destination, or in another manner, waits for the server, even with
-    /// [`Wait::No`]; later ones are only queued.
+    /// The first datagram to a destination, or with other ancillary values, waits for the server,
+    /// even with [`Wait::No`]. Later ones are only queued.
     ///
     /// # Errors
     /// EOPNOTSUPP on a stream; EAGAIN when there is no room and no time; EINTR; EPIPE when sending
     /// is shut down; a pending error of the socket, such as ECONNREFUSED, once; EDESTADDRREQ;
-    /// EAFNOSUPPORT; EMSGSIZE above 65,507 bytes (IPv6: 65,527), what a region of few pages can
-    /// hold, or what the path takes without fragmentation; EINVAL for a source that is not ours, 0
-    /// hops, or what cannot be fragmented; ENODEV; EACCES (broadcast); ENETUNREACH; EBADF after
-    /// close; ENETDOWN when the instance is gone; ENOTCONN in a forked child.
+    /// EAFNOSUPPORT; EMSGSIZE above 65,507 bytes (IPv6: 65,527), above the room of a region of few
+    /// pages, or above the path MTU if fragmentation is forbidden; EINVAL for a source that is not
+    /// ours, 0 hops, or a datagram that cannot be fragmented; ENODEV; EACCES (broadcast);
+    /// ENETUNREACH; EBADF after close; ENETDOWN when the instance is gone; ENOTCONN in a forked
+    /// child.
     pub fn send_message(
         &self,
         bufs: &[IoSlice<'_>],
@@ -340,7 +342,7 @@ impl Socket {
         self.0.send.unsent_len(&self.0.core)
     }
 
-    /// Receives into `bufs`, one after the other: what is there of a stream, or one datagram.
+    /// Receives into `bufs`, in order: the bytes that a stream has now, or one datagram.
     ///
     /// # Errors
     /// EAGAIN when nothing is there and no time; EINTR; a pending error of the socket, such as
@@ -361,7 +363,7 @@ impl Socket {
         Ok(received)
     }
 
-    /// Bytes that can be received now: FIONREAD. For datagrams, the length of the next. 0 after
+    /// Bytes that can be received now (FIONREAD). For datagrams, the length of the next. 0 after
     /// close.
     #[must_use]
     pub fn readable_len(&self) -> usize {
@@ -378,23 +380,24 @@ impl Socket {
     /// end of the stream.
     ///
     /// # Errors
-    /// EINVAL when there is none, when it was received already, or is to be received in its place
-    /// (SO_OOBINLINE); EAGAIN when its mark has come and the byte has not; EIO when the server
-    /// named bytes that do not exist; EBADF after close; ENETDOWN when the instance is gone;
-    /// ENOTCONN in a forked child.
+    /// EINVAL when there is none, when it was received already, or when SO_OOBINLINE puts it into
+    /// the stream; EAGAIN when its mark has come and the byte has not; EIO when the server named
+    /// bytes that do not exist; EBADF after close; ENETDOWN when the instance is gone; ENOTCONN in
+    /// a forked child.
     pub fn recv_urgent(&self, peek: bool) -> Result<Option<u8>, Errno> {
         self.0.recv.recv_urgent(&self.0.core, peek)
     }
 
-    /// Closes the socket: what is queued is still sent; every later operation on any clone gives
-    /// EBADF. The second time, and in a forked child, nothing happens. While the program holds
-    /// [`RxArea`](crate::RxArea)s of it, the peer learns of the end when the last one is dropped.
+    /// Closes the socket. Queued bytes are still sent; every later operation on any clone gives
+    /// EBADF. The second time, and in a forked child, nothing happens. If the program holds
+    /// [`RxArea`](crate::RxArea)s of the socket, the peer learns of the end only when the last one
+    /// is dropped.
     pub fn close(&self) {
         self.0.close();
     }
 
     /// [`Socket::close`] that does not wait for the server, unless the socket was bound to a port
-    /// that another socket may now want. Memory of what was sent is free some time later.
+    /// that another socket may now want. Memory of sent bytes is free some time later.
     pub fn close_soon(&self) {
         self.0.close_soon();
     }
@@ -447,8 +450,8 @@ impl Inner {
             return false;
         }
         core.set_closed();
-        // What the program reads in place must stay until it is given back, and so the socket: the
-        // last part closes it.
+        // Parts that the program reads in place must stay until they are given back, and so must
+        // the socket. Dropping the last part closes it.
         if lock(&self.recv.queue).as_ref().is_some_and(|queue| !queue.held.is_empty()) {
             return false;
         }
@@ -456,8 +459,8 @@ impl Inner {
             return false;
         };
         if let Some(recv) = lock(&self.recv.queue).take() {
-            // Linux resets a connection that is closed over unread bytes; the server must know of
-            // none that were read.
+            // Linux resets a connection that is closed over unread bytes. So the server must learn
+            // which bytes were read.
             core.words.rx_consumed.set(recv.consumed());
             membership.server.mark_dirty(core.id.index);
         }
@@ -471,8 +474,9 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.close();
-        // Left over in a forked child, or without an instance: areas write into the owner table
-        // when they are dropped, and that table is the parent's.
+        // The queue is still here in a forked child, or without an instance. In a forked child its
+        // areas are leaked: a dropped area writes into the owner table, and that table is the
+        // parent's.
         if self.core.membership.server.is_forked() {
             let queue = self.send.queue.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(queue.take());

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-/// A received part whose memory the server has not got back.
+/// A received part that was not given back to the server.
 #[derive(Debug)]
 pub(super) struct HeldPart {
     /// Where it begins, in bytes or datagrams received.
@@ -42,8 +42,9 @@ impl HeldParts {
         self.first + self.parts.len() as u64 - 1
     }
 
-    /// The program gives a part back. Bytes and descriptors of those that are over with it, the
-    /// first and what follows it; `None` if an older one is still held.
+    /// The program gives a part back. If it was the oldest, returns the bytes and descriptors of
+    /// the parts that are over now: this one and those after it that were given back before. `None`
+    /// if an older part is still held.
     pub(super) fn end(&mut self, number: u64) -> Option<(u64, u32)> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.parts.get_mut(index)?.live = false;

@@ -26,7 +26,8 @@ const IPPROTO_IPV6: i32 = 41;
 const IPV6_MTU_DISCOVER: i32 = 23;
 
 impl Socket {
-    /// Sets an option by Linux's numbers from the bytes of its value, such as those of an `int`.
+    /// Sets an option by Linux's numbers. `value` is the bytes of its value, for example of an
+    /// `int`.
     ///
     /// # Errors
     /// ENOPROTOOPT for an unknown option, EINVAL for a bad or short value; others by option, as
@@ -62,7 +63,7 @@ impl Socket {
         RawBatch::call_no_reply(self.membership(), &call, false)
     }
 
-    /// Remembers what of an option concerns this side.
+    /// Remembers the options that concern this side.
     pub(crate) fn note_option(&self, level: i32, name: i32, value: &[u8]) {
         // Any may decide about where datagrams can go.
         self.forget_destinations();
@@ -83,8 +84,9 @@ impl Socket {
         }
     }
 
-    /// The bytes of an option's value, as far as `into` has room; how long the value is. SO_ERROR
-    /// is [`Socket::take_error`]. All parts of a long value are of one moment, or nearly so.
+    /// Copies the bytes of an option's value, as far as `into` has room, and returns the value's
+    /// length. SO_ERROR is [`Socket::take_error`]. All parts of a long value are of one moment, or
+    /// nearly so.
     ///
     /// # Errors
     /// As [`Socket::set_option`].

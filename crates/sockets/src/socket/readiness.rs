@@ -30,21 +30,22 @@ pub mod poll {
 const READABLE: u32 = poll::IN | poll::RDNORM;
 const WRITABLE: u32 = poll::OUT | poll::WRNORM;
 
-/// What a socket is ready for.
+/// The events that a socket is ready for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Readiness {
     /// Bits of [`poll`].
     pub events: u32,
-    /// The socket's version, read before the events: as long as it stays, they do not become more
-    /// by anything the server does. Edge-triggered epoll compares it.
+    /// The socket's version, read before the events. While it stays the same, the server adds no
+    /// events. Edge-triggered epoll compares it.
     pub version: u32,
 }
 
 impl Socket {
-    /// What the socket is ready for now, by the rules of Linux's `tcp_poll` and `datagram_poll`.
+    /// The events that the socket is ready for now, by the rules of Linux's `tcp_poll` and
+    /// `datagram_poll`.
     ///
-    /// Without an instance everything is ready and says ERR and HUP, so that no thread waits. A
-    /// closed socket and one in a forked child say ERR and HUP.
+    /// Without an instance the socket is ready for everything, with ERR and HUP, so no thread
+    /// waits. A closed socket and one in a forked child have ERR and HUP.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let core = self.core();

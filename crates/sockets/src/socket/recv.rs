@@ -23,7 +23,7 @@ use crate::wait::Wait;
 /// How to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecvFlags {
-    /// MSG_PEEK: leave what is received in the queue.
+    /// MSG_PEEK: the received bytes stay in the queue.
     pub peek: bool,
 }
 
@@ -50,7 +50,7 @@ impl RecvHalf {
         })
     }
 
-    /// Receives what is there of a stream, or one datagram.
+    /// Receives the bytes that a stream has now, or one datagram.
     pub(super) fn recv(
         &self,
         core: &SocketCore,
@@ -94,7 +94,7 @@ impl RecvHalf {
         peek: bool,
     ) -> Result<Option<Received>, Errno> {
         core.check()?;
-        // The server writes flags last: what came before an end that they show is seen below.
+        // The server writes flags last. If they show an end, the data before it is seen below.
         let flags = core.flags();
         if into.left == 0 {
             return Ok(Some(Received::default()));

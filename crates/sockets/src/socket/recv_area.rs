@@ -24,7 +24,7 @@ use crate::wait::Wait;
 /// Received bytes in place, from [`Socket::recv_area`]: the next of a stream, or one datagram.
 ///
 /// Dropping it gives the memory back. A program that holds much of it closes the peer's window, as
-/// one that does not read.
+/// if it did not read.
 pub struct RxArea {
     bytes: Option<BorrowedBytes>,
     from: Option<SocketAddr>,
@@ -70,7 +70,7 @@ impl Drop for RxArea {
     }
 }
 
-/// What was taken out of the queue.
+/// A descriptor taken out of the queue.
 struct TakenDescriptor {
     bytes: Option<BorrowedBytes>,
     from: Option<SocketAddr>,
@@ -153,15 +153,15 @@ impl RecvQueue {
 }
 
 impl RecvHalf {
-    /// Takes the next part into `part`, which stays empty at the end of the stream. `None`: nothing
-    /// is there yet. A part is large, so it is written where it stays.
+    /// Takes the next part into `part`, which stays empty at the end of the stream. `None`: there
+    /// is nothing yet. A part is large, so it is written in place and not returned.
     fn try_recv_part(
         &self,
         core: &SocketCore,
         part: &mut Option<TakenDescriptor>,
     ) -> Result<Option<()>, Errno> {
         core.check()?;
-        // The server writes flags last: what came before an end that they show is seen below.
+        // The server writes flags last. If they show an end, the data before it is seen below.
         let flags = core.flags();
         let stream = core.is_stream();
         if !stream && let Some(errno) = core.take_error() {
@@ -197,8 +197,8 @@ impl RecvHalf {
 }
 
 impl Socket {
-    /// Receives in place: what one descriptor names of a stream, at least a byte, or one datagram.
-    /// No byte is copied here. Empty: the end of the stream, or an empty datagram.
+    /// Receives in place: the bytes that one descriptor of a stream names (at least one), or one
+    /// datagram. No byte is copied here. Empty: the end of the stream, or an empty datagram.
     ///
     /// # Errors
     /// As [`Socket::recv`].

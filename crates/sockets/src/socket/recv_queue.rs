@@ -24,13 +24,13 @@ pub(super) const DEFAULT_BELL_THRESHOLD: u32 = 4096;
 /// So many descriptors taken are worth a bell: the server may be waiting for room in a full queue.
 const SLOTS: u32 = QUEUE / 2;
 
-/// What was received.
+/// The result of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Received {
     /// Bytes put into the buffers. 0 on a stream: the end, unless the buffers are empty.
     pub len: usize,
-    /// The datagram's own length; above `len` when the buffers were too small (MSG_TRUNC). Streams:
-    /// `len`.
+    /// The datagram's own length, which is above `len` when the buffers were too small (MSG_TRUNC).
+    /// For streams the same as `len`.
     pub full_len: usize,
     /// The sender of the datagram. Streams: `None`.
     pub from: Option<SocketAddr>,
@@ -43,7 +43,7 @@ pub(super) struct RecvQueue {
     pub(super) queue: Consumer,
     /// Bytes of the oldest descriptor that are taken already.
     pub(super) taken: u32,
-    /// What the program has taken: bytes, or datagrams.
+    /// Bytes of a stream, or datagrams, that the program has taken.
     pub(super) consumed: u64,
     /// Parts that the program reads in place; `rx_consumed` stays behind them.
     pub(super) held: HeldParts,
@@ -74,9 +74,9 @@ impl RecvQueue {
         Ok(self.queue.peek_at(n)?.map(|slot| DataDescriptor::decode(&slot)).transpose()?)
     }
 
-    /// Copies the bytes of a stream into `into`, up to an urgent byte; returns how many. An urgent
-    /// byte that comes first is passed over. `ahead` gives the marks from a position on; it is
-    /// asked after the bytes there were seen.
+    /// Copies the bytes of a stream into `into`, up to an urgent byte, and returns how many. An
+    /// urgent byte that comes first is skipped. `ahead` gives the urgent marks from a position on.
+    /// It is called after the bytes there were seen.
     pub(super) fn read_stream(
         &mut self,
         membership: &Membership,
@@ -150,7 +150,7 @@ impl RecvQueue {
         Ok(None)
     }
 
-    /// Copies the oldest datagram, or what of it has room.
+    /// Copies the oldest datagram, or as much of it as there is room for.
     pub(super) fn read_datagram(
         &mut self,
         membership: &Membership,
@@ -165,7 +165,7 @@ impl RecvQueue {
         let full_len = descriptor.len as usize;
         let len = full_len.min(into.left);
         if len > 0 {
-            // All of it must exist, not only what is copied.
+            // All its bytes must exist, not only the copied ones.
             let pool = membership.pool_of(&descriptor)?;
             let at = pool.borrow(descriptor.area, descriptor.offset, descriptor.len)?;
             into.copy(membership, (pool.region(), at), len)?;
@@ -196,7 +196,7 @@ impl RecvQueue {
     }
 }
 
-/// What of a list of buffers is still to be filled.
+/// The part of a list of buffers that is still to be filled.
 pub(super) struct RecvBuffers<'a, 'b> {
     bufs: &'a mut [IoSliceMut<'b>],
     index: usize,

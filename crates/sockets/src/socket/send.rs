@@ -23,11 +23,10 @@ use crate::wait::Wait;
 /// How to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendFlags {
-    /// MSG_MORE: more follows at once. A small segment may wait for it; a datagram is not complete
-    /// before.
+    /// MSG_MORE: more bytes follow at once. A small segment may wait for them; a datagram is not
+    /// complete before.
     pub more: bool,
-    /// MSG_EOR: a record ends with these bytes; the peer gets it in segments of its own. Streams
-    /// only.
+    /// MSG_EOR: a record ends with these bytes. The next bytes begin a new segment. Streams only.
     pub eor: bool,
     /// MSG_OOB: the last of these bytes is urgent. Streams only.
     pub urgent: bool,
@@ -42,7 +41,7 @@ impl SendFlags {
     }
 }
 
-/// Most payload of a UDP datagram over IPv6, whose own header does not count.
+/// Most payload of a UDP datagram over IPv6, where the IP header does not count.
 pub(super) const MOST_V6: usize = 65_527;
 
 /// The sending half of a socket.
@@ -83,11 +82,11 @@ impl SendHalf {
         usize::try_from(room).ok().filter(|room| *room != 0)
     }
 
-    /// Queues the bytes of `from` on a stream: all of them, unless `wait` ends first or something
-    /// goes wrong. Then those queued so far count, and the next call reports the error.
+    /// Queues all bytes of `from` on a stream, unless `wait` ends first or an error comes. Then the
+    /// call returns the count so far, and the next call reports the error.
     ///
-    /// The one loop of blocking sends. After the first bytes any signal ends it, whatever its
-    /// handler's SA_RESTART, as on Linux: the program gets the count so far.
+    /// This is the one loop of blocking sends. After the first bytes any signal ends it, with the
+    /// count so far. As on Linux, the handler's SA_RESTART does not matter.
     pub(super) fn send_stream(
         &self,
         core: &SocketCore,
@@ -247,8 +246,8 @@ pub(super) fn publish(
     Ok(())
 }
 
-/// Lets the server see what was staged. With `may_wait`, a stack in this process that works
-/// anyway may see it later. True: the server was told at once.
+/// Publishes the staged descriptors. With `may_wait`, a stack in this process that works anyway may
+/// see them later. True: the server was notified at once.
 #[inline]
 pub(super) fn publish_staged(core: &SocketCore, queue: &mut SendQueue, may_wait: bool) -> bool {
     let server = &core.membership.server;
@@ -264,7 +263,7 @@ pub(super) fn tx_limit(core: &SocketCore) -> u64 {
     core.words.tx_limit.load(Ordering::Relaxed)
 }
 
-/// Would a send go on now, whatever the room? True: it would also end by an error. False: the
+/// Would a send go on now, whatever the room? True: yes, or it would end with an error. False: the
 /// stream still connects. `None`: the room decides.
 pub(super) fn may_send_now(core: &SocketCore) -> Option<bool> {
     let flags = core.flags();
@@ -283,8 +282,8 @@ pub(super) fn largest_datagram(core: &SocketCore) -> usize {
     if tx.could_hold(MOST_V6, server.layout().params.sockets) { MOST_V6 } else { tx.area_len() }
 }
 
-/// Has the server look which datagrams have left. The server is not woken for them, unless asked.
-/// Call it after announcing what the caller waits for.
+/// Makes the server check which datagrams have left. Without it the server is not woken for them.
+/// Call it after the announcement of the wait.
 pub(super) fn hasten_release(core: &SocketCore) {
     if core.kind != SocketKind::Stream {
         core.membership.server.ring();

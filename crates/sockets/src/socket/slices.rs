@@ -31,12 +31,12 @@ pub const MOST_SLICES: usize = 32;
 const MOST_OF_DATAGRAM: usize = 5;
 
 impl Socket {
-    /// Sends the bytes of `slices`, one after the other and all of them: a stream's next bytes, or
-    /// one datagram to `to` or the connected peer (`to` is ignored on a stream). No byte is copied,
-    /// and the cost does not depend on their number. Returns the numbers of these slices among all
-    /// that were sent on this socket, counted from 0.
+    /// Sends all bytes of `slices` in order, as a stream's next bytes or as one datagram to `to` or
+    /// the connected peer. `to` is ignored on a stream. No byte is copied, and the cost does not
+    /// depend on their number. Returns the numbers of these slices among all that were sent on this
+    /// socket, counted from 0.
     ///
-    /// A stream takes them when less than SO_SNDBUF is on its way, however long they are.
+    /// A stream takes slices of any length as soon as fewer bytes than SO_SNDBUF are unreleased.
     ///
     /// # Errors
     /// EINVAL for no slices, for more than [`MOST_SLICES`], for one of another client, and on a
@@ -80,7 +80,7 @@ impl Socket {
         let numbers = core.wait_until(wait, attempt, || self.may_take(slices.len()))?;
         if half.take_syn_room().is_some() {
             match half.open_with_queued(core, wait) {
-                // What is queued goes with the attempt.
+                // The queued bytes go with the attempt.
                 Ok(()) | Err(Errno::INPROGRESS) => {}
                 Err(errno) => return Err(errno),
             }
@@ -132,12 +132,13 @@ impl Socket {
         })
     }
 
-    /// How many of the slices sent on this socket are not needed any more: those numbered below.
-    /// They end in order.
+    /// Slices are released in the order in which they were sent. All with a number below the
+    /// returned one are not needed any more.
     ///
     /// # Errors
-    /// EIO when the server says what cannot be; EBADF after close, ENETDOWN when the instance is
-    /// gone, ENOTCONN in a forked child: areas come back then when the socket is dropped.
+    /// EIO when the server wrote something impossible; EBADF after close; ENETDOWN when the
+    /// instance is gone; ENOTCONN in a forked child. After an error the areas come back when the
+    /// socket is dropped.
     pub fn slices_done(&self) -> Result<u64, Errno> {
         let (done, sent) = self.slices()?;
         if done < sent {
@@ -158,7 +159,7 @@ impl Socket {
     }
 
     /// Waits until the slice of that number (see [`Socket::send_slices`]) is not needed any more.
-    /// With [`Wait::No`] it only asks that the socket's version change then, for
+    /// With [`Wait::No`] it only requests that the socket's version change then, for
     /// [`Client::wait_any`](crate::Client::wait_any).
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use abi::SocketFlags;
 
 use super::core::SocketCore;
 
-/// What is known of marks from a position of a stream on.
+/// The urgent marks known from a position of a stream on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UrgentAhead {
     Nothing,
