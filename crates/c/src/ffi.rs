@@ -73,8 +73,8 @@ unsafe fn bytes<'a>(addr: u64, len: usize) -> Result<&'a [u8], Errno> {
 /// The caller's room at `addr`.
 ///
 /// # Safety
-/// `addr` must be writable for `len` bytes, and no other thread's for as long as the slice is used;
-/// or 0.
+/// `addr` must be 0, or writable for `len` bytes that no other thread accesses while the slice is
+/// used.
 unsafe fn room<'a>(addr: u64, len: usize) -> Result<&'a mut [u8], Errno> {
     let at = std::ptr::with_exposed_provenance_mut::<u8>(usize::try_from(addr).unwrap_or(0));
     if len == 0 {
@@ -266,8 +266,8 @@ fn limit(timeout: &libc::timespec) -> Result<Duration, Errno> {
 /// `tsk_wait`.
 ///
 /// # Safety
-/// `cqes` must have room for `max` entries; `timeout` be a time, or null; what the outstanding
-/// calls point to must still be there.
+/// `cqes` must have room for `max` entries. `timeout` must be a time or null. The memory that the
+/// outstanding calls point to must still be valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tsk_wait(
     tsk: *mut Tsk,
@@ -315,7 +315,8 @@ unsafe extern "C" fn tsk_wait(
     c_int::try_from(taken).unwrap_or(c_int::MAX)
 }
 
-/// Writes what a call gives to where its entry says; its number. `None`: it goes on.
+/// Writes a call's results to the places that its entry names, and returns its result number.
+/// `None`: the call goes on.
 ///
 /// # Safety
 /// The entry's pointers must be as documented.

@@ -15,7 +15,7 @@ use sockets::{
     Ticket, Wait,
 };
 
-/// The result of a completed call: a number, and what else it gives.
+/// The result of a completed call: a number, and the other values that it gives.
 pub(crate) enum CompletionResult {
     /// The number alone: 0 or more, or a negative error number.
     Number(i32),
@@ -27,7 +27,7 @@ pub(crate) enum CompletionResult {
     Receive,
 }
 
-/// The operations, as `enum tsk_op` has them, with what they need.
+/// The operations of `enum tsk_op`, with their arguments.
 pub(crate) enum Operation<'a> {
     Nop,
     Socket { domain: i32, kind: u32 },
@@ -218,7 +218,7 @@ impl<T> Ring<T> {
         }))
     }
 
-    /// Sends on its way what was registered.
+    /// Sends the registered calls.
     pub(crate) fn flush(&mut self) {
         self.batch.flush();
     }
@@ -264,7 +264,8 @@ impl<T> Ring<T> {
         self.finished.is_empty() && self.batch.counts() == (0, 0)
     }
 
-    /// Receives what has come on a socket. `None`: another was faster, and the call goes on.
+    /// Receives the bytes that have come on a socket. `None`: another reader took them first, and
+    /// the call goes on.
     pub(crate) fn receive(&mut self, sock: i32, into: &mut [u8]) -> Option<i32> {
         let received = self.socket(sock).and_then(|socket| {
             socket.recv(&mut [IoSliceMut::new(into)], RecvFlags::default(), Wait::No)

@@ -21,10 +21,10 @@ use crate::tap::Tap;
 use crate::wire::Wire;
 use crate::xdp::{Memory, Xdp};
 
-/// What a device may be made of, beyond its descriptors.
+/// The inputs of a device beyond its descriptors.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceContext<'a> {
-    /// What is wanted.
+    /// The requested device.
     pub config: &'a NicConfig,
     /// The frame region, and its layout.
     pub region: &'a Arc<Region>,

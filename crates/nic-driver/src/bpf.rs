@@ -24,8 +24,8 @@ const PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
-/// How a program is attached: where the interface's driver runs it (`XDP_FLAGS_DRV_MODE`), or
-/// where the kernel runs it for drivers that cannot (`XDP_FLAGS_SKB_MODE`).
+/// How a program is attached: to the interface's driver (`XDP_FLAGS_DRV_MODE`), or to the kernel's
+/// generic path for drivers that cannot run it (`XDP_FLAGS_SKB_MODE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hook {
     Driver = 1 << 2,
@@ -73,9 +73,9 @@ struct LinkCreate {
 /// One call; its result.
 fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<libc::c_long, Errno> {
     let size = mem::size_of::<T>();
-    // SAFETY: the kernel reads `size` bytes of `attributes`, whose types above are as it expects
-    // them for these commands; addresses in it are of values that the callers keep alive and that
-    // the kernel only reads.
+    // SAFETY: the kernel reads `size` bytes of `attributes`. The types above are those that it
+    // expects for these commands. Addresses in it are of values that the callers keep alive and
+    // that the kernel only reads.
     let done = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size) };
     if done < 0 {
         return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
@@ -125,7 +125,7 @@ struct Instruction {
 }
 
 /// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS);`: frames of the map's queue go to
-/// its socket, those of another queue, or without a socket, to the host.
+/// its socket. Frames of another queue, or of a queue without a socket, go to the host.
 fn instructions(map: i32) -> [Instruction; 6] {
     let op =
         |code, registers, offset, immediate| Instruction { code, registers, offset, immediate };
@@ -149,7 +149,7 @@ pub(crate) fn program(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     load(PROG_TYPE_XDP, &instructions(map.as_raw_fd()))
 }
 
-/// `return 0;`: the program by which all frames of a TAP device go to its first queue
+/// `return 0;`: with this program all frames of a TAP device go to its first queue
 /// (TUNSETSTEERINGEBPF).
 pub(crate) fn first_queue() -> Result<OwnedFd, Errno> {
     let op = |code| Instruction { code, registers: 0, offset: 0, immediate: 0 };

@@ -43,7 +43,7 @@ impl<D: Device> CaptureDevice<D> {
         &mut self.inner
     }
 
-    /// Wraps `inner`; nobody reads yet.
+    /// Wraps `inner`, without readers yet.
     pub fn new(inner: D) -> Self {
         Self { inner, readers: Vec::new(), packet: Vec::new(), missed: 0 }
     }

@@ -35,7 +35,7 @@ impl<'a> Part<'a> {
     /// No bytes.
     pub const EMPTY: Part<'static> = Part(PartMemory::Local(&[]));
 
-    /// Bytes that nobody changes meanwhile.
+    /// Bytes that no other process changes meanwhile.
     #[must_use]
     pub fn local(bytes: &'a [u8]) -> Self {
         Self(PartMemory::Local(bytes))
@@ -91,8 +91,8 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// The one's complement sum of its bytes (RFC 1071), the first of which is on an even place;
-    /// not inverted.
+    /// The one's complement sum of its bytes (RFC 1071), not inverted. The first byte counts as
+    /// being on an even offset.
     pub(crate) fn checksum(&self) -> u16 {
         match self.0 {
             PartMemory::Local(bytes) => shm::checksum(bytes),
@@ -113,7 +113,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Its bytes, if nobody changes them meanwhile; those of others are not looked at.
+    /// Its bytes, if no other process can change them. Bytes that another process can change are
+    /// not looked at.
     pub(crate) fn head(&self) -> &'a [u8] {
         match self.0 {
             PartMemory::Local(bytes) => bytes,
@@ -138,7 +139,7 @@ pub fn frame_len(parts: &[Part<'_>]) -> usize {
     parts.iter().map(Part::len).sum()
 }
 
-/// What a device still has to do of its own accord.
+/// Work that waits inside a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pending {
     /// `receive` has a frame even if `poll_fd` is not readable.
@@ -152,7 +153,7 @@ pub struct Pending {
 pub struct Received {
     /// Its length, bytes. More than there was room for: the rest is lost.
     pub len: usize,
-    /// What the device knows of it.
+    /// The offload state that the device reports for it.
     pub offload: RxOffload,
 }
 
@@ -175,7 +176,7 @@ pub struct Placed {
 
 /// An Ethernet device. It may move to another thread, as it does in mode `library`.
 pub trait Device: Send {
-    /// What the device does for frames; always the same.
+    /// The offloads of the device; always the same.
     fn features(&self) -> Features {
         Features::NONE
     }
@@ -183,18 +184,19 @@ pub trait Device: Send {
     /// Receives one frame into `into`; `None` when there is none now.
     ///
     /// # Errors
-    /// The system's, when the device failed ([`is_lost`] tells if for good).
+    /// The system's, when the device failed. [`is_lost`] tells whether it failed for good.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>>;
 
-    /// Gives the device the empty page at this offset from the pool's first to receive into: it may
-    /// write there until it says that there is a frame, or is dropped. Only of a device with
-    /// [`Features::RX_IN_PLACE`], which then receives so and by [`Device::receive`] nothing.
-    /// `false`: no room, it does not have the page.
+    /// Gives the device an empty page to receive into; `at` is the page's offset from the pool's
+    /// first. The device may write there until it reports a frame in the page, or is dropped. Only
+    /// for a device with [`Features::RX_IN_PLACE`]; such a device receives nothing by
+    /// [`Device::receive`]. `false`: no room, the device does not have the page.
     fn post(&mut self, _at: usize) -> bool {
         false
     }
 
-    /// A frame in a page that was posted; the page is the caller's again. `None`: none now.
+    /// A frame in a page that was posted. The page is the caller's again. `None`: there is no frame
+    /// now.
     ///
     /// # Errors
     /// As [`Device::receive`].
@@ -202,23 +204,24 @@ pub trait Device: Send {
         Ok(None)
     }
 
-    /// The bytes of such a frame, once: what the device knows of it.
+    /// The offload state of such a frame. Called once for each, with its bytes.
     fn look_at(&mut self, _frame: &[u8]) -> RxOffload {
         RxOffload::NONE
     }
 
-    /// Sends one frame, of which `offload` is left to the device. When this returns its memory is
-    /// needed no more, though the frame itself may wait for [`Device::flush`]. `false`: no room
-    /// now, nothing was done; offer it again when `poll_fd` is writable.
+    /// Sends one frame and leaves `offload` to the device. When this returns, the frame's memory is
+    /// needed no more, though the frame itself may wait for [`Device::flush`]. `false`: there was
+    /// no room and nothing was done. Offer the frame again when `poll_fd` is writable.
     ///
     /// # Errors
-    /// The system's: the frame was refused or the device failed ([`is_lost`] tells if for good).
+    /// The system's: the frame was refused or the device failed. [`is_lost`] tells whether it
+    /// failed for good.
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool>;
 
-    /// Lets go of the frames that `transmit` took: the end of a batch.
+    /// Sends the frames that `transmit` took: the end of a batch.
     ///
     /// # Errors
-    /// The system's ([`is_lost`] tells if the device failed for good).
+    /// The system's. [`is_lost`] tells whether the device failed for good.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -232,17 +235,17 @@ pub trait Device: Send {
         false
     }
 
-    /// This thread is about to wait for `poll_fd`, for frames too if `receive`. `false`: there is
-    /// something to do already.
+    /// This thread is about to wait for `poll_fd`, with `receive` also for frames. `false`: there
+    /// is something to do already.
     fn prepare_sleep(&mut self, _receive: bool) -> bool {
         true
     }
 
     /// The wait is over, or [`Device::prepare_sleep`] was not followed by one. `ready`: `poll_fd`
-    /// had something.
+    /// was ready.
     fn awake(&mut self, _ready: bool) {}
 
-    /// What waits inside the device, beyond what `poll_fd` tells.
+    /// Work that waits inside the device and that `poll_fd` does not report.
     fn pending(&self) -> Pending {
         Pending::default()
     }

@@ -42,7 +42,7 @@ use crate::fault::FaultDevice;
 use crate::frames::Frames;
 use crate::slot::DeviceSlot;
 
-/// Steps without sleep after which the supervisor's line is looked at.
+/// Steps without sleep after which the control connection is checked.
 const LINE_EVERY: u32 = 256;
 
 /// Descriptors of [`NicConfig`] before those of the device.
@@ -90,11 +90,11 @@ pub struct Driver {
     sleeper: Sleeper,
     inet: Ringer,
     set: OwnedFd,
-    /// What our first number in the set is.
+    /// Our first number in the set.
     first: u64,
     /// In the epoll set, which does not keep it open.
     bell: OwnedFd,
-    /// What the device is in the set for.
+    /// The events for which the device is in the set.
     interest: EventFlags,
     /// The device woke us.
     ready: bool,
@@ -102,10 +102,11 @@ pub struct Driver {
     suspect: bool,
     /// Steps until a device that had no frame is asked again; 0: now.
     ask_in: u32,
-    /// Frames were sent since it was asked, and: those before were answered at once.
+    /// Frames were sent since the device was asked.
     sent: bool,
+    /// Frames sent before it was asked were answered at once.
     answers: bool,
-    /// Steps until the line is looked at.
+    /// Steps until the control connection is checked.
     line_in: u32,
     /// [`Driver::prepare_sleep`] allowed it.
     asleep: bool,
@@ -123,7 +124,7 @@ impl Driver {
     /// Waits for the supervisor's `ConfigureNic`, opens the rings and registers the interface.
     ///
     /// # Errors
-    /// See [`DriverError`]; where possible the supervisor is told as well.
+    /// See [`DriverError`]; where possible the supervisor is notified as well.
     pub fn from_channel(line: Channel) -> Result<Self, DriverError> {
         Self::with_device(line, backend::open)
     }
@@ -223,7 +224,7 @@ impl Driver {
     /// Does a bounded amount of work; `false` when there was nothing to do.
     ///
     /// # Errors
-    /// See [`DriverError`]; of a lost device only the supervisor is told.
+    /// See [`DriverError`]. A lost device is reported only to the supervisor.
     pub fn step(&mut self) -> Result<bool, DriverError> {
         if self.ended {
             return Ok(false);
@@ -241,8 +242,8 @@ impl Driver {
         Ok(progress || moved)
     }
 
-    /// The half of [`Driver::step`] that sends: for the owner of the thread who is going to give
-    /// the processor away, and may not get it back soon.
+    /// The half of [`Driver::step`] that sends. The thread's owner calls it before giving up the
+    /// processor, which it may not get back soon.
     ///
     /// # Errors
     /// As [`Driver::step`].
@@ -254,7 +255,7 @@ impl Driver {
         self.tell(sent)
     }
 
-    /// Wakes the inet server if frames were moved, and tells the supervisor if the device is lost.
+    /// Wakes the inet server if frames were moved. Notifies the supervisor if the device is lost.
     fn tell(&mut self, moved: Result<bool, DriverError>) -> Result<bool, DriverError> {
         let moved = match moved {
             Err(DriverError::DeviceLost(error)) => self.lost(&error)?,
@@ -292,12 +293,11 @@ impl Driver {
         Ok(moved)
     }
 
-    /// Announces sleep. `true`: there is nothing to do, and a bell will be rung for what comes;
-    /// wait for the epoll set and then call [`Driver::awake`]. `false`: go on with
-    /// [`Driver::step`].
+    /// Announces sleep. `true`: there is nothing to do, and a bell will ring for new work. Wait for
+    /// the epoll set and then call [`Driver::awake`]. `false`: go on with [`Driver::step`].
     pub fn prepare_sleep(&mut self) -> bool {
         self.sleeper.announce(Sleep::Fd);
-        // An error here comes again, and is told, at the next step.
+        // An error here comes again at the next step, and is reported then.
         let sleep = matches!(self.frames.has_work(), Ok(false))
             && self
                 .update_interest()
@@ -324,7 +324,7 @@ impl Driver {
         }
     }
 
-    /// Sleeps in this thread; [`Driver::prepare_sleep`] said that it may.
+    /// Sleeps in this thread, after [`Driver::prepare_sleep`] allowed it.
     fn sleep(&mut self) -> Result<(), DriverError> {
         let slept = self.collect(None);
         self.awake();
@@ -361,7 +361,8 @@ impl Driver {
         Ok(receive)
     }
 
-    /// Wakes the inet server: for what was `received`, or only if it waits for frames to be passed.
+    /// Wakes the inet server if frames were `received`, else only if it waits for transmit
+    /// completions.
     fn ring(&mut self, received: bool) {
         self.frames.trace.mark(TraceStage::Result);
         let rung = if received { self.inet.ring() } else { self.inet.ring_completion() };
@@ -369,7 +370,7 @@ impl Driver {
         self.frames.trace.mark(TraceStage::DriverRest);
     }
 
-    /// Goes on without the device, and tells the supervisor.
+    /// Goes on without the device, and notifies the supervisor.
     fn lost(&mut self, error: &io::Error) -> Result<bool, DriverError> {
         self.replace_device(None)?;
         let event = ServerEvent::DeviceLost { reason: error.to_string() };
@@ -391,7 +392,7 @@ impl Driver {
         epoll::add(&self.set, fd, name, self.interest).map_err(epoll_failed)
     }
 
-    /// Answers what the supervisor asked meanwhile; `true` if it asked something.
+    /// Answers the supervisor's requests that came meanwhile; `true` if there were any.
     fn serve_line(&mut self) -> Result<bool, DriverError> {
         let mut any = false;
         loop {
@@ -516,7 +517,7 @@ impl Companion for Driver {
     }
 }
 
-/// What a driver is made of, but for its line.
+/// The parts of a driver, except its control connection.
 struct DriverParts {
     frames: Frames<WrappedDevice>,
     sleeper: Sleeper,

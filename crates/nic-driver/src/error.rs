@@ -21,7 +21,7 @@ pub enum DriverError {
     /// The `rx` ring is full before the interface was registered: the inet server does not read it.
     #[error("no room in the rx ring to register the interface: the inet server does not read it")]
     NoRoomToAttach,
-    /// The supervisor sent what no supervisor sends.
+    /// The supervisor sent a message that no supervisor sends.
     #[error("the supervisor's message cannot be used: {0}")]
     BadMessage(String),
     /// The supervisor's channel failed.
@@ -36,7 +36,7 @@ pub enum DriverError {
     /// The system refused something.
     #[error("cannot {doing}: {error}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
         /// The system's answer.
         error: std::io::Error,
@@ -50,7 +50,7 @@ impl DriverError {
     }
 }
 
-/// What is wrong with a frame's descriptor.
+/// The fault in a frame's descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadFrame {
     /// The extent is not in the head page.
@@ -59,6 +59,6 @@ pub(crate) enum BadFrame {
     Piece,
     /// No Ethernet frame of this interface has that length.
     Length,
-    /// It is not what is said to be left of it.
+    /// The frame does not fit the offload that its descriptor names.
     Offload,
 }

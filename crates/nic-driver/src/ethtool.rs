@@ -42,7 +42,7 @@ pub(crate) struct ReceiveQueues {
     pub(crate) combined: u32,
 }
 
-/// `None` where there is nothing to be told.
+/// `None` if the driver reports nothing.
 pub(crate) fn receive_queues(name: &str) -> Option<ReceiveQueues> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     give(name, &mut channels).ok()?;
@@ -58,7 +58,7 @@ pub(crate) fn set_gro_off(name: &str) -> Result<(), Errno> {
     give(name, &mut Value { command: ETHTOOL_SGRO, data: 0 })
 }
 
-/// Gives a command, which begins with its number, and takes what it answers.
+/// Runs a command, which begins with its number. The answer replaces it.
 fn give<T>(name: &str, command: &mut T) -> Result<(), Errno> {
     let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -69,8 +69,9 @@ fn give<T>(name: &str, command: &mut T) -> Result<(), Errno> {
     let ifru_data = (&raw mut *command).cast();
     let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_data };
     let mut request = libc::ifreq { ifr_name, ifr_ifru };
-    // SAFETY: the kernel reads and writes `request`, and the structure that it points to, which is
-    // that of its command (the callers are those above); both live until the call is over.
+    // SAFETY: the kernel reads and writes `request` and the structure that it points to. The
+    // structure is that of the command (the callers are those above). Both live until the call is
+    // over.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if done == 0 {
         return Ok(());

@@ -40,7 +40,7 @@ pub struct FaultDevice<D> {
     scratch: Vec<u8>,
 }
 
-/// A frame, and what a device does or did for it.
+/// A frame with its offload.
 type Frame<O> = (Vec<u8>, O);
 
 impl<D: Device> FaultDevice<D> {
@@ -56,7 +56,7 @@ impl<D: Device> FaultDevice<D> {
         Self { inner, none, whole, rx, tx, scratch: Vec::new() }
     }
 
-    /// Sends what waits; `true` when nothing waits any more.
+    /// Sends the waiting frames; `true` when none waits any more.
     fn drain(&mut self) -> io::Result<bool> {
         while let Some(frame) = self.tx.ready.pop_front() {
             // A frame that the device refuses is gone, like one it took.
@@ -74,7 +74,7 @@ impl<D: Device> Device for FaultDevice<D> {
     fn features(&self) -> Features {
         match (self.none, self.whole) {
             (true, _) => self.inner.features(),
-            // What is held back has to be copied.
+            // A frame that is held back has to be copied.
             (false, true) => self.inner.features().without(Features::RX_IN_PLACE),
             (false, false) => Features::NONE,
         }
@@ -208,7 +208,7 @@ impl<O: Copy + Default> Direction<O> {
         unit < p
     }
 
-    /// Decides what becomes of a frame and moves it to `ready` or `held`.
+    /// Decides the fate of a frame and moves it to `ready` or `held`.
     fn pass(&mut self, mut frame: Frame<O>, is_super: bool) {
         let lose = self.chance(self.config.loss);
         let double = self.chance(self.config.duplicate);
@@ -240,7 +240,7 @@ impl<O: Copy + Default> Direction<O> {
         self.release();
     }
 
-    /// One frame went by: those that were passed by enough frames go on.
+    /// A frame was passed on: held frames that enough frames have overtaken follow it.
     fn release(&mut self) {
         for (left, frame) in &mut self.held {
             *left -= 1;

@@ -41,11 +41,11 @@ mod posted;
 
 /// Most frames of one direction in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
-/// Most segments received in one step, if they are joined to fewer frames: the inet server is woken
+/// Most segments received in one step, if they are joined to fewer frames. The inet server is woken
 /// once for all of them.
 const SEGMENTS: usize = 2 * BATCH;
 
-/// What [`Frames`] counts, each since the driver's start.
+/// The counters of [`Frames`], each since the driver's start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     rx_packets: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Counters {
     tx_device_errors: u64,
 }
 
-/// What became of the frame at the head of the `tx` ring.
+/// The result for the frame at the head of the `tx` ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TransmitOutcome {
     /// There is none.
@@ -101,7 +101,7 @@ pub(crate) struct Frames<D> {
     empty: bool,
     /// The frame at the head of the `tx` ring, for which the device had no room.
     waiting: Option<(Area, TxFrame)>,
-    /// What is left to the device and it does not do.
+    /// Offloads that the device leaves to us.
     gso: Gso,
     /// Longest frame that is no super-segment.
     longest: usize,
@@ -127,7 +127,7 @@ impl<D: Device> Frames<D> {
         let features = device.features();
         let in_place = features.has(Features::RX_IN_PLACE);
         let joins = !features.has(Features::GRO);
-        // What is joined was verified.
+        // Joined segments were verified.
         let joined = Features::RX_CHECKSUM.with(Features::GRO);
         let registered = if joins { features.with(joined) } else { features }.with(Features::GSO);
         let mut frames = Self {
@@ -183,8 +183,8 @@ impl<D: Device> Frames<D> {
     }
 
     /// Moves up to [`BATCH`] frames in each direction, or [`SEGMENTS`] joined to fewer. `true`:
-    /// there were some, and the inet server may wait for what they bring: frames, room in the `tx`
-    /// ring, or memory that nobody reads any more.
+    /// there were some. The inet server may be waiting for them: for received frames, room in the
+    /// `tx` ring, or memory that no driver reads any more.
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
         let sent = self.transmit_some()?;
         self.post()?;
@@ -297,7 +297,7 @@ impl<D: Device> Frames<D> {
         if let Some((area, joined)) = self.open.take() {
             // One page, as frames had before: longer ones than the MTU are taken, too.
             match joined.place(area.len(), shm::PAGE) {
-                // What cannot be joined needs a page and a slot of its own.
+                // A frame that cannot be joined needs a page and a slot of its own.
                 Some(at) if self.has_reserve()? => return self.receive_behind(area, joined, at),
                 _ => self.hand_over_joined(area, &joined)?,
             }
@@ -323,7 +323,7 @@ impl<D: Device> Frames<D> {
         Ok(received.map(|it| Received { len: it.len.min(into.len()), ..it }))
     }
 
-    /// Notes what the device said when it was asked for a frame, which was begun at that mark.
+    /// Notes the device's answer to a request for a frame. The request began at the mark `begun`.
     fn asked<T>(
         &mut self,
         begun: Option<Mark>,
@@ -355,7 +355,7 @@ impl<D: Device> Frames<D> {
         self.hand_over(area, len, offload)
     }
 
-    /// Counts a frame; `false` for what is none.
+    /// Counts a frame; `false` if the length is not a frame's.
     fn count(&mut self, len: usize) -> bool {
         let whole = len >= ETHERNET_HEADER;
         self.counters.rx_runts += u64::from(!whole);

@@ -24,8 +24,8 @@ use shm::{checksum, fold};
 
 use crate::superframe::{self, Headers};
 
-/// Most bytes of all headers of a segment that can be joined, and least of its payload: so the
-/// headers of the next one never lie over those of the first.
+/// Most bytes of all headers of a segment that can be joined, and least bytes of its payload. So
+/// the headers of the next segment never lie over those of the first.
 pub(crate) const MOST_HEADERS: usize = 128;
 
 /// Longest IP packet, bytes.
@@ -52,8 +52,8 @@ pub(crate) struct GroFrame {
 }
 
 impl GroFrame {
-    /// `None` for a frame that nothing can be joined to; `verified` if its TCP checksum is known to
-    /// be right.
+    /// `None` for a frame that no segment can be joined to. `verified`: its TCP checksum is known
+    /// to be right.
     pub(crate) fn start(frame: &[u8], verified: bool) -> Option<Self> {
         let headers = superframe::find(frame).filter(|headers| !headers.udp)?;
         let (tcp, payload) = (headers.transport, headers.payload);
@@ -69,8 +69,8 @@ impl GroFrame {
         Some(Self { headers, size, len: frame.len(), next, segments: 1, push, over: false })
     }
 
-    /// Where in the area the next frame is to be received, if there is room for one of `longest`
-    /// bytes and the packet may become longer.
+    /// The place in the area where the next frame is to be received. `None` without room for
+    /// `longest` bytes, or if the packet may not become longer.
     pub(crate) fn place(&self, area: usize, longest: usize) -> Option<usize> {
         let place = self.len - self.headers.payload;
         (self.can_grow() && place + longest <= area).then_some(place)
@@ -87,8 +87,8 @@ impl GroFrame {
         self.headers.payload
     }
 
-    /// Joins `frame`, which was received at [`GroFrame::place`], if it is the next segment; `first`
-    /// is what lies before it and begins with the headers of the first segment.
+    /// Joins `frame`, which was received at [`GroFrame::place`], if it is the next segment. `first`
+    /// is the bytes before it, beginning with the headers of the first segment.
     pub(crate) fn join(&mut self, first: &[u8], frame: &[u8], verified: bool) -> bool {
         let payload = self.headers.payload;
         let size = frame.len().saturating_sub(payload);
@@ -112,8 +112,7 @@ impl GroFrame {
         self.len
     }
 
-    /// Makes the headers those of the whole frame; what it consists of if it is more than one
-    /// segment.
+    /// Makes the headers those of the joined frame. Returns its segments if there is more than one.
     pub(crate) fn finish(&self, frame: &mut [u8]) -> Option<Segments> {
         if self.segments == 1 {
             return None;
@@ -135,7 +134,7 @@ impl GroFrame {
         Some(self.segments())
     }
 
-    /// As [`GroFrame::finish`], where each segment stays where it is: the first keeps its headers,
+    /// As [`GroFrame::finish`], but each segment stays in its place. The first keeps its headers,
     /// but for PSH.
     pub(crate) fn finish_apart(&self, first: &mut [u8]) -> Option<Segments> {
         if self.segments == 1 {
@@ -165,8 +164,8 @@ fn is_plain(frame: &[u8], headers: &Headers) -> bool {
     }
 }
 
-/// Do the headers of `frame` say what those of `first` do? Lengths, identification, sequence
-/// number, checksums and PSH apart; the length must be the frame's.
+/// Are the headers of `frame` equal to those of `first`, apart from lengths, identification,
+/// sequence number, checksums and PSH? The length must be the frame's.
 fn same(first: &[u8], frame: &[u8], headers: &Headers) -> bool {
     let Headers { ipv6, ip, transport: tcp, payload, .. } = *headers;
     let equal = |from: usize, to: usize| first[from..to] == frame[from..to];

@@ -25,7 +25,7 @@ use crate::superframe::{self, Headers, SegmentPosition};
 const TCP_SUM: u8 = 16;
 const UDP_SUM: u8 = 6;
 
-/// What is to be done here for a frame.
+/// The work that the device leaves to us for a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SegmentationWork {
     /// Nothing: the device does all that is left.
@@ -39,7 +39,7 @@ pub(crate) enum SegmentationWork {
 /// The frame at hand, as far as the device has taken it.
 #[derive(Debug)]
 pub(crate) struct Gso {
-    /// What the device does.
+    /// The device's own offloads.
     device: Features,
     /// A head as it leaves; a frame's own is never longer than a page.
     head: Box<[u8]>,
@@ -50,7 +50,7 @@ pub(crate) struct Gso {
     pub(crate) cut: u64,
 }
 
-/// What became of a frame.
+/// How far a frame was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TransmitProgress {
     /// The device has all of it; else it has no room, and the same frame is to be offered again.
@@ -67,11 +67,11 @@ impl Gso {
         Self { device, head, done: 0, count: 0, cut: 0 }
     }
 
-    /// What is to be done of that which is left of a frame; one for the device has at most
-    /// `longest` bytes.
+    /// The work for the unsent part of a frame. Frames given to the device have at most `longest`
+    /// bytes.
     ///
     /// # Errors
-    /// The frame is not what it is said to be, or its segments are too long.
+    /// The frame does not fit its offload, or its segments are too long.
     pub(crate) fn work(
         &self,
         frame: &[Part<'_>],
@@ -107,7 +107,7 @@ impl Gso {
         fits.then_some(work).ok_or(BadFrame::Length)
     }
 
-    /// Sends a frame, or what is left of it.
+    /// Sends a frame, or the unsent part of it.
     ///
     /// # Errors
     /// The device's.
@@ -201,8 +201,8 @@ impl TransmitProgress {
     }
 }
 
-/// Completes the checksum at `start + offset`, of all from `start` on, whose place has the sum of
-/// the pseudo-header of a packet that is longer by `longer` bytes.
+/// Completes the checksum of all bytes from `start` on; it lies at `start + offset`. Its place
+/// holds the sum of the pseudo-header of a packet that is longer by `longer` bytes.
 fn complete(head: &mut [u8], start: usize, offset: usize, longer: usize, body: &[Part<'_>]) {
     let place = start + offset..start + offset + 2;
     // RFC 1624: the length in the pseudo-header is one of the words that were added.

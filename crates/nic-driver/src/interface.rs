@@ -56,37 +56,37 @@ pub enum InterfaceError {
     Mtu {
         /// The interface.
         name: String,
-        /// What the stack is to have.
+        /// The MTU that the stack is to have.
         wanted: u16,
-        /// What the interface has.
+        /// The MTU of the interface.
         has: u32,
     },
     /// A right is missing.
     #[error("no right to {doing}: {needs} is needed; use sudo")]
     Rights {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
         /// Capabilities.
         needs: &'static str,
     },
-    /// Somebody else has what only one can have.
+    /// Another program has the interface, which only one can have.
     #[error("cannot {doing}: the interface is in use by another program; see `ip -d link`")]
     InUse {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
     },
     /// The kernel or the interface cannot do it.
     #[error("cannot {doing}: {why}")]
     Unsupported {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// What is not there.
+        /// The missing feature.
         why: String,
     },
     /// Anything else.
     #[error("cannot {doing}: {errno}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
         /// The system's answer.
         errno: Errno,
@@ -162,14 +162,14 @@ impl Interface {
     }
 }
 
-/// What happened to an interface.
+/// A change of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// It is there, and so.
     Is(Interface),
     /// It is gone.
     Gone(Interface),
-    /// The kernel told more than was listened to: look again ([`Interface::find`]).
+    /// The kernel dropped messages that were not read in time. Look again ([`Interface::find`]).
     Missed,
 }
 
@@ -186,7 +186,7 @@ impl Watch {
         Ok(Self(socket(LINKS)?))
     }
 
-    /// What happened since the last call; does not wait.
+    /// The changes since the last call; does not wait.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
         let mut all = Vec::new();
@@ -251,8 +251,8 @@ fn headed(mut message: Vec<u8>, kind: u16, flags: u16) -> Vec<u8> {
     message
 }
 
-/// Frames that are to be sent by an interface go to it at once (`tc qdisc replace dev NAME root
-/// noqueue`): it has a queue of its own.
+/// Frames to be sent go to the interface at once (`tc qdisc replace dev NAME root noqueue`),
+/// because it has a queue of its own.
 ///
 /// # Errors
 /// The system's.
@@ -283,7 +283,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Calls `each` with type and body of every message; errors (no such interface) are none.
+/// Calls `each` with type and body of every message. Errors (no such interface) are skipped.
 fn each_message(mut bytes: &[u8], mut each: impl FnMut(u16, &[u8])) {
     while let (Some(len), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
         let Some(body) = bytes.get(HEADER..len as usize) else { return };
@@ -294,8 +294,8 @@ fn each_message(mut bytes: &[u8], mut each: impl FnMut(u16, &[u8])) {
     }
 }
 
-/// Out of an `ifinfomsg` and what follows it. Those of a family, a bridge's of its ports, tell of
-/// something else: a port that leaves its bridge is deleted there, not gone.
+/// Parses an `ifinfomsg` and its attributes. A message with a family is a bridge's report about its
+/// ports, and is ignored: a port that leaves its bridge is deleted there, but is not gone.
 fn parse(body: &[u8]) -> Option<Interface> {
     if u16::from(*body.first()?) != AddressFamily::UNSPEC.as_raw() {
         return None;

@@ -50,7 +50,7 @@ use crate::vnet;
 const NEEDS: &str = "CAP_NET_RAW";
 
 /// Bytes of frames that wait in the kernel for the driver, and of frames that wait for the
-/// interface; as the kernel counts them, with what it needs around each.
+/// interface. The kernel's count includes its overhead for each frame.
 const RECEIVE_BUFFER: usize = 16 << 20;
 const SEND_BUFFER: usize = 4 << 20;
 
@@ -81,7 +81,7 @@ pub fn open(name: &str, mac: [u8; 6], mtu: u16) -> Result<OwnedFd, InterfaceErro
     join_promiscuous(&socket, index)
         .map_err(|errno| failed("receive frames for another address by", errno))?;
     filter(&socket, mac).map_err(|errno| failed("set a filter on", errno))?;
-    // Larger than the limit only for root; others get what the system allows.
+    // Only root can go over the limit. Other users get the system's limit.
     let _ = sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER)
@@ -127,14 +127,14 @@ pub struct Packet {
     features: Features,
     /// Where the kernel puts received frames; without one they are all in the socket's queue.
     ring: Option<PacketRing>,
-    /// The socket was reported ready, and has not been asked for its error since.
+    /// The socket was reported ready, and its error was not read since.
     ready: bool,
     /// A super-frame that was received, while it is cut.
     cutting: SuperFrame,
     super_frames: u64,
     /// Super-frames that make no sense.
     bad_super_frames: u64,
-    /// What the kernel dropped for want of room until it was last asked.
+    /// Frames that the kernel had dropped for want of room at the last reading.
     dropped: Cell<u64>,
     /// Frames longer than a slot that the kernel had no room for.
     lost: u64,
@@ -147,8 +147,8 @@ pub struct Packet {
 struct Control([u8; 64]);
 
 impl Packet {
-    /// A device out of a socket from [`open`], for packets of up to `mtu` bytes, that does for
-    /// frames to send what it can if `offload`. Checksums of received frames may be undone in any
+    /// A device from a socket of [`open`], for packets of up to `mtu` bytes. With `offload` it
+    /// offers its offloads for frames to send. Checksums of received frames may be unfilled in any
     /// case.
     ///
     /// # Errors
@@ -181,8 +181,8 @@ impl Packet {
         })
     }
 
-    /// Frames that the kernel dropped since the start for want of room. It forgets the count when
-    /// it tells it.
+    /// Frames that the kernel dropped since the start for want of room. Reading the kernel's count
+    /// resets it.
     fn dropped(&self) -> u64 {
         let mut count = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         if get_option(&self.socket, libc::PACKET_STATISTICS, &mut count).is_ok() {
@@ -226,8 +226,8 @@ impl Packet {
         }
     }
 
-    /// One frame of the socket's queue into `into`, the rest of a longer one behind its
-    /// `into.len()`th byte of `self.cutting`: its length, header, and VLAN tag.
+    /// Receives one frame of the socket's queue into `into`. The rest of a longer frame goes to
+    /// `self.cutting`, from byte `into.len()` on. Returns its length, header and VLAN tag.
     fn receive_queued(&mut self, into: &mut [u8]) -> Result<Option<Raw>, Errno> {
         let mut header = [0; vnet::HEADER];
         let rest = self.cutting.bytes_mut().get_mut(into.len()..).unwrap_or_default();
@@ -245,7 +245,7 @@ impl Packet {
         message.msg_controllen = control.0.len();
         let len = loop {
             // SAFETY: `message` names the header, the caller's bytes, our own and `control`, each
-            // with its length, all borrowed mutably until the call is over.
+            // with its length. All are borrowed mutably until the call is over.
             let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
             match usize::try_from(len).map_err(|_| last_errno()) {
                 Ok(len) => break len.saturating_sub(vnet::HEADER),
@@ -269,7 +269,7 @@ impl Packet {
         whole
     }
 
-    /// Cuts the super-frame whose beginning is in `into`; the first segment.
+    /// Begins to segment the super-frame whose beginning is in `into`. Returns the first segment.
     fn cut(&mut self, raw: &Raw, into: &mut [u8]) -> Option<Received> {
         // One that is longer than any, as a host may be set up to make them, is refused below.
         let first = into.len().min(raw.len).min(superframe::LONGEST);
@@ -290,7 +290,7 @@ struct Raw {
     tag: Option<[u8; TAG]>,
 }
 
-/// The VLAN tag that a control message tells of.
+/// The VLAN tag from a control message.
 fn tag(control: &[u8]) -> Option<[u8; TAG]> {
     // struct cmsghdr: length, level, type; then the data.
     let word =
@@ -382,9 +382,8 @@ fn send_parts(
     message.msg_iov = vectors.as_mut_ptr();
     message.msg_iovlen = count;
     // SAFETY: each of the first `count` vectors names bytes that stay mapped and readable for the
-    // life of its `Part`, thus during the call. The kernel only reads them, and it, not this
-    // program, looks at them, so another process may write to them meanwhile: that spoils the
-    // frame, not memory.
+    // life of its `Part`, thus during the call. Only the kernel reads them. So another process may
+    // write to them meanwhile: that spoils the frame, not memory.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
     if sent < 0 { Err(last_errno()) } else { Ok(()) }
 }

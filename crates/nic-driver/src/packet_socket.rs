@@ -39,8 +39,8 @@ pub(crate) fn set_option<T>(
     value: &T,
 ) -> Result<(), Errno> {
     let len = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads the `len` bytes of `value`, which is borrowed meanwhile; pointers
-    // in it (of a filter's program) are the caller's, who keeps alive what they lead to.
+    // SAFETY: the kernel reads the `len` bytes of `value`, which is borrowed meanwhile. The caller
+    // keeps the memory alive that pointers in it (to a filter's program) lead to.
     let done = unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len)
     };

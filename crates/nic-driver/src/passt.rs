@@ -41,7 +41,7 @@ pub struct BadLength {
 #[derive(Debug)]
 pub struct Passt {
     fd: OwnedFd,
-    /// Received bytes; those at `rx_start..rx_end` were not looked at yet.
+    /// Received bytes. Those at `rx_start..rx_end` are not parsed yet.
     rx: Box<[u8]>,
     rx_start: usize,
     rx_end: usize,
@@ -86,9 +86,9 @@ impl Passt {
         }
     }
 
-    /// Reads what there is behind what was not looked at yet; `false` when there is nothing now.
+    /// Reads more bytes behind the unparsed ones; `false` when there are none now.
     fn fill(&mut self) -> io::Result<bool> {
-        // What is left is less than a frame, so there is room behind it afterwards.
+        // The unparsed bytes are less than a frame, so there is room behind them afterwards.
         self.rx.copy_within(self.rx_start..self.rx_end, 0);
         self.rx_end -= self.rx_start;
         self.rx_start = 0;
@@ -175,7 +175,7 @@ impl Device for Passt {
     }
 
     fn pending(&self) -> Pending {
-        // A bad length is pending, too: `receive` tells it.
+        // A bad length is pending, too: `receive` reports it.
         Pending { receive: !matches!(self.next_frame(), Ok(None)), transmit: !self.tx.is_empty() }
     }
 

@@ -45,12 +45,12 @@ impl Default for Pace {
     }
 }
 
-/// What is replayed, as `--nic pcap:` names it: `INPUT[,OUTPUT][,fast][,delay=SECONDS]`.
+/// The argument of `--nic pcap:`, `INPUT[,OUTPUT][,fast][,delay=SECONDS]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The file whose frames arrive.
     pub input: PathBuf,
-    /// The file for what is sent.
+    /// The file for sent frames.
     pub output: Option<PathBuf>,
     /// When frames are due.
     pub pace: Pace,
@@ -105,7 +105,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Looks through a whole file; the number of its frames.
+/// Checks a whole file and returns the number of its frames.
 ///
 /// # Errors
 /// See [`PcapError`].
@@ -140,11 +140,11 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// Replays `input` from where it stands, for the interface with this hardware address; writes
-    /// a pcap file to `output`, if there is one.
+    /// Replays `input` from its current position, for the interface with this hardware address.
+    /// Writes a pcap file to `output`, if there is one.
     ///
     /// # Errors
-    /// What is wrong with the file as [`io::ErrorKind::InvalidData`]; the system's.
+    /// [`io::ErrorKind::InvalidData`] for a fault in the file; the system's.
     pub fn new(input: File, output: Option<File>, mac: [u8; 6], pace: Pace) -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let output = match output {

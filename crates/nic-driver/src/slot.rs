@@ -16,7 +16,7 @@ use crate::device::{Device, Part, Pending, Placed, Received};
 pub(crate) struct DeviceSlot {
     device: Option<Box<dyn Device>>,
     features: Features,
-    /// Never readable: what to wait for without a device.
+    /// Never readable: the descriptor to wait for without a device.
     nothing: OwnedFd,
     dropped: u64,
     lost: u64,

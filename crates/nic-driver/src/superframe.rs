@@ -62,8 +62,8 @@ impl SuperFrame {
         &mut self.bytes
     }
 
-    /// The first `len` bytes are a super-frame, as its header says. `false`: its headers are not
-    /// those of what it claims to be.
+    /// Takes the first `len` bytes as a super-frame, as its header says. `false`: the frame's own
+    /// headers contradict that.
     pub(crate) fn begin(&mut self, len: usize, header: &[u8; vnet::HEADER]) -> bool {
         let size = vnet::segment_size(header);
         self.len = 0;
@@ -119,8 +119,8 @@ pub(crate) struct SegmentPosition {
     pub(crate) last: bool,
 }
 
-/// Makes the headers of a super-frame, all of `head`, those of one of its segments; but for the
-/// checksum of TCP or UDP.
+/// Turns the headers of a super-frame, all of `head`, into those of one of its segments. The
+/// checksum of TCP or UDP is left out.
 pub(crate) fn adapt(head: &mut [u8], headers: &Headers, cut: &SegmentPosition) {
     let Headers { ipv6, udp, ip, transport, payload } = *headers;
     let mut put = |at: usize, value: usize| {

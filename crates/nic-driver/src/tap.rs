@@ -36,16 +36,16 @@ use self::request::{InterfaceRequest, features, last_errno, open_queue};
 use crate::device::{Device, MAX_PARTS, Part, Received};
 use crate::vnet::{self, HEADER};
 
-/// Frames that the host may queue on the device while the driver is busy. With the kernel's own
-/// 1,000 a hundred parallel downloads overflow it whenever the driver waits for a processor, and
-/// what is lost there costs whole retransmission timeouts. This is the first ten segments of more
-/// than a thousand connections, at most some 40 MiB of the host's memory; the driver takes it
-/// within a fraction of the 200 ms at which the host's TCP would send again.
+/// Frames that the host may queue on the device while the driver is busy. With the kernel's default
+/// of 1,000, a hundred parallel downloads overflow the queue whenever the driver waits for a
+/// processor. Frames lost there cost whole retransmission timeouts. This length holds the first ten
+/// segments of more than a thousand connections, at most some 40 MiB of the host's memory. The
+/// driver takes them within a fraction of the 200 ms after which the host's TCP would retransmit.
 const HOST_QUEUE: libc::c_int = 16_384;
 
-/// Makes the TAP device `name` and returns its descriptor: non-blocking, closed on exec; one that
-/// can have offloads if `offload`. A device that is there already is nobody's to change, not even
-/// an unused persistent one.
+/// Makes the TAP device `name` and returns its descriptor: non-blocking, closed on exec. With
+/// `offload` the device can have offloads. An existing device is not changed, not even an unused
+/// persistent one.
 ///
 /// # Errors
 /// See [`TapError`].
@@ -54,8 +54,7 @@ pub fn open(name: &str, offload: bool) -> Result<OwnedFd, TapError> {
     open_queue(name, |fd| header(fd) | libc::IFF_TUN_EXCL)
 }
 
-/// As [`open`]; for a device without offloads, where that can be had, with a second queue: see
-/// [`bulk`].
+/// As [`open`]. A device without offloads has a second queue where that is possible: see [`bulk`].
 ///
 /// # Errors
 /// See [`TapError`].
@@ -91,14 +90,15 @@ pub fn configure(name: &str, addresses: &[Prefixed], mtu: u16) -> Result<(), Tap
             call(&mut request, libc::SIOCSIFNETMASK, "set the network mask")?;
         }
     }
-    // The host's addresses on a device of ours are nobody else's, and who comes next should not
-    // have to wait for the host to find that out. Without IPv6 in the kernel there is no such file.
+    // The host's addresses on our device are unique. So the next program should not have to wait
+    // for the host's duplicate address detection. Without IPv6 in the kernel the file does not
+    // exist.
     let setting = |key: &str, value| {
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{key}"), value);
     };
     setting("accept_dad", "0");
     if addresses.iter().any(|address| address.address.is_ipv6()) {
-        // Some machines start with IPv6 off on new devices; on this one it was asked for.
+        // Some machines start with IPv6 off on new devices; on this device it was requested.
         setting("disable_ipv6", "0");
     }
     call(&mut request, libc::SIOCGIFFLAGS, "read the flags")?;
@@ -140,7 +140,8 @@ pub fn exists(name: &str) -> bool {
         .is_ok_and(|socket| rustix::net::netdevice::name_to_index(socket, name).is_ok())
 }
 
-/// What the host may leave to us of a frame: checksums, and the cutting of TCP's super-segments.
+/// The offloads that the host may leave to us: checksums, and the segmentation of TCP's
+/// super-segments.
 const HOST_OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
@@ -156,8 +157,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A device out of a descriptor from [`open`], with checksums and super-segments left to the
-    /// other side if `offload`. A kernel without them is told in the log.
+    /// A device from a descriptor of [`open`]. With `offload`, checksums and super-segments are
+    /// left to the other side. A kernel without them is reported in the log.
     ///
     /// # Errors
     /// The system's, when the descriptor is no TAP device's or cannot be made non-blocking.
@@ -178,7 +179,7 @@ impl Tap {
         Ok(Self { fd, direct: None, header, features })
     }
 
-    /// As [`Tap::new`], out of what [`open_queues`] gave.
+    /// As [`Tap::new`], from the descriptors of [`open_queues`].
     ///
     /// # Errors
     /// As there; `InvalidInput` when there are none, or too many.
@@ -199,7 +200,7 @@ impl Tap {
         .with(Features::GRO);
 }
 
-/// Tells the kernel what the host may leave to us.
+/// Sets the offloads that the host may leave to us.
 fn set_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> Result<(), Errno> {
     let argument = libc::c_ulong::from(offloads);
     // SAFETY: the request takes its argument as a number; `fd` is open.
@@ -294,9 +295,8 @@ fn write_parts(fd: BorrowedFd<'_>, header: &[u8], frame: &[Part<'_>]) -> Result<
         count += 1;
     }
     // SAFETY: each of the first `count` vectors names bytes that stay mapped and readable for the
-    // life of its `Part`, thus during the call. writev only reads them, and the kernel, not this
-    // program, looks at them, so another process may write to them meanwhile: that spoils the
-    // frame, not memory.
+    // life of its `Part`, thus during the call. writev only reads them, and only the kernel looks
+    // at them. So another process may write to them meanwhile: that spoils the frame, not memory.
     let written = unsafe { libc::writev(fd.as_raw_fd(), vectors.as_ptr(), count) };
     // A TAP device takes all of a frame or nothing.
     if written < 0 { Err(last_errno()) } else { Ok(()) }

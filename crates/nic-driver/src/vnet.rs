@@ -24,8 +24,8 @@ const GSO_ECN: u8 = 0x80;
 /// Length of the Ethernet header, and of the headers that are in front of TCP's.
 const ETHERNET: usize = 14;
 
-/// The header of a frame of which `offload` is left to the device; `head` is the frame's beginning,
-/// all its headers included.
+/// The header of a frame with `offload` left to the device. `head` is the frame's beginning with
+/// all its headers.
 pub(crate) fn encode(offload: &TxOffload, head: &[u8]) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     let mut put = |at: usize, value: u16| {
@@ -48,15 +48,15 @@ pub(crate) fn encode(offload: &TxOffload, head: &[u8]) -> [u8; HEADER] {
     header
 }
 
-/// Length of all headers of a super-segment: TCP's starts where its checksum does, and tells its
-/// own length.
+/// Length of all headers of a super-segment. TCP's header starts where its checksum does, and has
+/// its own length in it.
 fn headers_len(offload: &TxOffload, head: &[u8]) -> u16 {
     let start = offload.checksum.map_or(ETHERNET, |sum| sum.start.into());
     let tcp = head.get(start + 12).map_or(0, |byte| usize::from(byte >> 4) * 4);
     u16::try_from(start + tcp).unwrap_or(u16::MAX)
 }
 
-/// What a received frame's header says.
+/// The offload state from a received frame's header.
 pub(crate) fn decode(header: &[u8; HEADER]) -> RxOffload {
     let verified = header[0] & (NEEDS_CSUM | DATA_VALID) != 0;
     let size = u16::from_ne_bytes([header[4], header[5]]);
@@ -121,7 +121,7 @@ mod tests {
         assert!(!of(0, GSO_TCPV4, 9).verified);
         let ecn = of(NEEDS_CSUM, GSO_TCPV6 | GSO_ECN, 1);
         assert_eq!(ecn.segments, joined(SegmentKind::Tcp6, 1));
-        // No size; UDP, which was not asked for; no kind at all.
+        // No size; UDP, which was not requested; an unknown kind; no kind at all.
         for (kind, size) in [(GSO_TCPV4, 0), (3, 1448), (0x7f, 1), (0, 100)] {
             assert_eq!(of(0, kind, size), RxOffload::NONE, "{kind} {size}");
         }

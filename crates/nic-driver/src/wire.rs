@@ -42,7 +42,7 @@ mod meet;
 use self::link::{End, Link};
 use self::meet::{Listener, Met};
 
-/// Version of what two ends agree on.
+/// Version of the protocol between two ends.
 const VERSION: u32 = 1;
 /// How long a greeting may take.
 const GREETING: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ const HELLO_MOST: usize = 256;
 /// Bytes that wake read at a time.
 const WAKES: usize = 64;
 
-/// What each end says of itself; the listening end's comes with the region.
+/// The greeting of each end. The listening end's comes with the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Hello {
     wire: u32,
@@ -79,11 +79,11 @@ pub struct Wire {
     path: PathBuf,
     hello: Hello,
     features: Features,
-    /// What this end waits for; its own descriptor is what the driver waits for.
+    /// The events that this end waits for. The driver waits for the set's own descriptor.
     set: OwnedFd,
     timer: OwnedFd,
     state: State,
-    /// Kept while there is another end: who comes meanwhile is next.
+    /// Kept while the link is up: an end that connects meanwhile is next.
     listener: Option<Listener>,
     /// The last fault that was reported: each is reported once.
     last_report: String,
@@ -93,19 +93,19 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// What both ends can leave undone: memory spoils no bits.
+    /// The work that both ends may leave undone, because memory spoils no bits.
     pub const FEATURES: Features = Features::TX_CHECKSUM
         .with(Features::TSO4)
         .with(Features::TSO6)
         .with(Features::RX_CHECKSUM)
         .with(Features::GRO);
 
-    /// An end at this path, for frames of so many bytes behind the Ethernet header; `features` are
-    /// those of both ends or there is no link.
+    /// An end at this path, for frames of so many bytes behind the Ethernet header. Without the
+    /// same `features` at both ends there is no link.
     ///
     /// # Errors
-    /// The system's, when there are no descriptors left. What keeps the ends from meeting is told
-    /// in the log, and it is tried again.
+    /// The system's, when there are no descriptors left. A fault that keeps the ends from meeting
+    /// is reported in the log, and meeting is tried again.
     pub fn new(path: PathBuf, mtu: u16, features: Features) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -172,7 +172,7 @@ impl Wire {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         };
-        // One at a time: who comes now waits in the socket's queue.
+        // One peer at a time: another one waits in the socket's queue.
         epoll::delete(&self.set, &listener.socket)?;
         let (region, fd) = link::create().map_err(io::Error::other)?;
         self.greet(socket, Some(region))?;
@@ -223,8 +223,8 @@ impl Wire {
         else {
             return Ok(());
         };
-        // Bytes that wake may have come behind the greeting and be lost with the channel; the
-        // rings are looked at before the next sleep.
+        // Wake-up bytes may have come behind the greeting, and are lost with the channel. That is
+        // harmless: the rings are checked before the next sleep.
         let line = OwnedFd::from(line);
         let doorbell = (line.try_clone()?, line.try_clone()?);
         let link = Link::new(region, end, self.features, doorbell).map_err(io::Error::other)?;
@@ -380,8 +380,8 @@ impl Device for Wire {
     }
 
     fn awake(&mut self, ready: bool) {
-        // What was announced stays: in mode library one thread may work while another one still
-        // waits, which then must be woken. It costs at most one needless bell for each sleep.
+        // The announcement stays. In mode `library` one thread may work while another still waits
+        // and must be woken. This costs at most one needless bell for each sleep.
         if ready {
             self.ready();
         }

@@ -59,13 +59,13 @@ const NEEDS: &str = "CAP_NET_ADMIN with CAP_BPF and CAP_NET_RAW";
 /// Chunks, and slots of the rings, for receiving and for sending.
 const RECEIVE: u32 = UMEM_STOCK;
 const SEND: u32 = abi::nic::SEND_CHUNKS;
-/// Chunks for receiving of an UMEM of the device's own, which with those for sending is within the
-/// 8 MiB that everybody may lock by default (Linux's MLOCK_LIMIT), and leaves some of them.
+/// Chunks for receiving in a UMEM of the device's own. With the chunks for sending it stays within
+/// the 8 MiB that any user may lock by default (Linux's MLOCK_LIMIT), and leaves some of them.
 const OWN_RECEIVE: u32 = 1280;
 /// Bytes of a chunk, and of an UMEM of the device's own.
 const CHUNK: u32 = PAGE as u32;
 const UMEM: usize = (OWN_RECEIVE + SEND) as usize * PAGE;
-/// What the kernel keeps free before each received frame (XDP_PACKET_HEADROOM).
+/// Bytes that the kernel keeps free before each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: usize = 256;
 /// For so long a queue may be busy with a socket that is closed already.
 const BUSY: Duration = Duration::from_millis(300);
@@ -74,13 +74,13 @@ const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Longest IP packet whose frame, with a VLAN tag, fits into a chunk.
 const LONGEST: usize = PAGE - HEADROOM - ETHERNET_HEADER - 4;
 
-/// Takes the interface `name` over for packets of up to `mtu` bytes. Its UMEM is that of a frame
-/// region, mapped for writing, if one is given. Descriptors: socket, what keeps program and
-/// promiscuous mode, and without a frame region the UMEM.
+/// Takes the interface `name` over for packets of up to `mtu` bytes. If a frame region is given,
+/// mapped for writing, it is the UMEM. Returns descriptors: the socket, those that keep the program
+/// and promiscuous mode, and without a frame region the UMEM.
 ///
 /// # Errors
-/// See [`InterfaceError`]; nothing is left behind then. [`InterfaceError::Unsupported`] may be for
-/// the frame region.
+/// See [`InterfaceError`]. Nothing is left behind then. [`InterfaceError::Unsupported`] may be due
+/// to the frame region.
 pub fn open(
     name: &str,
     mtu: u16,
@@ -149,8 +149,8 @@ pub fn open(
     Ok([socket, link, promiscuous].into_iter().chain(umem).collect())
 }
 
-/// Binds. The kernel frees a queue a moment after the last descriptor of the socket before is
-/// closed, so for a while it is only busy.
+/// Binds. The kernel frees a queue a moment after the last descriptor of its earlier socket is
+/// closed. So a busy queue is tried again for a while.
 fn bind(socket: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno> {
     let end = Instant::now() + BUSY;
     loop {
@@ -272,7 +272,7 @@ impl Xdp {
         given
     }
 
-    /// Takes back what was sent.
+    /// Takes back the chunks of sent frames.
     fn reclaim(&mut self) {
         while self.free.len() < SEND as usize
             && let Some(address) = self.completion.pop()
@@ -316,7 +316,7 @@ impl Device for Xdp {
 
     fn receive_posted(&mut self) -> io::Result<Option<Placed>> {
         let placed = |desc: XdpDesc| {
-            // What no page has is no place of the pool either.
+            // An address that no page has is no place of the pool either.
             let at = usize::try_from(desc.addr).unwrap_or(usize::MAX);
             Placed { at, len: desc.len as usize }
         };

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicI32, Ordering};
 /// The state in which nothing is cached.
 const NONE: c_int = -1;
 
-/// The cached placeholder of a stream: its number while it is free, [`in_use`] of that while it
-/// stands for a socket.
+/// The cached placeholder of a stream: its number while it is free, [`in_use`] of the number while
+/// it stands for a socket.
 static CACHED: AtomicI32 = AtomicI32::new(NONE);
 
 /// The state in which the cached placeholder `fd` stands for a socket, and back.
@@ -29,7 +29,7 @@ pub(crate) fn number() -> c_int {
     in_use(CACHED.load(Ordering::Relaxed))
 }
 
-/// The cached placeholder is free again. While it is in use only its user changes the state; a
+/// The cached placeholder is free again. While it is in use, only its user changes the state. A
 /// forked child has a state of its own.
 pub(crate) fn give_back() {
     CACHED.store(number(), Ordering::Release);
@@ -50,7 +50,7 @@ pub(crate) fn put(fd: c_int) -> bool {
     CACHED.compare_exchange(NONE, fd, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Nothing is cached any more; the number of what was.
+/// Empties the cache. Returns the number that was cached.
 pub(crate) fn forget() -> Option<c_int> {
     match CACHED.swap(NONE, Ordering::AcqRel) {
         NONE => None,

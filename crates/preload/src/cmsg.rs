@@ -16,7 +16,7 @@ use crate::sockaddr::to_bytes;
 
 /// Bytes of a `struct cmsghdr`: length, level, type.
 const HEADER: usize = size_of::<libc::cmsghdr>();
-/// What the next header is aligned to.
+/// Alignment of each header.
 const ALIGN: usize = size_of::<usize>();
 /// SCM_TIMESTAMP and SCM_TIMESTAMPNS are named as the options.
 const SO_TIMESTAMP: c_int = 29;
@@ -26,11 +26,11 @@ const UDP_GRO: c_int = 104;
 const IPV6_ORIGDSTADDR: c_int = 74;
 const NANOS: u64 = 1_000_000_000;
 
-/// What the control messages of a send say.
+/// Decodes the control messages of a send.
 ///
 /// # Errors
-/// EINVAL for a message that is cut, unknown or of a bad value. As on Linux, messages of levels
-/// that the socket does not speak are passed over.
+/// EINVAL for a message that is cut off, unknown or of a bad value. As on Linux, messages of levels
+/// that the socket does not speak are ignored.
 pub(crate) fn parse(mut bytes: &[u8], family: Family) -> Outcome<SendAncillary> {
     let mut said = SendAncillary::default();
     while let Some((header, _)) = bytes.split_at_checked(HEADER) {
@@ -272,7 +272,7 @@ mod tests {
             message(0, 1, &[0x28]),
         ];
         assert_eq!(messages(all, HOW, Family::V4, 200), (expected.concat(), false));
-        // Over IPv6, what was asked of IPv4 is not told, and the other way round.
+        // Over IPv6 the options of IPv4 give no messages, and the other way round.
         let six = RecvAncillary { to: Ipv6Addr::LOCALHOST.into(), segment: 900, ..HOW };
         let asked = all | AncillarySet::PKTINFO6 | AncillarySet::HOPLIMIT | AncillarySet::TCLASS;
         let info = [&Ipv6Addr::LOCALHOST.octets()[..], &3_u32.to_ne_bytes()].concat();

@@ -47,7 +47,7 @@ pub(crate) fn install(fd: c_int, descriptor: Descriptor) -> Outcome<()> {
     outcome
 }
 
-/// What a descriptor stands for.
+/// The object that a descriptor stands for.
 #[derive(Clone)]
 pub(crate) enum Descriptor {
     /// A Tasuki socket.
@@ -89,8 +89,8 @@ pub(crate) fn release(descriptor: Option<Descriptor>) {
     }
 }
 
-/// The cached placeholder stands for its socket no more. With `fresh` it is as it was, and free;
-/// otherwise it is closed.
+/// The cached placeholder stands for its socket no more. With `fresh` it is unchanged, and free
+/// again; otherwise it is closed.
 pub(crate) fn end_cached(fresh: bool) {
     if fresh {
         cached_placeholder::give_back();
@@ -99,6 +99,6 @@ pub(crate) fn end_cached(fresh: bool) {
     let cached = cached_placeholder::number();
     TABLE.take(cached);
     cached_placeholder::clear();
-    // SAFETY: it is the shim's own, and known to nobody any more.
+    // SAFETY: it is the shim's own, and no table has its number any more.
     unsafe { real::close(cached) };
 }

@@ -48,8 +48,8 @@ fn set_of(epfd: c_int, member: c_int) -> Outcome<Arc<EpollSet>> {
         Some(Descriptor::Socket(_) | Descriptor::Internal) => return Err(Errno::INVAL),
         None => {}
     }
-    // Only an epoll file answers ENOENT; a placeholder is never in one.
-    // SAFETY: the kernel judges the descriptors; EPOLL_CTL_DEL takes no event.
+    // Only an epoll file answers ENOENT: a placeholder is never a member of one. SAFETY: the kernel
+    // judges the descriptors; EPOLL_CTL_DEL takes no event.
     let probe =
         unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, member, core::ptr::null_mut()) };
     match errno::check(probe) {
@@ -158,8 +158,8 @@ impl Events {
         }
     }
 
-    /// Appends the kernel's events, waiting for `timeout` (`None`: for ever). Says whether the
-    /// kick was among them; it is not reported.
+    /// Appends the kernel's events, waiting for `timeout` (`None`: for ever). Returns whether the
+    /// kick was among them; the kick is not reported.
     fn add_kernels(
         &mut self,
         epfd: c_int,
@@ -265,7 +265,7 @@ fn wait(
     Ok(c_int::try_from(events.count).unwrap_or(c_int::MAX))
 }
 
-/// Reports what is ready of the Tasuki members; before it the kernel's, if theirs are overdue.
+/// Reports the ready Tasuki members. The kernel's events come first if they are overdue.
 fn collect(set: &EpollSet, epfd: c_int, events: &mut Events) -> Outcome<()> {
     let mut state = set.state();
     if core::mem::take(&mut state.kernel_first) {
@@ -283,8 +283,8 @@ fn sleep(
     watched: &[(Arc<OpenSocket>, u32)],
     deadline: Option<Instant>,
 ) -> Outcome<bool> {
-    // SAFETY: an epoll file that the program closes while it waits in it is its own mistake; the
-    // kernel then says POLLNVAL. The number is not -1: it is in the table.
+    // SAFETY: if the program closes the epoll file while it waits in it, that is its own mistake,
+    // and the kernel reports POLLNVAL. The number is not -1, because it is in the table.
     let epfd = unsafe { BorrowedFd::borrow_raw(epfd) };
     let mut kernel = [PollFd::from_borrowed_fd(epfd, PollFlags::IN)];
     wait_any(watched, &mut kernel, deadline)?;

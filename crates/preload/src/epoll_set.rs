@@ -144,7 +144,7 @@ impl EpollSet {
         Sleeping { set: self, kicks: state.kicks }
     }
 
-    /// Is a Tasuki member ready? And what a sleep must watch.
+    /// Is a Tasuki member ready? Also returns the members that a sleep must watch.
     pub(crate) fn look(&self) -> (bool, Vec<(Arc<OpenSocket>, u32)>) {
         let mut state = self.state();
         let ready = state.registrations.is_ready();
@@ -161,7 +161,7 @@ impl EpollSet {
         self.kernel_members.store(true, Ordering::Relaxed);
     }
 
-    /// What a sleep must watch.
+    /// The members that a sleep must watch.
     pub(crate) fn watched(&self) -> Vec<(Arc<OpenSocket>, u32)> {
         self.state().registrations.watched()
     }

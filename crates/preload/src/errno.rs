@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use libc::ssize_t;
 use rustix::io::Errno;
 
-/// What a call of the shim comes to, before it is put in C's terms.
+/// The result of a call of the shim, before it is translated to C's conventions.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
 /// Sets the calling thread's `errno`.
@@ -22,13 +22,13 @@ pub(crate) fn set(errno: Errno) {
 
 /// A C return type: -1 (or the like: no index, no pointer) stands for an error.
 pub(crate) trait Return: Sized {
-    /// What a body comes to.
+    /// The result of a body.
     type Value;
 
     /// Runs the body of a call.
     ///
-    /// A panic in it is a fault of this library, not of the program, which must not be unwound
-    /// through: the call gives EIO, and the panic's message is on stderr.
+    /// A panic in the body is a fault of this library, and must not unwind through the program. The
+    /// call gives EIO, and the panic's message is on stderr.
     fn of(body: impl FnOnce() -> Outcome<Self::Value>) -> Self;
 }
 
@@ -85,8 +85,8 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// While it lives, `pthread_cancel` waits: the C library cancels by unwinding, which must not go
-/// through this library's frames, and many a call inside of a body is a cancellation point.
+/// While it lives, `pthread_cancel` waits. The C library cancels by unwinding, which must not go
+/// through this library's frames. Many calls inside of a body are cancellation points.
 struct Uncancelled(c_int);
 
 impl Uncancelled {

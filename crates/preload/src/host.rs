@@ -49,7 +49,7 @@ pub(crate) fn start(connections: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, St
         drivers.push(Box::new(driver));
     }
     let mut stack = EventLoop::new(inet, drivers).map_err(|error| error.to_string())?;
-    // What the program does next is to find the addresses of its interfaces usable.
+    // The program's next calls must find the addresses of its interfaces usable.
     if stack.settle().map_err(|error| error.to_string())? == ControlActivity::Shutdown {
         return Err("the instance has just ended".to_owned());
     }
@@ -61,7 +61,7 @@ pub(crate) fn start(connections: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, St
 }
 
 /// In a forked child: the stack is the parent's. Closes the child's copies of its descriptors, so
-/// that the parent's end is seen.
+/// that the parent's end is noticed.
 pub(crate) fn forget() {
     if HOST.swap(null_mut(), Ordering::AcqRel).is_null() {
         return;

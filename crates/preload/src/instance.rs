@@ -99,7 +99,7 @@ pub(crate) fn forget() {
     REPORTED.store(false, Ordering::Relaxed);
 }
 
-/// The process ends: its sockets are closed in order, what they have queued is still sent.
+/// The process ends. Its sockets are closed in order, and their queued bytes are still sent.
 pub(crate) fn goodbye() {
     if let Some(client) = known().filter(|_| !process::in_vfork_child()) {
         client.goodbye();

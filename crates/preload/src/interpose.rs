@@ -3,8 +3,8 @@
 /// Defines exported calls: `fn name(arguments) -> result { ours => body }`.
 ///
 /// When the condition `ours` does not hold, the C library's function of the same name is called,
-/// and nothing else. `body` is an [`Outcome`](crate::errno::Outcome); it may be `unsafe` by what
-/// the call's manual page asks of the program.
+/// and nothing else. `body` is an [`Outcome`](crate::errno::Outcome). It may be `unsafe`, as far as
+/// the call's manual page makes the program responsible.
 macro_rules! interpose {
     ($(
         fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty { $ours:expr => $body:expr }

@@ -41,8 +41,8 @@ pub(crate) fn wait_any(
     sockets::wait_any(&watches, kernel, deadline)
 }
 
-/// Before a wait ends without anything: true if that brought the stack to work, which may have
-/// changed one of the `watched` sockets.
+/// Called before a wait ends without a result. True: the stack worked, which may have changed one
+/// of the `watched` sockets.
 pub(crate) fn attend(watched: &[(Arc<OpenSocket>, u32)]) -> bool {
     watched.first().is_some_and(|(first, _)| first.socket.attend())
 }
@@ -60,7 +60,7 @@ impl Timeout {
         }
     }
 
-    /// Sets it; what is too long to count (500 years) is none.
+    /// Sets it. A time that is too long to count (500 years) is none.
     pub(crate) fn set(&self, timeout: Option<Duration>) {
         let nanos = timeout.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(0));
         self.0.store(nanos, Ordering::Relaxed);

@@ -29,7 +29,7 @@ pub(crate) struct Placeholder {
 }
 
 impl Placeholder {
-    /// A Unix socket of the same type: it can do nothing, and `fstat` calls it a socket. `flags`:
+    /// A Unix socket of the same type. It can do nothing, and `fstat` calls it a socket. `flags`:
     /// SOCK_NONBLOCK and SOCK_CLOEXEC.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Placeholder {
             .map(|fd| Self { fd, cached: false })
     }
 
-    /// It is the socket's from now on; its number.
+    /// It stands for `socket` from now on. Returns its number.
     ///
     /// # Errors
     /// EMFILE when the number is beyond the table.
@@ -97,7 +97,7 @@ pub(crate) fn cache(fd: c_int, open: &OpenSocket) {
     if !known || !cached_placeholder::put(cached) {
         // Another thread has cached one meanwhile.
         TABLE.take(cached);
-        // SAFETY: made above, and nobody else's.
+        // SAFETY: made above, and known to no other code.
         unsafe { real::close(cached) };
     }
 }

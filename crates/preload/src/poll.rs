@@ -26,10 +26,10 @@ use crate::{signals, time};
 
 /// More than any process can have open.
 const MOST_FDS: nfds_t = 1 << 24;
-/// Reported whether asked for or not.
+/// Reported even if not requested.
 const ALWAYS: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
-/// What one `pollfd` is about; kernel descriptors are in a list of their own.
+/// The object of one `pollfd`. Kernel descriptors are in a list of their own.
 enum Item {
     /// A negative number: no events, ever.
     Nothing,
@@ -55,7 +55,7 @@ impl<'a> Poll<'a> {
     fn new(fds: &'a mut [pollfd]) -> Self {
         let mut kernel = Vec::new();
         let mut ask_kernel = |fd: &pollfd| {
-            // SAFETY: not -1, see below; if the program closes it meanwhile the kernel says
+            // SAFETY: not -1, see below. If the program closes it meanwhile, the kernel reports
             // POLLNVAL.
             let borrowed = unsafe { BorrowedFd::borrow_raw(fd.fd) };
             let events = PollFlags::from_bits_retain(fd.events.cast_unsigned());
@@ -139,7 +139,7 @@ impl<'a> Poll<'a> {
     }
 }
 
-/// A socket's events as poll reports them to a caller that asked for `wanted`.
+/// A socket's events as poll reports them to a caller that requested `wanted`.
 fn revents(events: u32, wanted: c_short) -> c_short {
     // The bits of epoll and poll are the same, and poll's fit into 16.
     let events = u16::try_from(events & 0xFFFF).unwrap_or(0).cast_signed();
@@ -205,10 +205,10 @@ fn count_of(count: nfds_t) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// When the time at `timeout` has passed; null is for ever.
+/// The moment when the time at `timeout` has passed. Null is for ever.
 ///
 /// # Errors
-/// EINVAL for what is no time.
+/// EINVAL for an invalid time.
 pub(crate) unsafe fn deadline(timeout: *const timespec) -> Outcome<Option<Instant>> {
     // SAFETY: the caller says that it is null or points to a timespec.
     let timeout = unsafe { timeout.as_ref() };

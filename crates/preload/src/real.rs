@@ -52,8 +52,8 @@ impl Symbol {
     }
 }
 
-/// Stands for a function that this C library does not have. The result is -1 as an `int` and as a
-/// `ssize_t`; arguments are ignored, which the C calling conventions of Linux allow.
+/// Stands for a function that this C library does not have. The result is -1, as an `int` and as a
+/// `ssize_t`. Arguments are ignored, which the C calling conventions of Linux allow.
 extern "C" fn missing() -> isize {
     crate::errno::set(rustix::io::Errno::NOSYS);
     -1
@@ -82,7 +82,7 @@ macro_rules! real_calls {
             #[doc = concat!("The C library's `", stringify!($name), "`.")]
             ///
             /// # Safety
-            /// As the manual page asks: pointers are valid for what the call does with them.
+            /// As the manual page requires: pointers are valid for the call's accesses.
             #[inline]
             pub(crate) unsafe fn $name($($arg: $ty),*) -> $ret {
                 type Function = unsafe extern "C-unwind" fn($($ty),*) -> $ret;
@@ -189,10 +189,10 @@ real_calls! {
     ) -> c_int;
 }
 
-/// The C library's `fcntl`; `arg` is whatever the command takes, an `int` or a pointer.
+/// The C library's `fcntl`. `arg` is the command's argument, an `int` or a pointer.
 ///
 /// # Safety
-/// As the manual page asks for the command.
+/// As the manual page requires for the command.
 #[inline]
 pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
     // SAFETY: passed on from the caller.

@@ -11,20 +11,20 @@ use sockets::Readiness;
 
 use crate::errno::Outcome;
 
-/// `EPOLLERR | EPOLLHUP`, reported whether asked for or not.
+/// `EPOLLERR | EPOLLHUP`, reported even if not requested.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
 const EDGE: u32 = libc::EPOLLET.cast_unsigned();
 const ONE_SHOT: u32 = libc::EPOLLONESHOT.cast_unsigned();
 
 /// Something that can be watched.
 pub(crate) trait Source: Clone {
-    /// What it is ready for.
+    /// The events that it is ready for.
     fn readiness(&self) -> Readiness;
     /// Is this the same open file?
     fn is(&self, other: &Self) -> bool;
 }
 
-/// What `epoll_ctl` asks for.
+/// The events and user data given to `epoll_ctl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interest {
     /// Events and flags.
@@ -87,7 +87,7 @@ impl<S: Source> Registrations<S> {
         Ok(())
     }
 
-    /// EPOLL_CTL_MOD: arms again, and an edge that was reported counts as new.
+    /// EPOLL_CTL_MOD: arms again. An edge that was reported counts as new.
     ///
     /// # Errors
     /// ENOENT when it is not there.
@@ -115,7 +115,7 @@ impl<S: Source> Registrations<S> {
         self.list.retain(|registration| !registration.source.is(source));
     }
 
-    /// Reports what is ready, at most `room`, and remembers what was seen. Returns the number of
+    /// Reports at most `room` ready sources, and remembers the versions seen. Returns the number of
     /// reports.
     pub(crate) fn collect(&mut self, room: usize, mut report: impl FnMut(u32, u64)) -> usize {
         let count = self.list.len();
@@ -140,7 +140,7 @@ impl<S: Source> Registrations<S> {
         reports
     }
 
-    /// Is there something to report? Takes nothing away, but remembers what was seen.
+    /// Is there something to report? Takes nothing away, but remembers the versions seen.
     pub(crate) fn is_ready(&mut self) -> bool {
         let mut ready = false;
         for registration in &mut self.list {
@@ -151,7 +151,7 @@ impl<S: Source> Registrations<S> {
         ready
     }
 
-    /// What a sleep must watch: the armed sources, with the versions last seen.
+    /// The sources that a sleep must watch: the armed ones, with the versions last seen.
     pub(crate) fn watched(&self) -> Vec<(S, u32)> {
         let armed = self.list.iter().filter(|registration| registration.armed);
         armed.map(|registration| (registration.source.clone(), registration.seen)).collect()

@@ -22,9 +22,9 @@ const READ: c_short =
     libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR;
 const WRITE: c_short = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLERR;
 const EXCEPT: c_short = libc::POLLPRI;
-/// The events asked for by each of the three sets.
+/// The events requested by each of the three sets.
 const ASK: [c_short; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
-/// What counts, for each of the three sets.
+/// The events that count for each of the three sets.
 const COUNTS: [c_short; 3] = [READ, WRITE, EXCEPT];
 const WORD: usize = 64;
 /// More descriptors than any process can have.
@@ -45,7 +45,7 @@ impl Sets {
         Self { words, fds }
     }
 
-    /// What to poll for.
+    /// The descriptors and events to poll.
     fn pollfds(&self) -> Vec<pollfd> {
         let ask = |fd: usize| {
             let asked = self.words.iter().zip(ASK).filter(|(words, _)| is_in(words, fd));
@@ -55,7 +55,7 @@ impl Sets {
         self.fds.iter().map(pollfd).collect()
     }
 
-    /// The sets of what is ready, and how many members they have together.
+    /// The sets of ready descriptors, and how many members they have together.
     fn ready(&self, polled: &[pollfd]) -> ([Option<Vec<u64>>; 3], c_int) {
         let mut total = 0;
         let mut ready = self.words.clone();

@@ -79,8 +79,8 @@ fn is_ignored(signal: c_int) -> bool {
 
 /// Are all handlers installed with SA_RESTART?
 ///
-/// After EINTR nothing tells which signal it was; those of faults do not interrupt calls. Programs
-/// that install some handlers so and some not are rare; they get EINTR from all.
+/// After EINTR the signal is not known. (Signals of faults do not interrupt calls.) Programs that
+/// install only some handlers with SA_RESTART are rare; they get EINTR from all signals.
 pub(crate) fn all_restart() -> bool {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     let faults = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS];

@@ -34,7 +34,7 @@ pub(crate) enum Name {
     V4(SocketAddrV4),
     /// AF_INET6.
     V6(SocketAddrV6),
-    /// AF_INET6, but too short: what that means depends on the socket.
+    /// AF_INET6, but too short. The meaning depends on the socket.
     ShortV6,
     /// AF_UNSPEC; bytes after the family, as far as there are some, read as an AF_INET address.
     Unspecified(Option<SocketAddrV4>),
@@ -78,11 +78,11 @@ impl Name {
         }
     }
 
-    /// The address for connect(2); `None`: the peer is to be taken away.
+    /// The address for connect(2). `None`: the peer is to be removed.
     ///
     /// # Errors
-    /// EAFNOSUPPORT for another family than the socket's, but that a datagram socket of AF_INET6
-    /// can be connected to an AF_INET address; EINVAL for a short one.
+    /// EAFNOSUPPORT for another family than the socket's; but a datagram socket of AF_INET6 can be
+    /// connected to an AF_INET address. EINVAL for a short address.
     pub(crate) fn to_connect(
         self,
         family: Family,
@@ -100,8 +100,8 @@ impl Name {
         }
     }
 
-    /// The destination for sendto(2). AF_UNSPEC stands for AF_INET on an AF_INET socket and for the
-    /// connected peer (`None`) on an AF_INET6 one; port 0 is no destination.
+    /// The destination for sendto(2). AF_UNSPEC stands for AF_INET on an AF_INET socket, and for
+    /// the connected peer (`None`) on an AF_INET6 socket. Port 0 is no destination.
     ///
     /// # Errors
     /// EAFNOSUPPORT for AF_INET6 on an AF_INET socket, EINVAL for a short address or port 0.
@@ -129,8 +129,8 @@ fn v4_from_bytes(bytes: &[u8; V4_LENGTH]) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([p0, p1]))
 }
 
-/// Family, port, flow information (which is not used) and address, 24 bytes; the scope if there is
-/// one (RFC 2133 knew none).
+/// Family, port, flow information (not used) and address, 24 bytes, then the scope if there is one
+/// (RFC 2133 had none).
 fn v6_from_bytes(bytes: &[u8]) -> Option<SocketAddrV6> {
     let (&[_, _, p0, p1, _, _, _, _], rest) = bytes.split_first_chunk()?;
     let (&address, rest) = rest.split_first_chunk::<16>()?;
@@ -213,8 +213,8 @@ pub(crate) unsafe fn copy_out(
     let room = unsafe { *len };
     let (bytes, full) = to_bytes(address, family)?;
     let count = room_for(room, full)?;
-    // SAFETY: `count` is at most `*len`, which the caller says is writable, and at most what there
-    // is.
+    // SAFETY: `count` is at most `*len`, which the caller says is writable, and at most the length
+    // of `bytes`.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), addr.cast(), count) };
     #[expect(clippy::cast_possible_truncation, reason = "28 at most")]
     // SAFETY: as for the read above.
@@ -224,8 +224,8 @@ pub(crate) unsafe fn copy_out(
     Ok(())
 }
 
-/// How many of `full` bytes go where `room` are announced; a length with the sign bit is EINVAL,
-/// since the kernel reads an `int`.
+/// How many of `full` bytes fit into the announced `room`. A length with the sign bit is EINVAL,
+/// because the kernel reads an `int`.
 ///
 /// # Errors
 /// EINVAL, see above.

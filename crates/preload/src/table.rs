@@ -26,7 +26,7 @@ const CHUNKS: usize = 1024;
 /// Numbers from here on are always the kernel's; it is also Linux's usual highest limit.
 pub(crate) const LIMIT: usize = CHUNK * CHUNKS;
 
-/// What a descriptor number is to the shim.
+/// The meaning of a descriptor number to the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -92,18 +92,18 @@ impl<V: TableValue> DescriptorTable<V> {
         Self { chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS] }
     }
 
-    /// What `fd` is; lock-free.
+    /// The kind of `fd`; lock-free.
     #[inline]
     pub(crate) fn kind(&self, fd: c_int) -> Kind {
         self.slot(fd).map_or(Kind::Kernel, Slot::kind)
     }
 
-    /// What `fd` holds. `None` for what holds nothing: the kernel's and inherited ones.
+    /// The value that `fd` stands for. `None` for the kernel's descriptors and inherited ones.
     pub(crate) fn get(&self, fd: c_int) -> Option<V> {
         self.slot(fd)?.lock().clone()
     }
 
-    /// Makes `fd` stand for `value`; gives back what it stood for.
+    /// Makes `fd` stand for `value`. Returns the value that it stood for before.
     ///
     /// # Errors
     /// Gives `value` back when `fd` is negative or not below [`LIMIT`].
@@ -114,7 +114,7 @@ impl<V: TableValue> DescriptorTable<V> {
         Ok(place.replace(value))
     }
 
-    /// Leaves `fd` to the kernel; gives back what it stood for.
+    /// Leaves `fd` to the kernel. Returns the value that it stood for.
     pub(crate) fn take(&self, fd: c_int) -> Option<V> {
         let slot = self.slot(fd)?;
         let mut place = slot.lock();
@@ -147,8 +147,8 @@ impl<V: TableValue> DescriptorTable<V> {
         found
     }
 
-    /// In a forked child: sockets become [`Kind::Inherited`], all else the kernel's. What the
-    /// entries held is neither dropped nor looked at.
+    /// In a forked child: sockets become [`Kind::Inherited`], all other descriptors the kernel's.
+    /// The values of the entries are neither dropped nor read.
     pub(crate) fn inherit(&self) {
         for place in &self.chunks {
             // SAFETY: a pointer in `chunks` is null or came from Box::into_raw and is never freed.

@@ -34,7 +34,7 @@ pub(crate) fn from_timespec(time: timespec) -> Outcome<Duration> {
     Ok(Duration::new(seconds, nanos))
 }
 
-/// The duration of select's `struct timeval`; microseconds above 10^6 count as seconds, as on
+/// The duration of select's `struct timeval`. Microseconds above 10^6 count as seconds, as on
 /// Linux.
 ///
 /// # Errors

@@ -14,12 +14,12 @@ use sockets::{Received, SendFlags, SocketKind, Wait};
 
 use crate::errno::Outcome;
 
-/// What the rules need of a socket.
+/// The operations of a socket that the rules need.
 pub(crate) trait Endpoint {
     /// Stream or datagram.
     fn kind(&self) -> SocketKind;
-    /// Sends as [`sockets::Socket::send`] does: a blocking send queues all, or returns the count
-    /// that was queued before a signal or an error.
+    /// Sends as [`sockets::Socket::send`] does. A blocking send queues all bytes, or returns the
+    /// count queued before a signal or an error.
     fn send(
         &self,
         bufs: &[IoSlice<'_>],
@@ -31,7 +31,7 @@ pub(crate) trait Endpoint {
     fn recv_urgent(&self, peek: bool) -> Outcome<Option<u8>>;
     /// Connects a stream whose SYN takes the first bytes of the next send.
     fn connect_fast(&self, to: SocketAddr, wait: Wait) -> Outcome<()>;
-    /// Receives what is there.
+    /// Receives the bytes or the datagram that are there.
     fn recv(&self, bufs: &mut [IoSliceMut<'_>], peek: bool, wait: Wait) -> Outcome<Received>;
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn send(
     Sent { outcome, sigpipe }
 }
 
-/// What `flags` say.
+/// The MSG flags as [`SendFlags`].
 pub(crate) fn send_flags(flags: c_int) -> SendFlags {
     let has = |flag| flags & flag != 0;
     SendFlags { more: has(libc::MSG_MORE), eor: has(libc::MSG_EOR), urgent: has(libc::MSG_OOB) }
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes and gives what the script says, one step a call.
+    /// An endpoint that follows the script, one step a call.
     struct Script {
         kind: SocketKind,
         steps: RefCell<VecDeque<Outcome<usize>>>,

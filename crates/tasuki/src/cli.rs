@@ -74,7 +74,7 @@ fn top_help() -> String {
     format!("{}\n\nEnvironment:\n{}", exit::HELP, variables.join("\n"))
 }
 
-/// The command without what is hidden, for manual pages and completion scripts.
+/// The command without its hidden parts, for manual pages and completion scripts.
 pub(crate) fn visible() -> clap::Command {
     let all = Cli::command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
@@ -86,11 +86,11 @@ pub(crate) fn visible() -> clap::Command {
         .subcommands(shown)
 }
 
-/// A wrong command line as one sentence: what is wrong, clap's tip, and where help is. `words` is
-/// what was typed, from the first word after `tasuki`.
+/// A wrong command line as one sentence: the fault, clap's tip, and where help is. `words` is the
+/// command line from the first word after `tasuki`.
 pub(crate) fn refusal(error: &clap::Error, mut words: impl Iterator<Item = OsString>) -> String {
     let text = error.render().to_string();
-    // Nobody means an option as a value.
+    // No user means an option as a value.
     let left_out = ["Usage: ", "For more information", "tip: to pass "];
     let lines: Vec<&str> = text
         .lines()
@@ -190,7 +190,7 @@ pub(crate) struct InstanceOptions {
 const INSTANCE_OPTIONS: [&str; 10] =
     ["mode", "nic", "publish", "address", "gateway", "ipv6", "dhcp", "config", "offload", "fault"];
 
-/// What is either on or off.
+/// A switch: on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Switch {
     On,
@@ -384,7 +384,7 @@ pub(crate) struct CaptureArgs {
     pub(crate) count: Option<u64>,
 }
 
-/// What tcpdump calls the default snapshot length: longer than any frame.
+/// tcpdump's default snapshot length: longer than any frame.
 const WHOLE_FRAMES: u32 = 262_144;
 
 fn snaplen(text: &str) -> Result<u32, String> {

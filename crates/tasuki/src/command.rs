@@ -36,8 +36,8 @@ fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     print(&text)
 }
 
-/// A table: columns as wide as needed, two spaces between; `right` says which are aligned to the
-/// right.
+/// A table with columns as wide as needed and two spaces between them. `right` says which are
+/// aligned to the right.
 fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -145,7 +145,7 @@ pub(crate) struct NicSection {
     pub(crate) fault: Fault,
 }
 
-/// One of `[[interface]]`: what `[inet]` and `[nic]` are for the first interface.
+/// One of `[[interface]]`, with the keys that `[inet]` and `[nic]` have for the first interface.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct InterfaceSection {
@@ -250,7 +250,7 @@ impl ClientSection {
     }
 }
 
-/// Pages of the sending and of the receiving pool that give each socket what it is sure of.
+/// Pages of the sending and of the receiving pool that each socket is sure of, for all sockets.
 fn floors(params: &ClientParams) -> (u32, u32) {
     let tx = u32::from(params.sockets) * u32::from(params.area_pages);
     (tx, tx * params.rx_floor_areas())
@@ -403,9 +403,9 @@ impl Config {
     }
 }
 
-/// The parser's message after the key it is about; unknown keys and values get the nearest known
-/// one, unknown keys their section, and text without quotes is told as that. serde writes "unknown
-/// field `x`, expected one of `a`, `b`" (or "expected `a`" when there is one).
+/// The parser's message after the key that it is about. Unknown keys and values get the nearest
+/// known one, and unknown keys their section. Text without quotes is reported as such. serde writes
+/// "unknown field `x`, expected one of `a`, `b`" (or "expected `a`" when there is one).
 fn explain(text: &str, line: Option<usize>, message: &str) -> String {
     let lines: Vec<&str> = text.lines().take(line.unwrap_or(0)).collect();
     let mut quoted = message.split('`').skip(1).step_by(2);

@@ -28,20 +28,20 @@ pub(crate) enum Kind {
     Xdp,
 }
 
-/// What is to be known of a kind.
+/// The properties of a kind.
 struct Row {
     kind: Kind,
     /// The word before the colon.
     word: &'static str,
-    /// The other end of the link is this host's: it gets the gateways' addresses, and free
-    /// addresses are chosen where none are given. Otherwise the stack is a guest in somebody's
-    /// network and must be told its address, or ask by DHCP.
+    /// The other end of the link is this host's. It gets the gateways' addresses, and free
+    /// addresses are chosen where none are given. Otherwise the stack is a guest in another
+    /// network: its address must be given, or comes by DHCP.
     host_end: bool,
-    /// Others than the stack and who is at the other end of the link may be there, and have an
-    /// address of the stack's. A TAP device, passt and a wire have one other end, and its
-    /// addresses are told by whoever makes the two; nobody answers behind a capture file.
+    /// More stations than the stack and the link's other end may be on the link, and may have an
+    /// address of the stack's. A TAP device, passt and a wire have just one other end, whose
+    /// addresses are set together with the stack's. Behind a capture file no station answers.
     shared: bool,
-    /// What is wrong with a target, if something is.
+    /// The fault in a target, if there is one.
     check: fn(&str) -> Result<(), String>,
 }
 
@@ -67,7 +67,7 @@ impl Kind {
         KINDS.iter().find(|row| row.kind == self).unwrap_or(&KINDS[0])
     }
 
-    /// May others be on the link, beside the stack and who is at its other end?
+    /// May more stations be on the link than the stack and its other end?
     pub(crate) fn is_shared(self) -> bool {
         self.row().shared
     }
@@ -126,8 +126,8 @@ impl Device {
         matches!(self.kind, Kind::Tap | Kind::Packet | Kind::Xdp)
     }
 
-    /// What is behind the colon: for most kinds, the host's name of an interface. The kind where
-    /// there is nothing.
+    /// The part behind the colon: for most kinds, the host's name of an interface. The kind itself
+    /// without a colon.
     pub(crate) fn name(&self) -> &str {
         if self.target.is_empty() { self.kind.row().word } else { &self.target }
     }

@@ -21,7 +21,7 @@ pub(crate) enum Code {
     InUse = 120,
     /// The shim cannot get into the program.
     Unsupported = 121,
-    /// No such instance runs.
+    /// No instance of that name runs.
     NoInstance = 122,
     /// An instance of that name runs already.
     AlreadyRunning = 123,
@@ -49,18 +49,18 @@ Exit codes:
   127  the program was not found
 `tasuki run` otherwise ends with the program's exit code, 128+n when signal n ended it.";
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub(crate) struct Failure {
     /// Exit code.
     pub(crate) code: Code,
-    /// What is wrong and what to do about it.
+    /// The fault, and what to do about it.
     pub(crate) sentence: String,
 }
 
-/// Says a line on standard error. Where nobody hears it any more (a pipe whose reader is gone),
-/// what the command does goes on, and its exit code tells.
+/// Writes a line to standard error. If that fails (a pipe whose reader is gone), the command goes
+/// on, and its exit code tells the result.
 pub(crate) fn say(line: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -70,7 +70,7 @@ impl Failure {
         Self { code, sentence: sentence.into() }
     }
 
-    /// A failed system call or the like, with what was being done: "cannot {doing}: {error}".
+    /// A failed system call or the like, with the operation: "cannot {doing}: {error}".
     pub(crate) fn system(doing: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::new(Code::Internal, format!("cannot {doing}: {error}"))
     }

@@ -40,7 +40,7 @@ impl Addresses {
         })
     }
 
-    /// All routes of the stack but those to its own networks; the default ones of this metric.
+    /// All routes of the stack except those to its own networks. Default routes get this metric.
     pub(crate) fn all_routes(&self, metric: u32) -> Vec<RouteSettings> {
         let default = |&via: &IpAddr| RouteSettings {
             to: if via.is_ipv4() { Prefixed::ALL_V4 } else { Prefixed::ALL_V6 },
@@ -75,7 +75,7 @@ impl Routes {
     pub(crate) fn read() -> Result<Self, Failure> {
         let text = std::fs::read_to_string(ROUTES)
             .map_err(|error| Failure::system(format!("read {ROUTES}"), error))?;
-        // A kernel without IPv6 has no such file.
+        // A kernel without IPv6 does not have this file.
         let six = std::fs::read_to_string(ADDRESSES_V6).unwrap_or_default();
         Ok(Self::parse(&text, &six))
     }
@@ -131,7 +131,7 @@ impl Routes {
     }
 
     /// Does a route share addresses with this network? Routes wider than /16 (the default, a VPN's
-    /// 10/8) do not count: the device's own route is narrower and wins.
+    /// 10/8) do not count, because the device's own route is narrower and wins.
     fn overlaps(&self, network: Ipv4Addr, prefix: u8) -> bool {
         self.routes.iter().filter(|route| route.prefix >= 16).any(|route| {
             let mask = cidr::mask(route.prefix.min(prefix));
@@ -139,7 +139,7 @@ impl Routes {
         })
     }
 
-    /// The first of 10.219.N.2/24 that nobody uses, with the host at 10.219.N.1.
+    /// The first free one of 10.219.N.2/24, with the host at 10.219.N.1.
     ///
     /// # Errors
     /// [`Code::InUse`] when all are used.
@@ -197,11 +197,11 @@ impl Routes {
     }
 }
 
-/// Makes the first of `tasuki0`, `tasuki1`, … that is free, by `open`; `exists` says whether some
-/// device has the name.
+/// Makes the first free one of `tasuki0`, `tasuki1`, … by `open`. `exists` says whether a device
+/// has the name.
 ///
 /// # Errors
-/// [`Code::InUse`] when a thousand names are taken, or what `open` says.
+/// [`Code::InUse`] when a thousand names are taken; those of `open`.
 pub(crate) fn first_free_device<T>(
     exists: impl Fn(&str) -> bool,
     mut open: impl FnMut(&str) -> Result<T, Failure>,

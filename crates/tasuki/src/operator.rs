@@ -41,8 +41,8 @@ impl Operator {
         }
     }
 
-    /// Connects to the instance that is meant when none is named: the one around this process, the
-    /// only one, or `default`.
+    /// Connects to the named instance. Without a name it is the one around this process, the only
+    /// one, or `default`.
     ///
     /// # Errors
     /// As [`Operator::connect`], or [`Code::NoInstance`] when several run.

@@ -39,8 +39,8 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-/// The program's path: `name` itself if it has a slash, otherwise the first that can be executed in
-/// the directories of `path`.
+/// The program's path: `name` itself if it has a slash, otherwise the first executable of that name
+/// in the directories of `path`.
 fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Failure> {
     let shown = Path::new(name).display();
     if name.is_empty() {
@@ -114,8 +114,8 @@ fn check(program: &Path, machine: Machine) -> Result<(), Failure> {
     Err(Failure::new(Code::NotExecutable, sentence))
 }
 
-/// A program that may be executed but not read cannot be judged: better refused than run on the
-/// kernel's network by surprise.
+/// A program that may be executed but not read cannot be checked. It is refused, so that it does
+/// not run on the kernel's network by surprise.
 fn open(path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(|error| {
         let sentence =
@@ -175,7 +175,7 @@ struct Machine {
     number: u16,
 }
 
-/// What matters of an ELF file's headers.
+/// The relevant fields of an ELF file's headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Elf {
     machine: Machine,
@@ -184,8 +184,8 @@ struct Elf {
 }
 
 impl Elf {
-    /// The headers; `None` when it is no ELF file. A header that points outside of the file is like
-    /// none.
+    /// Reads the headers; `None` when the file is no ELF file. A header that points outside of the
+    /// file counts as missing.
     fn read(file: &File) -> io::Result<Option<Self>> {
         const INTERPRETER: u64 = 3;
         let mut head = [0; 64];
@@ -270,7 +270,7 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     Ok(done)
 }
 
-/// The value of LD_PRELOAD that puts the shim before what is there already.
+/// The value of LD_PRELOAD with the shim before the libraries that are there already.
 ///
 /// # Errors
 /// [`Code::Unsupported`] when there is no shim, or the loader could not read its path.

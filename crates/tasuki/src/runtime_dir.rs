@@ -127,8 +127,8 @@ impl RuntimeDir {
         ))
     }
 
-    /// The socket of an instance, wherever it is; root's too, so that who may not use it hears that
-    /// and not that it is not there.
+    /// The socket of an instance in any of the directories. Root's is included: a user without the
+    /// right to it should read that, and not that the instance does not exist.
     pub(crate) fn find(name: &InstanceName) -> Option<PathBuf> {
         let paths = Self::candidates().into_iter().chain([PathBuf::from(ROOTS)]);
         paths.map(|directory| Self { directory }.socket(name)).find(|path| path.exists())
@@ -183,8 +183,8 @@ impl RuntimeDir {
         }
     }
 
-    /// Removes the sockets of instances whose supervisor was killed. Hold the lock: then nobody is
-    /// between making a socket and listening on it.
+    /// Removes the sockets of instances whose supervisor was killed. Hold the lock: then no process
+    /// is between making a socket and listening on it.
     fn sweep(&self) {
         for (name, path) in Self::list_in(&self.directory) {
             let dead = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -196,10 +196,10 @@ impl RuntimeDir {
         }
     }
 
-    /// Binds the instance's socket; those of dead instances are removed. Hold the lock.
+    /// Binds the instance's socket, and removes those of dead instances. Hold the lock.
     ///
     /// # Errors
-    /// [`Code::AlreadyRunning`], or what the system says.
+    /// [`Code::AlreadyRunning`]; the system's.
     pub(crate) fn bind(&self, name: &InstanceName) -> Result<SocketFile, Failure> {
         let path = self.socket(name);
         let doing = || format!("make the socket {}", path.display());
@@ -213,7 +213,7 @@ impl RuntimeDir {
         let listener =
             UnixListener::bind(&path).map_err(|error| Failure::system(doing(), error))?;
         let file = SocketFile { listener, path: path.clone() };
-        // Who gets in before this is refused by its uid.
+        // A process that connects before this is refused by its uid.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
             .and_then(|()| file.listener.set_nonblocking(true))
             .map_err(|error| Failure::system(doing(), error))?;

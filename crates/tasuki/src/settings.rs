@@ -16,7 +16,7 @@ use crate::network::{Addresses, Routes};
 use crate::publish::Publish;
 use crate::runtime_dir::InstanceName;
 
-/// All that was asked for. What was left open is chosen when the instance is made.
+/// All settings of the user. Settings left open are chosen when the instance is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) name: InstanceName,
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) rp_filter: u8,
 }
 
-/// What one interface is to be.
+/// The settings of one interface.
 #[derive(Debug, Clone)]
 pub(crate) struct LinkSettings {
     pub(crate) device: Option<Device>,
@@ -57,8 +57,8 @@ pub(crate) struct LinkSettings {
 const MOST_LINKS: usize = 16;
 /// Most of them in mode `library`: their lines reach the program in one message.
 const MOST_INSIDE: usize = 7;
-/// Most of them whose frames can be shared: their regions go to a program in one message, with two
-/// descriptors more.
+/// Most interfaces whose frames can be shared. Their regions go to a program in one message, with
+/// two descriptors more.
 const MOST_SHARED: usize = shm::channel::MAX_FDS - 2;
 
 /// Microseconds that waiting threads look again where there are several processors.
@@ -74,7 +74,7 @@ impl Settings {
             Some(path) => Config::load(path)?,
             None => Config::default(),
         };
-        // What is wrong in the file alone is told with its name.
+        // A fault in the file alone is reported with the file's name.
         let given = !options.address.is_empty() || !options.gateway.is_empty();
         let path = options.config.as_ref();
         let file = path.map_or(String::new(), |path| format!("{}: ", path.display()));
@@ -143,7 +143,8 @@ impl Settings {
 /// How long waiting threads look again if the file does not say, microseconds. With one processor
 /// nothing happens while they do.
 fn busy_poll() -> u32 {
-    // Those of the machine, such as "0-3": others work for us where we may not run.
+    // The machine's processors, such as "0-3": other processes work for us on processors where we
+    // may not run.
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
     let one = online.is_ok_and(|online| !online.contains(['-', ',']));
     if one { 0 } else { BUSY_POLL }
@@ -235,8 +236,8 @@ impl LinkSettings {
             ));
         }
         let fault = fault.0;
-        // Faults are those of a wire, where every frame is one as it is, unless it is said that
-        // they are not.
+        // Faults happen to frames as they are on a wire, so there are no super-segments, unless the
+        // setting says otherwise.
         let offload = offload.unwrap_or(true) && (fault.is_none() || fault.super_segments);
         Ok(Self {
             device,
@@ -250,15 +251,16 @@ impl LinkSettings {
         })
     }
 
-    /// Probes for each IPv6 address of the stack before it is used, on a device of this kind: one,
-    /// as Linux, where others than this host and the stack may be on the link. A TAP device is
-    /// such a link if a DHCP server is expected there: it is meant to be put into a bridge.
+    /// Probes for each IPv6 address of the stack before it is used, on a device of this kind. It is
+    /// one, as on Linux, where more stations than this host and the stack may be on the link. A TAP
+    /// device counts as such a link if a DHCP server is expected there, because it is meant to be
+    /// put into a bridge.
     pub(crate) fn dad_transmits(&self, kind: Kind) -> u8 {
         let shared = kind.is_shared() || kind == Kind::Tap && self.dhcp;
         self.dad_transmits.unwrap_or(u8::from(shared))
     }
 
-    /// The addresses asked for, or free ones. Hold the lock of the directory until the device has
+    /// The requested addresses, or free ones. Hold the lock of the directory until the device has
     /// them.
     ///
     /// # Errors
@@ -276,7 +278,7 @@ impl LinkSettings {
     }
 }
 
-/// What was asked for, completed; `None` when no address was.
+/// The requested addresses, completed; `None` when none was requested.
 fn addresses(
     stack: Vec<Cidr>,
     mut gateways: Vec<IpAddr>,

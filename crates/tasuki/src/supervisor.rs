@@ -58,15 +58,15 @@ const PROGRAM_PATIENCE: Duration = Duration::from_secs(2);
 /// How long servers may take to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What an instance is for.
+/// The purpose of an instance.
 pub(crate) enum Workload {
     /// To run one program.
     Program(Command),
-    /// To serve whoever comes. This is called when it is ready.
+    /// To serve all programs that connect. The function is called when the instance is ready.
     Serve(Box<dyn FnOnce() -> Result<(), Failure>>),
 }
 
-/// What a server's reply is for.
+/// The purpose of a server's reply.
 enum ReplyContext {
     /// A server is configured.
     Configured,
@@ -92,13 +92,13 @@ enum ReplyContext {
     Attached(usize),
     /// A driver does without its device.
     Detached,
-    /// The link of an interface is told of the stack.
+    /// The stack was announced on the link of an interface.
     Announced,
     /// A server is ending.
     Ending,
 }
 
-/// What `tasuki ps` has got so far.
+/// The answers for `tasuki ps` so far.
 #[derive(Default)]
 struct PendingStatus {
     left: usize,
@@ -107,7 +107,7 @@ struct PendingStatus {
     histograms: BTreeMap<String, Histogram>,
 }
 
-/// What the instance is doing, see the picture above.
+/// The phase of the instance; see the picture above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Starting {
@@ -144,7 +144,7 @@ enum EventSource {
 
 /// See the module's head.
 pub(crate) struct Supervisor {
-    // Dropped in this order: the processes go before what they use.
+    // Dropped in this order: the processes go before the things that they use.
     program: Option<Program>,
     servers: Servers<ReplyContext>,
     instance: Instance,
@@ -155,7 +155,7 @@ pub(crate) struct Supervisor {
     pending_status: BTreeMap<ConnectionId, PendingStatus>,
     /// Connections whose next request may have been received already.
     again: BTreeSet<ConnectionId>,
-    /// Operators who wait for the end.
+    /// Operators that wait for the end.
     ending: Vec<ConnectionId>,
     phase: Phase,
     verdict: Option<Result<u8, Failure>>,
@@ -195,7 +195,7 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// Looks after the instance until it is over; the exit code.
+    /// Runs the instance until it is over, and returns the exit code.
     ///
     /// # Errors
     /// Why the instance could not start or go on. Nothing is left behind in either case.
@@ -214,7 +214,7 @@ impl Supervisor {
         drop((program, servers, instance));
         for id in ending {
             if let Some(connection) = connections.get_mut(id) {
-                // Who does not want to know any more need not.
+                // An operator that has gone does not matter.
                 let _ = connection.reply(&ClientReply::Done, &[]);
             }
         }
@@ -253,8 +253,8 @@ impl Supervisor {
             && self.program.as_ref().is_none_or(|program| program.exit_code().is_some())
     }
 
-    /// Everything that needs looking after. Lines and connections come before deaths: what was said
-    /// before the end is heard before the end is dealt with.
+    /// Waits for events of any source. Control connections and clients' connections come before
+    /// deaths, so messages sent before an end are read before the end is handled.
     fn wait(&self) -> Result<Vec<EventSource>, Failure> {
         let read = |source: EventSource, fd| (source, PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let mut watched: Vec<(EventSource, PollFd<'_>)> = Vec::new();
@@ -318,7 +318,7 @@ impl Supervisor {
         }
     }
 
-    /// Hears all that a server said.
+    /// Handles all messages of a server.
     fn receive_from(&mut self, server: ServerId) -> Result<(), Failure> {
         loop {
             match self.servers.receive(server) {
@@ -398,7 +398,7 @@ impl Supervisor {
         self.one_more_ready()
     }
 
-    /// One more server is configured, or one more interface is usable; after the last one the
+    /// One more server is configured, or one more interface is usable. After the last one the
     /// instance is ready.
     fn one_more_ready(&mut self) -> Result<(), Failure> {
         let Phase::Starting { left, .. } = &mut self.phase else { return Ok(()) };
@@ -425,7 +425,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Lets something happen to a client, and does what is next.
+    /// Applies an event to a client, and takes the next action.
     fn advance(&mut self, number: u16, happening: ClientEvent) -> Result<(), Failure> {
         let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
         let connected = client.connection.is_some();
@@ -467,7 +467,8 @@ impl Supervisor {
         if self.stopping() {
             return Ok(());
         }
-        // What ended with the program has said so already; hear it before dropping who is left.
+        // Processes that ended with the program have sent their last messages. Read those before
+        // dropping the remaining connections.
         for id in self.connections.ids() {
             self.serve(id)?;
         }
@@ -546,7 +547,7 @@ impl Supervisor {
         self.phase = Phase::StoppingProgram { until: Instant::now() + PROGRAM_PATIENCE };
     }
 
-    /// Does what is due in this phase.
+    /// Does the next work of this phase.
     fn progress(&mut self) -> Result<(), Failure> {
         if self.servers.are_lost() && !self.stopping() {
             self.host_lost()?;
@@ -576,7 +577,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Inet server first: what it resets is to get out through the driver.
+    /// The inet server first: its resets must get out through the driver.
     fn stop_servers(&mut self, until: Instant, mut inet: bool, mut nic: bool) {
         if Instant::now() >= until {
             tracing::warn!("servers did not end in time: killed");
@@ -592,7 +593,7 @@ impl Supervisor {
 
     fn end_server(&mut self, server: ServerId) -> bool {
         if !self.servers.has_ended(server) {
-            // Who is just ending by itself needs not be told.
+            // A server that is just ending by itself need not be asked.
             let _ = self.servers.ask(server, ServerRequest::Shutdown, &[], ReplyContext::Ending);
         }
         true

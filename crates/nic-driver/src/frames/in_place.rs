@@ -59,7 +59,8 @@ impl<D: Device> Frames<D> {
         Ok(())
     }
 
-    /// Another device is there, and the one before closed: what was posted to it is ours alone.
+    /// Another device is there, and the one before is closed. The pages posted to the old one are
+    /// ours alone.
     pub(crate) fn device_replaced(&mut self) {
         let PostedPages { areas, count, again, .. } = &mut self.posted;
         again.extend(areas.iter_mut().filter_map(Option::take));
@@ -113,7 +114,7 @@ impl<D: Device> Frames<D> {
         Ok(())
     }
 
-    /// Hands over the open frame and what was joined to it.
+    /// Hands over the open frame with the segments joined to it.
     pub(super) fn close_in_place(&mut self) -> Result<(), DriverError> {
         let Some(OpenChain { mut first, more, joined }) = self.open_in_place.take() else {
             return Ok(());

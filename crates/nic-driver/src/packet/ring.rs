@@ -26,8 +26,8 @@ use crate::vnet;
 
 /// Bytes of a ring: at an MTU of 1,500 it has 4,096 slots, more than a window of 4 MiB needs.
 const RING: usize = 8 << 20;
-/// What the kernel puts before a frame: `tpacket2_hdr` and a `sockaddr_ll`, then virtio's header;
-/// and where it begins, aligned, if the frame has the shortest header that there is.
+/// Bytes that the kernel puts before a frame: `tpacket2_hdr`, a `sockaddr_ll`, and virtio's header.
+/// The frame begins there, aligned, if it has the shortest possible header.
 const BEFORE: usize = 76;
 /// Bytes of a slot's own header, which nothing else may lie in.
 const HEADER: usize = mem::size_of::<libc::tpacket2_hdr>();
@@ -77,10 +77,10 @@ pub(super) struct PacketRing {
     next: usize,
 }
 
-// SAFETY: the mapping belongs to no thread, and whoever has the value reads the ring alone.
+// SAFETY: the mapping belongs to no thread, and the owner of the value is the ring's only reader.
 unsafe impl Send for PacketRing {}
 
-/// What the kernel put into a slot.
+/// The contents of a slot, as the kernel wrote them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PacketSlot<'a> {
     /// A frame: virtio's header, a VLAN tag that was taken out, and the bytes.
@@ -92,13 +92,13 @@ pub(super) enum PacketSlot<'a> {
 }
 
 impl PacketRing {
-    /// Makes the ring of a packet socket that has PACKET_VNET_HDR. A ring that it had before goes
-    /// with all that is in it: whoever had the socket before, in mode `library` a program that
-    /// ended, has not told where the kernel's next slot is.
+    /// Makes the ring of a packet socket that has PACKET_VNET_HDR. An earlier ring of the socket
+    /// goes, with all its frames: its user (in mode `library` a program that ended) left no record
+    /// of the kernel's next slot.
     ///
     /// # Errors
-    /// The system's: the kernel has no such rings or no memory, and the socket has none then; EBUSY
-    /// when another process still has the ring that it had before.
+    /// The system's, when the kernel has no such rings or no memory. The socket has no ring then.
+    /// EBUSY when another process still has the earlier ring.
     pub(super) fn make(socket: &OwnedFd, mtu: u16) -> Result<Self, Errno> {
         let geometry = Geometry::of(mtu);
         set_ring(socket, None)?;
@@ -116,8 +116,8 @@ impl PacketRing {
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
         let map = unsafe { rustix::mm::mmap(anywhere, len, protection, flags, socket, 0) }?;
         let ring = Self { map, geometry, next: 0 };
-        // A child of a program that hosts the driver would keep the ring from its next owner.
-        // SAFETY: the range is the new mapping, which no child uses: it has no stack.
+        // A forked child of a program that hosts the driver would keep the ring from its next
+        // owner. SAFETY: the range is the new mapping, which no child uses: it has no stack.
         unsafe { rustix::mm::madvise(map, len, Advice::LinuxDontFork) }?;
         Ok(ring)
     }
@@ -129,20 +129,20 @@ impl PacketRing {
 
     /// The status word of the next slot, the first of it.
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: slots are aligned to their size, which is a power of two above four; the mapping
-        // lives as long as `self`, and while the slot may be the kernel's the word is used by
-        // atomic accesses only.
+        // SAFETY: slots are aligned to their size, which is a power of two above four. The mapping
+        // lives as long as `self`. While the slot may be the kernel's, the word is used by atomic
+        // accesses only.
         unsafe { AtomicU32::from_ptr(self.slot().cast()) }
     }
 
     /// The next slot, if the kernel has filled it.
     pub(super) fn front(&self) -> Option<PacketSlot<'_>> {
-        // What is in the slot was written before its status.
+        // The kernel wrote the slot's contents before its status.
         if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the slot is inside of the mapping (see `slot`), and ours: the kernel writes to
-        // it only after `pass`, which needs `self` alone, has given it back.
+        // SAFETY: the slot is inside of the mapping (see `slot`), and ours. The kernel writes to it
+        // only after `pass` has given it back, and `pass` needs `self` exclusively.
         let bytes =
             unsafe { std::slice::from_raw_parts(self.slot().cast::<u8>(), self.geometry.slot) };
         Some(read(bytes).unwrap_or(PacketSlot::Lost))
@@ -155,7 +155,7 @@ impl PacketRing {
     }
 }
 
-/// What is in a slot; `None` if lengths and offsets in it lead out of it.
+/// The frame in a slot. `None` if lengths and offsets in the slot lead out of it.
 fn read(slot: &[u8]) -> Option<PacketSlot<'_>> {
     let word = |at: usize| Some(u32::from_ne_bytes(slot.get(at..at + 4)?.try_into().ok()?));
     let short = |at: usize| Some(u16::from_ne_bytes(slot.get(at..at + 2)?.try_into().ok()?));

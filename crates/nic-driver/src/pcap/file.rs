@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
-/// Longest captured frame, bytes: what tcpdump calls its largest snapshot length.
+/// Longest captured frame, bytes: tcpdump's largest snapshot length.
 const LONGEST: u32 = 262_144;
 /// Longest block of a pcapng file, bytes: a frame, and comments beside it.
 const LONGEST_BLOCK: u32 = 16 << 20;
@@ -46,13 +46,13 @@ pub enum PcapError {
     Broken {
         /// Where the record begins, bytes from the file's start.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// Frames of another kind of link.
     #[error("the frames announced at byte {at} are not Ethernet's but of link type {link}")]
     Link {
-        /// Where that is said, bytes from the file's start.
+        /// Where it is, bytes from the file's start.
         at: u64,
         /// The number in the registry of link types.
         link: u32,
@@ -125,7 +125,7 @@ impl<R: Read> PcapReader<R> {
         if link == ETHERNET { Ok(reader) } else { Err(PcapError::Link { at: 20, link }) }
     }
 
-    /// The next frame, its bytes in `frame`; nothing at the file's end.
+    /// Reads the next frame, with its bytes in `frame`. `None` at the file's end.
     ///
     /// # Errors
     /// See [`PcapError`].
@@ -192,8 +192,8 @@ impl<R: Read> PcapReader<R> {
         done
     }
 
-    /// Reads what is left of a block of `len` bytes of which `read` were read, without the length
-    /// at its end.
+    /// Reads the rest of a block of `len` bytes after `read` of them, without the length at its
+    /// end.
     fn body(&mut self, at: u64, len: u32, read: u32) -> Result<(), PcapError> {
         if len < read + 4 || len > LONGEST_BLOCK || !len.is_multiple_of(4) {
             return Err(PcapError::Broken { at, what: "no block has such a length" });
@@ -317,7 +317,7 @@ impl<R: Read> PcapReader<R> {
         None
     }
 
-    /// Four bytes of what is known to be long enough.
+    /// Four bytes of a slice that is known to be long enough.
     fn u32_at(&self, bytes: &[u8], at: usize) -> u32 {
         let four = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         if self.big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
@@ -354,7 +354,7 @@ impl<R: Read> PcapReader<R> {
     }
 }
 
-/// What a block was.
+/// The kind of a block.
 enum Block {
     Frame(Record),
     Other,

@@ -36,9 +36,9 @@ const WAITING: libc::c_int = 4 << 20;
 const DIRECT: u32 = 8;
 /// Frames received without a pause after which frames, most of them ACKs, go by the thread.
 const RUN: u32 = 16;
-/// For so long all frames go by the thread after one had a reason to: a frame that is sent directly
-/// is before those that wait for the thread, which TCP takes for a loss if there are many. The
-/// thread may have to wait for a processor, some milliseconds each time.
+/// After a frame had a reason to go by the thread, all frames do so for this time. A frame that is
+/// sent directly overtakes those that wait for the thread. TCP takes that for a loss if there are
+/// many. The thread may have to wait for a processor, some milliseconds each time.
 const HOLD: Duration = Duration::from_millis(20);
 
 /// Is there a processor for the thread? Which of them this process may use does not matter.
@@ -48,14 +48,14 @@ pub(super) fn may_help() -> bool {
     online > 1
 }
 
-/// Makes the device `name`: the queue with the thread, if that can be had, and that without.
+/// Makes the device `name`: the queue with the thread, if that is possible, and the queue without.
 ///
 /// # Errors
 /// See [`TapError`]; there is no device then.
 pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, TapError> {
     let direct = open_queue(name, |_| libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL)?;
-    // A device of two queues is one that could have 256, for each of which the kernel would make a
-    // queueing discipline: 100 MB at this length. Frames are queued in the device in any case.
+    // A device of two queues could have 256, and the kernel would make a queueing discipline for
+    // each: 100 MB at this length. Frames are queued in the device in any case.
     if let Err(errno) = interface::set_no_queue(name) {
         tracing::warn!(%errno, device = name, "the kernel makes a queue for each of 256 queues");
     }
@@ -77,8 +77,9 @@ fn open_threaded(name: &str, direct: &OwnedFd) -> Result<OwnedFd, TapError> {
     ethtool::set_gro_off(name).map_err(|errno| failed("turn GRO off", errno))?;
     set_number(&threaded, libc::TUNSETSTEERINGEBPF, steering.as_raw_fd())
         .map_err(|errno| failed("choose the queue", errno))?;
-    // A queue with a bound has no short way for frames of less than a page, so the other one is
-    // away while it is set for all; and the first is which is left.
+    // A queue with a bound has no short path for frames of less than a page. The bound is set for
+    // all attached queues, so the direct queue is detached meanwhile. The queue that stays attached
+    // becomes the first.
     set_queue(direct, name, libc::IFF_DETACH_QUEUE)?;
     let bound = set_number(&threaded, libc::TUNSETSNDBUF, WAITING);
     set_queue(direct, name, libc::IFF_ATTACH_QUEUE)?;
@@ -93,8 +94,8 @@ fn set_queue(queue: &OwnedFd, name: &str, flag: libc::c_int) -> Result<(), TapEr
     done.map_err(|errno| TapError::new(format!("change the queues of device {name}"), errno))
 }
 
-/// Sets `threaded` of a device: a file of sysfs, which is that of a network namespace, so the
-/// device there must be the same as ours.
+/// Sets `threaded` of a device. That is a file of sysfs, which belongs to a network namespace, so
+/// the device there must be the same as ours.
 fn set_threaded(fd: BorrowedFd<'_>, name: &str) -> Result<(), TapError> {
     let doing = |what: &str| format!("{what} /sys/class/net/{name}");
     let system = |what: &str, error: &std::io::Error| {
@@ -124,7 +125,7 @@ fn set_number(fd: &OwnedFd, request: libc::Ioctl, number: libc::c_int) -> Result
 /// Says by which queue a frame goes.
 #[derive(Debug, Default)]
 pub(super) struct QueueChooser {
-    /// Frames received without a pause, and those of the batch that is being sent.
+    /// Frames received without a pause, plus those of the batch that is being sent.
     received: u32,
     sent: u32,
     /// All of this batch go by the thread.
@@ -203,7 +204,7 @@ mod tests {
             assert_eq!(send(&mut chooser, DIRECT), 0);
         }
         assert_eq!(send(&mut chooser, DIRECT + 5), 5);
-        // None passes those that still wait for the thread.
+        // No frame overtakes those that still wait for the thread.
         chooser.until = Some(Instant::now() + Duration::from_secs(60));
         assert_eq!(send(&mut chooser, 3), 3);
         // The time is over.

@@ -24,7 +24,7 @@ pub enum TapError {
     /// The right to make network devices is missing.
     #[error("no right to {doing}: CAP_NET_ADMIN and access to /dev/net/tun are needed; use sudo")]
     Rights {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
     },
     /// The kernel has no TAP devices.
@@ -33,7 +33,7 @@ pub enum TapError {
     /// Anything else.
     #[error("cannot {doing}: {errno}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
         /// The system's answer.
         errno: Errno,
@@ -49,7 +49,7 @@ impl TapError {
     }
 }
 
-/// One queue of the device `name`, with these flags beside those of all.
+/// One queue of the device `name`, with these flags beside those of all queues.
 pub(super) fn open_queue(
     name: &str,
     more: impl FnOnce(BorrowedFd<'_>) -> libc::c_int,
@@ -127,7 +127,7 @@ impl InterfaceRequest {
         self.0.ifr_ifru.ifru_addr = libc::sockaddr { sa_family: family, sa_data: data };
     }
 
-    /// The hardware address that a request for one has told.
+    /// The hardware address, after a request for it.
     pub(super) fn mac(&self) -> [u8; 6] {
         // SAFETY: every bit pattern is a `sockaddr`, and the union was zeroed at first.
         let data = unsafe { self.0.ifr_ifru.ifru_hwaddr.sa_data };
@@ -135,7 +135,7 @@ impl InterfaceRequest {
     }
 
     pub(super) fn call(&mut self, fd: BorrowedFd<'_>, request: libc::Ioctl) -> Result<(), Errno> {
-        // SAFETY: every request made here reads and writes one `ifreq`, which `self` is; `fd` is
+        // SAFETY: every request made here reads and writes one `ifreq`, and `self` is one. `fd` is
         // open.
         let done = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut self.0) };
         if done < 0 { Err(last_errno()) } else { Ok(()) }

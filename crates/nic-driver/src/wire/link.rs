@@ -90,10 +90,10 @@ pub(super) enum LinkFault {
     /// An index is impossible.
     #[error("it moved a ring index out of bounds: {0}")]
     Ring(#[from] RingFault),
-    /// A slot names what cannot be a frame.
+    /// A slot names bytes that cannot be a frame.
     #[error("it named {len} bytes at {offset} as a frame")]
     Frame { offset: u64, len: u64 },
-    /// A slot says what this link's features do not allow.
+    /// A slot names an offload that this link's features do not allow.
     #[error("it left a frame to us for which this link has no feature ({0:#x})")]
     Offload(u64),
 }
@@ -107,7 +107,7 @@ pub(super) fn create() -> Result<(Arc<Region>, OwnedFd), shm::RegionError> {
 pub(super) fn map(fd: &OwnedFd) -> Result<Arc<Region>, shm::RegionError> {
     use std::os::fd::AsFd;
     let region = Region::map(fd.as_fd(), LEN, shm::Access::ReadWrite)?;
-    // A hole in huge pages may not be filled again: whoever made them could kill us.
+    // A hole in huge pages may not be filled again, so the process that made them could kill us.
     if region.backing() == Backing::Huge { Err(shm::RegionError::Unsealed) } else { Ok(region) }
 }
 
@@ -136,8 +136,8 @@ pub(super) struct Link {
     unrung: u32,
     /// There was no room for a frame.
     blocked: bool,
-    /// Announcements of sleep for which the other end has not woken us: it may still do so once
-    /// for each, however long it was not read.
+    /// Announcements of sleep for which the peer has not woken us. It may still do so once for
+    /// each, however long the bell was not read.
     announced: u64,
 }
 
@@ -252,7 +252,7 @@ impl Link {
         let (len, store) = (len as u64, STORE as u64);
         let start = self.next.next_multiple_of(ALIGN as u64);
         let left = store - start % store;
-        // A frame is in one piece: what is left at the end of the store may be too short.
+        // A frame is in one piece, and the rest at the end of the store may be too short.
         let start = if left < len { start + left } else { start };
         if start + len - self.free_to > store || self.ends.len() >= RING as usize {
             self.reclaim()?;
@@ -271,7 +271,7 @@ impl Link {
         Ok(())
     }
 
-    /// Shows the other end what was stored, and wakes it if it sleeps.
+    /// Publishes the stored frames to the peer, and wakes it if it sleeps.
     pub(super) fn flush(&mut self) {
         if self.tx.staged() > 0 {
             self.tx.publish();

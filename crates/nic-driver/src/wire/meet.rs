@@ -20,12 +20,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 const TRIES: u32 = 20;
 const BETWEEN: Duration = Duration::from_millis(1);
 
-/// What was found at the path.
+/// The result of meeting at the path.
 #[derive(Debug)]
 pub(super) enum Met {
     /// The other end, which listens.
     Other(OwnedFd),
-    /// Nobody: this end listens now.
+    /// No peer: this end listens now.
     Nobody(Listener),
 }
 
@@ -48,10 +48,10 @@ impl Drop for Listener {
     }
 }
 
-/// Connects to who listens at `path`, or listens there. Never waits for anybody else.
+/// Connects to the listener at `path`, or listens there. Never waits for another process.
 ///
 /// # Errors
-/// The system's: no such directory, no right, or somebody holds the lock of the directory.
+/// The system's: no such directory, no right, or another process holds the lock of the directory.
 pub(super) fn meet(path: &Path) -> io::Result<Met> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -81,7 +81,7 @@ pub(super) fn meet(path: &Path) -> io::Result<Met> {
     Ok(Met::Nobody(Listener { socket, path: path.to_owned() }))
 }
 
-/// Never waits: who does not accept in time has a full queue, which is EAGAIN.
+/// Never waits: a listener that does not accept in time has a full queue, which is EAGAIN.
 fn connect(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);

@@ -19,7 +19,7 @@ pub(super) fn is_undone(frame: &[u8]) -> bool {
     found.is_some_and(|(sum, field)| fold(sum.into()) == field)
 }
 
-/// Sum of the pseudo-header, and what is in the checksum's place.
+/// Sum of the pseudo-header, and the value in the checksum's place.
 fn v4(packet: &[u8]) -> Option<(u32, u16)> {
     let words = usize::from(packet.first()? & 15);
     let fragment = word(packet, 6)? & 0x3fff != 0;
@@ -35,7 +35,7 @@ fn v6(packet: &[u8]) -> Option<(u32, u16)> {
     Some((sum, place(protocol, packet.get(40..)?)?))
 }
 
-/// What is in the checksum's place of a segment of TCP or a datagram of UDP.
+/// The value in the checksum's place of a TCP segment or a UDP datagram.
 fn place(protocol: u8, segment: &[u8]) -> Option<u16> {
     match protocol {
         6 => word(segment, 16),

@@ -2,8 +2,8 @@
 
 use crate::ethtool::{self, ReceiveQueues};
 
-/// What is wrong with the queues of the interface `name`, of which the first is served, if
-/// something is. One whose driver tells nothing of queues has one.
+/// The fault in the queues of the interface `name`, if there is one. The first queue is served. An
+/// interface whose driver reports nothing about queues has one.
 pub(super) fn too_many(name: &str) -> Option<String> {
     let ReceiveQueues { receive, combined } = ethtool::receive_queues(name)?;
     let count = receive.saturating_add(combined);

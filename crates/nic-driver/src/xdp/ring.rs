@@ -25,7 +25,7 @@ pub(super) struct XdpRing<T> {
     kind: PhantomData<T>,
 }
 
-// SAFETY: the mapping belongs to no thread, and whoever has the value has this end of the ring.
+// SAFETY: the mapping belongs to no thread, and the owner of the value has this end of the ring.
 unsafe impl<T: Send> Send for XdpRing<T> {}
 
 impl<T: Copy> XdpRing<T> {
@@ -61,7 +61,7 @@ impl<T: Copy> XdpRing<T> {
     fn word(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: `offset` is one of those that `map` found inside of the mapping.
         let word = unsafe { self.map.byte_add(offset) };
-        // SAFETY: it is aligned, as `map` found too; the mapping lives as long as `self`, and the
+        // SAFETY: it is aligned, as `map` checked. The mapping lives as long as `self`, and the
         // kernel too uses these words atomically.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
@@ -75,7 +75,7 @@ impl<T: Copy> XdpRing<T> {
 
     /// Slots that the kernel has produced and that were not consumed here.
     pub(super) fn filled(&self) -> u32 {
-        // What is in the slots was written before the index.
+        // The kernel wrote the slots before the index.
         let theirs = self.word(self.producer).load(Ordering::Acquire);
         theirs.wrapping_sub(self.ours).min(self.size)
     }
@@ -103,8 +103,8 @@ impl<T: Copy> XdpRing<T> {
         if self.unread() == self.size {
             return false;
         }
-        // SAFETY: the slot is inside of the mapping (see `slot`), and the kernel has consumed what
-        // was in it (Acquire in `unread`) and reads it only after our index has passed it.
+        // SAFETY: the slot is inside of the mapping (see `slot`). The kernel has consumed its old
+        // contents (Acquire in `unread`), and reads it again only after our index has passed it.
         unsafe { self.slot(self.ours).write(value) };
         self.ours = self.ours.wrapping_add(1);
         self.word(self.producer).store(self.ours, Ordering::Release);

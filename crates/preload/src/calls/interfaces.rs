@@ -67,7 +67,7 @@ fn broadcast(address: &AddressStatus) -> Option<IpAddr> {
     }
 }
 
-/// What one element of the list that getifaddrs gives points to.
+/// One element of getifaddrs' list, with the memory that it points to.
 #[repr(C)]
 struct Element {
     head: ifaddrs,
@@ -183,13 +183,13 @@ fn names(interfaces: &[InterfaceStatus]) -> Outcome<*mut libc::if_nameindex> {
     Ok(memory)
 }
 
-/// Answers an ioctl about an interface; `None`: it is about something else.
+/// Answers an ioctl about an interface. `None`: the ioctl is about something else.
 ///
 /// # Errors
 /// ENODEV for a name that no interface has, EADDRNOTAVAIL when it has no IPv4 address, EFAULT.
 ///
 /// # Safety
-/// `arg` is what the request's manual page (netdevice(7)) asks for, or null.
+/// `arg` is as the request's manual page (netdevice(7)) requires, or null.
 pub(super) unsafe fn control(request: libc::c_ulong, arg: *mut c_char) -> Option<Outcome<c_int>> {
     let known = [
         libc::SIOCGIFFLAGS,
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(unsafe { CStr::from_ptr(first.if_name) }, c"lo");
         assert_eq!(first.if_index, 65_536);
         assert!(last.if_name.is_null() && last.if_index == 0);
-        // SAFETY: it is what the C library asks for, and nothing of it is used again.
+        // SAFETY: the list is as the C library requires it, and is not used again.
         unsafe { libc::if_freenameindex(list) };
     }
 }

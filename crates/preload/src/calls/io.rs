@@ -138,7 +138,7 @@ pub(super) fn receive_bufs(
     transfer::receive(entry, bufs, flags, wait)
 }
 
-/// What a receiving call returns: with MSG_TRUNC a datagram's full length.
+/// The result of a receiving call. With MSG_TRUNC it is a datagram's full length.
 pub(super) fn result_len(received: &Received, flags: c_int) -> usize {
     if flags & libc::MSG_TRUNC != 0 { received.full_len } else { received.len }
 }
@@ -167,7 +167,8 @@ unsafe fn send_to(
     unsafe { send_one(fd, buf, len, flags, to) }
 }
 
-/// Where a datagram goes, or a stream by MSG_FASTOPEN; else a stream takes no notice, as on Linux.
+/// The destination of a datagram, or of a stream with MSG_FASTOPEN. Any other stream ignores the
+/// address, as on Linux.
 ///
 /// # Safety
 /// `addr` is null or points to `len` readable bytes.
@@ -178,7 +179,7 @@ pub(super) unsafe fn destination(
     flags: c_int,
 ) -> Outcome<Option<SocketAddr>> {
     let entry = socket(fd)?;
-    // As Linux: where a stream leads is said once.
+    // As on Linux, a stream's destination is given once.
     let connects = flags & libc::MSG_FASTOPEN != 0;
     let stream = entry.socket.kind() == sockets::SocketKind::Stream;
     if addr.is_null() || stream && !connects {
@@ -257,7 +258,7 @@ unsafe fn send_file(out: c_int, input: c_int, offset: *mut off_t, count: usize) 
     let entry = socket(out)?;
     let begin = match &offset {
         Some(offset) => u64::try_from(**offset).map_err(|_| Errno::INVAL)?,
-        // What cannot seek cannot be sent: EINVAL as from Linux.
+        // A file without seek cannot be sent: EINVAL, as on Linux.
         None => rustix::fs::tell(file).map_err(|_| Errno::INVAL)?,
     };
     let outcome = send_from(&entry, file, begin, count.min(MOST_BYTES));

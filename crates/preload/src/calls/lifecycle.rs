@@ -156,7 +156,7 @@ pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_in
             return Err(errno);
         }
     };
-    // What `new` stood for before (dup2) is closed now.
+    // The socket or file that `new` stood for before (dup2) is closed now.
     match held {
         Some(held) => install(new, held)?,
         None => release(TABLE.take(new)),

@@ -108,7 +108,7 @@ unsafe fn messages<'a>(vec: *mut mmsghdr, count: c_uint) -> Outcome<&'a mut [mms
     }
 }
 
-/// Does `one` for each message until it fails; what was done before counts.
+/// Does `one` for each message until one fails. The messages before it count.
 fn for_each(
     messages: &mut [mmsghdr],
     mut one: impl FnMut(&mut msghdr, usize) -> Outcome<usize>,

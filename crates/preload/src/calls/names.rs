@@ -35,8 +35,7 @@ unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcom
     let (family, kind) = (entry.socket.family(), entry.socket.kind());
     match name.to_connect(family, kind)? {
         Some(address) => entry.socket.connect(address, connect_wait(&entry))?,
-        // Takes a datagram socket's peer away. Streams cannot be used again:
-        // docs/reference/limits.md.
+        // Removes a datagram socket's peer. Streams cannot be used again: docs/reference/limits.md.
         None if kind == SocketKind::Datagram => entry.socket.connect(abi::data::ANY, Wait::No)?,
         None => return Err(Errno::AFNOSUPPORT),
     }

@@ -24,7 +24,7 @@ use crate::time;
 
 const INT: usize = size_of::<c_int>();
 const TIMEVAL: usize = size_of::<timeval>();
-/// No option's value is longer; what is beyond is not looked at.
+/// No option's value is longer. Bytes beyond are ignored.
 const SET_LONGEST: usize = 512;
 
 /// An option's value as bytes: an `int`, a `struct timeval`, ...
@@ -87,7 +87,7 @@ fn timeval_bytes(timeout: Option<Duration>) -> Bytes {
     [time.tv_sec.to_ne_bytes(), time.tv_usec.to_ne_bytes()].concat()
 }
 
-/// A timeout as Linux reads it: zero is none, negative seconds mean not to wait at all.
+/// A timeout as Linux reads it. Zero is none; negative seconds mean no waiting at all.
 ///
 /// # Errors
 /// EINVAL for fewer bytes than a `struct timeval` has, EDOM for microseconds outside of 0..10^6.
@@ -108,8 +108,8 @@ fn timeout_of_bytes(bytes: &[u8]) -> Outcome<Option<Duration>> {
     })
 }
 
-/// What fits of `value` into `room` bytes. An IPPROTO_IP option below 256 asked for with less
-/// room than an `int` comes as a byte, as on Linux.
+/// The part of `value` that fits into `room` bytes. As on Linux, an IPPROTO_IP option with a value
+/// below 256 comes as a byte if there is less room than for an `int`.
 fn fitted(level: c_int, value: &[u8], room: usize) -> &[u8] {
     #[cfg(target_endian = "little")]
     let low = value.get(..1);
@@ -141,8 +141,8 @@ unsafe fn get_option(
     if value.is_null() && !bytes.is_empty() {
         return Err(Errno::FAULT);
     }
-    // SAFETY: the program says that `*len` bytes are writable at `value`, and there are no more
-    // of these.
+    // SAFETY: the program says that `*len` bytes are writable at `value`, and at most that many are
+    // copied.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len()) };
     *len = socklen_t::try_from(bytes.len()).unwrap_or(0);
     Ok(0)

@@ -26,8 +26,8 @@ impl Alarm {
         Self { word: AtomicU32::new(AWAKE), posted: AtomicBool::new(false) }
     }
 
-    /// There is something to do; the helper does it unless [`Alarm::clear`] is called before.
-    /// `kick` ends the poller's sleep. A system call only if the helper sleeps.
+    /// Posts work. The helper does it unless [`Alarm::clear`] is called before. `kick` ends the
+    /// poller's sleep. A system call is made only if the helper sleeps.
     pub(super) fn post(&self, kick: impl FnOnce()) {
         if !self.posted.load(Ordering::SeqCst) {
             self.posted.store(true, Ordering::SeqCst);
@@ -35,7 +35,7 @@ impl Alarm {
         }
     }
 
-    /// The caller is going to do what was posted.
+    /// The caller is going to do the posted work.
     pub(super) fn clear(&self) {
         if self.posted.load(Ordering::Relaxed) {
             self.posted.store(false, Ordering::SeqCst);

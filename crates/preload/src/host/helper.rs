@@ -65,7 +65,7 @@ fn run(stack: &ProgramStack) {
     }
 }
 
-/// Does what was posted. Was there something?
+/// Does the posted work. Was there any?
 fn work(stack: &ProgramStack) -> bool {
     let posted = stack.alarm.is_posted();
     if posted {
@@ -94,7 +94,7 @@ fn poll_until_wanted(stack: &ProgramStack) {
 fn interrupt_others(yes: bool) {
     let policy = if yes { libc::SCHED_OTHER } else { libc::SCHED_BATCH };
     let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the pointer is to a live sched_param; 0 is the calling thread. Where it is not
-    // allowed all stays as it is.
+    // SAFETY: the pointer is to a live sched_param; 0 is the calling thread. If the system does not
+    // allow it, nothing changes.
     let _: c_int = unsafe { libc::sched_setscheduler(0, policy, &raw const param) };
 }

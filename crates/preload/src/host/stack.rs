@@ -19,9 +19,10 @@ use super::poller::Poller;
 use crate::errno::Outcome;
 use crate::signals;
 
-/// How long a program that ends stays for what it has sent; as the supervisor's.
+/// How long an ending program waits for its sent bytes to be acknowledged. The same as the
+/// supervisor's.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Rounds of work of one call: what comes meanwhile from everywhere must not hold it for ever.
+/// Rounds of work of one call. Events that arrive meanwhile must not hold the call for ever.
 const MOST_ROUNDS: u32 = 16;
 /// For so long after they were written socket words count as up to date, nanoseconds.
 const FRESH: u64 = 50_000;
@@ -97,7 +98,7 @@ impl ProgramStack {
     fn lock(&self) -> MutexGuard<'_, Option<EventLoop>> {
         let locked = self.stack.lock();
         if locked.is_err() {
-            // A panic within: what it has left behind is not to be used.
+            // After a panic within, the state that it left behind must not be used.
             self.over.store(true, Ordering::Release);
         }
         let mut stack = locked.unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +114,7 @@ impl ProgramStack {
             let Some(stack) = place else { return };
             self.alarm.clear();
             if !matches!(stack.work(enough), Ok(ControlActivity::None | ControlActivity::Served)) {
-                // Dropping it resets what is open.
+                // Dropping it resets the open connections.
                 *place = None;
                 self.over.store(true, Ordering::Release);
                 self.kick();
@@ -157,7 +158,7 @@ impl ProgramStack {
         Ok(prepared.flatten())
     }
 
-    /// Waits for the set, and tells the stack what it reports.
+    /// Waits for the set, and passes its reports to the stack.
     fn collect(&self, timeout: Option<Duration>) -> Outcome<()> {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [nothing; EVENTS];

@@ -11,7 +11,7 @@ const OPTIONS: &str = include_str!("../../../../docs/reference/options.md");
 const EXIT_CODES: &str = include_str!("../../../../docs/reference/exit-codes.md");
 const VARIABLES: &str = include_str!("../../../../docs/reference/environment.md");
 
-/// What has a section of its own, since two commands have it.
+/// The section of the options that two commands share.
 const SHARED: &str = "Options of an instance";
 const SHARING: [&str; 2] = ["run", "up"];
 /// Commands whose section refers to another one's.

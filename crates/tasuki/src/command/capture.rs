@@ -35,7 +35,7 @@ const NANOSECONDS: u8 = 9;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// Captures until told to end.
+/// Captures until it is asked to end.
 ///
 /// # Errors
 /// When the instance does not run or the file cannot be written.

@@ -15,7 +15,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use crate::cli::{ENVIRONMENT, ManualArgs, visible};
 use crate::exit::{self, Failure};
 
-/// What instances leave in the file system while they run, and what is installed.
+/// Files of running instances, and installed files.
 const FILES: [(&str, &str); 5] = [
     ("/run/tasuki/NAME.sock", "Socket of the instance NAME, mode 0600"),
     ("/run/tasuki/NAME.log", "Messages of an instance that `tasuki up` started"),

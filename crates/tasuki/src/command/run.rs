@@ -12,16 +12,16 @@ use crate::runtime_dir::{InstanceName, RuntimeDir};
 use crate::settings::Settings;
 use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute};
 
-/// Runs the program; its exit code.
+/// Runs the program and returns its exit code.
 ///
 /// # Errors
-/// What kept it from running.
+/// The reason why it could not run.
 pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     let RunArgs { net, options, program } = args;
     let Some((name, arguments)) = program.split_first() else {
         return Err(Failure::new(Code::Usage, "no program is given"));
     };
-    // What is wrong with the program or the configuration is said before anything is made.
+    // Faults in the program or the configuration are reported before anything is made.
     let path = program::find(name)?;
     let preload = program::preload()?;
     let mut command = Command::new(path);

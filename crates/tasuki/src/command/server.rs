@@ -47,8 +47,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A line out of a standard stream. It is a duplicate: owning descriptors 0 and 1 themselves would
-/// leave their numbers to whatever is opened next.
+/// A control connection from a standard stream. It is a duplicate: if it owned descriptors 0 and 1
+/// themselves, closing them would leave their numbers to the next open.
 fn take(stream: BorrowedFd<'_>) -> std::io::Result<Channel> {
     let fd: OwnedFd = stream.try_clone_to_owned()?;
     Ok(Channel::from_fd(fd))

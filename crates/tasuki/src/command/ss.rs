@@ -89,8 +89,8 @@ fn text(sockets: &[SocketStatus], args: &SsArgs, processes: &[ProcessStatus]) ->
     lines.join("\n") + "\n"
 }
 
-/// The inside of a connection in the words of `ss -i`; what is 0 and would mean nothing is left
-/// out, as there.
+/// The inside of a connection in the words of `ss -i`. As there, values that are 0 and would mean
+/// nothing are left out.
 fn inside(tcp: &TcpStatus) -> String {
     let mut words = Words(Vec::new());
     let flags = [
@@ -123,7 +123,7 @@ fn inside(tcp: &TcpStatus) -> String {
     words.count("lost", tcp.lost);
     words.count("sacked", tcp.sacked);
     words.count("dsack_dups", tcp.dsack_dups);
-    // Three is what everybody starts with.
+    // Every connection starts with three.
     words.count("reordering", if tcp.reordering == 3 { 0 } else { tcp.reordering });
     words.count("reord_seen", tcp.reord_seen);
     words.time("rcv_rtt", tcp.rcv_rtt_us);
@@ -136,7 +136,7 @@ fn inside(tcp: &TcpStatus) -> String {
     words.0.join(" ")
 }
 
-/// The middle of [`inside`]: what went over the line, how fast, and when last.
+/// The middle of [`inside`]: the bytes and segments transferred, how fast, and when last.
 fn transferred(tcp: &TcpStatus, words: &mut Words) {
     words.count("bytes_sent", tcp.bytes_sent);
     words.count("bytes_retrans", tcp.bytes_retrans);
@@ -166,7 +166,7 @@ fn transferred(tcp: &TcpStatus, words: &mut Words) {
     }
 }
 
-/// What a line of `ss -i` is made of.
+/// The words of a line of `ss -i`.
 struct Words(Vec<String>);
 
 impl Words {

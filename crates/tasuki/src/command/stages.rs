@@ -14,7 +14,7 @@ use crate::cli::StagesArgs;
 use crate::exit::Failure;
 use crate::operator::Operator;
 
-/// Marks for a while, and shows what was found.
+/// Traces for a while and shows the result.
 ///
 /// # Errors
 /// When the instance does not run, or ends meanwhile.

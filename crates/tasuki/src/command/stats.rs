@@ -46,7 +46,7 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The instance's name, if the first word is one, and the patterns: names of counters have a dot,
+/// The instance's name, if the first word is one, and the patterns. Names of counters have a dot,
 /// names of instances have none.
 fn words(words: &[String]) -> Result<(Option<InstanceName>, Vec<Pattern>), Failure> {
     let is_pattern = |word: &String| word.contains(['.', '*', '?']);
@@ -126,7 +126,7 @@ fn json(sample: &Sample) -> serde_json::Value {
     })
 }
 
-/// Counters under their layers' titles, without those that are 0 unless asked for.
+/// Counters under their layers' titles. Those that are 0 are left out unless requested.
 fn text(sample: &Sample, args: &StatsArgs, interval: Option<Duration>) -> String {
     let mut text = match interval {
         None => format!("{}: since its start\n", sample.instance),
@@ -142,7 +142,7 @@ fn text(sample: &Sample, args: &StatsArgs, interval: Option<Duration>) -> String
                 _ => continue,
             };
             let mut row = vec![format!("  {name}")];
-            // Numbers stand under each other, and beside them what becomes of them in a second.
+            // Numbers stand under each other, with their rates per second beside them.
             row.push(value);
             if let (Some(interval), Some(&value)) = (interval, sample.counters.get(name)) {
                 let rate = (!is_gauge(name)).then(|| value as f64 / interval.as_secs_f64());

@@ -30,7 +30,7 @@ pub(crate) fn background_log() -> Option<PathBuf> {
     std::env::var_os(BACKGROUND).map(PathBuf::from)
 }
 
-/// What the background process tells the one that started it.
+/// The report of the background process to the process that started it.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Start {
@@ -67,7 +67,8 @@ fn serve(
 /// Starts the background process and waits until it is ready.
 fn detach(args: &UpArgs) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| Failure::system("start the background process", error);
-    // Nobody's log is overwritten: with the instance running, that is all there is to say.
+    // The log of a running instance must not be overwritten. If the instance runs, report just
+    // that.
     if let Ok(_running) = crate::operator::Operator::connect(&args.name) {
         let name = &args.name;
         let sentence =
@@ -136,7 +137,7 @@ fn background(args: &UpArgs, log: &Path) -> Result<u8, Failure> {
             let _ = std::fs::remove_file(log);
             Ok(code)
         }
-        // Nobody waits for it any more; the log gets it.
+        // No process waits for it any more, so it goes to the log.
         failed => failed,
     }
 }

@@ -16,7 +16,7 @@
 pub(super) enum ClientStage {
     /// The driver is mapping the region.
     Mapping,
-    /// The inet server is being told.
+    /// The inet server is asked to add the client.
     Adding,
     /// It uses the stack.
     Live,
@@ -26,7 +26,7 @@ pub(super) enum ClientStage {
     Unmapping,
 }
 
-/// What happens to a client. `Ok` and `Err` are a server's answers.
+/// An event of a client. `Ok` and `Err` are a server's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientEvent {
     /// The driver's answer to `AddClient`.
@@ -45,7 +45,7 @@ pub(super) enum ClientEvent {
     Released,
 }
 
-/// What the supervisor does next.
+/// The supervisor's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientAction {
     /// Nothing: something else is awaited.
@@ -147,14 +147,14 @@ mod tests {
         let faulted = |rest: &[ClientEvent]| live(&[&begin, rest].concat())[2..].to_vec();
         let ends =
             [ClientAction::Remove, ClientAction::Unmap, ClientAction::Wait, ClientAction::Forget];
-        // The inet server may or may not remember it when it is told to remove it.
+        // The inet server may or may not remember the client when it is asked to remove it.
         assert_eq!(faulted(&[Faulted, Removed(Err(())), Released, Unmapped]), ends);
         assert_eq!(faulted(&[Faulted, Released, Removed(Err(())), Unmapped]), ends);
         assert_eq!(faulted(&[Released, Lost, Unmapped])[0], ClientAction::Unmap);
     }
 
-    /// Whatever happens in whatever order, once: a client that is gone from its line and answered
-    /// by the servers is never left in a state where nothing is awaited any more.
+    /// All events in any order, each once: a client whose connection is gone and whose requests the
+    /// servers have answered is never left in a state where nothing is awaited any more.
     #[test]
     fn every_order_of_loss_ends() {
         let all = [Mapped(Ok(())), Added(Ok(())), Removed(Ok(())), Unmapped];
@@ -173,7 +173,7 @@ mod tests {
                         }
                         continue;
                     }
-                    // The server answers what was asked last.
+                    // The server answers the last request.
                     let answer = match (stage, step) {
                         (ClientStage::Mapping, _) => all[0],
                         (ClientStage::Adding, _) => all[1],

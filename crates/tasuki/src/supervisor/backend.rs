@@ -19,8 +19,9 @@ use crate::exit::{Code, Failure};
 use crate::network::{Addresses, first_free_device};
 use crate::settings;
 
-/// A frame region that is a device's memory, mapped for writing: so it is given to the kernel, and
-/// again when the device comes back, when programs may read it and nobody can map it so any more.
+/// A frame region that is a device's memory, mapped for writing, as the kernel needs it. It is
+/// needed again when the device comes back. By then programs may read the region, and no process
+/// can map it for writing any more.
 #[derive(Debug)]
 pub(super) struct Umem {
     pub(super) region: Arc<Region>,
@@ -51,12 +52,12 @@ impl OpenedDevice {
     }
 }
 
-/// Opens `device` as it is wanted; if it does not matter which, a TAP device of the first free
-/// name, or passt for those who may not make one. The stack's hardware address on it is `mac`, and
-/// the frame region its memory, if that is given ([`Umem`]). Hold the lock of the directory.
+/// Opens `device`. If no device was requested, opens a TAP device of the first free name, or passt
+/// for users who may not make one. The stack's hardware address on it is `mac`. A given frame
+/// region is its memory ([`Umem`]). Hold the lock of the directory.
 ///
 /// # Errors
-/// What is in use, missing or not permitted; nothing is left behind then.
+/// The thing that is in use, missing or not permitted. Nothing is left behind then.
 pub(super) fn open(
     wanted: &settings::LinkSettings,
     device: Option<Device>,
@@ -116,7 +117,7 @@ fn start_passt(
     Ok(OpenedDevice { device: Device::passt(), fds: vec![fd], _passt: Some(passt) })
 }
 
-/// A capture file that is whole, and the file for what is sent.
+/// A complete capture file, and the file for sent frames.
 fn open_files(device: Device) -> Result<OpenedDevice, Failure> {
     let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
     let target: pcap::Target = device.name().parse().map_err(wrong)?;

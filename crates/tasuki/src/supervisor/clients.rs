@@ -9,7 +9,7 @@ use super::instance::Memory;
 
 /// A client.
 pub(super) struct Client {
-    /// Its program's name, as it told it.
+    /// Its program's name, as the program gave it.
     pub(super) program: String,
     pub(super) pid: u32,
     /// Its line, while it lives.
@@ -58,8 +58,8 @@ impl Clients {
         self.all.get_mut(&number)
     }
 
-    /// A driver has answered what all were asked about a client: what they say together, after the
-    /// last one.
+    /// A driver has answered a request about a client that all drivers got. After the last one,
+    /// returns their common answer.
     pub(super) fn answered(&mut self, number: u16, done: Result<(), ()>) -> Option<Result<(), ()>> {
         let client = self.all.get_mut(&number)?;
         client.refused |= done.is_err();
@@ -82,7 +82,7 @@ impl Clients {
         self.all.iter().map(|(number, client)| (*number, client))
     }
 
-    /// The numbers of those that still have their line.
+    /// The numbers of the clients that still have their connection.
     pub(super) fn connected(&self) -> Vec<(u16, ConnectionId)> {
         self.iter().filter_map(|(number, client)| Some((number, client.connection?))).collect()
     }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(clients.free_number(), Some(3));
         clients.next = u16::MAX;
         assert_eq!(clients.free_number(), Some(u16::MAX));
-        // 0 is nobody's, 1 is in use.
+        // 0 is reserved, 1 is in use.
         assert_eq!(clients.free_number(), Some(2));
     }
 }

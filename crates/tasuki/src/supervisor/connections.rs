@@ -26,8 +26,8 @@ const SEND_BUFFER: usize = 8 << 20;
 const STRANGERS_OF_ONE: usize = 16;
 /// Most of all processes: enough for all programs of a full instance to start at once.
 const STRANGERS: usize = 1024;
-/// Most connections accepted in one turn: a new one has several turns to say what it wants before
-/// newer ones can push it out.
+/// Most connections accepted in one iteration. A new one has several iterations to make its request
+/// before newer ones can push it out.
 const ACCEPTS_PER_TURN: usize = 16;
 /// Longest request, bytes; a longer one is none of ours.
 const LONGEST_REQUEST: usize = 4096;
@@ -46,7 +46,7 @@ pub(super) struct Connection {
     pub(super) busy: bool,
     /// The rest of a reply waits for room in the socket.
     writing: bool,
-    /// It has asked for something.
+    /// It has made a request.
     asked: bool,
     /// The other end hung up while a request was being answered.
     hung_up: bool,
@@ -54,7 +54,7 @@ pub(super) struct Connection {
     pub(super) client: Option<u16>,
 }
 
-/// What came over a connection.
+/// A message or an event of a connection.
 pub(super) enum Received {
     /// A request.
     Request(ClientRequest),
@@ -83,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// Sends a reply; the connection takes requests again when all of it is sent.
+    /// Sends a reply. The connection takes requests again when all of the reply is sent.
     ///
     /// # Errors
     /// A sentence; drop the connection.
@@ -103,7 +103,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Something happened on the line: what is it busy with, now?
+    /// The connection had an event: what is it busy with now?
     pub(super) fn poll_busy(&mut self) -> Busy {
         if self.writing {
             return match self.channel.flush() {
@@ -115,7 +115,7 @@ impl Connection {
                 Err(_) => Busy::Broken,
             };
         }
-        // What it still sent is read when the request is answered.
+        // The rest of its messages is read when the request is answered.
         self.hung_up = self.busy;
         if self.busy { Busy::Asking } else { Busy::No }
     }
@@ -127,12 +127,12 @@ impl Connection {
     }
 }
 
-/// What a connection is busy with.
+/// The work that a connection is busy with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
     /// Nothing: it may have a request.
     No,
-    /// A server is asked for it.
+    /// A server has a request of it.
     Asking,
     /// Its reply is not all sent.
     Writing,
@@ -140,7 +140,7 @@ pub(super) enum Busy {
     Broken,
 }
 
-/// What to poll of a connection.
+/// The events to poll of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watch {
     /// Requests, on its socket.
@@ -181,7 +181,7 @@ impl Connections {
         !self.full
     }
 
-    /// Accepts those who wait and may come in, a bounded number.
+    /// Accepts a bounded number of waiting connections that are allowed.
     ///
     /// # Errors
     /// When the listening socket fails.
@@ -206,8 +206,7 @@ impl Connections {
 
     fn admit(&mut self, fd: OwnedFd) {
         let Ok(peer) = sockopt::socket_peercred(&fd) else { return };
-        // Root may have a larger buffer than others; what cannot be had is not needed by small
-        // replies.
+        // Root may have a larger buffer than other users. Small replies do not need it.
         let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER));
         let mut connection = Connection {

@@ -4,7 +4,7 @@ use nic_driver::interface::Interface;
 
 use crate::exit::Failure;
 
-/// What is known of the interface behind a device.
+/// The known state of the interface behind a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeviceState {
     /// The device is none of the host's interfaces.

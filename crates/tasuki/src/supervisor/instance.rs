@@ -23,7 +23,7 @@ use crate::network::{Addresses, Routes};
 use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
 use crate::settings::{self, Settings};
 
-/// By how much the default routes of one interface come after those of the one before.
+/// The difference in metric between the default routes of one interface and those of the next.
 const METRIC_STEP: u32 = 100;
 
 /// Memory that processes share, and how it is backed.
@@ -37,7 +37,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// A new sealed region; its descriptor only, for the supervisor does not look into it.
+    /// A new sealed region. Only its descriptor is kept, because the supervisor does not look into
+    /// it.
     ///
     /// # Errors
     /// When the system has no memory or descriptor left.
@@ -88,7 +89,7 @@ pub(crate) struct Instance {
     pub(super) socket: SocketFile,
     /// Its interfaces, at least one; eth0, eth1, … to the programs.
     pub(super) links: Vec<Link>,
-    /// Tells what happens to their devices.
+    /// Reports changes of their devices.
     pub(super) watch: Watch,
 }
 
@@ -99,7 +100,7 @@ pub(super) struct Link {
     pub(super) device: OpenedDevice,
     /// The stack's hardware address.
     pub(super) mac: [u8; 6],
-    /// What is known of the device.
+    /// The known state of the device.
     pub(super) state: DeviceState,
     /// Devices that the driver was given and has not yet taken.
     pub(super) attaching: u32,
@@ -171,10 +172,11 @@ impl Instance {
         Ok(Self { settings, socket, links, watch })
     }
 
-    /// All servers have their memory: nobody else may write to frames, whoever gets to read them.
+    /// All servers have mapped their memory. From now on no other process may write to frames;
+    /// programs may only read them.
     ///
     /// # Errors
-    /// When the system does not know how (Linux before 5.1).
+    /// When the system does not support it (Linux before 5.1).
     pub(super) fn seal_frames(&self) -> Result<(), Failure> {
         if !self.settings.share_frames {
             return Ok(());
@@ -186,7 +188,7 @@ impl Instance {
         })
     }
 
-    /// What programs may read of frames.
+    /// The frame regions that programs may read.
     pub(super) fn shared_frames(&self) -> Vec<BorrowedFd<'_>> {
         match self.settings.share_frames {
             true => self.links.iter().map(|link| link.frames.fd.as_fd()).collect(),
@@ -225,8 +227,9 @@ impl Instance {
         (0..).zip(&self.links).map(|(number, _)| number).find(|n| interface_name(*n) == name)
     }
 
-    /// Tells the servers what they are; the number of replies and events to wait for. The requests
-    /// do not wait for each other: the two parts of a fused server start one after the other.
+    /// Configures the servers. Returns the number of replies and events to wait for. The requests
+    /// do not wait for each other, because the two parts of a fused server start one after the
+    /// other.
     ///
     /// # Errors
     /// When a server is gone already.
@@ -274,14 +277,15 @@ impl Instance {
             fds.extend(link.device.fds.iter().map(AsFd::as_fd));
             servers.ask(server, nic, &fds, context())?;
             servers.ask(ServerId::Inet, attach, &[frames, inet_bell, nic_bell], context())?;
-            // Both answer, and the inet server tells when the interface is usable.
+            // Both answer, and the inet server reports when the interface is usable.
             asked += 3;
         }
         Ok(asked)
     }
 }
 
-/// What programs on the stack see an interface as; the inet server counts them in the same way.
+/// The name of an interface for programs on the stack. The inet server numbers interfaces in the
+/// same way.
 pub(super) fn interface_name(number: u16) -> String {
     format!("eth{number}")
 }

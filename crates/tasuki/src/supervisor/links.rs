@@ -66,7 +66,7 @@ impl Supervisor {
     pub(super) fn device_lost(&mut self, server: ServerId, reason: &str) -> Result<(), Failure> {
         let number = match server {
             ServerId::Nic(number) => usize::from(number),
-            // The inet server tells of drivers; which one is known if there is one only.
+            // The inet server's report names no driver. It is known only if there is just one.
             ServerId::Inet if self.instance.links.len() == 1 => 0,
             ServerId::Inet => usize::MAX,
         };
@@ -94,7 +94,7 @@ impl Supervisor {
         self.revive(number)
     }
 
-    /// Opens the device of a link whose device is gone, if it is there again.
+    /// Reopens the device of a link whose device was gone, if it is there again.
     fn revive(&mut self, number: usize) -> Result<(), Failure> {
         let wanted = &self.instance.settings.links[number];
         let link = &mut self.instance.links[number];
@@ -115,7 +115,7 @@ impl Supervisor {
         self.servers.ask(server, ServerRequest::AttachDevice, &fds, ReplyContext::Attached(number))
     }
 
-    /// Peers and switches may not know the stack there: it tells of itself.
+    /// Peers and switches may not know the stack on this link, so it announces itself.
     fn announce(&mut self, number: usize) -> Result<(), Failure> {
         if !self.servers.are_there() {
             // It will when it begins.
@@ -146,7 +146,7 @@ impl Supervisor {
         self.announce(number)
     }
 
-    /// Completes what the inet server says of its interfaces.
+    /// Completes the inet server's report of its interfaces.
     pub(super) fn complete(&self, mut status: NetworkStatus) -> NetworkStatus {
         for (number, link) in (0_u16..).zip(&self.instance.links) {
             let name = interface_name(number);

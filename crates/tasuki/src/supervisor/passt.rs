@@ -23,22 +23,22 @@ use crate::publish::Publish;
 
 /// How long it may take to answer for the first time.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
-/// The most of what it says that is told, bytes.
+/// Most bytes of its messages that are reported.
 const SAID_MOST: usize = 4096;
 
 /// A running passt; ended and collected when dropped.
 #[derive(Debug)]
 pub(super) struct Passt {
     child: Child,
-    /// What it says on standard error; a memfd, so that it never waits for a reader.
+    /// Its standard error: a memfd, so that it never waits for a reader.
     said: File,
 }
 
 impl Passt {
-    /// Starts it and waits until it answers; also the driver's end of the stream.
+    /// Starts it and waits until it answers. Also returns the driver's end of the stream.
     ///
     /// # Errors
-    /// [`Code::Rights`] when it is not installed; what it says when it cannot work here.
+    /// [`Code::Rights`] when it is not installed; its own message when it cannot work here.
     pub(super) fn start(
         addresses: &Addresses,
         mtu: u16,
@@ -67,8 +67,8 @@ impl Passt {
         Ok((passt, ours))
     }
 
-    /// Asks it for the gateway's hardware address. The answer stays in the stream: the stack is
-    /// only pleased to hear it.
+    /// Asks it for the gateway's hardware address. The answer stays in the stream, because the
+    /// stack can use it.
     fn wait_for_answer(&mut self, ours: &OwnedFd, addresses: &Addresses) -> Result<(), Failure> {
         let four = |address: IpAddr| match address {
             IpAddr::V4(four) => Some(four),
@@ -108,7 +108,7 @@ impl Passt {
         Failure::new(Code::Internal, format!("passt cannot connect this host's network: {words}"))
     }
 
-    /// What it has said, but for what it says about having nobody to say it to.
+    /// Its messages, except noise: about a missing system log, and about running as root.
     fn words(&mut self) -> String {
         let mut bytes = Vec::new();
         if self.said.rewind().is_ok() {
@@ -140,7 +140,8 @@ fn not_started(error: &std::io::Error) -> Failure {
     Failure::system("start passt", error)
 }
 
-/// Its arguments for a stack with these addresses; without any it tells the host's own by DHCP.
+/// Its arguments for a stack with these addresses. Without addresses it offers the host's own by
+/// DHCP.
 fn arguments(addresses: &Addresses, mtu: u16) -> Vec<String> {
     let mut all = vec!["--mtu".to_owned(), mtu.to_string()];
     let mut push = |name: &str, value: String| all.extend([name.to_owned(), value]);

@@ -20,8 +20,8 @@ use crate::exit::Failure;
 const CAPTURE_BUFFER: usize = 16 << 20;
 /// Requests of one connection in one turn: so many do not keep us from anybody else.
 const REQUESTS_PER_TURN: usize = 16;
-/// Clients that one process may be at a time. It needs one; a process that wants all of them must
-/// not keep others out.
+/// Most clients that one process may be at a time. A process needs one. A process that takes all of
+/// them must not keep others out.
 const CLIENTS_PER_PROCESS: usize = 16;
 /// Longest program name that is kept, bytes; longer than the kernel's 15.
 const MAX_NAME: usize = 64;
@@ -209,7 +209,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Is the instance such that this library may have one more client?
+    /// Can the instance take one more client with this version of the library?
     fn check_admission(&self, version: u32) -> Result<(), Refusal> {
         let refuse = |message: String| Err(Refusal::Client(message));
         let most = self.instance.settings.clients;
@@ -227,7 +227,8 @@ impl Supervisor {
         }
     }
 
-    /// A server does not take a client: it is told, and its connection is no client's any more.
+    /// A server refuses a client. The program is notified, and its connection is no client's any
+    /// more.
     pub(super) fn log_refusal(
         &mut self,
         number: u16,
@@ -320,7 +321,7 @@ impl Supervisor {
         let Some(gather) = self.pending_status.get_mut(&id) else { return Ok(()) };
         match reply {
             ServerReply::Counters { counters, pools, histograms } => {
-                // Of several drivers, what all have done.
+                // Counters of several drivers are added up.
                 for (name, count) in counters {
                     *gather.counters.entry(name).or_default() += count;
                 }
@@ -433,7 +434,8 @@ impl Supervisor {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (driver, socket) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)
             .map_err(|errno| Refusal::Client(format!("cannot make a socket pair: {errno}")))?;
-        // A larger buffer misses fewer frames; root may have it, others get what the system allows.
+        // A larger buffer misses fewer frames. Root may have it; other users get the system's
+        // limit.
         let _ = sockopt::set_socket_send_buffer_size_force(&driver, CAPTURE_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&driver, CAPTURE_BUFFER));
         let context = ReplyContext::Capture { connection: id, socket };
@@ -468,7 +470,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// A program may call itself anything; tables and logs show only what can be shown.
+/// A program may have any name. Tables and logs show only its printable characters.
 fn printable(name: &str) -> String {
     let mut name: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     let end = (0..=MAX_NAME.min(name.len())).rev().find(|at| name.is_char_boundary(*at));

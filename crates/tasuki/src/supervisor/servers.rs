@@ -27,11 +27,12 @@ use shm::{Channel, ChannelError, TryRecv};
 use crate::config::Mode;
 use crate::exit::{Code, Failure};
 
-/// How long a server whose line ended may take to end itself.
+/// How long a server may take to end after its control connection ended.
 const OBITUARY_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
-/// Requests of a line without a reply; more wait here for their turn. So few always fit into the
-/// socket: we never wait for a server, which may be waiting for us to read its replies.
+/// Most unanswered requests of a control connection. More of them wait here. So few always fit into
+/// the socket. So the supervisor never waits for a server that may be waiting for its replies to be
+/// read.
 const WINDOW: usize = 32;
 
 /// One of the lines; in fused mode the first driver's ends in the inet server's process.
@@ -43,7 +44,7 @@ pub(super) enum ServerId {
     Nic(u16),
 }
 
-/// What came over a line.
+/// A message of a server.
 pub(super) enum ServerMessage<P> {
     /// A reply to a request that was made for this purpose.
     Reply(P, ServerReply),
@@ -92,16 +93,16 @@ impl ControlConnection {
     }
 }
 
-/// In mode `library`: who has the other ends of the lines.
+/// In mode `library`: the holder of the other ends of the control connections.
 enum LibraryHost {
-    /// Nobody yet: inet server's and drivers'.
+    /// No process yet: the inet server's and the drivers' ends.
     Awaited(Vec<Channel>),
     /// This process.
     Process(Pid),
 }
 
-/// All servers of an instance; `P`: what a reply is for. Those that still run when this is dropped
-/// are killed.
+/// All servers of an instance. `P` is the purpose of a reply. Servers that still run when this is
+/// dropped are killed.
 pub(super) struct Servers<P> {
     inet: ControlConnection,
     /// By interface.
@@ -143,8 +144,8 @@ impl<P> Servers<P> {
         Ok(servers)
     }
 
-    /// In mode `library`, while nobody hosts the servers: the ends of the lines for this process,
-    /// which does so from now on.
+    /// In mode `library`, while no process hosts the servers: the ends of the control connections
+    /// for this process, which hosts them from now on.
     pub(super) fn give(&mut self, pid: Pid) -> Option<Vec<OwnedFd>> {
         let Some(LibraryHost::Awaited(ends)) = &mut self.host else { return None };
         let ends = std::mem::take(ends).into_iter().map(OwnedFd::from).collect();
@@ -152,8 +153,8 @@ impl<P> Servers<P> {
         Some(ends)
     }
 
-    /// May this process be a client? In mode `library` only the one that hosts the servers; else
-    /// the one that does.
+    /// May this process be a client? In mode `library` only the host of the servers may. The error
+    /// names the host.
     pub(super) fn serve(&self, pid: Pid) -> Result<(), Pid> {
         match self.host {
             Some(LibraryHost::Process(host)) if host != pid => Err(host),
@@ -161,7 +162,7 @@ impl<P> Servers<P> {
         }
     }
 
-    /// Is there somebody who answers?
+    /// Is there a process that answers?
     pub(super) fn are_there(&self) -> bool {
         !matches!(self.host, Some(LibraryHost::Awaited(_)))
     }
@@ -172,7 +173,8 @@ impl<P> Servers<P> {
         self.host.is_some() && broken
     }
 
-    /// In mode `library`: new lines, for another host. What was asked and not answered.
+    /// In mode `library`: makes new control connections for another host. Returns the unanswered
+    /// requests.
     ///
     /// # Errors
     /// When the system has no descriptor left.
@@ -217,10 +219,10 @@ impl<P> Servers<P> {
         }
     }
 
-    /// Asks a server; its reply comes out of [`Servers::receive`] with `context`.
+    /// Sends a request to a server. Its reply comes out of [`Servers::receive`] with `context`.
     ///
     /// # Errors
-    /// When the line is broken.
+    /// When the control connection is broken.
     pub(super) fn ask(
         &mut self,
         server: ServerId,
@@ -250,10 +252,10 @@ impl<P> Servers<P> {
         (0..u16::try_from(self.nics.len()).unwrap_or(u16::MAX)).map(ServerId::Nic)
     }
 
-    /// The next thing that came over a line; never waits.
+    /// The next message of a server; never waits.
     ///
     /// # Errors
-    /// When the line is broken or ended, or what came is no reply to anything.
+    /// When the control connection is broken or ended, or a reply has no request.
     pub(super) fn receive(&mut self, server: ServerId) -> Result<ServerMessage<P>, Failure> {
         if self.connection(server).broken {
             return Ok(ServerMessage::Nothing);
@@ -289,9 +291,9 @@ impl<P> Servers<P> {
         self.broken(server, what).map_or(Ok(ServerMessage::Nothing), Err)
     }
 
-    /// A line is of no more use. Mostly its server has ended or is just ending: then that is the
-    /// news, unless servers were asked to. In mode `library` it is none yet: see
-    /// [`Servers::are_lost`].
+    /// A control connection is broken. Mostly its server has ended or is just ending. Then that end
+    /// is the failure to report, unless servers were asked to end. In mode `library` it is no
+    /// failure yet: see [`Servers::are_lost`].
     fn broken(&mut self, server: ServerId, what: &dyn fmt::Display) -> Option<Failure> {
         self.connection(server).broken = true;
         if self.host.is_some() {
@@ -361,7 +363,7 @@ impl<P> Servers<P> {
         self.processes.iter().map(|process| (process.role, process.child.id()))
     }
 
-    /// Collects a process whose pidfd became readable; a sentence about its end, once.
+    /// Collects a process whose pidfd became readable. Returns a sentence about its end, once.
     pub(super) fn collect(&mut self, index: usize) -> Option<String> {
         let process = self.processes.get_mut(index).filter(|p| p.status.is_none())?;
         let status = process.child.try_wait().ok()??;
@@ -375,7 +377,7 @@ impl<P> Servers<P> {
         Some(format!("the {role} server (process {pid}) ended {how}; the instance ends"))
     }
 
-    /// Kills what still runs and collects it.
+    /// Kills the servers that still run, and collects them.
     pub(super) fn kill(&mut self) {
         for process in self.processes.iter_mut().filter(|process| process.status.is_none()) {
             process.status = end(&mut process.child);

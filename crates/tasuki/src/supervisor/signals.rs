@@ -46,7 +46,7 @@ impl ReceivedSignal {
         [consts::SIGHUP, consts::SIGINT, consts::SIGQUIT, consts::SIGTERM].contains(&self.signal)
     }
 
-    /// What the program should get of it.
+    /// The signal to pass on to the program, if any.
     pub(crate) fn to_pass_on(self) -> Option<Signal> {
         let leads = || rustix::process::getsid(None) == Ok(rustix::process::getpid());
         let alone = self.sender.is_some() || (self.signal == consts::SIGHUP && leads());
@@ -81,7 +81,7 @@ impl Signals {
             .map_err(|error| Failure::system("catch signals", error))
     }
 
-    /// What arrived since the last time; never waits.
+    /// The signals that arrived since the last call; never waits.
     pub(crate) fn arrived(&mut self) -> Vec<ReceivedSignal> {
         self.0.pending().map(ReceivedSignal::from).collect()
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use abi::stats::Histogram;
 
-/// The page that says what counters there are.
+/// The reference page of all counters.
 const PAGE: &str = include_str!("../../../../../docs/reference/counters.md");
 
-/// What was asked for of an instance's answer.
+/// The requested part of an instance's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) instance: String,
@@ -17,13 +17,13 @@ pub(super) struct Sample {
     pub(super) pools: Vec<(String, u32, u32)>,
 }
 
-/// Counters that say how much there is now rather than what happened.
+/// Gauges: they say how much there is now, not how often something happened.
 pub(super) fn is_gauge(name: &str) -> bool {
     name.starts_with("memory.") && name != "memory.frames-refused"
 }
 
 impl Sample {
-    /// What happened after `before`.
+    /// The difference to `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
         for (name, value) in since.counters.iter_mut().filter(|(name, _)| !is_gauge(name)) {
@@ -63,7 +63,7 @@ pub(super) fn layers() -> Vec<Layer> {
     layers
 }
 
-/// What a counter counts; empty for one that the page does not have.
+/// The meaning of a counter; empty for one that the page does not have.
 pub(super) fn meaning(name: &str) -> &'static str {
     let all = layers();
     let mut rows = all.iter().flat_map(|layer| &layer.rows);
