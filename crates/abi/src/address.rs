@@ -1,4 +1,4 @@
-//! The one codec of addresses in slots: a family, then 128 bits of address, big end first.
+//! The only codec of addresses in slots: a family, then 128 bits of address, big end first.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -13,7 +13,8 @@ const V6: u16 = 6;
 pub const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A socket address as three slot words: family, port and scope (16 bits each), then the address.
-/// The scope names an interface; one above 65,535 names none and stays so.
+/// The scope names an interface. A scope above 65,535 names none; it becomes 65,535, which names
+/// none either.
 #[must_use]
 #[inline]
 pub fn addr_to_words(addr: SocketAddr) -> [u64; 3] {

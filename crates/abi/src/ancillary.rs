@@ -1,12 +1,13 @@
-//! What is said about one datagram beside its bytes and its other end: the slot after its
-//! descriptor ([`crate::data::DataFlags::ANCILLARY`]).
+//! Ancillary data of one datagram, beside its bytes and its peer's address. It fills the slot
+//! after the datagram's descriptor ([`crate::data::DataFlags::ANCILLARY`]).
 //!
 //! | word | sending | receiving |
 //! |---|---|---|
-//! | 0 | is TTL, is TOS given `u16`, TTL `u8`, TOS `u8`, segment `u16` | asked for, the same |
-//! | 1 | family of the source, or 0 | family of the destination, and our port |
-//! | 2, 3 | our address to send from | the address it was sent to |
-//! | 4 | interface `u32` | interface `u32`, our IPv4 address on it |
+//! | 0 | [`SendFields`] `u16`, TTL `u8`, TOS `u8`, segment `u16` | [`AncillarySet`] `u16`, the same
+//! |
+//! | 1 | family of the source, or 0 | family of the destination, and its port |
+//! | 2, 3 | source address | destination address |
+//! | 4 | interface `u32` | interface `u32`, the stack's IPv4 address on it |
 //! | 5 | 0 | nanoseconds since 1970 |
 
 use core::net::{IpAddr, Ipv4Addr};
@@ -18,7 +19,7 @@ use crate::bad_slot::BadSlot;
 use crate::bits::{pack16, pack32, u16_at, u32_at};
 use crate::flags::flag_set;
 
-/// What a sender says of one datagram. [`Default`] says nothing.
+/// Ancillary data of a datagram to send. [`Default`] leaves everything to the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendAncillary {
     /// Our address to send from (IP_PKTINFO's `ipi_spec_dst`).
@@ -29,7 +30,8 @@ pub struct SendAncillary {
     pub ttl: Option<u8>,
     /// Type of service or traffic class.
     pub tos: Option<u8>,
-    /// Payload bytes of each of the datagrams it is cut into (UDP_SEGMENT), 0 for the socket's.
+    /// Payload bytes of each datagram that this one is split into (UDP_SEGMENT); 0: as the
+    /// socket's option says.
     pub segment: u16,
 }
 
@@ -82,16 +84,16 @@ impl SendAncillary {
     }
 }
 
-/// How a datagram came.
+/// Ancillary data of a received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecvAncillary {
-    /// What the socket's options ask for.
+    /// The kinds that the socket's options ask for.
     pub asked: AncillarySet,
-    /// To which address it was sent: ours, a broadcast address or a group.
+    /// Destination address: the stack's own, a broadcast address or a multicast group.
     pub to: IpAddr,
-    /// To which port.
+    /// Destination port.
     pub port: u16,
-    /// An IPv4 address of ours to answer from, 0.0.0.0 for none.
+    /// An IPv4 address of the stack to answer from, 0.0.0.0 for none.
     pub ours: Ipv4Addr,
     /// Index of the interface.
     pub interface: u32,
@@ -99,10 +101,10 @@ pub struct RecvAncillary {
     pub ttl: u8,
     /// Type of service or traffic class.
     pub tos: u8,
-    /// Length of each of the datagrams that were joined to this one (UDP_GRO), but for the last,
-    /// which may be shorter; 0 if it is one.
+    /// Length of each datagram that was joined to this one (UDP_GRO); the last one may be
+    /// shorter. 0 if nothing was joined.
     pub segment: u16,
-    /// When it came: nanoseconds since 1970.
+    /// Time of arrival, nanoseconds since 1970.
     pub at: u64,
 }
 

@@ -1,12 +1,12 @@
-//! The one error of every decoder in this crate.
+//! The error of every decoder in this crate.
 
-/// A slot whose content no correct peer writes. The fault is the writing peer's; drop that peer.
+/// A slot that no correct peer writes. The peer that wrote it is at fault; drop that peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("peer wrote a bad {what} into a ring slot: {value:#x}")]
 pub struct BadSlot {
     /// The field, in the words of this crate's documentation.
     pub what: &'static str,
-    /// What the peer wrote.
+    /// The value that the peer wrote.
     pub value: u64,
 }
 

@@ -11,7 +11,7 @@
 //! tag. A process that relays a call copies the path unchanged. So the process that finishes the
 //! call posts the result straight to the caller's ring (P1's direct return).
 //!
-//! Calls complete in any order; a blocking call completes later.
+//! Calls complete in any order. A call that has to wait completes later.
 
 mod flags;
 mod op;

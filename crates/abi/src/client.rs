@@ -1,7 +1,8 @@
-//! The region of one client: what lies where, and who writes it.
+//! The region of one client: its layout, and the writer of each word.
 //!
 //! ```text
-//! page 0     server bell word · dirty summary word · dirty bitmap (one bit per socket) · counters
+//! page 0     server's bell word · dirty summary word · dirty bitmap (one bit per socket) ·
+//!            counters
 //! threads    per thread slot: bell word · request ring (program to server) · result ring · news
 //!            bitmap (one bit per socket) and its summary
 //! sockets    per socket: words ([`SocketWords`]) · tx queue · rx queue
@@ -11,19 +12,29 @@
 //! trace      a word and a ring of marks ([`crate::stages`])
 //! ```
 //!
-//! **How data is announced.** Program to server: publish descriptors (or advance `rx_consumed`),
-//! set the socket's bit in the dirty bitmap ([`ReadinessBitmap`]), ring the server's bell. The
-//! server takes the bits *before* it looks at the sockets.
+//! # How the program announces data to the server
 //!
-//! Server to program: write the words, add 1 to `version`, then ring the bell of every thread in
-//! `waiters`. A thread sets its own bit there before it looks at the words for the last time and
-//! sleeps ([`Waiters`]). The server clears a bit when it rings. Before it rings, the server sets
-//! the socket's bit in the thread's news bitmap. A thread that waits for many sockets takes these
-//! bits when it wakes, and need not look at the other sockets.
+//! 1. The program publishes descriptors, or advances `rx_consumed`.
+//! 2. The program sets the socket's bit in the dirty bitmap ([`ReadinessBitmap`]).
+//! 3. The program rings the server's bell (doorbell).
 //!
-//! **Pool sizes** are the sum of who can hold what: each socket is sure of one area for sending and
-//! of [`ClientParams::rx_floor_areas`] for receiving; what is left is shared by those who want
-//! more.
+//! The server takes the bits *before* it looks at the sockets.
+//!
+//! # How the server announces data to the program
+//!
+//! 1. The server writes the socket's words and adds 1 to `version`.
+//! 2. For each thread in `waiters`, the server sets the socket's bit in the thread's news bitmap. A
+//!    thread that waits for many sockets takes these bits when it wakes, and need not look at the
+//!    other sockets.
+//! 3. The server clears the thread's bit in `waiters` and rings the thread's bell.
+//!
+//! A thread sets its own bit before it looks at the words for the last time and sleeps
+//! ([`Waiters`]).
+//!
+//! # Pool sizes
+//!
+//! A pool is as large as the sum of its holders. Each socket is sure of one area for sending, and
+//! of [`ClientParams::rx_floor_areas`] for receiving. Sockets that want more share the rest.
 
 use std::sync::Arc;
 
@@ -37,12 +48,12 @@ use shm::{
 pub const CLIENT: Owner = Owner(3);
 /// Slots of a thread's request ring.
 pub const REQUESTS: u32 = 256;
-/// Slots of a thread's result ring: larger, since others may post results too (P3).
+/// Slots of a thread's result ring: larger, since other servers may post results too (P3).
 pub const RESULTS: u32 = 1024;
 /// Slots of each of a socket's two queues.
 pub const QUEUE: u32 = 64;
 
-/// The measures of a client's region; chosen by the supervisor, known to both sides.
+/// The sizes of a client's region. The supervisor chooses them; program and server know them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientParams {
@@ -59,9 +70,9 @@ pub struct ClientParams {
 }
 
 impl Default for ClientParams {
-    /// 16 KiB areas; each of 1,024 sockets is sure of 16 KiB to send and 80 KiB to receive. What is
-    /// over that is shared: 240 MiB to send, so that hundreds of busy sockets find room for what
-    /// SO_SNDBUF allows them, and 32 MiB to receive. Untouched pages cost nothing.
+    /// Areas have 16 KiB. Each of 1,024 sockets is sure of 16 KiB to send and 80 KiB to receive.
+    /// All sockets share the rest: 240 MiB to send and 32 MiB to receive. So hundreds of busy
+    /// sockets can send as much as SO_SNDBUF allows. Untouched pages cost nothing.
     fn default() -> Self {
         Self {
             threads: 32,
@@ -73,24 +84,24 @@ impl Default for ClientParams {
     }
 }
 
-/// Measures that no region can have.
+/// Sizes that no region can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("client region with {0:?} is not possible: see the ranges in its documentation")]
 pub struct BadParams(pub ClientParams);
 
 impl ClientParams {
-    /// Areas for receiving that every socket is sure of: a 64 KiB window and one being filled.
+    /// Areas for receiving that every socket is sure of: a window of 64 KiB, and the area that the
+    /// server is filling.
     #[must_use]
     pub fn rx_floor_areas(&self) -> u32 {
         let area = u32::from(self.area_pages) * 4096;
         65_536_u32.div_ceil(area) + 1
     }
 
-    /// The layout for these measures.
+    /// The layout for these sizes.
     ///
     /// # Errors
-    /// [`BadParams`] when a measure is out of its range, or a pool cannot give each socket its
-    /// floor.
+    /// [`BadParams`] when a size is out of its range, or a pool cannot give each socket its floor.
     pub fn layout(&self) -> Result<ClientLayout, BadParams> {
         let sockets = u32::from(self.sockets);
         let area = u32::from(self.area_pages);
@@ -136,9 +147,10 @@ impl ClientParams {
 }
 
 const SOCKET_WORDS: usize = 256;
-/// Beside the sending queue's own index, which the program writes next ([`shm::ring`]).
+/// On the cache line of the sending queue's own index, which the program writes next
+/// ([`shm::ring`]).
 const TX_BYTES: usize = SOCKET_WORDS + 8;
-/// Summary word in a line of its own, then a bit for each of 4,096 sockets.
+/// Summary word in a cache line of its own, then a bit for each of 4,096 sockets.
 const NEWS_BYTES: usize = 64 + 4096 / 8;
 const DIRTY_SUMMARY: usize = 64;
 /// On the summary's cache line, as long as there are no more than 448 sockets.
@@ -148,7 +160,7 @@ const COPIED: usize = 1024;
 /// Offsets in a client's region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientLayout {
-    /// What it was made from.
+    /// The sizes that it was made from.
     pub params: ClientParams,
     threads_at: usize,
     thread_stride: usize,
@@ -202,7 +214,7 @@ impl ClientLayout {
         self.sockets_at + usize::from(socket) * self.socket_stride
     }
 
-    /// The bell word of a thread; the thread writes it, the server wakes by it.
+    /// The bell word of a thread. The thread writes it; the server rings the thread by it.
     ///
     /// # Errors
     /// [`OutOfRange`] when the region is smaller than the layout.
@@ -271,7 +283,7 @@ impl ClientLayout {
 pub struct HeadWords {
     /// The server's bell word for this client ([`shm::Sleeper`]).
     pub server_bell: Word32,
-    /// Sockets that have news for the server.
+    /// The dirty bitmap: sockets with news for the server.
     pub dirty: ReadinessBitmap,
     /// Payload bytes that the program's side copied into its tx pool; for statistics only.
     pub copied_tx: Word64,
@@ -283,8 +295,9 @@ pub struct HeadWords {
     pub sleeps: Word64,
 }
 
-/// A socket's state words. Each has one writer, but for `error` (the program takes it by swapping
-/// in 0) and `waiters`. All are reset by the server before the socket's name reaches the program.
+/// A socket's state words. The comment of each word names its only writer. Two words have two: the
+/// program takes `error` by swapping in 0, and both sides write `waiters`. The server resets all
+/// words before the program learns the socket's name.
 #[derive(Debug, Clone)]
 pub struct SocketWords {
     /// [`crate::SocketFlags`]; server.
@@ -297,17 +310,18 @@ pub struct SocketWords {
     pub accept_ready: Word32,
     /// Bytes ever published in the receiving queue; server. Datagrams: number of datagrams.
     pub rx_bytes: PositionWord,
-    /// Sent bytes no longer needed by anyone, in queue order; server. Streams: acknowledged by the
-    /// peer. Datagrams: handed to the device.
+    /// Sent bytes that no process needs any more, in queue order; server. Streams: acknowledged by
+    /// the peer. Datagrams: handed to the device.
     pub tx_released: PositionWord,
     /// Most bytes the program may have unreleased (SO_SNDBUF); server.
     pub tx_limit: Word64,
-    /// One more than the place of the newest urgent byte in the stream received, counted as in
-    /// `rx_consumed`; 0 while there was none; server. It may lie beyond `rx_bytes`, and is up to
-    /// date when the byte itself is counted there.
+    /// Position after the newest urgent byte of the received stream, counted as in `rx_consumed`;
+    /// 0 while there was none; server. It may lie beyond `rx_bytes`. It is up to date when
+    /// `rx_bytes` counts the byte itself.
     pub urgent: Word64,
-    /// The thread slots whose bells are to be rung at the next change. The place they wait for is
-    /// one of `tx_released`: otherwise they hear of it only when there is room worth waking for.
+    /// The thread slots whose bells the server rings at the next change. It rings them also when
+    /// `tx_released` reaches the position that they wait for. Otherwise it rings for released bytes
+    /// only when there is room worth waking for.
     pub waiters: Waiters,
     /// Bytes ever published in the sending queue; program.
     pub tx_bytes: Word64,

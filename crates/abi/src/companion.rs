@@ -1,5 +1,5 @@
-//! What the inet server asks of a driver that works in its own thread (modes `fused` and
-//! `library`).
+//! A driver that works in the inet server's thread (modes `fused` and `library`), as the inet
+//! server drives it.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,27 +10,27 @@ pub trait Companion: Send {
     /// Does a bounded amount of work; false when there was nothing to do.
     ///
     /// # Errors
-    /// One sentence, when it cannot go on; the server ends.
+    /// One sentence, when the driver cannot go on; the server ends.
     fn step(&mut self) -> Result<bool, String>;
     /// The half of [`Companion::step`] that sends; false when there was nothing to send.
     ///
     /// # Errors
     /// As [`Companion::step`].
     fn send(&mut self) -> Result<bool, String>;
-    /// The next step asks the device although nothing reported it.
+    /// Makes the next step ask the device, although epoll did not report the device.
     fn ask(&mut self);
-    /// Announces sleep and looks for work once more; true when the thread may sleep, false when
+    /// Announces sleep and looks for work once more. True when the thread may sleep, false when
     /// there is work after all.
     fn prepare_sleep(&mut self) -> bool;
-    /// The thread is awake again, if it has slept.
+    /// Says that the thread is awake again, if it has slept.
     fn awake(&mut self);
-    /// Puts what wakes it into the server's epoll set, under the numbers from `first` on, at most
-    /// [`NAMES`]. Called once, at the start.
+    /// Adds the driver's descriptors to the server's epoll set, under the numbers from `first` on,
+    /// at most [`NAMES`]. The server calls it once, at the start.
     ///
     /// # Errors
     /// One sentence, when the system refuses; the server ends.
     fn watch_in(&mut self, set: BorrowedFd<'_>, first: u64) -> Result<(), String>;
-    /// The set reported the number `name`, one of its own.
+    /// Says that the epoll set reported `name`, one of the driver's numbers.
     fn woken(&mut self, name: u64, flags: EventFlags);
 }
 

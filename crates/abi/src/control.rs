@@ -1,11 +1,14 @@
-//! Messages on Unix stream sockets: JSON bodies, some with file descriptors (`fds:` below, in
-//! order).
+//! Messages of the control connections: JSON bodies on Unix stream sockets, some with file
+//! descriptors (`fds:` below, in order).
 //!
-//! Three conversations use them. A *client* (program or operator) with the supervisor, over the
-//! instance's socket; each request gets one reply, in order. The *supervisor* with the inet server
-//! and with each NIC driver, over a socket pair that the server inherits as its standard input (a
-//! fused server has the driver's as standard output); requests carry an `id` that the reply
-//! repeats, and servers may speak unasked ([`ServerEvent`]).
+//! There are two kinds of control connection:
+//!
+//! * A *client* (program or operator) asks the supervisor, over the instance's socket. Each request
+//!   gets one reply, in order.
+//! * The *supervisor* asks the inet server and each NIC driver, over a socket pair. The server
+//!   inherits its end as standard input; a fused server has the driver's end as standard output. A
+//!   request carries an `id` that the reply repeats. Servers may also report events unasked
+//!   ([`ServerEvent`]).
 
 use core::net::SocketAddr;
 
@@ -21,7 +24,7 @@ use crate::tcp::TcpStatus;
 /// Version of everything in this crate; both ends must agree.
 pub const VERSION: u32 = 4;
 
-/// What a client asks of the supervisor.
+/// A request of a client to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum ClientRequest {
@@ -36,7 +39,7 @@ pub enum ClientRequest {
     AttachThread,
     /// The client ends in order: close its sockets as `close` would. No reply.
     Bye,
-    /// What runs here. Reply: [`ClientReply::Processes`].
+    /// The instance's processes. Reply: [`ClientReply::Processes`].
     Ps,
     /// The sockets. Reply: [`ClientReply::Sockets`].
     Ss {
@@ -45,7 +48,7 @@ pub enum ClientRequest {
     },
     /// Interfaces, addresses and routes. Reply: [`ClientReply::Network`].
     Network,
-    /// Begin to mark the stages of sends, or end it. Reply: [`ClientReply::Stages`].
+    /// Begin to mark the stages of sends and receives, or end it. Reply: [`ClientReply::Stages`].
     Trace {
         /// Begin: the reply is empty.
         on: bool,
@@ -54,31 +57,32 @@ pub enum ClientRequest {
     Capture {
         /// Bytes kept of each frame.
         snaplen: u32,
-        /// Name of the interface, the first one if it is left out.
+        /// Name of the interface; the first interface if it is left out.
         #[serde(default)]
         interface: Option<String>,
     },
-    /// End the instance. Reply: [`ClientReply::Done`] when nothing is left of it.
+    /// End the instance. Reply: [`ClientReply::Done`], when nothing of the instance is left.
     Down,
 }
 
-/// What the supervisor answers.
+/// An answer of the supervisor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum ClientReply {
-    /// Admitted. fds: region memfd, server's bell (eventfd), and as many frame regions as it says,
-    /// for reading.
+    /// Admitted. fds: region memfd, server's bell (eventfd), and `frames` frame regions, for
+    /// reading.
     Welcome {
         /// The client's number.
         client: u16,
-        /// The measures of its region.
+        /// The sizes of its region.
         params: ClientParams,
-        /// Frame regions, of the interfaces from 0 on.
+        /// Number of frame regions, of the interfaces from 0 on.
         #[serde(default)]
         frames: u16,
     },
-    /// To `Hello`, in mode `library`: the stack is to be in this process. Take it up and say hello
-    /// once more. fds: the inet server's end of its line, then each driver's, in order.
+    /// To `Hello`, in mode `library`: the stack is to be in this process. The program starts it and
+    /// says hello once more. fds: the server ends of the control connections of the inet server,
+    /// then of each driver, in order.
     Host,
     /// One more thread slot. fds: the thread's bell (its end of a [`shm::doorbell`]).
     Thread {
@@ -107,25 +111,26 @@ pub enum ClientReply {
     },
 }
 
-/// How the inet server is set up; the first message it gets.
+/// The inet server's configuration, in the first message it gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct InetConfig {
     /// The instance's name, for log lines.
     pub instance: String,
-    /// How its interfaces come by IPv6.
+    /// How its interfaces get IPv6 addresses.
     pub ipv6: Ipv6Mode,
-    /// Check of where packets of IPv4 come from: 0 off, 1 strict, 2 loose (`rp_filter`).
+    /// Check of the source of IPv4 packets (`rp_filter`): 0 off, 1 strict, 2 loose.
     pub rp_filter: u8,
-    /// What TCP sockets start with.
+    /// Initial settings of TCP sockets.
     pub tcp: TcpDefaults,
-    /// Programs may read frames: received bytes are handed to them where they are.
+    /// Programs may read frames: they get received bytes in place.
     pub share_frames: bool,
-    /// How long the server's thread looks again before it sleeps, microseconds; 0: not at all.
+    /// How long the server's thread spins before it sleeps, microseconds; 0: not at all.
     pub busy_poll: u32,
 }
 
-/// What the TCP sockets of an instance start with, until a program changes its own. What is not
-/// given is as the stack has it; names and values are those of Linux's `net.ipv4.tcp_*`.
+/// Initial settings of an instance's TCP sockets; a program can change those of its own sockets.
+/// The stack's default applies to a setting that is not given. Names and values are those of
+/// Linux's `net.ipv4.tcp_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpDefaults {
@@ -135,7 +140,7 @@ pub struct TcpDefaults {
     pub ecn: Option<u8>,
     /// Selective acknowledgements.
     pub sack: Option<bool>,
-    /// Duplicates are reported.
+    /// Duplicate segments are reported (D-SACK).
     pub dsack: Option<bool>,
     /// Timestamps.
     pub timestamps: Option<bool>,
@@ -143,44 +148,44 @@ pub struct TcpDefaults {
     pub window_scaling: Option<bool>,
     /// SYN cookies: 0 never, 1 when the queue of a listener is full, 2 always.
     pub syncookies: Option<u8>,
-    /// Connection requests that a listener holds.
+    /// Most connection requests that a listener holds.
     pub max_syn_backlog: Option<u32>,
-    /// A full accept queue resets.
+    /// A listener with a full accept queue resets new connections.
     pub abort_on_overflow: Option<bool>,
     /// Retransmissions of a SYN.
     pub syn_retries: Option<u8>,
     /// Retransmissions of a SYN-ACK.
     pub synack_retries: Option<u8>,
-    /// Retransmissions of data before the peer is given up.
+    /// Retransmissions of data before the connection fails.
     pub retries2: Option<u8>,
-    /// Timeouts for the same data after which the path is suspected of swallowing long packets.
+    /// Timeouts for the same data, after which the stack suspects an MTU black hole on the path.
     pub retries1: Option<u8>,
-    /// Probing of the path's MTU: 0 off, 1 when long packets seem to be swallowed, 2 always.
+    /// Probing of the path's MTU: 0 off, 1 when a black hole is suspected, 2 always.
     pub mtu_probing: Option<u8>,
-    /// Segments that the search begins with, bytes of payload.
+    /// First segment size of the MTU search, bytes of payload.
     pub base_mss: Option<u16>,
-    /// Least segment that swallowed packets lead to, bytes of payload.
+    /// Least segment size after a suspected black hole, bytes of payload.
     pub mtu_probe_floor: Option<u16>,
-    /// Fewer bytes than these are not searched for.
+    /// The MTU search ends when fewer bytes than these are in doubt.
     pub probe_threshold: Option<u16>,
-    /// When the search begins anew, seconds.
+    /// Time until the MTU search begins anew, seconds.
     pub probe_interval: Option<u32>,
-    /// The congestion window is made small after an idle time.
+    /// An idle time reduces the congestion window.
     pub slow_start_after_idle: Option<bool>,
-    /// Spurious timeouts are found out (F-RTO).
+    /// Detection of spurious timeouts (F-RTO).
     pub frto: Option<bool>,
-    /// Receive buffers grow with what is read.
+    /// Receive buffers grow with the rate at which the program reads.
     pub moderate_rcvbuf: Option<bool>,
-    /// A new connection may take the place of one in TIME-WAIT: 0 never, 1 always, 2 within the
-    /// instance.
+    /// A new connection may replace one in TIME-WAIT: 0 never, 1 always, 2 within the instance.
     pub tw_reuse: Option<u8>,
-    /// Connections in TIME-WAIT that are kept.
+    /// Most connections in TIME-WAIT.
     pub max_tw_buckets: Option<u32>,
     /// Fast Open, bits: 1 clients, 2 listeners that ask for it, 4 clients without a cookie.
     pub fastopen: Option<u32>,
-    /// The key of Fast Open cookies, and perhaps the former one; made up at the start if not given.
+    /// The key of Fast Open cookies, and perhaps the former key. Without it, the stack draws a key
+    /// at its start.
     pub fastopen_key: Option<FastopenKeys>,
-    /// How long no connection is opened fast after one was swallowed on its way, seconds.
+    /// How long the stack refrains from Fast Open after a path swallowed one, seconds.
     pub fastopen_blackhole_timeout_sec: Option<u32>,
 }
 
@@ -195,8 +200,8 @@ pub enum CongestionControl {
     Reno,
 }
 
-/// Faults that the driver's fault wrapper makes; probabilities per frame, 0.0 to 1.0, both
-/// directions.
+/// Faults that the driver's fault wrapper injects, in both directions. Probabilities are per frame,
+/// 0.0 to 1.0.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultConfig {
@@ -204,27 +209,27 @@ pub struct FaultConfig {
     pub loss: f64,
     /// Sent twice.
     pub duplicate: f64,
-    /// Held back behind the next frames.
+    /// Delayed behind the next frames.
     pub reorder: f64,
     /// One bit flipped.
     pub corrupt: f64,
-    /// Seed of the random numbers: the same seed and frames give the same faults.
+    /// Seed of the random numbers. The same seed and the same frames give the same faults.
     pub seed: u64,
-    /// Faults happen to frames as stack and device exchange them, super-segments of many segments
-    /// among them, instead of to frames as on a wire.
+    /// Faults hit frames as stack and device exchange them, super-segments included. Otherwise they
+    /// hit frames as on a wire.
     pub super_segments: bool,
 }
 
 impl FaultConfig {
-    /// No faults are made.
+    /// Is no fault injected?
     #[must_use]
     pub fn is_none(&self) -> bool {
         Self { seed: 0, super_segments: false, ..*self } == Self::default()
     }
 }
 
-/// How a NIC driver is set up; the first message it gets. fds: frame region, driver's bell,
-/// inet server's bell, then those of the device.
+/// A NIC driver's configuration, in the first message it gets. fds: frame region, driver's bell,
+/// inet server's bell, then the device's own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicConfig {
     /// Device as given by `--nic`, such as `tap:tasuki0`.
@@ -233,20 +238,20 @@ pub struct NicConfig {
     pub mac: [u8; 6],
     /// IP bytes per frame.
     pub mtu: u16,
-    /// Faults to make.
+    /// Faults to inject.
     pub fault: FaultConfig,
-    /// Take away the giver's mapping of frame pages for real.
+    /// Strict mode: a hand-over takes the page from the giver's mapping.
     pub strict: bool,
-    /// Leave checksums and the cutting of long segments to the device, as far as it can. The frame
-    /// region is laid out for super-segments then.
+    /// Leave checksums and TCP segmentation to the device, as far as it can. The frame region's
+    /// layout has room for super-segments then.
     pub offload: bool,
     /// The frame region is the device's own memory ([`crate::nic::NicLayout::for_umem`]).
     pub umem: bool,
-    /// How long the driver's own thread looks again before it sleeps, microseconds; 0: not at all.
+    /// How long the driver's own thread spins before it sleeps, microseconds; 0: not at all.
     pub busy_poll: u32,
 }
 
-/// What the supervisor asks of a server.
+/// A request of the supervisor to a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum ServerRequest {
@@ -261,15 +266,15 @@ pub enum ServerRequest {
         nic: u16,
         /// Its name, addresses and routes.
         interface: InterfaceSettings,
-        /// Take away the giver's mapping of frame pages for real.
+        /// As in [`NicConfig`].
         strict: bool,
-        /// As in [`NicConfig`]: it decides the frame region's layout.
+        /// As in [`NicConfig`]. It decides the frame region's layout.
         offload: bool,
-        /// As in [`NicConfig`]: it decides the layout, too.
+        /// As in [`NicConfig`]. It decides the layout, too.
         umem: bool,
     },
-    /// To the inet server: the link of an interface may be another one, or has forgotten: tell it
-    /// what the stack has and listens to there.
+    /// To the inet server: the interface may be on another link, or the link's hosts may have
+    /// forgotten the stack. The server announces its addresses and multicast groups there.
     Announce {
         /// Number of the interface.
         nic: u16,
@@ -278,7 +283,7 @@ pub enum ServerRequest {
     AddClient {
         /// The client's number.
         client: u16,
-        /// The measures of its region.
+        /// The sizes of its region.
         params: ClientParams,
     },
     /// To the inet server: a thread of a client. fds: the thread's bell.
@@ -288,16 +293,17 @@ pub enum ServerRequest {
         /// The thread slot.
         thread: u16,
     },
-    /// To the inet server: the client is gone. In order: its sockets close in the background and
-    /// [`ServerEvent::ClientReleased`] comes when the region is not needed any more. Otherwise open
-    /// sockets are reset at once; those it had closed before go on closing.
+    /// To the inet server: the client is gone. After a goodbye its sockets close in the background.
+    /// Without one the server resets its open sockets at once; sockets that it had closed before go
+    /// on closing. The server reports [`ServerEvent::ClientReleased`] when it does not need the
+    /// region any more.
     RemoveClient {
         /// The client's number.
         client: u16,
         /// It said goodbye.
         orderly: bool,
     },
-    /// To a driver: the region is not needed any more.
+    /// To a driver: it does not need the client's region any more.
     UnmapClient {
         /// The client's number.
         client: u16,
@@ -309,7 +315,7 @@ pub enum ServerRequest {
     },
     /// To the inet server: reply [`ServerReply::Network`].
     Network,
-    /// To the inet server: mark the stages of sends, or report them. Reply
+    /// To the inet server: mark the stages of sends and receives, or report them. Reply
     /// [`ServerReply::Stages`].
     Trace {
         /// Begin: the reply is empty.
@@ -322,24 +328,24 @@ pub enum ServerRequest {
         /// Bytes kept of each frame.
         snaplen: u32,
     },
-    /// To a driver: another device in place of the one it had or lost. fds: those of the device.
+    /// To a driver: another device, in the place of the one it had or lost. fds: the device's own.
     AttachDevice,
-    /// To a driver: its device is gone; go on without until there is one.
+    /// To a driver: its device is gone. It goes on without a device until there is one.
     DetachDevice,
-    /// End: the inet server resets what is open. Reply [`ServerReply::Done`], then exit 0.
+    /// End. The inet server resets open connections. Reply [`ServerReply::Done`], then exit 0.
     Shutdown,
 }
 
-/// A request on the supervisor's line to a server.
+/// A request with its number, on the control connection of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
     /// Repeated in the reply.
     pub id: u64,
-    /// What is asked.
+    /// The request.
     pub request: ServerRequest,
 }
 
-/// What a server answers.
+/// An answer of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum ServerReply {
@@ -370,13 +376,13 @@ pub enum ServerReply {
     },
 }
 
-/// What a server says on the supervisor's channel.
+/// A message of a server on its control connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum Say {
     /// The answer to the request of that id.
     Reply {
-        /// The request's.
+        /// The request's number.
         id: u64,
         /// The answer.
         reply: ServerReply,
@@ -385,29 +391,31 @@ pub enum Say {
     Event(ServerEvent),
 }
 
-/// What a server says unasked.
+/// An event that a server reports unasked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum ServerEvent {
-    /// The client broke the rules of its region and was dropped by the inet server.
+    /// The client broke the rules of its region. The inet server has dropped it.
     ClientFault {
         /// The client's number.
         client: u16,
         /// One sentence.
         reason: String,
     },
-    /// Nothing of the removed client is in use any more: unmap its region, use its number again.
+    /// The inet server uses nothing of the removed client any more. The supervisor may have its
+    /// region unmapped and use its number again.
     ClientReleased {
         /// The client's number.
         client: u16,
     },
-    /// An interface has its addresses and routes, and programs can use it: none of the addresses
-    /// that were given to it, and not its link-local one, is tentative.
+    /// An interface has its addresses and routes, and programs can use it. Neither its configured
+    /// addresses nor its link-local address are tentative.
     InterfaceReady {
         /// Number of the interface.
         nic: u16,
     },
-    /// The device failed for good. A driver goes on without until [`ServerRequest::AttachDevice`].
+    /// The device failed for good. A driver goes on without a device until
+    /// [`ServerRequest::AttachDevice`].
     DeviceLost {
         /// One sentence.
         reason: String,
@@ -421,7 +429,7 @@ pub struct PoolStatus {
     pub name: String,
     /// All pages.
     pub pages: u32,
-    /// Those nobody owns.
+    /// Pages without an owner.
     pub free: u32,
     /// Page size behind it: `4k` or `2M`.
     pub backing: String,
@@ -438,7 +446,7 @@ pub struct ProcessStatus {
     pub name: String,
     /// Client number, for clients.
     pub client: Option<u16>,
-    /// What was asked and got: `4k`, `2M`, or `4k (no 2M pages free)`.
+    /// Page size, and why it is not the requested one: `4k`, `2M`, or `4k (no 2M pages free)`.
     pub memory: String,
 }
 
@@ -451,7 +459,7 @@ pub struct InstanceStatus {
     pub mode: String,
     /// The stack's first address and prefix, `10.219.0.2/24`.
     pub address: String,
-    /// All of them that were set up.
+    /// All addresses that were set up.
     pub addresses: Vec<String>,
     /// Its processes, supervisor first.
     pub processes: Vec<ProcessStatus>,
@@ -503,12 +511,12 @@ pub struct SocketStatus {
     pub peer: Option<SocketAddr>,
     /// The client, while it lives.
     pub client: Option<u16>,
-    /// The inside of a TCP connection, if it was asked for and a program has it.
+    /// State of the TCP connection, if it was asked for and a program has the connection.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tcp: Option<TcpStatus>,
 }
 
-/// Head of a captured frame's datagram: 24 bytes, little-endian, before the kept bytes.
+/// Header of a captured frame's datagram: 24 bytes, little-endian. The captured bytes follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaptureHeader {
     /// Nanoseconds since 1970.
@@ -517,7 +525,7 @@ pub struct CaptureHeader {
     pub len: u32,
     /// Sent by the stack (otherwise received).
     pub sent: bool,
-    /// Frames that the capture could not take since the last one it took.
+    /// Frames that the capture missed since the last one it took.
     pub missed: u64,
 }
 

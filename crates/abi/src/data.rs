@@ -1,10 +1,12 @@
 //! Descriptors of the two queues that each socket has in its client's region.
 //!
-//! A descriptor names bytes inside an area of one of the region's two pools (sending: the client
-//! allocates; receiving: the inet server allocates), or of a frame, where programs may read frames
-//! ([`DataFlags::of_frame`]). Bytes come back by counters, not by messages:
-//! a socket's `tx_released` and `rx_consumed` words count bytes in queue order, and the area under
-//! them is its allocator's again once the counter has passed all of it.
+//! A descriptor names bytes inside an area of one of the region's two pools. The client allocates
+//! the areas of the sending pool, the inet server those of the receiving pool. Where programs may
+//! read frames, a descriptor may also name bytes of a frame ([`DataFlags::of_frame`]).
+//!
+//! Areas come back by counters, not by messages. A socket's words `tx_released` and `rx_consumed`
+//! count bytes in queue order. Once the counter has passed all bytes of an area, the area is its
+//! allocator's again.
 
 use core::net::SocketAddr;
 
@@ -19,13 +21,14 @@ use crate::flags::flag_set;
 flag_set! {
     /// The flags of a [`DataDescriptor`].
     pub struct DataFlags(u16) {
-        /// More data follows at once (MSG_MORE): a small segment may wait, a datagram is not
+        /// More data follows at once (MSG_MORE). A small segment may wait for it; a datagram is not
         /// complete.
         MORE = 1;
-        /// A record of a stream ends here (MSG_EOR): no segment has bytes of before and after.
+        /// A record of a stream ends here (MSG_EOR). No segment carries bytes from both sides of
+        /// this point.
         RECORD = 1 << 2;
-        /// The next slot says more of this datagram ([`crate::ancillary`]). Both are published at
-        /// once.
+        /// The next slot holds the datagram's ancillary data ([`crate::ancillary`]). Both slots are
+        /// published at once.
         ANCILLARY = 1 << 3;
         /// The last byte of a stream's bytes is urgent (MSG_OOB).
         URGENT = 1 << 4;
@@ -33,8 +36,8 @@ flag_set! {
 }
 
 impl DataFlags {
-    /// The area is one of a frame region, whose number is in the upper byte; only from a server,
-    /// and only to a program that may read frames.
+    /// The area lies in a frame region, whose number is in the upper byte. Only a server sets this
+    /// flag, and only towards a program that may read frames.
     const FRAME: u16 = 1 << 5;
     const FRAME_SHIFT: u32 = 8;
 
@@ -60,7 +63,7 @@ impl DataFlags {
     }
 }
 
-/// Some bytes of an area, and for datagrams where they go to or came from.
+/// Bytes of an area; of a datagram also its peer's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataDescriptor {
     /// The area.
@@ -69,14 +72,14 @@ pub struct DataDescriptor {
     pub offset: u32,
     /// Number of bytes; 0 only for an empty datagram.
     pub len: u32,
-    /// What else is to be said of the bytes, and where the area is.
+    /// Properties of the bytes, and the region that the area lies in.
     pub flags: DataFlags,
-    /// The datagram's other end; `None` on a stream or towards the connected peer.
+    /// The datagram's peer; `None` on a stream or towards the connected peer.
     pub peer: Option<SocketAddr>,
 }
 
 impl DataDescriptor {
-    /// The frame region that the area is in; `None`: it is in the client's own.
+    /// The frame region that the area lies in; `None`: it lies in the client's own region.
     #[must_use]
     pub fn frame_region(&self) -> Option<u16> {
         self.flags.frame_region()
@@ -99,8 +102,8 @@ impl DataDescriptor {
         ]
     }
 
-    /// Out of a ring slot. Whether the area exists, is of that generation and holds the extent is
-    /// for the pool to say ([`shm::PoolMap::borrow`]).
+    /// Out of a ring slot. The pool judges area, generation and extent
+    /// ([`shm::PoolMap::borrow`]).
     ///
     /// # Errors
     /// [`BadSlot`] for unknown flags or a bad address.

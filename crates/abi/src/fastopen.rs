@@ -5,14 +5,14 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One key or two: four hexadecimal numbers of 32 bits with hyphens between them, and perhaps a
-/// comma and four more. The bytes are the numbers', little-endian.
+/// One key, or two with a comma between them. A key is four hexadecimal numbers of 32 bits with
+/// hyphens between them. Its bytes are the numbers' bytes, little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FastopenKeys {
-    /// Makes cookies.
+    /// The key of new cookies.
     pub current: [u8; 16],
-    /// Its cookies are good too.
+    /// A second key whose cookies are valid too.
     pub other: Option<[u8; 16]>,
 }
 

@@ -1,4 +1,4 @@
-//! Typed sets of flags: each set is a type of its own, so flags of two sets cannot be mixed.
+//! Typed sets of flags. Each set is a type of its own, so flags of two sets cannot be mixed.
 
 /// Defines a set of flags over an unsigned word, with a named constant for each flag.
 macro_rules! flag_set {
@@ -34,7 +34,7 @@ macro_rules! flag_set {
                 if bits & !Self::KNOWN == 0 { Some(Self(bits)) } else { None }
             }
 
-            /// The flags of a word, and bits that mean nothing too: for a word whose writer may be
+            /// The flags of a word, bits without a meaning included: for a word whose writer may be
             /// newer.
             #[must_use]
             #[inline]

@@ -1,10 +1,10 @@
 //! Frames between the inet server and a NIC driver.
 //!
 //! * `fill` ring (inet to driver): [`FillSlot`]s, empty pages to receive into.
-//! * `rx` ring (driver to inet): [`DriverCall`]s. The first one registers the interface, each other
+//! * `rx` ring (driver to inet): [`DriverCall`]s. The first one registers the interface; each later
 //!   one hands over a frame.
-//! * `tx` ring (inet to driver): [`TxFrame`]s. The driver advances the ring only when the device
-//!   has taken the frame, so the ring's consumer count tells when memory is no longer read.
+//! * `tx` ring (inet to driver): [`TxFrame`]s. The driver advances the ring only when it is done
+//!   with the frame. So the ring's consumer count tells which memory nobody reads any more.
 
 use shm::{AreaName, Slot};
 
@@ -15,7 +15,8 @@ use crate::offload::{Features, RxOffload, TxOffload};
 
 /// Pages of the head of a frame to send. 4 KiB hold any frame of an MTU up to [`MAX_MTU`].
 pub const HEAD_PAGES: u16 = 1;
-/// Largest MTU a frame page allows (14 bytes of Ethernet header and some head room stay free).
+/// Largest MTU that a frame page allows. It leaves 14 bytes for the Ethernet header, and some head
+/// room.
 pub const MAX_MTU: u16 = 4000;
 /// Least MTU of an interface (RFC 791 3.2).
 pub const MIN_MTU: u16 = 68;
@@ -34,7 +35,7 @@ impl FillSlot {
         [pack32(name.page, name.generation), u64::from(name.pages), 0, 0, 0, 0, 0, 0]
     }
 
-    /// Out of a ring slot; the pool judges the name.
+    /// Out of a ring slot. The pool judges the name.
     #[must_use]
     pub fn decode(slot: &Slot) -> Self {
         Self(AreaName {
@@ -48,19 +49,21 @@ impl FillSlot {
 /// Most frames of a [`Chain`] beyond the first.
 pub const MAX_MORE: u16 = 44;
 
-/// How a received frame goes with those next to it in the `rx` ring. Segments of one TCP stream
-/// that were joined where they lie, each in an area of its own, are one super-segment: the first
-/// frame with its headers, as it was, and the payloads of the others.
+/// The place of a received frame in a chain of `rx` slots.
+///
+/// A driver may join segments of one TCP stream where they lie, each in an area of its own. They
+/// are one super-segment: the first frame unchanged, with its headers, and the payloads of the
+/// other frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chain {
     /// A frame, and the number of payloads that follow it; at most [`MAX_MORE`].
     First(u16),
-    /// Payload that continues the frame before.
+    /// A payload that continues the frame before.
     Next,
 }
 
 impl Chain {
-    /// A frame of its own.
+    /// A frame without other payloads.
     pub const ALONE: Self = Self::First(0);
 
     const NEXT: u64 = 1 << 16;
@@ -81,18 +84,18 @@ impl Chain {
     }
 }
 
-/// A received frame: bytes `offset..offset + len` of `area`, which the driver gives away.
+/// A received frame: bytes `offset..offset + len` of `area`. The driver hands the area over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RxFrame {
-    /// The page that the driver had from the `fill` ring.
+    /// The area that the driver got from the `fill` ring.
     pub area: AreaName,
     /// First byte of the Ethernet header, or of a payload that continues another frame.
     pub offset: u32,
     /// Length without frame check sequence.
     pub len: u32,
-    /// What the device knows of it.
+    /// The device's knowledge of the frame.
     pub offload: RxOffload,
-    /// Whether it stands alone.
+    /// The frame's place in a chain.
     pub chain: Chain,
 }
 
@@ -113,7 +116,7 @@ impl RxFrame {
         ]
     }
 
-    /// Out of the arguments of an `ethinput` call; the pool judges area and extent.
+    /// Out of the arguments of an `ethinput` call. The pool judges area and extent.
     #[inline]
     fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         Ok(Self {
@@ -133,11 +136,11 @@ impl RxFrame {
 /// An interface, as its driver registers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IfAttach {
-    /// Its Ethernet address, which is no group's.
+    /// Its unicast Ethernet address.
     pub mac: [u8; 6],
     /// Its MTU, [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: u16,
-    /// What the driver does for its frames.
+    /// The offloads that device and driver do for its frames.
     pub features: Features,
 }
 
@@ -163,8 +166,8 @@ impl IfAttach {
 const IF_ATTACH: u64 = Op::IfAttach as u64;
 const ETH_INPUT: u64 = Op::EthInput as u64;
 
-/// What a driver says on the `rx` ring. The slots are like those of calls: the operation, no return
-/// path, six arguments.
+/// A call of a driver on the `rx` ring. Its slot is like that of a packaged call: the operation, no
+/// return path, six arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverCall {
     /// Registers the interface.
@@ -188,7 +191,7 @@ impl DriverCall {
     }
 }
 
-/// Payload bytes in a client's region, read by the driver in place.
+/// Payload bytes in a client's region. The driver reads them in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Piece {
     /// The client whose region it is.
@@ -199,25 +202,26 @@ pub struct Piece {
     pub offset: u32,
 }
 
-/// A frame to transmit: headers (or all of a small frame) in a frame page, payload where it lies.
+/// A frame to transmit. Its headers (or all of a small frame) are in a head page; its payload stays
+/// in its client's region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TxFrame {
-    /// The frame page; the driver hands it back to the inet server before it advances the ring.
+    /// The head page. The driver hands it back to the inet server before it advances the ring.
     pub area: AreaName,
-    /// First byte of the Ethernet header in it.
+    /// First byte of the Ethernet header in the page.
     pub offset: u16,
     /// Bytes of the frame that are in the page.
     pub len: u16,
-    /// How many of `pieces` count.
+    /// Number of valid `pieces`.
     pub count: u8,
     /// The rest of the frame.
     pub pieces: [Piece; MAX_PIECES],
-    /// What is left to the device.
+    /// The work left to the device.
     pub offload: TxOffload,
 }
 
 impl TxFrame {
-    /// The pieces that count.
+    /// The valid pieces.
     #[must_use]
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces[..usize::from(self.count).min(MAX_PIECES)]
@@ -236,10 +240,10 @@ impl TxFrame {
         slot
     }
 
-    /// Out of a ring slot; pools and regions judge names and extents.
+    /// Out of a ring slot. Pools and regions judge names and extents.
     ///
     /// # Errors
-    /// [`BadSlot`] for more than [`MAX_PIECES`] pieces or an offload that means nothing.
+    /// [`BadSlot`] for more than [`MAX_PIECES`] pieces, or for an invalid offload.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
         let count = u16_at(slot[1], 3);
         if usize::from(count) > MAX_PIECES {

@@ -1,23 +1,26 @@
-//! What crosses a process boundary in Tasuki, and nothing else: no policy, no I/O.
+//! Everything that crosses a process boundary in Tasuki, and nothing else: no policy, no I/O.
 //!
-//! Three kinds of thing cross. **Slots** ([`shm::Slot`], 64 bytes) travel through rings: calls
-//! ([`call`]), socket data descriptors ([`data`]) and frames ([`frame`]). **Words** are single
-//! atomics in a region that one side writes and the other reads: socket state and bells
-//! ([`client`]). **Messages** are JSON with file descriptors on a Unix stream socket: admission,
-//! supervision and operators' questions ([`control`]).
+//! Three kinds of thing cross:
 //!
-//! A slot read out of shared memory is an *allegation*: `decode` turns it into another type or
-//! refuses it with [`BadSlot`], which names the field and the value, and is always the writing
-//! peer's fault.
+//! * **Slots** ([`shm::Slot`], 64 bytes) travel through rings: calls ([`call`]), descriptors of
+//!   socket data ([`data`]) and frames ([`frame`]).
+//! * **Words** are single atomics in a region. One side writes a word, the other reads it: socket
+//!   state and doorbells ([`client`]).
+//! * **Messages** are JSON with file descriptors on a Unix stream socket: admission, supervision
+//!   and operators' questions ([`control`]).
+//!
+//! A slot read from shared memory is an *allegation*. `decode` turns it into another type, or
+//! refuses it with [`BadSlot`]. This error names the field and the value. It is always the fault of
+//! the peer that wrote the slot.
 //!
 //! ```text layers
 //! control: messages of the supervisor, of programs and of operators
-//! frame: what the inet server and a driver hand each other
+//! frame: frames and calls between the inet server and a driver
 //! client nic: layouts of the two kinds of region
 //! call: requests, replies and their slots
 //! data: descriptors of the queues
-//! ancillary: what goes beside a datagram
-//! stages network stats tcp fastopen companion: what is measured, told and configured
+//! ancillary: ancillary data of datagrams
+//! stages network stats tcp fastopen companion: measurements, status and settings
 //! address option socket offload: the vocabulary of slots
 //! flags bits bad_slot: tools of the codecs
 //! ```

@@ -1,5 +1,4 @@
-//! How an instance's network is set up, and how it is at a moment, for the messages of
-//! [`crate::control`].
+//! Settings and status of an instance's network, for the messages of [`crate::control`].
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +7,7 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// An address with the length of its network's prefix, or a network: `10.219.0.2/24`,
-/// `2001:db8::/32`; as text in JSON.
+/// `2001:db8::/32`. In JSON it is text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefixed {
@@ -24,13 +23,13 @@ impl Prefixed {
     /// All of IPv6.
     pub const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), prefix: 0 };
 
-    /// Bits of an address of its family.
+    /// Number of bits of an address of its family.
     #[must_use]
     pub fn width(&self) -> u8 {
         if self.address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// Is it everything of a family, where default routes lead to?
+    /// Is it all of a family, the destination of a default route?
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.prefix == 0
@@ -85,50 +84,51 @@ pub struct RouteSettings {
     pub to: Prefixed,
     /// The router; `None` if the destinations are on the link.
     pub via: Option<IpAddr>,
-    /// Of routes with the same destinations, the one with the least is taken.
+    /// Of routes with the same destinations, the stack takes the one with the least metric.
     pub metric: u32,
 }
 
-/// How a stack comes by IPv6.
+/// How a stack gets IPv6 addresses and routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ipv6Mode {
     /// A link-local address; more addresses and routes from routers' advertisements.
     #[default]
     Auto,
-    /// A link-local address, and what is given.
+    /// A link-local address, and the configured addresses and routes.
     Static,
-    /// Not at all.
+    /// No IPv6.
     Off,
 }
 
-/// How an interface is set up.
+/// Settings of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct InterfaceSettings {
     /// As programs see it, such as `eth0`.
     pub name: String,
     /// The stack's addresses on it, of both families.
     pub addresses: Vec<Prefixed>,
-    /// Routes over it, default routes included; a router must be on the link by then.
+    /// Routes over it, default routes included. Once the addresses are set, a router must be on the
+    /// link.
     pub routes: Vec<RouteSettings>,
     /// Whether it asks a DHCP server for an IPv4 address, routes and name servers.
     #[serde(default)]
     pub dhcp: bool,
-    /// Probes for somebody who has an IPv6 address already, one per second, before it is used
-    /// (0 to [`MOST_DAD_TRANSMITS`]; 0: addresses are used at once).
+    /// Probes for a duplicate of an IPv6 address, one per second, before the stack uses the address
+    /// (0 to [`MOST_DAD_TRANSMITS`]; 0: the stack uses addresses at once).
     #[serde(default)]
     pub dad_transmits: u8,
 }
 
-/// Most probes for an address: who starts an instance waits for them.
+/// Most probes for an address. The start of an instance waits for them.
 pub const MOST_DAD_TRANSMITS: u8 = 5;
 
-/// The network of an instance as it is.
+/// Status of an instance's network.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NetworkStatus {
     /// The interfaces, in order of index.
     pub interfaces: Vec<InterfaceStatus>,
-    /// The routing table, in the order in which it is searched.
+    /// The routing table, in the order of its search.
     pub routes: Vec<RouteStatus>,
     /// The neighbours, in order of interface and address.
     #[serde(default)]
@@ -142,7 +142,7 @@ pub struct NeighbourStatus {
     pub address: IpAddr,
     /// Name of the interface.
     pub interface: String,
-    /// Its hardware address; `None` while it is being asked.
+    /// Its hardware address; `None` while the stack asks for it.
     pub mac: Option<String>,
     /// `INCOMPLETE`, `REACHABLE`, `STALE`, `DELAY` or `PROBE`.
     pub state: String,
@@ -165,13 +165,13 @@ pub struct InterfaceStatus {
     pub state: String,
     /// Its addresses.
     pub addresses: Vec<AddressStatus>,
-    /// Name servers that were learnt on it, the preferred ones first.
+    /// Name servers learnt on it, in order of preference.
     #[serde(default)]
     pub name_servers: Vec<IpAddr>,
     /// The device behind it, as `--nic` names it; empty for a loopback interface.
     #[serde(default)]
     pub device: String,
-    /// What the device does for frames, as `ethtool -k` names it.
+    /// The device's offloads, as `ethtool -k` names them.
     #[serde(default)]
     pub features: Vec<String>,
 }
@@ -190,9 +190,9 @@ pub struct AddressStatus {
     /// `tentative` (another host may have it), `preferred`, `deprecated` or `dadfailed` (another
     /// host has it; it is not used).
     pub state: String,
-    /// `static`, `link-local`, `slaac`, `dhcp`: who gave it.
+    /// Origin: `static`, `link-local`, `slaac` or `dhcp`.
     pub origin: String,
-    /// Seconds for which it is still good, `None` for ever.
+    /// Seconds for which it stays valid, `None` for ever.
     pub valid: Option<u64>,
 }
 
@@ -205,9 +205,10 @@ pub struct RouteStatus {
     pub via: Option<IpAddr>,
     /// Name of the interface.
     pub interface: String,
-    /// Our address in packets that name none, where it is set.
+    /// The route's source address, where it is set: the stack's address in packets whose socket
+    /// names none.
     pub source: Option<IpAddr>,
-    /// Of routes with the same destinations, the one with the least is taken.
+    /// Of routes with the same destinations, the stack takes the one with the least metric.
     pub metric: u32,
 }
 

@@ -1,33 +1,46 @@
 //! The frame region of one interface, shared by the inet server and one NIC driver.
 //!
 //! ```text
-//! page 0        bell words: inet's (offset 0), driver's (offset 64)
+//! page 0        bell words: inet server's (offset 0), driver's (offset 64)
 //! then          rings: fill, rx, tx ([`RING`] slots each)
-//! then          owner tables of both pools, pages of received frames, pages of frames' heads
+//! then          owner tables of both pools, pages of received frames, head pages
 //! then          a word and a ring of marks ([`crate::stages`])
 //! ```
 //!
-//! There are two pools, so that neither fragments the other. A received frame has an **area** of
-//! its own: five pages, in which the driver may join segments of a stream, or where the device may
-//! hand over super-segments 17, in which one always lies in one piece; pages of an area that no
-//! frame reached are never touched and cost nothing. The **heads** of frames to be sent have single
-//! pages.
+//! # Two pools
 //!
-//! Where the device is an AF_XDP socket, the pool is its memory (UMEM, [`NicLayout::for_umem`]):
-//! the kernel puts each frame into a page of its own, so areas are single pages, and of segments
-//! that are joined each stays where it is. The kernel holds more of them, since it drops what it
-//! has no page for. All pages of it are locked; [`SEND_CHUNKS`] more, behind the pool, are the
-//! driver's, to send from.
+//! There are two pools, so that neither fragments the other.
 //!
-//! Areas: the driver has at most [`NicLayout::stock`], in `fill`, `rx` or its hands, for the inet
-//! server gives it no more before it has some back; the protocol core holds at most [`CORE_AREAS`]
-//! (out-of-order segments, undelivered datagrams), and programs that read received bytes in their
-//! frames at most [`PROGRAM_AREAS`] together. So [`NicLayout::areas`], their sum, can never leave the driver
-//! without an empty one. Heads: `tx` holds at most [`RING`], and as many may be that the driver has
-//! passed and the inet server has not taken back ([`HEADS`]). That is 178 MiB, or 557 MiB with
-//! super-segments, of which what was never used costs nothing: the lowest free area is taken first,
-//! so only a burst of loss or a slow reader touches the upper ones. As UMEM it is 54 MiB, of which
-//! 46 are locked.
+//! * The first has the **areas** of received frames, one for each frame. An area has five pages, in
+//!   which the driver may join segments of a stream. Where the device may hand over super-segments,
+//!   an area has 17 pages: a super-segment always lies in one piece. Pages of an area that no frame
+//!   reached are never touched and cost nothing.
+//! * The second has the **heads** of frames to send: single pages.
+//!
+//! # AF_XDP
+//!
+//! Where the device is an AF_XDP socket, the first pool is its memory (UMEM,
+//! [`NicLayout::for_umem`]). The kernel puts each frame into a page of its own. So areas are single
+//! pages, and joined segments stay where they are. The kernel holds more areas than another driver
+//! would, because it drops a frame for which it has no page. All pages of the UMEM are locked.
+//! Behind the pool lie [`SEND_CHUNKS`] more pages, from which the driver sends.
+//!
+//! # Sizes
+//!
+//! The number of areas ([`NicLayout::areas`]) is the sum of what its holders may hold. So the
+//! driver always gets an empty area.
+//!
+//! * The driver has at most [`NicLayout::stock`] areas: in `fill`, in `rx` or in its hands. The
+//!   inet server gives it no more before it has some back.
+//! * The protocol core holds at most [`CORE_AREAS`]: out-of-order segments, undelivered datagrams.
+//! * Programs that read received bytes in their frames hold at most [`PROGRAM_AREAS`] together.
+//!
+//! Heads ([`HEADS`]): `tx` holds at most [`RING`]. The driver may have passed as many that the inet
+//! server has not taken back.
+//!
+//! A region has 178 MiB, or 557 MiB with super-segments. Unused pages cost nothing: the allocator
+//! takes the lowest free area first, so only a burst of loss or a slow reader touches the upper
+//! ones. A region with UMEM has 54 MiB, of which 46 MiB are locked.
 
 use shm::{Owner, PAGE, PoolLayout};
 
@@ -35,9 +48,9 @@ use crate::stages::TRACE_BYTES;
 
 /// Slots of each ring.
 pub const RING: u32 = 1024;
-/// Areas that the protocol core may hold: `inet::Config::held_frames`.
+/// Most areas that the protocol core holds: `inet::Config::held_frames`.
 pub const CORE_AREAS: u32 = 4 * RING;
-/// Areas that programs may have to read in: a window of 4 MiB in segments of 1,460 bytes, and a
+/// Most areas that programs hold to read in: a window of 4 MiB in segments of 1,460 bytes, and a
 /// third more.
 pub const PROGRAM_AREAS: u32 = 4 * RING;
 /// Pages for the heads of frames to send.
@@ -47,15 +60,15 @@ pub const INET: Owner = Owner(1);
 /// The NIC driver in a frame region's owner table.
 pub const NIC: Owner = Owner(2);
 
-/// Pages to send from, behind the pool, where that is UMEM.
+/// Pages to send from, behind a pool that is UMEM.
 pub const SEND_CHUNKS: u32 = RING / 2;
 
-/// Pages that the kernel has to receive into, where the pool is UMEM: so many frames may come
+/// Pages that the kernel has to receive into, where the pool is UMEM. As many frames may arrive
 /// before the driver looks.
 pub const UMEM_STOCK: u32 = 2 * RING;
 
-/// Pages in which segments are joined: eleven of full Ethernet frames. With more of them less would
-/// be gained by each, and more of the processor's cache used.
+/// Pages in which the driver joins segments: room for eleven full Ethernet frames. Each page more
+/// would gain less, and use more of the processor's cache.
 const JOINED_PAGES: u16 = 5;
 /// Pages that hold the longest frame.
 const SUPER_PAGES: u16 = crate::offload::MAX_SUPER_FRAME.div_ceil(PAGE) as u16;
@@ -79,7 +92,8 @@ pub struct NicLayout {
     pub area_pages: u16,
     /// Most areas that the driver has.
     pub stock: u32,
-    /// Pages that the driver sends from, right behind the pool: then both are the device's UMEM.
+    /// Pages that the driver sends from, right behind the pool. If there are any, they and the pool
+    /// are the device's UMEM.
     pub send_chunks: u32,
     /// The pool of heads; the inet server allocates.
     pub heads: PoolLayout,
@@ -93,25 +107,25 @@ pub struct NicLayout {
 pub const LAYOUT: NicLayout = NicLayout::new(false);
 
 impl NicLayout {
-    /// The layout of a frame region, for a device that may hand over super-segments or not.
+    /// The layout of a frame region. `super_segments`: the device may hand over super-segments.
     #[must_use]
     pub const fn new(super_segments: bool) -> Self {
-        // A super-segment stands for tens of frames, so fewer are needed; and as they are used in
-        // turn, more than the processor's cache takes would make each of them cold.
+        // A super-segment stands for tens of frames, so the driver needs fewer areas. It uses all
+        // of them in turn: more than the processor's cache holds would make each of them cold.
         match super_segments {
             true => Self::with(SUPER_PAGES, RING / 16, 0),
             false => Self::with(JOINED_PAGES, RING / 2, 0),
         }
     }
 
-    /// The layout of a frame region whose pool is the UMEM of an AF_XDP socket: the kernel has
-    /// [`UMEM_STOCK`] of the driver's pages, and `fill` the others.
+    /// The layout of a frame region whose pool is the UMEM of an AF_XDP socket. Of the driver's
+    /// pages the kernel has [`UMEM_STOCK`], and `fill` the others.
     #[must_use]
     pub const fn for_umem() -> Self {
         Self::with(1, UMEM_STOCK + RING, SEND_CHUNKS)
     }
 
-    /// Either, as the supervisor says it to both sides.
+    /// The layout for the two settings that the supervisor sends to both sides.
     #[must_use]
     pub const fn of(super_segments: bool, umem: bool) -> Self {
         if umem { Self::for_umem() } else { Self::new(super_segments) }
@@ -145,14 +159,14 @@ impl NicLayout {
         }
     }
 
-    /// The layout of a region of that length; `None` if none has it.
+    /// The layout of a region of that length; `None` if no layout has it.
     #[must_use]
     pub fn of_len(len: u64) -> Option<Self> {
         let layouts = [Self::new(false), Self::new(true), Self::for_umem()];
         layouts.into_iter().find(|layout| u64::try_from(layout.len) == Ok(len))
     }
 
-    /// Where in the region its UMEM lies, and how long it is; `None` if it has none.
+    /// Offset and length of the region's UMEM; `None` if it has none.
     #[must_use]
     pub const fn umem(&self) -> Option<(usize, usize)> {
         let len = (self.pool.pages + self.send_chunks) as usize * PAGE;

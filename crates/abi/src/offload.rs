@@ -1,10 +1,11 @@
-//! What a device does for the frames of its interface, beyond carrying them.
+//! Offloads: the work that a device does for the frames of its interface, beyond carrying them.
 //!
-//! The words are virtio's (virtio 1.3, 5.1.6), since every back end that can do something speaks
-//! its header: a frame to send may leave its checksum to the device, and may be a *super-segment*,
-//! up to 64 KiB of one TCP stream under one set of headers, that the device or its far end cuts
-//! into segments. A received frame may say the same of itself. Nothing of this may be said of a
-//! frame unless the interface's [`Features`] have it.
+//! The terms are virtio's (virtio 1.3, 5.1.6), since every back end with offloads speaks its
+//! header. A frame to send may leave its checksum to the device. It may also be a *super-segment*:
+//! up to 64 KiB of one TCP stream under one set of headers, which the device or its far end cuts
+//! into segments. A received frame may be a super-segment too, or have a verified checksum.
+//!
+//! A frame may use only the offloads in the interface's [`Features`].
 
 use crate::bad_slot::BadSlot;
 use crate::bits::{pack16, u16_at};
@@ -15,7 +16,7 @@ use crate::flags::flag_set;
 pub const MAX_SUPER_FRAME: usize = 65_535 + 14 + 4;
 
 flag_set! {
-    /// What a device can do: an argument of `ifattach`.
+    /// The offloads of a device: an argument of `ifattach`.
     pub struct Features(u32) {
         /// Completes the checksum of a frame to send ([`Checksum`]).
         TX_CHECKSUM = 1;
@@ -27,16 +28,17 @@ flag_set! {
         RX_CHECKSUM = 1 << 3;
         /// Received frames may be super-segments, longer than the MTU.
         GRO = 1 << 4;
-        /// The driver does what the device does not do of [`Features::TX_CHECKSUM`],
-        /// [`Features::TSO4`] and [`Features::TSO6`].
+        /// The driver does those of [`Features::TX_CHECKSUM`], [`Features::TSO4`] and
+        /// [`Features::TSO6`] that the device does not do.
         GSO = 1 << 5;
-        /// Received frames are where the kernel has put them, copied by nobody (AF_XDP).
+        /// Received frames stay where the kernel has put them; nobody copies them (AF_XDP).
         RX_IN_PLACE = 1 << 6;
     }
 }
 
 impl Features {
-    /// What `ethtool -k` calls each of them, in its order; the last one it does not know.
+    /// The names of the features in `ethtool -k`, in its order. `rx-in-place` is our own; ethtool
+    /// does not know it.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let all = [
             (Self::RX_CHECKSUM, "rx-checksumming"),
@@ -59,24 +61,24 @@ impl Features {
     /// Out of an argument of a call.
     ///
     /// # Errors
-    /// [`BadSlot`] for a bit that means nothing.
+    /// [`BadSlot`] for an unknown bit.
     pub fn decode(word: u64) -> Result<Self, BadSlot> {
         let known = u32::try_from(word).ok().and_then(Self::from_bits);
         known.ok_or(BadSlot::new("device features", word))
     }
 }
 
-/// A checksum that is left to the device: the one's complement sum (RFC 1071) of everything from
-/// `start` on goes to `start + offset`, where the sum of the pseudo-header is already.
+/// A checksum that is left to the device. The device writes the one's complement sum (RFC 1071) of
+/// all bytes from `start` on to `start + offset`. The sum of the pseudo-header is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checksum {
-    /// First byte to be summed, from the frame's start; at most 255.
+    /// First byte of the sum, from the frame's start; at most 255.
     pub start: u8,
-    /// Where the checksum is, from `start`.
+    /// Position of the checksum, from `start`.
     pub offset: u8,
 }
 
-/// Which headers a super-segment has.
+/// The headers of a super-segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentKind {
     /// TCP over IPv4.
@@ -94,12 +96,12 @@ pub struct Segments {
     pub size: u16,
 }
 
-/// What is left to the device of a frame to send.
+/// The work that a frame to send leaves to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TxOffload {
-    /// The checksum; there is one for every super-segment.
+    /// The checksum. Every super-segment has one.
     pub checksum: Option<Checksum>,
-    /// How the frame is to be cut.
+    /// The segments that the frame is to be cut into.
     pub segments: Option<Segments>,
 }
 
@@ -118,7 +120,7 @@ impl TxOffload {
     /// Out of a word of a slot.
     ///
     /// # Errors
-    /// [`BadSlot`] for what means nothing, and for a super-segment without checksum.
+    /// [`BadSlot`] for an invalid word, and for a super-segment without checksum.
     pub fn decode(word: u64) -> Result<Self, BadSlot> {
         let bad = BadSlot::new("transmit offload", word);
         let [kind, sum] = u16_at(word, 0).to_le_bytes();
@@ -133,12 +135,12 @@ impl TxOffload {
     }
 }
 
-/// What a device knows of a received frame.
+/// A device's knowledge of a received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RxOffload {
-    /// The checksums of TCP and UDP are right, whatever is in their place.
+    /// The device has verified the checksums of TCP and UDP, whatever their fields contain.
     pub verified: bool,
-    /// The frame is a super-segment, made of segments of that size.
+    /// The frame is a super-segment, made of segments of this size.
     pub segments: Option<Segments>,
 }
 
@@ -156,7 +158,7 @@ impl RxOffload {
     /// Out of an argument of a call.
     ///
     /// # Errors
-    /// [`BadSlot`] for what means nothing.
+    /// [`BadSlot`] for an invalid word.
     pub fn decode(word: u64) -> Result<Self, BadSlot> {
         let bad = BadSlot::new("receive offload", word);
         let [kind, verified @ 0..=1] = u16_at(word, 0).to_le_bytes() else { return Err(bad) };
@@ -173,7 +175,7 @@ fn encode_segments(segments: Option<Segments>) -> (u16, u16) {
     }
 }
 
-/// `None` for what means nothing.
+/// `None` for an invalid pair.
 fn decode_segments(kind: u8, size: u16) -> Option<Option<Segments>> {
     match (kind, size) {
         (0, 0) => Some(None),

@@ -1,20 +1,23 @@
 //! Socket options as they travel in calls: Linux's level and name, and the value's own bytes.
 //!
-//! A value is what the program gave or gets, in the machine's byte order. Who knows the option
-//! reads it; whoever passes it on need not. A call has room for [`SET_MOST`] bytes, which all
-//! options that are known fit into; a result for [`GET_PART`], so a long value such as
-//! `struct tcp_info` comes in parts, each of which says how long the whole is.
+//! A value is the program's own bytes, in the machine's byte order. Only the code that carries out
+//! an option reads its value; code that passes the value on does not.
+//!
+//! A call has room for [`SET_MOST`] bytes; every known option fits into them. A result has room for
+//! [`GET_PART`] bytes. So a long value such as `struct tcp_info` comes in parts, each with the
+//! length of the whole value.
 
 use crate::bits::{pack32, u32_at};
 
-/// Most bytes of a value in a `setsockopt` call; longer values are cut, their length is told.
+/// Most bytes of a value in a `setsockopt` call. A longer value is cut off; the call carries its
+/// length.
 pub const SET_MOST: usize = 24;
 /// Bytes of a value in a `getsockopt` result.
 pub const GET_PART: usize = 40;
 /// Longest value of any option.
 pub const GET_MOST: usize = 280;
 
-/// Which option.
+/// The key of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OptionKey {
     /// SOL_SOCKET or a protocol, by Linux's numbers.
@@ -39,7 +42,7 @@ impl OptionKey {
     }
 }
 
-/// A value to be set: its first [`SET_MOST`] bytes, and how many the program gave.
+/// A value to be set: its first [`SET_MOST`] bytes, and its length in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionValue {
     len: u32,
@@ -55,7 +58,7 @@ impl OptionValue {
         Self { len, words: words_of(value) }
     }
 
-    /// Bytes that the program gave; more than [`SET_MOST`] are not all here.
+    /// Bytes that the program gave. Of more than [`SET_MOST`] only the first are here.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.len
@@ -67,8 +70,8 @@ impl OptionValue {
         self.len == 0
     }
 
-    /// The first [`SET_MOST`] bytes, zeros behind the value's end; [`OptionValue::len`] tells how
-    /// many of them the program gave.
+    /// The first [`SET_MOST`] bytes, with zeros behind the value's end. [`OptionValue::len`] says
+    /// how many of them the program gave.
     #[must_use]
     pub fn bytes(&self) -> [u8; SET_MOST] {
         bytes_of(&self.words)
@@ -88,7 +91,7 @@ impl OptionValue {
     }
 }
 
-/// A part of a value that is read: [`GET_PART`] bytes from some byte on, zeros behind its end.
+/// A part of a value that a program reads: [`GET_PART`] bytes, with zeros behind the value's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionPart {
     /// Bytes of the whole value.
@@ -121,7 +124,7 @@ impl OptionPart {
     }
 }
 
-/// The first `8 N` bytes of `bytes` as words; what is missing is 0.
+/// The first `8 N` bytes of `bytes` as words; missing bytes are 0.
 #[inline]
 fn words_of<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut words = [0; N];

@@ -4,9 +4,9 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::flags::flag_set;
 
-/// A socket of one client: a place in its region's socket table and that place's generation.
+/// The name of a client's socket: a place in its region's socket table and that place's generation.
 ///
-/// The generation changes each time the place is used again, so a name kept too long is refused.
+/// The generation changes with each new use of the place, so the server refuses an old name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId {
     /// Place in the socket table, `0..ClientParams::sockets`.
@@ -23,7 +23,7 @@ impl SocketId {
         u64::from(self.index) | u64::from(self.generation) << 16
     }
 
-    /// Out of one word of a call's arguments; any value is some name, valid or not.
+    /// Out of one word of a call's arguments. Any value is a name, valid or not.
     #[must_use]
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
@@ -32,7 +32,7 @@ impl SocketId {
     }
 }
 
-/// What a socket speaks.
+/// Type and protocol of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SocketKind {
     /// SOCK_STREAM over TCP.
@@ -44,8 +44,8 @@ pub enum SocketKind {
 }
 
 impl SocketKind {
-    /// The value that travels: Linux's SOCK_STREAM (1) or SOCK_DGRAM (2); for UDP-Lite its protocol
-    /// number (136).
+    /// The value that travels: Linux's SOCK_STREAM (1) or SOCK_DGRAM (2). UDP-Lite travels as its
+    /// protocol number (136).
     #[must_use]
     #[inline]
     pub fn to_word(self) -> u64 {
@@ -69,7 +69,7 @@ impl SocketKind {
     }
 }
 
-/// Which addresses a socket speaks of.
+/// The family of a socket's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// AF_INET.
@@ -117,7 +117,7 @@ pub enum ShutdownHow {
     Read,
     /// No more sending.
     Write,
-    /// Neither.
+    /// No more of either.
     Both,
 }
 
@@ -147,8 +147,8 @@ impl ShutdownHow {
 }
 
 flag_set! {
-    /// The flags word of a socket ([`SocketWords::flags`](crate::client::SocketWords::flags));
-    /// written by the server only.
+    /// The flags word of a socket ([`SocketWords::flags`](crate::client::SocketWords::flags)). Only
+    /// the server writes it.
     pub struct SocketFlags(u32) {
         /// A connection attempt is under way.
         CONNECTING = 1;
@@ -156,15 +156,16 @@ flag_set! {
         CONNECTED = 1 << 1;
         /// Listening; `accept_ready` counts.
         LISTENING = 1 << 2;
-        /// The peer sent FIN, or receiving was shut down: after the queued bytes, end of file.
+        /// The peer sent FIN, or receiving was shut down. After the queued bytes comes end of file.
         READ_CLOSED = 1 << 3;
-        /// Sending was shut down or the connection is gone: EPIPE.
+        /// Sending was shut down, or the connection is gone: EPIPE.
         WRITE_CLOSED = 1 << 4;
         /// Both directions are over, as POLLHUP means it.
         HANGUP = 1 << 5;
-        /// The socket's place is in use: from `socket` or `accept` until the last of it is gone.
+        /// The socket's place is in use: from `socket` or `accept` until the server has released
+        /// everything of the socket.
         OPEN = 1 << 6;
-        /// Urgent bytes are received in their place (SO_OOBINLINE).
+        /// Programs receive urgent bytes in line with the others (SO_OOBINLINE).
         URGENT_INLINE = 1 << 7;
     }
 }

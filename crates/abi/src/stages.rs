@@ -1,10 +1,12 @@
-//! Where the time of sends and receives goes: marks that each process makes as it enters a stage.
+//! Marks that show where the time of sends and receives goes. A process makes a mark when it enters
+//! a stage.
 //!
-//! A mark is a time and the stage that begins then. Programs and drivers make theirs in a ring of
-//! their region, from which the inet server takes them; without room a mark is left out. A word
-//! beside the ring says whether anybody wants them: while it is 0 a mark costs one load and a
-//! branch that is never taken. What comes out of the ring is an allegation, used for nothing but
-//! the report.
+//! A mark is a time and the stage that begins then. Programs and drivers write theirs to a ring in
+//! their region, and the inet server takes them out. If the ring is full, the mark is lost. A mark
+//! from a ring is an allegation; the report is its only use.
+//!
+//! A word beside the ring switches marks on. While it is 0, a mark costs one load and a branch that
+//! is never taken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +22,7 @@ pub const MARKS: u32 = 1024;
 /// Bytes of a word and a ring of marks.
 pub const TRACE_BYTES: usize = 64 + shm::ring_bytes(MARKS);
 
-/// What begins.
+/// A stage of a send or a receive; a mark says that it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum TraceStage {
@@ -30,7 +32,7 @@ pub enum TraceStage {
     Request,
     /// Program: the send has returned.
     Returned,
-    /// Inet server: a turn, until it finds what is to be sent.
+    /// Inet server: an iteration, until it finds something to send.
     Dispatch,
     /// Inet server: TCP makes a segment, checksum included.
     Tcp,
@@ -54,23 +56,23 @@ pub enum TraceStage {
     Result,
     /// Driver: anything else.
     DriverRest,
-    /// Driver: the device was asked for a frame, and gave one.
+    /// Driver: it asked the device for a frame, and got one.
     Read,
     /// Driver: the frame is joined to others or handed to the inet server.
     HandOver,
-    /// Inet server: the Ethernet header of a frame that came.
+    /// Inet server: the Ethernet header of a received frame.
     EthernetInput,
-    /// Inet server: its IP header.
+    /// Inet server: the frame's IP header.
     IpInput,
-    /// Inet server: its TCP header, and what it changes.
+    /// Inet server: the frame's TCP header, and its effects.
     TcpInput,
-    /// Inet server: bytes are put where the program reads them.
+    /// Inet server: it puts bytes where the program reads them.
     Deliver,
-    /// Inet server: the program is rung, after its words were written.
+    /// Inet server: it rings the program, after it has written the socket's words.
     Announce,
-    /// Program: a receive looks whether something is there, again after each sleep.
+    /// Program: a receive looks for data, again after each sleep.
     Recv,
-    /// Program: the receive has got something and returns.
+    /// Program: the receive has data and returns.
     Received,
 }
 
@@ -104,21 +106,21 @@ impl TraceStage {
     ];
 }
 
-/// A time, and what begins.
+/// A time, and the stage that begins then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at: u64,
-    /// What begins then.
+    /// The stage that begins.
     pub stage: TraceStage,
 }
 
 impl Mark {
-    /// That `stage` begins now.
+    /// A mark that `stage` begins now.
     #[must_use]
     pub fn now(stage: TraceStage) -> Self {
         let now = clock_gettime(ClockId::Monotonic);
-        // Both are positive, and this is enough for 584 years.
+        // Both are positive, and 64 bits are enough for 584 years.
         let at = now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
         Self { at: at.wrapping_add(now.tv_nsec.cast_unsigned()), stage }
     }
@@ -150,14 +152,14 @@ impl Tracer {
         Ok(Self { wanted: region.word64(offset)?, marks })
     }
 
-    /// Does anybody want marks?
+    /// Does the reader want marks?
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) != 0
     }
 
-    /// Makes a mark, if anybody wants it and there is room.
+    /// Makes a mark, if the reader wants it and there is room.
     #[inline]
     pub fn mark(&mut self, stage: TraceStage) {
         if self.is_on() {
@@ -165,8 +167,8 @@ impl Tracer {
         }
     }
 
-    /// A mark for [`Tracer::keep`], made now, if anybody wants it: for what may turn out to be
-    /// nothing.
+    /// A mark made now for [`Tracer::keep`], if the reader wants it. The caller keeps it only if
+    /// the stage turns out to do something.
     #[inline]
     #[must_use]
     pub fn note(&self, stage: TraceStage) -> Option<Mark> {
@@ -188,7 +190,7 @@ impl Tracer {
 
     #[cold]
     fn add(&mut self, mark: Mark) {
-        // Without room it is left out; a reader that breaks the ring gets none.
+        // Without room the mark is lost; a reader that breaks the ring gets none.
         let _ = self.marks.push(&mark.encode());
     }
 }
@@ -210,46 +212,46 @@ impl TraceReader {
         Ok(Self { wanted: region.word64(offset)?, marks })
     }
 
-    /// Says whether marks are wanted.
+    /// Switches marks on or off.
     pub fn want(&self, wanted: bool) {
         self.wanted.store(wanted.into(), Ordering::Relaxed);
     }
 
-    /// The next mark; `None` when there is none, or a slot is none.
+    /// The next mark; `None` when there is none, or when its slot is invalid.
     pub fn take(&mut self) -> Option<Mark> {
         Mark::decode(&self.marks.pop().ok()??).ok()
     }
 }
 
-/// What was found out of one stage of sends, or of receives.
+/// A row of the report: the time of sends, or of receives, in one stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTime {
-    /// What is done, in words.
+    /// The stage, in words.
     pub stage: String,
-    /// The process: `program`, `inet` or `driver`; two with an arrow for a way between them.
+    /// The process: `program`, `inet` or `driver`; two with an arrow for the time between them.
     pub process: String,
-    /// Sends (receives) in which it was seen.
+    /// Number of sends (receives) that went through the stage.
     pub seen: u64,
-    /// Times in all of them.
+    /// Number of times that all of them together went through the stage.
     pub times: u64,
-    /// Median over these of the time spent in it by one, nanoseconds.
+    /// Median time that one of them spent in the stage, nanoseconds.
     pub median_ns: u64,
     /// Mean, nanoseconds.
     pub mean_ns: u64,
 }
 
-/// Where the time of sends and receives went.
+/// The report: where the time of sends and receives went.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StageReport {
     /// Sends seen from their begin to their end.
     pub sends: u64,
-    /// Marks for which there was no room; the last sends are missing then.
+    /// Marks for which there was no room. The last sends are missing then.
     pub missed: u64,
-    /// Of sends, in the order of the way.
+    /// Stages of sends, in the order of the data path.
     pub stages: Vec<StageTime>,
-    /// Receives seen: from the frame that came first to what follows the program's return.
+    /// Receives seen: each from its first frame to the first frame after the program's return.
     pub receives: u64,
-    /// Of receives, in the order of the way.
+    /// Stages of receives, in the order of the data path.
     pub receive_stages: Vec<StageTime>,
 }
 

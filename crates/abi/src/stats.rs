@@ -1,15 +1,15 @@
 //! Sizes of batches, as servers count them for `tasuki stats`.
 //!
-//! A [`Sizes`] is plain memory of the process that counts: one addition to the sum and one to a
-//! bucket for each batch. It crosses a line only as a [`Histogram`], when somebody asks.
+//! A [`Sizes`] is plain memory of the counting process: each batch costs one addition to the sum
+//! and one to a bucket. It crosses a control connection only on request, as a [`Histogram`].
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets of a histogram: the first counts batches of 1, bucket `i` those of more than `2^(i-1)`
-/// and at most `2^i`, and the last one all that are larger.
+/// Buckets of a histogram. The first counts batches of 1. Bucket `i` counts batches of more than
+/// `2^(i-1)` and at most `2^i`. The last one counts all larger batches.
 pub const BUCKETS: usize = 12;
 
-/// How large the batches of one kind were.
+/// Counts batches of one kind by their size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sizes {
     sum: u64,
@@ -17,7 +17,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Counts a batch of `size`; of nothing, no batch.
+    /// Counts a batch of `size`; an empty batch does not count.
     pub fn add(&mut self, size: usize) {
         if size == 0 {
             return;
@@ -27,14 +27,14 @@ impl Sizes {
         self.buckets[bucket.min(BUCKETS - 1)] += 1;
     }
 
-    /// What was counted so far, under a name.
+    /// The counts so far, under a name.
     #[must_use]
     pub fn histogram(&self, name: &str) -> Histogram {
         Histogram { name: name.to_owned(), sum: self.sum, buckets: self.buckets.to_vec() }
     }
 }
 
-/// Sizes of batches, as they are told.
+/// Sizes of batches, as a server reports them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     /// Such as `nic.rx-per-step`; see docs/reference/counters.md.
@@ -58,7 +58,7 @@ impl Histogram {
         (index + 1 < BUCKETS).then(|| 1 << index)
     }
 
-    /// Adds what another process counted under the same name.
+    /// Adds the counts of another process under the same name.
     pub fn merge(&mut self, other: &Self) {
         self.sum = self.sum.saturating_add(other.sum);
         for (ours, theirs) in self.buckets.iter_mut().zip(&other.buckets) {

@@ -1,9 +1,9 @@
-//! What `tasuki ss -i` tells of a TCP connection.
+//! State of a TCP connection, as `tasuki ss -i` shows it.
 
 use serde::{Deserialize, Serialize};
 
-/// The inside of a TCP connection: what TCP_INFO tells a program, by the names of ss(8). Times are
-/// in the unit that the name ends in; windows and sizes are bytes but where segments are said.
+/// State of a TCP connection: the values of TCP_INFO, with the names of ss(8). A time's unit is the
+/// end of its name. Windows and sizes are bytes, except where the comment says segments.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TcpStatus {
     /// Congestion control, such as `cubic`.
@@ -14,11 +14,11 @@ pub struct TcpStatus {
     pub sack: bool,
     /// Explicit congestion notification is on.
     pub ecn: bool,
-    /// A packet marked for it has come.
+    /// A packet with a mark of explicit congestion notification has arrived.
     pub ecnseen: bool,
     /// Data in the SYN was acknowledged.
     pub fastopen: bool,
-    /// Window scales of the peer and of ours, if there are any.
+    /// Window scales of the peer and of the stack, if there are any.
     pub wscale: Option<(u8, u8)>,
     /// Retransmission timeout.
     pub rto_us: u32,
@@ -44,9 +44,9 @@ pub struct TcpStatus {
     pub cwnd: u32,
     /// Slow-start threshold, segments; 2,147,483,647 for none.
     pub ssthresh: u32,
-    /// Payload sent, repetitions included.
+    /// Payload sent, retransmissions included.
     pub bytes_sent: u64,
-    /// Payload sent again.
+    /// Payload retransmitted.
     pub bytes_retrans: u64,
     /// Payload acknowledged.
     pub bytes_acked: u64,
@@ -56,9 +56,9 @@ pub struct TcpStatus {
     pub segs_out: u32,
     /// Segments received.
     pub segs_in: u32,
-    /// Those with payload.
+    /// Segments sent with payload.
     pub data_segs_out: u32,
-    /// Those with payload.
+    /// Segments received with payload.
     pub data_segs_in: u32,
     /// Since the last payload sent.
     pub lastsnd_ms: u32,
@@ -74,23 +74,23 @@ pub struct TcpStatus {
     pub delivered: u32,
     /// Time with unacknowledged data.
     pub busy_us: u64,
-    /// Of it, limited by the peer's window.
+    /// Part of `busy_us` in which the peer's window was the limit.
     pub rwnd_limited_us: u64,
-    /// Of it, limited by the send buffer.
+    /// Part of `busy_us` in which the send buffer was the limit.
     pub sndbuf_limited_us: u64,
     /// Segments in flight.
     pub unacked: u32,
-    /// Of these, sent again.
+    /// Segments in flight that were retransmitted.
     pub retrans: u32,
-    /// Segments sent again ever.
+    /// Segments ever retransmitted.
     pub retrans_total: u32,
-    /// Of those in flight, believed to be lost.
+    /// Segments in flight that are believed to be lost.
     pub lost: u32,
-    /// Of those in flight, acknowledged selectively.
+    /// Segments in flight that were acknowledged selectively.
     pub sacked: u32,
-    /// Segments that the peer says it got twice.
+    /// Segments that the peer reported as duplicates (D-SACK).
     pub dsack_dups: u32,
-    /// Reordering that is put up with, segments.
+    /// Reordering that loss detection tolerates, segments.
     pub reordering: u32,
     /// Reordering events seen.
     pub reord_seen: u32,

@@ -1,7 +1,7 @@
 //! The numbers of the operations.
 
-/// The operations. The first ten are P1's; their names are the paper's. [`Request`](super::Request)
-/// documents what each one takes, [`Reply`](super::Reply) what it gives.
+/// The operations. The first ten are P1's, with the paper's names. [`Request`](super::Request)
+/// documents the arguments of each one, [`Reply`](super::Reply) its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Op {
@@ -37,7 +37,7 @@ pub enum Op {
     GetPeerName = 15,
     /// Does nothing.
     Null = 16,
-    /// Takes what is queued to be sent.
+    /// Takes the descriptors that are queued to be sent.
     Flush = 17,
     /// Cancels a waiting call.
     Cancel = 18,

@@ -1,4 +1,4 @@
-//! What the inet server answers.
+//! Answers of the inet server.
 
 use core::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::socket::SocketId;
 use super::op::Op;
 use super::path::ReturnPath;
 
-/// What a successful call gives. A slot does not say which of them it holds: that follows from the
+/// The values of a successful call. A slot does not name the variant: it follows from the
 /// operation, which the caller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
@@ -21,7 +21,8 @@ pub enum Reply {
     Done,
     /// `Socket`: the name of the new socket.
     Socket(SocketId),
-    /// `Connect`: how many bytes the SYN would take, if it waits for data; 0 if it does not.
+    /// `Connect`: bytes that a SYN waiting for data (Fast Open) has room for; 0 if it does not
+    /// wait.
     Connecting {
         /// Bytes of room.
         syn_room: u64,
@@ -46,7 +47,7 @@ pub enum Reply {
 pub struct ReplyWords([u64; 6]);
 
 impl ReplyWords {
-    /// [`Reply::Done`], and zero where a number is given.
+    /// [`Reply::Done`]; of an operation with a number, 0.
     pub const DONE: Self = Self([0; 6]);
 
     #[inline]
@@ -117,7 +118,7 @@ impl Reply {
 pub struct PackagedResult {
     /// The call's return path, unchanged.
     pub path: ReturnPath,
-    /// What it gives, or why it failed.
+    /// The call's values, or its error.
     pub outcome: Result<ReplyWords, Errno>,
 }
 

@@ -1,4 +1,4 @@
-//! What a program asks of the inet server.
+//! Requests of programs to the inet server.
 
 use core::net::SocketAddr;
 
@@ -20,7 +20,7 @@ use super::path::ReturnPath;
 /// unless that is `Done`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Nothing, answered at once: the measure of the mechanism itself.
+    /// Does nothing and completes at once. It measures the call mechanism itself.
     Null,
     /// Makes a socket. Gives `Socket`.
     Socket {
@@ -40,21 +40,24 @@ pub enum Request {
     Listen {
         /// The socket.
         socket: SocketId,
-        /// Most connections that wait to be accepted; larger ones mean the most there can be.
+        /// Most connections that wait to be accepted. The server reduces a number that is too
+        /// large to its maximum.
         backlog: u32,
     },
-    /// Connects. Completes when connected or failed; under [`CallFlags::NONBLOCK`] at once with
-    /// EINPROGRESS. Gives `Connecting`: a SYN that waits for data (Fast Open) completes at once,
-    /// and under [`CallFlags::FAST`] it does if it can. A second call under [`CallFlags::FAST`]
-    /// says that the queued bytes are all that the SYN gets.
+    /// Connects. Gives `Connecting`. The call completes when the attempt has succeeded or failed;
+    /// under [`CallFlags::NONBLOCK`] at once with EINPROGRESS.
+    ///
+    /// A call whose SYN waits for data (Fast Open) completes at once. [`CallFlags::FAST`] asks the
+    /// SYN to wait for data if it can. A second call under [`CallFlags::FAST`] says that the SYN
+    /// gets the queued bytes and no more.
     Connect {
         /// The socket.
         socket: SocketId,
-        /// The peer; [`ANY`](crate::data::ANY) takes a datagram socket's peer away.
+        /// The peer. [`ANY`](crate::data::ANY) disconnects a datagram socket.
         addr: SocketAddr,
     },
-    /// Takes a connection. Completes when there is one; under [`CallFlags::NONBLOCK`] at once with
-    /// EAGAIN. Gives `Accepted`.
+    /// Takes a connection. Gives `Accepted`. The call completes when there is a connection; under
+    /// [`CallFlags::NONBLOCK`] it completes at once with EAGAIN.
     Accept {
         /// The listener.
         socket: SocketId,
@@ -68,7 +71,7 @@ pub enum Request {
     Send {
         /// The socket.
         socket: SocketId,
-        /// The bytes; a peer is not sent.
+        /// The bytes. The descriptor's peer does not travel.
         data: DataDescriptor,
     },
     /// Completes when there is something to receive. The bytes themselves come through the socket's
@@ -112,21 +115,23 @@ pub enum Request {
         /// The socket.
         socket: SocketId,
     },
-    /// Takes what is queued to be sent. Fails with the pending error, if that is about a datagram
-    /// that was not taken.
+    /// Takes the descriptors that are queued to be sent. It fails with the pending error, if that
+    /// error is about a datagram that was not taken.
     Flush {
         /// The socket.
         socket: SocketId,
     },
-    /// Ends a waiting call of this client. That call's result, ECANCELED, is posted before this
-    /// one's. ENOENT: no such call waits, so its result is posted already, or there is none. EBADF:
-    /// the socket is closed, and so its calls are over.
+    /// Ends a waiting call of this client. The waiting call's result, ECANCELED, is posted before
+    /// the result of `Cancel`. Errors:
+    ///
+    /// * ENOENT: no such call waits. Its result is posted already, or there was no such call.
+    /// * EBADF: the socket is closed, and so its calls are over.
     Cancel {
-        /// The socket that the call is about.
+        /// The socket of the waiting call.
         socket: SocketId,
-        /// The result ring of the call.
+        /// The result ring of the waiting call.
         ring: u16,
-        /// The tag of the call.
+        /// The tag of the waiting call.
         tag: u32,
     },
 }
@@ -136,8 +141,8 @@ pub enum Request {
 pub enum RequestError {
     /// No correct peer writes this.
     BadSlot(BadSlot),
-    /// A value that this version does not know, or an operation that programs have not: the call
-    /// fails with this error number.
+    /// A value that this version does not know, or an operation that programs do not have. The
+    /// call fails with this error number.
     Unsupported(Errno),
 }
 
@@ -162,8 +167,7 @@ impl RequestWords {
         self.op
     }
 
-    /// The socket that the request is about. Of an operation about none it is some name, which no
-    /// socket needs to have.
+    /// The socket of the request. Of an operation without a socket the name means nothing.
     #[must_use]
     #[inline]
     pub fn socket(&self) -> SocketId {
@@ -273,19 +277,21 @@ impl Request {
             Op::Cancel => {
                 Self::Cancel { socket, ring: u16_at(args[1], 2), tag: u32_at(args[1], 0) }
             }
-            // Drivers alone have these.
+            // Only drivers make these calls.
             Op::IfAttach | Op::EthInput => return Err(unsupported(Errno::PERM)),
         })
     }
 }
 
-/// A number of which too much means the most.
+/// The number, or the largest `u32` for one above it.
 #[inline]
 fn saturated(word: u64) -> u32 {
     u32::try_from(word).unwrap_or(u32::MAX)
 }
 
-/// A request on its way to the server, as large as its slot.
+/// A request on its way to the server, in 64 bytes like its slot. It holds the operation and the
+/// arguments of a [`RequestWords`] side by side with the other fields: nested, padding would add 8
+/// bytes to each call that the server scans and sorts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackagedCall {
     /// Where the result goes.
@@ -314,15 +320,7 @@ impl PackagedCall {
         self.op
     }
 
-    /// The socket that the call is about. Of an operation about none it is some name, which no
-    /// socket needs to have.
-    #[must_use]
-    #[inline]
-    pub fn socket(&self) -> SocketId {
-        SocketId::from_word(self.args[0])
-    }
-
-    /// What to do. Whether the socket exists is for the server to say.
+    /// The request. The server judges whether its socket exists.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -340,8 +338,8 @@ impl PackagedCall {
         [pack16(op as u16, how, 0, 0), self.path.to_word(), a[0], a[1], a[2], a[3], a[4], a[5]]
     }
 
-    /// Out of a ring slot. The arguments are for [`PackagedCall::request`], once the server carries
-    /// the call out.
+    /// Out of a ring slot. [`PackagedCall::request`] decodes the arguments later, when the server
+    /// carries out the call.
     ///
     /// # Errors
     /// [`BadSlot`] for an unknown operation or flag.

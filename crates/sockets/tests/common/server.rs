@@ -476,7 +476,7 @@ impl Core {
             Request::Cancel { tag, .. } => return self.cancel(tag),
             _ => {}
         }
-        let id = call.socket();
+        let id = request.encode().socket();
         let index = id.index;
         if self.socks.get(usize::from(index)).and_then(Option::as_ref).is_none_or(|s| s.id != id) {
             return Err(Errno::BADF);
