@@ -1,10 +1,10 @@
 //! The request manager: takes packaged calls from a client's request rings and carries them out.
 //!
 //! One scan takes a bounded number of calls from all threads of a client. It orders them by
-//! priority; calls of one priority keep the order of their ring. Each call goes to the one function
-//! that does it. A call that would wait leaves its return path with its socket, and an event
-//! finishes it later. A waiting call holds up no other call. Results go to the ring that the return
-//! path names, in whatever order calls finish.
+//! priority; calls of one priority keep the order of their ring. Each operation has one function. A
+//! call that has to wait leaves its return path with its socket, and an event finishes it later. A
+//! waiting call holds up no other call. Results go to the ring that the return path names, in the
+//! order in which calls finish.
 //!
 //! A program may get some arguments wrong: a socket that another thread closed, an address that is
 //! taken. Such a call fails with an error number. Arguments that the library never writes are a
@@ -38,7 +38,7 @@ use self::outcome::{CallAnswer, CallOutcome, DONE, gives};
 const CALLS_PER_SCAN: usize = 256;
 
 impl Client {
-    /// One scan of the request rings; `scan` is room to sort in. Was there a call?
+    /// One scan of the request rings; `scan` is room to sort in. Returns whether there was a call.
     pub(crate) fn serve_calls(
         &mut self,
         engine: &mut Engine,
@@ -72,14 +72,14 @@ impl Client {
         Ok(!scan.is_empty())
     }
 
-    /// Takes calls from the rings, one thread after the other, starting with another one each time.
-    /// Is one of them more urgent than others?
+    /// Takes calls from the rings, one thread after the other. If the scan's bound stops it, the
+    /// next scan starts with the next thread. Returns whether a call has a priority.
     fn take_calls(&mut self, scan: &mut Vec<PackagedCall>) -> Result<bool, ClientFault> {
         let (threads, first) = (self.threads.len(), self.next_thread);
-        // Calls whose results go elsewhere than to the thread that made them.
+        // A call's result goes to another thread than the caller's.
         let mut elsewhere = false;
         let mut priorities = 0;
-        // No remainders: this is done in every iteration, mostly for nothing.
+        // No division: every iteration does this, mostly without finding a call.
         for at in (first..threads).chain(0..first) {
             let Some(Some(thread)) = self.threads.get_mut(at) else { continue };
             while scan.len() < CALLS_PER_SCAN {
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    /// Carries out a call about a socket; EBADF if it names none.
+    /// Carries out a call on a socket; EBADF if there is no such socket.
     #[inline]
     fn on_socket(
         &mut self,
@@ -168,7 +168,7 @@ impl Client {
         self.with_socket(id.index, step).unwrap_or(Err(Refusal::Errno(Errno::BADF)))
     }
 
-    /// Refuses one more waiting call than a client may have.
+    /// Refuses a waiting call beyond the client's bound.
     fn may_wait(&self) -> Result<(), Errno> {
         if self.waiting < MAX_WAITING { Ok(()) } else { Err(Errno::NOBUFS) }
     }
@@ -191,7 +191,7 @@ impl Client {
             .and_then(|id| gives(Reply::Socket(id)))
     }
 
-    /// Gives a new socket of the core its place; it is aborted if that fails.
+    /// Gives a new socket of the core its place. Without a place the core's socket is aborted.
     fn place_socket(
         &mut self,
         engine: &mut Engine,
@@ -207,7 +207,7 @@ impl Client {
     }
 
     fn listen(&mut self, engine: &mut Engine, socket: &mut Socket, backlog: u32) -> CallAnswer {
-        // As listen(2): a backlog that is negative or too large means the most there can be.
+        // As listen(2): a negative or too large backlog counts as the largest.
         let backlog = u16::try_from(backlog).unwrap_or(u16::MAX);
         engine.stack.listen(socket.handle, backlog)?;
         socket.state = SocketState::Listening;
@@ -227,12 +227,12 @@ impl Client {
             self.may_wait()?;
         }
         let fast = call.flags.has(CallFlags::FAST);
-        if fast && socket.opens_fast {
-            return self.go_on_fast(engine, socket);
+        if fast && socket.fast_open {
+            return self.end_syn_wait(engine, socket);
         }
         check_family(socket.family, addr)?;
         if socket.state == SocketState::Connecting {
-            // A second call waits for the first one's outcome, as after a signal.
+            // A second call waits for the outcome of the attempt, as after a signal.
             if nonblock || socket.waiting.connect.is_some() {
                 return Err(Errno::ALREADY.into());
             }
@@ -253,11 +253,11 @@ impl Client {
             // After a failed attempt this is a new connection.
             socket.tx.restart();
             socket.eof = false;
-            socket.left.clear();
-            socket.opens_fast = room.is_some();
+            socket.pending_pieces.clear();
+            socket.fast_open = room.is_some();
         }
         if let Some(room) = room {
-            // As Linux: it looks connected until it is written to.
+            // As Linux: the socket looks connected until the program writes to it.
             socket.state = SocketState::Connected;
             self.sockets.touch(socket);
             return gives(Reply::Connecting { syn_room: room as u64 });
@@ -278,12 +278,12 @@ impl Client {
         }
     }
 
-    /// What is queued is all that a SYN that waits for data gets: from now on it is an attempt as
-    /// any other.
-    fn go_on_fast(&mut self, engine: &mut Engine, socket: &mut Socket) -> CallAnswer {
+    /// Ends the wait of a SYN for data (Fast Open): the SYN gets the queued bytes. From now on the
+    /// attempt is like any other.
+    fn end_syn_wait(&mut self, engine: &mut Engine, socket: &mut Socket) -> CallAnswer {
         self.take_sends(engine, socket, true)?;
         engine.stack.stop_deferring(socket.handle);
-        socket.opens_fast = false;
+        socket.fast_open = false;
         socket.state = SocketState::Connecting;
         self.sockets.touch(socket);
         Err(Errno::INPROGRESS.into())
@@ -298,7 +298,7 @@ impl Client {
         if listener.state != SocketState::Listening {
             return Err(Errno::INVAL.into());
         }
-        // Those that wait already come first.
+        // Calls that wait already come first.
         if listener.waiting.accept.is_empty()
             && let Some((child, peer)) = self.accept_one(engine, listener)?
         {
@@ -322,7 +322,7 @@ impl Client {
         let serial = engine.next_serial();
         let owner = SocketOwner { client: self.number, index, serial };
         let accepted = engine.stack.accept(listener.handle, owner.to_tag())?;
-        // If there are more, an event will say so in this very iteration.
+        // If there are more connections, an event of this iteration says so.
         listener.accept_ready = 0;
         self.sockets.touch(listener);
         let Some((handle, peer)) = accepted else { return Ok(None) };
@@ -337,19 +337,19 @@ impl Client {
             child.urgent = engine.stack.urgent_mark(child.handle).map_or(0, |at| at + 1);
             client.size_recv_buffer(engine, child);
             client.sockets.touch(child);
-            // What it received while it waited in the queue.
+            // Data that arrived while the connection waited in the queue.
             client.receive(engine, child);
         });
         Ok(Some((id, peer)))
     }
 
-    /// A listener has connections: completes the calls that wait for them.
+    /// A listener has connections: completes the calls that wait for one.
     pub(crate) fn on_acceptable(
         &mut self,
         engine: &mut Engine,
         listener: &mut Socket,
     ) -> Result<(), ClientFault> {
-        // The core says that there are some, not how many.
+        // The core's event does not say how many.
         listener.accept_ready = 1;
         listener.news = true;
         self.sockets.touch(listener);
@@ -366,7 +366,7 @@ impl Client {
         Ok(())
     }
 
-    /// Ends a socket as close(2) does: what is queued is still sent; unread data resets the
+    /// Ends a socket as close(2) does. The server still sends queued data; unread data resets the
     /// connection.
     fn close_socket(
         &mut self,
@@ -377,7 +377,7 @@ impl Client {
         self.take_sends(engine, socket, false)?;
         socket.closed = true;
         let waiting = std::mem::take(&mut socket.waiting);
-        // The handle is ours and open, so this cannot fail.
+        // The handle is valid and open, so this cannot fail.
         let _ = engine.stack.close(engine.now, socket.handle);
         if socket.is_dead() {
             socket.tx.abandon();
@@ -393,7 +393,7 @@ impl Client {
         Ok(())
     }
 
-    /// The client is gone: ends its sockets. Those that it had closed before go on in the
+    /// The client is gone: ends its sockets. Sockets that it had closed before go on in the
     /// background.
     pub(crate) fn leave(&mut self, engine: &mut Engine, orderly: bool) {
         for index in self.sockets.in_use() {
@@ -402,7 +402,7 @@ impl Client {
                     return;
                 }
                 if !orderly || client.close_socket(engine, socket).is_err() {
-                    // It may be closed already; then that was in order.
+                    // A failed close may have closed it in the core already; that is enough.
                     let _ = engine.stack.abort(engine.now, socket.handle);
                 }
             });
@@ -422,7 +422,7 @@ impl Client {
         socket: &mut Socket,
         data: DataDescriptor,
     ) -> CallAnswer {
-        // What was queued before goes first.
+        // Data queued before goes first.
         self.take_sends(engine, socket, true)?;
         if !socket.is_stream() {
             return Err(Errno::OPNOTSUPP.into());
@@ -483,7 +483,7 @@ impl Client {
         socket: &mut Socket,
         how: ShutdownHow,
     ) -> CallAnswer {
-        // What was queued before is still sent.
+        // The server still sends data queued before.
         self.take_sends(engine, socket, false)?;
         let (core_how, read, write) = match how {
             ShutdownHow::Read => (inet::ShutdownHow::Read, true, false),
@@ -495,7 +495,7 @@ impl Client {
         socket.write_shut |= write;
         let mut waiting = WaitingCalls::default();
         if read {
-            // Who waits to receive gets the end; a listener that is shut down listens no more.
+            // Waiting `recv` calls get the end of the stream. A listener stops listening.
             std::mem::swap(&mut waiting, &mut socket.waiting);
             std::mem::swap(&mut waiting.connect, &mut socket.waiting.connect);
             if socket.state == SocketState::Listening {
@@ -522,7 +522,7 @@ impl Client {
     ) -> CallAnswer {
         let bytes = value.bytes();
         let value = SetValue::new(value, &bytes);
-        // An option concerns what is sent from now on.
+        // An option applies to data sent from now on.
         self.take_sends(engine, socket, true)?;
         if let Some(bytes) = options::recv_buffer(key, value)? {
             socket.asked_recv = Some(bytes);
@@ -536,7 +536,7 @@ impl Client {
     }
 }
 
-/// Is it what a call nearly always comes to: done; of a connect, that the attempt goes on?
+/// Is it the usual result of a no-reply call: success; for a connect, that the attempt goes on?
 fn is_usual(op: Op, outcome: Result<&ReplyWords, Errno>) -> bool {
     match op {
         Op::Connect => outcome == Err(Errno::INPROGRESS),

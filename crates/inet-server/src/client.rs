@@ -3,8 +3,8 @@
 //! The server empties a place's queues and resets its words before the socket's name reaches the
 //! program. Both sides attach to the queues at the indices found there.
 //!
-//! The receiving pool is promised in full. Every place has its floor. Sockets that come first share
-//! what is left, each at most an eighth of the rest.
+//! All of the receiving pool is promised to sockets. Every place is sure of its floor. The first
+//! sockets that want more share the rest; each gets at most an eighth of what is left.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -32,15 +32,14 @@ mod dirty;
 mod threads;
 
 use self::dirty::DirtySet;
-use self::threads::{ClientThread, PostedOutcome, tell};
+use self::threads::{ClientThread, PostedOutcome, mark_news};
 
-/// Results that wait for room in a thread's result ring before the client is taken for broken.
+/// Most results that wait for room in a thread's result ring. A client with more is at fault.
 const MAX_BACKLOG: usize = 4 * RESULTS as usize;
-/// Calls that a client may have waiting.
+/// Most waiting calls of a client.
 pub(crate) const MAX_WAITING: usize = 1024;
-/// Receive buffer of a datagram socket whose program has not asked for another: Linux's default of
-/// SO_RCVBUF, bytes.
-const GOOD_DATAGRAM_BUFFER: u32 = 212_992;
+/// Receive buffer of a datagram socket without SO_RCVBUF: Linux's default, bytes.
+const DEFAULT_DATAGRAM_BUFFER: u32 = 212_992;
 /// Least SO_RCVBUF, bytes: one full segment.
 const MIN_BUFFER: u32 = 2048;
 
@@ -56,34 +55,35 @@ pub(crate) struct Client {
     pub(crate) trace: TraceReader,
     sleeper: Sleeper,
     bell: OwnedFd,
-    /// By number, as far as any is attached; and how many there may be.
+    /// By number, up to the highest attached one.
     pub(crate) threads: Vec<Option<ClientThread>>,
+    /// Number of thread slots.
     most_threads: u16,
     /// The thread slot that the next scan starts with.
     pub(crate) next_thread: usize,
     pub(crate) sockets: SocketTable,
-    /// Sockets to look at: the dirty bits taken from the region and those of our own.
+    /// Sockets to look at: the dirty bits taken from the region, and the server's own.
     pub(crate) dirty: DirtySet,
     /// Sockets that were closed while sent bytes were in flight.
     pub(crate) closing: Vec<u16>,
     /// Threads with results that wait for room in their ring.
     backlogged: u64,
-    /// Calls that wait.
+    /// Number of waiting calls.
     pub(crate) waiting: usize,
-    /// Areas of the receiving pool that nobody has been promised.
+    /// Areas of the receiving pool that are promised to no socket.
     shared_areas: u32,
-    /// Threads to ring at the end of the iteration, and those for which everything is visible
-    /// already.
+    /// Threads to ring at the end of the iteration.
     ring: u64,
+    /// Threads to ring for which everything is visible already.
     due: u64,
     /// Threads with results that are not visible yet.
     posted: u64,
-    /// What it has been lent of frames.
+    /// Its share of the frames lent to programs.
     pub(crate) frame_quota: FrameQuota,
 }
 
 impl Client {
-    /// Takes up a client's region, in which nothing has happened yet.
+    /// Takes up a client's new region.
     pub(crate) fn new(
         number: u16,
         params: ClientParams,
@@ -121,7 +121,7 @@ impl Client {
         })
     }
 
-    /// Our bell for this client.
+    /// The server's bell for this client.
     pub(crate) fn bell(&self) -> &OwnedFd {
         &self.bell
     }
@@ -138,7 +138,7 @@ impl Client {
         if thread >= self.most_threads {
             return Ok(false);
         }
-        // Only as far as there are any: they are walked through in every iteration.
+        // No longer than needed: every iteration walks through it.
         if self.threads.len() <= place {
             self.threads.resize_with(place + 1, || None);
         }
@@ -188,20 +188,20 @@ impl Client {
         u32::from(self.layout.params.area_pages) * 4096
     }
 
-    /// Makes a socket's receive buffer as large as its program asked for. One of a stream whose
-    /// program did not ask starts with the floor, and the core finds out what it needs:
+    /// Makes a socket's receive buffer as large as its program asked for. The buffer of a stream
+    /// without SO_RCVBUF starts with the floor, and the core finds out how much it needs:
     /// [`grant_recv_buffer`](Self::grant_recv_buffer).
     pub(crate) fn size_recv_buffer(&mut self, engine: &mut Engine, socket: &mut Socket) {
         let (stream, asked, handle) = (socket.is_stream(), socket.asked_recv, socket.handle);
-        let Some(bytes) = asked.or((!stream).then_some(GOOD_DATAGRAM_BUFFER)) else { return };
+        let Some(bytes) = asked.or((!stream).then_some(DEFAULT_DATAGRAM_BUFFER)) else { return };
         let bytes = bytes.max(MIN_BUFFER);
         let got = self.promise_areas(socket, bytes);
-        // Of datagrams the core only holds what came in one iteration.
+        // The core holds only those datagrams that arrive in one iteration.
         let core = if stream { bytes.min(got) } else { got };
         engine.set_recv_buffer(handle, core as usize);
     }
 
-    /// Lets a stream's receive buffer grow to what the core finds good.
+    /// Lets a stream's receive buffer grow to the size that the core wants.
     pub(crate) fn grant_recv_buffer(&mut self, engine: &mut Engine, socket: &mut Socket) {
         let handle = socket.handle;
         let Some(wanted) = engine.stack.recv_buffer_wanted(handle) else { return };
@@ -210,12 +210,12 @@ impl Client {
         engine.stack.grant_recv_buffer(handle, wanted.min(got) as usize);
     }
 
-    /// Promises a socket areas for `bytes` unconsumed bytes, as far as the pool has some that
-    /// nobody was promised; for how many bytes it has them now. What it gets so it keeps until it
-    /// is closed.
+    /// Promises a socket areas for `bytes` unconsumed bytes, as far as the pool has unpromised
+    /// areas. Returns for how many bytes the socket has areas now. It keeps them until it is
+    /// closed.
     fn promise_areas(&mut self, socket: &mut Socket, bytes: u32) -> u32 {
         let (area, floor) = (self.area_len(), self.layout.params.rx_floor_areas());
-        // All of its areas but the one being filled may hold unconsumed bytes.
+        // Unconsumed bytes may fill all of its areas but the one being filled.
         let wanted = bytes.div_ceil(area).saturating_add(1);
         let more = wanted.saturating_sub(floor + socket.extra_areas).min(self.shared_areas / 8);
         self.shared_areas -= more;
@@ -231,8 +231,8 @@ impl Client {
         self.shared_areas += std::mem::take(&mut socket.extra_areas);
     }
 
-    /// Finds a socket once, for a step that also needs the rest of the client; `None` if there is
-    /// none in that place. At the end the place is freed if nothing of the socket is needed.
+    /// Finds a socket once, for a step that also needs the rest of the client; `None` if the place
+    /// is free. At the end it frees the place of a socket that is over.
     #[inline]
     pub(crate) fn with_socket<R>(
         &mut self,
@@ -256,17 +256,18 @@ impl Client {
         self.sockets.free(index);
         let waiters = socket.retire();
         self.ring |= waiters;
-        tell(&self.threads, waiters, index);
+        mark_news(&self.threads, waiters, index);
     }
 
-    /// Has the socket looked at in this iteration or the next, as if the program had set its dirty
+    /// Makes this iteration or the next look at the socket, as if the program had set its dirty
     /// bit.
     pub(crate) fn mark_dirty(&mut self, index: u16) {
         self.dirty.add(usize::from(index) / 64, 1 << (index % 64));
     }
 
-    /// Posts a call's result; it becomes visible at the end of the iteration, and its thread is
-    /// rung then if `rings`. In line, so that the values of most calls, zeros, are never in memory.
+    /// Posts a call's result. The result becomes visible at the end of the iteration. With `rings`
+    /// the server rings the thread then. The function is inlined, so that the values of most calls,
+    /// which are zeros, are never in memory.
     #[inline(always)]
     pub(crate) fn post(
         &mut self,
@@ -277,7 +278,7 @@ impl Client {
     ) -> Result<(), ClientFault> {
         engine.counters.results += 1;
         let ring = usize::from(path.ring);
-        // The return path was checked when the call was taken, and threads stay.
+        // The scan has checked the return path, and threads stay.
         let Some(Some(thread)) = self.threads.get_mut(ring) else { return Ok(()) };
         self.posted |= 1 << ring;
         self.ring |= u64::from(rings) << ring;
@@ -305,27 +306,27 @@ impl Client {
         }
     }
 
-    /// Rings the threads too that got quiet results in this iteration. Such a result says that an
-    /// attempt goes on, and the attempt may be over already. A thread that waits for it may have
-    /// set its bit too late for the words, and looked for the result too early.
+    /// Also rings the threads that got results of no-reply calls in this iteration. Such a result
+    /// says that an attempt goes on, and the attempt may be over already. A thread that waits for
+    /// it may have set its bit too late for the words, and looked for the result too early.
     pub(crate) fn ring_posted(&mut self) {
         self.ring |= self.posted;
     }
 
-    /// The end of a iteration: publishes words, then results. The bells are due then.
+    /// The end of an iteration: publishes words, then results. The bells are due then.
     pub(crate) fn flush(&mut self, engine: &mut Engine) -> Result<(), ClientFault> {
         while let Some(socket) = self.sockets.next_touched() {
             let published = socket.publish()?;
             engine.counters.payload_rx += published.bytes;
             self.ring |= published.waiters;
-            tell(&self.threads, published.waiters, socket.id.index);
+            mark_news(&self.threads, published.waiters, socket.id.index);
         }
         let ring = std::mem::take(&mut self.ring) | std::mem::take(&mut self.backlogged);
         let mut some = ring | std::mem::take(&mut self.posted);
         while some != 0 {
             let number = some.trailing_zeros() as usize;
             some &= some - 1;
-            // A waiter bit of a thread that is not there concerns nobody.
+            // A waiter bit without an attached thread means nothing.
             let Some(Some(thread)) = self.threads.get_mut(number) else { continue };
             thread.publish()?;
             if !thread.backlog.is_empty() {
@@ -354,11 +355,11 @@ impl Client {
     }
 
     /// Is there a bell to ring?
-    pub(crate) fn owes_bells(&self) -> bool {
+    pub(crate) fn has_due_bells(&self) -> bool {
         self.due != 0
     }
 
-    /// Says that we sleep.
+    /// Announces sleep.
     pub(crate) fn announce(&self) {
         self.sleeper.announce(Sleep::Fd);
     }
@@ -368,19 +369,19 @@ impl Client {
         self.sleeper.awake();
     }
 
-    /// Takes the dirty bits out of the region, before the sockets are looked at. Bits of places
-    /// that do not exist are ignored.
+    /// Takes the dirty bits out of the region, before the look at the sockets. Bits of places that
+    /// do not exist are ignored.
     pub(crate) fn take_dirty(&mut self) {
         self.head.dirty.take(|word, bits| self.dirty.add(word, bits));
     }
 
-    /// Does anybody wait for the release of sent bytes of this socket?
+    /// Does a program, or a closed socket, wait for the release of this socket's sent bytes?
     pub(crate) fn awaits_release(&mut self, owner: SocketOwner) -> bool {
         let socket = self.sockets.at(owner.index).filter(|socket| socket.serial == owner.serial);
         socket.is_some_and(|socket| socket.awaits_release())
     }
 
-    /// Is there something of this client to be done?
+    /// Has this client work for the server?
     pub(crate) fn has_work(&mut self) -> bool {
         let mut threads = self.threads.iter_mut().flatten();
         !self.head.dirty.is_empty()
@@ -388,7 +389,7 @@ impl Client {
             || threads.any(|thread| !matches!(thread.requests.is_empty(), Ok(true)))
     }
 
-    /// Adds what the program says that it has done to `counters`.
+    /// Adds the program's own counters to `counters`.
     pub(crate) fn add_program_counters(&self, counters: &mut Counters) {
         use std::sync::atomic::Ordering;
         let (tx, rx) = (&self.head.copied_tx, &self.head.copied_rx);

@@ -1,4 +1,4 @@
-//! What the server asks the kernel for beside memory and events: time and secrets.
+//! Time and secrets, from the kernel.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) fn clock() -> Instant {
     Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes that nobody can guess.
 pub(crate) fn secret() -> Result<[u8; 16], ServerError> {
     let mut secret = [0; 16];
     let flags = rustix::rand::GetRandomFlags::empty();

@@ -1,5 +1,5 @@
-//! What all clients share: the protocol core, the interfaces, the clock of this iteration, and the
-//! releases that wait for a driver.
+//! State that all clients share: the protocol core, the interfaces, the time of this iteration, and
+//! the releases that wait for a driver.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::tx::chunk::ClientChunk;
 /// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
 const FLOOR: usize = 65_536;
 
-/// Sent bytes that are released once the drivers have passed frame `fence`.
+/// A release of sent bytes, due once the drivers have passed frame `fence`.
 pub(crate) struct PendingRelease {
     pub(crate) fence: u64,
     pub(crate) owner: SocketOwner,
 }
 
-/// Whose socket it is that the core speaks of: what a tag contains.
+/// The owner of a socket of the core: the content of the core's tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SocketOwner {
     pub(crate) client: u16,
@@ -41,7 +41,7 @@ impl SocketOwner {
         u64::from(self.client) | u64::from(self.index) << 16 | u64::from(self.serial) << 32
     }
 
-    /// Out of a tag that the core gives back.
+    /// Out of a tag of the core.
     #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
     pub(crate) fn from_tag(tag: u64) -> Self {
         Self { client: tag as u16, index: (tag >> 16) as u16, serial: (tag >> 32) as u32 }
@@ -57,11 +57,11 @@ pub(crate) struct Engine {
     pub(crate) now: Instant,
     /// Oldest first; each socket is in it at most once.
     pub(crate) releases: VecDeque<PendingRelease>,
-    /// Of frames to programs; `None`: they may not read frames.
+    /// The quota of frames lent to programs; `None`: programs may not read frames.
     pub(crate) frame_quota: Option<FrameQuota>,
     serial: u32,
-    /// A connect of some program succeeded; whoever rings the programs asks and forgets it.
-    pub(crate) joined: bool,
+    /// A connect of a program has succeeded since the event loop last asked.
+    pub(crate) connect_succeeded: bool,
 }
 
 impl Engine {
@@ -74,12 +74,13 @@ impl Engine {
         }
         config.rp_filter = settings.rp_filter;
         config.held_frames = abi::nic::CORE_AREAS as usize;
-        // What each socket is sure of; more is granted out of its client's pool.
+        // Each socket is sure of this much. The shell grants more out of its client's pool.
         config.tcp.recv_buffer = FLOOR;
         config.tcp.recv_buffer_granted = FLOOR;
         // Each interface has its own number: `InterfaceSettings::dad_transmits`.
         config.v6.dad_transmits = 0;
-        // A bridge, a switch and a peer that knew another stack at our addresses learn at once.
+        // Announcements tell bridges, switches and peers at once that another stack has the
+        // addresses now.
         config.arp_notify = true;
         config.v6.ndisc_notify = true;
         config.v6.accept_ra = settings.ipv6 == Ipv6Mode::Auto;
@@ -97,7 +98,7 @@ impl Engine {
             releases: VecDeque::new(),
             frame_quota: settings.share_frames.then(FrameQuota::new),
             serial: 0,
-            joined: false,
+            connect_succeeded: false,
         }
     }
 
@@ -107,7 +108,7 @@ impl Engine {
         self.serial
     }
 
-    /// A port's device does this for the frames of its interface.
+    /// Sets the offloads of a port's device for its interface.
     pub(crate) fn set_features(&mut self, port: usize, id: InterfaceId, features: Features) {
         self.nics.set_features(port, features);
         // The interface was added before.
@@ -116,12 +117,12 @@ impl Engine {
 
     /// Sets a socket's receive buffer in the core.
     pub(crate) fn set_recv_buffer(&mut self, handle: Handle, bytes: usize) {
-        // A handle just made takes any size; should it not, its default stays.
+        // A new handle takes any size. If it does not, its default stays.
         let _ = self.stack.set_option(self.now, handle, SockOption::RecvBuffer(bytes));
     }
 }
 
-/// Sets what connections start with, as far as it is given.
+/// Sets the initial settings of connections, as far as they are given.
 fn set_defaults(config: &mut TcpConfig, given: &TcpDefaults) {
     fn set<T>(place: &mut T, given: Option<T>) {
         if let Some(given) = given {

@@ -1,17 +1,17 @@
-//! Why the server ends.
+//! Errors that end the server.
 
 use std::io;
 
 use shm::ChannelError;
 
-/// Why the server ended otherwise than asked to.
+/// Why the server ended without a request to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// The supervisor's end of the channel is closed.
     #[error("the supervisor is gone")]
     SupervisorGone,
-    /// The supervisor said something that has no meaning here.
+    /// The supervisor sent a message without a meaning here.
     #[error("the supervisor sent a bad message: {0}")]
     BadMessage(String),
     /// The control connection to the supervisor broke.
@@ -23,9 +23,9 @@ pub enum ServerError {
     /// A system call failed that the server cannot do without.
     #[error("{what} failed: {source}")]
     System {
-        /// What was being done.
+        /// The failed operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },

@@ -1,10 +1,10 @@
-//! The event loop, cut into its parts for the owner of the thread: work while there is some, then
-//! sleep until a bell rings, a timer is due or the epoll set reports something else.
+//! The event loop, in parts for the owner of the thread. The thread works while there is work. Then
+//! it sleeps until a bell rings, a timer is due or the epoll set reports something else.
 //!
 //! The drivers of the same process ([`Companion`]) come first in each iteration. So a frame that
-//! woke the thread goes through the core to the client's words in one iteration, and the core's
-//! answer leaves in the next. All sources of work are in one epoll set. Before a sleep every party
-//! announces it and looks once more.
+//! woke the thread goes through the core to the client's words in one iteration. The core's answer
+//! leaves in the next. All sources of work are in one epoll set. Before a sleep, server and drivers
+//! announce it and look once more for work.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -24,30 +24,30 @@ mod control;
 pub use control::ControlActivity;
 use control::ControlConnection;
 
-/// While there is no sleep the supervisor's line is looked at this often.
+/// How often a server that does not sleep looks at its control connection.
 const CONTROL_EVERY: Duration = Duration::from_millis(2);
 
-/// A server with its line and the drivers of this process. When it is dropped all connections are
-/// reset first, unless the supervisor has ended it already.
+/// A server with its control connection and the drivers of this process. Dropping it resets all
+/// connections, unless the supervisor has ended it already.
 pub struct EventLoop {
     control: ControlConnection,
     server: Server,
     companions: Vec<Box<dyn Companion>>,
-    /// When to look at the line although nothing woke us.
+    /// When to look at the control connection, although epoll has not reported it.
     control_due: Instant,
-    /// Sleep is announced everywhere.
+    /// Server and drivers have announced sleep.
     announced: bool,
-    /// Somebody rang, and nothing was done since.
+    /// A bell rang, and no iteration followed yet.
     rung: bool,
     ended: bool,
 }
 
-/// What a look in a spin came to.
+/// The outcome of one look in a spin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpinOutcome {
     /// There is work.
     Work,
-    /// Look again, after giving way.
+    /// Look again, after yielding the processor.
     Again,
     /// Sleep.
     Sleep,
@@ -88,11 +88,11 @@ impl EventLoop {
         })
     }
 
-    /// Works until there is nothing more to do, or `enough` says so after some work.
-    /// [`ControlActivity::Shutdown`]: the supervisor has ended it, drop it.
+    /// Works until there is nothing more to do, or until `enough` returns true after some work.
+    /// [`ControlActivity::Shutdown`]: the supervisor has ended the server; drop the loop.
     ///
     /// # Errors
-    /// See [`ServerError`]; drop it.
+    /// See [`ServerError`]; drop the loop.
     pub fn work(
         &mut self,
         enough: &mut dyn FnMut() -> bool,
@@ -111,11 +111,11 @@ impl EventLoop {
             }
             let mut progress = self.step_drivers()?;
             progress |= self.server.iterate_silently(now);
-            if self.server.owes_bells() {
-                // Who is woken may take the processor from us: frames leave first.
+            if self.server.has_due_bells() {
+                // A program that is woken may take the processor, so frames leave first.
                 progress |= self.send_drivers()?;
-                if self.server.take_joined() && self.companions.is_empty() {
-                    // The peer's accept waits for our ACK, and the driver perhaps for a processor.
+                if self.server.take_connect_succeeded() && self.companions.is_empty() {
+                    // The peer's accept waits for the ACK, and the driver perhaps for a processor.
                     self.server.spin.yield_once();
                 }
                 self.server.ring();
@@ -128,14 +128,14 @@ impl EventLoop {
             }
             self.server.spin.over();
             if enough() {
-                // What the core answered with is in the rings.
+                // The core's answers are in the rings.
                 self.send_drivers()?;
                 return Ok(activity);
             }
         }
     }
 
-    /// Has the drivers send what the core left them.
+    /// Makes the drivers send the core's output.
     fn send_drivers(&mut self) -> Result<bool, ServerError> {
         let mut progress = false;
         for companion in &mut self.companions {
@@ -152,11 +152,10 @@ impl EventLoop {
         Ok(progress)
     }
 
-    /// Sleeps until somebody rings or a timer is due; before, it looks again for a while. It may
-    /// return at once.
+    /// Spins for a while, then sleeps until a bell rings or a timer is due. It may return at once.
     ///
     /// # Errors
-    /// See [`ServerError`]; drop it.
+    /// See [`ServerError`]; drop the loop.
     pub fn sleep(&mut self) -> Result<(), ServerError> {
         loop {
             match self.look()? {
@@ -178,7 +177,7 @@ impl EventLoop {
     /// One look of a spin ([`shm::spin`]): is there work now?
     ///
     /// # Errors
-    /// See [`ServerError`]; drop it.
+    /// See [`ServerError`]; drop the loop.
     pub fn look(&mut self) -> Result<SpinOutcome, ServerError> {
         if !self.server.spin.again() {
             return Ok(SpinOutcome::Sleep);
@@ -189,8 +188,8 @@ impl EventLoop {
     }
 
     /// Announces sleep and looks once more for work. True: there is none, and new work will ring
-    /// our bell. The thread may wait for [`EventLoop::set`] until [`EventLoop::deadline`], pass on
-    /// what the set reports with [`EventLoop::woken`], and go on with [`EventLoop::work`].
+    /// the server's bell. The thread may wait for [`EventLoop::set`] until [`EventLoop::deadline`].
+    /// It passes the set's reports to [`EventLoop::woken`], and goes on with [`EventLoop::work`].
     pub fn prepare_sleep(&mut self) -> bool {
         if self.server.defers_fin_acks() {
             self.server.iterate(clock());
@@ -208,13 +207,13 @@ impl EventLoop {
         }
     }
 
-    /// The epoll set with all that may bring work.
+    /// The epoll set with all sources of work.
     #[must_use]
     pub fn set(&self) -> BorrowedFd<'_> {
         self.server.poller.set()
     }
 
-    /// Puts one more eventfd or doorbell into the set, edge-triggered: it only ends a wait.
+    /// Adds an eventfd or doorbell to the set, edge-triggered. It only ends a wait.
     ///
     /// # Errors
     /// The system's.
@@ -222,22 +221,22 @@ impl EventLoop {
         self.server.poller.add_bell(fd)
     }
 
-    /// The set reported this.
+    /// Passes on a report of the epoll set.
     pub fn woken(&mut self, name: u64, flags: EventFlags) {
         report(&mut self.companions, &mut self.control_due, &mut self.rung, name, flags);
     }
 
-    /// Is there no client left, nor anything that one has left behind?
+    /// Is there neither a client nor memory of a departed one?
     #[must_use]
     pub fn is_deserted(&self) -> bool {
         self.server.is_deserted()
     }
 
-    /// Works and sleeps until every interface has its addresses, or has been waited for long
-    /// enough: with duplicate address detection that takes seconds.
+    /// Works and sleeps until every interface has its addresses, or the wait for them is over. With
+    /// duplicate address detection that takes seconds.
     ///
     /// # Errors
-    /// See [`ServerError`]; drop it.
+    /// See [`ServerError`]; drop the loop.
     pub fn settle(&mut self) -> Result<ControlActivity, ServerError> {
         loop {
             let activity = self.work(&mut || false)?;
@@ -248,17 +247,17 @@ impl EventLoop {
         }
     }
 
-    /// How long there is nothing to do if nobody rings; `None` is for ever.
+    /// How long there is nothing to do if no bell rings; `None` is for ever.
     pub fn deadline(&mut self) -> Option<Duration> {
         self.server.deadline(clock())
     }
 
-    /// May the thread sleep as far as the drivers are concerned?
+    /// Do all drivers allow the thread to sleep?
     fn prepare_drivers(&mut self) -> bool {
         self.companions.iter_mut().all(|companion| companion.prepare_sleep())
     }
 
-    /// After the last request: a driver in this thread still has to send what says goodbye.
+    /// After the last request: the drivers of this thread still have to send the RSTs.
     fn finish(&mut self) -> Result<(), ServerError> {
         self.ended = true;
         for _ in 0..64 {
@@ -270,7 +269,7 @@ impl EventLoop {
     }
 }
 
-/// Tells whoever a number of the epoll set belongs to.
+/// Passes a report of the epoll set to the owner of its number.
 fn report(
     companions: &mut [Box<dyn Companion>],
     control_due: &mut Instant,
@@ -295,7 +294,7 @@ impl Drop for EventLoop {
     fn drop(&mut self) {
         if !self.ended {
             self.server.shut_down(clock());
-            // Whoever is gone hears nothing.
+            // A driver that failed sends nothing.
             let _ = self.finish();
         }
     }

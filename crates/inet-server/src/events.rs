@@ -1,4 +1,4 @@
-//! What the protocol core says of a client's sockets.
+//! Events of the protocol core, for a client's sockets.
 
 use abi::Errno;
 use abi::call::{Reply, ReplyWords, ReturnPath};
@@ -11,7 +11,7 @@ use crate::refusal::errno;
 use crate::socket::{Socket, SocketState};
 
 impl Client {
-    /// Acts on an event. Events of sockets that are gone are old news.
+    /// Handles an event. An event of a socket that is gone has no effect.
     pub(crate) fn on_event(
         &mut self,
         engine: &mut Engine,
@@ -34,9 +34,9 @@ impl Client {
         match kind {
             EventKind::Connected => {
                 socket.state = SocketState::Connected;
-                socket.opens_fast = false;
+                socket.fast_open = false;
                 let waiter = socket.waiting.connect.take();
-                engine.joined = true;
+                engine.connect_succeeded = true;
                 self.ring_posted();
                 self.sockets.touch(socket);
                 self.finish(engine, waiter, Ok(ReplyWords::DONE))
@@ -78,16 +78,17 @@ impl Client {
         socket: &mut Socket,
         errno: Errno,
     ) -> Result<(), ClientFault> {
-        // What came before the failure can still be read.
+        // The program can still read bytes that arrived before the failure.
         self.receive(engine, socket);
         let mut readers = std::mem::take(&mut socket.waiting.recv);
         if !socket.is_stream() {
-            // As Linux: who is not connected hears nothing of what became of a datagram.
+            // As Linux: an unconnected socket gets no later error of a sent datagram.
             if socket.state != SocketState::Connected {
                 socket.waiting.recv = readers;
                 return Ok(());
             }
-            // An earlier datagram's fate, told once: to a waiting call, else by the error word.
+            // The program gets the error of an earlier datagram once: as the result of a waiting
+            // call, or else in the error word.
             let reader = readers.pop_front();
             socket.waiting.recv = readers;
             if reader.is_none() {
@@ -97,7 +98,7 @@ impl Client {
             return self.finish(engine, reader, Err(errno));
         }
         socket.state = SocketState::Dead;
-        socket.opens_fast = false;
+        socket.fast_open = false;
         socket.tx.abandon();
         let connect = socket.waiting.connect.take();
         if connect.is_none() && readers.is_empty() {
@@ -109,7 +110,7 @@ impl Client {
         readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), Err(errno)))
     }
 
-    /// Completes the `recv` calls that wait, if there is something to read or never will be.
+    /// Completes the waiting `recv` calls, if there is something to read or the stream has ended.
     fn wake_readers(
         &mut self,
         engine: &mut Engine,
@@ -124,7 +125,7 @@ impl Client {
         readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), outcome))
     }
 
-    /// Posts the result of a call that waited.
+    /// Posts the result of a waiting call.
     pub(crate) fn finish(
         &mut self,
         engine: &mut Engine,

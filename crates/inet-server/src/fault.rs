@@ -1,10 +1,10 @@
-//! How a client can break the rules of its region. Each is that client's fault alone: it is dropped
-//! and the supervisor told; nothing else stops.
+//! Violations of the rules of a client's region. Each is that client's fault alone. The server
+//! drops the client and tells the supervisor; nothing else stops.
 
 use abi::BadSlot;
 use shm::{AreaError, OutOfRange, RingFault};
 
-/// What a client did wrong.
+/// A client's violation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ClientFault {
     /// An index of a ring is impossible.
@@ -19,7 +19,7 @@ pub(crate) enum ClientFault {
     /// A descriptor names memory that is not the client's at all.
     #[error("socket {socket} sends from a frame, which is not in its region")]
     Frame { socket: u16 },
-    /// A descriptor says that a slot with more about it follows, and none does.
+    /// A descriptor announces a slot with ancillary data, and none follows.
     #[error("socket {socket} sends a descriptor without the slot that it says comes with it")]
     Alone { socket: u16 },
     /// `rx_consumed` went back, or beyond what was published.
@@ -28,16 +28,16 @@ pub(crate) enum ClientFault {
          {least}..={most}"
     )]
     Consumed { socket: u16, alleged: u64, least: u64, most: u64 },
-    /// It publishes in a queue while that is emptied for a new socket.
+    /// It publishes in a queue while the server empties the queue for a new socket.
     #[error("it fills the queues of place {socket}, where it has no socket")]
     Refilled { socket: u16 },
-    /// A result would go to somebody else's ring, or to none.
+    /// A result would go to another client's ring, or to none.
     #[error("a call's return path names ring {ring} of client {client}, which is not its own")]
     ReturnPath { client: u16, ring: u16 },
     /// It calls and never takes the results.
     #[error("{0} results wait for room in its result rings")]
     Backlog(usize),
-    /// Its region is smaller than its layout; cannot be after admission.
+    /// Its region is smaller than its layout, which is impossible after admission.
     #[error("its region is too small: {0}")]
     Region(#[from] OutOfRange),
 }

@@ -1,8 +1,8 @@
-//! The inet server: the shell around the protocol core ([`inet`]) that programs and NIC drivers
-//! talk to.
+//! The inet server: the shell around the protocol core ([`inet`]), between programs and NIC
+//! drivers.
 //!
-//! [`run`] is the whole life of the process. It is told by the supervisor which frame regions and
-//! which clients there are, and then moves data between them until it is told to end:
+//! [`run`] is the whole life of the process. The supervisor names the frame regions and the
+//! clients. The server moves data between them until the supervisor ends it:
 //!
 //! ```text
 //!   program ─── request ring ───▶ calls ──▶ ┌──────┐ ──▶ nic (Egress) ─ tx ring ─▶ driver
@@ -11,22 +11,24 @@
 //!   program ◀── words, results ── socket, client
 //! ```
 //!
-//! One thread at a time does all of it (modules `server`, `event_loop`): bounded iterations while
-//! there is work, then sleep on one epoll set (`poller`). In the modes `split` and `fused` that is
-//! this process's only thread. In mode `library` it is the program's thread that needs the stack.
+//! One thread at a time does all of it (modules `server`, `event_loop`). It runs bounded iterations
+//! while there is work, then sleeps on one epoll set (`poller`). In the modes `split` and `fused`
+//! this is the process's only thread. In mode `library` it is the program's thread that needs the
+//! stack.
+//!
 //! The server believes nothing that a program or a driver writes. An impossible value becomes a
-//! typed fault (`fault`): its program alone is dropped, and all others go on.
+//! typed fault (`fault`). The server drops the program at fault, and all others go on.
 //!
 //! ```text layers
-//! event_loop stepped: a thread that works and sleeps; a server that others drive
+//! event_loop stepped: a thread that works and sleeps; a server that its owner drives
 //! server: all of the server, and one iteration of its event loop
-//! calls events: what programs ask; what the core reports
+//! calls events: packaged calls of programs; events of the core
 //! transfer: data between a client's queues and the core
 //! options: socket options
 //! client: a client's threads, sockets and memory
 //! socket: one socket, and the words that its program reads
 //! network: interfaces, addresses and routes
-//! engine: what all clients share
+//! engine: the state that all clients share
 //! rx: the receiving half of a socket
 //! nic: interfaces' rings and frames
 //! tx: the sending half of a socket
@@ -69,7 +71,7 @@ pub use crate::stepped::SteppedServer;
 /// Runs the inet server until the supervisor ends it (`Ok`) or it cannot go on.
 ///
 /// # Errors
-/// See [`ServerError`]. Also then all connections are reset first.
+/// See [`ServerError`]. The server resets all connections before it returns the error.
 pub fn run(channel: Channel, companion: Option<Box<dyn Companion>>) -> Result<(), ServerError> {
     let mut event_loop = EventLoop::new(channel, companion.into_iter().collect())?;
     loop {

@@ -1,4 +1,5 @@
-//! The stack's interfaces, addresses and routes: set up as the supervisor says, and told.
+//! The stack's interfaces, addresses and routes: setting them up as the supervisor says, and
+//! reporting their status.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -15,27 +16,27 @@ use inet::{
 
 use crate::engine::Engine;
 
-/// An interface of the stack, as it is told.
+/// An interface of the stack, for its status.
 struct InterfaceRecord {
     id: InterfaceId,
     name: String,
     mac: [u8; 6],
     mtu: u16,
     features: Features,
-    /// Addresses of which the log says that somebody else has them.
+    /// Duplicate addresses that are in the log.
     logged: Vec<IpAddr>,
 }
 
-/// An interface of which programs are to wait until its addresses are theirs.
+/// An interface whose addresses programs wait for.
 struct AwaitedInterface {
     nic: u16,
     id: InterfaceId,
-    /// When they wait no longer.
+    /// End of the wait.
     until: Instant,
 }
 
-/// How much longer than its probes take the addresses of an interface are waited for: a probe is
-/// late by up to a second (RFC 4862 5.4.2), and a router may have said that each takes longer.
+/// How long programs wait for an interface's addresses beyond the time of its probes. A probe may
+/// start up to a second late (RFC 4862 5.4.2), and a router may have set a longer interval.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All interfaces, in order of their ids.
@@ -43,13 +44,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Network {
     interfaces: Vec<InterfaceRecord>,
     settling: Vec<AwaitedInterface>,
-    /// Of the core, as far as they are in the log.
+    /// The core's count of duplicate addresses when the log was last brought up to date.
     duplicates: u64,
 }
 
 impl Network {
-    /// Adds an interface to the stack, with its addresses and routes. What the stack does not take
-    /// is in the log: the supervisor has checked what it can.
+    /// Adds an interface to the stack, with its addresses and routes. The supervisor has checked
+    /// them as far as it can; the log has those that the stack refuses.
     pub(crate) fn attach(
         &mut self,
         engine: &mut Engine,
@@ -59,7 +60,7 @@ impl Network {
     ) -> InterfaceId {
         let InterfaceSettings { name, addresses, routes, dhcp, dad_transmits } = settings;
         let id = engine.stack.add_interface(InterfaceConfig { mac, mtu });
-        // It was just added.
+        // The interface was just added.
         let _ = engine.stack.set_dad_transmits(id, *dad_transmits);
         if ipv6 != Ipv6Mode::Off {
             engine.stack.start_ipv6(engine.now, id);
@@ -88,7 +89,7 @@ impl Network {
         id
     }
 
-    /// Programs are to wait for the addresses of an interface: driver `nic`'s, just attached.
+    /// Makes programs wait for the addresses of driver `nic`'s interface, which was just attached.
     pub(crate) fn await_addresses(
         &mut self,
         now: Instant,
@@ -100,8 +101,8 @@ impl Network {
         self.settling.push(AwaitedInterface { nic, id, until: now + probes + PATIENCE });
     }
 
-    /// Drivers whose interfaces need not be waited for any more. Addresses from routers are not
-    /// waited for: there may be no router, or always another one.
+    /// Drivers whose interfaces programs need not wait for any more. Nobody waits for addresses
+    /// from routers: there may be no router, or always another one.
     pub(crate) fn settled(&mut self, engine: &Engine) -> Vec<u16> {
         let mut settled = Vec::new();
         self.settling.retain(|&AwaitedInterface { nic, id, until }| {
@@ -121,17 +122,17 @@ impl Network {
         settled
     }
 
-    /// Is no interface waited for?
+    /// Does no program have to wait for an interface?
     pub(crate) fn is_settled(&self) -> bool {
         self.settling.is_empty()
     }
 
-    /// When [`Network::settled`] is to be asked again, whatever happens.
+    /// The latest time to call [`Network::settled`] again.
     pub(crate) fn settling_until(&self) -> Option<Instant> {
         self.settling.iter().map(|settling| settling.until).min()
     }
 
-    /// Says in the log which addresses are somebody else's, once for each.
+    /// Logs duplicate addresses, each once.
     pub(crate) fn log_duplicates(&mut self, engine: &Engine) {
         let duplicates = engine.stack.duplicates();
         if std::mem::replace(&mut self.duplicates, duplicates) == duplicates {
@@ -152,7 +153,7 @@ impl Network {
         }
     }
 
-    /// How things are.
+    /// The status of the network.
     pub(crate) fn status(&self, engine: &Engine) -> NetworkStatus {
         let ethernet = self.interfaces.iter().map(|interface| {
             let InterfaceRecord { id, name, mac, mtu, features, .. } = interface;
@@ -178,7 +179,7 @@ impl Network {
                 state: "UP".to_owned(),
                 addresses: engine.stack.addresses(*id).map(address).collect(),
                 name_servers,
-                // The supervisor knows.
+                // The supervisor knows the device and fills it in.
                 device: String::new(),
                 features: features.names().map(str::to_owned).collect(),
             }
@@ -209,7 +210,7 @@ impl Network {
     }
 }
 
-/// What is wrong with a duplicate address, and what to do about it.
+/// The log line of a duplicate address: the fault, and what to do about it.
 fn duplicate_text(interface: &str, ours: &Address) -> String {
     let owner = ours.owner.map_or_else(String::new, |mac| format!(" ({})", mac_text(mac)));
     let remedy = match ours.origin {
@@ -253,7 +254,7 @@ fn address_status(now: Instant, ours: &Address) -> AddressStatus {
     }
 }
 
-/// The interface to the stack itself, which is always there.
+/// The loopback interface, which is always there.
 fn loopback() -> InterfaceStatus {
     let address = |address: IpAddr, prefix| AddressStatus {
         address,

@@ -1,20 +1,23 @@
 //! The inet server's end of the frame regions: one [`Port`] per interface.
 //!
-//! Receiving: the port keeps the `fill` ring stocked with empty areas of its pool; frames
-//! come back as `ethinput` calls on the `rx` ring, each area ours again once taken; several calls
-//! for one frame whose payload lies in several areas ([`Chain`](abi::frame::Chain)). Sending
-//! ([`Egress`]): headers are written into a page, the page is handed to the driver, and a
-//! descriptor names page and payload pieces, which stay in their client's region. The driver
-//! advances the `tx` ring when it is done with the frame: the device has it, or the frame was bad
-//! or refused and is dropped. So the ring's consumer count tells which head pages are ours again
-//! and, through [`Nics::passed`], which payload nobody reads any more. It does not tell what was
-//! sent.
+//! **Receiving.** The port keeps the `fill` ring stocked with empty areas of its pool. Frames come
+//! back as `ethinput` calls on the `rx` ring. Once the port has taken a call, its area is the
+//! server's again. A frame whose payload lies in several areas comes as several calls
+//! ([`Chain`](abi::frame::Chain)).
 //!
-//! Every frame gets a number, in one sequence over all interfaces: memory that frames up to number
+//! **Sending** ([`Egress`]). The port writes the headers into a head page and hands the page to the
+//! driver. A descriptor names the page and the payload pieces, which stay in their client's region.
+//!
+//! **Completion.** The driver advances the `tx` ring when it is done with the frame: the device has
+//! it, or the driver dropped it because it was bad or the device refused it. So the ring's consumer
+//! count does not tell which frames were sent. It tells which head pages are the server's again.
+//! Through [`Nics::passed`] it also tells which payload no driver reads any more.
+//!
+//! Every frame gets a number, in one sequence over all interfaces. Memory that frames up to number
 //! `n` may name is free once `passed()` has reached `n`.
 //!
-//! Descriptors become visible, and the driver's bell is rung, once per batch ([`Nics::flush`]).
-//! A driver that writes impossible ring indices is given up alone: its port stays, dead.
+//! The server publishes descriptors and rings the driver once per batch ([`Nics::flush`]). A driver
+//! that writes impossible ring indices loses its port; the other ports go on.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -36,10 +39,10 @@ mod port;
 pub(crate) use self::port::DriverInput;
 use self::port::{BadDriverInput, Port};
 
-/// While busy, the stock is filled up when this many are missing, or a quarter if that is less, so
-/// that it is not done page by page.
+/// While busy, the server restocks the driver when this many areas are missing, or a quarter of the
+/// stock if that is less. So it does not restock area by area.
 const RESTOCK: u32 = 32;
-/// Frames staged before the driver sees them in mid-batch, so that it works while we go on.
+/// Frames staged before the server publishes them in mid-batch. So the driver works in parallel.
 const TX_BATCH: u32 = 32;
 
 /// All interfaces.
@@ -51,14 +54,15 @@ pub(crate) struct Nics {
     /// Number of the newest frame; a dropped frame has one too.
     emitted: u64,
     pub(crate) counters: Counters,
-    /// Marks of the stages of sends.
+    /// Marks of the stages of sends and receives.
     pub(crate) trace: Trace,
-    /// Ports that died, to be reported: number and reason.
+    /// Dead ports to be reported: number and reason.
     pub(crate) lost: Vec<(u16, String)>,
 }
 
 impl Nics {
-    /// Takes up the frame region of interface `number`. `bell` is ours, `driver_bell` the driver's.
+    /// Takes up the frame region of interface `number`. The server waits on `bell`; `driver_bell`
+    /// wakes the driver.
     pub(crate) fn add(
         &mut self,
         number: u16,
@@ -96,7 +100,7 @@ impl Nics {
         self.ports.get(port)?.interface
     }
 
-    /// Notes what a port's device does for frames.
+    /// Notes the offloads of a port's device.
     pub(crate) fn set_features(&mut self, port: usize, features: Features) {
         if let Some(entry) = self.ports.get_mut(port) {
             entry.features = features;
@@ -114,11 +118,10 @@ impl Nics {
         self.by_interface[index] = port;
     }
 
-    /// The next thing that a port's driver says; slots that nobody could mean are counted and
-    /// skipped.
+    /// The next call of a port's driver. Invalid slots are counted and skipped.
     pub(crate) fn input(&mut self, port: usize) -> Option<DriverInput> {
         let entry = self.ports.get_mut(port).filter(|port| !port.dead)?;
-        // The bound keeps a driver that writes only garbage from holding up everybody else.
+        // The bound keeps a driver that writes only garbage from holding up all others.
         for _ in 0..RING {
             let slot = match entry.rx.pop() {
                 Ok(slot) => slot?,
@@ -136,7 +139,8 @@ impl Nics {
         None
     }
 
-    /// Takes back the head pages of frames that the drivers have passed. Was there any?
+    /// Takes back the head pages of frames that the drivers have passed. Returns whether there was
+    /// any.
     pub(crate) fn complete(&mut self) -> bool {
         let mut progress = false;
         for port in 0..self.ports.len() {
@@ -152,8 +156,7 @@ impl Nics {
         progress
     }
 
-    /// Keeps the drivers stocked with empty pages; to the last one when there is time for it
-    /// (`idle`).
+    /// Keeps the drivers stocked with empty areas; when the server is `idle`, to the last one.
     pub(crate) fn restock(&mut self, idle: bool) {
         let least = if idle { 1 } else { RESTOCK };
         for port in 0..self.ports.len() {
@@ -195,14 +198,14 @@ impl Nics {
         self.emitted
     }
 
-    /// No driver reads a frame up to this number any more. It was sent, or dropped.
+    /// No driver reads a frame up to this number any more. Each was sent or dropped.
     pub(crate) fn passed(&self) -> u64 {
         let oldest = self.ports.iter().filter_map(|port| port.sent.front());
         oldest.map(|sent| sent.number - 1).min().unwrap_or(self.emitted)
     }
 
-    /// Says that we sleep, on every port; the drivers ring for frames that they have passed only
-    /// if somebody waits for that (`completions`).
+    /// Announces sleep on every port. `completions`: the drivers ring also for frames that they
+    /// have passed.
     pub(crate) fn announce(&self, completions: bool) {
         let how = if completions { Sleep::Fd } else { Sleep::FdQuiet };
         self.ports.iter().for_each(|port| port.sleeper.announce(how));
@@ -213,8 +216,7 @@ impl Nics {
         self.ports.iter().for_each(|port| port.sleeper.awake());
     }
 
-    /// Is there something to receive, or, if somebody waits for it (`completions`), a frame that
-    /// was passed?
+    /// Is there something to receive? With `completions`: or has a driver passed a frame?
     pub(crate) fn has_work(&mut self, completions: bool) -> bool {
         self.ports.iter_mut().any(|port| {
             let input = !matches!(port.rx.is_empty(), Ok(true));
@@ -237,7 +239,7 @@ impl Nics {
     fn give_up(&mut self, port: usize, ring: &str, fault: &RingFault) {
         let port = &mut self.ports[port];
         port.dead = true;
-        // Nothing that it was given is waited for any more: it will be told to go.
+        // The server does not wait for this driver's frames any more: the supervisor will end it.
         port.sent.clear();
         let reason =
             format!("the driver of interface {} broke its {ring} ring: {fault}", port.number);
@@ -273,7 +275,7 @@ impl Egress<ClientChunk> for Nics {
         let port = self.by_interface.get(usize::from(interface.0));
         let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
         let sent = port.and_then(|port| {
-            // Room first: a page that was handed over could not be had back.
+            // Room first: the server could not get a page back that it has handed over.
             port.has_room().then_some(())?;
             port.send(self.emitted, head, body, offload)?;
             if port.tx.staged() >= TX_BATCH {
@@ -293,7 +295,7 @@ impl Egress<ClientChunk> for Nics {
 /// Maps a frame region.
 ///
 /// # Errors
-/// What the system or the sealing said.
+/// The system's, or a region that is not sealed.
 pub(crate) fn map(fd: &OwnedFd, len: usize, strict: bool) -> Result<Arc<Region>, shm::RegionError> {
     if strict {
         Region::map_strict(fd.as_fd(), len)

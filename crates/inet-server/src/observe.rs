@@ -1,4 +1,4 @@
-//! What the server tells about itself: counters, and where the time goes.
+//! Observation of the server: counters, and a trace of where the time goes.
 
 pub(crate) mod counters;
 pub(crate) mod trace;

@@ -1,10 +1,12 @@
-//! Socket options: Linux's numbers (getsockopt(2), socket(7), ip(7), tcp(7)) to the core's options.
+//! Socket options: from Linux's numbers (getsockopt(2), socket(7), ip(7), tcp(7)) to the core's
+//! options.
 //!
-//! Values come and go as the bytes that the program gave or gets. How long they must be is as on
-//! Linux: an `int`, where IPPROTO_IP takes a single byte too, or the structure that the option has.
-//! As on Linux, `SO_SNDBUF` and `SO_RCVBUF` read as twice what was set. Options that only tune what
-//! this stack does in another way are accepted without effect where programs are known to insist on
-//! them.
+//! Values are the program's own bytes. Their lengths are as on Linux: an `int`, or the option's
+//! structure; IPPROTO_IP takes a single byte too. As on Linux, `SO_SNDBUF` and `SO_RCVBUF` read as
+//! twice the value that was set.
+//!
+//! Some options tune a mechanism that this stack has in another form. The server accepts such an
+//! option without effect, if programs are known to insist on it.
 
 use abi::option::OptionKey;
 use abi::{Errno, Family, SocketKind};
@@ -31,14 +33,14 @@ pub(crate) use self::value::SetValue;
 /// Most SO_RCVBUF, bytes.
 const MAX_BUFFER: u32 = 4 << 20;
 
-/// Kept for the program that asks again, and without effect: there is one queue to the device,
-/// ports are chosen as late as can be anyway.
+/// Is it an option without effect? The server keeps its value for getsockopt. There is one queue to
+/// the device, so priorities mean nothing. The stack chooses ports as late as possible anyway.
 fn is_hint(level: i32, name: i32) -> bool {
     matches!((level, name), (SOL_SOCKET, SO_PRIORITY) | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT))
 }
 
-/// Has the socket options of this level? Linux refuses to get them with EOPNOTSUPP, and to set them
-/// with ENOPROTOOPT.
+/// Does the socket have options of this level? If not, Linux refuses getsockopt with EOPNOTSUPP and
+/// setsockopt with ENOPROTOOPT.
 fn has_level(socket: &Socket, level: i32) -> bool {
     match level {
         IPPROTO_TCP => socket.is_stream(),
@@ -104,7 +106,7 @@ fn own(
             SocketKind::UdpLite => IPPROTO_UDPLITE,
         }),
         SO_COOKIE => OptionBytes::new(&u64::from(socket.serial).to_ne_bytes()),
-        // As Linux: any room will do.
+        // As Linux: any room is enough.
         SO_SNDLOWAT => OptionBytes::int(1),
         SO_ACCEPTCONN => OptionBytes::int((socket.state == SocketState::Listening).into()),
         SO_SNDBUF => OptionBytes::count(2 * socket.tx.limit),
@@ -131,7 +133,7 @@ pub(crate) fn set(
     }
     match (level, name) {
         (SOL_SOCKET, SO_SNDBUF | SO_SNDBUFFORCE) => {
-            // As Linux: a negative size is a huge one.
+            // As Linux: a negative size counts as a huge one.
             let bytes = given.int(level)?.cast_unsigned();
             socket.tx.limit = u64::from(bytes).clamp(*LIMITS.start(), *LIMITS.end());
             socket.tx.limited = true;
@@ -164,8 +166,8 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// The size of receive buffer that a call to setsockopt asks for, if that is what it is about. It
-/// is for the client to see how much of it the pool has.
+/// The size of the receive buffer that a setsockopt call asks for; `None` for other options. The
+/// client decides how much of it the pool can give.
 ///
 /// # Errors
 /// EINVAL for less than an `int`.
@@ -173,6 +175,6 @@ pub(crate) fn recv_buffer(key: OptionKey, given: SetValue<'_>) -> Result<Option<
     if key.level != SOL_SOCKET || !matches!(key.name, SO_RCVBUF | SO_RCVBUFFORCE) {
         return Ok(None);
     }
-    // As Linux: a negative size is a huge one.
+    // As Linux: a negative size counts as a huge one.
     Ok(Some(given.int(key.level)?.cast_unsigned().min(MAX_BUFFER)))
 }

@@ -1,8 +1,8 @@
-//! What the server waits for when it has nothing to do: one epoll set.
+//! The epoll set that the server waits for when it has nothing to do.
 //!
-//! Bells are edge-triggered, so that waking costs no read: each write to an eventfd is a new edge,
-//! and what woke us is found by looking at all rings anyway. The supervisor's line is
-//! level-triggered. Companions put their own descriptors in, under numbers from [`COMPANIONS`] on.
+//! Bells are edge-triggered: each write to an eventfd is a new edge. So a wake-up costs no read;
+//! the server looks at all rings anyway. The control connection is level-triggered. Companions add
+//! their own descriptors, under numbers from [`COMPANIONS`] on.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,12 +14,12 @@ use shm::descriptors::keep;
 
 /// A bell of programs or drivers.
 pub(crate) const BELL: u64 = 0;
-/// The supervisor's line.
+/// The control connection.
 pub(crate) const CONTROL: u64 = 1;
 /// The first companion's first number.
 pub(crate) const COMPANIONS: u64 = 16;
 
-/// Most descriptors reported by one wait; more are reported by the next.
+/// Most descriptors that one wait reports; the next wait reports more.
 const EVENTS: usize = 16;
 
 /// The epoll set.
@@ -38,7 +38,7 @@ impl Poller {
         Ok(epoll::add(&self.set, fd, EventData::new_u64(data), flags)?)
     }
 
-    /// Wakes when an eventfd is written.
+    /// Adds an eventfd: each write to it wakes the server.
     pub(crate) fn add_bell(&self, fd: impl AsFd) -> io::Result<()> {
         self.add(fd, BELL, EventFlags::IN | EventFlags::ET)
     }
@@ -48,20 +48,20 @@ impl Poller {
         self.set.as_fd()
     }
 
-    /// Wakes while the supervisor has something to say, or is gone.
+    /// Adds the control connection: it wakes the server while there is a message, or when the
+    /// supervisor is gone.
     pub(crate) fn add_control(&self, fd: impl AsFd) -> io::Result<()> {
         self.add(fd, CONTROL, EventFlags::IN)
     }
 
-    /// Forgets a descriptor. Its other copies, in other processes, stay open, so closing ours is
-    /// not enough.
+    /// Removes a descriptor. To close it is not enough: other processes keep copies of it open.
     pub(crate) fn remove(&self, fd: impl AsFd) {
-        // It is in the set, or the set does not care.
+        // A descriptor that is not in the set needs no removal.
         let _ = epoll::delete(&self.set, fd);
     }
 
-    /// Waits at most `timeout`, or for ever; calls `report` with the number and the flags of each
-    /// descriptor that is ready.
+    /// Waits at most `timeout`, or for ever. Calls `report` with the number and the flags of each
+    /// ready descriptor.
     pub(crate) fn wait(
         &self,
         timeout: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Why a call fails: with an error number for its program, or by a fault that ends its client.
+//! Failures of calls: an error number for the program, or a fault that drops its client.
 
 use abi::Errno;
 use abi::call::RequestError;
@@ -6,11 +6,11 @@ use inet::Error;
 
 use crate::fault::ClientFault;
 
-/// Why a call is not done.
+/// Why a call fails.
 pub(crate) enum Refusal {
-    /// The program is told.
+    /// The program gets the error number.
     Errno(Errno),
-    /// The client is dropped.
+    /// The server drops the client.
     Fault(ClientFault),
 }
 

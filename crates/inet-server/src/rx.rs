@@ -1,19 +1,23 @@
 //! The receiving half of a socket: from frames to areas of the client's receiving pool, to
 //! descriptors.
 //!
-//! Each payload byte is copied once, from its frame into the socket's open area, and the frame goes
-//! back to its pool at once. Copied bytes lie densely, so a thousand tiny segments cost neither a
-//! thousand frames nor a thousand descriptors: descriptors are made when the words are published,
-//! one for each contiguous stretch, and while the queue is full the stretch just grows. Datagrams
-//! keep one descriptor each, with a second slot where the socket's options ask for more, and wait
-//! for room in the queue in a bounded list; what is over it is dropped.
+//! **Streams.** The server copies each payload byte once, from its frame into the socket's open
+//! area. The frame goes back to its pool at once. Copied bytes lie densely, so a thousand tiny
+//! segments cost neither a thousand frames nor a thousand descriptors. The server makes descriptors
+//! when it publishes the words, one for each contiguous stretch. While the queue is full, the
+//! stretch just grows.
 //!
-//! Where programs may read frames ([`sharing`]), the pieces of a stream stay in their frames, each
-//! with a descriptor. Small pieces and those over the bound are copied all the same.
+//! **Datagrams.** Each has a descriptor of its own, and a second slot if the socket's options ask
+//! for ancillary data. Datagrams wait for room in the queue in a bounded list; the server drops
+//! those over the bound.
 //!
-//! Areas come back by `rx_consumed`, which is checked: it never goes back and never passes what was
-//! published. A socket holds at most [`Rx::limit`] areas; a stream's receive buffer in the core is
-//! set so that all that may be unconsumed fits into them.
+//! **Frames in place.** Where programs may read frames ([`sharing`]), the pieces of a stream stay
+//! in their frames, each with a descriptor. The server still copies small pieces, and pieces over
+//! the bound.
+//!
+//! **Release.** Areas come back by `rx_consumed`. The server checks this count: it never goes back,
+//! and never passes the published bytes. A socket holds at most [`Rx::limit`] areas. The core's
+//! receive buffer of a stream is such that all unconsumed bytes fit into them.
 //!
 //! Positions count bytes of a stream, or datagrams.
 
@@ -32,7 +36,8 @@ pub(crate) mod sharing;
 
 use self::sharing::{FrameQuota, SMALL, SharedPiece};
 
-/// More than the payload of any one frame from outside, so that such a piece is never left in part.
+/// More than the payload of any frame from outside. So the server never copies only a part of such
+/// a piece.
 pub(crate) const MAX_PIECE: usize = 4096;
 /// Most datagrams that a socket holds for its program.
 const MAX_DATAGRAMS: u64 = 512;
@@ -62,7 +67,7 @@ impl FilledArea {
         }
     }
 
-    /// Bytes of the client's pool that it takes.
+    /// Bytes of the client's pool in it.
     fn held(&self) -> usize {
         match &self.memory {
             AreaMemory::Area(area) => area.len(),
@@ -79,7 +84,7 @@ impl FilledArea {
         }
     }
 
-    /// `len` of its bytes, from the one on that has `back` bytes behind it.
+    /// A descriptor of `len` bytes, of which the first lies `back` bytes before the end.
     fn part(&self, back: u64, len: u32) -> DataDescriptor {
         let (area, flags, first) = match &self.memory {
             AreaMemory::Area(area) => (area.lend(), DataFlags::NONE, 0),
@@ -107,7 +112,7 @@ pub(crate) struct Rx {
     datagrams: VecDeque<(DataDescriptor, Option<RecvAncillary>)>,
     /// Lengths of the datagrams written and not consumed.
     lengths: VecDeque<u32>,
-    /// The core may have more, for which there was no room.
+    /// There was no room, and the core may have more.
     pub(crate) stalled: bool,
 }
 
@@ -130,16 +135,16 @@ impl Rx {
     }
 
     /// Makes sure that there is room for a piece of a stream, or for a part of a longer one. The
-    /// area is allocated before the piece is taken from the core, since it could not be put back.
+    /// caller takes the piece from the core only afterwards, since it could not put it back.
     pub(crate) fn reserve(&mut self, pool: &Pool) -> bool {
         let room = self.areas.back().map_or(0, FilledArea::room);
         self.stalled = room < MAX_PIECE && !self.open_area(pool, 1);
         !self.stalled
     }
 
-    /// Opens an area of at least `least` bytes. One of another size than the usual is a multiple of
-    /// it, so that the pool stays whole. As on Linux, there is always room for one datagram: the
-    /// longest fits into what every socket is sure of.
+    /// Opens an area of at least `least` bytes. Its size is a multiple of the usual size, so that
+    /// the pool does not fragment. As on Linux, there is always room for one datagram: the longest
+    /// one fits into the areas that every socket is sure of.
     fn open_area(&mut self, pool: &Pool, least: usize) -> bool {
         let units = least.div_ceil(self.area_len()).max(1);
         if !self.areas.is_empty() && self.units() + units > self.limit {
@@ -154,20 +159,20 @@ impl Rx {
         true
     }
 
-    /// Makes a piece of a stream the program's to read in its frame; the piece again if it should
-    /// be copied, since it is small, is in no frame, or too much is lent already.
+    /// Lends a piece of a stream to the program, to be read in its frame. Gives the piece back if
+    /// the server should copy it: it is small, lies in no frame, or is over the quota.
     pub(crate) fn lend(
         &mut self,
         piece: FramePiece,
         frame_quota: &FrameQuota,
     ) -> Result<usize, FramePiece> {
-        // A small one where an area is open or none is in use.
+        // Copy a small piece, if an area is open or the socket has none.
         let open = self.areas.back().is_none_or(|filled| filled.room() > 0) || self.units() == 0;
         if piece.bytes().len() <= SMALL && open {
             return Err(piece);
         }
         let lent = frame_quota.lend(piece)?;
-        // An area that was reserved and is empty would lie between.
+        // A reserved, empty area would lie between the frames.
         while self.areas.back().is_some_and(|filled| filled.len == 0) {
             self.held -= self.areas.pop_back().map_or(0, |empty| empty.held());
         }
@@ -178,12 +183,13 @@ impl Rx {
         Ok(len)
     }
 
-    /// AreaMemory held, in areas of the usual size.
+    /// The held memory, in areas of the usual size.
     fn units(&self) -> usize {
         self.held / self.area_len()
     }
 
-    /// Copies as much of a piece of a stream as [`Rx::reserve`] made room for; how much that was.
+    /// Copies as much of a piece of a stream as [`Rx::reserve`] made room for. Returns how much
+    /// that was.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> usize {
         let before = self.written;
         // Only the last two areas can have room: the one being filled and the one reserved after
@@ -203,7 +209,7 @@ impl Rx {
             open.end = self.written;
             bytes = rest;
         }
-        // In order, also if the one reserved was not needed yet.
+        // Keeps positions in order, if the copy did not need the reserved area yet.
         if let Some(empty) = self.areas.back_mut().filter(|filled| filled.len == 0) {
             (empty.first, empty.end) = (self.written, self.written);
         }
@@ -220,14 +226,14 @@ impl Rx {
         !self.areas.is_empty() && room >= len || self.open_area(pool, len)
     }
 
-    /// Copies a part of the datagram for which room was made.
+    /// Copies a part of the datagram that [`Rx::begin_datagram`] made room for.
     pub(crate) fn add_to_datagram(&mut self, bytes: &[u8]) {
         if let Some(open) = self.areas.back_mut() {
             open.fill(bytes);
         }
     }
 
-    /// The last `len` bytes are a datagram.
+    /// Ends a datagram: the last `len` bytes.
     pub(crate) fn end_datagram(
         &mut self,
         len: usize,
@@ -262,7 +268,7 @@ impl Rx {
                     Err(PushError::Fault(fault)) => {
                         return Err(ClientFault::Ring { ring: "receiving", fault });
                     }
-                    // There was room, and nobody else writes.
+                    // There was room, and the server is the only producer.
                     Err(PushError::Full) => return Ok(bytes),
                 }
             }
@@ -276,7 +282,7 @@ impl Rx {
         Ok(bytes)
     }
 
-    /// The descriptor of what comes after `published`, and the position after it.
+    /// The descriptor of the bytes, or of the datagram, at `published`, and the position after it.
     fn next_descriptor(
         &self,
         stream: bool,
@@ -288,22 +294,22 @@ impl Rx {
         let published = self.areas.partition_point(|filled| filled.end <= self.published);
         let filled = self.areas.get(published)?;
         let left = filled.end - self.published;
-        // A program that keeps one part and waits for the next must not hold a whole window with
-        // it, so a lent super-segment comes in parts as long as areas are.
+        // A lent super-segment comes in parts as long as areas. So a program that keeps one part
+        // while it waits for the next does not hold a whole window.
         let len = left.min(self.area_len() as u64);
         let descriptor = filled.part(left, u32::try_from(len).unwrap_or(u32::MAX));
         Some((descriptor, None, self.published + len))
     }
 
-    /// The program says that it has consumed up to `alleged`. Returns how much that is more than
-    /// before.
+    /// Takes the program's word that it has consumed up to `alleged`. Returns how much more that is
+    /// than before.
     pub(crate) fn consume(&mut self, socket: u16, alleged: u64) -> Result<u64, ClientFault> {
         let (least, most) = (self.consumed, self.published);
         if !(least..=most).contains(&alleged) {
             return Err(ClientFault::Consumed { socket, alleged, least, most });
         }
         self.consumed = alleged;
-        // Of a stream there are none.
+        // A stream has none.
         let datagrams = usize::try_from(alleged - least).unwrap_or(usize::MAX);
         self.lengths.drain(..datagrams.min(self.lengths.len()));
         if alleged == self.written {
@@ -317,7 +323,7 @@ impl Rx {
         Ok(alleged - least)
     }
 
-    /// Gives all areas back; nothing is received any more.
+    /// Gives all areas back. The socket receives nothing any more.
     pub(crate) fn clear(&mut self) {
         self.areas.clear();
         self.held = 0;
@@ -327,7 +333,7 @@ impl Rx {
         self.consumed = self.written;
     }
 
-    /// Bytes that can be unconsumed whatever their alignment: all areas but one.
+    /// Most bytes that can be unconsumed, whatever their alignment: all areas but one.
     pub(crate) fn capacity(&self) -> usize {
         self.limit.saturating_sub(1).max(1) * self.area_len()
     }
@@ -356,15 +362,15 @@ impl Rx {
         self.lengths.iter().map(|&len| u64::from(len)).sum()
     }
 
-    /// Everything that was written has been published.
+    /// Is everything published that was written?
     pub(crate) fn is_published(&self) -> bool {
         self.published == self.written
     }
 }
 
-/// Empties the receiving queue at `offset` of a place that is used again. Its consumer, the
-/// program, holds the place no longer, so the server may act for it. A program that publishes there
-/// all the same does not hold us up: a queue that was full is empty, or it is a fault.
+/// Empties a queue of a place that a new socket is to use. The program has no socket there, so the
+/// server may act for the consumer. A program that still publishes there does not hold the server
+/// up: after as many slots as a full queue has, the queue is empty or the program is at fault.
 pub(crate) fn empty(queue: &mut Consumer, socket: u16) -> Result<(), ClientFault> {
     let ring = "socket's";
     for _ in 0..=QUEUE {
@@ -393,7 +399,7 @@ mod tests {
         let pool = Pool::create(&region, PLACE, INET).unwrap();
         let queue = Producer::attach(&region, 0, QUEUE).unwrap();
         let mut rx = Rx::new(queue, 4, 2);
-        // As a lent frame lies there: 40,000 bytes, of which 5 are told already.
+        // As a lent frame lies there: 40,000 bytes, of which 5 are published already.
         let memory = AreaMemory::Area(pool.alloc(17).unwrap());
         let (first, end) = (100, 40_100);
         rx.areas.push_back(FilledArea { memory, first, end, len: 40_000 });

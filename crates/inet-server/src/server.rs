@@ -1,15 +1,19 @@
-//! The server without the supervisor's channel: everything it knows, and one iteration of its
-//! event loop.
+//! The server without its control connection: all of its state, and one iteration of its event
+//! loop.
 //!
-//! An iteration moves bounded work through the stages in the order of the data path: frames that
-//! drivers passed are taken back; received frames go through the core into clients' areas; calls
-//! and queues of every client are served, starting with another client each time; the core's
-//! output leaves; and at the end all words and results are published and bells rung, once per
-//! iteration and party; programs' bells last, when a driver of the same thread has sent what the
-//! core had to send.
+//! An iteration moves bounded work through these stages, in the order of the data path:
+//!
+//! 1. The server takes back the head pages of frames that drivers have passed, and releases sent
+//!    bytes.
+//! 2. Received frames go through the core into clients' areas.
+//! 3. The server serves calls and queues of every client. It starts with another client each time.
+//! 4. The core's output leaves.
+//! 5. The server publishes all words and results, and rings bells: once per iteration and party.
+//!
+//! Programs' bells come last: first a driver of the same thread sends the core's output.
 //!
 //! An iteration never waits. The owner of the thread calls [`Server::iterate`] until it reports no
-//! progress, then [`Server::announce`], looks with [`Server::has_work`] once more, and may sleep
+//! progress, then [`Server::announce`]. It looks with [`Server::has_work`] once more, and may sleep
 //! until [`Server::deadline`].
 
 use std::sync::Arc;
@@ -40,13 +44,13 @@ mod socket_status;
 /// Frames taken from one interface in one iteration.
 const FRAMES_PER_ITERATION: usize = 64;
 
-/// A client that is gone, but whose memory something still refers to.
+/// A client that is gone, while chunks or frames still refer to its memory.
 struct DepartingClient {
     number: u16,
     memory: Arc<ClientMemory>,
-    /// The last frame that can name the memory, known once no chunk is left.
+    /// The last frame that can name the memory. It is known once no chunk is left.
     fence: Option<u64>,
-    /// The supervisor knows that it is gone.
+    /// The supervisor knows that the client is gone.
     supervisor_knows: bool,
 }
 
@@ -57,20 +61,20 @@ pub(crate) struct Server {
     pub(crate) clients: Vec<Option<Box<Client>>>,
     pub(crate) poller: Poller,
     pub(crate) network: Network,
-    /// How the interface of each port is to be set up.
+    /// The settings of each port's interface.
     interfaces: Vec<InterfaceSettings>,
-    /// What the driver of each port said that is not attached yet.
+    /// For each port that is not attached yet: its driver's registration, once it has come.
     announced: Vec<Option<IfAttach>>,
     leaving: Vec<DepartingClient>,
-    /// What the supervisor is to be told.
+    /// Events to report to the supervisor.
     events: Vec<ServerEvent>,
     /// The client that the next iteration serves first.
     first: usize,
     /// Room for the calls of one scan.
     scan: Vec<PackagedCall>,
-    /// Of whoever owns the thread.
+    /// The spin of the thread that owns the server.
     pub(crate) spin: Spin,
-    /// Sleep is announced: do the drivers ring for frames that they have passed?
+    /// `Some` while sleep is announced: do the drivers ring for frames that they have passed?
     sleeping: Option<bool>,
 }
 
@@ -95,7 +99,8 @@ impl Server {
         })
     }
 
-    /// Ends a client's sockets and lets go of all that only it needs.
+    /// Ends a client's sockets and drops the client. Its memory stays while the core or a driver
+    /// needs it.
     fn drop_client(&mut self, number: u16, orderly: bool, supervisor_knows: bool) {
         let place = self.clients.get_mut(usize::from(number));
         let Some(mut client) = place.and_then(Option::take) else { return };
@@ -106,7 +111,7 @@ impl Server {
         self.leaving.push(DepartingClient { number, memory, fence: None, supervisor_knows });
     }
 
-    /// A client broke the rules: it alone is dropped.
+    /// Drops a client that broke the rules; all others go on.
     fn fail(&mut self, number: u16, fault: &ClientFault) {
         let reason = format!("client {number} broke the rules of its region: {fault}");
         tracing::warn!(client = number, %fault, "client dropped");
@@ -115,21 +120,21 @@ impl Server {
         self.events.push(ServerEvent::ClientFault { client: number, reason });
     }
 
-    /// One iteration of the event loop. Was there anything to do?
+    /// One iteration of the event loop. Returns whether there was anything to do.
     pub(crate) fn iterate(&mut self, now: Instant) -> bool {
         let progress = self.run_stages(now, false);
         self.ring();
         progress
     }
 
-    /// [`Server::iterate`] that leaves the programs' bells to be rung, and may leave FINs to be
-    /// acknowledged: see [`Server::defers_fin_acks`].
+    /// [`Server::iterate`] without ringing the programs' bells. It may also leave FINs
+    /// unacknowledged: see [`Server::defers_fin_acks`].
     pub(crate) fn iterate_silently(&mut self, now: Instant) -> bool {
         self.run_stages(now, true)
     }
 
-    /// Do peers' FINs wait for our programs' answers? Then there is another
-    /// [`Server::iterate`] before a sleep.
+    /// Does the core defer ACKs of peers' FINs, in case the programs close too? Then the owner
+    /// calls [`Server::iterate`] once more before a sleep.
     pub(crate) fn defers_fin_acks(&self) -> bool {
         self.engine.stack.defers_fin_acks()
     }
@@ -145,12 +150,13 @@ impl Server {
         progress |= self.drain_events();
         progress |= self.serve_clients();
         self.poll_core(defer);
-        self.look_at_addresses();
+        self.report_addresses();
         progress |= self.drain_events();
         for client in self.clients.iter_mut().flatten() {
             client.serve_closing(&mut self.engine);
         }
-        // What can be released already is, in this iteration.
+        // A release whose fence the drivers have passed already does not wait for the next
+        // iteration.
         self.release();
         self.flush();
         self.release_departed_clients();
@@ -167,7 +173,7 @@ impl Server {
         progress
     }
 
-    /// Begins to mark the stages of sends, or ends it and tells what was found.
+    /// Begins to mark the stages of sends and receives, or ends it and returns the report.
     pub(crate) fn trace(&mut self, on: bool) -> StageReport {
         if !on {
             self.take_marks();
@@ -185,7 +191,7 @@ impl Server {
         }
     }
 
-    /// Lets the core send what it has, as far as there is room, and wakes the drivers.
+    /// Lets the core send, as far as the drivers' rings have room, and rings the drivers.
     fn poll_core(&mut self, defer: bool) {
         let Engine { stack, nics, now, .. } = &mut self.engine;
         match defer {
@@ -224,7 +230,7 @@ impl Server {
         progress
     }
 
-    /// A driver registers its interface; a second time after it was restarted.
+    /// A driver registers its interface. A restarted driver does so again.
     fn attach(&mut self, port: usize, link: IfAttach) {
         self.engine.counters.nic_attached += 1;
         if let Some(id) = self.engine.nics.interface(port) {
@@ -233,7 +239,8 @@ impl Server {
         if let Some(announced) = self.announced.get_mut(port) {
             *announced = Some(link);
         }
-        // In their order, whichever driver is the quickest: so the first one has the first index.
+        // Interfaces attach in their order, whichever driver is the quickest. So the first one has
+        // the first index.
         for (port, settings) in self.interfaces.iter().enumerate() {
             if self.engine.nics.interface(port).is_some() {
                 continue;
@@ -248,9 +255,9 @@ impl Server {
         }
     }
 
-    /// Tells the supervisor of interfaces whose addresses are ours now, and the log of those that
-    /// are somebody else's.
-    fn look_at_addresses(&mut self) {
+    /// Reports interfaces whose addresses are ready to the supervisor, and duplicate addresses to
+    /// the log.
+    fn report_addresses(&mut self) {
         self.network.log_duplicates(&self.engine);
         if !self.network.is_settled() {
             let settled = self.network.settled(&self.engine).into_iter();
@@ -258,7 +265,7 @@ impl Server {
         }
     }
 
-    /// Has every interface that is attached its addresses?
+    /// Does every attached interface have its addresses?
     pub(crate) fn is_settled(&self) -> bool {
         self.network.is_settled()
     }
@@ -289,7 +296,7 @@ impl Server {
         progress
     }
 
-    /// Acts on what the core reports. Each socket has at most one event of a kind, so this ends.
+    /// Handles the core's events. Each socket has at most one event of a kind, so this ends.
     fn drain_events(&mut self) -> bool {
         let mut progress = false;
         while let Some(event) = self.engine.stack.poll_event() {
@@ -308,7 +315,7 @@ impl Server {
     fn release(&mut self) -> bool {
         let passed = self.engine.nics.passed();
         let mut progress = false;
-        // A release may set the next fence, which lies behind.
+        // A release may add another one behind the others, with a later fence.
         while self.engine.releases.front().is_some_and(|release| release.fence <= passed) {
             let Some(release) = self.engine.releases.pop_front() else { break };
             progress = true;
@@ -320,14 +327,14 @@ impl Server {
         progress
     }
 
-    /// Does anybody wait for [`Server::ring`]?
-    pub(crate) fn owes_bells(&self) -> bool {
-        self.clients.iter().flatten().any(|client| client.owes_bells())
+    /// Is there a bell for [`Server::ring`] to ring?
+    pub(crate) fn has_due_bells(&self) -> bool {
+        self.clients.iter().flatten().any(|client| client.has_due_bells())
     }
 
     /// Has a connect succeeded since the last call?
-    pub(crate) fn take_joined(&mut self) -> bool {
-        mem::take(&mut self.engine.joined)
+    pub(crate) fn take_connect_succeeded(&mut self) -> bool {
+        mem::take(&mut self.engine.connect_succeeded)
     }
 
     /// Rings the programs' bells.
@@ -346,7 +353,7 @@ impl Server {
         }
     }
 
-    /// Lets go of the memory of clients that nothing refers to any more.
+    /// Drops the memory of departed clients, once no chunk and no frame refers to it.
     fn release_departed_clients(&mut self) {
         let (emitted, passed) = (self.engine.nics.emitted(), self.engine.nics.passed());
         let events = &mut self.events;
@@ -365,18 +372,19 @@ impl Server {
         });
     }
 
-    /// What is to be told to the supervisor.
+    /// The events to report to the supervisor.
     pub(crate) fn take_events(&mut self) -> Vec<ServerEvent> {
         mem::take(&mut self.events)
     }
 
-    /// Is there no client, nor memory of a former one that is still in use?
+    /// Is there neither a client nor memory of a departed one?
     pub(crate) fn is_deserted(&self) -> bool {
         self.leaving.is_empty() && self.clients.iter().all(Option::is_none)
     }
 
-    /// Resets all open sockets, and lets the drivers have the frames that say so. A socket that was
-    /// closed and still sends gets no RST.
+    /// Resets all open sockets and gives the RSTs to the drivers. A socket that was closed and
+    /// still
+    /// sends gets no RST.
     pub(crate) fn shut_down(&mut self, now: Instant) {
         self.engine.now = now;
         for number in 0..self.clients.len() {

@@ -1,9 +1,9 @@
-//! One socket of one client: its state here, and what the words in the client's region say of it.
+//! One socket of one client: the server's state of it, and its words in the client's region.
 //!
-//! The server's words are written from this state and never read back: what a client scribbles over
-//! them is its own loss. They are written in one place, [`Socket::publish`], in the order that the
-//! program relies on: descriptors, `rx_bytes`, `tx_released`, error, flags, and then `version`;
-//! only after that are the waiters rung.
+//! The server writes its words from this state and never reads them back. A client that overwrites
+//! them harms only itself. [`Socket::publish`] writes them in the order that the program relies on:
+//! descriptors, `rx_bytes`, `tx_released`, error, flags, and then `version`. The server rings the
+//! waiting threads only afterwards.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -22,10 +22,10 @@ use crate::tx::{Tx, roomy};
 
 pub(crate) mod table;
 
-/// How far a socket has come.
+/// The state of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketState {
-    /// Not connected; a datagram socket works nevertheless.
+    /// Not connected. A datagram socket works nevertheless.
     Idle,
     /// A connection attempt is under way.
     Connecting,
@@ -62,7 +62,7 @@ impl WaitingCalls {
     }
 }
 
-/// What the words say, so that only a change counts as one.
+/// The content of the server's words, to find out whether something has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct PublishedWords {
     flags: SocketFlags,
@@ -73,7 +73,7 @@ struct PublishedWords {
     urgent: u64,
 }
 
-/// What publishing did.
+/// The effect of [`Socket::publish`].
 #[derive(Debug, Default)]
 pub(crate) struct PublishSummary {
     /// Payload bytes that new descriptors name.
@@ -85,7 +85,7 @@ pub(crate) struct PublishSummary {
 /// A socket.
 pub(crate) struct Socket {
     pub(crate) id: SocketId,
-    /// Told apart from all other sockets of the server's life; in the core's tag.
+    /// Tells the socket apart from all others in the server's life. It is in the core's tag.
     pub(crate) serial: u32,
     pub(crate) family: Family,
     pub(crate) kind: SocketKind,
@@ -95,44 +95,47 @@ pub(crate) struct Socket {
     version: u32,
     pub(crate) tx: Tx,
     pub(crate) rx: Rx,
-    /// Pieces of the stream that are still to be handed over, each in one area.
-    pub(crate) left: VecDeque<FramePiece>,
+    /// Received pieces of the stream that the program does not have yet, each in one area.
+    pub(crate) pending_pieces: VecDeque<FramePiece>,
     pub(crate) state: SocketState,
-    /// It looks connected to the program, whose first bytes the SYN waits for, or has taken.
-    pub(crate) opens_fast: bool,
-    /// The peer's FIN has come, and everything before it has been copied.
+    /// Fast Open: it looks connected to the program. The SYN waits for the program's first bytes,
+    /// or carries them.
+    pub(crate) fast_open: bool,
+    /// The peer's FIN has arrived, and the server has copied everything before it.
     pub(crate) eof: bool,
     pub(crate) read_shut: bool,
     pub(crate) write_shut: bool,
-    /// Closed by call; it lives on until its sent bytes are not needed any more.
+    /// Closed by a call. The socket lives on until the core and the drivers do not need its sent
+    /// bytes any more.
     pub(crate) closed: bool,
     pub(crate) accept_ready: u32,
-    /// One more than the place of the newest urgent byte, 0 for none.
+    /// Position after the newest urgent byte, 0 for none.
     pub(crate) urgent: u64,
     /// SO_OOBINLINE.
     pub(crate) urgent_inline: bool,
-    /// Something happened that counts as a change although no word shows it.
+    /// Something happened that counts as a change, although no word shows it.
     pub(crate) news: bool,
-    /// To be put into the error word.
+    /// An error for the error word.
     pub(crate) error: Option<Errno>,
-    /// The last error of it that is about a datagram which the core did not take.
+    /// The last error about a datagram that the core did not take.
     pub(crate) refusal: Option<Errno>,
     pub(crate) waiting: WaitingCalls,
-    /// What received datagrams are told with, as its options ask.
+    /// The ancillary data that its options ask for.
     pub(crate) asked: AncillarySet,
-    /// Options that are kept without effect: each at most once.
+    /// Options kept without effect, each at most once.
     pub(crate) hints: Vec<(OptionKey, i32)>,
     /// SO_RCVBUF, once the program has set it, bytes.
     pub(crate) asked_recv: Option<u32>,
     /// Areas beyond its floor that it may use.
     pub(crate) extra_areas: u32,
-    /// Closed, and nothing of it is needed any more: its place is freed at the end of the step.
+    /// Closed, and without sent bytes that the core or a driver needs. The end of the step frees
+    /// its place.
     pub(crate) over: bool,
     /// In the client's list of sockets to publish.
     pub(crate) touched: bool,
 }
 
-/// What a new socket is made from.
+/// The parts of a new socket.
 pub(crate) struct SocketParts {
     pub(crate) id: SocketId,
     pub(crate) serial: u32,
@@ -167,9 +170,9 @@ impl Socket {
             version: 0,
             tx,
             rx,
-            left: VecDeque::new(),
+            pending_pieces: VecDeque::new(),
             state: SocketState::Idle,
-            opens_fast: false,
+            fast_open: false,
             eof: false,
             read_shut: false,
             write_shut: false,
@@ -192,7 +195,7 @@ impl Socket {
         socket
     }
 
-    /// Streams count bytes, datagram sockets datagrams.
+    /// Is it a stream? Streams count bytes, datagram sockets count datagrams.
     pub(crate) fn is_stream(&self) -> bool {
         self.kind == SocketKind::Stream
     }
@@ -213,7 +216,7 @@ impl Socket {
         if self.urgent_inline {
             flags |= SocketFlags::URGENT_INLINE;
         }
-        // The end of the stream comes after all that lies before it.
+        // The end of the stream is visible only after all bytes before it.
         let all_read = self.rx.is_published() && !self.rx.stalled;
         let read_over = (self.eof || self.read_shut || self.is_dead()) && all_read;
         let write_over = self.write_shut || self.is_dead();
@@ -229,7 +232,7 @@ impl Socket {
         flags
     }
 
-    /// What the program says that it has consumed, unchecked.
+    /// The program's count of consumed bytes, unchecked.
     pub(crate) fn alleged_consumed(&self) -> u64 {
         self.words.rx_consumed.get()
     }
@@ -241,20 +244,20 @@ impl Socket {
         self.error.take().or(shown.map(Errno::from_raw_os_error))
     }
 
-    /// Takes the pending error if it is the core's word about a datagram that it did not take, and
-    /// not what came of one that was sent: that is for the next call.
+    /// Takes the pending error, if it is about a datagram that the core did not take. An error of a
+    /// datagram that was sent is for the next call.
     pub(crate) fn take_refusal(&mut self) -> Option<Errno> {
         let refusal = self.refusal.take()?;
         let word = i32::try_from(self.words.error.load(Ordering::Acquire)).ok();
         let pending = self.error.map(Errno::raw_os_error).or(word);
-        // Else the program has it already.
+        // Otherwise the program has taken it already.
         if pending == Some(refusal.raw_os_error()) { self.take_error() } else { None }
     }
 
     /// Brings the words up to date.
     pub(crate) fn publish(&mut self) -> Result<PublishSummary, ClientFault> {
         self.touched = false;
-        // Before the byte itself: who sees it sees that it is urgent.
+        // Before the byte itself: a program that sees the byte sees that it is urgent.
         self.words.urgent.store(self.urgent, Ordering::Release);
         let bytes = self.rx.publish(self.is_stream())?;
         let now = PublishedWords {
@@ -266,7 +269,8 @@ impl Socket {
             urgent: self.urgent,
         };
         let error = self.error.take();
-        // Who sends several slots at once may have lacked room in a queue that was not full.
+        // A program that sends several slots at once may have lacked room in a queue that was not
+        // full.
         let room = std::mem::take(&mut self.tx.took) && self.words.waiters.await_room();
         let news = std::mem::take(&mut self.news) | std::mem::take(&mut self.tx.was_full) | room;
         if now == self.shown && error.is_none() && !news {
@@ -275,7 +279,7 @@ impl Socket {
         let only_room = error.is_none()
             && !news
             && PublishedWords { tx_released: self.shown.tx_released, ..now } == self.shown;
-        // That an attempt has begun its caller knows, and there is less to do than before.
+        // The caller knows that its attempt has begun, and the change makes nothing possible.
         let begun = error.is_none()
             && !news
             && now.flags == self.shown.flags | SocketFlags::CONNECTING
@@ -286,26 +290,28 @@ impl Socket {
         }
         self.version = self.version.wrapping_add(1);
         self.show();
-        let untold = begun || only_room && !self.is_worth_telling(before);
-        let waiters = if untold { 0 } else { self.words.waiters.take() };
+        let silent = begun || only_room && !self.is_worth_ringing(before);
+        let waiters = if silent { 0 } else { self.words.waiters.take() };
         Ok(PublishSummary { bytes, waiters })
     }
 
-    /// Whether somebody may wait for what was released after the first `before` bytes. Who waits
-    /// for room is left asleep until there is enough to go on with, and who had enough waits for
-    /// something else; unless the bytes that somebody waits for are over.
-    fn is_worth_telling(&self, before: u64) -> bool {
+    /// Is the release of bytes after the first `before` worth a bell? A thread that waits for room
+    /// sleeps on until there is enough. If there was enough before, threads wait for something
+    /// else. A release that reaches the position a thread waits for is always worth a bell.
+    fn is_worth_ringing(&self, before: u64) -> bool {
         let Self { words, shown, tx, .. } = self;
         if words.waiters.reached(before, shown.tx_released) {
             return true;
         }
-        // Behind the fence of `reached`: who waits for room has counted what it sent before.
+        // Behind the fence of `reached`: a thread that waits for room has counted its sent bytes
+        // before it set its bit.
         let unreleased = words.tx_bytes.load(Ordering::Relaxed).saturating_sub(before);
         tx.roomy() && unreleased > roomy(tx.limit)
     }
 
-    /// Does anybody wait for the release of sent bytes? Of datagrams only who lacks room, or has
-    /// said so and rung: a program that has room looks when it sends the next one.
+    /// Does a program, or a closed socket, wait for the release of sent bytes? Of datagrams it does
+    /// only without room, or if a thread has announced a position. A program that has room looks
+    /// when it sends the next datagram.
     pub(crate) fn awaits_release(&self) -> bool {
         let Self { tx, words, .. } = self;
         self.is_stream()
@@ -315,7 +321,7 @@ impl Socket {
             || words.waiters.position.load(Ordering::Relaxed) > tx.released
     }
 
-    /// The last words: the place is free. Returns the threads to ring.
+    /// Writes the words for the last time: the place is free. Returns the threads to ring.
     pub(crate) fn retire(&mut self) -> u64 {
         self.shown = PublishedWords {
             flags: SocketFlags::NONE,

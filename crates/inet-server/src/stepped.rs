@@ -1,7 +1,7 @@
-//! The server without channel, thread or clock: its owner carries out requests and iterations.
+//! The server without channel, thread or clock: its owner calls requests and iterations.
 //!
-//! This is what fuzz targets and benchmarks drive; [`run`](crate::run) is the same server in its
-//! own loop.
+//! Fuzz targets and benchmarks drive this server; [`run`](crate::run) is the same server in its own
+//! loop.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use inet::Instant;
 
 use crate::server::Server;
 
-/// A server that does nothing by itself.
+/// A server that works only when its owner calls it.
 pub struct SteppedServer(Server);
 
 impl std::fmt::Debug for SteppedServer {
@@ -44,7 +44,7 @@ impl SteppedServer {
         self.0.iterate(now)
     }
 
-    /// What the supervisor would have been told since the last call.
+    /// The events since the last call, which a supervisor would have got.
     pub fn take_events(&mut self) -> Vec<ServerEvent> {
         self.0.take_events()
     }

@@ -1,10 +1,13 @@
 //! Data between a client's queues and the protocol core, socket by socket.
 //!
-//! The server looks at a socket for three reasons: the program published descriptors or consumed
-//! bytes, and set the dirty bit; sent bytes were released that had held up its queue; or the core
-//! has news of it. Each look does a bounded amount of work. Each iteration of the event loop looks
-//! at a bounded number of sockets and goes round, so no client and no socket waits for long behind
-//! a busy one.
+//! The server looks at a socket for three reasons:
+//!
+//! * The program published descriptors or consumed bytes, and set the dirty bit.
+//! * Sent bytes were released that had held up the socket's queue.
+//! * The core has an event of the socket.
+//!
+//! Each look does a bounded amount of work. Each iteration of the event loop looks at a bounded
+//! number of sockets, in rounds. So no client and no socket waits for long behind a busy one.
 
 use abi::client::QUEUE;
 use abi::data::DataFlags;
@@ -26,7 +29,7 @@ mod datagrams;
 const SOCKETS_PER_ITERATION: usize = 64;
 
 impl Client {
-    /// Looks at sockets that have news. Was there any?
+    /// Looks at sockets with news. Returns whether there was any.
     pub(crate) fn serve_sockets(&mut self, engine: &mut Engine) -> Result<bool, ClientFault> {
         self.take_dirty();
         for done in 0..SOCKETS_PER_ITERATION {
@@ -36,9 +39,9 @@ impl Client {
         Ok(true)
     }
 
-    /// Takes what the program has consumed and what it wants to send.
+    /// Takes the program's count of consumed bytes and its descriptors to send.
     fn look(&mut self, engine: &mut Engine, index: u16) -> Result<(), ClientFault> {
-        // The bit of a place without a socket may be late, or nonsense; both are harmless.
+        // The bit of a place without a socket may be late or wrong; both are harmless.
         let step = |client: &mut Self, socket: &mut Socket| {
             if socket.closed {
                 return Ok(());
@@ -49,7 +52,7 @@ impl Client {
         self.with_socket(index, step).unwrap_or(Ok(()))
     }
 
-    /// Takes the program's count of consumed bytes; the core's window may open.
+    /// Takes the program's count of consumed bytes. The core's window may open.
     pub(crate) fn take_consumed(
         &mut self,
         engine: &mut Engine,
@@ -67,12 +70,13 @@ impl Client {
         if socket.rx.stalled {
             self.receive(engine, socket);
         }
-        // Without news for the program this publishes nothing; with a queue that was full, it does.
+        // This publishes something only if the queue was full, or there is news for the program.
         self.sockets.touch(socket);
         Ok(())
     }
 
-    /// Gives the core what the program wants to send; `bounded` by what may be in flight.
+    /// Gives the core the program's descriptors to send. `bounded`: only as many bytes as may be in
+    /// flight.
     pub(crate) fn take_sends(
         &mut self,
         engine: &mut Engine,
@@ -95,7 +99,7 @@ impl Client {
         Ok(())
     }
 
-    /// Copies what the core has received into the client's areas.
+    /// Moves the core's received data to the client: copies it to areas, or lends the frames.
     pub(crate) fn receive(&mut self, engine: &mut Engine, socket: &mut Socket) {
         if socket.closed {
             return;
@@ -117,9 +121,9 @@ impl Client {
         self.sockets.touch(socket);
     }
 
-    /// Follows up on sent bytes that are not needed any more: fences their release, or releases
-    /// them at once when no driver holds a frame; frees the place of a closed socket with nothing
-    /// left.
+    /// Follows up on sent bytes that the core does not need any more. It sets a fence for their
+    /// release, or releases them at once when no driver holds a frame. A closed socket without such
+    /// bytes is over.
     pub(crate) fn settle(&mut self, engine: &mut Engine, socket: &mut Socket) {
         let index = socket.id.index;
         if socket.tx.wants_fence() {
@@ -142,9 +146,9 @@ impl Client {
         self.sockets.touch(socket);
     }
 
-    /// Looks after sockets that were closed while bytes were in flight: the core reports no
-    /// progress on them before all is over, which may be long after their last byte is
-    /// acknowledged.
+    /// Looks after sockets that were closed while bytes were in flight. The core reports nothing
+    /// about them before the connection is over. That may be long after the peer has acknowledged
+    /// their last byte.
     pub(crate) fn serve_closing(&mut self, engine: &mut Engine) {
         for at in (0..self.closing.len()).rev() {
             let waits = self.with_socket(self.closing[at], |client, socket| {
@@ -173,8 +177,8 @@ impl Client {
     }
 }
 
-/// Lends the frames that the core has received for a stream, and copies what is not worth it or
-/// cannot be; how many bytes were copied.
+/// Lends a stream's received frames to the program. Copies pieces that are too small to lend, or
+/// that cannot be lent. Returns the number of copied bytes.
 fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, frame_quota: &FrameQuota) -> usize {
     let mut copied = 0;
     socket.rx.stalled = false;
@@ -188,7 +192,7 @@ fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, frame_quota: &Fra
             Err(piece) => piece,
         };
         if !socket.rx.reserve(pool) {
-            socket.left.push_front(piece);
+            socket.pending_pieces.push_front(piece);
             return copied;
         }
         copied += copy(socket, piece);
@@ -197,24 +201,25 @@ fn lend(engine: &mut Engine, socket: &mut Socket, pool: &Pool, frame_quota: &Fra
 
 /// The next piece of a stream, in one area.
 fn next_piece(engine: &mut Engine, socket: &mut Socket) -> Option<FramePiece> {
-    if socket.left.is_empty() {
-        frame::take_apart(engine.stack.recv(socket.handle)?.piece, &mut socket.left);
+    if socket.pending_pieces.is_empty() {
+        frame::take_apart(engine.stack.recv(socket.handle)?.piece, &mut socket.pending_pieces);
     }
-    socket.left.pop_front()
+    socket.pending_pieces.pop_front()
 }
 
-/// Copies of a piece what there is room for, and keeps the rest; how many bytes were copied.
+/// Copies as much of a piece as there is room for, and keeps the rest. Returns the number of copied
+/// bytes.
 fn copy(socket: &mut Socket, mut piece: FramePiece) -> usize {
     let written = socket.rx.write(piece.bytes());
     piece.range.start += written;
     if !piece.range.is_empty() {
-        socket.left.push_front(piece);
+        socket.pending_pieces.push_front(piece);
     }
     written
 }
 
-/// Gives one descriptor's bytes to the core. What the core refuses is dropped; streams tell the
-/// program by their flags, datagram sockets by the error word.
+/// Gives one descriptor's bytes to the core. Bytes that the core refuses are dropped. The program
+/// learns it from the flags of a stream, or from the error word of a datagram socket.
 pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: QueuedSend) {
     let QueuedSend { descriptor, ancillary, chunk } = taken;
     let (now, handle, len) = (engine.now, socket.handle, descriptor.len);

@@ -9,9 +9,9 @@
 //! counter follows the core's `acked` count. It waits until the drivers have passed every frame
 //! sent until then, since a retransmission may still name the bytes.
 //!
-//! Three bounds: bytes in flight ([`Tx::limit`], SO_SNDBUF), discontiguous runs in flight
-//! ([`MAX_RUNS`]), and descriptors per iteration. What is over them stays in the queue, at the
-//! program's expense.
+//! Three bounds apply: bytes in flight ([`Tx::limit`], SO_SNDBUF), discontiguous runs in flight
+//! ([`MAX_RUNS`]), and descriptors per iteration. Descriptors over a bound stay in the queue, in
+//! the program's memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,25 +27,24 @@ pub(crate) mod chunk;
 
 use self::chunk::{ClientChunk, ClientMemory};
 
-/// Most bytes that a program may have unreleased on one socket before it says otherwise
-/// (SO_SNDBUF). A program that is woken when a third is free then has 170 KiB to fill: few
-/// wake-ups.
+/// Most unreleased bytes on one socket, unless the program has set SO_SNDBUF. The server wakes a
+/// program when a third is free. So the program has 170 KiB to fill, and few wake-ups.
 pub(crate) const DEFAULT_LIMIT: u64 = 512 * 1024;
-/// SO_SNDBUF is kept within these, as Linux does, and grows by itself to the upper one.
+/// Bounds of SO_SNDBUF, as on Linux. Without SO_SNDBUF the limit grows by itself to the upper one.
 pub(crate) const LIMITS: std::ops::RangeInclusive<u64> = 4096..=4 << 20;
-/// Most discontiguous pieces of memory in flight on one socket: what bounds the core's memory for
-/// a program that sends single bytes.
+/// Most discontiguous pieces of memory in flight on one socket. It bounds the core's memory for a
+/// program that sends single bytes.
 const MAX_RUNS: usize = 1024;
 
 /// A descriptor taken from the queue.
 pub(crate) struct QueuedSend {
     pub(crate) descriptor: DataDescriptor,
-    /// What is said about it besides; nothing on a stream.
+    /// Its ancillary data; on a stream the default.
     pub(crate) ancillary: SendAncillary,
     pub(crate) chunk: ClientChunk,
 }
 
-/// So many unreleased bytes leave enough room to go on with, when there may be `limit`.
+/// Most unreleased bytes of `limit` that leave a program enough room to go on.
 pub(crate) fn roomy(limit: u64) -> u64 {
     limit / 3 * 2
 }
@@ -55,38 +54,39 @@ pub(crate) struct Tx {
     queue: Consumer,
     /// Most bytes in flight.
     pub(crate) limit: u64,
-    /// The program has set it.
+    /// The program has set `limit`.
     pub(crate) limited: bool,
     /// Bytes taken from the queue.
     taken: u64,
     /// Bytes given to the core.
     given: u64,
-    /// Bytes given to the core for an earlier connection of this socket; its count starts after
-    /// them.
+    /// Bytes given to the core for earlier connections of this socket. The core's count starts
+    /// after them.
     base: u64,
-    /// Bytes that the core refused: position after them, and how many refused up to there. Those
-    /// that follow each other are one entry, so there are no more than stretches of accepted bytes.
+    /// Bytes that the core refused: the position after them, and the number of refused bytes up to
+    /// there. Consecutive refused bytes are one entry. So there are no more entries than stretches
+    /// of accepted bytes.
     refused: VecDeque<(u64, u64)>,
     /// Refused bytes that [`Tx::target`] has passed.
     refused_passed: u64,
-    /// Released as soon as the drivers have passed what was sent before.
+    /// Position to release up to, as soon as the drivers have passed all frames sent before.
     target: u64,
-    /// Told to the program.
+    /// Position that the program may read as `tx_released`.
     pub(crate) released: u64,
-    /// While a release waits: what it releases.
+    /// While a release waits for its fence: the position that it releases.
     pub(crate) fenced: Option<u64>,
     /// Ends of the discontiguous runs in flight.
     runs: VecDeque<u64>,
-    /// The region offset after the last of them.
+    /// The region offset after the last run.
     runs_end: u64,
-    /// A bound stopped the taking of descriptors.
+    /// A bound stopped the server from taking descriptors.
     pub(crate) blocked: bool,
-    /// The queue was full when last looked at, or may have been since: the program may wait for a
+    /// The queue was full at the last look, or may have been since. So the program may wait for a
     /// slot.
     pub(crate) was_full: bool,
-    /// Slots were taken since the words were last published.
+    /// The server has taken slots since it last published the words.
     pub(crate) took: bool,
-    /// Slots taken since the queue was last looked at.
+    /// Slots taken since the last look.
     since_look: u32,
 }
 
@@ -114,8 +114,8 @@ impl Tx {
         }
     }
 
-    /// Lets the program have two congestion windows of `window` bytes unreleased, so that there is
-    /// always one to follow the one on its way, as Linux does; unless it has said how much.
+    /// Raises the limit to two congestion windows of `window` bytes, as Linux does, unless the
+    /// program has set it. So one window is ready while the other is on its way.
     pub(crate) fn tune(&mut self, window: usize) {
         if !self.limited {
             let wanted = (2 * window as u64).min(*LIMITS.end());
@@ -131,7 +131,7 @@ impl Tx {
         Ok(())
     }
 
-    /// The next descriptor, checked; `None` when the queue is empty, or with `bounded` when a bound
+    /// The next descriptor, checked. `None` when the queue is empty, or with `bounded` when a bound
     /// is reached.
     pub(crate) fn take(
         &mut self,
@@ -159,7 +159,8 @@ impl Tx {
             self.since_look += 1;
         }
         self.took = true;
-        // Whoever filled it after the look saw it full at one of these slots, and may wait now.
+        // A program that filled the queue after the look saw it full at one of these slots, and may
+        // wait now.
         self.was_full |= self.since_look >= QUEUE;
         Ok(Some(QueuedSend { descriptor, ancillary, chunk }))
     }
@@ -190,7 +191,7 @@ impl Tx {
             let record = flags.has(DataFlags::RECORD);
             self.runs_end = if record { u64::MAX } else { start + u64::from(len) };
         }
-        // A region is smaller than 4 GiB by its layout.
+        // By its layout a region is smaller than 4 GiB.
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
         Ok(ClientChunk { memory: Arc::clone(memory), offset, len })
     }
@@ -200,19 +201,19 @@ impl Tx {
         self.given += u64::from(len);
     }
 
-    /// The core refused the last `len` bytes: they are released in their order.
+    /// The core refused the last `len` bytes. They are released in queue order.
     pub(crate) fn refuse(&mut self, len: u32, acked: u64) {
         let before = self.refused.back().map_or(self.refused_passed, |&(_, total)| total);
         let (position, total) = (self.taken, before + u64::from(len));
         match self.refused.back_mut() {
-            // As many accepted bytes lie before the one as before the other.
+            // No accepted bytes lie between the two.
             Some(last) if last.0 - last.1 == position - total => *last = (position, total),
             _ => self.refused.push_back((position, total)),
         }
         self.acked(acked);
     }
 
-    /// The core is done with the first `acked` bytes that it took.
+    /// The core does not need the first `acked` bytes that it took any more.
     pub(crate) fn acked(&mut self, acked: u64) {
         let acked = self.base.saturating_add(acked).min(self.given);
         while let Some(&(position, total)) = self.refused.front() {
@@ -225,7 +226,7 @@ impl Tx {
         self.advance(acked + self.refused_passed);
     }
 
-    /// The core will never need any of what was taken.
+    /// The core does not need any taken bytes any more.
     pub(crate) fn abandon(&mut self) {
         if let Some((_, total)) = self.refused.drain(..).next_back() {
             self.refused_passed = total;
@@ -246,17 +247,17 @@ impl Tx {
         }
     }
 
-    /// Is there something to release that no fence was set for?
+    /// Are there bytes to release without a fence?
     pub(crate) fn wants_fence(&self) -> bool {
         self.fenced.is_none() && self.target > self.released
     }
 
-    /// Sets the fence for all that can be released now.
+    /// Notes that a fence is set for all bytes up to `target`.
     pub(crate) fn set_fence(&mut self) {
         self.fenced = Some(self.target);
     }
 
-    /// The fence has been passed.
+    /// The drivers have passed the fence.
     pub(crate) fn release(&mut self) {
         if let Some(position) = self.fenced.take() {
             self.released = position;
@@ -268,18 +269,17 @@ impl Tx {
         self.taken - self.released
     }
 
-    /// A bound on what is in flight is reached.
+    /// Is a bound on bytes in flight reached?
     pub(crate) fn is_full(&self) -> bool {
         self.in_flight() >= self.limit || self.runs.len() >= MAX_RUNS
     }
 
-    /// Enough is released that a program which waits for room should go on: a third is free, as
-    /// Linux wakes its writers.
+    /// Should a program that waits for room go on? As on Linux it should when a third is free.
     pub(crate) fn roomy(&self) -> bool {
         self.in_flight() <= roomy(self.limit)
     }
 
-    /// Nothing that was taken is needed by anyone.
+    /// Are all taken bytes released?
     pub(crate) fn is_drained(&self) -> bool {
         self.released == self.taken
     }

@@ -1,8 +1,8 @@
-//! Cancellation: a waiting call is taken off its socket and ends with ECANCELED.
+//! Cancellation: a waiting call leaves its socket and ends with ECANCELED.
 //!
-//! A call either waits on its socket or its result is posted, so there is no third answer such as
-//! "too late to say": whoever cancels learns which it was. What the call had begun goes on: a
-//! connection attempt is ended by closing its socket.
+//! A call either waits on its socket, or its result is posted. So the caller of a cancellation
+//! always learns which of the two it was; there is no answer such as "too late to say". Work that
+//! the call had begun goes on. Closing the socket ends a connection attempt.
 
 use abi::Errno;
 use abi::call::ReturnPath;
@@ -22,7 +22,7 @@ impl Client {
         ring: u16,
         tag: u32,
     ) -> CallAnswer {
-        // Only ever compared with return paths of this client that were checked when they came.
+        // It is only compared with return paths of this client, which were checked before.
         let path = ReturnPath { client: self.number, ring, tag };
         if !socket.waiting.remove(path) {
             return Err(Errno::NOENT.into());

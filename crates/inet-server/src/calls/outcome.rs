@@ -1,16 +1,16 @@
-//! What a call comes to.
+//! Outcomes of calls.
 
 use abi::call::{Reply, ReplyWords};
 
 use crate::refusal::Refusal;
 
-/// What a call comes to at once.
+/// The outcome of a call's execution.
 pub(crate) enum CallOutcome {
-    /// It is done, and gives nothing.
+    /// The call is done, without values.
     Done,
-    /// It is done, and gives this.
+    /// The call is done, with these values.
     Gives(ReplyWords),
-    /// It waits; its return path is kept.
+    /// The call waits. Its return path is with its socket.
     Later,
 }
 
@@ -18,7 +18,7 @@ pub(crate) type CallAnswer = Result<CallOutcome, Refusal>;
 
 pub(crate) const DONE: CallAnswer = Ok(CallOutcome::Done);
 
-/// A call that is done, and gives something.
+/// The outcome of a call that is done, with values.
 pub(crate) fn gives(reply: Reply) -> CallAnswer {
     Ok(CallOutcome::Gives(reply.encode()))
 }

@@ -1,7 +1,7 @@
-//! The places of a client that are to be looked at, and which is the next: taking one costs the
-//! same whether thousands wait or none.
+//! The set of a client's places to look at. Taking the next one costs the same whether thousands
+//! wait or none.
 
-/// A set of places. They are taken in rounds, each where the one before ended.
+/// A set of places. They are taken in rounds; a round begins where the one before ended.
 pub(crate) struct DirtySet {
     words: Box<[u64]>,
     /// Bit `i`: `words[i]` is not 0.
@@ -11,12 +11,12 @@ pub(crate) struct DirtySet {
 }
 
 impl DirtySet {
-    /// For `words` times 64 places, at most 4,096; none is in it.
+    /// An empty set, for `words` times 64 places, at most 4,096.
     pub(crate) fn new(words: usize) -> Self {
         Self { words: vec![0; words.min(64)].into_boxed_slice(), summary: 0, next: 0 }
     }
 
-    /// Puts places of one word into it; one that there is none of is ignored.
+    /// Adds places of one word. A word that does not exist is ignored.
     pub(crate) fn add(&mut self, word: usize, bits: u64) {
         if let Some(to) = self.words.get_mut(word)
             && bits != 0
@@ -26,12 +26,12 @@ impl DirtySet {
         }
     }
 
-    /// Is none in it?
+    /// Is the set empty?
     pub(crate) fn is_empty(&self) -> bool {
         self.summary == 0
     }
 
-    /// Takes the next one.
+    /// Takes the next place.
     pub(crate) fn take(&mut self) -> Option<u16> {
         if self.summary == 0 {
             return None;

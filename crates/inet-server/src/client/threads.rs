@@ -8,7 +8,7 @@ use shm::{Consumer, Producer, PushError, ReadinessBitmap, Ringer};
 
 use crate::fault::ClientFault;
 
-/// What a call gives, as it is posted.
+/// The outcome of a call, for its result slot.
 pub(crate) type PostedOutcome<'a> = Result<&'a ReplyWords, Errno>;
 
 /// The rings of one thread.
@@ -36,7 +36,7 @@ impl ClientThread {
         }
     }
 
-    /// Makes all results visible for which there is room.
+    /// Publishes all results for which there is room.
     pub(super) fn publish(&mut self) -> Result<(), ClientFault> {
         while let Some(&PackagedResult { path, outcome }) = self.backlog.front() {
             if !self.stage(path, outcome.as_ref().map_err(|errno| *errno))? {
@@ -49,8 +49,9 @@ impl ClientThread {
     }
 }
 
-/// Names a socket to the threads that wait for it; they are rung at the end of the iteration.
-pub(super) fn tell(threads: &[Option<ClientThread>], mut waiters: u64, socket: u16) {
+/// Marks a socket in the news bitmaps of the threads that wait for it. The end of the iteration
+/// rings them.
+pub(super) fn mark_news(threads: &[Option<ClientThread>], mut waiters: u64, socket: u16) {
     while waiters != 0 {
         let number = waiters.trailing_zeros() as usize;
         waiters &= waiters - 1;

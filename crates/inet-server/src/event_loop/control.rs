@@ -1,4 +1,4 @@
-//! The supervisor's channel: requests in, replies and events out.
+//! The server's control connection: requests in, replies and events out.
 
 use abi::control::{Ask, InetConfig, Say, ServerEvent, ServerReply, ServerRequest};
 use inet::Instant;
@@ -7,19 +7,19 @@ use shm::{Channel, Message, TryRecv};
 use crate::error::ServerError;
 use crate::server::Server;
 
-/// The supervisor's end of the server.
+/// The connection to the supervisor.
 pub(crate) struct ControlConnection {
     channel: Channel,
 }
 
-/// What the supervisor had to say.
+/// The supervisor's requests, as one look found them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlActivity {
     /// Nothing.
     None,
     /// Requests were served.
     Served,
-    /// The server is to end.
+    /// The supervisor has ended the server.
     Shutdown,
 }
 
@@ -28,12 +28,12 @@ impl ControlConnection {
         Self { channel }
     }
 
-    /// The channel, to wait for.
+    /// The channel, for the epoll set.
     pub(crate) fn channel(&self) -> &Channel {
         &self.channel
     }
 
-    /// Waits for the first message, which says how the server is set up.
+    /// Waits for the first message, the server's configuration.
     pub(crate) fn configure(&mut self) -> Result<InetConfig, ServerError> {
         let message = self.channel.recv()?.ok_or(ServerError::SupervisorGone)?;
         let Ask { id, request } = parse(&message)?;
@@ -50,7 +50,7 @@ impl ControlConnection {
         }
     }
 
-    /// Serves all requests that are there.
+    /// Serves all requests that have come.
     pub(crate) fn serve(
         &mut self,
         server: &mut Server,
@@ -75,7 +75,7 @@ impl ControlConnection {
         }
     }
 
-    /// Tells the supervisor what happened.
+    /// Reports events to the supervisor.
     pub(crate) fn report(&mut self, events: Vec<ServerEvent>) -> Result<(), ServerError> {
         events.into_iter().try_for_each(|event| self.say(&Say::Event(event)))
     }

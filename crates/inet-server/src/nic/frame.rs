@@ -1,4 +1,4 @@
-//! Received frames, in areas that are ours until the last use of them is over.
+//! Received frames, in areas that are the server's until their last use is over.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use inet::{RxBytes, RxOffload, RxPiece};
 use shm::{Area, AreaName};
 
-/// A received frame in a page that is ours; dropping it gives the page back to the pool.
+/// A received frame in an area of the server's. Dropping the frame gives the area back to the pool.
 #[derive(Debug)]
 pub(crate) struct ReceivedFrame {
     pub(super) area: Area,
@@ -15,17 +15,17 @@ pub(crate) struct ReceivedFrame {
     pub(super) offload: RxOffload,
     /// Number of the interface.
     pub(super) nic: u16,
-    /// Payloads that continue its own.
+    /// Frames of the same chain, whose payloads continue this one's.
     pub(super) behind: Vec<ReceivedFrame>,
 }
 
 impl ReceivedFrame {
-    /// Number of the interface in whose region it is.
+    /// Number of the interface whose region the frame lies in.
     pub(crate) fn nic(&self) -> u16 {
         self.nic
     }
 
-    /// Its area, and where in it its first byte is.
+    /// The frame's area, and the position of the frame's first byte in it.
     pub(crate) fn place(&self) -> (AreaName, usize) {
         (self.area.lend(), self.start)
     }
@@ -45,10 +45,10 @@ impl RxBytes for ReceivedFrame {
     }
 }
 
-/// A part of what the core has received.
+/// A piece of payload that the core has received.
 pub(crate) type FramePiece = RxPiece<inet::Frame<ReceivedFrame>>;
 
-/// Puts a piece into `parts`, each of them in one area.
+/// Splits a piece at the borders of areas, and appends the parts to `parts`.
 pub(crate) fn take_apart(piece: FramePiece, parts: &mut VecDeque<FramePiece>) {
     let mut put = |frame, range: Range<usize>| {
         if !range.is_empty() {

@@ -1,17 +1,17 @@
-//! What devices do for frames, in the words of the drivers and in those of the protocol core.
+//! Translates offloads between the drivers' types and the core's.
 
 use abi::offload::{self as abi_offload, Features};
 
-/// What the core may leave to a device.
+/// The offloads that the core may use.
 pub(crate) fn features(said: Features) -> inet::Features {
     let driver = said.has(Features::GSO);
     let tx_checksum = driver || said.has(Features::TX_CHECKSUM);
-    // Who cuts a super-segment has to sum the pieces as well.
+    // A device that cuts a super-segment has to compute the segments' checksums as well.
     let cuts = |feature| driver || tx_checksum && said.has(feature);
     inet::Features { tx_checksum, tso4: cuts(Features::TSO4), tso6: cuts(Features::TSO6) }
 }
 
-/// What is left to a device of a frame to send.
+/// The work that a frame to send leaves to its device.
 pub(crate) fn to_device(offload: inet::TxOffload) -> abi_offload::TxOffload {
     let checksum = offload.checksum.map(|sum| {
         let inet::Checksum { start, offset } = sum;
@@ -27,7 +27,8 @@ pub(crate) fn to_device(offload: inet::TxOffload) -> abi_offload::TxOffload {
     abi_offload::TxOffload { checksum, segments }
 }
 
-/// What a device knows of a received frame; `None` if it says what its `features` do not have.
+/// A device's knowledge of a received frame; `None` if it uses an offload that its `features` do
+/// not have.
 pub(crate) fn from_device(
     features: Features,
     said: abi_offload::RxOffload,

@@ -24,7 +24,7 @@ use super::offload;
 /// Unused bytes before the headers in a head page.
 const HEAD_ROOM: u16 = 0;
 
-/// What a driver says.
+/// A call of a driver.
 pub(crate) enum DriverInput {
     /// `ifattach`: this is the interface.
     Attach(IfAttach),
@@ -32,7 +32,7 @@ pub(crate) enum DriverInput {
     Frame(ReceivedFrame),
 }
 
-/// A frame given to the driver.
+/// A frame that the driver has, or has passed, and whose head was not taken back.
 pub(super) struct SentFrame {
     area: AreaName,
     pub(super) number: u64,
@@ -41,14 +41,17 @@ pub(super) struct SentFrame {
 /// One interface.
 pub(super) struct Port {
     pub(super) number: u16,
-    /// Kept open: it is what wakes us.
+    /// The epoll set wakes the server by it, so it stays open.
     _bell: OwnedFd,
     pub(super) sleeper: Sleeper,
     driver: Ringer,
-    /// Areas to receive into, how long they are, how many of them the driver has, and may have.
+    /// Areas to receive into.
     pub(super) pool: Pool,
+    /// Pages of an area.
     area_pages: u16,
+    /// Areas that the driver has.
     driver_has: u32,
+    /// Most areas that the driver may have.
     driver_most: u32,
     /// Pages for the heads of frames to send.
     heads: Pool,
@@ -57,10 +60,10 @@ pub(super) struct Port {
     pub(super) tx: Producer,
     /// Frames whose head was not taken back, oldest first; at most [`HEADS`].
     pub(super) sent: VecDeque<SentFrame>,
-    /// How many of `tx` the driver had consumed when we last looked.
+    /// The driver's consumer count of `tx` at the last look.
     pub(super) tx_done: u64,
     pub(super) interface: Option<InterfaceId>,
-    /// What the driver said at `ifattach`.
+    /// The offloads that the driver registered at `ifattach`.
     pub(super) features: Features,
     pub(super) trace: TraceReader,
     pub(super) backing: String,
@@ -74,7 +77,8 @@ pub(super) enum BadDriverInput {
 }
 
 impl Port {
-    /// Takes up the frame region of interface `number`. `bell` is ours, `driver_bell` the driver's.
+    /// Takes up the frame region of interface `number`. The server waits on `bell`; `driver_bell`
+    /// wakes the driver.
     pub(super) fn attach(
         number: u16,
         region: &Arc<Region>,
@@ -114,13 +118,13 @@ impl Port {
                 if more == 0 {
                     return first.map(DriverInput::Frame);
                 }
-                // All of them are taken, whatever is wrong with one, so that no area is lost.
+                // The port takes all of them, even if one is bad, so that no area is lost.
                 let behind: Vec<_> = (0..more).map(|_| self.next_of_chain()).collect();
                 let mut first = first?;
                 first.behind = behind.into_iter().collect::<Result<_, _>>()?;
                 let bytes = first.behind.iter().map(|frame| frame.bytes().len()).sum::<usize>();
-                // Only what was joined has something behind it; an area of `MAX_MORE` each is less
-                // than 32 bits.
+                // Only a super-segment has frames behind it. The sum of `MAX_MORE` areas fits into
+                // 32 bits.
                 let joined = first.offload.segment > 0;
                 first.offload.behind =
                     u32::try_from(bytes).ok().filter(|_| joined).ok_or(BadDriverInput::Frame)?;
@@ -130,7 +134,7 @@ impl Port {
         }
     }
 
-    /// The driver was to publish all of a chain at once.
+    /// The next frame of a chain. The driver has to publish a chain at once, so it is there.
     fn next_of_chain(&mut self) -> Result<ReceivedFrame, BadDriverInput> {
         let slot = self.rx.pop().ok().flatten().ok_or(BadDriverInput::Slot)?;
         let Ok(DriverCall::EthInput(said)) = DriverCall::decode(&slot) else {
@@ -140,7 +144,7 @@ impl Port {
         if said.chain == Chain::Next { Ok(frame) } else { Err(BadDriverInput::Frame) }
     }
 
-    /// A frame whose area was handed over.
+    /// Takes the area of a frame that the driver hands over.
     fn take(&mut self, said: &RxFrame) -> Result<ReceivedFrame, BadDriverInput> {
         let area = self.pool.take(said.area).map_err(|_| BadDriverInput::Frame)?;
         self.driver_has = self.driver_has.saturating_sub(1);
@@ -151,8 +155,8 @@ impl Port {
         Ok(ReceivedFrame { area, start, end, offload, nic: self.number, behind: Vec::new() })
     }
 
-    /// Is there a head page and a slot for one more frame? What is wrong with a ring is told when
-    /// it is used.
+    /// Is there a head page and a slot for one more frame? A broken ring counts as room: its next
+    /// use reports the fault.
     pub(super) fn has_room(&mut self) -> bool {
         self.sent.len() < HEADS as usize && !matches!(self.tx.has_room(1), Ok(false))
     }
@@ -172,13 +176,14 @@ impl Port {
         Ok(true)
     }
 
-    /// Empty areas that the driver has to receive into, half of what it may have: so many frames
-    /// may lag behind. More would only make the driver walk through more of the cache.
+    /// Empty areas that the driver gets to receive into: half of what it may have. The other half
+    /// is for frames that the server has not taken yet. With more the driver would only use more of
+    /// the cache.
     fn stock(&self) -> u32 {
         (self.driver_most / 2).min(RING)
     }
 
-    /// Fills the stock up if at least `least` pages are missing, or a quarter of it.
+    /// Fills the stock up if at least `least` areas are missing, or a quarter of it.
     pub(super) fn restock(&mut self, least: u32) -> Result<(), RingFault> {
         let before = self.fill.produced();
         let stock = self.stock();
@@ -196,9 +201,9 @@ impl Port {
             }
         }
         self.fill.publish();
-        // Only a driver that had used up its pages may sleep for want of one. It announces sleep
-        // and then looks at the ring; we publish and then look at what it consumed: one of us sees
-        // the other.
+        // Only a driver that had used up its areas may sleep for want of one. The driver announces
+        // sleep and then looks at the ring. The server publishes and then looks at the consumer
+        // count. So one of the two sees the other.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         self.ring |= self.fill.consumed()? >= before;
         Ok(())

@@ -1,6 +1,7 @@
-//! What the server itself counts; the protocol core counts the rest. Programs count their own
-//! copies, bells and sleeps in their regions; those numbers are theirs to tell, and used for
-//! nothing but reports.
+//! The server's own counters; the protocol core has the others.
+//!
+//! Programs count their own copies, bells and sleeps in their regions. The server does not believe
+//! those numbers; reports are their only use.
 
 use abi::stats::{Histogram, Sizes};
 
@@ -35,7 +36,7 @@ inet::counters! {
     nic_dropped "drop.frames-without-room" "Frames not sent: no room, or no driver."
 }
 
-/// How much is done at once: what the cost of an iteration is shared by.
+/// Sizes of batches. The items of a batch share the cost of an iteration.
 #[derive(Debug, Default)]
 pub(crate) struct BatchSizes {
     /// Frames taken from drivers in one iteration.
@@ -49,7 +50,7 @@ pub(crate) struct BatchSizes {
 }
 
 impl BatchSizes {
-    /// Each under its name.
+    /// Each histogram, under its name.
     pub(crate) fn histograms(&self) -> Vec<Histogram> {
         vec![
             self.calls.histogram("calls.per-scan"),

@@ -1,12 +1,15 @@
-//! Where the time of sends and receives goes: our own marks, and those that programs and drivers
-//! leave in their regions, put together to two tables ([`abi::stages`]).
+//! The trace of sends and receives: it shows where their time goes, in two tables.
 //!
-//! Marks are kept until the report is asked for, at most [`MOST`]. A process is in one stage at a
-//! time: from its mark until its next one. All that happens between the begin of a send and that of
-//! the next is counted to the first, so the table is right for a program that sends, waits, and
-//! sends again; what did not lead to a frame (iterations for an acknowledgement) is left out. In
-//! the same way a receive lasts from the first frame that the device gave to the first one after
-//! the program's return: right for a program that has nothing else to do than to wait.
+//! The trace has the server's own marks, and the marks that programs and drivers leave in their
+//! regions ([`abi::stages`]). It keeps at most [`MOST`] marks until the report. A process is in one
+//! stage at a time: from its mark until its next one.
+//!
+//! All marks between the begin of a send and the begin of the next send belong to the first. So the
+//! table is right for a program that sends, waits, and sends again. Marks that did not lead to a
+//! frame, such as iterations for an acknowledgement, are left out.
+//!
+//! In the same way a receive lasts from the first frame that the device gave to the first frame
+//! after the program's return. That is right for a program that only waits.
 
 use abi::stages::{Mark, StageReport, StageTime, TraceReader, TraceStage};
 
@@ -30,7 +33,7 @@ impl Trace {
         }
     }
 
-    /// Makes a mark of our own.
+    /// Makes a mark of the server's own.
     #[inline]
     pub(crate) fn mark(&mut self, stage: TraceStage) {
         if self.on {
@@ -40,7 +43,7 @@ impl Trace {
 
     /// Takes all marks of another process.
     pub(crate) fn take(&mut self, from: &mut TraceReader) {
-        // No more than its ring holds: who adds more meanwhile waits for the next iteration.
+        // No more than its ring holds: marks added meanwhile wait for the next iteration.
         for _ in 0..abi::stages::MARKS {
             let Some(mark) = from.take() else { return };
             self.keep(mark);
@@ -56,7 +59,7 @@ impl Trace {
         }
     }
 
-    /// What the marks so far tell; they are gone afterwards.
+    /// The report on the marks so far, which are gone afterwards.
     pub(crate) fn report(&mut self) -> StageReport {
         let mut marks = std::mem::take(&mut self.marks);
         marks.sort_by_key(|mark| mark.at);
@@ -66,24 +69,25 @@ impl Trace {
     }
 }
 
-/// The way of a send, or of a receive.
+/// The path of a send, or of a receive.
 struct TracePath {
-    /// It begins with the first of these after the end of the one before.
+    /// A send begins with the first such mark after the end of the send before; so does a receive.
     begins: TraceStage,
-    /// The program has what it wants.
+    /// The program's call is over.
     ends: TraceStage,
     rows: &'static [TraceRow],
 }
 
-/// A row of a way's table: what is done, where, and when.
+/// A row of a path's table: the stage in words, its process, and its time.
 struct TraceRow(&'static str, &'static str, RowSpan);
 
 enum RowSpan {
-    /// From each mark of a stage until the next of its process, if that is the one named.
+    /// From each mark of a stage until the next mark of its process. If a second stage is named,
+    /// only times that end with it count.
     Until(TraceStage, Option<TraceStage>),
-    /// Between processes: from the first request to the first that heard of it.
+    /// Between processes: from the first mark of one stage to the next mark of the other.
     Between(TraceStage, TraceStage),
-    /// As `Between`, after the first mark of the first stage.
+    /// As `Between` for the last two stages, after the first mark of the first stage.
     After(TraceStage, TraceStage, TraceStage),
 }
 
@@ -164,7 +168,7 @@ const RECEIVES: TracePath = TracePath {
 };
 
 impl TracePath {
-    /// How many there were, and the table.
+    /// The number of sends (receives), and their table.
     fn report(&self, marks: &[Mark]) -> (u64, Vec<StageTime>) {
         let windows: Vec<&[Mark]> = self.windows(marks).collect();
         let stages = self.rows.iter().map(|TraceRow(stage, process, lasts)| {
@@ -184,7 +188,7 @@ impl TracePath {
         (windows.len() as u64, stages.collect())
     }
 
-    /// The marks of each one that has come to its end: from its first one to the first one of the
+    /// The marks of each finished send (receive): from its first mark to the first mark of the
     /// next.
     fn windows<'m>(&self, marks: &'m [Mark]) -> impl Iterator<Item = &'m [Mark]> {
         let (mut begins, mut over) = (Vec::new(), true);
@@ -204,7 +208,7 @@ impl TracePath {
     }
 }
 
-/// Time that one of them spent in one row.
+/// Time that one send (receive) spent in one row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Spent {
     times: u64,
@@ -212,7 +216,7 @@ struct Spent {
 }
 
 impl RowSpan {
-    /// What one of them, which has these marks, spent so; `None` if it was not seen.
+    /// Time of one send (receive) with these marks; `None` if it has no such time.
     fn spent(&self, marks: &[Mark]) -> Option<Spent> {
         let first = |marks: &[Mark], stage| marks.iter().position(|mark| mark.stage == stage);
         let between = |marks: &[Mark], from, to| {

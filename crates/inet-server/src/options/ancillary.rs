@@ -1,6 +1,6 @@
-//! Options by which a socket asks what it is told of each datagram, see [`AncillarySet`].
+//! Options by which a socket asks for ancillary data of each datagram ([`AncillarySet`]).
 //!
-//! They are kept on any socket, as on Linux; only datagrams have something to tell.
+//! As on Linux, every socket keeps them. Only datagrams have ancillary data.
 
 use abi::Errno;
 use abi::ancillary::AncillarySet;
@@ -10,7 +10,7 @@ use super::numbers::*;
 use super::value::{OptionBytes, SetValue};
 use crate::socket::Socket;
 
-/// What an option asks for.
+/// The kind of ancillary data that an option asks for.
 fn kind(key: OptionKey) -> Option<AncillarySet> {
     Some(match (key.level, key.name) {
         (IPPROTO_IP, IP_PKTINFO) => AncillarySet::PKTINFO,
@@ -37,7 +37,8 @@ pub(super) fn get(socket: &Socket, key: OptionKey) -> Option<OptionBytes> {
 pub(super) fn set(socket: &mut Socket, key: OptionKey, given: SetValue<'_>) -> Result<bool, Errno> {
     let Some(kind) = kind(key) else { return Ok(false) };
     let on = given.int(key.level)? != 0;
-    // As Linux: a time is told in one way, and switching off either switches off both.
+    // As Linux: a datagram carries its time in one form, and switching off either option switches
+    // off both.
     const TIMES: AncillarySet = AncillarySet::TIMESTAMP.with(AncillarySet::TIMESTAMPNS);
     let cleared = if kind.has_any(TIMES) { TIMES } else { kind };
     socket.asked = socket.asked.without(cleared) | kind.when(on);

@@ -1,4 +1,4 @@
-//! Options that the core keeps, between Linux's form and the core's.
+//! Options that the core keeps, and their translation between Linux's form and the core's.
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use inet::{FastOpenKeys, OptionName, SockOption};
 use super::numbers::*;
 use super::value::{OptionBytes, SetValue};
 
-/// RFC 9293 3.7.1: the segment size assumed while the peer has said nothing.
+/// RFC 9293 3.7.1: the segment size assumed before the peer has announced its own.
 const DEFAULT_MAXSEG: u64 = 536;
 /// Bytes of the name of a congestion control algorithm, the zeros after it included.
 const CONGESTION_NAME: usize = 16;
-/// Most TCP_LINGER2, as Linux has it.
+/// Largest TCP_LINGER2, as on Linux.
 const LONGEST_LINGER2: Duration = Duration::from_secs(120);
 
-/// The form of an option that the core keeps; its name there, and how it is made.
+/// The form of an option that the core keeps, with the option's name in the core and its
+/// constructor.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CoreOption {
     Flag(OptionName, fn(bool) -> SockOption),
@@ -26,7 +27,7 @@ pub(super) enum CoreOption {
     Byte(OptionName, fn(u8) -> SockOption),
     /// Not negative.
     Count(OptionName, fn(u32) -> SockOption),
-    /// A negative one is the most there can be.
+    /// A negative number is the largest there can be.
     Amount(OptionName, fn(u32) -> SockOption),
     MaxSeg,
     Linger,
@@ -37,7 +38,7 @@ pub(super) enum CoreOption {
     Hops,
     /// 16 bits.
     Segment,
-    /// Bytes, a negative or larger number as the most that 16 bits have.
+    /// Bytes. A number that 16 bits do not hold counts as their largest.
     Coverage(OptionName, fn(u16) -> SockOption),
     /// Sixteen bytes.
     FastOpenKey,
@@ -118,7 +119,7 @@ pub(super) fn value_of(option: SockOption) -> OptionBytes {
         | SockOption::Tos(byte)
         | SockOption::TrafficClass(byte)
         | SockOption::UnicastHops(Some(byte)) => OptionBytes::int(byte.into()),
-        // As Linux: what is used.
+        // As Linux: the value in use.
         SockOption::UnicastHops(None) => {
             OptionBytes::int(inet::Config::default().v6.hop_limit.into())
         }
@@ -218,8 +219,8 @@ pub(super) fn option_of(
     })
 }
 
-/// The algorithm of a name that ends at a zero byte, if there is one, and else where the value does
-/// or the longest name would.
+/// The algorithm of a name. The name ends at a zero byte, at the end of the value, or at the length
+/// of the longest name.
 fn congestion(given: SetValue<'_>) -> Result<CongestionKind, Errno> {
     if given.len == 0 {
         return Err(Errno::INVAL);
@@ -230,7 +231,7 @@ fn congestion(given: SetValue<'_>) -> Result<CongestionKind, Errno> {
     CongestionKind::from_name(name).ok_or(Errno::NOENT)
 }
 
-/// A key of Fast Open cookies; two at once, as on Linux, do not fit into a call.
+/// A key of Fast Open cookies. Linux takes two keys at once; they do not fit into a call.
 fn fast_open_key(given: SetValue<'_>) -> Result<FastOpenKeys, Errno> {
     match given.bytes.first_chunk() {
         Some(key) if given.len == 16 => Ok(FastOpenKeys { current: *key, other: None }),
@@ -245,8 +246,8 @@ fn linger(given: SetValue<'_>) -> Result<Option<Duration>, Errno> {
     Ok((on != 0).then_some(time))
 }
 
-/// A byte; -1 means the default of IP_TTL and IPV6_TCLASS, and IP_TOS takes the low byte, as Linux
-/// does.
+/// A byte. As on Linux, -1 means the default of IP_TTL and IPV6_TCLASS, and IP_TOS takes the low
+/// byte of any number.
 fn byte(key: OptionKey, int: i32) -> Result<u8, Errno> {
     match (key.level, key.name, int) {
         (IPPROTO_IP, IP_TTL, -1) => Ok(inet::Config::default().ttl),

@@ -12,7 +12,7 @@ pub(super) fn encode(info: &TcpInfo) -> OptionBytes {
     let TcpInfo { state, ca_state, retransmits, probes, backoff, options, .. } = *info;
     bytes.0.extend([state, ca_state, retransmits, probes, backoff, options, scales, limits]);
     bytes.u32s(&[info.rto, info.ato, info.snd_mss, info.rcv_mss]);
-    // The fifth was the forward acknowledgement count; Linux has it 0 now.
+    // The fifth was the forward acknowledgement count, which Linux leaves 0 now.
     bytes.u32s(&[info.unacked, info.sacked, info.lost, info.retrans, 0]);
     // Linux has no time of the last acknowledgement sent.
     bytes.u32s(&[info.last_data_sent, 0, info.last_data_recv, info.last_ack_recv]);

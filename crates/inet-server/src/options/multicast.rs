@@ -1,8 +1,10 @@
-//! Multicast options of datagram sockets: where groups' datagrams go, and which groups are heard.
+//! Multicast options of datagram sockets: the interface of sent datagrams, and group membership.
 //!
-//! An interface is named by its index, or over IPv4 by an address of the stack on it; 0 leaves it
-//! to the socket's IP_MULTICAST_IF and then to the routing table. Sources are not chosen here: the
-//! structures of the MCAST_ options are longer than a call has room for.
+//! A program names an interface by its index, or over IPv4 by an address of the stack on it. With 0
+//! the socket's IP_MULTICAST_IF chooses, and then the routing table.
+//!
+//! There is no choice of sources: the structures of the MCAST_ options are longer than a call has
+//! room for.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,15 +22,15 @@ use crate::socket::Socket;
 /// RFC 1112 6.1, RFC 3493 5.2: the default of the options that take -1.
 const ONE_HOP: u8 = 1;
 
-/// Whether a group is entered or left.
+/// A change of group membership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MembershipChange {
     Join,
     Leave,
 }
 
-/// The options that the core keeps.
-fn kept(key: OptionKey) -> Option<OptionName> {
+/// The core's name of an option that the core keeps.
+fn option_name(key: OptionKey) -> Option<OptionName> {
     Some(match (key.level, key.name) {
         (IPPROTO_IP, IP_MULTICAST_TTL) | (IPPROTO_IPV6, IPV6_MULTICAST_HOPS) => {
             OptionName::MulticastTtl
@@ -52,9 +54,9 @@ pub(super) fn get(
     socket: &Socket,
     key: OptionKey,
 ) -> Result<Option<OptionBytes>, Refusal> {
-    let Some(name) = kept(key) else { return Ok(None) };
+    let Some(name) = option_name(key) else { return Ok(None) };
     if (key.level, name) == (IPPROTO_IP, OptionName::MulticastIf) {
-        // As Linux: the address by which it was named, 0.0.0.0 for an index.
+        // As Linux: the address by which the program named the interface; 0.0.0.0 for an index.
         let set = socket.hints.iter().find(|(hint, _)| *hint == key);
         return Ok(Some(OptionBytes::int(set.map_or(0, |(_, address)| *address))));
     }
@@ -82,7 +84,7 @@ pub(super) fn set(
             member_v6(engine, socket, given, MembershipChange::Leave)?;
         }
         _ => {
-            let Some(name) = kept(key) else { return Ok(false) };
+            let Some(name) = option_name(key) else { return Ok(false) };
             let option = option_of(engine, socket, (key, name), given)?;
             engine.stack.set_option(engine.now, socket.handle, option)?;
         }
@@ -98,7 +100,7 @@ fn option_of(
     given: SetValue<'_>,
 ) -> Result<SockOption, Errno> {
     let v6 = key.level == IPPROTO_IPV6;
-    // As Linux: a connection has neither hops nor an interface for groups.
+    // As Linux: a stream socket has neither hops nor an interface for groups.
     if socket.is_stream() && matches!(name, OptionName::MulticastTtl | OptionName::MulticastIf) {
         return Err(if v6 { Errno::NOPROTOOPT } else { Errno::INVAL });
     }
@@ -112,7 +114,7 @@ fn option_of(
             SockOption::MulticastIf(by_index(engine, index).ok_or(Errno::NODEV)?)
         }
         OptionName::MulticastIf => {
-            // A struct in_addr, ip_mreq or ip_mreqn; the first is the address alone.
+            // A struct in_addr, ip_mreq or ip_mreqn. The first has the address alone.
             given.int(key.level)?;
             let (address, index) = match given.len {
                 ..8 => (address_at(given, 0)?, 0),
@@ -174,7 +176,7 @@ fn member_v6(
     member(engine, socket, group.into(), interface, change)
 }
 
-/// As Linux: EPROTO on a connection.
+/// As Linux: EPROTO on a stream socket.
 fn refuse_stream(socket: &Socket) -> Result<(), Errno> {
     if socket.is_stream() { Err(Errno::PROTO) } else { Ok(()) }
 }
@@ -190,7 +192,7 @@ fn member(
     match change {
         MembershipChange::Join => {
             match engine.stack.join_group(now, socket.handle, group, interface) {
-                // That is how joining says that there is no interface for it.
+                // The core's error for a group without an interface.
                 Err(Error::AddrNotAvailable) => Err(Errno::NODEV.into()),
                 done => Ok(done?),
             }
@@ -201,19 +203,19 @@ fn member(
     }
 }
 
-/// The address at a place of the value.
+/// The address at an offset of the value.
 fn address_at(given: SetValue<'_>, at: usize) -> Result<Ipv4Addr, Errno> {
     let bytes = given.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
     bytes.copied().map(Ipv4Addr::from).ok_or(Errno::INVAL)
 }
 
-/// The index at a place of the value, 0 if it ends before.
+/// The index at an offset of the value; 0 if the value ends before it.
 fn index_at(given: SetValue<'_>, at: usize) -> u32 {
     let bytes = given.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
     bytes.copied().map_or(0, u32::from_ne_bytes)
 }
 
-/// The interface with an index; `Some(None)` for 0, `None` if there is no such one.
+/// The interface with an index; `Some(None)` for 0, `None` if there is no such interface.
 fn by_index(engine: &Engine, index: u32) -> Option<Option<InterfaceId>> {
     if index == 0 {
         return Some(None);
@@ -221,8 +223,8 @@ fn by_index(engine: &Engine, index: u32) -> Option<Option<InterfaceId>> {
     engine.stack.interfaces().find(|id| id.scope_id() == index).map(Some)
 }
 
-/// The interface with an index, or if that is 0 the one with an address; `Some(None)` if both are
-/// left out, `None` if there is no such one.
+/// The interface with an index, or if that is 0 the interface with an address. `Some(None)` if both
+/// are left out, `None` if there is no such interface.
 fn named_v4(engine: &Engine, address: Ipv4Addr, index: u32) -> Option<Option<InterfaceId>> {
     if index != 0 || address.is_unspecified() {
         return by_index(engine, index);

@@ -1,8 +1,8 @@
-//! Options about the way that packets take: path MTUs (ip(7), ipv6(7)), and the only interface to
-//! use (socket(7)).
+//! Options about paths: path MTU discovery (ip(7), ipv6(7)), and binding to an interface
+//! (socket(7)).
 //!
-//! A socket has one rule of path MTU discovery, whichever family names it: the options of a
-//! dual-stack socket are one option.
+//! A socket has one rule of path MTU discovery. So the IPv4 and the IPv6 option of a dual-stack
+//! socket are one option.
 
 use abi::Errno;
 use abi::option::OptionKey;
@@ -103,7 +103,7 @@ fn by_index(engine: &Engine, index: u32) -> Option<InterfaceId> {
     engine.stack.interfaces().chain(loopback).find(|id| id.scope_id() == index)
 }
 
-/// The name by which programs know an interface: `lo`, or `eth` and a number from 0.
+/// The name of an interface as programs know it: `lo`, or `eth` and a number from 0.
 fn name_of(id: InterfaceId) -> Vec<u8> {
     match id {
         InterfaceId::LOOPBACK => b"lo\0".to_vec(),
@@ -111,7 +111,7 @@ fn name_of(id: InterfaceId) -> Vec<u8> {
     }
 }
 
-/// The interface of a name that ends at a zero byte or where the value does; none for an empty one.
+/// The interface of a name, which ends at a zero byte or with the value. `None` for an empty name.
 fn by_name(engine: &Engine, given: SetValue<'_>) -> Result<Option<InterfaceId>, Errno> {
     let name = given.bytes.iter().copied().take(NAME - 1).take_while(|byte| *byte != 0);
     let name: Vec<u8> = name.chain([0]).collect();

@@ -1,11 +1,11 @@
-//! Values of options, as programs give and get them.
+//! Values of options, in the form of programs.
 
 use abi::Errno;
 use abi::option::{GET_MOST, OptionValue, SET_MOST};
 
 use super::numbers::IPPROTO_IP;
 
-/// An option's value as the program gets it.
+/// An option's value, as the program gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OptionBytes(Vec<u8>);
 
@@ -18,7 +18,7 @@ impl OptionBytes {
         Self::new(&value.to_ne_bytes())
     }
 
-    /// A number that an `int` may be too short for: as much as it can say.
+    /// A number as an `int`; the largest `int` for a number above it.
     pub(super) fn count(value: u64) -> Self {
         Self::int(i32::try_from(value).unwrap_or(i32::MAX))
     }
@@ -29,7 +29,7 @@ impl OptionBytes {
     }
 }
 
-/// A value to be set: its first bytes, and how many the program gave.
+/// A value to be set: its first bytes, and its length in the program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SetValue<'a> {
     pub(super) bytes: &'a [u8],
@@ -44,7 +44,7 @@ impl<'a> SetValue<'a> {
         Self { bytes: &bytes[..shown], len }
     }
 
-    /// An `int`; a single byte will do for options of IPPROTO_IP.
+    /// An `int`. For options of IPPROTO_IP a single byte is enough.
     pub(super) fn int(&self, level: i32) -> Result<i32, Errno> {
         match (self.bytes.first_chunk(), self.bytes.first()) {
             (Some(int), _) if self.len >= 4 => Ok(i32::from_ne_bytes(*int)),

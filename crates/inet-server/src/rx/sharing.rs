@@ -1,10 +1,12 @@
 //! Frames that programs read in place, where the instance shares them (`[memory] share_frames`).
 //!
-//! A frame is lent to a program by a descriptor that names its page; it stays ours, and goes back
-//! to its pool when the program's count has passed its bytes. What programs may have so is bounded
-//! by [`abi::nic::PROGRAM_AREAS`] areas together, a part of the pools' sums, so nobody who sits on
-//! pages can take the driver's. A client gets no more than is left for all others: one alone has half, and
-//! beyond that its bytes are copied as if nothing were shared.
+//! A descriptor that names a frame's area lends the frame to a program. The area stays the
+//! server's. It goes back to its pool when the program's count has passed the frame's bytes.
+//!
+//! All programs together hold at most [`abi::nic::PROGRAM_AREAS`] areas, a part of the pool's sum.
+//! So a program that keeps frames cannot take the driver's areas. A client gets no more than is
+//! left for all others, so one client alone has half. The server copies what is over the quota, as
+//! if nothing were shared.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,11 +18,11 @@ use shm::AreaName;
 
 use crate::nic::frame::FramePiece;
 
-/// Payloads up to this many bytes are copied where an area is open: a page and a descriptor of
-/// their own would cost more.
+/// Largest payload that the server copies into an open area instead of lending its frame. A page
+/// and a descriptor of its own would cost more.
 pub(crate) const SMALL: usize = 256;
 
-/// Pages lent by all clients, and by one.
+/// Counts of areas lent to all clients, and to one.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameQuota {
     all: Arc<AtomicU32>,
@@ -48,8 +50,8 @@ impl FrameQuota {
         Some(QuotaToken(self.clone()))
     }
 
-    /// Lends the frame of a piece; the piece again if its bytes are not in a frame of a device, or
-    /// there are too many lent.
+    /// Lends the frame of a piece. Gives the piece back if its bytes are not in a frame of a
+    /// device, or if the quota is used up.
     pub(crate) fn lend(&self, piece: FramePiece) -> Result<SharedPiece, FramePiece> {
         let inet::Frame::One(frame) = &piece.frame else { return Err(piece) };
         let Some(region) = DataFlags::of_frame(frame.nic()) else { return Err(piece) };
@@ -79,10 +81,10 @@ impl Drop for QuotaToken {
     }
 }
 
-/// A frame that is lent. Dropped, its page is the pool's again.
+/// A piece whose frame is lent to a program. Dropping it gives the frame back to the pool.
 #[derive(Debug)]
 pub(crate) struct SharedPiece {
-    /// Which region, as a descriptor's flags say it.
+    /// The frame's region, as flags of a descriptor.
     pub(crate) region: DataFlags,
     pub(crate) area: AreaName,
     /// The payload in the area.

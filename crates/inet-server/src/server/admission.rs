@@ -1,4 +1,4 @@
-//! What the supervisor adds and removes: interfaces, clients, their threads.
+//! Admission: the supervisor adds and removes interfaces, clients and their threads.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::rx::sharing::FrameQuota;
 
 use super::Server;
 
-/// A request of the supervisor that cannot be met; one sentence.
+/// Why a request of the supervisor fails. The text is one sentence.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     #[error("interface {0} is here already")]
@@ -43,7 +43,7 @@ pub(crate) enum RequestError {
 }
 
 impl Server {
-    /// Takes up an interface: frame region, our bell, the driver's bell.
+    /// Takes up an interface. fds: frame region, the server's bell, the driver's bell.
     pub(crate) fn add_nic(
         &mut self,
         number: u16,
@@ -64,18 +64,18 @@ impl Server {
         Ok(())
     }
 
-    /// Tells the link of interface `number` what we have and listen to there.
+    /// Announces the stack's addresses and multicast groups on the link of interface `number`.
     pub(crate) fn announce_on(&mut self, number: u16) -> Result<(), RequestError> {
         let Engine { stack, nics, now, .. } = &mut self.engine;
         let port = (0..nics.len()).find(|port| nics.number(*port) == Some(number));
-        // One that is not attached yet has nothing to tell of.
+        // An interface that is not attached yet has nothing to announce.
         if let Some(id) = nics.interface(port.ok_or(RequestError::NoNic(number))?) {
             let _ = stack.announce(*now, id);
         }
         Ok(())
     }
 
-    /// Admits a client: region, our bell.
+    /// Admits a client. fds: region, the server's bell.
     pub(crate) fn add_client(
         &mut self,
         number: u16,
@@ -103,7 +103,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes up a thread of a client: the thread's bell.
+    /// Takes up a thread of a client. fds: the thread's bell.
     pub(crate) fn add_thread(
         &mut self,
         number: u16,
@@ -120,11 +120,12 @@ impl Server {
         }
     }
 
-    /// The supervisor says that a client is gone. One that was dropped before is now known to be.
+    /// Removes a client that the supervisor says is gone. If the server had dropped it before, the
+    /// supervisor knows that now.
     pub(crate) fn remove_client(&mut self, number: u16, orderly: bool) -> Result<(), RequestError> {
         if let Some(client) = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut) {
-            // What it called before it ended is still done: a close that nobody waited for. It may
-            // have left nonsense, and is dropped anyway.
+            // The server still carries out calls made before the end, such as a close without a
+            // waiter. The client may have left an invalid call; it is dropped anyway.
             let _ = client.serve_calls(&mut self.engine, &mut self.scan);
             self.drop_client(number, orderly, true);
             return Ok(());

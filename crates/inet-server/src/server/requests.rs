@@ -1,4 +1,4 @@
-//! The supervisor's requests, carried out.
+//! Carries out the supervisor's requests.
 
 use std::os::fd::OwnedFd;
 

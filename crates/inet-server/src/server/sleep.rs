@@ -1,4 +1,4 @@
-//! When the server may sleep, and until when.
+//! Decides whether the server may sleep, and until when.
 
 use std::time::Duration;
 
@@ -6,13 +6,15 @@ use inet::Instant;
 
 use super::Server;
 
-/// While output waits for room with a driver that should ring us: how long to trust in that.
+/// How long the server sleeps while output waits for room in a driver's ring. The driver should
+/// ring when there is room; the bound holds if it does not.
 const NO_ROOM_RETRY: Duration = Duration::from_millis(1);
 
 impl Server {
-    /// Does anybody wait for a driver to pass frames: for sent bytes to be released, for the memory
-    /// of a client that is gone, or with output for which there was no room? Else nobody needs to
-    /// be woken for a frame that has left; what it held is given back in the next iteration.
+    /// Does anything wait for a transmit completion? Three things may: sent bytes to be
+    /// released, the memory of a departed client, and output without room in a ring. If nothing
+    /// waits, no driver needs to wake the server for a frame that has left. The next iteration
+    /// takes back the frame's memory.
     fn completions_are_awaited(&mut self) -> bool {
         let Self { clients, engine, .. } = self;
         let mut owners = engine.releases.iter().map(|release| release.owner);
@@ -23,13 +25,14 @@ impl Server {
         awaited || self.completions_are_needed()
     }
 
-    /// Does anybody wait for a driver to pass frames, whom no program can do without?
+    /// Does the server itself wait for a transmit completion: for the memory of a departed client,
+    /// or for room in a ring?
     fn completions_are_needed(&mut self) -> bool {
         use inet::Egress;
         self.leaving.iter().any(|leaving| leaving.fence.is_some()) || !self.engine.nics.ready()
     }
 
-    /// Says on all bells that we sleep. Look with [`Server::has_work`] afterwards.
+    /// Announces sleep on all bells. The caller looks with [`Server::has_work`] afterwards.
     pub(crate) fn announce(&mut self) {
         let completions = self.completions_are_awaited();
         self.sleeping = Some(completions);
@@ -44,15 +47,16 @@ impl Server {
         self.clients.iter().flatten().for_each(|client| client.awake());
     }
 
-    /// Has anybody left work for us?
+    /// Is there work for the server?
     pub(crate) fn has_work(&mut self) -> bool {
         let completions = match self.sleeping {
-            // Who is awake anyway need not wait until somebody waits for it.
+            // An awake server releases bytes even if no program waits for them.
             None => !self.engine.releases.is_empty() || self.completions_are_needed(),
             Some(wanted) => {
                 let awaited = self.completions_are_awaited();
                 if awaited && !wanted {
-                    // Somebody began to wait meanwhile, and the drivers would not ring for it.
+                    // A program began to wait after the announcement, which told the drivers not
+                    // to ring for completions.
                     return true;
                 }
                 wanted
@@ -63,12 +67,12 @@ impl Server {
             || self.clients.iter_mut().flatten().any(|client| client.has_work())
     }
 
-    /// How long the server may sleep if nobody rings; `None` is for ever.
+    /// How long the server may sleep if no bell rings; `None` is for ever.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Duration> {
         use inet::Egress;
         let due = [self.engine.stack.poll_at(), self.network.settling_until()];
         let left = due.into_iter().flatten().min()?.since(now);
-        // Output that waits for room is due all the time; the driver rings when there is some.
+        // Output that waits for room is due all the time; the driver rings when there is room.
         let blocked = left.is_zero() && !self.engine.nics.ready();
         Some(if blocked { NO_ROOM_RETRY } else { left })
     }

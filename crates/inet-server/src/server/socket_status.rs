@@ -1,4 +1,4 @@
-//! What `tasuki ss` shows: the core's sockets, joined with what the shell knows of them.
+//! The rows of `tasuki ss`: the core's sockets, with the shell's knowledge of them.
 
 use abi::control::SocketStatus;
 use abi::tcp::TcpStatus;
@@ -11,10 +11,10 @@ use crate::socket::Socket;
 use super::Server;
 
 impl Server {
-    /// A row for each socket; with `info` also the inside of connections that a program has.
+    /// A row for each socket. With `info` it has the state of TCP connections that a program has.
     pub(crate) fn sockets(&mut self, info: bool) -> Vec<SocketStatus> {
         let Self { engine, clients, .. } = self;
-        // As Linux: a stream without a port is in no table that could be asked.
+        // As Linux: a stream without a port is in none of the tables that ss reads.
         let shown = |row: &SocketInfo| row.kind != SocketKind::Stream || row.local.port() != 0;
         let rows: Vec<SocketInfo> = engine.stack.sockets().filter(shown).collect();
         let status = |row: SocketInfo| {
@@ -24,7 +24,7 @@ impl Server {
             let socket = socket.filter(|socket| socket.serial == owner.serial);
             let live = socket.is_some();
             let tcp = socket.as_ref().filter(|_| info).and_then(|socket| inside(engine, socket));
-            // The core counts what a stream has not consumed; datagrams it has handed over.
+            // The core counts the unread bytes of a stream. Datagrams it has handed to the shell.
             let unread = |socket: &&mut Socket| !socket.is_stream();
             let datagrams = socket.filter(unread).map_or(0, |socket| socket.rx.unread_bytes());
             let netid = match row.kind {

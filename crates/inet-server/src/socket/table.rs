@@ -1,7 +1,6 @@
 //! The socket table of a client.
 //!
-//! SocketTable are handed out last freed first, so that few pages of a large socket table are ever
-//! touched.
+//! The place freed last is used first. So few pages of a large socket table are ever touched.
 
 use abi::SocketId;
 
@@ -35,12 +34,12 @@ impl SocketTable {
         self.sockets.iter().flatten().map(|socket| socket.id.index).collect()
     }
 
-    /// The place that will be used next.
+    /// The place of the next socket.
     pub(crate) fn next_free(&self) -> Option<u16> {
         self.free.last().copied()
     }
 
-    /// The socket's words need publishing at the end of the iteration.
+    /// Has the socket's words published at the end of the iteration.
     pub(crate) fn touch(&mut self, socket: &mut Socket) {
         if !socket.touched {
             socket.touched = true;
@@ -77,7 +76,7 @@ impl SocketTable {
         self.sockets.get_mut(usize::from(index))?.take()
     }
 
-    /// The end of the step that took it.
+    /// Puts a socket back, at the end of the step that took it.
     #[inline]
     pub(crate) fn put_back(&mut self, socket: Box<Socket>) {
         if let Some(place) = self.sockets.get_mut(usize::from(socket.id.index)) {

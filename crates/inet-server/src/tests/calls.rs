@@ -220,8 +220,8 @@ fn connect_without_waiting_is_told_by_the_words() {
     assert_ne!(sock.words.version.load(Ordering::Acquire), version);
     assert!(!sock.has(SocketFlags::CONNECTING));
     // Told once, and only at the end whose ACK the other one's accept waits for.
-    assert!(world.a.server.take_joined() && !world.a.server.take_joined());
-    assert!(!world.b.server.take_joined());
+    assert!(world.a.server.take_connect_succeeded() && !world.a.server.take_connect_succeeded());
+    assert!(!world.b.server.take_connect_succeeded());
     let again = world.call(&mut a, Op::Connect, &with(&sock, to), RawCall::NONBLOCK);
     assert_eq!(again, Err(Errno::ISCONN));
 }

@@ -1,4 +1,4 @@
-//! Datagrams between a client's queues and the protocol core, with what is said beside their bytes.
+//! Datagrams between a client's queues and the protocol core, with their ancillary data.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,7 +14,7 @@ use crate::refusal::errno;
 use crate::socket::Socket;
 use crate::tx::chunk::ClientChunk;
 
-/// Most bytes of datagrams that are joined to one (UDP_GRO): what an IPv4 packet can carry.
+/// Most bytes of datagrams joined to one (UDP_GRO): the payload of the longest IPv4 packet.
 const MOST_JOINED: usize = 65_507;
 
 /// Gives the core one descriptor's bytes: a datagram, or a part of one.
@@ -63,7 +63,7 @@ pub(crate) fn submit(
         Err(errno) => {
             engine.counters.sends_dropped += 1;
             socket.tx.refuse(len, engine.stack.acked(handle));
-            // A full queue drops a datagram as a full interface would: without a word.
+            // A full queue drops a datagram as a full interface would: without an error.
             if errno != Errno::NOBUFS {
                 (socket.error, socket.refusal) = (Some(errno), Some(errno));
             }
@@ -71,7 +71,7 @@ pub(crate) fn submit(
     }
 }
 
-/// The interface with an index; `Some(None)` for 0, `None` if there is none.
+/// The interface with an index; `Some(None)` for 0, `None` if there is no such interface.
 fn interface(engine: &Engine, index: u32) -> Option<Option<InterfaceId>> {
     if index == 0 {
         return Some(None);
@@ -80,13 +80,14 @@ fn interface(engine: &Engine, index: u32) -> Option<Option<InterfaceId>> {
     all.find(|id| id.scope_id() == index).map(Some)
 }
 
-/// Copies what the core has received into the client's areas; how many bytes that were.
+/// Copies the core's received datagrams into the client's areas. Returns the number of copied
+/// bytes.
 pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> usize {
     let handle = socket.handle;
     let most = if socket.asked.has(AncillarySet::GRO) { MOST_JOINED } else { 0 };
     let mut copied = 0;
     while let Some((number, segment)) = engine.stack.recv_run(handle, most) {
-        // A single one can be longer than what may be joined; it is its own segment then.
+        // A single datagram can be longer than joined ones may be; then `segment` is its length.
         let number = if most == 0 { 1 } else { number };
         let has_room = socket.rx.begin_datagram(pool, number * segment);
         let (mut len, mut about) = (0, None);
@@ -100,7 +101,7 @@ pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> 
                 engine.counters.datagrams_dropped += 1;
             }
             about = received.info.map(|info| (received.from, info));
-            // The bound of a datagram socket is ours, not the core's.
+            // The shell bounds a datagram socket's queue; for the core the datagram is consumed.
             engine.stack.consumed(engine.now, handle, bytes.len());
         }
         if let Some((from, info)) = about.filter(|_| has_room) {
@@ -140,8 +141,8 @@ fn ancillary(
     }
 }
 
-/// As Linux's `ipi_spec_dst`: the destination if it is ours, else our first address on the
-/// interface.
+/// As Linux's `ipi_spec_dst`: the destination if it is one of the stack's addresses, else the
+/// stack's first address on the interface.
 fn spec_dst(engine: &Engine, interface: InterfaceId, to: Ipv4Addr) -> Ipv4Addr {
     let mut first = None;
     for address in engine.stack.addresses(interface) {

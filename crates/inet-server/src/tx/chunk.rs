@@ -7,7 +7,7 @@ use abi::frame::Piece;
 use inet::TxBytes;
 use shm::Region;
 
-/// A client's region as what is in flight keeps it: dropped when nobody needs it any more.
+/// A client's region. The client and its chunks in flight share it; the last of them drops it.
 #[derive(Debug)]
 pub(crate) struct ClientMemory {
     pub(crate) region: Arc<Region>,
@@ -23,7 +23,7 @@ pub(crate) struct ClientChunk {
 }
 
 impl ClientChunk {
-    /// What the driver is told of `range`; `None` if it is not within the chunk or too long for a
+    /// The piece of a frame for `range`; `None` if it is not within the chunk, or too long for a
     /// frame.
     pub(crate) fn piece(&self, range: Range<usize>) -> Option<Piece> {
         if range.start > range.end || range.end > self.len as usize {
@@ -47,7 +47,7 @@ impl TxBytes for ClientChunk {
     }
 
     fn copy_to(&self, range: Range<usize>, out: &mut [u8]) {
-        // As above; should it fail all the same, zeroes are sent.
+        // As above. If it failed all the same, the frame would carry zeros.
         let _ = self.memory.region.read(self.offset as usize + range.start, out);
     }
 
