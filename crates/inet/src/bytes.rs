@@ -41,18 +41,18 @@ pub trait TxBytes {
         Self: Sized;
 }
 
-/// A received frame, whole, from its link header on. Dropped when no longer needed.
+/// A complete received frame, from its link header on. It is dropped when no longer needed.
 pub trait RxBytes {
     /// The frame's bytes.
     fn bytes(&self) -> &[u8];
 
-    /// What its interface knows of it.
+    /// The interface's knowledge of it.
     fn offload(&self) -> RxOffload {
         RxOffload::NONE
     }
 
-    /// How many frames of the interface it takes up, at least 1: those whose payload is
-    /// [`RxOffload::behind`] count.
+    /// Number of the interface's frames that it occupies, at least 1. Frames with
+    /// [`RxOffload::behind`] payload count.
     fn frames(&self) -> usize {
         1
     }
@@ -131,7 +131,7 @@ pub const MAX_TX_PIECES: usize = 5;
 /// The parts of making a frame, and of taking one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessingStage {
-    /// TCP decides what is sent, and makes its header and checksum.
+    /// TCP chooses the data, and makes its header and checksum.
     Tcp,
     /// The IP header.
     Ip,
@@ -141,7 +141,8 @@ pub enum ProcessingStage {
     EthernetInput,
     /// Its IP header.
     IpInput,
-    /// Its TCP header, checksum included where the device did not verify it, and what it changes.
+    /// Its TCP header and the changes that it causes. The checksum is included where the device did
+    /// not verify it.
     TcpInput,
 }
 
@@ -162,7 +163,7 @@ pub trait Egress<T> {
         offload: TxOffload,
     );
 
-    /// A part of making or taking a frame begins: told only while stages are measured
+    /// A step of making or handling a frame begins. It is called only while steps are measured
     /// ([`Stack::set_traced`](crate::Stack::set_traced)).
     fn stage(&mut self, _stage: ProcessingStage) {}
 }

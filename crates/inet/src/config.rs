@@ -13,14 +13,14 @@ use tcp::TcpConfig;
 pub(crate) const REASSEMBLY_TIMEOUTS: [Duration; 2] =
     [Duration::from_secs(30), Duration::from_secs(60)];
 
-/// Bounds and defaults; [`Config::default`] is what Linux does, as far as it has the same notion.
+/// Bounds and defaults. [`Config::default`] has Linux's values, where Linux has a counterpart.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Most sockets at once, unaccepted and closing connections included.
     pub sockets: usize,
     /// Most connection requests at once, those of all listeners together.
     pub requests: usize,
-    /// Most hosts of which a path MTU less than the link's is kept.
+    /// Most hosts with a stored path MTU, which is less than the link's.
     pub path_mtus: usize,
     /// Most peers whose Fast Open cookies are stored.
     pub fast_open_peers: usize,
@@ -42,7 +42,7 @@ pub struct Config {
     pub addresses: usize,
     /// Most neighbours in the ARP cache.
     pub neighbours: usize,
-    /// Most packets that wait for one neighbour's address; the oldest gives way.
+    /// Most packets that wait for one neighbour's address; a further one displaces the oldest.
     pub neighbour_queue: usize,
     /// Most closed connections in TIME-WAIT; with more, they end without it. Linux's default grows
     /// with memory.
@@ -194,7 +194,7 @@ pub struct V6Config {
     pub hop_limit: u8,
     /// Packets of connections carry flow labels (RFC 6437).
     pub auto_flow_labels: bool,
-    /// An address is told to the link when it becomes usable (RFC 4861 7.2.6).
+    /// An address is advertised on the link when it becomes usable (RFC 4861 7.2.6).
     pub ndisc_notify: bool,
     /// Most addresses that one interface makes of routers' prefixes.
     pub max_addresses: usize,

@@ -5,7 +5,7 @@
 #[macro_export]
 macro_rules! counters {
     ($type:ident: $($field:ident $name:literal $doc:literal)*) => {
-        /// What is counted, since the start.
+        /// Counts since the start.
         #[derive(Debug, Clone, Default)]
         pub(crate) struct $type {
             $(#[doc = $doc] pub(crate) $field: u64,)*

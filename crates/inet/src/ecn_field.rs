@@ -35,7 +35,7 @@ pub enum EcnPolicy {
     Off = 0,
     /// Both.
     On = 1,
-    /// It accepts.
+    /// The side accepts ECN.
     #[default]
     Accept = 2,
 }

@@ -18,7 +18,7 @@ pub enum Error {
     /// There is no route to that network.
     #[error("network is unreachable")]
     NetUnreachable,
-    /// The address and port are taken.
+    /// The address and port are in use.
     #[error("address already in use")]
     AddrInUse,
     /// The address is not one of this stack's, or there is no port left.

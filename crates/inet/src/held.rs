@@ -88,7 +88,7 @@ impl HeldFrames {
         let room = self.room(frame, true);
         let own = match frame {
             Frame::One(frame) => own.saturating_mul(frame.frames()),
-            // Those count in bytes, and are as long as they are.
+            // These count in bytes, at their own length.
             Frame::Joined(bytes) | Frame::Looped(bytes) => own.saturating_mul(bytes.len()),
         };
         room > 0 && own <= room.saturating_mul(FAIR)
@@ -115,7 +115,7 @@ impl<R: RxBytes> RxBytes for HeldFrame<R> {
     }
 }
 
-/// The piece goes to its owner and does not count any more.
+/// Gives the piece to its owner, and ends its count.
 pub(crate) fn release<R>(piece: RxPiece<HeldFrame<R>>) -> RxPiece<Frame<R>> {
     RxPiece { frame: piece.frame.frame, range: piece.range }
 }

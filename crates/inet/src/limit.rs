@@ -10,12 +10,12 @@ pub(crate) struct RateLimit {
     /// Time between two tokens.
     interval: Duration,
     burst: Duration,
-    /// When the bucket will be full again, were nothing taken any more.
+    /// When the bucket would be full again if nothing more was taken.
     full_at: Instant,
 }
 
 impl RateLimit {
-    /// A full bucket. A rate or burst of 0 is taken as 1.
+    /// A full bucket. A rate or burst of 0 counts as 1.
     pub(crate) fn new(rate: u32, burst: u32) -> Self {
         let interval = Duration::from_secs(1) / rate.max(1);
         Self { interval, burst: interval * burst.max(1), full_at: Instant::ZERO }

@@ -5,14 +5,14 @@
 //! cuts into segments. A received frame may be one as well, and its checksum may be known to be
 //! right. What is left to an interface is decided where a frame is made, by [`Features`].
 
-/// What an interface does for frames to send.
+/// The offloads of an interface for frames to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
     /// It completes the checksums of TCP and UDP.
     pub tx_checksum: bool,
-    /// It cuts super-segments of TCP over IPv4.
+    /// It segments super-segments of TCP over IPv4.
     pub tso4: bool,
-    /// It cuts super-segments of TCP over IPv6.
+    /// It segments super-segments of TCP over IPv6.
     pub tso6: bool,
 }
 
@@ -55,12 +55,12 @@ pub struct Segments {
     pub size: u16,
 }
 
-/// What is left to the interface of a frame to send.
+/// The work on a frame that is left to the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TxOffload {
     /// The checksum.
     pub checksum: Option<Checksum>,
-    /// How the frame is to be cut.
+    /// The segmentation of the frame.
     pub segments: Option<Segments>,
 }
 
@@ -69,13 +69,13 @@ impl TxOffload {
     pub const NONE: Self = Self { checksum: None, segments: None };
 }
 
-/// What is known of a received frame.
+/// The interface's knowledge of a received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RxOffload {
-    /// The checksum of TCP or UDP is right, whatever is in its place.
+    /// The checksum of TCP or UDP is right, whatever the field holds.
     pub verified: bool,
-    /// It was joined of segments with that many bytes of payload each, the last may have fewer; 0
-    /// if it is as it was sent.
+    /// Payload bytes of each segment that was joined into it; the last one may have fewer. 0 if it
+    /// is as it was sent.
     pub segment: u16,
     /// Bytes of TCP payload that continue the frame's and lie elsewhere. A piece whose range goes
     /// so far beyond the frame names them to the owner of the frame ([`RxPiece`](crate::RxPiece)).

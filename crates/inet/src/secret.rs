@@ -9,7 +9,7 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 
 use crate::time::Instant;
 
-/// Builds the hasher of every table whose keys come from outside.
+/// Builds the hasher of every table whose keys come from the network.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyedHash(u64, u64);
 
@@ -68,7 +68,7 @@ impl Secret {
         (now.as_nanos() >> 12).wrapping_add(of_ends(self.isn, ends)) as u32
     }
 
-    /// What is added to the clock for a connection's timestamps (RFC 7323 5.4).
+    /// The offset of a connection's timestamp clock (RFC 7323 5.4).
     #[expect(clippy::cast_possible_truncation, reason = "timestamps are 32 bits")]
     pub(crate) fn timestamp_offset(&self, ends: &impl Hash) -> u32 {
         of_ends(self.timestamps, ends) as u32

@@ -18,7 +18,7 @@ struct Slot<S> {
 }
 
 /// A bounded table whose slots are used again, the last freed first. Values lie outside of it, so
-/// that its growth neither moves nor reserves room for them.
+/// its growth neither moves nor reserves room for them.
 #[derive(Debug)]
 pub(crate) struct Table<S> {
     slots: Vec<Slot<S>>,
@@ -31,7 +31,7 @@ impl<S> Table<S> {
         Self { slots: Vec::new(), free: Vec::new(), limit: limit.min(u32::MAX as usize) }
     }
 
-    /// Puts `value` into a place; `None` if the table is full.
+    /// Stores `value` in a free slot; `None` if the table is full.
     pub(crate) fn insert(&mut self, value: S) -> Option<Handle> {
         if let Some(index) = self.free.pop() {
             let place = self.slots.get_mut(index as usize)?;
@@ -60,7 +60,7 @@ impl<S> Table<S> {
         place.value.as_deref_mut().filter(|_| place.generation == handle.generation)
     }
 
-    /// Empties the place; `handle` names nothing any more.
+    /// Frees the slot. `handle` names nothing any more.
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<S> {
         let place = self.slots.get_mut(handle.index as usize)?;
         if place.generation != handle.generation {

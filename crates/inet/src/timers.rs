@@ -8,7 +8,7 @@ use crate::wheel::Wheel;
 /// The timers of one stack.
 pub(crate) type Timers = Wheel<Timer>;
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// A connection's next deadline, by its socket.

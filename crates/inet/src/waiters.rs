@@ -19,7 +19,7 @@ impl SocketWaiters {
         Self { map: HashMap::with_hasher(hash) }
     }
 
-    /// Lets a socket wait for a neighbour that is being asked.
+    /// Adds a socket to those that wait for a neighbour being resolved.
     pub(crate) fn wait(&mut self, key: NeighbourKey, socket: Handle) {
         self.map.entry(key).or_default().insert(socket);
     }

@@ -75,7 +75,7 @@ impl<K: Copy> Wheel<K> {
         TimerId(index)
     }
 
-    /// Takes an armed timer back.
+    /// Cancels an armed timer.
     pub(crate) fn cancel(&mut self, id: TimerId) {
         if self.entries.get(id.0 as usize).is_some_and(|entry| entry.key.is_some()) {
             self.unlink(id.0);
@@ -88,7 +88,7 @@ impl<K: Copy> Wheel<K> {
         self.entries[id.0 as usize].tick == tick_not_before(at)
     }
 
-    /// Whether `id` fires not later than one that were armed for `at`.
+    /// Whether `id` fires no later than a timer armed for `at` would.
     pub(crate) fn is_before(&self, id: TimerId, at: Instant) -> bool {
         self.entries[id.0 as usize].tick <= tick_not_before(at)
     }
@@ -187,7 +187,7 @@ fn tick_not_before(at: Instant) -> u64 {
     at.as_nanos().div_ceil(1 << TICK_BITS)
 }
 
-/// How many of a tick's low bits a slot of `level` does not tell apart.
+/// Number of a tick's low bits that a slot of `level` does not distinguish.
 fn shift_of(level: usize) -> u32 {
     SLOT_BITS * level as u32
 }

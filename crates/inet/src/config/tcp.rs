@@ -38,8 +38,8 @@ pub struct TcpConfig {
     /// How far the receive buffer grows by itself before its owner has to grant more
     /// (`Connection::grant_recv_buffer`), bytes.
     pub recv_buffer_granted: usize,
-    /// The receive buffer grows with the application's reading in a round trip. Setting its size
-    /// turns this off for a connection.
+    /// The receive buffer grows with the bytes that the application reads in a round trip. Setting
+    /// its size turns this off for a connection.
     pub moderate_rcvbuf: bool,
     /// Most pieces queued that came out of order; their bytes are bounded by the window anyway.
     /// Below the window divided by the peer's segment size, loss costs retransmissions that would
@@ -79,17 +79,17 @@ pub struct TcpConfig {
     pub mtu_probing: u8,
     /// Segments that a search for the path's MTU begins with, bytes of payload.
     pub base_mss: u16,
-    /// Least segment that a black hole makes us send, bytes of payload.
+    /// Least segment that a black hole leads to, bytes of payload.
     pub mtu_probe_floor: u16,
     /// The search ends when it is about fewer bytes than this.
     pub probe_threshold: u16,
-    /// It begins anew after this long.
+    /// Time after which the search is repeated.
     pub probe_interval: Duration,
     /// Timeouts for the same data after which the path is suspected (RFC 9293 3.8.3, R1).
     pub retries1: u8,
     /// Retransmissions of data, and unanswered window probes, before the peer is given up.
     pub retries: u8,
-    /// The same after the application has closed.
+    /// The same for a connection whose application has closed.
     pub orphan_retries: u8,
     /// Length of TIME-WAIT.
     pub time_wait: Duration,
@@ -110,7 +110,7 @@ pub struct TcpConfig {
     pub congestion_control: CongestionKind,
     /// The congestion window decays while it is not used (RFC 5681 4.1, RFC 2861).
     pub slow_start_after_idle: bool,
-    /// Longest time that sent data may stay unacknowledged (RFC 9293 3.9.1, RFC 5482), if bounded.
+    /// Longest time that sent data may be unacknowledged (RFC 9293 3.9.1, RFC 5482), if bounded.
     pub user_timeout: Option<Duration>,
     /// Whether and how an idle connection is probed.
     pub keep_alive: Option<KeepAlive>,

@@ -41,7 +41,7 @@ const AFTER_DECLINE: Duration = Duration::from_secs(10);
 const MOST_CONFLICTS: u32 = 10;
 const AFTER_CONFLICTS: Duration = Duration::from_secs(60);
 
-/// What the client wants done.
+/// An action that the client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DhcpAction {
     /// Send this UDP payload from the client's to the server's port. `to` holds this host's address
@@ -137,7 +137,7 @@ impl Client {
         self.state
     }
 
-    /// What the stack uses.
+    /// The lease in use.
     pub(crate) fn lease(&self) -> Option<&DhcpLease> {
         self.held.as_ref().filter(|held| held.used).map(|held| &*held.lease)
     }
@@ -167,7 +167,8 @@ impl Client {
         self.begin(now, state, random);
     }
 
-    /// The link is gone. What is used stays in use until its time is over: the link may come back.
+    /// The link is down. The lease remains in use until its time is over, because the link may come
+    /// back.
     pub(crate) fn link_down(&mut self) {
         if self.state == DhcpState::Checking {
             self.drop_lease();
@@ -192,7 +193,7 @@ impl Client {
         self.state = DhcpState::Selecting;
         self.offer = None;
         self.tries = 0;
-        // Answers to what was asked before are not wanted any more.
+        // Answers to earlier requests do not count any more.
         self.xid = self.xid.wrapping_add(1);
         self.timer = Some(now + time);
     }
@@ -228,7 +229,7 @@ impl Client {
         }
     }
 
-    /// Drops a lease whose time is over; whether it did.
+    /// Drops a lease whose time is over. True if it did.
     fn expire(&mut self, now: Instant) -> bool {
         let over = self.held.as_ref().and_then(Held::end).is_some_and(|end| end <= now);
         if over {
@@ -247,7 +248,7 @@ impl Client {
         self.held.as_ref().and_then(|held| held.at(held.lease.rebind)).is_some_and(|at| at <= now)
     }
 
-    /// Sends what the state is to send, and sets the timer for the next time.
+    /// Sends the message of the present state, and sets the timer for the next one.
     fn transmit(&mut self, now: Instant, random: &mut Secret) {
         self.tries = self.tries.saturating_add(1);
         self.sent = now;
@@ -315,7 +316,7 @@ impl Client {
         let Some(reply) = wire::parse(bytes, self.mac, self.xid) else { return false };
         match (self.state, reply) {
             (DhcpState::Selecting, DhcpReply::Offer(offer)) if self.tries > 0 => {
-                // RFC 2131 4.4.1: the transaction stays the same.
+                // RFC 2131 4.4.1: the request has the same transaction number.
                 self.offer = Some(Box::new(offer));
                 self.state = DhcpState::Requesting;
                 self.tries = 0;
@@ -382,7 +383,7 @@ impl Client {
         self.offer = None;
     }
 
-    /// The lease that is in use goes on, perhaps with other parameters.
+    /// The lease in use is extended, perhaps with other parameters.
     fn extend(&mut self, lease: DhcpLease, random: &mut Secret) {
         let lease = Box::new(lease);
         self.held = Some(Held { lease, since: self.sent, used: true });

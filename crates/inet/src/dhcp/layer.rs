@@ -20,7 +20,7 @@ counters! { DhcpCounters:
     dhcp_out "dhcp.messages-out" "Messages sent to DHCP servers."
 }
 
-/// A client and what it has brought about.
+/// A client, and the configuration that its lease has made.
 #[derive(Debug)]
 struct DhcpInterface {
     interface: InterfaceId,
@@ -32,7 +32,7 @@ struct DhcpInterface {
     mtu: u16,
 }
 
-/// What a lease has brought and is to be taken back.
+/// The configuration of an ended lease, to be removed.
 #[derive(Debug)]
 pub(crate) struct EndedLease {
     pub(crate) address: Option<Cidr>,
@@ -118,7 +118,7 @@ impl DhcpLayer {
         self.interfaces.iter().filter_map(|one| one.client.poll_at()).min()
     }
 
-    /// The link of an interface has come or gone; false without a client there.
+    /// The link of an interface came up or went down. False without a client there.
     pub(crate) fn handle_link(
         &mut self,
         now: Instant,
@@ -164,7 +164,7 @@ impl DhcpLayer {
         }
     }
 
-    /// Takes a server's message to the client of an interface; whether it was acted upon.
+    /// Handles a server's message to the client of an interface. True if the client acted upon it.
     pub(crate) fn handle_message(
         &mut self,
         now: Instant,
@@ -184,13 +184,14 @@ impl DhcpLayer {
         self.counters.dhcp_out += 1;
     }
 
-    /// What a client wants done next, and on which interface.
+    /// The next action that a client requests, and its interface.
     pub(crate) fn poll_action(&mut self) -> Option<(InterfaceId, DhcpAction)> {
         let mut all = self.interfaces.iter_mut();
         all.find_map(|one| Some((one.interface, one.client.poll_action()?)))
     }
 
-    /// A lease is to be applied that brings `address`: gives what an earlier one brought.
+    /// Records that a lease with `address` is about to be applied. Gives the configuration of the
+    /// earlier lease.
     pub(crate) fn bind(&mut self, interface: InterfaceId, address: Cidr) -> Option<EndedLease> {
         let one = self.find_mut(interface)?;
         let (address, routes) = (one.address.replace(address), core::mem::take(&mut one.routes));
@@ -204,7 +205,7 @@ impl DhcpLayer {
         }
     }
 
-    /// A lease is over: gives what it brought.
+    /// Ends a lease, and gives its configuration.
     pub(crate) fn unbind(&mut self, interface: InterfaceId) -> Option<EndedLease> {
         let one = self.find_mut(interface)?;
         let (address, routes) = (one.address.take(), core::mem::take(&mut one.routes));

@@ -23,13 +23,13 @@ const SHORTEST: usize = 300;
 const ROOM: usize = 400;
 const MAGIC: u32 = 0x6382_5363;
 const ETHERNET: u16 = 1;
-/// Most routers, name servers and classless routes that are believed.
+/// Most routers, name servers and classless routes that are accepted.
 const MOST_ROUTERS: usize = 4;
 const MOST_SERVERS: usize = 8;
 const MOST_ROUTES: usize = 32;
 /// Leases that end sooner are not worth having: asking again would be all that the client does.
 const SHORTEST_LEASE: Duration = Duration::from_secs(20);
-/// Smallest MTU that is believed, bytes: what every host can receive (RFC 1122 3.3.2).
+/// Smallest accepted MTU, bytes: every host can receive packets of this length (RFC 1122 3.3.2).
 const SMALLEST_MTU: u16 = 576;
 
 mod code {
@@ -51,7 +51,7 @@ mod code {
     pub(super) const ROUTES: u8 = 121;
 }
 
-/// What is asked for; RFC 3442 wants classless routes before routers.
+/// The requested parameters. RFC 3442 wants classless routes before routers.
 const PARAMETERS: [u8; 9] = [
     code::SUBNET_MASK,
     code::ROUTES,
@@ -75,7 +75,7 @@ pub struct DhcpRoute {
     pub router: Option<Ipv4Addr>,
 }
 
-/// What a DHCP server has given, validated.
+/// A lease of a DHCP server, validated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DhcpLease {
     /// The address.
@@ -90,11 +90,11 @@ pub struct DhcpLease {
     pub dns: Vec<Ipv4Addr>,
     /// The link's MTU, bytes (576..).
     pub mtu: Option<u16>,
-    /// The domain to look up names in.
+    /// The domain for looking up names.
     pub domain: Option<String>,
     /// The server.
     pub server: Ipv4Addr,
-    /// How long the address may be used; `None` for ever.
+    /// Lifetime of the address; `None` for infinity.
     pub lease: Option<Duration>,
     /// When the client starts to renew it (T1) and to ask any server (T2); before `lease`.
     pub renew: Duration,
@@ -102,7 +102,7 @@ pub struct DhcpLease {
     pub rebind: Duration,
 }
 
-/// A server's message for us.
+/// A server's message to this client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DhcpReply {
     Offer(DhcpLease),
@@ -238,7 +238,7 @@ fn prefix_of(address: Ipv4Addr) -> Option<u8> {
     (prefix > 0 && mask(prefix) == bits).then_some(prefix)
 }
 
-/// What an address means without a mask (RFC 791 3.2).
+/// The prefix length of an address without a mask (RFC 791 3.2).
 fn class_prefix(address: Ipv4Addr) -> u8 {
     match address.octets()[0] {
         0..128 => 8,
@@ -315,7 +315,7 @@ impl DhcpOptions {
     }
 }
 
-/// A message of ours.
+/// A message of this client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DhcpRequest {
     pub(crate) kind: DhcpMessageType,
@@ -324,7 +324,8 @@ pub(crate) struct DhcpRequest {
     pub(crate) secs: u16,
     /// Our address if we have and use it, else 0.0.0.0.
     pub(crate) client: Ipv4Addr,
-    /// Answers are to be broadcast: nothing reaches us by address yet (RFC 2131 4.1).
+    /// Answers are to be broadcast, because unicast packets do not reach this host yet (RFC 2131
+    /// 4.1).
     pub(crate) broadcast: bool,
     pub(crate) requested: Option<Ipv4Addr>,
     pub(crate) server: Option<Ipv4Addr>,
@@ -367,7 +368,7 @@ impl DhcpRequest {
         bytes
     }
 
-    /// The end of what was written.
+    /// The end of the written part.
     fn end(bytes: &[u8]) -> usize {
         bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
     }

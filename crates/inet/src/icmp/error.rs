@@ -7,7 +7,7 @@ use smoltcp::wire::IpProtocol;
 use crate::error::Error;
 use crate::tcp::Endpoints;
 
-/// An error about a packet to us, for its sender.
+/// An ICMP error to be sent to the sender of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IcmpError {
     /// Its protocol is not spoken here.
@@ -18,13 +18,13 @@ pub(crate) enum IcmpError {
     ReassemblyTimeout,
 }
 
-/// What an error from the network says.
+/// The content of a received ICMP error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReportedError {
     /// The packet did not reach its host or socket. With `hard`, a datagram socket gets the error
     /// without having asked for it.
     Unreachable { error: Error, hard: bool },
-    /// It was too big for a link on its way, which takes so many bytes.
+    /// It was too big for a link on its way, which takes packets of so many bytes.
     TooBig(u16),
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct IcmpReport {
     pub(crate) quote: QuotedPacket,
 }
 
-/// What an error tells of the packet that it is about.
+/// The packet that an ICMP error quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QuotedPacket {
     pub(crate) protocol: IpProtocol,

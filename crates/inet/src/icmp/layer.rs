@@ -34,7 +34,7 @@ impl IcmpLayer {
         self.counters.iter()
     }
 
-    /// Counts an error that was received, and whether a socket believed it.
+    /// Counts a received error, and whether a socket accepted it.
     pub(crate) fn count_report(&mut self, believed: bool) {
         self.counters.icmp_in += u64::from(believed);
         self.counters.icmp_stray += u64::from(!believed);
@@ -42,7 +42,7 @@ impl IcmpLayer {
 
     /// Whether an error about `packet` may be sent: not more than so many in a second. Counts it.
     pub(super) fn may_send_error(&mut self, now: Instant, packet: &Packet) -> bool {
-        // As Linux: what stays within the host is not limited.
+        // As Linux: packets within the host are not limited.
         let inside = packet.interface == InterfaceId::LOOPBACK;
         let may = inside || self.limit.take(now);
         self.counters.icmp_out += u64::from(may);

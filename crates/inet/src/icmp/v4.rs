@@ -37,7 +37,7 @@ fn code(error: IcmpError) -> (Icmpv4Message, u8) {
 /// The code of "fragmentation needed and DF set".
 const FRAGMENTATION_NEEDED: u8 = 4;
 
-/// What an ICMP message says.
+/// The content of an ICMP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IcmpMessage<'a> {
     Echo {
@@ -118,7 +118,7 @@ fn parse_quote(bytes: &[u8]) -> Option<QuotedPacket> {
 }
 
 impl IcmpLayer {
-    /// Takes an ICMP packet; gives the error that it brings.
+    /// Handles an ICMP packet. Gives the error that it reports.
     pub(crate) fn handle4<T: TxBytes>(
         &mut self,
         cx: &mut Context,

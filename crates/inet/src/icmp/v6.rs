@@ -16,7 +16,7 @@ use crate::time::Instant;
 
 /// Length of the header of an error message, bytes.
 const HEADER: usize = 8;
-/// Place of the checksum.
+/// Position of the checksum.
 const CHECKSUM: core::ops::Range<usize> = 2..4;
 
 /// The meaning of an error (RFC 4443 3), as Linux's `icmpv6_err_convert`. True if a datagram socket
@@ -56,19 +56,19 @@ fn parse_quote(bytes: &[u8], interface: InterfaceId) -> Option<QuotedPacket> {
     QuotedPacket::new(protocol, end, [source, destination], rest)
 }
 
-/// What an ICMPv6 packet asks of other layers.
+/// The further handling of an ICMPv6 packet, by other layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Icmpv6Input {
     /// Nothing: it was answered, dropped, or about groups.
     Done,
-    /// It brings an error.
+    /// It reports an error.
     Report(IcmpReport),
     /// It is a message of Neighbour Discovery.
     Neighbour(Icmpv6Message),
 }
 
 impl IcmpLayer {
-    /// Takes an ICMPv6 packet.
+    /// Handles an ICMPv6 packet.
     pub(crate) fn handle6<T: TxBytes>(
         &mut self,
         cx: &mut Context,

@@ -15,16 +15,16 @@ pub(crate) struct Origin {
     pub(crate) interface: InterfaceId,
     /// Its frame was sent to a group or broadcast address.
     pub(crate) to_group: bool,
-    /// It is ours and has never left.
+    /// This host has sent it to itself.
     pub(crate) looped: bool,
 }
 
-/// To whom a packet was sent.
+/// The kind of a packet's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// To an address of this host, and to this host alone.
     ToUs,
-    /// To a broadcast address, or to a group that a socket of ours listens to.
+    /// To a broadcast address, or to a group that a socket of this host listens to.
     ToAll,
 }
 

@@ -44,8 +44,8 @@ impl<R: RxBytes> Fragments<R> {
         self.counters.iter()
     }
 
-    /// Takes a fragment; gives the packet, from its IP header on and to be parsed again, if it is
-    /// complete now.
+    /// Handles a fragment. If it completes the packet, gives that, from its IP header on and to be
+    /// parsed again.
     pub(crate) fn handle_fragment(
         &mut self,
         now: Instant,
@@ -129,7 +129,7 @@ impl<R: RxBytes> Fragments<R> {
 }
 
 /// Makes the header of a reassembled packet that of a packet which was never fragmented. In IPv6,
-/// `next_header_at` is the place of what announced the fragment header.
+/// `next_header_at` is the position of the field that announced the fragment header.
 fn mend(packet: Reassembled, is_v4: bool, next_header_at: usize) -> Box<[u8]> {
     let Reassembled { mut bytes, header_len, ecn, next_header } = packet;
     if is_v4 {

@@ -48,7 +48,7 @@ pub enum FilterMode {
     Exclude,
 }
 
-/// What is wanted of a group.
+/// The sources that are wanted of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filter {
     pub(crate) mode: FilterMode,
@@ -123,7 +123,8 @@ struct Group {
     /// When, next.
     change_at: Option<Instant>,
     owed: Option<PendingResponse>,
-    /// We sent the last report of an older version: we tell when we leave (RFC 2236 3).
+    /// This host sent the last report of an older version, and so sends a message when it leaves
+    /// (RFC 2236 3).
     reporter: bool,
 }
 
@@ -135,7 +136,7 @@ pub(crate) struct Groups {
     most: usize,
     robustness: u8,
     query_interval: Duration,
-    /// Until when a router speaks an older version.
+    /// Until when a router of an older version counts as present.
     second_until: Option<Instant>,
     first_until: Option<Instant>,
     /// When a general query is to be answered.
@@ -171,12 +172,12 @@ impl Groups {
         self.groups.iter().filter(|(_, group)| !group.listeners.is_empty()).map(|(ip, _)| *ip)
     }
 
-    /// What a listener asked for.
+    /// The filter that a listener asked for.
     pub(crate) fn filter(&self, group: IpAddr, listener: GroupListener) -> Option<&Filter> {
         self.groups.get(&group)?.listeners.get(&listener)
     }
 
-    /// The version to speak: the oldest that a router has spoken lately.
+    /// The version to use: the oldest that a router has used lately.
     fn version(&self, now: Instant) -> Version {
         let is_on = |until: Option<Instant>| until.is_some_and(|until| until > now);
         if is_on(self.first_until) {
@@ -238,7 +239,7 @@ impl Groups {
         found
     }
 
-    /// The link is there again: routers on it may know nothing of us.
+    /// The link is up again: routers on it may not know this host's groups.
     pub(crate) fn report_all(&mut self, now: Instant) {
         let robustness = self.robustness;
         self.groups.retain(|_, group| !group.listeners.is_empty());
@@ -294,7 +295,7 @@ impl Groups {
         group.change_at = Some(now);
     }
 
-    /// Takes a query. `now` is when it came.
+    /// Handles a query that came at `now`.
     pub(crate) fn handle_query(&mut self, now: Instant, query: &Query, random: &mut Secret) {
         let present = self.query_interval * u32::from(self.robustness) + query.most_delay;
         match query.version {
@@ -447,7 +448,7 @@ impl Groups {
         report
     }
 
-    /// Drops groups of which nothing is left to be told.
+    /// Drops groups without listeners and without a report to be sent.
     fn forget_left(&mut self) {
         self.groups.retain(|_, group| !group.listeners.is_empty() || group.change_at.is_some());
     }
@@ -466,7 +467,7 @@ impl Group {
         }
     }
 
-    /// A record of what is wanted.
+    /// A record with the present filter.
     fn state(&self, group: IpAddr) -> Record {
         let kind = match self.filter.mode {
             FilterMode::Include => RecordKind::IsInclude,
@@ -488,7 +489,7 @@ impl Group {
         (!sources.is_empty()).then_some(Record { kind: RecordKind::IsInclude, group, sources })
     }
 
-    /// RFC 3376 5.1: what has changed; counts it as reported once more.
+    /// RFC 3376 5.1: records of the changes. Counts each as reported once more.
     fn changes(&mut self, group: IpAddr, records: &mut Vec<Record>) {
         if self.mode_reports > 0 {
             self.mode_reports -= 1;

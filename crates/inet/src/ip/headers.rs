@@ -28,7 +28,7 @@ pub(crate) fn write_headers(
     write_link(link, path, to, header, head);
 }
 
-/// Writes the IP header behind the place of the Ethernet header.
+/// Writes the IP header behind the room for the Ethernet header.
 pub(crate) fn write_ip(header: &Header, head: &mut [u8]) {
     let network = &mut head[ethernet::HEADER..];
     match (header.source, header.destination) {

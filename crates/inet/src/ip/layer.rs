@@ -81,7 +81,7 @@ impl IpLayer {
         }
     }
 
-    /// Takes what has changed in the configuration.
+    /// Applies a change of the configuration.
     pub(crate) fn configure(&mut self, config: &Config) {
         self.v6 = config.v6;
         self.rp_filter = config.rp_filter;
@@ -170,8 +170,8 @@ impl IpLayer {
         self.v6.auto_flow_labels
     }
 
-    /// The path to `destination`, whose port does not matter, over the interface `via` if it is
-    /// given.
+    /// The path to `destination`, over the interface `via` if one is given. The port does not
+    /// matter.
     pub(crate) fn find(
         &mut self,
         destination: &SocketAddr,
@@ -183,7 +183,7 @@ impl IpLayer {
         found
     }
 
-    /// The MTU of the path to `host`, bytes, if it is known to be less than the link's.
+    /// The MTU of the path to `host`, bytes, if it is stored and less than the link's.
     pub(crate) fn path_mtu(&self, now: Instant, host: IpAddr) -> Option<u16> {
         self.path_mtus.get(now, host)
     }
@@ -249,7 +249,7 @@ impl IpLayer {
         self.routes.add(route)
     }
 
-    /// Takes a route away; false if it is not there.
+    /// Removes a route; false if it is not there.
     pub(crate) fn remove_route(&mut self, route: &Route) -> bool {
         self.routes.remove(route)
     }
@@ -259,7 +259,7 @@ impl IpLayer {
         self.groups.admits(interface, group, source)
     }
 
-    /// What a listener wants of a group.
+    /// The filter of a listener of a group.
     pub(crate) fn group_filter(
         &self,
         interface: InterfaceId,
@@ -286,7 +286,7 @@ impl IpLayer {
         Ok(())
     }
 
-    /// A listener is gone.
+    /// Removes an ended listener.
     pub(crate) fn leave_groups(
         &mut self,
         now: Instant,
@@ -303,7 +303,7 @@ impl IpLayer {
         }
     }
 
-    /// The link of an interface is told of all groups again.
+    /// Reports all groups again on the link of an interface.
     pub(crate) fn report_groups(&mut self, now: Instant, id: InterfaceId, timers: &mut Timers) {
         self.groups.report_all(now, id);
         self.arm_groups(timers);
@@ -320,13 +320,13 @@ impl IpLayer {
         self.groups_timer = at.map(|at| timers.arm(at, Timer::Groups));
     }
 
-    /// Whether a report about groups is due some time.
+    /// Whether a report about groups is scheduled.
     #[cfg(test)]
     pub(crate) fn waits_for_groups(&self) -> bool {
         self.groups_timer.is_some()
     }
 
-    /// Sends the reports about groups that are due.
+    /// Sends due reports about groups.
     pub(crate) fn handle_groups_timer<T: TxBytes>(
         &mut self,
         now: Instant,
@@ -341,7 +341,7 @@ impl IpLayer {
         self.arm_groups(timers);
     }
 
-    /// Takes an IGMP packet (RFC 3376 7).
+    /// Handles an IGMP packet (RFC 3376 7).
     pub(crate) fn handle_igmp(
         &mut self,
         now: Instant,
@@ -354,7 +354,7 @@ impl IpLayer {
         self.handle_group_message(now, (packet.interface, false), message, (secret, timers));
     }
 
-    /// Takes an MLD message whose checksum is right (RFC 3810 6.2: from the link only).
+    /// Handles an MLD message whose checksum is right (RFC 3810 6.2: from the link only).
     pub(crate) fn handle_mld(
         &mut self,
         now: Instant,

@@ -68,7 +68,7 @@ pub(crate) enum Preference {
 /// A router's advertisement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RouterAdvert<'a> {
-    /// `None` to leave it to us, as with all of these.
+    /// `None` leaves it to the host, as with all of these.
     pub(crate) hop_limit: Option<u8>,
     pub(crate) preference: Preference,
     /// How long it is a default router; zero if it is not.
@@ -78,11 +78,11 @@ pub(crate) struct RouterAdvert<'a> {
     pub(crate) options: NdpOptions<'a>,
 }
 
-/// The options of a message, all whole.
+/// The options of a message, all complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NdpOptions<'a>(&'a [u8]);
 
-/// An option with its body, type and length taken off.
+/// An option's body, without type and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NdpOption<'a> {
     SourceMac(Mac),
@@ -109,7 +109,7 @@ pub(crate) struct Prefix {
 }
 
 impl<'a> NdpOptions<'a> {
-    /// `None` if one has length 0 or is not whole, or if there are too many.
+    /// `None` if an option has length 0 or is incomplete, or if there are too many.
     fn check(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = bytes;
         for _ in 0..MOST_OPTIONS {
@@ -211,8 +211,8 @@ fn read_prefix(option: &[u8]) -> Option<Prefix> {
     })
 }
 
-/// Reads a message of type `kind`, of which `bytes` is all with a good checksum; `None` if it
-/// fails a check.
+/// Reads a message of type `kind`, whose checksum is right. `bytes` is the complete message. `None`
+/// if it fails a check.
 pub(crate) fn parse(
     kind: Icmpv6Message,
     bytes: &[u8],
@@ -232,7 +232,8 @@ pub(crate) fn parse(
             let target = address(bytes, 8).filter(|target| !target.is_multicast())?;
             let options = options(TARGET)?;
             let source_mac = options.source_mac();
-            // RFC 4861 7.1.1: one that wants the address goes to its group and has no address.
+            // RFC 4861 7.1.1: a solicitation without a source address, as in duplicate address
+            // detection, goes to the target's group and has no hardware address.
             let is_probe = source.is_unspecified();
             if is_probe && (!is_solicited_node(destination) || source_mac.is_some()) {
                 return None;
@@ -251,7 +252,7 @@ pub(crate) fn parse(
             Some(NdpMessage::Advert { target, router, solicited, overrides, mac })
         }
         Icmpv6Message::RouterAdvert => {
-            // RFC 4861 6.1.2: routers speak from their link-local address.
+            // RFC 4861 6.1.2: routers send from their link-local address.
             if !source.is_unicast_link_local() {
                 return None;
             }
@@ -389,7 +390,7 @@ pub(crate) fn send_to_group<T: TxBytes>(
     send(link, id, (source, group, ethernet::multicast(group.into())), message, out);
 }
 
-/// Asks for a neighbour, its group or at the hardware address last known (RFC 4861 7.2.2).
+/// Solicits a neighbour, by its group or at its last known hardware address (RFC 4861 7.2.2).
 pub(crate) fn send_solicitation<T: TxBytes>(
     link: &mut LinkLayer,
     id: InterfaceId,

@@ -25,7 +25,7 @@ pub(crate) struct Packet {
     pub(crate) whole: Range<usize>,
     /// Where its payload is in the frame.
     pub(crate) payload: Range<usize>,
-    /// Which part of a packet it is, if it is not a whole one.
+    /// Its fragment header, if it is a fragment.
     pub(crate) fragment: Option<FragmentHeader>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Packet {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FragmentHeader {
     pub(crate) id: u32,
-    /// Place of its payload in the packet's, bytes.
+    /// Position of its payload in the packet's, bytes.
     pub(crate) at: usize,
-    /// It is not the last one.
+    /// It is not the last fragment.
     pub(crate) more: bool,
     /// Range in the frame of the headers with which the reassembled packet starts. That is the IPv4
     /// header, or the IPv6 header and the extension headers before the fragment header.

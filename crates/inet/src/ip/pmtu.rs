@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use crate::secret::KeyedHash;
 use crate::time::Instant;
 
-/// How long a path's MTU is believed (RFC 1191 6.3; Linux: mtu_expires).
+/// Lifetime of a path's MTU (RFC 1191 6.3; Linux: mtu_expires).
 const LIFE: Duration = Duration::from_secs(600);
 
 /// Least accepted MTU of an IPv4 path, as Linux (min_pmtu). Smaller ones are an attack.
@@ -22,7 +22,7 @@ pub(crate) const LEAST_V4: u16 = 552;
 /// Least MTU of IPv6 (RFC 8200 5).
 pub(crate) const LEAST_V6: u16 = 1280;
 
-/// What is known of paths.
+/// The stored MTUs of paths.
 #[derive(Debug)]
 pub(crate) struct PathMtus {
     known: HashMap<IpAddr, (u16, Instant), KeyedHash>,
@@ -36,7 +36,7 @@ impl PathMtus {
         Self { known: HashMap::with_hasher(hash), order: VecDeque::new(), limit }
     }
 
-    /// The MTU of the path to `host`, bytes, if it is known to be less than the link's.
+    /// The MTU of the path to `host`, bytes, if it is stored and less than the link's.
     pub(crate) fn get(&self, now: Instant, host: IpAddr) -> Option<u16> {
         self.known.get(&host).filter(|(_, until)| now < *until).map(|(mtu, _)| *mtu)
     }

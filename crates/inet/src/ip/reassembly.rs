@@ -26,7 +26,7 @@ use crate::ip::packet::Packet;
 use crate::secret::KeyedHash;
 use crate::time::Instant;
 
-/// Most bytes that a length field can tell of.
+/// Most bytes that a length field can name.
 const LONGEST: usize = 65_535;
 /// Length of the IPv6 header, which its length field does not count.
 const HEADER_V6: usize = 40;
@@ -47,12 +47,12 @@ pub(crate) struct DatagramKey {
 #[derive(Debug)]
 pub(crate) struct Fragment<F> {
     pub(crate) key: DatagramKey,
-    /// Place of its payload in the datagram, bytes.
+    /// Position of its payload in the datagram's, bytes.
     pub(crate) at: usize,
-    /// It is not the last one.
+    /// It is not the last fragment.
     pub(crate) more: bool,
     pub(crate) ecn: u8,
-    /// What follows the header: IPv4's protocol, or the fragment header's next header.
+    /// The type of the payload: IPv4's protocol, or the fragment header's next header.
     pub(crate) next_header: u8,
     /// Range in the frame of the headers with which the reassembled packet starts. That is IPv4's
     /// header with its options, or IPv6's with the extension headers before the fragment header.
@@ -69,7 +69,7 @@ impl<F> Fragment<F> {
         self.at + self.payload.len()
     }
 
-    /// Most payload that the whole packet can have.
+    /// Most payload that the reassembled packet can have.
     fn most(&self) -> usize {
         let counted = match self.key.source {
             IpAddr::V4(_) => self.header.len(),
@@ -91,16 +91,16 @@ pub(crate) struct Reassembled {
     pub(crate) next_header: u8,
 }
 
-/// What became of a fragment.
+/// The outcome of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReassemblyOutcome {
-    /// It waits for the others.
+    /// It is stored until the others arrive.
     Stored,
-    /// It was there already.
+    /// It was stored already.
     Duplicate,
-    /// It was the one missing.
+    /// It was the missing fragment.
     Complete(Reassembled),
-    /// It is empty, or not the last one and no multiple of 8 bytes.
+    /// It is empty, or it is not the last one and no multiple of 8 bytes.
     Misshapen,
     /// The packet would be longer than a packet can be.
     TooLong,
@@ -109,7 +109,7 @@ pub(crate) enum ReassemblyOutcome {
     Spoilt,
 }
 
-/// A datagram whose time is over.
+/// A datagram whose reassembly timed out.
 #[derive(Debug)]
 pub(crate) struct ExpiredDatagram<F> {
     /// Its first fragment, if that is there.
@@ -122,18 +122,18 @@ type Deadline = (Instant, u64);
 #[derive(Debug)]
 struct Assembly<F> {
     due: Deadline,
-    /// By place, without overlaps.
+    /// Ordered by position, without overlaps.
     pieces: Vec<Fragment<F>>,
     /// Payload bytes in these.
     len: usize,
-    /// Payload bytes of the whole, once the last fragment is there.
+    /// Payload bytes of the reassembled packet, once the last fragment has arrived.
     total: Option<usize>,
     /// Which of the four ECN values were seen, one bit each.
     ecns: u8,
     spoilt: bool,
 }
 
-/// What the datagrams of a source take.
+/// The memory that the datagrams of a source take.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct SourceUsage {
     bytes: usize,
@@ -202,7 +202,7 @@ impl<F: RxBytes> Reassembler<F> {
         self.waiting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// The next datagram whose time is over.
+    /// The next datagram whose reassembly has timed out.
     pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<ExpiredDatagram<F>> {
         while self.poll_at().is_some_and(|at| at <= now) {
             let (_, key) = self.waiting.first_key_value()?;
@@ -217,7 +217,7 @@ impl<F: RxBytes> Reassembler<F> {
         None
     }
 
-    /// Adds a fragment that nothing speaks against.
+    /// Adds a fragment that passed all checks.
     fn add(&mut self, now: Instant, fragment: Fragment<F>) {
         let key = fragment.key;
         if !self.assemblies.contains_key(&key) {
@@ -265,7 +265,7 @@ impl<F: RxBytes> Reassembler<F> {
         self.remove(key);
     }
 
-    /// Frees a datagram's frames and lets it refuse all that comes later (RFC 5722 4).
+    /// Frees a datagram's frames, and lets it refuse all later fragments (RFC 5722 4).
     fn spoil(&mut self, key: &DatagramKey) {
         let Some(held) = self.assemblies.get_mut(key) else { return };
         let before = held.taken();
@@ -338,7 +338,7 @@ impl<F: RxBytes> Assembly<F> {
         Self { due, pieces: Vec::new(), len: 0, total: None, ecns: 0, spoilt: false }
     }
 
-    /// What speaks against adding `new`.
+    /// The reason to refuse `new`.
     fn refuses(&self, new: &Fragment<F>) -> Option<ReassemblyOutcome> {
         if self.spoilt {
             return Some(ReassemblyOutcome::Spoilt);

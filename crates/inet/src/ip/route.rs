@@ -31,7 +31,7 @@ pub struct Route {
     pub interface: InterfaceId,
     /// Our address in packets that name none; `None` to choose by destination.
     pub source: Option<IpAddr>,
-    /// Of routes with the same network, the one with the least is taken.
+    /// Of routes with the same network, the one with the least metric is used.
     pub metric: u32,
 }
 
@@ -52,7 +52,7 @@ impl Route {
         (core::cmp::Reverse(self.network.prefix), self.metric)
     }
 
-    /// Whether two entries stand for the same thing: only one of them can be in the table.
+    /// Whether two entries differ in no key: only one of them can be in the table.
     fn is_same(&self, other: &Self) -> bool {
         (self.network, self.gateway, self.interface, self.metric)
             == (other.network, other.gateway, other.interface, other.metric)
@@ -71,7 +71,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// The same path, if it takes packets of `mtu` bytes only.
+    /// The same path, for packets of at most `mtu` bytes.
     #[must_use]
     pub(crate) fn narrowed(self, mtu: Option<u16>) -> Self {
         Self { mtu: mtu.map_or(self.mtu, |mtu| mtu.min(self.mtu)), ..self }
@@ -85,7 +85,7 @@ impl Path {
     }
 }
 
-/// To whom a packet is sent on the link.
+/// The first hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hop {
     /// The destination or a router, by its address.
@@ -127,7 +127,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Takes a route away; false if it is not there.
+    /// Removes a route; false if it is not there.
     pub(crate) fn remove(&mut self, route: &Route) -> bool {
         let route = Route { network: route.network.network(), ..*route };
         let before = self.routes.len();
@@ -161,7 +161,7 @@ impl Routes {
         if ip.is_unspecified() {
             return Err(Error::NetUnreachable);
         }
-        // RFC 4007 6: which link must be said.
+        // RFC 4007 6: a link-local destination needs an interface.
         let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         if is_link_local && via.is_none() {
             return Err(Error::Invalid);
@@ -170,7 +170,7 @@ impl Routes {
             return Ok(Path { interface, source, mtu: LOOPBACK_MTU, hop: Hop::Local });
         }
         let everywhere = is_limited_broadcast(ip) || ip.is_multicast();
-        // A packet to all goes to the link of the default route, or else the first.
+        // A broadcast packet goes to the link of the default route, or else to the first link.
         let is_up =
             |id: InterfaceId| interfaces.get(usize::from(id.0)).is_some_and(|one| one.is_up());
         let route = self.routes.iter().find(|route| {
@@ -215,7 +215,7 @@ fn local_source(
         // As Linux: one address for all of 127/8.
         (IpAddr::V4(v4), _) if v4.is_loopback() => loopback(Ipv4Addr::LOCALHOST.into()),
         (IpAddr::V6(v6), _) if v6.is_loopback() => loopback(ip),
-        // An address of link scope is ours on its link.
+        // An address of link scope belongs to this host only on its own link.
         (IpAddr::V6(v6), Some(via)) if is_link_scope(v6.into()) => {
             interfaces.get(usize::from(via.0))?.has(ip).then_some((ip, via))
         }

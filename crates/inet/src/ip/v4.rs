@@ -28,7 +28,7 @@ pub(crate) enum Ipv4Refusal {
     Martian,
 }
 
-/// Looks at the packet that starts at `at` in `frame`, which came from `interface`.
+/// Parses the packet that starts at `at` in `frame`, which came from `interface`.
 pub(crate) fn parse(
     frame: &[u8],
     at: usize,
@@ -105,7 +105,7 @@ fn check_options(mut options: &[u8]) -> Result<(), Ipv4Refusal> {
     Ok(())
 }
 
-/// Makes the header of `packet`, joined of fragments, that of a whole packet with this ECN field.
+/// Makes the header of a reassembled `packet` that of an unfragmented one, with this ECN field.
 pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
     let total = u16::try_from(packet.len()).unwrap_or(u16::MAX);
     if packet.len() < HEADER {
@@ -136,7 +136,7 @@ pub(crate) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out
     view.fill_checksum();
 }
 
-/// Makes the header at the start of `packet` that of a fragment whose payload stands at `at`.
+/// Makes the header at the start of `packet` that of a fragment whose payload has position `at`.
 pub(crate) fn write_fragment(packet: &mut [u8], id: u32, at: usize, more: bool) {
     let Some(header) = packet.get_mut(..HEADER) else { return };
     let mut view = Ipv4Packet::new_unchecked(header);
@@ -148,13 +148,13 @@ pub(crate) fn write_fragment(packet: &mut [u8], id: u32, at: usize, more: bool) 
     view.fill_checksum();
 }
 
-/// Lets routers fragment the packet at the start of `packet`: it needs an identification then
-/// (RFC 6864 4.1).
+/// Lets routers fragment the packet at the start of `packet`. It then needs an identification (RFC
+/// 6864 4.1).
 pub(crate) fn allow_fragments(packet: &mut [u8], id: u32) {
     write_fragment(packet, id, 0, false);
 }
 
-/// A whole packet with a router alert option (RFC 2113), of internetwork control, for one hop.
+/// A packet with a router alert option (RFC 2113), of internetwork control, for one hop.
 pub(crate) fn with_router_alert(source: Ipv4Addr, to: Ipv4Addr, igmp: &[u8]) -> Vec<u8> {
     const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
     const INTERNETWORK_CONTROL: u8 = 0xc0;

@@ -27,12 +27,13 @@ const MOST_OPTIONS: usize = 16;
 const PAYLOAD_LENGTH_AT: usize = 4;
 const NEXT_HEADER_AT: usize = 6;
 
-/// What a packet carries.
+/// The content of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// What `protocol` says, at `payload`; or a part of it, if the packet is a fragment.
+    /// The payload of protocol `protocol` at `payload`, or a part of it if the packet is a
+    /// fragment.
     Upper,
-    /// Something that its source is to be told of (RFC 4443 3.4).
+    /// An error that its source is to learn of (RFC 4443 3.4).
     Problem(Problem),
     /// Nothing (RFC 8200 4.7), or an option that says so (RFC 8200 4.2).
     Nothing,
@@ -44,7 +45,7 @@ pub(crate) struct Problem {
     pub(crate) code: ProblemCode,
     /// Where it is, bytes from the start of the packet.
     pub(crate) pointer: u32,
-    /// Told also if the packet was sent to a group (RFC 4443 2.4 (e.3)).
+    /// It is also sent if the packet was sent to a group (RFC 4443 2.4 (e.3)).
     pub(crate) to_groups: bool,
 }
 
@@ -53,9 +54,9 @@ pub(crate) struct Problem {
 pub(crate) enum ProblemCode {
     /// A field has an impossible value.
     Field = 0,
-    /// This next header is not known here.
+    /// The next header is unknown.
     NextHeader = 1,
-    /// This option is not known here.
+    /// The option is unknown.
     Option = 2,
 }
 
@@ -68,7 +69,7 @@ pub(crate) enum Ipv6Refusal {
     Excessive,
 }
 
-/// Looks at the packet that starts at `at` in `frame`, which came from `interface`.
+/// Parses the packet that starts at `at` in `frame`, which came from `interface`.
 pub(crate) fn parse(
     frame: &[u8],
     at: usize,
@@ -138,17 +139,18 @@ fn is_impossible_destination(destination: Ipv6Addr) -> bool {
 struct HeaderWalk<'a> {
     /// The packet.
     bytes: &'a [u8],
-    /// Where the next header starts, and what it is.
+    /// Position and type of the next header.
     at: usize,
     next: u8,
     /// Position of the field that tells its type.
     next_at: usize,
-    /// Places in it are those in the packet.
+    /// The fragment header. Its positions are those in the packet.
     fragment: Option<FragmentHeader>,
 }
 
 impl HeaderWalk<'_> {
-    /// Goes on to what is not an extension header; gives what ends the walk earlier.
+    /// Walks up to the first header that is no extension header. Gives the content that ends the
+    /// walk earlier.
     fn run(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         for _ in 0..=MOST_HEADERS {
             let end = match IpProtocol::from(self.next) {
@@ -160,7 +162,7 @@ impl HeaderWalk<'_> {
                 IpProtocol::Ipv6Route => self.routing()?,
                 IpProtocol::Ipv6Frag => {
                     let end = self.fragment()?;
-                    // What follows the header of a part is for the reassembled packet.
+                    // Headers behind a fragment's belong to the reassembled packet.
                     if end.is_some() || self.fragment.is_some() {
                         return Ok(end);
                     }
@@ -181,7 +183,7 @@ impl HeaderWalk<'_> {
         Content::Problem(Problem { code, pointer, to_groups: false })
     }
 
-    /// The extension header here: where it ends. All but fragment headers say how long they are.
+    /// The end of the extension header here. All but fragment headers have a length field.
     fn extent(&self) -> Result<usize, Ipv6Refusal> {
         let len = self.bytes.get(self.at + 1).ok_or(Ipv6Refusal::Malformed)?;
         let end = self.at + (usize::from(*len) + 1) * 8;
@@ -249,7 +251,7 @@ impl HeaderWalk<'_> {
         Ok(None)
     }
 
-    /// RFC 8200 4.5. A fragment that is the whole packet is no fragment (RFC 6946 4).
+    /// RFC 8200 4.5. A fragment that is the complete packet counts as none (RFC 6946 4).
     fn fragment(&mut self) -> Result<Option<Content>, Ipv6Refusal> {
         const LENGTH: usize = 8;
         let header = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<LENGTH>());
@@ -290,7 +292,7 @@ pub(crate) fn emit(header: &Header, source: Ipv6Addr, destination: Ipv6Addr, out
     view.set_flow_label(header.flow);
 }
 
-/// Makes the header of `packet`, joined of fragments, that of a whole packet with this ECN field.
+/// Makes the header of a reassembled `packet` that of an unfragmented one, with this ECN field.
 pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
     let Some(payload) = packet.len().checked_sub(HEADER) else { return };
     let mut view = Ipv6Packet::new_unchecked(packet);

@@ -39,7 +39,7 @@ enum AcdState {
     Lost,
 }
 
-/// What to do when the time has come.
+/// The action of a due timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcdStep {
     /// Send an ARP probe: a request from 0.0.0.0.
@@ -50,18 +50,19 @@ pub(crate) enum AcdStep {
     Announce,
 }
 
-/// What an ARP packet means for the address.
+/// The meaning of an ARP packet for the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcdVerdict {
     /// Nothing.
     Unconcerned,
-    /// Another host has it or wants it; it stays ours. Send an announcement if `announce`.
+    /// Another host has the address or wants it. This host retains it, and sends an announcement if
+    /// `announce`.
     Defend { announce: bool },
-    /// It is not ours (any more).
+    /// Another host has the address.
     Lost,
 }
 
-/// One address.
+/// The state of one address.
 #[derive(Debug, Clone)]
 pub(crate) struct Acd {
     address: Ipv4Addr,
@@ -74,7 +75,7 @@ pub(crate) struct Acd {
 }
 
 impl Acd {
-    /// Starts to look whether another host has `address` (2.1.1).
+    /// Starts to probe whether another host has `address` (2.1.1).
     pub(crate) fn probe(
         now: Instant,
         address: Ipv4Addr,
@@ -85,7 +86,7 @@ impl Acd {
         Self { address, state: AcdState::Probing { sent: 0 }, next, conflict: None, keep: false }
     }
 
-    /// An address that is used without looking, and kept whatever happens: announced and defended.
+    /// An address that is used without probing and never given up. It is announced and defended.
     pub(crate) fn announce(now: Instant, address: Ipv4Addr) -> Self {
         let state = AcdState::Announcing { sent: 0 };
         Self { address, state, next: Some(now), conflict: None, keep: true }
@@ -156,7 +157,7 @@ impl Acd {
         }
     }
 
-    /// Looks at an ARP packet that came in on the interface with the hardware address `ours`.
+    /// Handles an ARP packet received on the interface with the hardware address `ours`.
     pub(crate) fn handle(&mut self, now: Instant, packet: &ArpPacket, ours: Mac) -> AcdVerdict {
         if packet.sender_mac == ours {
             return AcdVerdict::Unconcerned;

@@ -6,7 +6,7 @@ use crate::time::Instant;
 /// Whether an address may be used (RFC 4862 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressState {
-    /// Duplicate address detection is under way: not used.
+    /// In duplicate address detection, and not used yet.
     Tentative,
     /// Used.
     Preferred,
@@ -52,7 +52,7 @@ pub struct Address {
     pub origin: AddressOrigin,
     /// When it becomes deprecated; `None` for never.
     pub preferred_until: Option<Instant>,
-    /// When it goes; `None` for never.
+    /// When the address is removed; `None` for never.
     pub valid_until: Option<Instant>,
     /// For a duplicate: the other node's hardware address, if its message carried it.
     pub owner: Option<[u8; 6]>,
@@ -65,7 +65,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// One without an end.
+    /// An address with an infinite lifetime.
     pub(crate) fn new(cidr: Cidr, origin: AddressOrigin) -> Self {
         Self {
             cidr,
@@ -80,7 +80,7 @@ impl Address {
         }
     }
 
-    /// Whether packets to and from it are ours.
+    /// Whether packets may be sent from it and received at it.
     pub(crate) fn is_usable(&self) -> bool {
         matches!(self.state, AddressState::Preferred | AddressState::Deprecated)
     }

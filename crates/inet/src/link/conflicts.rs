@@ -11,11 +11,11 @@ use crate::interface_id::InterfaceId;
 use crate::secret::Secret;
 use crate::time::Instant;
 
-/// One address.
+/// An address under conflict detection.
 #[derive(Debug)]
 struct WatchedAddress {
     interface: InterfaceId,
-    /// It comes from DHCP.
+    /// The address comes from DHCP.
     leased: bool,
     acd: Acd,
 }
@@ -28,7 +28,7 @@ pub(super) struct ArpProbe {
     pub(super) target: Ipv4Addr,
 }
 
-/// What [`ConflictDetector::step`] has done.
+/// The result of [`ConflictDetector::step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConflictStep {
     Send(ArpProbe),
@@ -43,7 +43,7 @@ pub(super) enum ConflictStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AddressConflict {
     pub(crate) interface: InterfaceId,
-    /// It was in use, not only probed for.
+    /// The address was in use, not only probed for.
     pub(crate) was_used: bool,
 }
 
@@ -85,7 +85,7 @@ impl ConflictDetector {
         }
     }
 
-    /// An address was taken away.
+    /// An address was removed.
     pub(super) fn forget(&mut self, interface: InterfaceId, address: IpAddr) {
         self.watched
             .retain(|one| one.interface != interface || IpAddr::V4(one.acd.address()) != address);
@@ -96,7 +96,7 @@ impl ConflictDetector {
         self.watched.retain(|one| one.interface != interface || !one.leased);
     }
 
-    /// The next thing that is due at `now`.
+    /// The next action due at `now`.
     pub(super) fn step(
         &mut self,
         now: Instant,

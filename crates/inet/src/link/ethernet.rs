@@ -10,7 +10,7 @@ pub(crate) const HEADER: usize = smoltcp::wire::ETHERNET_HEADER_LEN;
 /// A hardware address.
 pub(crate) type Mac = EthernetAddress;
 
-/// What a frame carries.
+/// The payload type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EtherPayload {
     Arp,
@@ -18,7 +18,7 @@ pub(crate) enum EtherPayload {
     Ipv6,
 }
 
-/// A frame for us; its payload starts at [`HEADER`].
+/// A frame for this host. Its payload starts at [`HEADER`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedFrame {
     pub(crate) carries: EtherPayload,
@@ -26,7 +26,7 @@ pub(crate) struct ReceivedFrame {
     pub(crate) to_group: bool,
 }
 
-/// Why a frame is not for us.
+/// Why a frame is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IgnoreReason {
     Malformed,
@@ -34,7 +34,7 @@ pub(crate) enum IgnoreReason {
     UnknownType,
 }
 
-/// Looks at the header of `frame`, received on the interface with the address `ours`.
+/// Parses the header of `frame`, received on the interface with the address `ours`.
 pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<ReceivedFrame, IgnoreReason> {
     let view = EthernetFrame::new_checked(frame).map_err(|_| IgnoreReason::Malformed)?;
     if view.src_addr().is_multicast() {
@@ -73,7 +73,7 @@ pub(crate) fn emit(carries: EtherPayload, source: Mac, destination: Mac, head: &
     repr.emit(&mut EthernetFrame::new_unchecked(head));
 }
 
-/// Sets the destination of a frame that has been written before it was known.
+/// Sets the destination of a frame that was written before its destination was known.
 pub(crate) fn set_destination(head: &mut [u8], destination: Mac) {
     EthernetFrame::new_unchecked(head).set_dst_addr(destination);
 }

@@ -21,7 +21,7 @@ pub struct InterfaceConfig {
     pub mtu: u16,
 }
 
-/// What routers have said about IPv6 on a link (RFC 4861 6.3.2).
+/// The parameters that routers advertise for IPv6 on a link (RFC 4861 6.3.2).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LinkParameters {
     pub(crate) hop_limit: Option<u8>,
@@ -70,17 +70,17 @@ impl Interface {
         self.up
     }
 
-    /// Sets whether its link can be used; gives what held before.
+    /// Sets whether its link is up. Gives the former state.
     pub(crate) fn set_up(&mut self, up: bool) -> bool {
         core::mem::replace(&mut self.up, up)
     }
 
-    /// Sets what it does for frames.
+    /// Sets its offloads.
     pub(crate) fn set_features(&mut self, features: Features) {
         self.features = features;
     }
 
-    /// What routers have said about its link.
+    /// The parameters that routers advertise for its link.
     pub(crate) fn parameters(&self) -> &LinkParameters {
         &self.parameters
     }
@@ -102,7 +102,7 @@ impl Interface {
         self.addresses.push(address);
     }
 
-    /// Takes an address away.
+    /// Removes an address.
     pub(crate) fn remove_address(&mut self, ip: IpAddr) -> Option<Address> {
         let place = self.addresses.iter().position(|ours| ours.cidr.address == ip)?;
         Some(self.addresses.remove(place))
@@ -180,7 +180,7 @@ impl Interfaces {
         (0..u16::try_from(self.0.len()).unwrap_or(u16::MAX)).map(InterfaceId)
     }
 
-    /// What an interface does for frames. Packets to ourselves need no checksum.
+    /// The offloads of an interface. Loopback packets need no checksum.
     pub(crate) fn features(&self, id: InterfaceId) -> Features {
         match self.get(id) {
             Some(interface) => interface.features,

@@ -57,23 +57,23 @@ pub(crate) enum Resolution {
     Full,
 }
 
-/// A neighbour's hardware address is known: frames that waited for it have left.
+/// A neighbour is resolved, and frames that waited for it have left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResolvedNeighbour {
     pub(crate) neighbour: NeighbourKey,
     pub(crate) mac: Mac,
 }
 
-/// What is to be done about a neighbour that has not answered yet.
+/// The action for a neighbour that has not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnansweredNeighbour {
     /// Send a Neighbour Solicitation to this hardware address, or to its group.
     Solicit(Ipv6Target),
-    /// It cannot be reached.
+    /// The neighbour cannot be reached.
     Failed(NeighbourKey),
 }
 
-/// Whom a Neighbour Solicitation asks.
+/// The target of a Neighbour Solicitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ipv6Target {
     pub(crate) neighbour: NeighbourKey,
@@ -87,7 +87,7 @@ pub(crate) struct LinkLayer {
     neighbours: Neighbours,
     loopback: Loopback,
     conflicts: ConflictDetector,
-    /// The egress is told of the stages of segments.
+    /// The egress is notified of processing steps.
     traced: bool,
     counters: LinkCounters,
 }
@@ -125,12 +125,12 @@ impl LinkLayer {
         self.counters.iter()
     }
 
-    /// Sets whether the egress is told of stages.
+    /// Sets whether the egress is notified of processing steps.
     pub(crate) fn set_traced(&mut self, traced: bool) {
         self.traced = traced;
     }
 
-    /// Tells the egress which stage begins, while that is measured.
+    /// Notifies the egress of the step that begins, while steps are measured.
     #[inline]
     pub(crate) fn stage<T>(&self, stage: ProcessingStage, out: &mut dyn Egress<T>) {
         if self.traced {
@@ -138,7 +138,8 @@ impl LinkLayer {
         }
     }
 
-    /// Reads the header of a received frame; `None`, and counted, if the frame is not for us.
+    /// Reads the header of a received frame. `None`, and counted, if the frame is not for this
+    /// host.
     pub(crate) fn handle_frame(&mut self, id: InterfaceId, frame: &[u8]) -> Option<ReceivedFrame> {
         let mac = self.interfaces.get(id)?.mac();
         let counters = &mut self.counters;
@@ -158,7 +159,7 @@ impl LinkLayer {
         if interface == InterfaceId::LOOPBACK { self.loopback.has_room() } else { out.ready() }
     }
 
-    /// Whether the loopback queue takes a frame now.
+    /// Whether the loopback queue has room for a frame.
     pub(crate) fn has_loopback_room(&self) -> bool {
         self.loopback.has_room()
     }
@@ -226,12 +227,13 @@ impl LinkLayer {
         ethernet::emit(carries, mac, to, head);
     }
 
-    /// So many packets were dropped for want of their neighbour's address, or of room to wait.
+    /// Counts packets that were dropped because their neighbour has no known address, or for lack
+    /// of room to wait.
     pub(crate) fn count_unresolved(&mut self, packets: u64) {
         self.counters.arp_dropped += packets;
     }
 
-    /// An answer is longer than its path takes.
+    /// Counts an answer that is longer than its path's MTU.
     pub(crate) fn count_no_room(&mut self) {
         self.counters.no_room += 1;
     }
@@ -248,8 +250,8 @@ impl LinkLayer {
         }
     }
 
-    /// The hardware address of a neighbour; asks for it if it is not known. `progress`: what was
-    /// sent there before has arrived.
+    /// The hardware address of a neighbour; starts to resolve it if it is unknown. `progress`: an
+    /// earlier packet to it has arrived.
     pub(crate) fn resolve<T: TxBytes>(
         &mut self,
         now: Instant,
@@ -280,8 +282,8 @@ impl LinkLayer {
         }
     }
 
-    /// Asks all, or the address last known, and arms the neighbour's timer. Gives the question that
-    /// is left to the caller.
+    /// Asks all nodes, or the last known address, and arms the neighbour's timer. Gives the
+    /// solicitation that the caller has to send.
     fn ask<T: TxBytes>(
         &mut self,
         now: Instant,
@@ -337,7 +339,7 @@ impl LinkLayer {
         None
     }
 
-    /// Lets a frame, all written but its destination, wait for the neighbour being asked.
+    /// Parks a frame, complete but for its destination, until the neighbour is resolved.
     pub(crate) fn park(&mut self, key: NeighbourKey, frame: Vec<u8>) {
         self.counters.arp_dropped += u64::from(!self.neighbours.park(key, frame));
     }
@@ -389,7 +391,7 @@ impl LinkLayer {
         ResolvedNeighbour { neighbour: key, mac: learnt.mac }
     }
 
-    /// Takes an ARP packet; gives its sender if its hardware address is news.
+    /// Handles an ARP packet. Gives its sender if its hardware address is new.
     pub(crate) fn handle_arp<T: TxBytes>(
         &mut self,
         now: Instant,
@@ -449,8 +451,7 @@ impl LinkLayer {
         self.emit(probe.interface, &frame, &[], TxOffload::NONE, out);
     }
 
-    /// Looks at an ARP packet for conflicts with the addresses that are watched; gives the address
-    /// that is lost.
+    /// Checks an ARP packet for conflicts with watched addresses. Gives the address that is lost.
     pub(crate) fn check_conflicts<T: TxBytes>(
         &mut self,
         now: Instant,

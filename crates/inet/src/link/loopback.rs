@@ -41,8 +41,8 @@ impl Loopback {
         self.frames.len()
     }
 
-    /// Takes a frame that is to come in as if from `interface`; gives the number of payload bytes
-    /// that were copied.
+    /// Queues a frame that is to be received as if from `interface`. Gives the number of payload
+    /// bytes that were copied.
     pub(crate) fn push<T: TxBytes>(
         &mut self,
         interface: InterfaceId,

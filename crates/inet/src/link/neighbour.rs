@@ -32,14 +32,14 @@ use crate::secret::KeyedHash;
 use crate::time::Instant;
 use crate::wheel::TimerId;
 
-/// Questions before a neighbour is taken to be absent (RFC 4861 10: MAX_MULTICAST_SOLICIT and
+/// Solicitations before a neighbour counts as absent (RFC 4861 10: MAX_MULTICAST_SOLICIT and
 /// MAX_UNICAST_SOLICIT).
 const TRIES: u8 = 3;
 /// How long a stale neighbour is used before it is asked (RFC 4861 10).
 const DELAY_FIRST_PROBE_TIME: Duration = Duration::from_secs(5);
 /// Age at which an unused stale neighbour is forgotten, as on Linux.
 pub(crate) const AGE: Duration = Duration::from_secs(60);
-/// Entries looked at to find one that gives way.
+/// Entries examined to find one to replace.
 const SAMPLE: usize = 16;
 
 /// The two times that a link may set otherwise (RFC 4861 6.3.2).
@@ -52,7 +52,7 @@ pub(crate) struct NeighbourTimes {
 }
 
 impl Default for NeighbourTimes {
-    /// RFC 4861 10; what Linux uses for ARP, too.
+    /// RFC 4861 10. Linux uses these values for ARP, too.
     fn default() -> Self {
         Self { retrans: Duration::from_secs(1), reachable: Duration::from_secs(30) }
     }
@@ -79,14 +79,14 @@ impl NeighbourState {
     }
 }
 
-/// A neighbour as it is told.
+/// The public record of a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighbourInfo {
     /// The link.
     pub interface: InterfaceId,
     /// Its address.
     pub address: IpAddr,
-    /// Its hardware address, once known.
+    /// Its hardware address, if known.
     pub mac: Option<[u8; 6]>,
     /// The state's name as `ip neigh` writes it: `INCOMPLETE`, `REACHABLE`, `STALE`, `DELAY` or
     /// `PROBE`.
@@ -106,22 +106,22 @@ struct Neighbour {
 pub(crate) enum Lookup {
     /// Send there. With `timer`, arm the neighbour's timer.
     Known { mac: Mac, timer: Option<Duration> },
-    /// It is being asked.
+    /// The neighbour is being resolved.
     Asking,
     /// Not in the cache.
     Absent,
 }
 
-/// What to do when a neighbour's timer fires.
+/// The action of a neighbour's timer.
 #[derive(Debug)]
 pub(crate) enum NeighbourDue {
     /// Ask (this hardware address, or all) and arm the timer with [`NeighbourTimes::retrans`].
     Ask(Option<Mac>),
     /// Arm the timer.
     Wait(Duration),
-    /// It was silent and is forgotten, with so many frames that waited for it.
+    /// It did not answer and is forgotten, with so many frames that waited for it.
     Failed(usize),
-    /// It was not used and is forgotten, or had been already.
+    /// It was unused and is forgotten, now or before.
     Forgotten,
 }
 
@@ -141,9 +141,9 @@ pub(crate) struct NeighbourUpdate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Advert {
     pub(crate) mac: Option<Mac>,
-    /// It answers a question of ours.
+    /// It answers a solicitation of this host.
     pub(crate) solicited: bool,
-    /// It replaces what is known.
+    /// It overrides the known address.
     pub(crate) overrides: bool,
 }
 
@@ -231,7 +231,7 @@ impl Neighbours {
         self.map.get_mut(&key).and_then(|neighbour| neighbour.timer.replace(timer))
     }
 
-    /// Lets a frame wait for the neighbour being asked; false if a frame had to give way.
+    /// Parks a frame until the neighbour is resolved. False if it displaced another frame.
     pub(crate) fn park(&mut self, key: NeighbourKey, frame: Vec<u8>) -> bool {
         let Some(neighbour) = self.map.get_mut(&key) else { return false };
         neighbour.waiting.push_back(frame);
@@ -366,7 +366,8 @@ impl Neighbours {
         self.map.insert(key, Neighbour { state, timer: None, waiting: VecDeque::new() });
     }
 
-    /// Makes room for one entry: `None` if that cannot be, else the timer of what gave way.
+    /// Makes room for one entry. `None` if no entry can be replaced; else the timer of the replaced
+    /// one.
     fn make_room(&mut self) -> Option<Option<TimerId>> {
         if self.map.len() < self.limit {
             return Some(None);

@@ -75,7 +75,7 @@ impl NdLayer {
         if self.withdraw(cx, id, ip) { Ok(()) } else { Err(Error::AddrNotAvailable) }
     }
 
-    /// Takes an address away; false if the interface has it not.
+    /// Removes an address; false if the interface does not have it.
     pub(super) fn withdraw(&mut self, cx: &mut Context, id: InterfaceId, ip: IpAddr) -> bool {
         let Some(interface) = cx.link.interface_mut(id) else { return false };
         let Some(gone) = interface.remove_address(ip) else { return false };

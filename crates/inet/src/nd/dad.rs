@@ -179,7 +179,7 @@ impl NdLayer {
         self.reschedule(cx, id);
     }
 
-    /// An address stays that is another node's.
+    /// Retains an address that belongs to another node, marked as a duplicate.
     fn disown(&mut self, cx: &mut Context, id: InterfaceId, ip: Ipv6Addr, owner: Option<Mac>) {
         let Some(interface) = cx.link.interface_mut(id) else { return };
         let mut all = interface.addresses_mut().iter_mut();

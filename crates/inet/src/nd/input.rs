@@ -87,7 +87,7 @@ impl NdLayer {
         cx.link.observe(now, key, (source_mac, true), &mut cx.timers, out)
     }
 
-    /// A neighbour tells of itself (RFC 4861 7.2.5).
+    /// A neighbour advertises itself (RFC 4861 7.2.5).
     fn handle_advert<T: TxBytes>(
         &mut self,
         cx: &mut Context,

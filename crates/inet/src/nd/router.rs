@@ -21,7 +21,7 @@ const FIRST_INTERVAL: Duration = Duration::from_secs(4);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
 /// Metric of the default routes that come from advertisements, as Linux's.
 const METRIC: u32 = 1024;
-/// RFC 4861 6.2.1: longest reachable time that a router may say.
+/// RFC 4861 6.2.1: longest reachable time that a router may advertise.
 const LONGEST_REACHABLE: Duration = Duration::from_secs(3600);
 
 impl Router {
@@ -200,7 +200,7 @@ impl NdLayer {
         router.is_silent = !answers;
         let new = *router;
         cx.ip.remove_route(&old.route(id));
-        // There is room: one has just gone.
+        // There is room, because a route has just been removed.
         let _ = cx.ip.insert_route(new.route(id));
     }
 
@@ -215,7 +215,8 @@ impl NdLayer {
         }
     }
 
-    /// RFC 8106 5.3.1: resolvers, of which the nearest to their end give way.
+    /// RFC 8106 5.3.1: stores resolvers. Without room, those with the shortest remaining lifetime
+    /// are replaced.
     fn handle_dns(&mut self, now: Instant, id: InterfaceId, lifetime: Duration, servers: &[u8]) {
         let most = self.config.dns_servers;
         let Some(interface) = self.interface_mut(id) else { return };
@@ -241,7 +242,7 @@ impl NdLayer {
         }
     }
 
-    /// The resolvers that routers have told of, and that are still to be used.
+    /// The resolvers that routers have advertised, and whose lifetime is not over.
     pub(crate) fn dns_servers(
         &self,
         now: Instant,

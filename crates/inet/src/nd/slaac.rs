@@ -14,11 +14,11 @@ use crate::link::address::{Address, AddressOrigin, AddressState};
 use crate::sockaddr::is_link_scope;
 use crate::time::Instant;
 
-/// RFC 4862 5.5.3 (e): what is left of a lifetime is not made shorter than this.
+/// RFC 4862 5.5.3 (e): the remaining lifetime is not shortened below this.
 const TWO_HOURS: Duration = Duration::from_secs(2 * 3600);
 /// Length of prefixes that addresses are made of (RFC 2464 4), bits.
 const PREFIX_LEN: u8 = 64;
-/// Metric of routes to networks that routers told of, as Linux's.
+/// Metric of routes to advertised networks, as Linux's.
 const METRIC: u32 = 256;
 
 /// How long an address is used.
@@ -34,7 +34,7 @@ pub(super) fn end(now: Instant, lifetime: Option<Duration>) -> Option<Instant> {
 }
 
 impl NdLayer {
-    /// A router tells of a prefix.
+    /// A router advertises a prefix.
     pub(super) fn handle_prefix(
         &mut self,
         cx: &mut Context,
@@ -155,7 +155,8 @@ impl NdLayer {
         if preferred_until.is_some_and(|until| until <= now) {
             address.state = AddressState::Deprecated;
         }
-        // RFC 4862 5.4.2: all nodes hear the same advertisement.
+        // RFC 4862 5.4.2: all nodes receive the same advertisement, so a random delay spreads their
+        // probes.
         let delay = self.random_below(MAX_RTR_SOLICITATION_DELAY);
         address.begin_dad(now + delay, self.dad_transmits(id));
         // The network is on the link only if the router says that, too (RFC 5942 4).

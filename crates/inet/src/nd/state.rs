@@ -37,7 +37,7 @@ pub(super) struct Router {
     pub(super) address: Ipv6Addr,
     pub(super) preference: Preference,
     pub(super) until: Instant,
-    /// It did not answer when asked: others are better (RFC 4861 6.3.6).
+    /// The router did not answer a solicitation, so others are preferred (RFC 4861 6.3.6).
     pub(super) is_silent: bool,
 }
 
@@ -93,7 +93,7 @@ impl NdLayer {
         }
     }
 
-    /// Takes what has changed in the configuration.
+    /// Applies a change of the configuration.
     pub(crate) fn configure(&mut self, config: &V6Config) {
         self.config = *config;
     }
@@ -160,7 +160,7 @@ impl NdLayer {
         Duration::from_nanos(self.random() % nanos.max(1))
     }
 
-    /// Sets the interface's timer to what is to come first.
+    /// Sets the interface's timer to its earliest deadline.
     pub(super) fn reschedule(&mut self, cx: &mut Context, id: InterfaceId) {
         let Some(link) = self.interfaces.get_mut(usize::from(id.0)) else { return };
         let Some(interface) = cx.link.interface(id) else { return };

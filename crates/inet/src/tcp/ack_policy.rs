@@ -7,7 +7,7 @@ use super::seq::Seq;
 pub(super) struct AckPolicy {
     /// `rcv_nxt` in the last ACK sent (Last.ACK.sent).
     acked_to: Seq,
-    /// So many segments are acknowledged at once.
+    /// Number of segments still to be acknowledged at once.
     quick: u8,
 }
 

@@ -8,9 +8,9 @@ pub(super) struct Attempts {
     timeouts: u8,
     /// Window probes since the window closed.
     window_probes: u32,
-    /// Those of them that were not answered.
+    /// Unanswered ones of these.
     unanswered: u8,
-    /// Keep-alive probes since the peer was last heard.
+    /// Keep-alive probes since the last segment of the peer.
     keep_alive_probes: u8,
 }
 
@@ -61,7 +61,7 @@ impl Attempts {
         self.unanswered = 0;
     }
 
-    /// Keep-alive probes since the peer was last heard.
+    /// Keep-alive probes since the last segment of the peer.
     #[inline]
     pub(super) fn keep_alive_probes(&self) -> u8 {
         self.keep_alive_probes
@@ -72,7 +72,7 @@ impl Attempts {
         self.keep_alive_probes = self.keep_alive_probes.saturating_add(1);
     }
 
-    /// The peer was heard.
+    /// The peer has sent a segment.
     #[inline]
     pub(super) fn heard(&mut self) {
         self.keep_alive_probes = 0;

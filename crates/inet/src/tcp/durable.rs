@@ -36,7 +36,7 @@ use crate::ip::canonical;
 pub(super) const WRITE_SHUT: u16 = 1;
 /// The application will not read.
 pub(super) const READ_SHUT: u16 = 1 << 1;
-/// The application is gone.
+/// The application has closed.
 pub(super) const ORPHAN: u16 = 1 << 2;
 /// The peer's FIN was received and counts in `rcv_nxt`.
 pub(super) const FIN_RECEIVED: u16 = 1 << 3;

@@ -31,8 +31,8 @@ pub(super) struct EcnState {
 }
 
 impl EcnState {
-    /// Takes the peer's SYN or SYN-ACK (RFC 3168 6.1.1), the side that is asked and the one that
-    /// asked. Whether both sides know ECN.
+    /// Handles the peer's SYN or SYN-ACK (RFC 3168 6.1.1), on the side that is asked and on the
+    /// side that has asked. True if both sides use ECN.
     pub(super) fn take_syn(&mut self, policy: EcnPolicy, syn: &SegmentRepr) -> bool {
         let agreed = match (policy, syn.ack) {
             (EcnPolicy::Off, _) => false,
@@ -63,8 +63,8 @@ impl EcnState {
         self.seen
     }
 
-    /// Whether a peer's SYN asks for ECN (RFC 3168 6.1.1). One that is marked itself comes through
-    /// something that mangles the field.
+    /// Whether a peer's SYN asks for ECN (RFC 3168 6.1.1). A mark on the SYN itself shows a
+    /// middlebox that mangles the field.
     fn asks(syn: &SegmentRepr) -> bool {
         syn.ece && syn.cwr && syn.ecn == EcnField::NotEct
     }
@@ -99,7 +99,7 @@ impl EcnState {
         }
     }
 
-    /// Takes the marks of a segment with payload (6.1.3). Whether the next two segments are to be
+    /// Handles the marks of a segment with payload (6.1.3). True if the next two segments are to be
     /// acknowledged at once, because the sender's window may be small.
     #[inline]
     pub(super) fn take(&mut self, segment: &SegmentRepr) -> bool {

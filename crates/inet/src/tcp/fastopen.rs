@@ -40,7 +40,7 @@ pub(super) struct FastOpenState {
     refused_to: Option<Seq>,
     /// The SYN waits for data.
     deferred: bool,
-    /// The SYN's payload, ours or the peer's, was taken.
+    /// The receiver has accepted the SYN's payload.
     taken: bool,
     /// A server's connection whose SYN may be unacknowledged.
     server: bool,
@@ -58,7 +58,7 @@ impl FastOpenState {
         Self { option, limit, deferred, fail: u8::from(limit == 0), ..Self::default() }
     }
 
-    /// A server's: `taken` if the SYN came with payload; `renewal` is a cookie for the SYN-ACK.
+    /// A server's state. `taken`: the SYN came with payload. `renewal` is a cookie for the SYN-ACK.
     pub(super) fn server(taken: bool, renewal: Option<FastOpenOption>) -> Self {
         Self { server: true, taken, option: renewal, ..Self::default() }
     }
@@ -95,7 +95,7 @@ impl FastOpenState {
         core::mem::take(&mut self.deferred)
     }
 
-    /// Whether the SYN's payload, ours or the peer's, was taken.
+    /// Whether the receiver has accepted the SYN's payload.
     pub(super) fn is_taken(&self) -> bool {
         self.taken
     }
@@ -106,7 +106,7 @@ impl FastOpenState {
         self.server
     }
 
-    /// Whether this is a client's connection whose SYN had something of Fast Open.
+    /// Whether this is a client's connection whose SYN had data or an option of Fast Open.
     pub(super) fn has_asked(&self) -> bool {
         !self.server && (self.option.is_some() || self.payload > 0)
     }
@@ -150,7 +150,7 @@ impl FastOpenState {
         self.refused_to.take()
     }
 
-    /// Takes the SYN-ACK's part of Fast Open; `retransmitted` if the SYN was.
+    /// Handles the Fast Open part of the SYN-ACK. `retransmitted`: the SYN was retransmitted.
     pub(super) fn learn(&mut self, syn_ack: &SegmentRepr, retransmitted: bool) {
         self.outcome = Some(FastOpenOutcome {
             asked: self.option,

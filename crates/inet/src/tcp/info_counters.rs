@@ -15,7 +15,7 @@ pub(super) enum SendLimit {
     Network,
     /// The peer's window.
     Window,
-    /// The application, which has more than its send buffer takes.
+    /// The application, which has more to send than its buffer holds.
     Buffer,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct InfoCounters {
     bytes_sent: u64,
     bytes_retrans: u64,
     data_received_at: Option<Instant>,
-    /// The application has more to send than its buffer takes.
+    /// The application has more to send than its buffer holds.
     writer_waits: bool,
     limit: SendLimit,
     limit_since: Option<Instant>,
@@ -78,7 +78,7 @@ impl InfoCounters {
         self.out_of_order += 1;
     }
 
-    /// Sets whether the application has more to send than its buffer takes.
+    /// Sets whether the application has more to send than its buffer holds.
     #[inline]
     pub(super) fn set_writer_waits(&mut self, waits: bool) {
         self.writer_waits = waits;

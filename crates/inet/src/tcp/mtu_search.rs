@@ -27,7 +27,7 @@ pub(super) const LEAST_WINDOW: u32 = 11;
 /// 40 bytes of options).
 const LEAST_MSS: u16 = 8;
 
-/// A probe under way.
+/// A probe in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MtuProbe {
     end: Seq,
@@ -67,7 +67,7 @@ impl MtuSearch {
         Self { low, high: ceiling, ceiling, since: now, probe: None }
     }
 
-    /// Whether a probe is under way.
+    /// Whether a probe is in flight.
     #[inline]
     pub(super) fn is_probing(&self) -> bool {
         self.probe.is_some()
@@ -104,19 +104,19 @@ impl MtuSearch {
         Some(probe.mtu)
     }
 
-    /// The probe is lost. Whether one was under way.
+    /// The probe is lost. True if one was in flight.
     pub(super) fn lost(&mut self) -> bool {
         let Some(probe) = self.probe.take() else { return false };
         self.high = probe.mtu.saturating_sub(1).max(self.low);
         true
     }
 
-    /// Whether a probe is under way that is longer than `mtu`.
+    /// Whether a probe longer than `mtu` is in flight.
     pub(super) fn exceeds(&self, mtu: u16) -> bool {
         self.probe.is_some_and(|probe| probe.mtu > mtu)
     }
 
-    /// The probe's fate shows nothing any more.
+    /// Forgets the probe: its loss or arrival shows nothing any more.
     pub(super) fn forget_probe(&mut self) {
         self.probe = None;
     }

@@ -10,7 +10,7 @@ use super::seq::Seq;
 pub(super) struct Nagle {
     nodelay: bool,
     cork: bool,
-    /// The last write said that more follows, and no ACK has come since.
+    /// The last write announced more data, and no ACK has come since.
     more: bool,
     /// End of the last segment sent that was not full.
     small_end: Seq,

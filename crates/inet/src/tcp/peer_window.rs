@@ -10,7 +10,7 @@ use super::seq::Seq;
 /// The peer's offers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PeerWindow {
-    /// Window field of the last segment taken.
+    /// Window field of the last accepted segment.
     field: u16,
     /// Sequence number of the segment that last updated the window (SND.WL1).
     seq: Seq,
@@ -21,9 +21,9 @@ pub(super) struct PeerWindow {
 /// The effect of a segment on the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WindowUpdate {
-    /// It was closed, and is open.
+    /// A closed window was opened.
     pub(super) reopened: bool,
-    /// It admits something new, which it did not before.
+    /// The window admits new data, which it did not before.
     pub(super) admits_more: bool,
 }
 
@@ -45,9 +45,9 @@ impl PeerWindow {
         self.seq = syn.seq;
     }
 
-    /// Whether an acceptable `segment` that acknowledges all before `ack` sets the window: RFC 9293
-    /// 3.10.7.4 with Linux's last clause. Of two ACKs with the same numbers that changed places,
-    /// the larger window is the younger.
+    /// Whether an acceptable `segment` that acknowledges all before `ack` sets the window. This is
+    /// RFC 9293 3.10.7.4 with Linux's last clause: of two reordered ACKs with the same numbers, the
+    /// larger window is the later one.
     #[inline]
     pub(super) fn is_updated_by(&self, durable: &Durable, segment: &SegmentRepr, ack: Seq) -> bool {
         let una = durable.snd_una;
@@ -58,7 +58,7 @@ impl PeerWindow {
                     || (segment.seq == self.seq && window > durable.snd_wnd)))
     }
 
-    /// Takes the window of `segment`.
+    /// Sets the window from `segment`.
     #[inline]
     pub(super) fn update(&mut self, durable: &mut Durable, segment: &SegmentRepr) -> WindowUpdate {
         let was_closed = durable.snd_wnd == 0;

@@ -101,7 +101,7 @@ impl PendingOutput {
         self.poll = true;
     }
 
-    /// The same, with PSH: the override timeout of RFC 9293 3.8.6.2.1.
+    /// The same with PSH, after the override timeout of RFC 9293 3.8.6.2.1.
     pub(super) fn request_small_push(&mut self) {
         self.push = true;
         self.request_small();

@@ -45,7 +45,7 @@ impl Progress {
         self.sent_at = now;
     }
 
-    /// When the peer was last heard.
+    /// When the peer's last segment came.
     #[inline]
     pub(super) fn heard_at(&self) -> Instant {
         self.heard_at
@@ -57,12 +57,12 @@ impl Progress {
         self.heard_at = now;
     }
 
-    /// Whether the peer was heard within `time`.
+    /// Whether a segment of the peer came within `time`.
     pub(super) fn heard_within(&self, now: Instant, time: Duration) -> bool {
         now - self.heard_at <= time
     }
 
-    /// When something was last sent or heard.
+    /// When a segment was last sent or received.
     pub(super) fn quiet_since(&self) -> Instant {
         self.heard_at.max(self.sent_at)
     }

@@ -24,12 +24,12 @@ const MIN_BUFFER: usize = 2048;
 /// The segment size supposed before one has been seen (RFC 9293 MUST-15).
 const MIN_SEGMENT: usize = 536;
 
-/// The fate of a segment's payload.
+/// The position of a segment's payload in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PayloadArrival {
-    /// It was the next one, and there is no gap behind it.
+    /// It came next, and no gap follows it.
     InOrder,
-    /// It filled a gap, wholly or in part.
+    /// It filled a gap, completely or in part.
     Filled,
     /// It came out of order and is queued.
     OutOfOrder,
@@ -58,7 +58,7 @@ pub(super) struct ReceiveQueue<R> {
     out_of_order: VecDeque<OutOfOrderPiece<R>>,
     out_of_order_limit: usize,
     report: SackReport,
-    /// The FIN's sequence number, once it is known.
+    /// The FIN's sequence number, if known.
     fin: Option<Seq>,
     buffer: usize,
     /// Largest segment seen.
@@ -85,7 +85,7 @@ impl<R> ReceiveQueue<R> {
         self.unconsumed == 0 && self.ready.is_empty() && self.out_of_order.is_empty()
     }
 
-    /// The sequence number of the peer's FIN, once it is known.
+    /// The sequence number of the peer's FIN, if known.
     #[inline]
     pub(super) fn fin(&self) -> Option<Seq> {
         self.fin
@@ -106,7 +106,7 @@ impl<R> ReceiveQueue<R> {
         self.out_of_order.back().map_or(0, |last| last.end().since(next))
     }
 
-    /// Resumes with earlier knowledge: the size of the peer's segments, and the place of its FIN.
+    /// Resumes with stored knowledge: the size of the peer's segments, and the number of its FIN.
     pub(super) fn resume(&mut self, segment: usize, fin: Option<Seq>) {
         (self.segment, self.fin) = (segment, fin);
     }
@@ -164,8 +164,8 @@ impl<R> ReceiveQueue<R> {
         self.segment = self.segment.max(size);
     }
 
-    /// Takes a segment's payload that starts at `seq`. Bytes before `next`, from `edge` on, and
-    /// after a known FIN are cut off. `next` moves over the bytes that are now in order.
+    /// Queues a segment's payload that starts at `seq`. Bytes before `next`, from `edge` on, and
+    /// after a known FIN are trimmed. `next` advances over the bytes that are now in order.
     pub(super) fn insert(
         &mut self,
         next: &mut Seq,

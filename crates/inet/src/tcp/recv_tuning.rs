@@ -48,7 +48,7 @@ pub(super) struct LearntTuning {
 }
 
 impl LearntTuning {
-    /// The round-trip time, if it is known.
+    /// The round-trip time, if known.
     #[inline]
     fn rtt(&self) -> Option<Duration> {
         (self.rtt > 0).then(|| Duration::from_micros(u64::from(self.rtt / EIGHTHS).max(1)))
@@ -82,7 +82,7 @@ pub(super) struct BufferTuner {
     echo: u32,
     /// A window that is being timed: where it ends, and since when.
     window: Option<(Seq, Instant)>,
-    /// A round trip whose reading is being counted: bytes read before it, and since when.
+    /// The round trip in which reads are counted: bytes read before it, and its start.
     round: Option<(u64, Instant)>,
 }
 
@@ -91,8 +91,8 @@ impl BufferTuner {
         Self { granted, ..Self::default() }
     }
 
-    /// Goes on after a dormant time, with a buffer of `granted` bytes or more; `read` bytes were
-    /// read until then.
+    /// Resumes a dormant connection with a buffer of `granted` bytes or more. The application has
+    /// read `read` bytes until then.
     pub(super) fn resume(&mut self, now: Instant, learnt: LearntTuning, read: u64, granted: usize) {
         self.learnt = learnt;
         self.granted = self.granted.max(granted);
@@ -115,7 +115,7 @@ impl BufferTuner {
         self.learnt.threshold = self.learnt.threshold.max(bytes);
     }
 
-    /// The round-trip time, if it is known.
+    /// The round-trip time, if known.
     #[inline]
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.learnt.rtt()
@@ -164,7 +164,7 @@ impl BufferTuner {
         }
     }
 
-    /// Times how long the peer takes to fill a window.
+    /// Measures the time that the peer takes to fill a window.
     fn time_window(&mut self, now: Instant, durable: &Durable) {
         let next = durable.rcv_nxt;
         if let Some((end, since)) = self.window {
@@ -176,7 +176,8 @@ impl BufferTuner {
         self.window = Some((next + durable.window_left(), now));
     }
 
-    /// Takes the echo of a full segment; each only once, since a burst echoes the same.
+    /// Measures by the echo of a full segment. Each echo counts once, because all segments of a
+    /// burst have the same.
     fn time_echo(&mut self, now: Instant, durable: &Durable, segment: &SegmentRepr) {
         let Some(timestamps) = segment.timestamps else { return };
         let echo = timestamps.echo;

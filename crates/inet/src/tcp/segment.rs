@@ -126,8 +126,8 @@ pub struct SegmentRepr {
 pub struct ParsedSegment {
     /// Its header.
     pub repr: SegmentRepr,
-    /// Where its payload starts, bytes from the start of the segment; the payload goes on to its
-    /// end.
+    /// Start of its payload, bytes from the start of the segment. The payload ends with the
+    /// segment.
     pub payload: usize,
 }
 
@@ -140,7 +140,7 @@ impl SegmentRepr {
         Self::parse_with(src, dst, bytes, RxOffload::NONE)
     }
 
-    /// The same of a segment of which `offload` is known: its checksum may need no look.
+    /// Parses a segment whose `offload` is known: a verified checksum is not computed again.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -250,7 +250,7 @@ impl SegmentRepr {
     pub fn header_len(&self) -> usize {
         let option = |present: bool, len: usize| if present { len } else { 0 };
         let blocks = self.sack.as_slice().len();
-        // SACK-permitted takes the place of the padding before timestamps.
+        // The option SACK-permitted replaces the padding before timestamps.
         FIXED
             + option(self.mss.is_some(), 4)
             + option(self.window_scale.is_some(), 4)
@@ -275,7 +275,7 @@ impl SegmentRepr {
         let (body_sum, body_len) = sum_of(body);
         let len = self.emit_partial(src, dst, body_len, out);
         let out = &mut out[..len];
-        // The sum of the pseudo-header is in the checksum's place and so in that of the header.
+        // The checksum field holds the sum of the pseudo-header, so the header's sum includes it.
         let total = checksum::combine(&[checksum::data(out), body_sum]);
         out[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&(!total).to_be_bytes());
         len

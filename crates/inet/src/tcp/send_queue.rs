@@ -28,10 +28,10 @@ pub struct SendFlags {
     pub eor: bool,
 }
 
-/// The marks at a place in the stream.
+/// The marks at a position of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct WriteMarks {
-    /// PSH is due.
+    /// The segment gets PSH.
     pub(super) push: bool,
     /// A record ends.
     pub(super) record: bool,
@@ -48,7 +48,7 @@ pub(super) struct QueueRange {
     index: usize,
     /// Bytes.
     len: usize,
-    /// It is not longer because a segment takes no more pieces.
+    /// It is not longer because a segment has no room for more pieces.
     pieces_full: bool,
     /// The marks at its end.
     marks: WriteMarks,
@@ -61,7 +61,7 @@ impl QueueRange {
         self.len
     }
 
-    /// Whether it is not longer because a segment takes no more pieces.
+    /// Whether it is not longer because a segment has no room for more pieces.
     #[inline]
     pub(super) fn is_full_of_pieces(&self) -> bool {
         self.pieces_full
@@ -277,7 +277,7 @@ impl<'a, T> SegmentOut<'a, T> {
         Self { repr, mss: u16::MAX, body }
     }
 
-    /// To be cut into segments of `mss` bytes.
+    /// To be segmented into segments of `mss` bytes.
     pub(super) fn cut_to(self, mss: u16) -> Self {
         Self { mss, ..self }
     }

@@ -41,9 +41,9 @@ pub enum State {
 /// An event that changes the state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StateEvent {
-    /// A SYN without an ACK of ours.
+    /// A SYN without an ACK of this side's SYN.
     Syn,
-    /// A SYN with an ACK of ours.
+    /// A SYN with an ACK of this side's SYN.
     SynAck,
     /// Our SYN is acknowledged.
     AckOfSyn,

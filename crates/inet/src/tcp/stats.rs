@@ -15,7 +15,7 @@ pub struct TcpStats {
     pub spurious_timeouts: u64,
     /// Fast recoveries entered.
     pub fast_recoveries: u64,
-    /// Window reductions taken back (RFC 3522, RFC 3708, RFC 5682).
+    /// Window reductions undone (RFC 3522, RFC 3708, RFC 5682).
     pub undos: u64,
     /// Segments held to be lost because a later one had arrived and time had passed (RFC 8985).
     pub rack_lost: u64,
@@ -27,7 +27,7 @@ pub struct TcpStats {
     pub dsacks_in: u64,
     /// See `dsacks_in`.
     pub dsacks_out: u64,
-    /// SACK blocks that were not believed.
+    /// SACK blocks that were discarded as invalid.
     pub sack_discards: u64,
     /// Peers found to have dropped data that they had reported by SACK.
     pub sack_reneges: u64,
@@ -45,7 +45,7 @@ pub struct TcpStats {
     pub old_timestamps: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenges: u64,
-    /// Segments sent to find out how long packets the path takes (RFC 4821).
+    /// Segments sent to probe the path's MTU (RFC 4821).
     pub mtu_probes: u64,
     /// How many of them arrived, and were lost.
     pub mtu_probe_successes: u64,
@@ -57,14 +57,14 @@ pub struct TcpStats {
     pub window_probes: u64,
     /// Keep-alive probes sent.
     pub keep_alive_probes: u64,
-    /// RST received and believed.
+    /// RST received and accepted.
     pub resets: u64,
-    /// Attempts whose data in the SYN was taken, and those where it was not or which timed out.
+    /// Attempts whose data in the SYN was accepted; attempts where it was not, or which timed out.
     pub fast_connects: u64,
     /// See `fast_connects`.
     pub fast_connect_fails: u64,
-    /// Attempts with Fast Open that look as if the path had dropped them (RFC 7413
-    /// 4.1.3.1), and those watched that were not.
+    /// Attempts with Fast Open that the path seems to have dropped (RFC 7413 4.1.3.1); watched
+    /// attempts that succeeded.
     pub fast_open_black_holes: u64,
     /// See `fast_open_black_holes`.
     pub fast_open_works: u64,

@@ -30,7 +30,7 @@ pub(super) struct SuperSegments {
 /// The values that the length of a super-segment follows from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BurstLimits<'a> {
-    /// Segments that the congestion window lets leave now.
+    /// Segments that the congestion window admits now.
     pub(super) room: u32,
     /// Payload of a full segment, bytes.
     pub(super) mss: usize,

@@ -10,7 +10,7 @@ use crate::Instant;
 pub(super) enum TcpTimer {
     /// Sent data, a SYN or a FIN is unacknowledged (RFC 6298).
     Retransmit,
-    /// The same, but something can be done before: a tail loss probe (RFC 8985 7.2).
+    /// The same, with a tail loss probe before the timeout (RFC 8985 7.2).
     LossProbe,
     /// A segment that later ones have overtaken is late (RFC 8985 6.2). Only one of these three
     /// timers runs.

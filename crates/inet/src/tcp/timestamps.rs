@@ -20,7 +20,7 @@ pub(super) fn own_clock(durable: &Durable, now: Instant) -> u32 {
     ((now.as_nanos() / 1_000_000) as u32).wrapping_add(durable.ts_offset)
 }
 
-/// The option of a segment that is sent now; `echo` if the peer's last timestamp is known.
+/// The option of a segment sent now. With `echo`, it echoes the peer's last timestamp.
 #[inline]
 pub(super) fn option(durable: &Durable, now: Instant, echo: bool) -> Timestamps {
     let echo = if echo { durable.ts_recent } else { 0 };
@@ -65,7 +65,7 @@ impl PeerTimestamp {
         self.taken_at
     }
 
-    /// Takes the timestamp `value`.
+    /// Stores the peer's timestamp `value`.
     #[inline]
     pub(super) fn take(&mut self, durable: &mut Durable, now: Instant, value: u32) {
         durable.ts_recent = value;

@@ -9,14 +9,14 @@ use super::durable::{self, Durable};
 use super::segment::SegmentRepr;
 use super::seq::Seq;
 
-/// The marks of a connection, as places in its streams.
+/// The urgent marks of a connection, as positions in its streams.
 #[derive(Debug, Default)]
 pub(super) struct UrgentMarks {
     /// End of the urgent data in our stream, until it is acknowledged.
     sent: Option<u64>,
     /// The urgent byte in the peer's stream.
     received: Option<u64>,
-    /// That one is new.
+    /// That mark is new.
     moved: bool,
 }
 
@@ -38,8 +38,8 @@ impl UrgentMarks {
         self.sent = self.sent.filter(|end| *end > acked);
     }
 
-    /// The urgent pointer of a segment that starts at `seq`: in every segment before the mark (RFC
-    /// 9293 3.8.5), as far as it can say.
+    /// The urgent pointer of a segment that starts at `seq`. Every segment before the mark has one
+    /// (RFC 9293 3.8.5), as far as the field reaches.
     #[inline]
     pub(super) fn pointer(&self, durable: &Durable, seq: Seq) -> Option<u16> {
         let end = durable.iss + 1 + self.sent? as u32;
@@ -74,7 +74,7 @@ impl UrgentMarks {
         }
     }
 
-    /// The place of the newest urgent byte in the peer's stream.
+    /// Position of the newest urgent byte in the peer's stream.
     pub(super) fn received(&self) -> Option<u64> {
         self.received
     }

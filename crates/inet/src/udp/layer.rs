@@ -100,8 +100,7 @@ impl<T> UdpLayer<T> {
         self.counters.udp_out += 1;
     }
 
-    /// Lets a datagram wait for a neighbour that is being asked; returns the datagram that it
-    /// displaces.
+    /// Parks a datagram until a neighbour is resolved. Gives the datagram that it displaces.
     pub(crate) fn park(
         &mut self,
         neighbour: NeighbourKey,

@@ -23,7 +23,8 @@ pub struct SendOptions {
     pub ttl: Option<u8>,
     /// Type of service, if not the socket's (IP_TOS).
     pub tos: Option<u8>,
-    /// To be cut into datagrams of this many payload bytes (UDP_SEGMENT); 0 for the socket's.
+    /// Payload bytes of each datagram into which it is segmented (UDP_SEGMENT); 0 for the socket's
+    /// value.
     pub segment: u16,
     /// More of the same datagram follows; on a stream, more is written at once (MSG_MORE).
     pub more: bool,
@@ -31,7 +32,7 @@ pub struct SendOptions {
     pub eor: bool,
 }
 
-/// How a received datagram came: what ancillary data is made of.
+/// Addresses and header fields of a received datagram. Ancillary data is made of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramInfo {
     /// The sender.
@@ -46,7 +47,7 @@ pub struct DatagramInfo {
     pub tos: u8,
 }
 
-/// What a queued datagram is to be sent with.
+/// Parameters of a queued datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DatagramParameters {
     pub(crate) to: SocketAddr,

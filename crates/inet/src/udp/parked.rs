@@ -11,7 +11,7 @@ use crate::offload::TxOffload;
 use crate::secret::KeyedHash;
 use crate::table::Handle;
 
-/// A datagram taken out of its socket's queue.
+/// A datagram removed from its socket's queue.
 #[derive(Debug)]
 pub(crate) struct ParkedDatagram<T> {
     pub(crate) socket: Handle,
@@ -20,12 +20,12 @@ pub(crate) struct ParkedDatagram<T> {
     pub(crate) outgoing: OutgoingDatagram<T>,
     /// The frame's head, all written but the destination.
     pub(crate) head: Vec<u8>,
-    /// What is left to the interface when it leaves.
+    /// The offload that is left to the interface when it leaves.
     pub(crate) offload: TxOffload,
 }
 
-/// The parked datagrams of one stack, by neighbour; a short queue for each, where the oldest gives
-/// way.
+/// The parked datagrams of one stack, by neighbour. Each neighbour has a short queue; a further
+/// datagram displaces the oldest.
 #[derive(Debug)]
 pub(crate) struct ParkedDatagrams<T> {
     map: HashMap<NeighbourKey, VecDeque<ParkedDatagram<T>>, KeyedHash>,

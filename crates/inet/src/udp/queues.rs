@@ -11,7 +11,7 @@ use crate::bytes::{RxPiece, TxBytes};
 use crate::held::HeldFrame;
 use crate::udp::message::{DatagramInfo, OutgoingDatagram};
 
-/// A datagram to be sent, or what is left of it.
+/// A datagram to be sent, or the rest of it.
 #[derive(Debug)]
 enum SendEntry<T> {
     Queued(OutgoingDatagram<T>),
@@ -88,8 +88,8 @@ impl<T: TxBytes> DatagramSendQueue<T> {
         self.corked = on && matches!(self.entries.back(), Some((_, SendEntry::Queued(_))));
     }
 
-    /// Takes the next queued datagram out, with its number. It is to be [`done`](Self::done) later,
-    /// or [`put_back`](Self::put_back).
+    /// Removes the next queued datagram, with its number. The caller later calls
+    /// [`done`](Self::done) or [`put_back`](Self::put_back).
     pub(crate) fn take(&mut self) -> Option<(u64, OutgoingDatagram<T>)> {
         if !self.has_queued() {
             return None;
@@ -109,7 +109,7 @@ impl<T: TxBytes> DatagramSendQueue<T> {
         }
     }
 
-    /// The datagram that was just taken goes on later.
+    /// Returns the datagram that was just taken, to be continued later.
     pub(crate) fn put_back(&mut self, number: u64, load: OutgoingDatagram<T>) {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         if let Some((_, entry)) = place.and_then(|place| self.entries.get_mut(place)) {
@@ -159,7 +159,7 @@ impl<R> DatagramRecvQueue<R> {
         self.queued + self.outside
     }
 
-    /// Whether a datagram of `len` bytes fits. An empty queue takes one of any length.
+    /// Whether a datagram of `len` bytes fits. An empty queue takes a datagram of any length.
     pub(crate) fn fits(&self, len: usize, bytes: usize, number: usize) -> bool {
         self.entries.len() < number && (self.bytes() == 0 || self.bytes() + len <= bytes)
     }

@@ -19,7 +19,7 @@ pub(crate) struct ParsedDatagram {
     pub(crate) payload: Range<usize>,
 }
 
-/// What is wrong with a datagram.
+/// The fault of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadDatagram {
     Malformed,
@@ -29,8 +29,8 @@ pub(crate) enum BadDatagram {
 /// Where the checksum is in the header.
 pub(crate) const CHECKSUM_AT: usize = 6;
 
-/// Reads the datagram `bytes` that came from `src` to `dst`; `verified` if its checksum is known to
-/// be right.
+/// Parses the datagram `bytes`, sent from `src` to `dst`. `verified`: its checksum is known to be
+/// right.
 pub(crate) fn parse(
     src: IpAddr,
     dst: IpAddr,

@@ -47,7 +47,7 @@ pub(crate) fn send_report<T: TxBytes>(
     sent
 }
 
-/// The source of a report that goes to `to`: of IPv6 a link-local address.
+/// The source of a report to `to`: for IPv6 a link-local address.
 fn source(interface: &Interface, to: IpAddr) -> IpAddr {
     let fits = |ip: &IpAddr| match ip {
         IpAddr::V4(_) => to.is_ipv4(),

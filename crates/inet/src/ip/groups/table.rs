@@ -40,7 +40,7 @@ impl GroupTable {
         always || self.get(interface, group).is_some_and(|groups| groups.admits(group, source))
     }
 
-    /// What a listener asked for.
+    /// The filter that a listener asked for.
     pub(crate) fn filter(
         &self,
         interface: InterfaceId,
@@ -89,7 +89,7 @@ impl GroupTable {
         }
     }
 
-    /// Takes a message of another node on the link.
+    /// Handles a message of another node on the link.
     pub(crate) fn handle(
         &mut self,
         now: Instant,

@@ -12,7 +12,7 @@ const REPORTS_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 const REPORTS_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 const ROUTERS_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 const ROUTERS_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
-/// RFC 2236 4: what a query of IGMPv1 means by its 0.
+/// RFC 2236 4: the delay that a 0 in a query of IGMPv1 means.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
 /// Most sources of a query that are looked at; with more, it is about all.
 const MOST_SOURCES: usize = 64;
@@ -46,9 +46,9 @@ pub(crate) struct Query {
     pub(crate) group: Option<IpAddr>,
     /// None for all sources.
     pub(crate) sources: BTreeSet<IpAddr>,
-    /// The querier's robustness variable; 0 if it does not say.
+    /// The querier's robustness variable; 0 if the query has none.
     pub(crate) robustness: u8,
-    /// Time between its queries; zero if it does not say.
+    /// Time between its queries; zero if the query has none.
     pub(crate) interval: Duration,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum GroupMessage {
     Other,
 }
 
-/// Reads an IGMP message; `None` if it is malformed. RFC 3376 7.1 tells the versions apart.
+/// Reads an IGMP message; `None` if it is malformed. The versions differ by RFC 3376 7.1.
 pub(crate) fn parse_igmp(bytes: &[u8]) -> Option<GroupMessage> {
     let [kind, code, _, _, group @ ..] = bytes else { return None };
     if checksum::data(bytes) != !0 {
@@ -89,7 +89,7 @@ pub(crate) fn parse_igmp(bytes: &[u8]) -> Option<GroupMessage> {
     }
 }
 
-/// Whether an ICMPv6 message of that type is one of MLD's.
+/// Whether an ICMPv6 message of that type belongs to MLD.
 pub(crate) fn is_mld(kind: u8) -> bool {
     matches!(kind, MLD_QUERY | MLD_REPORT_1 | MLD_DONE | MLD_REPORT_2)
 }
@@ -119,7 +119,7 @@ pub(crate) fn parse_mld(bytes: &[u8]) -> Option<GroupMessage> {
     }
 }
 
-/// A query; `rest` is what comes after the group, empty in older versions.
+/// A query. `rest` follows the group; it is empty in older versions.
 fn query(version: Version, most_delay: Duration, group: IpAddr, rest: &[u8]) -> Option<Query> {
     let group = match group.is_unspecified() {
         true => None,
@@ -219,7 +219,7 @@ impl GroupReport {
         Self::Leave { group }
     }
 
-    /// Where it goes.
+    /// Its destination.
     pub(crate) fn destination(&self) -> IpAddr {
         match self {
             Self::Full { v6: false, .. } => REPORTS_V4.into(),
@@ -261,7 +261,7 @@ impl GroupReport {
     }
 }
 
-/// Records spread over as many messages as it takes. A record has at most 64 sources, which fit.
+/// Records spread over as many messages as necessary. A record has at most 64 sources, so it fits.
 fn full(v6: bool, records: &[Record], most: usize) -> Vec<Vec<u8>> {
     let kind = if v6 { MLD_REPORT_2 } else { IGMP_REPORT_3 };
     let mut messages = Vec::new();

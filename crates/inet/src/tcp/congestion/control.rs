@@ -59,7 +59,7 @@ impl CongestionControl {
         Self { window, algorithm: start(kind, now, nxt) }
     }
 
-    /// Another algorithm takes over; the window stays.
+    /// Changes the algorithm. The window does not change.
     pub(in crate::tcp) fn set_algorithm(&mut self, now: Instant, kind: CongestionKind, nxt: Seq) {
         self.algorithm = start(kind, now, nxt);
     }
@@ -140,7 +140,7 @@ impl CongestionControl {
         window.prior_cwnd
     }
 
-    /// A reduction is over; the window goes to the threshold if it `follows`.
+    /// Ends a reduction. With `follows`, the window becomes the threshold.
     pub(in crate::tcp) fn end_reduction(&mut self, now: Instant, follows: bool) {
         if follows && self.window.has_threshold() {
             self.window.cwnd = self.window.ssthresh;
@@ -164,7 +164,7 @@ impl CongestionControl {
         self.window.cnt = 0;
     }
 
-    /// Something is lost that says nothing about congestion. There is nothing to be taken back.
+    /// A loss is no sign of congestion: the threshold is that of now, and cannot be undone.
     pub(in crate::tcp) fn lower_without_blame(&mut self) {
         self.window.ssthresh = self.window.current_ssthresh();
         self.window.prior_ssthresh = 0;
@@ -211,8 +211,8 @@ impl CongestionControl {
         self.window.cwnd += 1;
     }
 
-    /// A probe has arrived, and packets grow from `old` to `new` bytes. The window's bytes stay;
-    /// its segments are fewer.
+    /// A probe has arrived, and packets grow from `old` to `new` bytes. The window has the same
+    /// bytes in fewer segments.
     pub(in crate::tcp) fn packets_grow(&mut self, old: u16, new: u16) {
         let cwnd = u64::from(self.window.cwnd) * u64::from(old) / u64::from(new.max(1));
         self.window.cwnd = u32::try_from(cwnd).unwrap_or(u32::MAX).max(1);

@@ -25,7 +25,7 @@ const SCALE: u64 = 1024;
 /// 1 / alpha with alpha = 3 (1 - beta) / (1 + beta) (RFC 9438 4.3).
 const RENO_EIGHTHS: u64 = 8 * (SCALE + BETA) / 3 / (SCALE - BETA);
 
-/// The window need not be computed anew more often than this while it stays as it is.
+/// Least time between computations of the window while it does not change.
 const PAUSE: Duration = Duration::from_nanos(1_000_000_000 / 32);
 
 /// Nor at all within a tick.

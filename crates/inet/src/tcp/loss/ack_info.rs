@@ -31,7 +31,7 @@ impl ReceivedAck<'_> {
         self.data || self.window_update || self.ack != self.prior_una
     }
 
-    /// It may show that something has left the network.
+    /// It may show that a segment has left the network.
     #[inline]
     pub(in crate::tcp) fn is_duplicate(&self) -> bool {
         !self.not_dup()
@@ -70,9 +70,9 @@ pub(super) struct AckFindings {
     /// Segments left the queue.
     pub(super) data_acked: bool,
     pub(super) data_sacked: bool,
-    /// One that was never retransmitted was acknowledged or sacked, sent before `high_seq`.
+    /// A segment that was never retransmitted was acknowledged or sacked, sent before `high_seq`.
     pub(super) original: bool,
-    /// One that was retransmitted was acknowledged.
+    /// A retransmitted segment was acknowledged.
     pub(super) retransmitted_acked: bool,
     /// A retransmission was found lost.
     pub(super) lost_retransmission: bool,

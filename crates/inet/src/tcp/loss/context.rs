@@ -11,7 +11,7 @@ use crate::tcp::stats::TcpStats;
 #[derive(Debug)]
 pub(in crate::tcp) struct LossContext<'a> {
     pub(in crate::tcp) now: Instant,
-    /// SND.UNA, after the ACK that is being taken, and SND.NXT.
+    /// SND.UNA after the present ACK, and SND.NXT.
     pub(in crate::tcp) una: Seq,
     pub(in crate::tcp) nxt: Seq,
     /// Payload of full segments, bytes.

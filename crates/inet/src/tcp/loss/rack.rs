@@ -16,7 +16,7 @@ use crate::tcp::seq::Seq;
 /// Recoveries after which an enlarged reordering window becomes normal again (RFC 8985 6.2 step 4).
 const PERSIST: u8 = 16;
 
-/// Least time until a timer of ours, as Linux.
+/// Least time of the reordering timer, as Linux.
 pub(super) const TIMER_MIN: Duration = Duration::from_millis(2);
 
 /// The state of RACK.
@@ -26,9 +26,9 @@ pub(in crate::tcp) struct RackState {
     at: Instant,
     end: Seq,
     rtt: Duration,
-    /// That has moved since losses were last looked for.
+    /// The newest delivered segment has changed since losses were last looked for.
     advanced: bool,
-    /// Factor of the reordering window, less one; recoveries for which it stays.
+    /// Factor of the reordering window, less one; recoveries that it lasts.
     steps: u8,
     persist: u8,
     /// A DSACK is to enlarge the window; the last one that did came at this count of deliveries.
@@ -105,7 +105,7 @@ impl RackState {
         self.persist = self.persist.saturating_sub(1);
     }
 
-    /// A DSACK has undone a recovery: the window stays for one more.
+    /// A DSACK has undone a recovery. The reordering window lasts for one more.
     pub(super) fn persist_longer(&mut self) {
         self.persist = (self.persist + 1).min(PERSIST);
     }

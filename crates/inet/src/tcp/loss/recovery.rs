@@ -22,7 +22,7 @@ use crate::tcp::sack_blocks::SackBlocks;
 use crate::tcp::send_queue::WriteMarks;
 use crate::tcp::seq::Seq;
 
-/// A tail loss probe under way (RFC 8985 7.2).
+/// A tail loss probe in flight (RFC 8985 7.2).
 #[derive(Debug, Clone, Copy)]
 struct TailLossProbe {
     /// SND.NXT when it was sent.
@@ -31,7 +31,7 @@ struct TailLossProbe {
     retransmitted: bool,
 }
 
-/// The sender's memory of segments under way, and of losses.
+/// The sender's memory of segments in flight, and of losses.
 #[derive(Debug)]
 pub(in crate::tcp) struct LossRecovery {
     sent: SentQueue,
@@ -69,7 +69,7 @@ pub(in crate::tcp) struct LossRecovery {
     /// CWR is to be sent to the peer because the window was reduced, or not any more.
     cwr: Option<bool>,
     retransmit_policy: RetransmitPolicy,
-    /// Where a probe of the path's MTU under way begins, and whether its loss was found.
+    /// Start of a probe of the path's MTU in flight, and whether its loss was found.
     mtu_probe: Option<Seq>,
     mtu_probe_lost: bool,
 }
@@ -293,12 +293,12 @@ impl LossRecovery {
         }
     }
 
-    /// The path takes segments of `mss` bytes only: longer ones are lost.
+    /// The path takes segments of at most `mss` bytes: longer ones are lost.
     pub(in crate::tcp) fn path_takes(&mut self, context: &mut LossContext<'_>, mss: u32) {
         self.lose(context, |segment| segment.end.since(segment.start) > mss);
     }
 
-    /// All that is under way is lost.
+    /// All segments in flight are lost.
     pub(in crate::tcp) fn lose_all(&mut self, context: &mut LossContext<'_>) {
         self.lose(context, |_| true);
     }
@@ -343,7 +343,7 @@ impl LossRecovery {
         self.retransmit_policy = RetransmitPolicy::Lost;
     }
 
-    /// The connection is over: nothing is under way any more.
+    /// The connection has ended: nothing is in flight any more.
     pub(in crate::tcp) fn clear(&mut self) {
         self.sent.clear();
         self.probe = None;

@@ -23,7 +23,8 @@ use crate::Instant;
 use crate::tcp::send_queue::WriteMarks;
 use crate::tcp::seq::Seq;
 
-/// Entries whose memory an empty queue retains, so that a dialogue does not allocate each time.
+/// Number of entries whose memory an empty queue retains, so that a dialogue does not allocate each
+/// time.
 const RETAINED: usize = 4;
 
 /// No link.
@@ -43,7 +44,7 @@ const AMBIGUOUS: u8 = 1 << 4;
 const PUSH: u8 = 1 << 5;
 /// A record ends with it: a retransmission ends there too.
 const RECORD: u8 = 1 << 6;
-/// A super-segment ended with it: as in Linux, a retransmission does not cross that place.
+/// A super-segment ended with it. As in Linux, a retransmission does not cross that position.
 const BURST: u8 = 1 << 7;
 
 /// The history of a segment since it left for the first time.
@@ -55,7 +56,7 @@ pub(in crate::tcp) struct DeliverySnapshot {
     /// Segments delivered until then, and when the last of them was.
     pub(in crate::tcp) delivered: u64,
     pub(in crate::tcp) delivered_at: Instant,
-    /// When the segment was sent whose delivery that was.
+    /// When the segment of that delivery was sent.
     pub(in crate::tcp) first_sent: Instant,
 }
 
@@ -203,7 +204,7 @@ impl SentQueue {
         self.retrans_out
     }
 
-    /// Segments known or held to have left the network.
+    /// Segments that are known or believed to have left the network.
     #[inline]
     pub(in crate::tcp) fn left_out(&self) -> u32 {
         self.sacked_out + self.lost_out
@@ -230,7 +231,7 @@ impl SentQueue {
         self.segments.iter()
     }
 
-    /// Place of the last segment that the peer has not reported.
+    /// Index of the last segment that the peer has not reported.
     pub(in crate::tcp) fn last_missing(&self) -> Option<usize> {
         self.segments.iter().rposition(|segment| !segment.sacked())
     }
@@ -332,7 +333,7 @@ impl SentQueue {
         Some(AckedSegments { first, last, count })
     }
 
-    /// The queue is empty: links begin anew, memory goes back.
+    /// The queue is empty: its links are reset, and memory is released.
     fn restart(&mut self) {
         self.first = 0;
         self.hint = 0;
@@ -342,7 +343,7 @@ impl SentQueue {
         }
     }
 
-    /// Keeps the counts: a segment that was `old` is `new` now.
+    /// Updates the counts: a segment with the flags `old` now has `new`.
     fn recount(&mut self, old: u8, new: u8) {
         let change = |count: &mut u32, is: fn(u8) -> bool| {
             *count = (*count + u32::from(is(new))).saturating_sub(u32::from(is(old)));
@@ -536,7 +537,7 @@ impl SentQueue {
         self.newest = number;
     }
 
-    /// Takes an entry, which is in it, out of the list.
+    /// Removes an entry from the list, which must hold it.
     fn unlink(&mut self, number: u32) {
         let Some(segment) = self.by_number(number) else { return };
         let (earlier, later) = (segment.earlier, segment.later);
@@ -544,7 +545,7 @@ impl SentQueue {
         self.join(earlier, later);
     }
 
-    /// Joins two entries of the list, between which others are gone.
+    /// Links two entries of the list, between which others were removed.
     fn join(&mut self, earlier: u32, later: u32) {
         match earlier {
             NONE => self.oldest = later,

@@ -233,7 +233,7 @@ impl LossRecovery {
         seen.lost_retransmission |= self.sent.retrans_out() < retransmitted;
     }
 
-    /// Back to Open or Disorder if nothing speaks against it; an ECN echo begins a reduction.
+    /// Returns to Open or Disorder if possible. An ECN echo begins a reduction.
     pub(super) fn try_to_open(&mut self, context: &mut LossContext<'_>, ack: &ReceivedAck<'_>) {
         if !self.any_retransmitted() {
             self.retrans_stamp = None;

@@ -45,8 +45,8 @@ impl LossRecovery {
         wait
     }
 
-    /// Looks for losses if something has arrived since the last look. How long the timer is to
-    /// wait for the rest.
+    /// Marks losses if a newer segment was delivered since the last time. Gives the time that the
+    /// timer is to wait for the others.
     pub(super) fn rack_mark_lost(&mut self, context: &mut LossContext<'_>) -> Option<Duration> {
         if !self.rack.take_advanced() {
             return None;

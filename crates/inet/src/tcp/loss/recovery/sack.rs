@@ -25,7 +25,7 @@ impl LossRecovery {
         }
         let blocks = ack.blocks.as_slice();
         let dsack = self.take_dsack(context, ack, seen);
-        // Too old to say anything about segments under way.
+        // The ACK is too old to tell anything about segments in flight.
         if ack.ack.before(ack.prior_una - context.max_window) || self.sent.is_empty() {
             return;
         }
@@ -78,8 +78,8 @@ impl LossRecovery {
             seen.dsack_of_probe = true;
         }
         self.dsack_dups += u64::from(segments);
-        // Nobody can have got more twice than was sent twice: the network duplicates, or the peer
-        // invents.
+        // More duplicates than retransmissions: the network duplicates packets, or the peer invents
+        // DSACKs.
         if self.dsack_dups > self.total_retrans {
             return false;
         }
@@ -134,7 +134,7 @@ impl LossRecovery {
             .find(|old| old.start.before(block.end) && old.end.after(block.start));
         let Some(known) = known else { return self.tag_range(context, ack, block, false, seen) };
         if block.start.before(known.start) {
-            // To the end of the segment in which the known part starts: it may be whole now.
+            // To the end of the segment in which the known part starts, which may be complete now.
             let index = self.sent.find(known.start);
             let end = self.sent.get(index).map_or(known.start, |segment| segment.end);
             let head = SackBlock { start: block.start, end: end.min(block.end) };

@@ -30,7 +30,7 @@ impl LossRecovery {
         Some(smoothed * 2 + margin)
     }
 
-    /// A probe may be sent: at most one is under way.
+    /// Whether a probe may be sent: at most one is in flight.
     pub(in crate::tcp) fn may_probe(&self) -> bool {
         self.probe.is_none()
     }
@@ -64,7 +64,7 @@ impl LossRecovery {
         }
     }
 
-    /// Where a probe under way ends, for a DSACK of it.
+    /// The end of the probe in flight, for a DSACK of it.
     pub(super) fn probe_end(&self) -> Option<Seq> {
         self.probe.map(|probe| probe.end)
     }

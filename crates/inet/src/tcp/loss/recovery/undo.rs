@@ -13,8 +13,8 @@ use crate::tcp::loss::sent::SentSegment;
 use crate::tcp::seq::Seq;
 
 impl LossRecovery {
-    /// A recovery begins at `una`: retransmissions from here on count. Retransmissions that are
-    /// under way may cause DSACKs too.
+    /// A recovery begins at `una`: retransmissions from here on count. Retransmissions in flight
+    /// may cause DSACKs, too.
     pub(super) fn init_undo(&mut self, una: Seq) {
         self.undo_marker = Some(una);
         let probe = self.probe.is_some_and(|probe| probe.retransmitted);
@@ -82,7 +82,7 @@ impl LossRecovery {
         true
     }
 
-    /// Every retransmission was needless, as DSACKs say.
+    /// DSACKs say that every retransmission was unnecessary.
     pub(super) fn try_undo_dsack(&mut self, context: &mut LossContext<'_>) -> bool {
         if self.undo_marker.is_none() || self.undo_retrans != Some(0) {
             return false;
