@@ -1,8 +1,8 @@
-//! `tasuki-bench all`: everything that docs/performance.md is made of, one after the other.
+//! `tasuki-bench all` makes everything that docs/performance.md shows, one part after the other.
 //!
-//! Each part is this very program with the words of the part and `--json`, so that none changes
-//! what another finds (processors that it is tied to, memory that it holds). After each part all
-//! that there is so far is written to a file, which `targets` and `tables` read.
+//! Each part runs as this very program, with the words of the part and `--json`. So no part changes
+//! the result of another by the processors that it is tied to, or by the memory that it holds.
+//! After each part all results so far are written to a file. `targets` and `tables` read that file.
 
 use std::fs;
 use std::io::Write as _;

@@ -7,13 +7,13 @@ use clap::Args;
 
 use crate::{protocol, setup};
 
-/// The congestion control of connections that bytes in bulk go over. Without a word of ours it
-/// would be the machine's, which on some is BBR: that paces by its own estimate of the path, far
-/// below what two processors can move.
+/// The congestion control of connections that carry bytes in bulk. Without this option it would be
+/// the machine's. On some machines that is BBR, which paces by its own estimate of the path, far
+/// below the rate of two processors.
 #[derive(Args, Clone)]
 pub(crate) struct Congestion {
-    /// Congestion control (send, receive), as TCP_CONGESTION names it; `compare`: of the kernel's
-    /// ends, Tasuki's have CUBIC.
+    /// Congestion control (send, receive), as TCP_CONGESTION names it. For `compare` it is that of
+    /// the kernel's ends; Tasuki's have CUBIC.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
 }
@@ -82,8 +82,8 @@ pub(crate) struct CompareArgs {
     /// all of Tasuki, the first, and the server the second.
     #[arg(long)]
     pub(crate) unpinned: bool,
-    /// Only these set-ups; ratios are to the kernel's of the same kind, if it is among them.
-    /// Without it: the kernel's and Tasuki's.
+    /// Measure only these set-ups. Ratios are to the kernel's set-up of the same kind, if it is
+    /// among them. Default: those of the kernel and of Tasuki.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) only: Vec<setup::Setup>,
     #[command(flatten)]

@@ -1,12 +1,14 @@
-//! `tasuki-bench calls`: packaged calls against the same calls one by one, and against the kernel.
+//! `tasuki-bench calls` compares packaged calls with the same calls one by one, and with the
+//! kernel.
 //!
-//! The inet server runs without a device in a process of its own, in its own loop: *sleeping* as it
-//! does in an instance, or *running*, kept from sleep by a companion that is never idle. Both it
-//! and the calling thread are tied to a processor, the same or two. Each figure is the median over
-//! all batches of all rounds; packaged and single calls take turns round by round, so that a drift
-//! of the machine's speed meets both.
+//! The inet server runs without a device, in a process and a loop of its own. It is either
+//! *sleeping*, as in an instance, or *running*: a companion that is never idle keeps it from sleep.
+//! The server and the calling thread are tied to a processor, the same one or two. Each figure is
+//! the median over all batches of all rounds. Packaged and single calls take turns round by round,
+//! so that a drift of the machine's speed meets both.
 //!
-//! The kernel's figures in the same run: getpid(2) one by one, and io_uring's NOP in batches.
+//! The kernel's figures come from the same run: getpid(2) one by one, and io_uring's NOP in
+//! batches.
 
 mod measure;
 pub(crate) mod server;

@@ -1,6 +1,6 @@
-//! The measured end. It uses nothing but `std::net`, so that it is the same program on the kernel's
-//! stack and on Tasuki; a peer stack that is a library, and Tasuki's native API, bring their own
-//! [`Connect`].
+//! The measured end. It uses nothing but `std::net`, so the same program runs on the kernel's stack
+//! and on Tasuki. A peer stack that is a library brings its own [`Connect`], and so does Tasuki's
+//! native API.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -1,8 +1,8 @@
 //! Rounds of all measurements over all set-ups, in turn.
 //!
-//! Set-ups with the same base take turns measurement by measurement, so that a drift of the
-//! machine's speed meets what is compared alike. What fails or takes longer than [`PATIENCE`] is
-//! said, listed, and left out; all else goes on.
+//! Set-ups with the same base take turns measurement by measurement. So a drift of the machine's
+//! speed meets compared set-ups alike. A measurement that fails or takes longer than [`PATIENCE`]
+//! is reported, listed and left out; all others go on.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -21,8 +21,8 @@ use crate::{paired, report};
 struct Plan {
     test: &'static str,
     sizes: &'static str,
-    /// Bytes without offloads: a quarter of a second at least, since short transfers favour whoever
-    /// begins fast.
+    /// Bytes without offloads. They take a quarter of a second at least, since short transfers
+    /// favour a stack that begins fast.
     slow: u64,
     /// Bytes where they come in super-segments.
     fast: u64,
@@ -57,8 +57,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Plan {
-    /// The sizes for this set-up; `None`: this is not measured there. What the native API is for
-    /// is bytes in bulk.
+    /// The sizes for this set-up. `None`: this measurement does not run there. The native API is
+    /// for bytes in bulk only.
     fn sizes(&self, setup: Setup) -> Option<&'static str> {
         let native = setup.tasuki().is_some_and(|tasuki| tasuki.native);
         match (native, self.test, self.with_cpu) {

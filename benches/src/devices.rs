@@ -1,15 +1,18 @@
-//! `tasuki-bench devices`: what a frame costs by each way that the kernel offers to a device.
+//! `tasuki-bench devices` measures the cost of a frame by each way that the kernel offers to a
+//! device.
 //!
-//! In a network namespace of its own, which is gone at the end, there are devices, one for each
-//! way, and no address. Frames are those of a TCP connection of other stations: of 1,514 bytes, or
-//! super-segments of 64 KiB with virtio's header. What is *sent* the kernel at the far end drops as
-//! soon as IP sees that it is not for this host, within the call that sends it unless a row says
-//! otherwise; so the figure has the whole way there and nothing of TCP. What is to be *received* a
-//! packet socket at the far end has sent before, so there is always a frame and nobody waits; what
-//! that took is shown beside it, since some ways have work done there. At the end each frame is in
-//! the reader's own memory.
+//! The benchmark makes a network namespace of its own, which is gone at the end. In it are devices,
+//! one for each way, and no address. Frames are those of a TCP connection between other stations.
+//! They have 1,514 bytes, or they are super-segments of 64 KiB with virtio's header.
 //!
-//! Ways take turns, round by round; figures are medians of all rounds.
+//! * **Sending:** the kernel at the far end drops a frame as soon as IP sees that it is not for
+//!   this host. That happens within the sending call, unless a row says otherwise. So the figure
+//!   has the whole way there, and nothing of TCP.
+//! * **Receiving:** a packet socket at the far end has sent the frames before, so there is always a
+//!   frame and no reader waits. The time of that sending is shown beside it, since some ways do
+//!   work there. At the end each frame is in the reader's own memory.
+//!
+//! Ways take turns, round by round. Figures are medians of all rounds.
 #![allow(unsafe_code)]
 
 mod frames;

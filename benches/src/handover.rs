@@ -1,14 +1,15 @@
-//! `tasuki-bench handover`: what it costs a program to hand an area over, by its size.
+//! `tasuki-bench handover` measures the cost of a hand-over for a program, by the area's size.
 //!
-//! The consumer is an inet server that never sleeps, on another processor; behind it is a
-//! connection to ourselves, which this program reads in place. Timed are the calls alone, one on
-//! each of 16 connections on which nothing is on its way. The same for connections whose windows
-//! are closed, so that the consumer takes the area and touches no byte of it; and for the move of
-//! an area between two parties without sockets ([`moved`]), which is what P1 measured.
+//! The consumer is an inet server that never sleeps, on another processor. Behind it is a
+//! connection to this program itself, which reads in place. The calls alone are timed, one on each
+//! of 16 connections with nothing on its way. Two variants follow:
 //!
-//! Beside it: taking an area and dropping it, taking what was received and giving it back, and, in
-//! rounds of its own, a send that copies the same bytes (as far as one takes them without waiting).
-//! Medians of all rounds.
+//! * connections with closed windows: the consumer takes the area and touches no byte of it;
+//! * the move of an area between two parties without sockets ([`moved`]), which P1 measured.
+//!
+//! Beside it the benchmark measures an area that is taken and dropped, and a received area that is
+//! taken and given back. In rounds of its own it measures a send that copies the same bytes, up to
+//! the length that one call takes without waiting. Figures are medians of all rounds.
 
 mod moved;
 mod timing;
@@ -178,8 +179,8 @@ fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<HandoverF
     })
 }
 
-/// What a hand-over takes, nanoseconds, to connections whose receivers read nothing and whose
-/// windows are full: the server takes the area and does no more with it.
+/// Nanoseconds of a hand-over to connections whose receivers read nothing and whose windows are
+/// full. The server takes the area and does no more with it.
 fn untouched(client: &Arc<Client>, size: usize, rounds: usize) -> Result<f64> {
     let mut handed = Vec::new();
     for round in 0..=rounds {

@@ -1,7 +1,7 @@
-//! What a set-up runs on: two namespaces with a veth pair for the kernel, one namespace with a TAP
+//! The hosts of a set-up: two namespaces with a veth pair for the kernel, one namespace with a TAP
 //! for Tasuki and for each peer.
 //!
-//! Every name carries the process id, and everything is removed on drop, also after a failure.
+//! Every name carries the process id. A drop removes everything, also after a failure.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -33,8 +33,8 @@ pub(crate) struct Host {
 pub(crate) struct Programs {
     /// The `tasuki` command.
     pub(crate) tasuki: PathBuf,
-    /// The program of clients and servers that use the native API, linked to the same sources as
-    /// `tasuki`; all others are this very program.
+    /// The program of clients and servers that use the native API. It is linked to the same sources
+    /// as `tasuki`. All other clients and servers are this very program.
     pub(crate) native: PathBuf,
     /// The folder of the peers' clients.
     pub(crate) peers: PathBuf,
@@ -193,8 +193,8 @@ fn words(
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The server may be gone already; a namespace that is gone is what we want. `tasuki run`
-        // ends its program and its servers when it is asked to.
+        // The server may be gone already; a namespace that is gone is the goal. `tasuki run` ends
+        // its program and its servers on request.
         if self.setup.tasuki().is_some_and(|tasuki| tasuki.device == Device::Wire) {
             let _ = sh(&format!("kill {}", self.server.id()));
         } else {

@@ -1,6 +1,7 @@
-//! What `tasuki stats` and `tasuki stages` say of one running instance: system calls and wake-ups
-//! of each operation (`hops`), and the time of sends and receives by stage, of sends beside the
-//! first paper's (`stages`).
+//! `hops` and `stages` measure one running instance by `tasuki stats` and `tasuki stages`.
+//!
+//! * `hops`: the system calls and wake-ups of each operation.
+//! * `stages`: the time of sends and receives by stage. Sends stand beside the first paper's.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

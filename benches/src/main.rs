@@ -1,24 +1,21 @@
 //! `tasuki-bench`: the same unmodified program over Tasuki and over the kernel's TCP, in one run.
 //!
-//! One program is both ends: `serve` is always a kernel program; `client` is the measured one,
-//! started plainly in a namespace behind a veth pair (the kernel's figures) or by `tasuki run`
+//! One program is both ends. `serve` is always a kernel program. `client` is the measured end: it
+//! starts plainly in a namespace behind a veth pair (the kernel's figures), or by `tasuki run`
 //! (Tasuki's). `compare` starts them in turn, round by round, so that a drift of the machine's
-//! speed meets all alike, and prints medians and ratios to the kernel's of the same kind as
+//! speed meets all alike. It prints medians, and ratios to the kernel's of the same kind, as
 //! Markdown, or all samples as JSON.
 //!
-//! Round trips follow the fourth paper: write N bytes, the server reads until it has all, then
-//! answers 4.
+//! Round trips follow the fourth paper: the client writes N bytes, the server reads until it has
+//! all, then answers 4.
 //!
-//! `calls` measures packaged calls, as the third paper does.
-//!
-//! `hops` and `stages` ask a running instance what an operation costs, in wake-ups and in time;
-//! `idle` looks how often one is woken in which nothing happens.
-//!
-//! `devices` measures the kernel's devices by themselves, without Tasuki.
-//!
-//! `programs` runs several clients on one instance at once.
-//!
-//! `all` runs everything; `targets` and `tables` show what it found.
+//! * `calls` measures packaged calls, as the third paper does.
+//! * `hops` and `stages` measure the cost of an operation in a running instance, in wake-ups and in
+//!   time.
+//! * `idle` counts the wake-ups of an instance in which nothing happens.
+//! * `devices` measures the kernel's devices by themselves, without Tasuki.
+//! * `programs` runs several clients on one instance at once.
+//! * `all` runs everything; `targets` and `tables` show the results.
 //!
 //! ```text layers
 //! all: every part, one after the other

@@ -1,9 +1,9 @@
-//! Bytes in bulk, as each API moves them best: by a buffer that is written or read again and again
-//! where there is none but `Read` and `Write`, by areas in Tasuki's native API.
+//! Bytes in bulk, as each API moves them best. An API with `Read` and `Write` alone uses one
+//! buffer, which is written or read again and again. Tasuki's native API uses areas.
 //!
-//! Nobody looks at the bytes: not the program on `std::net`, for which the stack has copied them,
-//! nor the native one, which is told where they are. Areas that are sent are used again as soon as
-//! they are back, without being written anew, as the buffer of the other program is.
+//! No program touches the bytes. The stack has copied them for the program on `std::net`; the
+//! native program only gets their place. Areas that are sent are used again as soon as they are
+//! back. They are not written anew, as the buffer of the other program is not.
 
 use std::collections::VecDeque;
 use std::io;

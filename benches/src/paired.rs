@@ -1,9 +1,9 @@
 //! An earlier build of Tasuki beside the present one: the ratio of each figure, and its spread.
 //!
-//! Both builds are measured in every round, one after the other, the earlier one first in every
-//! other round. A ratio is taken within a round, so a drift of the machine's speed meets both
-//! alike. A cell is *outside of the noise* if
-//! all rounds agree that it became slower, and the median says by more than [`NOISE`].
+//! Both builds are measured in every round, one after the other. In every other round the earlier
+//! build is first. A ratio is taken within a round, so a drift of the machine's speed meets both
+//! alike. A cell is *outside of the noise* if all rounds agree that it became slower, and the
+//! median by more than [`NOISE`].
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,9 +1,9 @@
-//! Processor time, as proc(5) tells it.
+//! Processor time, from proc(5).
 //!
-//! That of ended children is in our own account. Kernel threads that receive what is written to a
-//! TAP device (`napi/NAME-…`) do what otherwise the writer does within its write(2), so theirs
-//! counts as the writer's; they end with the device and leave no account, so they are looked at
-//! while they run.
+//! The account of this process has the time of its ended children. A device's kernel threads
+//! (`napi/NAME-…`) receive the frames written to a TAP device. Without these threads the writer
+//! does that work within its write(2), so their time counts as the writer's. The threads end with
+//! the device and leave no account, so they are read while they run.
 
 use std::collections::BTreeMap;
 use std::fs;

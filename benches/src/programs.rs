@@ -1,8 +1,9 @@
-//! `tasuki-bench programs`: round trips of several programs at once on one instance, with waits
-//! that look again before they sleep (`instance.busy_poll`) and without.
+//! `tasuki-bench programs` measures round trips of several programs at once on one instance. In one
+//! set-up waits spin before they sleep (`instance.busy_poll`), in the other they do not.
 //!
-//! The server is a kernel program on the same machine, so on two processors one program leaves none
-//! free, and four want twice what there is: spinning must not cost them more than it saves.
+//! The server is a kernel program on the same machine. So on two processors one program leaves none
+//! free, and four need twice the processors there are. Spinning must not cost them more than it
+//! saves.
 
 use std::fs;
 use std::io::Read as _;

@@ -33,9 +33,10 @@ pub(crate) struct Row {
     /// The figures.
     #[serde(flatten)]
     pub(crate) sample: Sample,
-    /// CPU seconds of the client and all of Tasuki's processes: user, system; for the whole client
-    /// command, so only meaningful for commands of one size. Kernel threads that receive what they
-    /// send ([`KernelThreads`](crate::processor_time::KernelThreads)) are in the second.
+    /// CPU seconds of the client and all of Tasuki's processes: user, system. They are those of the
+    /// whole client command, so they mean something only for commands of one size. The system time
+    /// includes that of kernel threads that receive the frames of these processes
+    /// ([`KernelThreads`](crate::processor_time::KernelThreads)).
     pub(crate) cpu: Option<(f64, f64)>,
     /// GiB that this CPU time moved.
     pub(crate) gib: f64,

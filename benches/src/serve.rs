@@ -1,4 +1,4 @@
-//! The other end: obeys the order that comes first on each connection. It is a program on the
+//! The other end. It obeys the order that comes first on each connection. It is a program on the
 //! kernel's stack, or over a wire on Tasuki's, by POSIX calls or by the native API.
 
 use std::io;

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Setup {
     /// The kernel's over veth, MTU 1500, all offloads off.
     LinuxOff,
-    /// The same, where each end's processor receives what comes to it (receive packet steering):
-    /// otherwise the sender's does it all.
+    /// The same, where each end's processor receives the frames for that end (receive packet
+    /// steering). Otherwise the sender's processor does it all.
     LinuxRps,
     /// Tasuki over a TAP without offloads, one process each.
     SplitOff,

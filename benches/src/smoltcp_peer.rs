@@ -1,7 +1,7 @@
 //! smoltcp as a peer: its stack in this process over a TAP device, with blocking streams on top.
 //!
-//! The calling thread polls the interface whenever it waits, which is how smoltcp is meant to be
-//! used and the quickest it can be: no other process, no other thread.
+//! The calling thread polls the interface whenever it waits. smoltcp is meant to be used so, and it
+//! is the quickest it can be: there is no other process and no other thread.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};

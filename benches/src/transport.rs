@@ -1,5 +1,5 @@
-//! The two traits that every stack under measurement has: [`Connect`] makes connections, [`Bulk`]
-//! moves many bytes the way that the stack moves them best.
+//! The two traits of every stack under measurement. [`Connect`] makes connections. [`Bulk`] moves
+//! many bytes in the way that is best for the stack.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;

@@ -146,8 +146,8 @@ pub(crate) fn per_call<E>(
     Ok(median(times(time, round)?).unwrap_or(f64::NAN) / f64::from(count))
 }
 
-/// Nanoseconds of each `round`, which is done over and over for `time`: so that what disturbs one
-/// of them does not count in the others.
+/// Nanoseconds of each `round`, repeated for `time`. So a disturbance of one round does not count
+/// in the others.
 fn times<E>(time: Duration, mut round: impl FnMut() -> Result<(), E>) -> Result<Vec<f64>, E> {
     // Once for nothing: caches, and pages that are touched for the first time.
     round()?;

@@ -8,7 +8,7 @@ use io_uring::{IoUring, opcode};
 
 use super::measure::per_call;
 
-/// Nanoseconds per NOP when `count` of them are submitted together; `None` where io_uring is not
+/// Nanoseconds per NOP when `count` of them are submitted together. `None` where io_uring is not
 /// allowed (`kernel.io_uring_disabled`, a filter).
 pub(crate) fn nops(count: u32, time: Duration) -> Result<Option<f64>> {
     let Ok(mut ring) = IoUring::new(count.next_power_of_two()) else { return Ok(None) };

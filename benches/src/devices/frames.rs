@@ -78,8 +78,8 @@ impl Parcel {
     }
 }
 
-/// Where frames are received into: as many places as the largest batch needs, in turn, so that all
-/// ways use as much of the processor's caches.
+/// The places that receive frames: as many as the largest batch needs, used in turn. So all ways
+/// use as much of the processor's caches.
 pub(super) struct Places {
     memory: Vec<u8>,
     len: usize,

@@ -34,8 +34,8 @@ pub(crate) struct DeviceFigure {
     pub(super) far_nanos: Option<f64>,
 }
 
-/// One way to move frames over one device. It says how long it took, and `Unsupported` where it is
-/// none of that direction.
+/// One way to move frames over one device. Each call returns the time it took, and `Unsupported` if
+/// the way does not have that direction.
 pub(super) trait Method {
     /// Sends so many frames.
     fn send(&mut self, _count: usize) -> io::Result<Duration> {

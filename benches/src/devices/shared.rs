@@ -1,5 +1,5 @@
 //! The memory that a packet socket shares with the kernel: a ring to send by (TPACKET_V2), and one
-//! to receive by (TPACKET_V3; that of version 2 Tasuki's driver has).
+//! to receive by (TPACKET_V3). Tasuki's driver has the receive ring of version 2.
 
 use std::io;
 use std::mem;
@@ -74,8 +74,8 @@ impl Shared {
         unsafe { AtomicU32::from_ptr(self.map.wrapping_add(at).cast()) }
     }
 
-    /// Puts so many copies of a frame, its header included, into the ring, and sends those that
-    /// are [`TOGETHER`] by one call.
+    /// Puts `count` copies of a frame, its header included, into the ring. One call sends each
+    /// [`TOGETHER`] of them.
     pub(super) fn send(&mut self, frame: &[u8], count: usize) -> io::Result<()> {
         assert!(DATA + frame.len() <= SLOT, "a frame is no longer than a slot");
         for number in 1..=count {
@@ -119,8 +119,8 @@ impl Shared {
         self.word(block * BLOCK + 12).load(Ordering::Relaxed) as usize
     }
 
-    /// Copies out the frames of all blocks that the kernel has given away, and gives them back; how
-    /// many there were.
+    /// Copies out the frames of all blocks that the kernel has given away, and gives the blocks
+    /// back. Returns the number of frames.
     pub(super) fn receive(&mut self, places: &mut Places) -> usize {
         let mut sum = 0;
         while self.is_ours(self.next) {

@@ -132,8 +132,8 @@ impl Tap {
     }
 }
 
-/// Without a queueing discipline, of which one that could have many queues has 256. The length is
-/// that of the queue in which frames wait for us.
+/// Sets no queueing discipline: the default one for devices of many queues has 256 of them. The
+/// length is that of the queue in which frames wait for the reader.
 fn bring_up(name: &str) -> Result<()> {
     sh(&format!(
         "tc qdisc replace dev {name} root noqueue && ip link set {name} txqueuelen 16384 up"

@@ -1,5 +1,5 @@
-//! The hand-over alone, as P1 measured it: an area passes from one party to another and back, each
-//! with a mapping of its own, by owner table, ring and bell. Nobody looks at a byte.
+//! The hand-over alone, as P1 measured it. An area passes from one party to another and back by
+//! owner table, ring and doorbell. Each party has a mapping of its own, and neither touches a byte.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;

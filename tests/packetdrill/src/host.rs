@@ -1,8 +1,8 @@
 //! The host: a stack with one link, descriptors, and a clock that its driver moves.
 //!
 //! Every call does its work at the present moment and lets the stack settle. A call that would have
-//! to wait says so ([`Stop::Wait`]) and changes nothing that its repetition would do twice; the
-//! driver repeats it, with the same [`Progress`], whenever something has happened.
+//! to wait returns [`Stop::Wait`]. It changes nothing that its repetition would do twice. The
+//! driver repeats it, with the same [`Progress`], after each event.
 
 mod call;
 mod calls;
@@ -205,8 +205,8 @@ impl Host {
         any
     }
 
-    /// The next moment at which something happens by itself, up to `limit`; the clock goes there.
-    /// False, and the clock at `limit`, if nothing does.
+    /// Moves the clock to the next event that happens by itself, or to `limit`. Returns false if no
+    /// event comes before the limit.
     pub fn step(&mut self, limit: Option<Instant>) -> bool {
         let next = self.running.as_ref().and_then(|running| running.stack.poll_at());
         match (next, limit) {

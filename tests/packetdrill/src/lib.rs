@@ -1,9 +1,9 @@
 //! A Linux-like host around the protocol core, in virtual time, for scripts of packetdrill.
 //!
-//! packetdrill (<https://github.com/google/packetdrill>) tests a TCP/IP stack with scripts that
-//! make socket calls, inject packets and say which packets are to leave when. Two things drive the
-//! [`Host`] of this crate: the plug-in in `plugin/`, which packetdrill itself loads, and the runner
-//! of this crate, which reads the same language and needs no packetdrill.
+//! packetdrill (<https://github.com/google/packetdrill>) tests a TCP/IP stack with scripts. Scripts
+//! make socket calls, inject packets and say which packets are to leave when. Two drivers use the
+//! [`Host`] of this crate. The plug-in in `plugin/` is loaded by packetdrill itself. The runner of
+//! this crate reads the same language and needs no packetdrill.
 //!
 //! ```text
 //!   packetdrill ── plugin (C interface, threads) ──┐
@@ -11,8 +11,8 @@
 //!   make test ──── script (parser, executor) ──────┘          waiting, sysctls ──▶ inet::Stack
 //! ```
 //!
-//! Time is a number that only its driver moves ([`Host::sleep`], [`Host::step`]), so a
-//! script runs in no time and gives the same result each time.
+//! Time is a number that only the driver moves ([`Host::sleep`], [`Host::step`]). So a script runs
+//! in no time and gives the same result each time.
 //!
 //! ```text layers
 //! script: scripts, and the runner that plays them

@@ -1,7 +1,8 @@
-//! The names of `sysctl` that scripts set, and what they mean for the core.
+//! The names of `sysctl` that scripts set, and their meaning for the core.
 //!
-//! A setting is known and obeyed, known and without a meaning here, or unknown; a script that sets
-//! an unknown one tests something that this stack does not have, and is told so.
+//! A setting is known and obeyed, known and without a meaning here, or unknown. A script that sets
+//! an unknown one tests something that this stack does not have. The script gets an error that says
+//! so.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use inet::{Config, FastOpenKeys};
 /// Segments that may leave as one.
 pub(crate) const MOST_SEGMENTS: u16 = 64;
 
-/// Settings that change nothing here, each for its own reason: behaviour that the core always has,
-/// that concerns the kernel's other protocols, or that no script's outcome depends on.
+/// Settings that change nothing here, each for its own reason. They are about behaviour that the
+/// core always has, about the kernel's other protocols, or they have no effect on any script.
 const WITHOUT_MEANING: &[&str] = &[
     "tcp_fack",
     "tcp_tso_win_divisor",

@@ -1,5 +1,5 @@
 //! Short connections: connect, a request in two writes, its answer, close. The calls wait as a
-//! program's do; whoever serves them works while it sleeps, as on one processor.
+//! program's do. While the program sleeps, the servers work, as on one processor.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -20,8 +20,8 @@ const WRITES: [usize; 2] = [16, 64];
 /// IPPROTO_TCP and its TCP_NODELAY.
 const NO_DELAY: (i32, i32) = (6, 1);
 
-/// Counts a cycle: the program's part of it. Whoever serves it is another thread, of which
-/// callgrind does not count the same each time.
+/// Counts the program's part of a cycle. The servers run in another thread, and callgrind does not
+/// count that the same each time.
 pub(crate) fn cycle(instance: &Instance, title: &str) -> Result<()> {
     if !instance.counts(title) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Datagrams on their way out, and what becomes of their memory when they have left: the driver
-//! says so to the inet server, and that says it to the program.
+//! Datagrams on their way out, and the return of their memory when they have left. The driver
+//! notifies the inet server, and the inet server notifies the program.
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,8 +14,8 @@ use crate::world::{Instance, PORT, World};
 /// Datagrams of one operation.
 const TOGETHER: u32 = 32;
 
-/// Counts datagrams of `size` bytes by part, and their completions: the turn of the inet server
-/// (and, at its next look, the program) that does nothing else.
+/// Counts datagrams of `size` bytes by part, and their completions. A completion is an iteration of
+/// the inet server that does nothing else, and the program's next look.
 pub(crate) fn send(instance: &Instance, title: &str, size: usize) -> Result<()> {
     let sent = format!("{title}: send a datagram of {size} B, of {TOGETHER} together");
     let completed = format!("{title}: its completion, {size} B");

@@ -1,5 +1,5 @@
-//! What is counted of an instance: bytes on their way out and in, by program, inet server and
-//! driver; hand-overs and calls.
+//! The counts of one instance: bytes on their way out and in, hand-overs and calls. Program, inet
+//! server and driver are counted apart.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};

@@ -1,20 +1,23 @@
-//! `tasuki-instructions`: how many instructions an operation takes, in user space, counted by
-//! valgrind's callgrind.
+//! `tasuki-instructions` counts the instructions of an operation in user space, by valgrind's
+//! callgrind.
 //!
-//! A count is no time, but it is the same on every machine and under any load, to a few in a
+//! A count is no time. But it is the same on every machine and under any load, within a few in a
 //! thousand (hash tables have seeds). So a change of some per cent can be seen. `count` runs this
-//! very program under callgrind. Three functions are given to callgrind by name. It counts within
-//! [`counting::counted_here`], does not count within [`counting::left_out_here`], and writes its
-//! counts whenever [`counting::row_ends_here`] returns. The client of the program, the inet server,
-//! the driver and the far end of its device are in one process. They are moved one after the other,
-//! so each is counted by itself ([`world`]).
+//! very program under callgrind, and gives it three functions by name:
 //!
-//! Gungraun (formerly iai-callgrind, 0.19) would do the part of this that is in this file, but not
-//! these rows: it runs one function in a process of valgrind's and tells one sum of it, so each of
-//! the parts of each operation would be a process that first makes an instance, connects and warms
-//! up. The rows of the core alone it could do; they would be a second way to do one thing. It needs
-//! a second program of exactly the library's version, which no lock file of ours can name
-//! (`cargo install gungraun-runner --version …`), where this needs valgrind alone.
+//! * callgrind counts within [`counting::counted_here`],
+//! * it does not count within [`counting::left_out_here`],
+//! * it writes its counts whenever [`counting::row_ends_here`] returns.
+//!
+//! The client of the program, the inet server, the driver and the far end of its device are in one
+//! process. They are moved one after the other, so each is counted by itself ([`world`]).
+//!
+//! Gungraun (formerly iai-callgrind, 0.19) could do the part of this file, but not these rows. It
+//! runs one function in a process of valgrind's and gives one sum for it. So each part of each
+//! operation would be a process that first makes an instance, connects and warms up. Gungraun could
+//! count the rows of the core alone, but that would be a second way to do one thing. It also needs
+//! a second program of exactly the library's version, which no lock file of ours can name (`cargo
+//! install gungraun-runner --version …`). This program needs valgrind alone.
 //!
 //! ```text layers
 //! flows: bytes both ways over an instance
@@ -60,8 +63,8 @@ enum What {
         /// Counts as JSON instead of tables.
         #[arg(long)]
         json: bool,
-        /// Fail if one is more than 2 % above what is in this file, which --save has
-        /// written with the same compiler.
+        /// Fail if a count is more than 2 % above the count in this file, which --save has written
+        /// with the same compiler.
         #[arg(long, value_name = "FILE")]
         check: Option<PathBuf>,
         /// Write them to this file, for --check.

@@ -1,9 +1,8 @@
 //! One instance in this process: the inet server step by step, a driver of a device in memory, a
 //! peer behind the device, and a client of the real library.
 //!
-//! As long as the *pump* runs, a thread of its own moves all of them, and the client's calls end as
-//! anywhere; while it rests, nothing happens but what is asked for, so that what happens can be
-//! counted.
+//! While the *pump* runs, its own thread moves all of them, and the client's calls end as in any
+//! program. While the pump rests, only the requested steps happen, so they can be counted.
 
 use std::collections::VecDeque;
 use std::io;

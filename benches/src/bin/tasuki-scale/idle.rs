@@ -78,8 +78,8 @@ impl Set {
     }
 }
 
-/// Bytes allocated for each of `count` connections that their owners have closed and that are in
-/// TIME-WAIT, with all that the tables have grown by.
+/// Bytes allocated for each of `count` connections in TIME-WAIT that their owners have closed. The
+/// growth of the tables is included.
 fn time_wait(count: usize) -> f64 {
     let config = Config { sockets: count + 100, max_tw_buckets: count, ..Config::default() };
     let mut pair = Pair::new(&config);

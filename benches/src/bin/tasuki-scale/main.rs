@@ -1,10 +1,14 @@
-//! `tasuki-scale`: what many connections cost the protocol core, in this process, without devices.
+//! `tasuki-scale` measures the cost of many connections to the protocol core, in this process,
+//! without devices.
 //!
-//! Two stacks stand back to back: frames are handed over in memory, time is made up, and what is
-//! measured is the core alone. `idle` opens many connections, says what each costs in memory, and
-//! measures the round trip of one active connection beside one idle connection and beside all of
-//! them, in turn, so that a drift of the machine's speed meets both alike. `flood` sends SYNs from
-//! made-up addresses, says how much memory they cost, and tries to connect in the midst of them.
+//! Two stacks stand back to back. Frames are handed over in memory and time is simulated, so the
+//! core alone is measured.
+//!
+//! * `idle` opens many connections and prints the memory of each. It also measures the round trip
+//!   of one active connection, beside one idle connection and beside all of them. The two take
+//!   turns, so that a drift of the machine's speed meets both alike.
+//! * `flood` sends SYNs from invented addresses and prints the memory that they take. Meanwhile it
+//!   tries to connect.
 //!
 //! ```text layers
 //! flood idle: the two measurements

@@ -1,16 +1,20 @@
-//! The host that a script runs against, and who may move its clock.
+//! The host that a script runs against, and the rule which thread moves its clock.
 //!
 //! packetdrill has two threads. The main one makes calls that return at once, injects and expects
-//! packets, and sleeps: only it moves the clock. The other one makes the calls that may wait. While
-//! it waits, the main thread stops after every step of the host and lets it look whether its call
-//! can return now; if it can, the main thread waits until packetdrill has read the clock, which it
-//! does right after such a call, so that the time of the return is exact. What the call has given,
-//! a descriptor for one, packetdrill learns only when its main thread leaves its lock to the other
-//! one, which it does while it sleeps: the first sleep after such a return takes real time too.
+//! packets, and sleeps. It alone moves the clock. The second thread makes the calls that may wait.
 //!
-//! packetdrill spins on the clock up to the moment of an event, since it thinks that sleeping is
-//! inexact: it sleeps 20 microseconds less. So a sleep takes 20 microseconds more here, and a clock
-//! that is read again and again without anything else going on moves on by itself.
+//! While a call waits, the main thread stops after every step of the host. It lets the second
+//! thread look whether the call can return now. If the call can, the main thread waits until
+//! packetdrill has read the clock. packetdrill reads it right after such a call, so the time of the
+//! return is exact.
+//!
+//! packetdrill learns the call's result, such as a descriptor, only when its main thread leaves its
+//! lock to the second thread. That happens while the main thread sleeps. So the first sleep after
+//! such a return takes real time too.
+//!
+//! packetdrill takes sleeping to be inexact. It sleeps 20 microseconds less and spins on the clock
+//! up to the moment of an event. So a sleep takes 20 microseconds more here. A clock that is read
+//! again and again, while nothing else happens, moves on by itself.
 
 use std::ffi::c_int;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -104,8 +108,8 @@ impl Instance {
             match call(&mut state.host) {
                 Ok(value) => break Ok(value),
                 Err(Stop::Errno(errno)) => break Err(errno),
-                // The script says that this call does not wait; it is let go on for as long as
-                // something is going on, so that packetdrill can complain about the time.
+                // The script says that this call does not wait. It goes on for as long as anything
+                // happens, so that packetdrill can complain about the time.
                 Err(Stop::Wait(until)) if is_main => {
                     if !state.host.step(until) && until.is_none() {
                         break Err(libc::EDEADLK);

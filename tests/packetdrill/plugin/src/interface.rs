@@ -1,8 +1,8 @@
-//! The C interface of packetdrill: the table of functions and what each does.
+//! The C interface of packetdrill: the table of functions.
 //!
 //! The table's order is packetdrill's (`packetdrill.h`). The first argument of every function is
-//! ours: the [`Instance`]. `fcntl` and `ioctl` have a variable argument in C; on the platforms of
-//! Linux an integer or pointer passed so arrives where a fixed one does.
+//! this plug-in's: the [`Instance`]. `fcntl` and `ioctl` have a variable argument in C. On the
+//! platforms of Linux such an integer or pointer arrives where a fixed argument does.
 
 #![allow(unsafe_code)]
 
@@ -93,8 +93,9 @@ struct Interface {
     ) -> c_int,
 }
 
-/// Fills the table with a new host. `flags` is `name=value` words between commas: `mtu`,
-/// `local`, and `mss`, what longer segments were joined of before they arrived.
+/// Fills the table with a new host. `flags` is `name=value` words between commas: `mtu`, `local`
+/// and `mss`. `mss` is the size of the segments that longer ones were joined of before they
+/// arrived.
 ///
 /// # Safety
 /// `flags` is null or a C string, `interface` can be written.

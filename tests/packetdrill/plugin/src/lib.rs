@@ -4,9 +4,9 @@
 //! ([`interface`]): the socket calls, packets in and out, and the clock. Nothing here touches the
 //! kernel's network.
 //!
-//! packetdrill asks the kernel itself for TCP_INFO, sends files with sendfile(2) and runs commands
-//! with system(3), whoever the stack is. So the library is to be loaded before everything else too
-//! (`LD_PRELOAD`); [`preload`] answers these calls when they are about this plug-in's sockets and
+//! For any stack, packetdrill asks the kernel itself for TCP_INFO, sends files with sendfile(2) and
+//! runs commands with system(3). So the library must be loaded before everything else too
+//! (`LD_PRELOAD`). [`preload`] answers these calls when they are about this plug-in's sockets and
 //! settings, and passes on all others.
 //!
 //! ```text

@@ -28,8 +28,8 @@ pub(crate) fn end() {
     *SETTINGS.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// The instance, if `fd` is one of its. Others are passed on without a look at it: this library
-/// closes files of its own too.
+/// The instance, if `fd` is one of its descriptors. Others are passed on without a look at the
+/// instance, since this library closes files of its own too.
 fn ours(fd: c_int) -> Option<Arc<Instance>> {
     let instance = if fd < FIRST_FD { None } else { instance::current() };
     instance.filter(|instance| instance.look(|host| host.has(fd)))

@@ -1,10 +1,11 @@
-//! Commands of scripts: settings are kept in a tree like /proc/sys that is the script's alone.
+//! Commands of scripts. The script's settings are in a tree like /proc/sys that is the script's
+//! alone.
 //!
 //! Scripts configure the kernel with shell commands between back-ticks: `sysctl`, files below
-//! /proc/sys and /sys/module, `ip`, `tc`, `ethtool`. The shell that runs them finds commands of
-//! ours on its PATH first, which write to the tree or do nothing, and paths in the command itself
-//! are made to lead into the tree. After each command the host gets what the tree says. So a script
-//! changes nothing outside of it.
+//! /proc/sys and /sys/module, `ip`, `tc`, `ethtool`. The shell that runs them finds this plug-in's
+//! commands first on its PATH. They write to the tree or do nothing. Paths in the command itself
+//! are changed to lead into the tree. After each command the host gets the settings of the tree. So
+//! a script changes nothing outside of it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,8 +33,8 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("tcp_wmem", "4096 16384 4194304"),
 ];
 
-/// Writes each `name=value` to the tree, whatever the options say; a name alone is shown. One that
-/// newer kernels do not have any more, as scripts expect, fails.
+/// Writes each `name=value` to the tree and ignores the options. A name alone is shown. A setting
+/// that newer kernels have dropped fails, as scripts expect.
 const SYSCTL: &str = r#"#!/bin/sh
 for word in "$@"; do
     case $word in

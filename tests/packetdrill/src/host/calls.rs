@@ -41,8 +41,8 @@ impl Host {
         self.entries.socket(fd)?.handle.ok_or(Stop::Errno(libc::EBADF))
     }
 
-    /// bind(2). An address that is not the host's becomes one of its: packetdrill tells nobody else
-    /// which one it has chosen.
+    /// bind(2). An address that is not the host's becomes one of its addresses: packetdrill
+    /// announces the address that it has chosen in no other way.
     ///
     /// # Errors
     /// EBADF, ENOTSOCK, EINVAL, EADDRINUSE, EADDRNOTAVAIL.

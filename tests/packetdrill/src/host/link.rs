@@ -1,5 +1,5 @@
-//! The link: raw IP packets as packetdrill has them, over an Ethernet link as the core has it, with
-//! a neighbour that answers for every address.
+//! The link: raw IP packets on packetdrill's side, an Ethernet link on the core's side. A neighbour
+//! answers for every address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -26,8 +26,8 @@ pub struct Link {
     pub prefix: u8,
     /// Longest packet, bytes.
     pub mtu: u16,
-    /// Payload of the segments that longer ones were joined of before they arrived, bytes; 0: the
-    /// link joins none.
+    /// Payload, in bytes, of the segments that longer ones were joined of before they arrived. 0:
+    /// the link joins none.
     pub joined: u16,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn unwrap(frame: &[u8]) -> FrameContent<'_> {
 }
 
 /// RFC 4861 4.4: the answer to a neighbour solicitation, solicited and overriding. Probes for
-/// duplicates have no source and get none.
+/// duplicates have no source and get no answer.
 fn answer_solicitation(packet: &[u8]) -> FrameContent<'static> {
     let (Some(sender), Some(target)) = (packet.get(8..24), packet.get(48..64)) else {
         return FrameContent::Nothing;

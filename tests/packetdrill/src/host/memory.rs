@@ -1,9 +1,10 @@
-//! What a stream socket takes to send, as Linux counts it.
+//! The number of bytes that a stream socket takes to send, as Linux counts them.
 //!
-//! Linux keeps bytes in buffers that each become a packet or several. A write fills the last one
-//! that has not left, then makes new ones while the memory of all is less than SO_SNDBUF and the
-//! bytes that have not left are fewer than TCP_NOTSENT_LOWAT. A buffer that is full and the first
-//! to leave does so before the next one is made. Scripts see all that in what write(2) returns.
+//! Linux keeps bytes in buffers, and each becomes one packet or several. A write first fills the
+//! last buffer that has not left. Then it makes new ones, under two conditions: the memory of all
+//! buffers is less than SO_SNDBUF, and the bytes that have not left are fewer than
+//! TCP_NOTSENT_LOWAT. A buffer that is full and the first to leave does so before the next one is
+//! made. Scripts see all of this in the result of write(2).
 
 use inet::{OptionName, SockOption};
 

@@ -61,8 +61,8 @@ impl Host {
         }
     }
 
-    /// How many bytes may be spliced before an urgent one that was not read yet: it stops there,
-    /// as on Linux.
+    /// The number of bytes that may be spliced before an urgent byte that was not read yet. The
+    /// splice stops there, as on Linux.
     fn before_mark(&mut self, fd: i32) -> Outcome<usize> {
         let read = self.entries.socket(fd)?.read;
         let handle = self.handle(fd)?;

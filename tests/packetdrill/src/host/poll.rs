@@ -13,8 +13,8 @@ const OUT: u32 = libc::EPOLLOUT as u32 | libc::EPOLLWRNORM as u32;
 const ALWAYS: u32 = libc::EPOLLERR as u32 | libc::EPOLLHUP as u32;
 
 impl Host {
-    /// What poll(2) would say about `fd`, as EPOLL* bits (which are the POLL* ones), and the
-    /// socket's activity.
+    /// The result of poll(2) for `fd`, as EPOLL* bits (which are the POLL* ones), and the socket's
+    /// activity.
     fn readiness(&mut self, fd: i32) -> Option<(u32, u64)> {
         let writable = self.is_writable(fd);
         let deferred = self.is_deferred(fd);

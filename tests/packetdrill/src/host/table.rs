@@ -185,8 +185,8 @@ pub(super) struct Pipe {
     pub(super) writer_closed: bool,
 }
 
-/// The descriptors; a number is given only once, so that what comes late about a closed one reaches
-/// nobody.
+/// The descriptors. A number is given only once, so that a late event of a closed descriptor
+/// reaches no other.
 #[derive(Debug)]
 pub(super) struct DescriptorTable {
     entries: BTreeMap<i32, Descriptor>,

@@ -33,8 +33,8 @@ impl Host {
         let under_way = |errno| [libc::EINPROGRESS, libc::EAGAIN].contains(&errno);
         let connected = self.entries.socket(fd)?.connected;
         match outcome {
-            // What was taken before an error counts, but not if it was for a SYN that failed; the
-            // error is for the next call.
+            // Bytes that were taken before an error count, but not if they were for a SYN that
+            // failed. The error is for the next call.
             Err(Stop::Errno(errno)) if progress.done > 0 && (connected || under_way(errno)) => {
                 Ok(progress.done)
             }
@@ -53,8 +53,8 @@ impl Host {
         Ok(bytes.len())
     }
 
-    /// With MSG_FASTOPEN: connects, and sends what the SYN takes. A call that does not wait ends
-    /// here, with EINPROGRESS or the number of bytes that are on their way.
+    /// With MSG_FASTOPEN: connects, and sends as many bytes as the SYN takes. A call that does not
+    /// wait ends here, with EINPROGRESS or the number of bytes that are on their way.
     fn begin_fast(
         &mut self,
         fd: i32,

@@ -1,8 +1,9 @@
 //! Code of scripts: assertions about TCP_INFO.
 //!
-//! Scripts are made for Python; this understands `assert condition` and `assert condition, message`
-//! with numbers, names of TCP_INFO's fields and constants, arithmetic, comparisons in chains,
-//! `and`, `or`, `not`, `min`, `max` and `abs`. Lines that begin with `print` are passed over.
+//! Scripts are made for Python. This module understands `assert condition` and `assert condition,
+//! message`. A condition has numbers, names of TCP_INFO's fields and constants, arithmetic,
+//! comparisons in chains, `and`, `or`, `not`, `min`, `max` and `abs`. Lines that begin with `print`
+//! are passed over.
 
 use inet::tcp::TcpInfo;
 

@@ -219,8 +219,8 @@ fn print(options: &Options, played: &Vec<(String, Outcome)>) {
     }
 }
 
-/// Compares with the list of `collection`, and writes it if that is asked for. Whether nothing is
-/// worse.
+/// Compares with the list of `collection`, and writes the list on request. Returns true if no
+/// result is worse.
 fn compare(
     options: &Options,
     collection: &Collection,

@@ -1,7 +1,8 @@
 //! Results of scripts, and the committed lists of them.
 //!
-//! A list has a line for each script, `pass`, `fail` or `skip` and its name below the collection's
-//! folder, so that it is the same on each machine. Lines that begin with `#` are comments and stay.
+//! A list has a line for each script: `pass`, `fail` or `skip`, and the script's name below the
+//! collection's folder. So it is the same on each machine. Lines that begin with `#` are comments
+//! and stay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,8 +57,8 @@ impl Results {
         results
     }
 
-    /// Takes over what is better or new; what is worse stays as it was. If `whole`, scripts that
-    /// were not played are removed.
+    /// Takes over results that are better or new. A worse result leaves the list's as it was. If
+    /// `whole`, scripts that were not played are removed.
     pub(crate) fn update(&mut self, played: &[(String, Outcome)], whole: bool) {
         if whole {
             self.words.retain(|name, _| played.iter().any(|(played, _)| played == name));
