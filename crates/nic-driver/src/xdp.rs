@@ -2,8 +2,8 @@
 //!
 //! A BPF program of six instructions ([`bpf`]) hands every frame of the interface's first queue to
 //! a socket, before the host's stack sees it. Frames are in an area of memory (UMEM) that this
-//! process and the kernel share, in chunks of one page. Four rings ([`ring`]) say which side owns a
-//! chunk: *fill* (empty, for the kernel), *rx* (received), *tx* (to be sent), *completion* (sent).
+//! process and the kernel share, in pages. Four rings ([`ring`]) say which side owns a
+//! page: *fill* (empty, for the kernel), *rx* (received), *tx* (to be sent), *completion* (sent).
 //! Receiving needs no system call. One call sends a batch of frames ([`Device::flush`]), and it is
 //! left out while the kernel does not ask for it.
 //!
@@ -13,7 +13,7 @@
 //! servers' mappings does not matter. They stay the region's, since no part of a region is ever cut
 //! out of it. The socket keeps them until its last descriptor is closed.
 //!
-//! Frames to send are copied once, into chunks behind the pool: they lie in other regions, and no
+//! Frames to send are copied once, into pages behind the pool: they lie in other regions, and no
 //! socket has more than one UMEM. In two cases the pool cannot be the UMEM: too much memory to
 //! lock, or faults are to be made. Then the device has a UMEM of its own, and each frame is copied
 //! between the two.
@@ -56,14 +56,14 @@ use crate::packet_socket::set_option;
 
 const NEEDS: &str = "CAP_NET_ADMIN with CAP_BPF and CAP_NET_RAW";
 
-/// Chunks, and slots of the rings, for receiving and for sending.
+/// Pages, and slots of the rings, for receiving and for sending.
 const RECEIVE: u32 = UMEM_STOCK;
 const SEND: u32 = abi::nic::SEND_CHUNKS;
-/// Chunks for receiving in a UMEM of the device's own. With the chunks for sending it stays within
+/// Pages for receiving in a UMEM of the device's own. With the pages for sending it stays within
 /// the 8 MiB that any user may lock by default (Linux's MLOCK_LIMIT), and leaves some of them.
 const OWN_RECEIVE: u32 = 1280;
-/// Bytes of a chunk, and of an UMEM of the device's own.
-const CHUNK: u32 = PAGE as u32;
+/// Bytes of a page of a UMEM, and of a UMEM of the device's own.
+const UMEM_PAGE: u32 = PAGE as u32;
 const UMEM: usize = (OWN_RECEIVE + SEND) as usize * PAGE;
 /// Bytes that the kernel keeps free before each received frame (XDP_PACKET_HEADROOM).
 const HEADROOM: usize = 256;
@@ -71,7 +71,7 @@ const HEADROOM: usize = 256;
 const BUSY: Duration = Duration::from_millis(300);
 /// XDP_MAX_TX_SKB_BUDGET: frames that one call sends in copy mode, at most the ring's.
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// Longest IP packet whose frame, with a VLAN tag, fits into a chunk.
+/// Longest IP packet whose frame, with a VLAN tag, fits into a page.
 const LONGEST: usize = PAGE - HEADROOM - ETHERNET_HEADER - 4;
 
 /// Takes the interface `name` over for packets of up to `mtu` bytes. If a frame region is given,
@@ -166,7 +166,7 @@ fn set_up(socket: &OwnedFd, addr: u64, len: u64) -> Result<(), Errno> {
     let umem = XdpUmemReg {
         addr,
         len,
-        chunk_size: CHUNK,
+        chunk_size: UMEM_PAGE,
         headroom: 0,
         flags: XdpUmemRegFlags::empty(),
         tx_metadata_len: 0,
@@ -202,7 +202,7 @@ pub struct Xdp {
     base: usize,
     /// The UMEM is the pool.
     in_place: bool,
-    /// Chunks to send from that are free: their addresses.
+    /// Addresses of the free pages to send from.
     free: Vec<u64>,
     socket: OwnedFd,
     /// Program and promiscuous mode last as long as these.
@@ -240,9 +240,9 @@ impl Xdp {
         let rx = XdpRing::map(fd, XDP_PGOFF_RX_RING, &offsets.rx, RECEIVE)?;
         let tx = XdpRing::map(fd, XDP_PGOFF_TX_RING, &offsets.tx, SEND)?;
         let completion = XdpRing::map(fd, XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, SEND)?;
-        let chunk = |number: u32| u64::from(number) * u64::from(CHUNK);
+        let page_at = |number: u32| u64::from(number) * u64::from(UMEM_PAGE);
         if !in_place {
-            (0..receive).for_each(|number| _ = fill.push(chunk(number)));
+            (0..receive).for_each(|number| _ = fill.push(page_at(number)));
         }
         Ok(Self {
             fill,
@@ -252,7 +252,7 @@ impl Xdp {
             region,
             base,
             in_place,
-            free: (receive..receive + SEND).map(chunk).collect(),
+            free: (receive..receive + SEND).map(page_at).collect(),
             socket,
             _kept: [link, promiscuous],
             calls: 0,
@@ -262,9 +262,9 @@ impl Xdp {
         })
     }
 
-    /// Gives the kernel an empty chunk; `false`: it has as many as there is room for.
-    fn give(&mut self, chunk: u64) -> bool {
-        let given = self.fill.push(chunk);
+    /// Gives the kernel an empty page. `false`: its ring is full.
+    fn give(&mut self, page: u64) -> bool {
+        let given = self.fill.push(page);
         if self.fill.wants_call() && self.rx.filled() == 0 {
             self.calls += 1;
             let _ = rustix::net::recv(&self.socket, &mut [0; 0][..], DONTWAIT);
@@ -272,7 +272,7 @@ impl Xdp {
         given
     }
 
-    /// Takes back the chunks of sent frames.
+    /// Takes back the pages of sent frames.
     fn reclaim(&mut self) {
         while self.free.len() < SEND as usize
             && let Some(address) = self.completion.pop()
@@ -300,8 +300,8 @@ impl Device for Xdp {
         let at = usize::try_from(desc.addr).unwrap_or(usize::MAX);
         let read = self.region.read(at, &mut into[..fits]);
         self.rx_copied += fits as u64;
-        // The kernel wants the chunk, wherever in it the frame began.
-        self.give(desc.addr - desc.addr % u64::from(CHUNK));
+        // The kernel wants the page, wherever in it the frame began.
+        self.give(desc.addr - desc.addr % u64::from(UMEM_PAGE));
         if read.is_err() {
             self.bad += 1;
             return Ok(Some(Received::plain(0)));

@@ -1,6 +1,6 @@
 //! The table of descriptor numbers.
 //!
-//! Two levels of [`CHUNK`] entries cover the numbers below [`LIMIT`]; the second is made when first
+//! Two levels of [`BLOCK`] entries cover the numbers below [`LIMIT`]; the second is made when first
 //! needed. An entry has a `kind`, one atomic byte, and a value behind a lock. Nearly all
 //! descriptors of nearly all programs are the kernel's own business. They cost the two loads of
 //! [`DescriptorTable::kind`] and no lock.
@@ -19,12 +19,12 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Descriptors of one chunk.
-const CHUNK: usize = 1024;
-/// Chunks.
-const CHUNKS: usize = 1024;
+/// Descriptors of one block.
+const BLOCK: usize = 1024;
+/// Blocks.
+const BLOCKS: usize = 1024;
 /// Numbers from here on are always the kernel's; it is also Linux's usual highest limit.
-pub(crate) const LIMIT: usize = CHUNK * CHUNKS;
+pub(crate) const LIMIT: usize = BLOCK * BLOCKS;
 
 /// The meaning of a descriptor number to the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,17 +79,17 @@ impl<V> Slot<V> {
     }
 }
 
-type Chunk<V> = [Slot<V>; CHUNK];
+type Block<V> = [Slot<V>; BLOCK];
 
 /// The table; see the module.
 pub(crate) struct DescriptorTable<V> {
-    chunks: [AtomicPtr<Chunk<V>>; CHUNKS],
+    blocks: [AtomicPtr<Block<V>>; BLOCKS],
 }
 
 impl<V: TableValue> DescriptorTable<V> {
     /// A table of kernel descriptors.
     pub(crate) const fn new() -> Self {
-        Self { chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS] }
+        Self { blocks: [const { AtomicPtr::new(null_mut()) }; BLOCKS] }
     }
 
     /// The kind of `fd`; lock-free.
@@ -135,9 +135,9 @@ impl<V: TableValue> DescriptorTable<V> {
         let end = (last as usize).saturating_add(1).min(LIMIT);
         let mut at = first as usize;
         while at < end {
-            let next = (at / CHUNK + 1) * CHUNK;
-            if let Some(chunk) = self.chunk(at / CHUNK) {
-                let numbers = (at..next.min(end)).zip(&chunk[at % CHUNK..]);
+            let next = (at / BLOCK + 1) * BLOCK;
+            if let Some(block) = self.block(at / BLOCK) {
+                let numbers = (at..next.min(end)).zip(&block[at % BLOCK..]);
                 found.extend(numbers.filter(|(_, slot)| slot.kind() != Kind::Kernel).filter_map(
                     |(number, slot)| Some((c_int::try_from(number).ok()?, slot.kind())),
                 ));
@@ -150,34 +150,34 @@ impl<V: TableValue> DescriptorTable<V> {
     /// In a forked child: sockets become [`Kind::Inherited`], all other descriptors the kernel's.
     /// The values of the entries are neither dropped nor read.
     pub(crate) fn inherit(&self) {
-        for place in &self.chunks {
-            // SAFETY: a pointer in `chunks` is null or came from Box::into_raw and is never freed.
+        for place in &self.blocks {
+            // SAFETY: a pointer in `blocks` is null or came from Box::into_raw and is never freed.
             let Some(old) = (unsafe { place.load(Ordering::Acquire).as_ref() }) else { continue };
-            let chunk = Box::new(core::array::from_fn(|i| {
+            let block = Box::new(core::array::from_fn(|i| {
                 Slot::new(match old[i].kind() {
                     Kind::Socket | Kind::Inherited => Kind::Inherited,
                     Kind::Kernel | Kind::Epoll | Kind::Internal => Kind::Kernel,
                 })
             }));
-            place.store(Box::into_raw(chunk), Ordering::Release);
+            place.store(Box::into_raw(block), Ordering::Release);
         }
     }
 
     #[inline]
     fn slot(&self, fd: c_int) -> Option<&Slot<V>> {
         let fd = usize::try_from(fd).ok()?;
-        self.chunk(fd / CHUNK).map(|chunk| &chunk[fd % CHUNK])
+        self.block(fd / BLOCK).map(|block| &block[fd % BLOCK])
     }
 
     #[inline]
-    fn chunk(&self, index: usize) -> Option<&Chunk<V>> {
-        let chunk = self.chunks.get(index)?.load(Ordering::Acquire);
-        // SAFETY: a pointer in `chunks` is null or came from Box::into_raw and is never freed.
-        unsafe { chunk.as_ref() }
+    fn block(&self, index: usize) -> Option<&Block<V>> {
+        let block = self.blocks.get(index)?.load(Ordering::Acquire);
+        // SAFETY: a pointer in `blocks` is null or came from Box::into_raw and is never freed.
+        unsafe { block.as_ref() }
     }
 
     fn slot_or_new(&self, fd: c_int) -> Option<&Slot<V>> {
-        let place = self.chunks.get(usize::try_from(fd).ok()? / CHUNK)?;
+        let place = self.blocks.get(usize::try_from(fd).ok()? / BLOCK)?;
         if place.load(Ordering::Acquire).is_null() {
             let new = Box::into_raw(Box::new(core::array::from_fn(|_| Slot::new(Kind::Kernel))));
             let outcome =

@@ -34,7 +34,7 @@ pub const MAX_FDS: usize = 8;
 
 const HEAD: usize = 8;
 /// Bytes asked of the socket at a time.
-const CHUNK: usize = 64 << 10;
+const MOST_READ: usize = 64 << 10;
 
 /// Why a channel is of no more use, or a message was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -316,12 +316,12 @@ impl Channel {
         Ok(Some(Message { body, fds }))
     }
 
-    /// Reads the bytes that are there, at most [`CHUNK`] or a message.
+    /// Reads the bytes that are there, at most [`MOST_READ`] or a message.
     fn receive_some(&mut self) -> Result<(), ChannelError> {
         self.input.drain(..self.parsed);
         self.parsed = 0;
         let before = self.input.len();
-        self.input.resize(before + CHUNK.min(HEAD + self.max_body), 0);
+        self.input.resize(before + MOST_READ.min(HEAD + self.max_body), 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;

@@ -253,8 +253,7 @@ impl Supervisor {
             && self.program.as_ref().is_none_or(|program| program.exit_code().is_some())
     }
 
-    /// Waits for events of any source. Control connections and clients' connections come before
-    /// deaths, so messages sent before an end are read before the end is handled.
+    /// Waits for events. Connections come before deaths: last messages are read before an end.
     fn wait(&self) -> Result<Vec<EventSource>, Failure> {
         let read = |source: EventSource, fd| (source, PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let mut watched: Vec<(EventSource, PollFd<'_>)> = Vec::new();

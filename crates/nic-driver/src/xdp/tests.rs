@@ -49,7 +49,7 @@ fn all(device: &mut dyn Device) -> Vec<Vec<u8>> {
 #[test]
 fn frames_go_both_ways_in_batches_and_chunks_come_back() {
     let Some((mut xdp, mut peer)) = cable() else { return };
-    // More than there are chunks of either kind, and more than one call sends.
+    // More than there are pages of either kind, and more than one call sends.
     for round in 0..20 {
         let frames: Vec<_> =
             (0..200).map(|n| frame(round * 200 + n, 60 + n as usize * 7)).collect();

@@ -24,7 +24,7 @@ const MOST_BYTES: usize = 0x7FFF_F000;
 /// Most buffers of one call, as in Linux (UIO_MAXIOV).
 const MOST_BUFFERS: usize = 1024;
 /// Bytes that sendfile reads at a time.
-const FILE_CHUNK: usize = 1 << 16;
+const FILE_PART: usize = 1 << 16;
 
 /// The program's bytes, to be sent.
 ///
@@ -281,22 +281,22 @@ fn send_from(entry: &OpenSocket, file: BorrowedFd<'_>, begin: u64, count: usize)
     sent
 }
 
-/// The bytes of a file in datagrams of [`FILE_CHUNK`].
+/// The bytes of a file in datagrams of [`FILE_PART`].
 fn send_datagrams_from(
     entry: &OpenSocket,
     file: BorrowedFd<'_>,
     begin: u64,
     count: usize,
 ) -> Outcome<usize> {
-    let mut chunk = vec![0; count.min(FILE_CHUNK)];
+    let mut buffer = vec![0; count.min(FILE_PART)];
     let mut sent = 0;
     while sent < count {
-        let room = chunk.len().min(count - sent);
+        let room = buffer.len().min(count - sent);
         let now =
-            rustix::io::pread(file, &mut chunk[..room], begin + sent as u64).and_then(|read| {
+            rustix::io::pread(file, &mut buffer[..room], begin + sent as u64).and_then(|read| {
                 match read {
                     0 => Ok(0),
-                    read => send_bufs(entry, &[IoSlice::new(&chunk[..read])], 0, None),
+                    read => send_bufs(entry, &[IoSlice::new(&buffer[..read])], 0, None),
                 }
             });
         match now {
