@@ -33,10 +33,10 @@ pub(crate) struct AllArgs {
     /// Only these parts.
     #[arg(long, value_delimiter = ',', default_values_t = PARTS.map(str::to_owned))]
     only: Vec<String>,
-    /// The file for everything that was found; what another run has put there of other parts stays.
+    /// The file for all results. Results of other parts, from another run, stay in it.
     #[arg(long, default_value = "target/bench.json")]
     out: PathBuf,
-    /// What was found as JSON instead of tables.
+    /// Print the results as JSON instead of tables.
     #[arg(long)]
     json: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct AllArgs {
 /// A file that `all` has written.
 #[derive(Args)]
 pub(crate) struct FileArgs {
-    /// What `tasuki-bench all` has found.
+    /// The results of `tasuki-bench all`.
     #[arg(default_value = "target/bench.json")]
     file: PathBuf,
     /// As JSON instead of a table.
@@ -131,7 +131,7 @@ fn measure(part: &str, args: &AllArgs, found: &mut Found) {
                 each.extend(ask::<Value>(&words, failures));
             }
             let each = Value::from(each);
-            // What this program wrote it can read.
+            // This program wrote the value, so it can read it.
             match part {
                 "idle" => found.idle = serde_json::from_value(each).unwrap_or_default(),
                 "hops" => found.hops = serde_json::from_value(each).unwrap_or_default(),
@@ -141,7 +141,7 @@ fn measure(part: &str, args: &AllArgs, found: &mut Found) {
     }
 }
 
-/// What this program says in JSON to these words, also where it ends with an error after it.
+/// The JSON that this program prints for these words, also if it ends with an error after it.
 fn ask<T: serde::de::DeserializeOwned>(words: &[String], failures: &mut Vec<String>) -> Option<T> {
     eprintln!("==> tasuki-bench {}", words.join(" "));
     let said = || -> Result<(T, bool)> {
@@ -228,7 +228,7 @@ fn machine() -> String {
     format!("Linux {release}, {count} processors, {model}")
 }
 
-/// The version, and where that can be told the commit.
+/// The version, and the commit if it is known.
 fn tasuki(command: &Path) -> Result<String> {
     let output = Command::new(command).arg("--version").output();
     let output = output.with_context(|| format!("{} --version", command.display()))?;

@@ -31,7 +31,7 @@ pub(crate) struct ServeArgs {
     pub(crate) congestion: Congestion,
 }
 
-/// What one client measures.
+/// The measurement of one client.
 #[derive(Args, Clone)]
 pub(crate) struct ClientArgs {
     /// The server.

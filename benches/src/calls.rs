@@ -66,7 +66,8 @@ pub(crate) struct CallFigure {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Kernel {
     pub(crate) getpid_ns: f64,
-    /// NOPs submitted together, and what each took; empty where io_uring is not allowed.
+    /// The number of NOPs submitted together, and the time of each. Empty where io_uring is not
+    /// allowed.
     nop_ns: Vec<(u32, f64)>,
 }
 

@@ -34,7 +34,7 @@ impl Connect for Std<'_> {
 }
 
 impl Congestion {
-    /// Sets it, or says what there is.
+    /// Sets the congestion control. The error names the sysctl that lists the system's.
     pub(crate) fn set(&self, socket: &impl AsFd) -> io::Result<()> {
         let name = &self.congestion;
         SockRef::from(socket).set_tcp_congestion(name.as_bytes()).map_err(|error| {

@@ -51,7 +51,7 @@ const PLANS: [Plan; 6] = [
     Plan { test: "receive", ..SEND_CPU },
 ];
 
-/// How long one command of a client may take: thirty times what the slowest does.
+/// The most time for one command of a client: thirty times that of the slowest.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often we look whether it is over.
 const LOOK: Duration = Duration::from_millis(5);
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
                 .map(|(setup, it)| Host::new(setup, it, &args.congestion, !args.unpinned))
                 .collect::<Result<Vec<_>>>()?;
             for plan in &PLANS {
-                // What comes first finds the machine cold: every other round it is another.
+                // The first one finds the machine cold. In every other round another one is first.
                 let turn = |at: usize| if round % 2 == 0 { at } else { hosts.len() - 1 - at };
                 for host in (0..hosts.len()).map(|at| &hosts[turn(at)]) {
                     let what = format!("{} {}", host.title(), plan.test);
@@ -146,7 +146,7 @@ fn builds_of(builds: &[Programs], setup: Setup) -> &[Programs] {
     if setup.tasuki().is_some() { builds } else { &builds[..1] }
 }
 
-/// What is done of what there is to do, on standard error.
+/// The progress of the measurements, on standard error.
 struct Progress {
     began: Instant,
     done: usize,
@@ -188,7 +188,7 @@ fn measure(host: &Host, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>
         .collect()
 }
 
-/// What a client says, which is less than a pipe holds.
+/// The output of a client, which is less than a pipe holds.
 fn output_of(
     host: &Host,
     arguments: &[String],
@@ -201,7 +201,7 @@ fn output_of(
             break status;
         }
         if began.elapsed() > PATIENCE {
-            // It is `tasuki run`, all of whose processes end with it, or the program itself.
+            // The child is `tasuki run`, which ends all its processes, or the program itself.
             client.kill()?;
             client.wait()?;
             bail!("no end after {PATIENCE:?}");

@@ -18,7 +18,7 @@ use crate::{calls, devices, handover};
 pub(crate) struct Found {
     /// The machine: system, processors.
     pub(crate) machine: String,
-    /// What `tasuki --version` says, and the commit if the program was run in its repository.
+    /// The output of `tasuki --version`, and the commit if the program was run in its repository.
     pub(crate) tasuki: String,
     /// Seconds that each part took.
     pub(crate) seconds: Vec<(String, u64)>,

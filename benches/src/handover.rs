@@ -140,7 +140,7 @@ fn hand_over(pairs: &[(TcpStream, TcpStream)], slices: &[TxSlice]) -> Result<f64
 fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<HandoverFigure> {
     let pairs = (0..WAYS).map(|_| pair(client)).collect::<Result<Vec<_>>>()?;
     let [mut handed, mut copied, mut made, mut taken] = [const { Vec::new() }; 4];
-    // What the first round finds is in no cache.
+    // The memory of the first round is in no cache.
     for round in 0..=rounds {
         let (alloc, slices) = timed(|| alloc(client, size));
         let slices = slices?;
@@ -207,7 +207,7 @@ fn untouched(client: &Arc<Client>, size: usize, rounds: usize) -> Result<f64> {
     median(handed).context("no rounds")
 }
 
-/// Sends what there is room for.
+/// Sends as much as there is room for.
 fn send_once(socket: &Socket, bytes: &[u8]) -> Result<usize> {
     match socket.send(&[IoSlice::new(bytes)], SendFlags::default(), None, Wait::No) {
         Err(Errno::AGAIN) => Ok(0),

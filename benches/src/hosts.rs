@@ -28,7 +28,7 @@ pub(crate) struct Host {
     sharing: PathBuf,
 }
 
-/// What is measured beside this very program.
+/// The programs that are measured beside this very program.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     /// The `tasuki` command.
@@ -112,7 +112,7 @@ impl Host {
         Ok(Self { setup, namespaces: names, server, programs, congestion, pinned, wire, sharing })
     }
 
-    /// What runs here.
+    /// The set-up of this host.
     pub(crate) fn setup(&self) -> Setup {
         self.setup
     }

@@ -25,7 +25,7 @@ pub(crate) struct WaitingArgs {
     connect: SocketAddr,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Idle {
     /// split or fused.
@@ -34,7 +34,7 @@ pub(crate) struct Idle {
     pub(crate) switches_per_second: f64,
 }
 
-/// Connects and waits for what never comes.
+/// Connects and waits for bytes that never come.
 pub(crate) fn waiting(args: &WaitingArgs) -> Result<()> {
     let mut stream = TcpStream::connect(args.connect)?;
     println!("waits");

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::hosts::on_cpu;
 use crate::operations::PAUSE;
 
-/// What `hops` and `stages` run on.
+/// The instance of `hops` and `stages`.
 #[derive(Args)]
 pub(crate) struct InstanceArgs {
     /// The `tasuki` command.
@@ -33,7 +33,7 @@ pub(crate) struct InstanceArgs {
     /// Bytes of each send (stages).
     #[arg(long, value_delimiter = ',', default_value = "256,512,768,1024,65536")]
     size: Vec<u32>,
-    /// What was found as JSON instead of a table.
+    /// Print the result as JSON instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -114,7 +114,7 @@ impl Instance {
         Ok(command)
     }
 
-    /// What `tasuki COMMAND --json` says.
+    /// The output of `tasuki COMMAND --json`.
     pub(crate) fn asked(&self, words: &[&str]) -> Result<Value> {
         let output = self.tasuki().args(words).arg("--json").arg(&self.name).output()?;
         if !output.status.success() {
@@ -149,7 +149,7 @@ impl Drop for Instance {
             let _ = server.kill();
             let _ = server.wait();
         }
-        // What is gone already is what we want.
+        // An instance or namespace that is gone already is the goal.
         let _ = self.tasuki().args(["down", &self.name]).output();
         let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
     }
@@ -171,7 +171,7 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What is counted of each operation: head of the column, and the counter.
+/// The counted events of each operation: head of the column, and the counter.
 const HOPS: [(&str, &str); 10] = [
     ("program bells", "program.bells-rung"),
     ("program sleeps", "program.sleeps"),
@@ -231,7 +231,7 @@ pub(crate) fn hops(args: &InstanceArgs) -> Result<()> {
     Ok(())
 }
 
-/// What `hops` found: counters of one operation, for each.
+/// The result of `hops`: counters of one operation, for each.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Hops {
     mode: String,
@@ -289,7 +289,7 @@ pub(crate) fn stages(args: &InstanceArgs) -> Result<()> {
     Ok(())
 }
 
-/// What `tasuki stages` says of one paced client.
+/// The report of `tasuki stages` on one paced client.
 fn staged(args: &InstanceArgs, instance: &Instance, size: u32, way: &[&str]) -> Result<Value> {
     let (size, count) = (size.to_string(), args.count.to_string());
     let words = [&["paced", "--size", &size, "--count", &count], way].concat();
@@ -302,7 +302,7 @@ fn staged(args: &InstanceArgs, instance: &Instance, size: u32, way: &[&str]) -> 
     report
 }
 
-/// What `stages` found: a report of `tasuki stages` for each size.
+/// The result of `stages`: a report of `tasuki stages` for each size.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Stages {
     mode: String,

@@ -72,9 +72,9 @@ struct Cli {
 enum Command {
     /// Everything that the targets need; prints targets and tables (needs root).
     All(all::AllArgs),
-    /// What `all` has found, beside the targets.
+    /// Show the results of `all` beside the targets.
     Targets(all::FileArgs),
-    /// All tables of what `all` has found.
+    /// Show all tables of the results of `all`.
     Tables(all::FileArgs),
     /// The other end of every measurement.
     Serve(ServeArgs),
@@ -82,11 +82,11 @@ enum Command {
     Client(ClientArgs),
     /// All set-ups in turn, the kernel's and Tasuki's (needs root).
     Compare(CompareArgs),
-    /// What handing an area over costs, by its size.
+    /// Measure the cost of a hand-over, by the area's size.
     Handover(handover::HandoverArgs),
     /// Calls that travel together against calls one by one, and against the kernel's.
     Calls(calls::CallsArgs),
-    /// What a frame costs by each way that the kernel offers to a device (needs root).
+    /// Measure the cost of a frame by each way that the kernel offers to a device (needs root).
     Devices(devices::DevicesArgs),
     /// System calls and wake-ups of each operation (needs root).
     Hops(instruments::InstanceArgs),

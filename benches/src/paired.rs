@@ -16,7 +16,7 @@ use crate::setup::Setup;
 /// How far the median may lie on the slower side of 1 before a cell is named.
 const NOISE: f64 = 0.03;
 
-/// What is compared: a title, a test, its figure, and whether more is better.
+/// A compared figure: a title, a test, the figure, and whether more is better.
 const FIGURES: [(&str, Test, RowFigure, bool); 6] = [
     ("send", Test::Send, Row::sweep_rate, true),
     ("receive", Test::Receive, Row::sweep_rate, true),

@@ -26,7 +26,7 @@ const SEARCH: Duration = Duration::from_millis(50);
 
 /// Those that began after this did.
 pub(crate) struct KernelThreads {
-    /// Who was there before.
+    /// The threads that were there before.
     others: Vec<u32>,
     /// Ticks of each when it was seen last.
     ticks: BTreeMap<u32, u64>,

@@ -36,7 +36,7 @@ pub(crate) struct ProgramsArgs {
     /// Rounds, in which everything takes turns; medians are over them.
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// What was found as JSON instead of a table.
+    /// Print the result as JSON instead of a table.
     #[arg(long)]
     json: bool,
 }

@@ -1,8 +1,8 @@
-//! What client and server say to each other: a 16-byte order, then the measured bytes.
+//! The protocol between client and server: a 16-byte order, then the measured bytes.
 
 use std::io::{self, Read, Write};
 
-/// What is measured.
+/// The kind of measurement.
 #[derive(
     Debug,
     Clone,

@@ -8,7 +8,7 @@ use crate::setup::{Build, Setup};
 /// One line of a client's output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// What was measured.
+    /// The measurement.
     pub(crate) test: Test,
     /// Bytes per write or request.
     pub(crate) size: u32,

@@ -24,7 +24,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         args.congestion.set(&listener)?;
         let datagrams = std::net::UdpSocket::bind(args.bind)?;
         println!("{}", listener.local_addr()?);
-        // They are only taken: nobody is told that there is no such port.
+        // The datagrams are only taken, so that no client gets a "port unreachable".
         thread::spawn(move || while datagrams.recv(&mut [0; 1 << 16]).is_ok() {});
         serve_all(|| {
             let stream = listener.accept()?.0;

@@ -1,4 +1,4 @@
-//! The set-ups: whose TCP the measured client uses, over what, and what it is compared with.
+//! The set-ups: the measured client's TCP, its device, and the set-up that it is compared with.
 
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +89,7 @@ pub(crate) enum Build {
 pub(crate) struct Tasuki {
     /// As `tasuki run --mode` takes it.
     pub(crate) mode: &'static str,
-    /// Over what.
+    /// The device.
     pub(crate) device: Device,
     /// By the native API.
     pub(crate) native: bool,
@@ -109,7 +109,7 @@ pub(crate) enum Device {
 }
 
 impl Setup {
-    /// What `compare` measures unless it is told otherwise: all but the peers.
+    /// The set-ups of `compare` without `--only`: all but the peers.
     pub(crate) const ALL: [Self; 23] = [
         Self::LinuxOff,
         Self::LinuxRps,

@@ -18,7 +18,7 @@ use smoltcp::wire::{EthernetAddress, IpCidr, Ipv4Address};
 
 use crate::transport::{Bulk, Connect};
 
-/// Bytes of each socket buffer: what Tasuki's and the kernel's grow to in these measurements.
+/// Bytes of each socket buffer: Tasuki's and the kernel's grow to as much in these measurements.
 const BUFFER: usize = 4 << 20;
 
 struct Stack {
@@ -43,7 +43,8 @@ impl Stack {
         loop {
             self.poll();
             if let Some(value) = done(self.sockets.get_mut(handle)) {
-                // What was just queued or consumed is told at once.
+                // Bytes that were just queued or consumed go to the device, as segments and
+                // windows, at once.
                 self.poll();
                 return Ok(value);
             }
@@ -139,7 +140,8 @@ impl Drop for Stream {
         let stack = &mut *self.stack.borrow_mut();
         stack.sockets.get_mut::<Socket<'_>>(self.handle).close();
         stack.poll();
-        // The FIN is out; as with the kernel, nobody waits for the rest of the ceremony.
+        // The FIN has left. As with the kernel, the program does not wait for the rest of the
+        // close.
         stack.sockets.remove(self.handle);
     }
 }

@@ -1,4 +1,4 @@
-//! The targets that Tasuki sets itself, beside what was measured.
+//! Tasuki's own targets, beside the measured figures.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub(crate) struct Target {
 #[derive(Debug, Serialize)]
 struct Part {
     what: String,
-    /// Where there are several figures: the best; the worst is what counts.
+    /// The best of several figures. The worst one counts.
     best: Option<f64>,
     /// `None`: not measured.
     measured: Option<f64>,
@@ -147,7 +147,7 @@ fn short(ratios: &Ratios<'_>) -> Vec<Target> {
     ]
 }
 
-/// Bytes in bulk, all in writes of 64 KiB but where another size is told.
+/// Bytes in bulk, in writes of 64 KiB unless another size is named.
 fn bulk(ratios: &Ratios<'_>) -> Vec<Target> {
     const LARGE: u32 = 65536;
     let line = |measure, target, parts| Target { measure, target, parts };
@@ -258,7 +258,7 @@ fn called(found: &Found) -> Vec<Target> {
     ]
 }
 
-/// What handing over may take, of any size.
+/// The target of a hand-over of any size.
 fn handed(
     measure: &'static str,
     found: &Found,

@@ -141,7 +141,7 @@ impl Hostile {
             }
             // A bell on which the server would wait for ever if it could be made to.
             "bell" => self.deafen(),
-            // A call whose result would go to somebody else.
+            // A call whose result would go to another client.
             "paths" => {
                 let call = self.call(Request::Null, self.client ^ 1);
                 self.requests().push(&call).expect("room for a call");

@@ -168,7 +168,7 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        // A grandchild may hold the pipes: what it says later does not count.
+        // A grandchild may hold the pipes. Its later output does not count.
         let grace = Instant::now() + Duration::from_secs(2);
         while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < grace {
             std::thread::sleep(Duration::from_millis(1));

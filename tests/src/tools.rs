@@ -1,4 +1,4 @@
-//! What worlds, programs and tests need: addresses, paths, waiting, files of noise.
+//! Addresses, paths, waiting and files of noise for worlds, programs and tests.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub fn skip(why: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Asks until `what` holds.
+/// Repeats `holds` until it is true. `what` names the condition.
 ///
 /// # Panics
 /// After [`PATIENCE`].

@@ -65,7 +65,7 @@ impl Mode {
     }
 }
 
-/// What is between the kernel's stack and Tasuki's.
+/// The link between the kernel's stack and Tasuki's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nic {
     /// A TAP device, which Tasuki makes.
@@ -91,7 +91,7 @@ impl Nic {
         }
     }
 
-    /// What TASUKI_TEST_NIC says, `tap` without.
+    /// The link that TASUKI_TEST_NIC names, or `tap`.
     ///
     /// # Panics
     /// When that is none.
@@ -231,13 +231,14 @@ impl World {
             &format!("link set {FAR_END} up"),
             &format!("link set {DEVICE} up"),
             &format!("addr add {HOST}/24 dev {DEVICE}"),
-            // What Tasuki gives the kernel's end of a TAP device, tests expect here too.
+            // Tests expect the IPv6 address that Tasuki gives to the kernel's end of a TAP device
+            // here too.
             &format!("addr add {HOST6}/64 dev {DEVICE} nodad"),
         ] {
             let words: Vec<_> = ["ip"].into_iter().chain(line.split(' ')).collect();
             let _ = Running::start(self.command(&words)).finish().success();
         }
-        // It would hear routers there, and lead packets out of that end.
+        // With IPv6 the kernel would hear routers there, and send packets out of that end.
         let deaf = format!("net.ipv6.conf.{FAR_END}.disable_ipv6=1");
         let _ = Running::start(self.command(&["sysctl", "-qw", &deaf])).finish().success();
     }
@@ -273,7 +274,7 @@ impl World {
             command.args(["--user", "--preserve-credentials"]);
         }
         command.arg(format!("--wd={}", self.directory.path().display())).arg("--");
-        // A shell starts background jobs deaf to these, and so would be what tests end by them.
+        // A shell starts background jobs with these signals ignored. Tests end programs by them.
         command.args(["env", "--default-signal=INT,QUIT"]);
         command.args(words.iter().map(AsRef::as_ref));
         command.stdin(Stdio::null()).env_remove("XDG_RUNTIME_DIR").env_remove("LD_PRELOAD");
@@ -366,7 +367,7 @@ impl World {
         let _ = Running::start(self.tasuki(&["down", net])).finish().success();
     }
 
-    /// What `tasuki ps --json` says of the instance `net`.
+    /// The output of `tasuki ps --json` for the instance `net`.
     ///
     /// # Panics
     /// When it says nothing of it.
@@ -390,7 +391,7 @@ impl World {
         found.unwrap_or_else(|| panic!("no counter {name} in {counters:?}")).1
     }
 
-    /// What `tasuki ss --json` says of the instance `net`.
+    /// The output of `tasuki ss --json` for the instance `net`.
     ///
     /// # Panics
     /// When that is no such list.

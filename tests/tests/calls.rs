@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tasuki_tests::{HOST, Mode, Running, STACK, World, skip, tasuki_binary};
 
-/// What cargo put beside the `tasuki` binary, or beside this test.
+/// A file that cargo put beside the `tasuki` binary, or beside this test.
 fn built(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().expect("this test's own path");
     let beside = test.ancestors().nth(2).map(|folder| folder.join(name));

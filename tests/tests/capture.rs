@@ -1,4 +1,4 @@
-//! `tasuki capture`: what tcpdump would show, read by tshark.
+//! `tasuki capture` shows the packets that tcpdump would show. tshark reads them.
 
 use std::collections::BTreeSet;
 

@@ -23,7 +23,7 @@ fn kill_in_mid_transfer(mode: Mode) {
     let _ = other.line("begun");
     eventually("the other client is in", || clients(&world) == 1);
 
-    // Several times, so that what one death loses adds up.
+    // Several times, so that the losses of each death add up.
     for port in ["9000", "9001", "9002"] {
         let witness = world.spawn(&world.script("witness.py", &["0.0.0.0", port]));
         let _ = witness.line("ready");

@@ -58,7 +58,7 @@ fn files_go_both_ways_over_an_xdp_socket_from_a_peer_without_offloads() {
     transfers(Nic::Xdp, false);
 }
 
-/// The stack's interface, as `tasuki addr` tells it.
+/// The stack's interface, in the output of `tasuki addr`.
 fn interface(world: &World) -> InterfaceStatus {
     let words = ["addr", "--json", "--net", NET];
     let said = Running::start(world.tasuki(&words)).finish().success();
@@ -120,7 +120,7 @@ fn an_interface_set_down_and_a_lost_carrier_are_told_and_survived() {
         move |world: &World| {
             ip(world, &format!("link set {what} {how}"));
             if (what, how) == (DEVICE, "up") {
-                // What a kernel's interface loses when it is set down, if at all, is its routes.
+                // A kernel's interface that is set down loses its routes, if anything.
                 ip(world, &format!("addr replace {HOST}/24 dev {DEVICE}"));
             }
         }
@@ -155,7 +155,7 @@ fn neighbours_of_a_former_stack_learn_of_the_new_one_at_once() {
         assert!(features.iter().any(|one| one == "rx-checksumming"), "{features:?}");
         let mac = mac.unwrap();
         eventually("its addresses are told", || learnt(&mac));
-        // Nobody can tell whether it is still the same link after that.
+        // After that the stack cannot know whether it is still the same link.
         ip(&world, &format!("link set {FAR_END} down"));
         eventually("it is down", || state(&world) == "DOWN");
         forget();

@@ -42,7 +42,7 @@ fn the_address_router_and_name_server_come_from_the_server() {
         let said = server.finish().success();
         assert!(said.stdout.contains("message 3 of 0.0.0.0"), "{said}");
         let mut leased = None;
-        // It looks for a second or more whether somebody else has the address.
+        // The stack probes for a second or more whether another host has the address.
         eventually("the stack has the address", || {
             let mut all = eth0(&world).addresses.into_iter();
             leased = all.find(|one| one.origin == "dhcp");

@@ -41,7 +41,7 @@ fn connect(world: &World) -> Vec<String> {
     world.python(&["-c", &program])
 }
 
-/// What `tasuki addr` writes about the stack's address.
+/// The line of `tasuki addr` about the stack's address.
 fn told(world: &World) -> String {
     let words = ["addr", "-6", "--net", NET];
     let said = Running::start(world.tasuki(&words)).finish().success();
@@ -81,7 +81,7 @@ fn addresses_that_nobody_has_are_there_for_the_first_connection() {
         }
         if nic == Nic::Packet {
             world.up(NET, Mode::Split, &[&six[0], &six[1]]);
-            // Of the link, too: whoever is ready has nothing tentative left.
+            // The link-local address too: an instance that is ready has no tentative address left.
             let words = ["addr", "-6", "--net", NET];
             let said = Running::start(world.tasuki(&words)).finish().success();
             assert!(said.stdout.contains("scope link"), "{said}");
@@ -99,7 +99,8 @@ fn addresses_that_nobody_has_are_there_for_the_first_connection() {
 fn an_address_that_the_other_host_has_is_not_used() {
     let Some(world) = World::over(Nic::Packet) else { return };
     write_noise(&world.path("file"), 1 << 20, 4);
-    // In a host of its own: what this one has itself is refused before anything is made.
+    // The other address is in a host of its own: an address of this host is refused before anything
+    // is made.
     ip(&world, "netns add other");
     ip(&world, &format!("link set {DEVICE} netns other"));
     ip(&world, &format!("-n other link set {DEVICE} up"));

@@ -1,10 +1,10 @@
-//! What goes wrong is told as Linux tells it (to programs) or in one sentence (to users).
+//! Errors. Programs get those of Linux, users get one sentence.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use tasuki_tests::{DEVICE, Finished, HOST, Mode, Nic, Running, STACK, World, tasuki_binary};
 
-/// What `connect` on the stack says.
+/// The result of `connect` on the stack.
 fn connect(world: &World, words: &[&str]) -> String {
     let program = world.script("try_connect.py", words);
     let said = Running::start(world.on_stack(Mode::given(), &program)).finish().success();
@@ -44,7 +44,7 @@ fn a_silent_host_times_out() {
     assert_eq!(said.stdout.trim(), "ETIMEDOUT", "{said}");
 }
 
-/// One sentence on standard error, no matter what.
+/// Asserts that standard error has exactly one sentence.
 fn one_sentence(said: &Finished, contains: &str) {
     assert!(said.stderr.contains(contains), "{contains:?} is not in: {said}");
     assert_eq!(said.stderr.trim_end().lines().count(), 1, "more than one line: {said}");

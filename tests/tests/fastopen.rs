@@ -16,7 +16,7 @@ fn our_client_against_the_kernel() {
         let words = world.script("fastopen.py", &["connect", HOST, "8000", how, len]);
         Running::start(world.on_net(NET, &words)).finish().success().stdout
     };
-    // How; length; what the calls give; whether the SYN took data. As python3 sees it on Linux.
+    // How; length; results of the calls; whether the SYN took data. python3 sees the same on Linux.
     let first = connect("sendto-nonblocking", "100");
     assert_eq!(first, "calls EINPROGRESS\nanswer 100 syn-data False\n", "no cookie yet");
     for (how, len, calls) in [

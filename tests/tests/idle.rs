@@ -56,7 +56,7 @@ fn nothing_happens(mode: Mode, programs: usize) {
     assert_eq!(status.processes.iter().filter(|p| p.role == "client").count(), waiting.len());
     let begin = Instant::now();
     loop {
-        // Sooner or later what the start brought with it is over: reports of groups, handshakes.
+        // The work of the start ends sooner or later: reports of groups, handshakes.
         let before = status.processes.iter().map(|p| switches(p.pid)).collect::<Vec<_>>();
         sleep(QUIET);
         let after = status.processes.iter().map(|p| switches(p.pid)).collect::<Vec<_>>();
@@ -66,7 +66,7 @@ fn nothing_happens(mode: Mode, programs: usize) {
         let roles: Vec<&str> = status.processes.iter().map(|p| p.role.as_str()).collect();
         assert!(begin.elapsed() < PATIENCE, "{mode:?} is woken: {roles:?} {before:?} {after:?}");
     }
-    // And they do hear when there is something, or the end.
+    // The programs do wake up for news, or for the end.
     drop(peer);
     for program in waiting {
         let _ = program.finish().success();

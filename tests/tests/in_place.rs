@@ -124,7 +124,7 @@ fn strict_mode_and_shared_frames_are_no_hindrance() {
                 .into();
             assert!(lent > 49 * copied, "{lent} lent, {copied} copied");
         }
-        // Now nobody can map the frames for writing any more.
+        // Now no process can map the frames for writing any more.
         replace_device(&world);
         without_a_copy(&world, &digest);
         world.down(NET);

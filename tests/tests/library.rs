@@ -29,7 +29,7 @@ fn world() -> Option<(World, Running)> {
 #[test]
 fn one_program_at_a_time_has_the_stack() {
     let Some((world, server)) = world() else { return };
-    // Nothing has begun yet, and nobody waits for an answer.
+    // The stack has not begun yet, and the command does not wait for an answer.
     assert_eq!(roles(&world), ["supervisor"]);
     let said = Running::start(world.tasuki(&["ss", "--net", NET])).finish();
     assert!(said.stderr.contains("begins with the program's first socket"), "{said}");
@@ -95,7 +95,7 @@ fn a_forked_child_has_no_stack() {
     world.down(NET);
 }
 
-/// What the program has sent before it ends arrives, though the stack ends with it.
+/// Bytes that the program sent before its end arrive, though the stack ends with it.
 #[test]
 fn what_was_sent_before_the_end_arrives() {
     let Some((world, server)) = world() else { return };
@@ -140,7 +140,7 @@ fn small_writes_leave_by_themselves() {
     world.down(NET);
 }
 
-/// Who only looks, and never waits, has the stack work and sees what has come.
+/// A program that only polls and never waits has the stack work, and sees received data.
 #[test]
 fn who_looks_without_waiting_sees_what_has_come() {
     let Some((world, server)) = world() else { return };

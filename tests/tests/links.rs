@@ -24,7 +24,7 @@ fn up(world: &World, mode: Mode) {
     world.up(NET, mode, &["--config", &config.display().to_string()]);
 }
 
-/// What a command prints as JSON.
+/// The JSON that a command prints.
 fn told(world: &World, words: &[&str]) -> String {
     let words = [words, &["--json", "--net", NET]].concat();
     Running::start(world.tasuki(&words)).finish().success().stdout

@@ -1,4 +1,4 @@
-//! The native API in real processes: what it copies, and that no page is lost.
+//! The native API in real processes: the bytes that it copies, and that no page is lost.
 
 use tasuki_tests::{HOST, LARGE, Mode, Running, World, sha256, write_noise};
 

@@ -29,7 +29,7 @@ fn serve(world: &World, on_stack: bool) -> Running {
     server
 }
 
-/// Who has the stack in mode `library`: it serves the file, and fetches it when told.
+/// The program that has the stack in mode `library`. It serves the file, and fetches it on request.
 const SERVES_AND_FETCHES: &str = "\
 import http.server, os, signal, socket, threading, time, urllib.request
 class Server(http.server.ThreadingHTTPServer):
@@ -172,7 +172,8 @@ const BEHIND: [&str; 12] = [
     "ip -n behind route add default via fd00:219:9::1",
 ];
 
-/// The stack learns the path's MTU by what the router sends back, and cuts what it had sent anew.
+/// The stack learns the path's MTU from the router's ICMP errors, and divides its unacknowledged
+/// bytes anew.
 #[test]
 fn a_smaller_link_on_the_path_gets_everything() {
     for with in [&[][..], &["--offload", "off"]] {

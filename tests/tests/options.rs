@@ -48,7 +48,7 @@ fn both_ends_tell_the_same_of_a_connection() {
     for word in [" ts ", " sack ", " ecn ", "wscale:"] {
         assert!(theirs.stdout.contains(word), "{word} is not in the kernel's: {theirs}");
     }
-    // The window is told while it is open.
+    // The window is shown while it is open.
     let told = ["ESTAB", "ts sack ecn", "wscale:", "rto:", "cwnd:", "bytes_received:", "rcv_wnd:"];
     eventually("a row of the connection with all of it", || {
         let words = ["ss", "-tiH", "--net", NET];

@@ -1,4 +1,4 @@
-//! `--nic passt:`, and what `tasuki run` does for a user without any right.
+//! `--nic passt:`, and `tasuki run` for a user without any right.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal};
 use tasuki_tests::{Mode, Running, World, eventually, sha256, skip, tasuki_binary, write_noise};
 
-/// An ordinary user: nobody's number.
+/// An ordinary user. No account has this number.
 const USER: u32 = 47_110;
 /// Where the stack sees this host.
 const HOST: &str = "10.219.0.1";

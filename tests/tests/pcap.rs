@@ -1,4 +1,4 @@
-//! `--nic pcap:FILE`: a capture is replayed to a program, and what the stack answers is written.
+//! `--nic pcap:FILE` replays a capture to a program, and writes the stack's answers.
 
 use std::fs;
 

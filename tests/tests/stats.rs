@@ -7,7 +7,7 @@ use tasuki_tests::{HOST, Mode, Nic, Running, World};
 
 const NET: &str = "stats";
 
-/// What counters of other devices than a TAP with offloads begin with.
+/// The prefixes of the counters of devices other than a TAP with offloads.
 const DEVICES: [&str; 6] = ["packet.", "passt.", "pcap.", "tap.", "wire.", "xdp."];
 
 /// Names in the tables of docs/reference/counters.md.
@@ -191,7 +191,7 @@ fn datagrams_that_have_left_wake_nobody() {
     let _ = program.line("paused");
     let bells = world.counter(NET, "nic.bells-rung") - before;
     assert!(bells < 30, "{bells} bells for 300 datagrams that nobody waited for");
-    // More than the socket holds: who waits for room is woken, or this does not end.
+    // More than the socket holds. A program that waits for room is woken, or this does not end.
     let before = world.counter(NET, "program.sleeps");
     go_on("third");
     let _ = program.line("all");

@@ -34,14 +34,14 @@ struct Named {
     item: Option<String>,
 }
 
-/// What the code spans of a page name; fences are pictures and name nothing.
+/// The names in the code spans of a page. Fences are pictures and name nothing.
 fn named_in(text: &str) -> Vec<Named> {
     let outside = text.split("```").step_by(2);
     let spans = outside.flat_map(|prose| prose.split('`').skip(1).step_by(2));
     spans.filter_map(named).collect()
 }
 
-/// What a span names, if that is code. One with an ellipsis shows the form.
+/// The code that a span names, if any. A span with an ellipsis shows the form.
 fn named(span: &str) -> Option<Named> {
     let span = span.split_whitespace().collect::<Vec<_>>().join(" ");
     if !FOLDERS.iter().any(|folder| span.starts_with(folder)) || span.contains(['…', '*']) {
@@ -104,7 +104,7 @@ fn collect(tokens: TokenStream, of: Option<&str>, names: &mut Vec<String>) {
     }
 }
 
-/// The tokens up to the next braces, and what is in these; or up to a semicolon.
+/// The tokens up to the next braces and their content, or up to a semicolon.
 fn up_to_body(
     tokens: &mut impl Iterator<Item = TokenTree>,
 ) -> (Vec<TokenTree>, Option<TokenStream>) {
@@ -182,7 +182,7 @@ fn the_code_that_design_pages_name_is_there() {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// So that the test above cannot pass on a page whose spans have another form.
+/// Otherwise the test above could pass on a page whose spans have another form.
 #[test]
 fn the_tour_names_its_steps() {
     let text = read(TOUR);

@@ -4,7 +4,7 @@ use tasuki_tests::{HOST, Mode, Running, STACK, World};
 
 const NET: &str = "urgent";
 
-/// What both ends say if they do the same; the kernel's is the measure.
+/// Asserts that both ends print the same. The kernel's output is the measure.
 fn same(kernel: &str, ours: &str) {
     assert!(kernel.lines().count() > 20, "too little: {kernel}");
     assert_eq!(ours, kernel, "ours is on the left");

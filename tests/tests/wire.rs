@@ -124,7 +124,7 @@ fn a_wire_needs_an_address() {
 const USERS: [u32; 3] = [47_121, 47_122, 47_123];
 const GROUP: u32 = 47_120;
 
-/// `tasuki WORDS…` by the user of that place in [`USERS`], whose files others of the group may use.
+/// `tasuki WORDS…` by that user of [`USERS`]. The user's files are open to others of the group.
 fn by(world: &World, user: usize, words: &[&str]) -> Command {
     let (id, group) = (USERS[user].to_string(), GROUP.to_string());
     let groups = if user < 2 { ["--groups", &group] } else { ["--groups", &id] };
@@ -150,7 +150,7 @@ fn users() -> Option<World> {
         let folder = world.outside(name);
         fs::create_dir(&folder).unwrap();
         chown(&folder, Some(user), Some(group)).unwrap();
-        // Set group id: what is made there belongs to the group.
+        // Set group id: new files in the folder belong to the group.
         fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
         folder
     };
@@ -169,7 +169,7 @@ fn users() -> Option<World> {
     Some(world)
 }
 
-/// Who may write to the socket meets its owner's instance, whoever it is; others do not.
+/// A user with write access to the socket meets its owner's instance. Other users do not.
 #[test]
 fn instances_of_two_users_meet_and_a_stranger_is_refused() {
     let Some(world) = users() else { return };
@@ -188,7 +188,7 @@ fn instances_of_two_users_meet_and_a_stranger_is_refused() {
     let socket = world.outside("/run/shared/wire");
     eventually("the first one listens", || socket.exists());
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o770);
-    // Without the right: told so, and nothing of it is heard at the other end.
+    // Without the right the user gets an error, and the other end notices nothing.
     let words =
         ["run", "--nic", "wire:/run/shared/wire", "--ip", "10.55.0.3/24", "--", "sleep", "600"];
     let stranger = Running::start(by(&world, 2, &words));

@@ -19,7 +19,7 @@ use crate::report::median;
 const SOL_SOCKET: i32 = 1;
 const SO_RCVBUF: i32 = 8;
 
-/// What is called.
+/// The measured call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Call {
@@ -65,7 +65,7 @@ pub(crate) struct Caller {
     client: Arc<Client>,
     threshold: u32,
     socket: Socket,
-    /// Where the datagrams go; nobody receives them.
+    /// The destination of the datagrams. No program receives them.
     _sink: Socket,
 }
 
@@ -108,7 +108,7 @@ impl Caller {
             }
             batch.submit(Request::flush(&self.socket))?;
             batch.wait_for(1, Wait::Forever)?;
-            // What the stack says of its loopback's full queue is none of the mechanism's.
+            // A full queue of the stack's loopback has nothing to do with the mechanism.
             let _ = batch.fetch().map(|over| over.result);
             return Ok(());
         }

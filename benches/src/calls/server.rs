@@ -15,7 +15,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use shm::{Backing, Channel, Region};
 
-/// What `calls-server` is told.
+/// The arguments of `calls-server`.
 #[derive(Args)]
 pub(crate) struct ServerArgs {
     /// Its control socket.

@@ -1,4 +1,4 @@
-//! What is moved, and the packet socket that sends it from the far end.
+//! The frames that are moved, and the packet socket that sends them from the far end.
 
 use std::io;
 use std::mem;
@@ -62,7 +62,7 @@ impl Parcel {
         self.0.len() - HEADER
     }
 
-    /// What the header says, as Tasuki's drivers have it.
+    /// The content of the header, as Tasuki's drivers have it.
     pub(super) fn offload(&self) -> TxOffload {
         if !self.is_super() {
             return TxOffload::NONE;
@@ -201,7 +201,7 @@ pub(super) fn receive_together<'a>(
     };
     together(places.map(vector), |messages, count| {
         let none = std::ptr::null_mut();
-        // SAFETY: as above, but what a vector names is borrowed mutably, and written.
+        // SAFETY: as above, but the memory that a vector names is borrowed mutably, and written.
         unsafe { libc::recvmmsg(socket.as_raw_fd(), messages, count, 0, none) }
     })
 }

@@ -20,7 +20,7 @@ pub(crate) enum Direction {
     Receive,
 }
 
-/// What one way costs.
+/// The cost of one way.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DeviceFigure {
     pub(super) device: String,
@@ -30,7 +30,7 @@ pub(crate) struct DeviceFigure {
     pub(super) way: String,
     /// Nanoseconds per frame.
     pub(super) nanos: f64,
-    /// Of that to be received: what sending it took the far end.
+    /// For frames to be received: the time that the far end took to send them.
     pub(super) far_nanos: Option<f64>,
 }
 
@@ -94,7 +94,7 @@ impl<D: Device> Method for DriverDevice<D> {
     }
 }
 
-/// A way, and what sends to it.
+/// A way, and the sender of its frames.
 pub(super) struct Contender {
     device: &'static str,
     name: String,

@@ -93,7 +93,7 @@ enum Socket {
     ToReceive(Shared, Places),
 }
 
-/// One of which only what it sends is of interest.
+/// A packet socket of which only the sending is measured.
 struct Sender(Socket);
 
 impl Method for Sender {

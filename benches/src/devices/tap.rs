@@ -225,7 +225,7 @@ impl Method for Tap {
     }
 }
 
-/// Reads what there is, up to so many frames.
+/// Reads the frames that are there, at most `most`.
 fn drain(queue: &File, header: bool, places: &mut Places, most: usize) -> io::Result<usize> {
     let mut count = 0;
     while count < most {

@@ -26,7 +26,7 @@ pub(super) struct Batch {
 pub(super) struct Ring {
     ring: IoUring,
     batch: Batch,
-    /// What is written, then [`TOGETHER`] places to read into.
+    /// The memory to write from, then [`TOGETHER`] places to read into.
     memory: Box<[u8]>,
     len: usize,
 }

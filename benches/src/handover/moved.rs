@@ -20,7 +20,7 @@ const GIVER: Owner = Owner(1);
 const TAKER: Owner = Owner(2);
 /// Slots of each ring.
 const SLOTS: u32 = 64;
-/// What lies where: the taker's bell, a ring in each direction, table and pages.
+/// The places in the region: the taker's bell, a ring in each direction, table and pages.
 const THERE: usize = shm::PAGE;
 const BACK: usize = 3 * shm::PAGE;
 const TABLE: usize = 5 * shm::PAGE;
@@ -91,7 +91,7 @@ fn give(region: &Arc<Region>, place: PoolLayout, pages: u16, rounds: usize) -> R
     median(times).context("no rounds")
 }
 
-/// Takes what comes and gives it back; never sleeps.
+/// Takes each area and gives it back; never sleeps.
 fn take(region: &Arc<Region>, place: PoolLayout, there: usize, over: &AtomicBool) -> Result<()> {
     pin(there)?;
     let pool = PoolMap::attach(region, place, TAKER)?;

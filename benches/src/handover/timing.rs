@@ -5,7 +5,7 @@ use std::time::Instant;
 /// Connections.
 pub(super) const WAYS: usize = 16;
 
-/// How long it took, nanoseconds, and what it gave.
+/// The time of a call, in nanoseconds, and its result.
 pub(super) fn timed<T>(what: impl FnOnce() -> T) -> (f64, T) {
     let began = Instant::now();
     let gave = what();

@@ -1,4 +1,4 @@
-//! What the core's errors are called by Linux.
+//! Linux's names for the core's errors.
 
 use inet::Error;
 

@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    /// Forgets what connections have learnt of their peers (`ip tcp_metrics flush all`).
+    /// Forgets all that connections have learnt of their peers (`ip tcp_metrics flush all`).
     pub fn forget_peers(&mut self) {
         if let Some(running) = &mut self.running {
             running.stack.forget_fast_open_peers();
@@ -120,7 +120,7 @@ impl Host {
             let mut config = Config::default();
             // Scripts' addresses are there from the start.
             config.v6.dad_transmits = 0;
-            // The link takes what Linux's device takes: packets of up to 64 KiB.
+            // The link takes the packets that Linux's device takes: up to 64 KiB.
             config.tcp.gso_max_segs = MOST_SEGMENTS;
             sysctls.apply(&mut config);
             let mut stack = Stack::new(config, SECRET);
@@ -168,7 +168,7 @@ impl Host {
         }
     }
 
-    /// Gives what the stack has sent to the link, and answers what concerns the link alone.
+    /// Gives the frames of the stack to the link, and answers those that concern the link alone.
     fn carry(&mut self, wire: SentFrames) {
         let now = self.now;
         for frame in wire.frames {
@@ -188,7 +188,7 @@ impl Host {
         }
     }
 
-    /// Whether the stack had something to tell.
+    /// Whether the stack had an event.
     fn take_events(&mut self) -> bool {
         let mut any = false;
         while let Some(Event { tag, kind }) = self.stack().poll_event() {
@@ -243,7 +243,7 @@ impl Host {
 impl Socket {
     /// Something happened on the socket.
     fn handle_event(&mut self, kind: EventKind, stack: &mut Stack<Chunk, Frame>) {
-        // More room is told by itself.
+        // More room is announced elsewhere: `wake_writer`.
         self.activity += u64::from(kind != EventKind::Acked);
         match kind {
             EventKind::Connected => self.connected = true,

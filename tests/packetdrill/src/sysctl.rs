@@ -50,17 +50,17 @@ impl Sysctls {
         self.values.insert(name.to_owned(), value.trim().to_owned());
     }
 
-    /// What is set, as text.
+    /// The setting as text.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
     }
 
-    /// What is set, as a number.
+    /// The setting as a number.
     pub fn number(&self, name: &str) -> Option<i64> {
         self.get(name).and_then(number)
     }
 
-    /// What is set, as three numbers: least, default and most.
+    /// The setting as three numbers: least, default and most.
     pub fn triple(&self, name: &str) -> Option<[i64; 3]> {
         let mut numbers = self.get(name)?.split_whitespace().map(number);
         Some([numbers.next()??, numbers.next()??, numbers.next()??])
@@ -77,7 +77,7 @@ impl Sysctls {
         &self.unknown
     }
 
-    /// Makes `config` what the settings say.
+    /// Changes `config` to the settings.
     pub fn apply(&mut self, config: &mut Config) {
         self.unknown.clear();
         for (name, value) in &self.values {
@@ -155,7 +155,7 @@ fn apply_one(config: &mut Config, name: &str, value: &str) -> bool {
         }
         // Not Linux's: the device cuts super-segments.
         "device_tso" => tcp.gso_max_segs = if on { MOST_SEGMENTS } else { 1 },
-        // What the host itself looks at.
+        // The settings that the host itself reads.
         "tcp_wmem" | "tcp_notsent_lowat" => {}
         // Settings of parts of the core that are on whatever they say.
         "tcp_fastopen_key" => {}

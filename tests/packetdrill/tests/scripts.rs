@@ -61,7 +61,7 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The line and what is wrong there.
+/// The line and the error there.
 fn play(path: &Path) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| format!(" {error}"))?;
     let script = Script::parse(&text).map_err(|fault| fault.to_string())?;

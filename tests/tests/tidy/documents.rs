@@ -8,7 +8,7 @@ use crate::tree::{complain, files, read, root};
 
 /// Where a reader begins.
 const START: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
-/// Pages with a reader who wants one thing: they are short.
+/// Pages for a reader who wants one thing. They are short.
 const SHORT: [&str; 3] = ["docs/guide/", "docs/reference/", "docs/design/"];
 const MOST_LINES: usize = 300;
 /// Characters of a table's cell, as it is read: of a link only its words.
@@ -32,7 +32,7 @@ fn normal(path: &Path) -> String {
     parts.to_string_lossy().into_owned()
 }
 
-/// A page's text without what is in fences: code has no links and no headings.
+/// A page's text without its fences: code has no links and no headings.
 fn prose(page: &str) -> String {
     let text = read(page);
     let mut fenced = false;
@@ -221,7 +221,7 @@ fn files_of_rfcs(row: &str) -> Vec<String> {
         .collect()
 }
 
-/// What the tables of RFCs call the place of code or of a test is there.
+/// The places of code and tests in the RFC tables exist.
 #[test]
 fn files_in_tables_of_rfcs_are_there() {
     let mut complaints = Vec::new();

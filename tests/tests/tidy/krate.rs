@@ -25,7 +25,7 @@ pub(crate) struct Crate {
     modules: BTreeMap<Vec<String>, (usize, usize)>,
 }
 
-/// What a path names.
+/// The thing that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     /// An item, with the file that defines it.
@@ -110,7 +110,7 @@ impl Crate {
         self.module_name(0)
     }
 
-    /// What a path written in that scope names; nothing if it leads out of the crate.
+    /// The thing that a path in that scope names; nothing if the path leads out of the crate.
     pub(crate) fn resolve(&self, file: usize, scope: usize, path: &[String]) -> Vec<Target> {
         let mut found = self.lookup(file, scope, path, MOST_STEPS);
         found.sort_unstable();
@@ -202,7 +202,7 @@ pub(crate) mod tests {
         Crate::load("src/lib.rs", &read).expect("a crate")
     }
 
-    /// Names of the modules that define what a path in `a.rs` names.
+    /// Names of the modules that define the things that a path in `a.rs` names.
     fn definers(files: &[(&str, &str)], path: &str) -> Vec<String> {
         let krate = crate_of(files);
         let file = krate.files.iter().position(|file| file.name == "src/a.rs").expect("a.rs");

@@ -55,7 +55,7 @@ impl Layers {
         (unnamed.collect(), unknown.collect())
     }
 
-    /// Imports against the order, as files. Imports of what the root defines are such too.
+    /// Imports against the order, as files. Imports of things that the root defines are such too.
     pub(crate) fn upward(&self, krate: &Crate, graph: &Graph) -> Vec<(usize, usize)> {
         let line = |file: usize| {
             let top = krate.files[file].module.first()?;

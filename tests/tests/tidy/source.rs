@@ -26,7 +26,7 @@ pub(crate) struct Scope {
     pub(crate) inline: BTreeMap<String, usize>,
     /// Items defined here.
     pub(crate) defined: BTreeSet<String>,
-    /// Names that `use` lines bind, with what they stand for.
+    /// Names that `use` lines bind, with the paths that they stand for.
     pub(crate) bound: BTreeMap<String, Vec<Vec<String>>>,
     /// `use path::*`.
     pub(crate) globs: Vec<CodePath>,
@@ -36,7 +36,7 @@ pub(crate) struct Scope {
     pub(crate) words: BTreeMap<String, usize>,
 }
 
-/// What a file declares and names.
+/// The declarations and names of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// The file's own module first.

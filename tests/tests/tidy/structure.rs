@@ -54,7 +54,7 @@ static CRATES: LazyLock<Vec<(String, Crate)>> = LazyLock::new(|| {
     found
 });
 
-/// What breaks a rule, each with the key that an exception names it by.
+/// The violations of a rule, each with the key that an exception names it by.
 type Breaches<K> = Vec<(K, String)>;
 
 /// Every breach that is no exception, and every exception that is no breach.

@@ -1,4 +1,4 @@
-//! The source tree: its root, its files, and how a rule reports what breaks it.
+//! The source tree: its root, its files, and the report of violations.
 
 use std::env;
 use std::fmt::Write as _;

@@ -15,7 +15,7 @@ use crate::counting::{OPERATIONS, Party, count, row};
 use crate::peer::ANSWER;
 use crate::world::{Instance, PORT, World, settle};
 
-/// What is written: of how many bytes of what, and those.
+/// Lengths of the request's two writes.
 const WRITES: [usize; 2] = [16, 64];
 /// IPPROTO_TCP and its TCP_NODELAY.
 const NO_DELAY: (i32, i32) = (6, 1);
@@ -26,7 +26,7 @@ pub(crate) fn cycle(instance: &Instance, title: &str) -> Result<()> {
     if !instance.counts(title) {
         return Ok(());
     }
-    // So that this thread has its slot, which nobody gives while the world stands still.
+    // This thread gets its slot here, since no thread gives one while the world stands still.
     drop(instance.connect()?);
     instance.alone(|world| {
         world.peer.request = Some(WRITES.iter().sum());

@@ -57,7 +57,7 @@ impl Pair {
         if pair.far.connection.is_none() {
             bail!("the two cores are not connected");
         }
-        // Until windows are wide enough for what is to come.
+        // Until windows are wide enough for the bytes of the measurement.
         for _ in 0..40 {
             pair.send(64 << 10, false);
             pair.rest();
@@ -79,7 +79,7 @@ impl Pair {
         cross(&mut self.far, &mut self.near, self.now);
     }
 
-    /// Handles what the far end sends, ACKs included; how many frames.
+    /// Handles the frames that the far end sends, ACKs included. Returns their number.
     fn receive(&mut self, bytes: usize, on: bool) -> usize {
         let Self { near, far, now } = self;
         far.send(*now, Bytes::new(bytes));
@@ -118,7 +118,7 @@ impl Pair {
     }
 }
 
-/// Frames from one to the other, who takes what came; false when there were none.
+/// Passes frames from one peer to the other, which handles them. Returns false if there were none.
 fn cross(from: &mut Peer, to: &mut Peer, now: Instant) -> bool {
     from.poll(now);
     let frames = std::mem::take(&mut from.wire.0);

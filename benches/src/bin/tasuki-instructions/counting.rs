@@ -1,10 +1,10 @@
-//! The marks that callgrind counts by: the functions that it is told by name, and the end of a row.
+//! The marks that callgrind counts by: the functions that it gets by name, and the end of a row.
 
 use std::cell::Cell;
 
 use serde::{Deserialize, Serialize};
 
-/// What an instance is like.
+/// The configuration of an instance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// With super-segments and no checksums.
@@ -14,7 +14,7 @@ pub(crate) struct Kind {
     pub(crate) shared: bool,
 }
 
-/// Whose instructions.
+/// The part of the instance whose instructions a row has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Party {
@@ -41,7 +41,7 @@ thread_local! {
     static COUNTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts what is done.
+/// Counts the instructions of `act`.
 pub(crate) fn measured<T>(act: impl FnOnce() -> T) -> T {
     COUNTING.set(true);
     let done = counted_here(act);
@@ -49,12 +49,12 @@ pub(crate) fn measured<T>(act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// As [`measured`], if this is what is looked at.
+/// As [`measured`] if `on`, else without counting.
 pub(crate) fn count<T>(on: bool, act: impl FnOnce() -> T) -> T {
     if on { measured(act) } else { act() }
 }
 
-/// Does not count what is done, in the midst of what is.
+/// Leaves `act` out of the count around it.
 pub(crate) fn aside<T>(act: impl FnOnce() -> T) -> T {
     if COUNTING.get() { left_out_here(act) } else { act() }
 }

@@ -70,7 +70,7 @@ fn one(socket: &Socket, bytes: &[u8], to: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Moves what was sent to the peer; then the inet server hears of it.
+/// Moves the sent datagrams to the peer, and notifies the inet server.
 fn leave(world: &mut World, counts: impl Fn(Party) -> bool, completion: bool) -> Result<()> {
     count(counts(Party::Server), || world.server.iterate(world.now));
     count(counts(Party::Driver), || world.driver.step())?;

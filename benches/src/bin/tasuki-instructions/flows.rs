@@ -75,7 +75,7 @@ pub(crate) fn all(only: &str) -> Result<()> {
     Ok(())
 }
 
-/// An operation of each part in turn: first some to warm up, then those that are counted.
+/// Runs an operation for each part in turn: first some to warm up, then the counted ones.
 fn each_part(
     instance: &Instance,
     title: &str,
@@ -143,7 +143,7 @@ fn receive(instance: &Instance, title: &str, way: Take) -> Result<()> {
     each_part(instance, title, |world, on, part| {
         world.peer.send(world.now, Bytes::new(LARGE));
         let mut left = LARGE;
-        // The window may be smaller than what the peer has to send.
+        // The window may be smaller than the bytes that the peer has to send.
         for _ in 0..100 {
             world.carry();
             settle(world, on, part)?;

@@ -70,11 +70,11 @@ enum What {
         /// Write them to this file, for --check.
         #[arg(long, value_name = "FILE")]
         save: Option<PathBuf>,
-        /// Count only what has this in its name.
+        /// Count only rows with this in their name.
         #[arg(long, value_name = "TEXT", default_value = "")]
         only: String,
     },
-    /// What is counted: it says what each row is.
+    /// Runs the counted operations, and names the row of each.
     #[command(hide = true)]
     Run {
         /// As of `count`.
@@ -89,10 +89,10 @@ const SMALL: u64 = 2;
 /// Instructions of operations, in the order in which they were counted.
 type Counts = Vec<Counted>;
 
-/// What is kept to compare with.
+/// The counts that a later run is compared with.
 #[derive(Serialize, Deserialize)]
 struct Saved {
-    /// What `rustc --version` says: another compiler makes other instructions.
+    /// The output of `rustc --version`: another compiler makes other instructions.
     compiler: String,
     counts: Counts,
 }
@@ -146,7 +146,7 @@ fn counted_in(folder: &Path, only: &str) -> Result<Counts> {
     let output = Command::new("valgrind")
         // `rep movsb` would count as an instruction for each byte; this leaves vectors of 32.
         .env("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=1073741824")
-        // Threads take turns, or those that move things would hardly ever run.
+        // Threads take turns. Otherwise the threads that move things would hardly ever run.
         .args(["--quiet", "--fair-sched=yes", "--tool=callgrind"])
         .arg(format!("--callgrind-out-file={}", out.display()))
         .args(["--toggle-collect=*counted_here*", "--toggle-collect=*left_out_here*"])

@@ -39,7 +39,7 @@ impl TxBytes for Bytes {
     }
 }
 
-/// A frame, and what its interface knows of it.
+/// A frame, and the facts that its interface knows of it.
 #[derive(Debug)]
 pub(crate) struct Packet(pub(crate) Vec<u8>, pub(crate) RxOffload);
 
@@ -73,7 +73,7 @@ impl Egress<Bytes> for Wire {
     }
 }
 
-/// What a device that leaves nothing undone makes of a frame for the other end of its link.
+/// A frame as it arrives at the other end of the link of a device that does all offloads.
 pub(crate) fn carried((frame, left): (Vec<u8>, TxOffload)) -> Packet {
     let segment = left.segments.map_or(0, |segments| segments.size);
     Packet(frame, RxOffload { verified: left.checksum.is_some(), segment, behind: 0 })

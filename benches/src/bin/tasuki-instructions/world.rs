@@ -40,17 +40,17 @@ const PEERS: u8 = 2;
 /// The peer listens here, and connects to it.
 pub(crate) const PORT: u16 = 80;
 
-/// What a driver's device is in its epoll set.
+/// The key of a driver's device in its epoll set.
 const DEVICE: u64 = 2;
 
-/// What is on its way through the device.
+/// The frames on their way through the device.
 #[derive(Default)]
 struct Queues {
     incoming: VecDeque<(Vec<u8>, offload::RxOffload)>,
     sent: Vec<(Vec<u8>, offload::TxOffload)>,
 }
 
-/// A device that keeps frames in memory; what it does is not counted.
+/// A device that keeps frames in memory. Its own instructions are not counted.
 struct Memory {
     queues: Arc<Mutex<Queues>>,
     offload: bool,
@@ -279,7 +279,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// One on which what has `only` in its title is counted.
+    /// An instance that counts the rows with `only` in their title.
     pub(crate) fn new(kind: Kind, only: &str) -> Result<Self> {
         let world = Arc::new(Mutex::new(World::new(kind)?));
         let pumping = Arc::new(AtomicBool::new(true));
@@ -297,7 +297,7 @@ impl Instance {
         Ok(Self { world, pumping, client, only: only.to_owned() })
     }
 
-    /// Is what has this title to be counted?
+    /// Is the row of this title to be counted?
     pub(crate) fn counts(&self, title: &str) -> bool {
         title.contains(&self.only)
     }
@@ -310,7 +310,7 @@ impl Instance {
         Ok(stream)
     }
 
-    /// What is done in the midst of which nothing else happens.
+    /// Runs `act` while nothing else happens.
     pub(crate) fn alone<T>(&self, act: impl FnOnce(&mut World) -> Result<T>) -> Result<T> {
         self.pumping.store(false, Ordering::SeqCst);
         let mut world = lock(&self.world);

@@ -4,7 +4,7 @@ use std::alloc::System;
 
 use cap::Cap;
 
-/// Counts what is allocated.
+/// Counts allocated bytes.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 

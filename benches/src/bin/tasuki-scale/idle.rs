@@ -46,7 +46,7 @@ impl Set {
         pair.pass(Duration::from_secs(5));
         assert_eq!(pair.ends[0].connected, idle + 1, "not all connections were established");
         assert_eq!(pair.ends[1].accepted.len(), idle + 1, "not all connections were accepted");
-        // What the benchmark itself keeps of each.
+        // The benchmark's own memory for each.
         let own = pair.ends[1].accepted.capacity() * size_of::<Handle>();
         let each = allocated().saturating_sub(before + own) as f64 / (2 * idle.max(1)) as f64;
         (Self { pair, active: [client, server], trip: Vec::new() }, each)

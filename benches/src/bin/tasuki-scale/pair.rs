@@ -117,7 +117,7 @@ impl End {
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) ends: [End; 2],
-    /// What neither end was asked for is dropped: frames to made-up addresses.
+    /// Drops frames to invented addresses, which are for neither end.
     pub(crate) flooded: bool,
 }
 
@@ -148,7 +148,7 @@ impl Pair {
         let any = !wire.0.is_empty();
         let mut answers = Wire::default();
         for frame in wire.0 {
-            // In a flood, only what is to the client's own address reaches it.
+            // In a flood, only frames to the client's own address reach it.
             let other = frame.len() >= 34 && frame[12..14] == [8, 0];
             if self.flooded && side == 1 && other && frame[30..34] != ADDRESSES[0].octets() {
                 continue;

@@ -19,7 +19,7 @@ pub(crate) unsafe extern "C" fn read(
     buffer: *mut c_void,
     count: size_t,
 ) -> ssize_t {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     let mut progress = Progress::default();
     if !instance.look(|host| host.has(fd)) {
@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn readv(
     iov: *const iovec,
     count: c_int,
 ) -> ssize_t {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: readv(2)'s contract.
     let pieces = unsafe { memory::pieces(iov, usize::try_from(count).unwrap_or(0)) };
@@ -82,7 +82,7 @@ pub(crate) unsafe extern "C" fn recvfrom(
     address: *mut sockaddr,
     len: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // Without a place to put them the bytes stay where they are.
     let peek = if buffer.is_null() && count > 0 { libc::MSG_PEEK } else { 0 };
@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn recvmsg(
     message: *mut msghdr,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: recvmsg(2)'s contract.
     let header = unsafe { &mut *message };
@@ -136,7 +136,7 @@ pub(crate) unsafe extern "C" fn write(
     buffer: *const c_void,
     count: size_t,
 ) -> ssize_t {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: write(2)'s contract.
     let bytes = unsafe { memory::given(buffer, count) };
@@ -150,7 +150,7 @@ pub(crate) unsafe extern "C" fn writev(
     iov: *const iovec,
     count: c_int,
 ) -> ssize_t {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: writev(2)'s contract.
     let pieces = unsafe { memory::pieces(iov, usize::try_from(count).unwrap_or(0)) };
@@ -180,7 +180,7 @@ pub(crate) unsafe extern "C" fn sendto(
     address: *const sockaddr,
     len: socklen_t,
 ) -> ssize_t {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: sendto(2)'s contract.
     let bytes = unsafe { memory::given(buffer, count) };

@@ -24,7 +24,7 @@ use std::time::Duration;
 use packetdrill::Host;
 use packetdrill::host::{Outcome, SentPacket, Stop};
 
-/// What packetdrill spins rather than sleeps.
+/// The time that packetdrill spins rather than sleeps.
 const SPUN: Duration = Duration::from_micros(20);
 /// Readings of the clock in a row after which it moves on by itself.
 const PATIENCE: u32 = 8;
@@ -91,7 +91,7 @@ impl Instance {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the host without changing what others wait for.
+    /// Looks at the host. No other thread waits for anything that `what` changes.
     pub(crate) fn look<R>(&self, what: impl FnOnce(&mut Host) -> R) -> R {
         let mut state = self.lock();
         state.readings = 0;
@@ -134,7 +134,7 @@ impl Instance {
         outcome
     }
 
-    /// Lets the waiting thread see what has become of its call, and return from it.
+    /// Lets the waiting thread look at its call, and return from it if it can.
     fn let_waiter_look<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if let Waiter::Waits(_) = state.waiter {
             state.waiter = Waiter::Looks;

@@ -176,7 +176,7 @@ unsafe extern "C" fn socket(
     kind: c_int,
     protocol: c_int,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     int(instance.call(|host| host.socket(domain, kind, protocol)).map(to_isize))
 }
@@ -191,7 +191,7 @@ unsafe extern "C" fn bind(
     address: *const sockaddr,
     len: socklen_t,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: bind(2)'s contract.
     let address = unsafe { addresses::read(address, len) };
@@ -199,7 +199,7 @@ unsafe extern "C" fn bind(
 }
 
 unsafe extern "C" fn listen(userdata: *mut c_void, fd: c_int, backlog: c_int) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     nothing(instance.call(|host| host.listen(fd, backlog)))
 }
@@ -210,7 +210,7 @@ unsafe extern "C" fn accept(
     address: *mut sockaddr,
     len: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     let accepted = instance.call(|host| host.accept(fd));
     if let Ok((_, peer)) = accepted {
@@ -226,7 +226,7 @@ unsafe extern "C" fn connect(
     address: *const sockaddr,
     len: socklen_t,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: connect(2)'s contract.
     let outcome = match unsafe { addresses::read(address, len) } {
@@ -247,7 +247,7 @@ unsafe extern "C" fn fcntl(
     command: c_int,
     argument: c_long,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     int(instance.call(|host| host.fcntl(fd, command, argument)).map(to_isize))
 }
@@ -258,7 +258,7 @@ unsafe extern "C" fn ioctl(
     request: c_ulong,
     value: *mut c_int,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     let outcome = instance.call(|host| host.ioctl(fd, request));
     if let Ok(count) = outcome {
@@ -269,7 +269,7 @@ unsafe extern "C" fn ioctl(
 }
 
 unsafe extern "C" fn close(userdata: *mut c_void, fd: c_int) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     if !instance.look(|host| host.has(fd)) {
         // SAFETY: a file that packetdrill has opened itself, or none.
@@ -279,7 +279,7 @@ unsafe extern "C" fn close(userdata: *mut c_void, fd: c_int) -> c_int {
 }
 
 unsafe extern "C" fn shutdown(userdata: *mut c_void, fd: c_int, how: c_int) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     nothing(instance.call(|host| host.shutdown(fd, how)))
 }
@@ -292,7 +292,7 @@ unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: getsockopt(2)'s contract.
     unsafe { get_option(instance, (fd, level, name), value, len) }
@@ -306,7 +306,7 @@ unsafe extern "C" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: setsockopt(2)'s contract.
     let bytes = unsafe { memory::bytes(value, len as usize) };
@@ -319,7 +319,7 @@ unsafe extern "C" fn poll(
     count: nfds_t,
     timeout: c_int,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     if fds.is_null() || count == 0 {
         return 0;
@@ -341,7 +341,7 @@ unsafe extern "C" fn netdev_send(
     buffer: *const c_void,
     count: size_t,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: packetdrill's contract.
     instance.deliver(unsafe { memory::bytes(buffer, count) });
@@ -355,7 +355,7 @@ unsafe extern "C" fn netdev_receive(
     count: *mut size_t,
     time: *mut c_longlong,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     // SAFETY: packetdrill's contract.
     let room = unsafe { ptr::read(count) };
@@ -376,7 +376,7 @@ unsafe extern "C" fn netdev_receive(
 }
 
 unsafe extern "C" fn usleep(userdata: *mut c_void, micros: c_uint) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     instance.sleep(Duration::from_micros(micros.into()));
     0
@@ -387,7 +387,7 @@ unsafe extern "C" fn gettimeofday(
     time: *mut timeval,
     _zone: *mut timezone,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     let micros = i64::try_from(instance.clock()).unwrap_or(i64::MAX);
     let now = timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
@@ -397,7 +397,7 @@ unsafe extern "C" fn gettimeofday(
 }
 
 unsafe extern "C" fn epoll_create(userdata: *mut c_void, size: c_int) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     int(instance.call(|host| host.epoll_create(size)).map(to_isize))
 }
@@ -409,7 +409,7 @@ unsafe extern "C" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     let event = match event.is_null() {
         true => EpollEvent { events: 0, data: 0 },
@@ -429,7 +429,7 @@ unsafe extern "C" fn epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     let mut progress = Progress::default();
     let outcome = instance.call(|host| host.epoll_wait(epfd, most, timeout, &mut progress));
@@ -446,7 +446,7 @@ unsafe extern "C" fn epoll_wait(
 }
 
 unsafe extern "C" fn pipe(userdata: *mut c_void, fds: *mut c_int) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     let ends = instance.look(Host::pipe);
     let bytes = ends.map(c_int::to_ne_bytes).concat();
@@ -464,7 +464,7 @@ unsafe extern "C" fn splice(
     most: size_t,
     flags: c_uint,
 ) -> c_int {
-    // SAFETY: packetdrill passes what it got.
+    // SAFETY: packetdrill passes the pointer that it got.
     let instance = unsafe { of_userdata(userdata) };
     let mut progress = Progress::default();
     int(instance.call(|host| host.splice(from, to, most, flags, &mut progress)))

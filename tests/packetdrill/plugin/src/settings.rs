@@ -50,7 +50,7 @@ for word in "$@"; do
 done
 "#;
 
-/// `ethtool -K DEVICE tso off`: what the device does not cut, it is not given.
+/// `ethtool -K DEVICE tso off`: a device that divides no segments gets no long ones.
 const ETHTOOL: &str = r#"#!/bin/sh
 case "$*" in
 *"tso off"*) echo 0 > "$TASUKI_SETTINGS/proc/sys/net/core/device_tso" ;;
@@ -58,7 +58,7 @@ case "$*" in
 esac
 "#;
 
-/// `ip tcp_metrics flush`, of whatever, is told the host; the rest does nothing.
+/// Passes `ip tcp_metrics flush` on to the host, whatever its arguments; the rest does nothing.
 const IP: &str = r#"#!/bin/sh
 case $* in
 *tcp_metrics*flush*) : > "$TASUKI_SETTINGS/flush" ;;
@@ -100,9 +100,9 @@ impl Settings {
         let folders = [commands].into_iter().chain(env::split_paths(&old));
         let path = env::join_paths(folders).map_err(io::Error::other)?;
         let mut settings = Self { root, path, known: BTreeMap::new() };
-        // What is there from the start is the host's own default already.
+        // The settings of the start are the host's own defaults already.
         settings.known = settings.read();
-        // But for what the host makes up: a script may ask for just this key.
+        // The host makes up one of them: a script may ask for just this key.
         settings.known.remove("tcp_fastopen_key");
         Ok(settings)
     }
@@ -125,7 +125,7 @@ impl Settings {
         found
     }
 
-    /// Runs a command and gives the host what it has set; the status as wait(2) has it.
+    /// Runs a command and gives the host the new settings. Returns the status as wait(2) has it.
     pub(crate) fn run(&mut self, command: &str, host: &mut Host) -> i32 {
         let root = self.root.display();
         let command = command

@@ -1,4 +1,4 @@
-//! What calls give, and why one has not returned yet.
+//! The results of calls, and the reason why one has not returned yet.
 
 use std::net::SocketAddr;
 
@@ -15,10 +15,10 @@ pub enum Stop {
     Wait(Option<Instant>),
 }
 
-/// What a call gives.
+/// The result of a call.
 pub type Outcome<T> = Result<T, Stop>;
 
-/// What a waiting call has done so far; made new for each call.
+/// The progress of a waiting call so far; made new for each call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
     /// Bytes.
@@ -38,12 +38,12 @@ impl Progress {
     }
 }
 
-/// What was received.
+/// Received bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Message {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// What the call returns: the number of bytes, or the datagram's length with MSG_TRUNC.
+    /// The result of the call: the number of bytes, or the datagram's length with MSG_TRUNC.
     pub length: usize,
     /// The sender of a datagram.
     pub from: Option<SocketAddr>,

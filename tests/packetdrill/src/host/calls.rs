@@ -120,7 +120,7 @@ impl Host {
         progress.begun = true;
         self.settle();
         if self.stack().deferred_room(handle).is_some() {
-            // Its first data will be what connects it.
+            // Its first data will connect it.
             return Ok(());
         }
         if nonblocking {
@@ -129,7 +129,7 @@ impl Host {
         self.connect_ended(fd)
     }
 
-    /// What has become of a connection attempt.
+    /// The outcome of a connection attempt.
     fn connect_ended(&mut self, fd: i32) -> Outcome<()> {
         let socket = self.entries.socket(fd)?;
         if let Some(error) = socket.error.take() {
@@ -200,7 +200,7 @@ impl Host {
         Ok(())
     }
 
-    /// close(2). What was received and not read makes a connection end with a RST.
+    /// close(2). Received bytes that were not read make a connection end with a RST.
     ///
     /// # Errors
     /// EBADF.

@@ -57,7 +57,7 @@ impl Egress<Chunk> for SentFrames {
     }
 }
 
-/// What a frame carries.
+/// The content of a frame.
 #[derive(Debug)]
 pub(super) enum FrameContent<'a> {
     /// An IP packet.
@@ -102,7 +102,7 @@ pub(super) fn wrap(packet: &[u8]) -> Vec<u8> {
     [&OWN_MAC[..], &PEER_MAC, &kind, packet].concat()
 }
 
-/// What `frame` carries.
+/// The content of `frame`.
 pub(super) fn unwrap(frame: &[u8]) -> FrameContent<'_> {
     let (Some(kind), Some(payload)) = (frame.get(12..HEADER), frame.get(HEADER..)) else {
         return FrameContent::Nothing;

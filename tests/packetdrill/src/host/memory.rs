@@ -13,7 +13,7 @@ use super::call::Outcome;
 
 /// Most payload of a buffer, bytes.
 const LARGEST: usize = 65_535 - 320;
-/// What a segment's headers and bookkeeping cost in memory, and its buffer beside that, bytes.
+/// The memory of a segment's headers and bookkeeping, and of its buffer beside that, bytes.
 const SEGMENT_COST: usize = 640;
 const BUFFER_COST: usize = 256;
 
@@ -25,7 +25,7 @@ pub(super) struct Memory {
     limit: usize,
     queued: usize,
     unsent: usize,
-    /// What both windows let go now.
+    /// The bytes that both windows let go now.
     sendable: usize,
     lowat: usize,
 }
@@ -35,7 +35,7 @@ impl Memory {
         self.queued + self.queued.div_ceil(self.goal) * SEGMENT_COST
     }
 
-    /// What fits into the last buffer, or into a new one if there may be one.
+    /// The bytes that fit into the last buffer, or into a new one if there may be one.
     pub(super) fn room(&self) -> usize {
         let filled = self.unsent % self.goal;
         if filled > 0 {
@@ -56,7 +56,8 @@ impl Memory {
         }
     }
 
-    /// Whether poll(2) calls it writable: a third is free, and less waits than half of what may.
+    /// Whether poll(2) calls it writable. A third is free, and less than half of the allowed bytes
+    /// wait.
     pub(super) fn is_writable(&self) -> bool {
         let used = self.used();
         let free = self.limit.saturating_sub(used);

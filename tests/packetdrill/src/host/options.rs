@@ -69,7 +69,7 @@ impl Host {
         Ok(bytes_of(value))
     }
 
-    /// What TCP_INFO tells.
+    /// The content of TCP_INFO.
     ///
     /// # Errors
     /// EBADF, ENOTSOCK, EOPNOTSUPP.

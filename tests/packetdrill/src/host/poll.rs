@@ -36,7 +36,7 @@ impl Host {
         set(stream && read_over, IN | libc::EPOLLRDHUP as u32);
         set(!socket.received.is_empty(), IN);
         let unconnected = socket.connecting && !socket.connected && !socket.failed;
-        // Who writes to a connection that waits for data makes it go on.
+        // A program that writes to a connection that waits for data makes it go on.
         let under_way = stream && unconnected && !deferred;
         set(!under_way && (writable || write_over), OUT);
         Some((mask, socket.activity))

@@ -1,4 +1,4 @@
-//! Descriptors and what is behind them.
+//! Descriptors and the objects behind them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use inet::{Handle, ReceivedPayload, SocketKind};
 use super::call::{Outcome, Stop};
 use crate::bytes::Frame;
 
-/// What a descriptor names.
+/// The object that a descriptor names.
 #[derive(Debug)]
 pub(super) enum Descriptor {
     Socket(Box<Socket>),
@@ -26,14 +26,14 @@ pub(super) struct Socket {
     pub(super) domain: i32,
     pub(super) nonblocking: bool,
     pub(super) listening: bool,
-    /// `connect` was called and its outcome has not been told.
+    /// `connect` was called and its outcome has not been reported.
     pub(super) connecting: bool,
     pub(super) connected: bool,
     /// There may be connections to accept.
     pub(super) acceptable: bool,
     pub(super) received: ReceiveQueue,
     pub(super) eof: bool,
-    /// To be told once.
+    /// To be reported once.
     pub(super) error: Option<i32>,
     /// The connection is over by an error.
     pub(super) failed: bool,
@@ -42,7 +42,7 @@ pub(super) struct Socket {
     /// Payload bytes given to the stack, and those that it is done with.
     pub(super) queued: u64,
     pub(super) acked: u64,
-    /// recvmsg(2) tells how much more there is (TCP_INQ).
+    /// recvmsg(2) returns the number of bytes left (TCP_INQ).
     pub(super) tells_queue: bool,
     /// Bytes given to the application so far.
     pub(super) read: u64,
@@ -50,7 +50,7 @@ pub(super) struct Socket {
     pub(super) no_space: bool,
     pub(super) send_buffer: Option<i32>,
     pub(super) recv_buffer: Option<i32>,
-    /// Counts what wakes those who wait.
+    /// Counts the events that wake waiting calls.
     pub(super) activity: u64,
 }
 
@@ -147,9 +147,9 @@ impl ReceiveQueue {
 pub struct PollFd {
     /// Descriptor; negative ones are passed over.
     pub fd: i32,
-    /// What is waited for.
+    /// The events that the caller waits for.
     pub events: i16,
-    /// What there is.
+    /// The events that are there.
     pub revents: i16,
 }
 
@@ -162,7 +162,7 @@ pub struct EpollEvent {
     pub data: u64,
 }
 
-/// What an epoll descriptor watches.
+/// The files that an epoll descriptor watches.
 #[derive(Debug, Default)]
 pub(super) struct Epoll {
     pub(super) interests: BTreeMap<i32, Interest>,
@@ -228,7 +228,7 @@ impl DescriptorTable {
         self.entries.values_mut()
     }
 
-    /// There is room again for who has found none.
+    /// Wakes a writer that has found no room: there is room again.
     pub(super) fn wake_writer(&mut self, fd: i32) {
         if let Some(Descriptor::Socket(socket)) = self.entries.get_mut(&fd)
             && std::mem::take(&mut socket.no_space)

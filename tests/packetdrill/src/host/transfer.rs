@@ -82,7 +82,7 @@ impl Host {
         let socket = self.entries.socket(fd)?;
         socket.connecting = true;
         progress.begun = true;
-        // Who waits leaves the rest to be sent as soon as the connection is there.
+        // A call that waits leaves the rest to be sent as soon as the connection is there.
         let room = if nonblocking { room } else { FIRST_WRITE };
         let part = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         if !part.is_empty() {
@@ -131,7 +131,7 @@ impl Host {
                 Some(_) => FIRST_WRITE,
                 None => memory.room(),
             };
-            // Who waits for room is woken only when there is much of it.
+            // A call that waits for room is woken only when there is much of it.
             if room == 0 || progress.waited && !memory.is_writable() {
                 self.entries.socket(fd)?.no_space = true;
                 let now = self.now;
@@ -268,7 +268,7 @@ impl Socket {
             return fail(libc::ENOTCONN);
         }
         let wanted = if flags & libc::MSG_WAITALL == 0 { most.min(1) } else { most };
-        // What comes after shutdown(SHUT_RD) can be read, as on Linux; nobody waits for it.
+        // Bytes after shutdown(SHUT_RD) can be read, as on Linux, but no call waits for them.
         if self.received.len() >= wanted.max(1) || self.shut_read || self.eof || self.failed {
             if self.received.is_empty()
                 && let Some(error) = self.error.take()

@@ -1,4 +1,5 @@
-//! Socket calls of scripts: from their notation to the host's, and what they give compared.
+//! Socket calls of scripts. They are translated from their notation to the host's, and their
+//! results are compared.
 
 use std::net::SocketAddr;
 
@@ -56,7 +57,7 @@ impl Run {
         Ok(())
     }
 
-    /// Compares what a call gave with what the script says.
+    /// Compares the result of a call with that in the script.
     fn conclude(&mut self, call: &Call, outcome: Outcome<i64>) -> Result<(), Fault> {
         let wanted = integer(&call.result).or_else(|text| self.fault(text))?;
         let makes_fd = ["socket", "accept", "epoll_create"].contains(&&call.name[..]);
@@ -324,7 +325,7 @@ fn length(value: &Value) -> Result<usize, String> {
     usize::try_from(integer(value)?).map_err(|error| error.to_string())
 }
 
-/// What is sent: the bytes written out, or zeros.
+/// The bytes to send: those written out, or zeros.
 fn payload(data: &Value, len: &Value) -> Result<Vec<u8>, String> {
     let mut bytes = match data {
         Value::Bytes(bytes) => bytes.clone(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::syntax::Fault;
 
-/// What a script consists of.
+/// A part of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
     /// A whole number; its text, since it may be a hexadecimal cookie.
@@ -70,7 +70,7 @@ impl<'a> Lexer<'a> {
         taken
     }
 
-    /// Takes all up to and with `end`, after `start` bytes; gives what is between.
+    /// Takes all up to and with `end`, after `start` bytes. Returns the text between.
     fn enclosed(&mut self, start: usize, end: &str, what: &str) -> Result<&'a str, Fault> {
         let line = self.line;
         self.take(start);

@@ -20,7 +20,8 @@ pub(super) fn flags(letters: &str) -> Option<u16> {
     })
 }
 
-/// Type and code of an ICMP message: of ICMPv4 where both have it, for the addresses tell later.
+/// Type and code of an ICMP message. Where both versions have it they are of ICMPv4: the addresses
+/// decide later.
 pub(super) fn icmp(kind: &str, code: &str) -> Option<(u8, u8)> {
     let code = match (kind, code) {
         ("unreachable" | "time_exceeded" | "source_quench" | "packet_too_big", "") => 0,

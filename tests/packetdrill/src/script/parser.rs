@@ -87,7 +87,7 @@ impl Parser {
         if self.is(sign) { Ok(()) } else { self.complain(&format!("`{sign}`")) }
     }
 
-    /// The present word is not what is wanted.
+    /// The present word is not the expected one.
     fn complain<T>(&self, wanted: &str) -> Parsed<T> {
         let found = self.peek().map_or("the end".to_owned(), |(token, _)| token.to_string());
         Err(Fault::new(self.line(), format!("{wanted} is wanted, not {found}")))

@@ -242,7 +242,7 @@ impl Run {
         self.owner = PacketOwner::Flow;
     }
 
-    /// `connect` was called: the next packet that leaves tells its port.
+    /// `connect` was called: the next packet that leaves shows its port.
     pub(super) fn connecting(&mut self) {
         self.new_flow(0, Some(PORT));
     }
@@ -322,7 +322,7 @@ impl Run {
             return self.fault(message);
         };
         let mut whole = first.clone();
-        // What the script writes as one segment may leave as several.
+        // A segment that the script writes as one may leave as several.
         while whole.len < wanted.len {
             let (next, time) = self.next_packet().map_err(|Fault { line, message }| {
                 let left = format!("of {} bytes {} have left", wanted.len, whole.len);
@@ -453,7 +453,7 @@ fn mismatch(wanted: &Segment, seen: &Segment, what: &str) -> String {
     format!("{what}\n    expected: > {wanted}\n    actual:   > {seen}")
 }
 
-/// In what `seen` differs from `wanted`.
+/// The differences of `seen` from `wanted`.
 fn difference(wanted: &Segment, seen: &Segment) -> Option<&'static str> {
     let ack = wanted.flags & ACK != 0;
     if wanted.flags != seen.flags {
@@ -473,7 +473,7 @@ fn difference(wanted: &Segment, seen: &Segment) -> Option<&'static str> {
     }
     let wanted = wanted.options.as_ref()?;
     let same = |(wanted, seen): (&TcpOption, &TcpOption)| match (wanted, seen) {
-        // What the host's clock says is its own matter; what it echoes is not.
+        // The host's own timestamp is free; the one that it echoes is not.
         (TcpOption::Timestamps { ecr: a, .. }, TcpOption::Timestamps { ecr: b, .. }) => a == b,
         _ => wanted == seen,
     };
@@ -492,7 +492,7 @@ fn check_ecn(packet: &Packet, tos: u8) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("the type of service is {tos:#x}")) }
 }
 
-/// Compares what is not TCP.
+/// Compares packets that are not TCP.
 fn check_other(packet: &Packet, seen: &PacketBody) -> Result<(), String> {
     let fits = match (&packet.carries, seen) {
         (PacketBody::Udp { len: a }, PacketBody::Udp { len: b }) => a == b,

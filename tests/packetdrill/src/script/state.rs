@@ -1,4 +1,4 @@
-//! What a run keeps: the connection that packets belong to, and the call that waits.
+//! The state of a run: the connection that packets belong to, and the call that waits.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) const PORT: u16 = 8080;
 pub(super) struct Flow {
     pub(super) local_port: u16,
     pub(super) remote_port: u16,
-    /// What is to be added to the script's sequence numbers of the host's side.
+    /// The number to add to the script's sequence numbers of the host's side.
     pub(super) local_offset: u32,
     /// Timestamps of the script and of the host, for all that have left.
     pub(super) stamps: BTreeMap<u32, u32>,
@@ -22,7 +22,7 @@ pub(super) struct Flow {
     pub(super) opening: bool,
 }
 
-/// What packets belong to.
+/// The owner of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PacketOwner {
     /// No socket yet.

@@ -1,6 +1,6 @@
 //! Names of constants in scripts.
 
-/// What `name` stands for.
+/// The value that `name` stands for.
 pub(super) fn value(name: &str) -> Option<i64> {
     let int = INTS.iter().find(|(known, _)| *known == name).map(|(_, value)| i64::from(*value));
     let named = int.or_else(|| errno(name).map(i64::from));

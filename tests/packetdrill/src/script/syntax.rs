@@ -1,13 +1,13 @@
-//! What scripts consist of, and what is wrong with one.
+//! The parts of scripts, and the errors in one.
 
 use std::fmt;
 
-/// What is wrong with a script, or with what it tests.
+/// An error in a script, or in the stack that it tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// On which line, counted from 1.
     pub line: usize,
-    /// What.
+    /// The error in words.
     pub message: String,
 }
 
@@ -77,7 +77,7 @@ pub(super) enum PacketBody {
     Icmp { kind: u8, code: u8, mtu: u32, echoed: QuotedPacket },
 }
 
-/// What an ICMP error quotes.
+/// The packet that an ICMP error quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QuotedPacket {
     /// A segment that begins here.
@@ -136,7 +136,7 @@ pub(super) struct Call {
     pub(super) end: Option<i64>,
 }
 
-/// What calls are given, and give.
+/// Arguments and results of calls.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     /// `...`

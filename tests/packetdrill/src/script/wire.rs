@@ -8,7 +8,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
-/// The most hops, which is also what a neighbour sends.
+/// The most hops. A neighbour sends with as many.
 const TTL: u8 = 255;
 
 /// RFC 1071.
@@ -127,7 +127,7 @@ fn udp(len: usize, from: u16, to: u16) -> Vec<u8> {
 /// Type and code of ICMPv6 (RFC 4443 3) for those of ICMPv4 that mean the same, or are written so.
 fn icmp6(kind: u8, code: u8) -> [u8; 2] {
     match (kind, code) {
-        // What both call "port unreachable".
+        // Both call this "port unreachable".
         (3, 3) => [1, 4],
         (3, code) => [1, code],
         (11, code) => [3, code],

@@ -172,9 +172,9 @@ fn find(place: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Scripts whose results are in a list.
+/// A collection of scripts with a list of results.
 struct Collection {
-    /// What the names in the list begin below.
+    /// The folder below which the names in the list begin.
     root: PathBuf,
     list: PathBuf,
 }

@@ -11,7 +11,7 @@ use packetdrill::Script;
 
 use crate::results::Outcome;
 
-/// What no stack but the kernel's own can have, as far as scripts name it.
+/// Features that no stack but the kernel's own can have, as far as scripts name them.
 const KERNEL_ONLY: &[(&str, &str)] = &[
     ("MSG_ZEROCOPY", "zero-copy notices come from the kernel's error queue"),
     ("SO_TIMESTAMPING", "time stamps come from the kernel's error queue"),
@@ -37,7 +37,7 @@ pub(crate) struct Packetdrill {
     pub(crate) plugin: PathBuf,
 }
 
-/// What plays scripts.
+/// The player of scripts.
 #[derive(Debug)]
 pub(crate) enum Player {
     /// This package's own runner.
@@ -86,7 +86,7 @@ impl Player {
         }
     }
 
-    /// What is added to the name of a list of results; `None` if there are none to compare with.
+    /// The addition to the name of a list of results. `None` if there is no list to compare with.
     pub(crate) fn list_suffix(&self) -> Option<String> {
         match self {
             Self::Packetdrill(packetdrill) if packetdrill.kernel => None,
@@ -149,7 +149,7 @@ impl Packetdrill {
         }
     }
 
-    /// What scripts take for granted, by packetdrill's own convention.
+    /// The settings that scripts take for granted, by packetdrill's own convention.
     fn arguments(&self) -> Vec<String> {
         let (level, cookie, addresses): (&str, &str, &[&str]) = match &self.ip[..] {
             "ipv6" => (
@@ -205,7 +205,7 @@ impl Packetdrill {
                 command
             }
         };
-        // What a script sets itself is not set again: the command line would win.
+        // A setting of the script itself is left out: the command line would win.
         let own = |argument: &String| match argument.split_once('=') {
             Some((name, _)) if name.starts_with("--") => text.contains(&format!("{name}=")),
             _ => false,
@@ -262,7 +262,7 @@ fn find_program(program: &mut PathBuf) -> Result<(), String> {
     Ok(())
 }
 
-/// The first lines of what packetdrill says, in one.
+/// The first lines of packetdrill's message, in one.
 fn first_lines(said: &str) -> String {
     let lines: Vec<&str> =
         said.lines().filter(|line| !line.trim().is_empty() && !line.contains("warning")).collect();

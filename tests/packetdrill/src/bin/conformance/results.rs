@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What became of a script.
+/// The outcome of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Pass,
@@ -92,7 +92,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Compares what was played with `list`; `whole`: the whole collection was played.
+    /// Compares the outcomes in `played` with `list`; `whole`: the whole collection was played.
     pub(crate) fn of(list: &Results, played: &[(String, Outcome)], whole: bool) -> Self {
         let mut comparison = Self::default();
         for (name, outcome) in played {
