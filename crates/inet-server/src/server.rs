@@ -10,7 +10,7 @@
 //! 4. The core's output leaves.
 //! 5. The server publishes all words and results, and rings bells: once per iteration and party.
 //!
-//! Programs' bells come last: first a driver of the same thread sends the core's output.
+//! Programs' bells come last. A driver of the same thread sends the core's output before them.
 //!
 //! An iteration never waits. The owner of the thread calls [`Server::iterate`] until it reports no
 //! progress, then [`Server::announce`]. It looks with [`Server::has_work`] once more, and may sleep
