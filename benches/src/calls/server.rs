@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use abi::client::ClientParams;
-use abi::control::{Ask, ClientReply, ClientRequest, InetConfig, Say, ServerReply, ServerRequest};
+use abi::control::{
+    ClientReply, ClientRequest, InetConfig, NumberedRequest, ServerOutput, ServerReply,
+    ServerRequest,
+};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use inet_server::Companion;
@@ -141,15 +144,15 @@ impl Supervisor {
     /// Has the server carry out a request.
     fn ask(&mut self, request: ServerRequest, fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.asked += 1;
-        let body = serde_json::to_vec(&Ask { id: self.asked, request })?;
+        let body = serde_json::to_vec(&NumberedRequest { id: self.asked, request })?;
         self.line.send(&body, fds)?;
         loop {
             let message = self.line.recv()?.context("the server ended")?;
             match serde_json::from_slice(&message.body)? {
-                Say::Reply { reply: ServerReply::Error { message }, .. } => bail!(message),
-                Say::Reply { .. } => return Ok(()),
+                ServerOutput::Reply { reply: ServerReply::Error { message }, .. } => bail!(message),
+                ServerOutput::Reply { .. } => return Ok(()),
                 // Such as that the client is gone.
-                Say::Event(_) => {}
+                ServerOutput::Event(_) => {}
             }
         }
     }

@@ -25,7 +25,7 @@ pub trait Companion: Send {
     /// Says that the thread is awake again, if it has slept.
     fn awake(&mut self);
     /// Adds the driver's descriptors to the server's epoll set, under the numbers from `first` on,
-    /// at most [`NAMES`]. The server calls it once, at the start.
+    /// at most [`EPOLL_NUMBERS`]. The server calls it once, at the start.
     ///
     /// # Errors
     /// One sentence, when the system refuses; the server ends.
@@ -35,4 +35,4 @@ pub trait Companion: Send {
 }
 
 /// Numbers in an epoll set that one companion may use.
-pub const NAMES: u64 = 16;
+pub const EPOLL_NUMBERS: u64 = 16;

@@ -338,7 +338,7 @@ pub enum ServerRequest {
 
 /// A request with its number, on the control connection of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct NumberedRequest {
     /// Repeated in the reply.
     pub id: u64,
     /// The request.
@@ -379,7 +379,7 @@ pub enum ServerReply {
 /// A message of a server on its control connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
-pub enum Say {
+pub enum ServerOutput {
     /// The answer to the request of that id.
     Reply {
         /// The request's number.

@@ -59,7 +59,7 @@ impl Client {
             let outcome = match &answer {
                 Ok(CallOutcome::Done) => Ok(&ReplyWords::DONE),
                 Ok(CallOutcome::Gives(words)) => Ok(words),
-                Ok(CallOutcome::Later) => {
+                Ok(CallOutcome::Waits) => {
                     self.waiting += 1;
                     continue;
                 }
@@ -237,7 +237,7 @@ impl Client {
                 return Err(Errno::ALREADY.into());
             }
             socket.waiting.connect = Some(call.path);
-            return Ok(CallOutcome::Later);
+            return Ok(CallOutcome::Waits);
         }
         let (handle, stream) = (socket.handle, socket.is_stream());
         let begun = match fast {
@@ -274,7 +274,7 @@ impl Client {
         match (stream, nonblock) {
             (false, _) => DONE,
             (true, true) => Err(Errno::INPROGRESS.into()),
-            (true, false) => Ok(CallOutcome::Later),
+            (true, false) => Ok(CallOutcome::Waits),
         }
     }
 
@@ -309,7 +309,7 @@ impl Client {
         }
         self.may_wait()?;
         listener.waiting.accept.push_back(call.path);
-        Ok(CallOutcome::Later)
+        Ok(CallOutcome::Waits)
     }
 
     /// Takes one connection off a listener's queue, if there is one.
@@ -411,7 +411,7 @@ impl Client {
 
     fn send(&mut self, engine: &mut Engine, id: SocketId, data: DataDescriptor) -> CallAnswer {
         if data.flags.has(DataFlags::ANCILLARY) {
-            return Err(ClientFault::Alone { socket: id.index }.into());
+            return Err(ClientFault::MissingAncillary { socket: id.index }.into());
         }
         self.on_socket(id, |client, socket| client.send_on(engine, socket, data))
     }
@@ -474,7 +474,7 @@ impl Client {
         }
         self.may_wait()?;
         socket.waiting.recv.push_back(call.path);
-        Ok(CallOutcome::Later)
+        Ok(CallOutcome::Waits)
     }
 
     fn shutdown(

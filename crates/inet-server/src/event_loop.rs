@@ -9,7 +9,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use abi::companion::{Companion, NAMES};
+use abi::companion::{Companion, EPOLL_NUMBERS};
 use inet::Instant;
 use rustix::event::epoll::EventFlags;
 use shm::{Channel, spin};
@@ -74,7 +74,8 @@ impl EventLoop {
         tracing::info!(instance = server.config.instance, "inet server");
         server.poller.add_control(control.channel()).map_err(system("epoll_ctl"))?;
         for (number, companion) in (0..).zip(&mut companions) {
-            let watched = companion.watch_in(server.poller.set(), COMPANIONS + number * NAMES);
+            let watched =
+                companion.watch_in(server.poller.set(), COMPANIONS + number * EPOLL_NUMBERS);
             watched.map_err(ServerError::Companion)?;
         }
         Ok(Self {
@@ -280,7 +281,7 @@ fn report(
     *rung |= name != CONTROL;
     match name.checked_sub(COMPANIONS) {
         Some(number) => {
-            let number = usize::try_from(number / NAMES).unwrap_or(usize::MAX);
+            let number = usize::try_from(number / EPOLL_NUMBERS).unwrap_or(usize::MAX);
             if let Some(companion) = companions.get_mut(number) {
                 companion.woken(name, flags);
             }

@@ -21,7 +21,7 @@ pub(crate) enum ClientFault {
     Frame { socket: u16 },
     /// A descriptor announces a slot with ancillary data, and none follows.
     #[error("socket {socket} sends a descriptor without the slot that it says comes with it")]
-    Alone { socket: u16 },
+    MissingAncillary { socket: u16 },
     /// `rx_consumed` went back, or beyond what was published.
     #[error(
         "socket {socket} says that it consumed {alleged} of its receiving queue, which is not in \

@@ -151,7 +151,8 @@ impl Tx {
         let has_more = descriptor.flags.has(DataFlags::ANCILLARY);
         if has_more {
             let slot = self.queue.peek_at(1).map_err(ClientFault::ring("sending"))?;
-            ancillary = SendAncillary::decode(&slot.ok_or(ClientFault::Alone { socket })?)?;
+            ancillary =
+                SendAncillary::decode(&slot.ok_or(ClientFault::MissingAncillary { socket })?)?;
         }
         let chunk = self.check(socket, &descriptor, pool, memory)?;
         for _ in 0..1 + u32::from(has_more) {

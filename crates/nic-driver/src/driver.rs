@@ -25,7 +25,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abi::companion::Companion;
-use abi::control::{Ask, NicConfig, Say, ServerEvent, ServerReply, ServerRequest};
+use abi::control::{
+    NicConfig, NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest,
+};
 use abi::nic::NicLayout;
 use abi::stages::TraceStage;
 use rustix::event::Timespec;
@@ -157,7 +159,7 @@ impl Driver {
             }
             Err(error) => {
                 let reply = ServerReply::Error { message: error.to_string() };
-                line.send(&encode(&Say::Reply { id: ask.id, reply }), &[])?;
+                line.send(&encode(&ServerOutput::Reply { id: ask.id, reply }), &[])?;
                 Err(error)
             }
         }
@@ -374,7 +376,7 @@ impl Driver {
     fn lost(&mut self, error: &io::Error) -> Result<bool, DriverError> {
         self.replace_device(None)?;
         let event = ServerEvent::DeviceLost { reason: error.to_string() };
-        self.line.send(&encode(&Say::Event(event)), &[])?;
+        self.line.send(&encode(&ServerOutput::Event(event)), &[])?;
         Ok(true)
     }
 
@@ -468,7 +470,7 @@ impl Driver {
     }
 
     fn reply(&mut self, id: u64, reply: ServerReply) -> Result<(), DriverError> {
-        Ok(self.line.send(&encode(&Say::Reply { id, reply }), &[])?)
+        Ok(self.line.send(&encode(&ServerOutput::Reply { id, reply }), &[])?)
     }
 }
 
@@ -571,13 +573,13 @@ fn epoll_failed(errno: Errno) -> DriverError {
     DriverError::System { doing: "wait for events", error: errno.into() }
 }
 
-fn parse(message: Message) -> Result<(Ask, Vec<OwnedFd>), DriverError> {
+fn parse(message: Message) -> Result<(NumberedRequest, Vec<OwnedFd>), DriverError> {
     let ask = serde_json::from_slice(&message.body)
         .map_err(|error| DriverError::BadMessage(error.to_string()))?;
     Ok((ask, message.fds))
 }
 
-fn encode(say: &Say) -> Vec<u8> {
+fn encode(say: &ServerOutput) -> Vec<u8> {
     serde_json::to_vec(say).expect("these types have only string keys and finite numbers")
 }
 

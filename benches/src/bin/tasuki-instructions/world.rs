@@ -17,8 +17,8 @@ use std::time::Duration;
 use abi::client::ClientParams;
 use abi::companion::Companion as _;
 use abi::control::{
-    Ask, ClientReply, ClientRequest, FaultConfig, InetConfig, NicConfig, Say, ServerReply,
-    ServerRequest,
+    ClientReply, ClientRequest, FaultConfig, InetConfig, NicConfig, NumberedRequest, ServerOutput,
+    ServerReply, ServerRequest,
 };
 use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
 use abi::nic::NicLayout;
@@ -133,7 +133,7 @@ impl World {
             strict: kind.strict,
             busy_poll: 0,
         };
-        let ask = Ask { id: 0, request: ServerRequest::ConfigureNic(nic) };
+        let ask = NumberedRequest { id: 0, request: ServerRequest::ConfigureNic(nic) };
         line.send(&serde_json::to_vec(&ask)?, &[frames.as_fd(), bell.as_fd(), inet_bell.as_fd()])?;
         let interface = InterfaceSettings {
             name: "eth0".to_owned(),
@@ -210,7 +210,7 @@ impl World {
     /// Has the driver carry out a request; it looks at its line now and then only.
     fn ask_driver(&mut self, request: ServerRequest, fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.asked += 1;
-        let ask = Ask { id: self.asked, request };
+        let ask = NumberedRequest { id: self.asked, request };
         self.line.send(&serde_json::to_vec(&ask)?, fds)?;
         for _ in 0..300 {
             self.driver.step()?;
@@ -265,8 +265,8 @@ fn done(reply: &ServerReply) -> Result<()> {
 fn answer(line: &mut Channel) -> Result<()> {
     let message = line.recv()?.context("the driver ended")?;
     match serde_json::from_slice(&message.body)? {
-        Say::Reply { reply, .. } => done(&reply),
-        Say::Event(event) => bail!("the driver says {event:?}"),
+        ServerOutput::Reply { reply, .. } => done(&reply),
+        ServerOutput::Event(event) => bail!("the driver says {event:?}"),
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum CallOutcome {
     /// The call is done, with these values.
     Gives(ReplyWords),
     /// The call waits. Its return path is with its socket.
-    Later,
+    Waits,
 }
 
 pub(crate) type CallAnswer = Result<CallOutcome, Refusal>;

@@ -1,6 +1,8 @@
 //! The server's control connection: requests in, replies and events out.
 
-use abi::control::{Ask, InetConfig, Say, ServerEvent, ServerReply, ServerRequest};
+use abi::control::{
+    InetConfig, NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest,
+};
 use inet::Instant;
 use shm::{Channel, Message, TryRecv};
 
@@ -36,7 +38,7 @@ impl ControlConnection {
     /// Waits for the first message, the server's configuration.
     pub(crate) fn configure(&mut self) -> Result<InetConfig, ServerError> {
         let message = self.channel.recv()?.ok_or(ServerError::SupervisorGone)?;
-        let Ask { id, request } = parse(&message)?;
+        let NumberedRequest { id, request } = parse(&message)?;
         match request {
             ServerRequest::ConfigureInet(config) => {
                 self.reply(id, ServerReply::Done)?;
@@ -77,20 +79,20 @@ impl ControlConnection {
 
     /// Reports events to the supervisor.
     pub(crate) fn report(&mut self, events: Vec<ServerEvent>) -> Result<(), ServerError> {
-        events.into_iter().try_for_each(|event| self.say(&Say::Event(event)))
+        events.into_iter().try_for_each(|event| self.say(&ServerOutput::Event(event)))
     }
 
     fn reply(&mut self, id: u64, reply: ServerReply) -> Result<(), ServerError> {
-        self.say(&Say::Reply { id, reply })
+        self.say(&ServerOutput::Reply { id, reply })
     }
 
-    fn say(&mut self, say: &Say) -> Result<(), ServerError> {
+    fn say(&mut self, say: &ServerOutput) -> Result<(), ServerError> {
         let body = serde_json::to_vec(say).map_err(ServerError::Encode)?;
         Ok(self.channel.send(&body, &[])?)
     }
 }
 
-fn parse(message: &Message) -> Result<Ask, ServerError> {
+fn parse(message: &Message) -> Result<NumberedRequest, ServerError> {
     serde_json::from_slice(&message.body)
         .map_err(|error| ServerError::BadMessage(format!("unreadable request: {error}")))
 }

@@ -202,24 +202,24 @@ fn a_link_that_may_have_forgotten_is_told_of_us() {
 
 #[test]
 fn the_event_loop_serves_its_supervisor_until_told_to_end() {
-    use abi::control::{Ask, CongestionControl, Say};
+    use abi::control::{CongestionControl, NumberedRequest, ServerOutput};
     let (mut ours, theirs) = shm::Channel::pair().unwrap();
     let server = std::thread::spawn(|| crate::run(theirs, None));
     let mut id = 0;
     let mut ask = |request: ServerRequest, fds: &[OwnedFd]| {
         id += 1;
-        let body = serde_json::to_vec(&Ask { id, request }).unwrap();
+        let body = serde_json::to_vec(&NumberedRequest { id, request }).unwrap();
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         ours.send(&body, &fds).unwrap();
         loop {
             let message = ours.recv().unwrap().unwrap();
             match serde_json::from_slice(&message.body).unwrap() {
-                Say::Reply { id: of, reply } => {
+                ServerOutput::Reply { id: of, reply } => {
                     assert_eq!(of, id);
                     return reply;
                 }
                 // At the end, that the client is gone.
-                Say::Event(event) => {
+                ServerOutput::Event(event) => {
                     assert_eq!(event, ServerEvent::ClientReleased { client: 3 });
                 }
             }

@@ -47,11 +47,11 @@ fn config(device: &str) -> NicConfig {
 }
 
 fn ask(line: &mut Channel, id: u64, request: ServerRequest, fds: &[BorrowedFd<'_>]) {
-    let ask = Ask { id, request };
+    let ask = NumberedRequest { id, request };
     line.send(&serde_json::to_vec(&ask).unwrap(), fds).unwrap();
 }
 
-fn say(line: &mut Channel) -> Say {
+fn say(line: &mut Channel) -> ServerOutput {
     let message = line.recv().unwrap().expect("the line goes on");
     serde_json::from_slice(&message.body).unwrap()
 }
@@ -73,7 +73,7 @@ impl World {
         let heads = Pool::create(&region, LAYOUT.heads, INET).unwrap();
         let driver =
             Driver::with_device(end, move |_, _| Ok(Box::new(fakes.pop().unwrap()))).unwrap();
-        assert_eq!(say(&mut line), Say::Reply { id: 1, reply: ServerReply::Done });
+        assert_eq!(say(&mut line), ServerOutput::Reply { id: 1, reply: ServerReply::Done });
         Self {
             line,
             driver,
@@ -112,7 +112,7 @@ impl World {
         wake(&mut self.driver);
         self.run_until_idle();
         match say(&mut self.line) {
-            Say::Reply { id: 9, reply } => reply,
+            ServerOutput::Reply { id: 9, reply } => reply,
             other => panic!("{other:?}"),
         }
     }
@@ -292,7 +292,7 @@ fn a_lost_device_is_told_and_may_come_back() {
     world.send(&[]);
     world.run_until_idle();
     assert!(!world.driver.ended());
-    assert!(matches!(say(&mut world.line), Say::Event(ServerEvent::DeviceLost { .. })));
+    assert!(matches!(say(&mut world.line), ServerOutput::Event(ServerEvent::DeviceLost { .. })));
     // The frame that met the loss and the next one are gone, their pages back.
     world.send(&[]);
     world.run_until_idle();
@@ -336,7 +336,7 @@ fn sending_alone_receives_nothing_and_tells_of_a_lost_device() {
     world.wire.borrow_mut().error = Some(libc::EBADFD);
     world.send(&[]);
     assert!(world.driver.send().unwrap());
-    assert!(matches!(say(&mut world.line), Say::Event(ServerEvent::DeviceLost { .. })));
+    assert!(matches!(say(&mut world.line), ServerOutput::Event(ServerEvent::DeviceLost { .. })));
     ask(&mut world.line, 3, ServerRequest::Shutdown, &[]);
     wake(&mut world.driver);
     world.run_until_idle();
@@ -362,7 +362,8 @@ fn a_bad_configuration_is_answered_with_the_reason() {
         let (mut line, end) = Channel::pair().unwrap();
         ask(&mut line, 1, ServerRequest::ConfigureNic(config(device)), fds);
         assert!(Driver::from_channel(end).is_err());
-        let Say::Reply { id: 1, reply: ServerReply::Error { message } } = say(&mut line) else {
+        let ServerOutput::Reply { id: 1, reply: ServerReply::Error { message } } = say(&mut line)
+        else {
             panic!("no refusal");
         };
         assert!(message.contains(reason), "{message}");

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use abi::control::{Ask, Say, ServerEvent, ServerReply, ServerRequest};
+use abi::control::{NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use shm::{Channel, ChannelError, TryRecv};
@@ -233,7 +233,7 @@ impl<P> Servers<P> {
         let id = self.next_id;
         self.next_id += 1;
         let ending = request == ServerRequest::Shutdown;
-        let body = serde_json::to_vec(&Ask { id, request })
+        let body = serde_json::to_vec(&NumberedRequest { id, request })
             .map_err(|error| Failure::system("encode a request", error))?;
         self.asked.insert(id, context);
         self.ending |= ending;
@@ -267,8 +267,8 @@ impl<P> Servers<P> {
             Err(error) => return self.end_of_messages(server, &error),
         };
         match serde_json::from_slice(&message.body) {
-            Ok(Say::Event(event)) => Ok(ServerMessage::Event(event)),
-            Ok(Say::Reply { id, reply }) => match self.asked.remove(&id) {
+            Ok(ServerOutput::Event(event)) => Ok(ServerMessage::Event(event)),
+            Ok(ServerOutput::Reply { id, reply }) => match self.asked.remove(&id) {
                 Some(context) => {
                     if let Err(error) = self.connection(server).answered() {
                         self.broken(server, &error).map_or(Ok(()), Err)?;
