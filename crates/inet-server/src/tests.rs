@@ -1,8 +1,8 @@
-//! The server run step by step in this process, between programs and drivers driven by hand.
+//! Tests of the server, step by step in this process, between simulated programs and drivers.
 //!
-//! [`Program`] is a client's other side and [`Driver`] a driver's: each has its own mapping of the
-//! region and works the rings with nothing but `shm` and `abi`. [`World`] joins two servers back to
-//! back: what one driver transmits the other receives.
+//! [`Program`] is a program's side of a client region, [`Driver`] a driver's side of a frame
+//! region. Each has its own mapping of the region, and uses nothing but `shm` and `abi`. [`World`]
+//! joins two servers back to back: each driver receives the frames that the other transmits.
 
 mod addresses;
 mod calls;
@@ -58,13 +58,13 @@ pub(super) struct Driver {
     pub(super) rx: Producer,
     pub(super) tx: Consumer,
     clients: HashMap<u16, Arc<Region>>,
-    /// Pages that it was given to receive into.
+    /// Empty areas to receive into.
     spare: Vec<Area>,
-    /// Segments that it receives are cut into chains of so many payloads; 0: they are not.
+    /// Number of payloads in the chains that received segments are cut into; 0: no chains.
     pub(super) chain: usize,
-    /// How many were.
+    /// Number of chains so far.
     pub(super) chains: u64,
-    /// It takes nothing while this is set.
+    /// While set, the driver takes no frames.
     pub(super) stopped: bool,
 }
 
@@ -149,8 +149,8 @@ impl Driver {
     }
 }
 
-/// A segment with much payload, cut into that many parts, of which the first has headers of its
-/// own; or the frame alone.
+/// A segment with much payload, cut into that many parts; the first one has the headers. Or the
+/// frame alone.
 fn chain_of(frame: &[u8], parts: usize) -> Vec<Vec<u8>> {
     const TCP: u8 = 6;
     let headers = 34 + frame.get(46).map_or(0, |offset| usize::from(offset >> 4) * 4);
@@ -209,7 +209,7 @@ impl Program {
         self.tag
     }
 
-    /// The result of a call, if it is there.
+    /// The result of a call, if it has come.
     pub(super) fn result(&mut self, tag: u32) -> Option<Result<[u64; 6], Errno>> {
         while let Some(slot) = self.results.pop().unwrap() {
             let result = RawResult::decode(&slot);
@@ -237,7 +237,7 @@ impl Program {
         self.head.dirty.set(sock.id.index);
     }
 
-    /// Sends up to `bytes`, one descriptor to an area; returns how many were queued.
+    /// Sends up to `bytes`, one descriptor for each area; returns how many were queued.
     pub(super) fn send(
         &mut self,
         sock: &mut Sock,
@@ -270,7 +270,7 @@ impl Program {
         queued
     }
 
-    /// Takes all that a stream has received.
+    /// Takes all received bytes of a stream.
     pub(super) fn recv(&mut self, sock: &mut Sock) -> Vec<u8> {
         let mut bytes = Vec::new();
         while let Some(slot) = sock.rx.pop().unwrap() {
@@ -325,7 +325,7 @@ pub(super) struct Host {
     pub(super) driver: Driver,
     pub(super) address: Ipv4Addr,
     pub(super) events: Vec<ServerEvent>,
-    /// What its programs may read.
+    /// The frame region, where programs may read frames.
     frames: Option<PoolMap>,
 }
 
@@ -344,7 +344,7 @@ impl Host {
         host
     }
 
-    /// One whose driver has just said what it has.
+    /// A server whose driver has just registered its interface.
     pub(super) fn with(
         last: u8,
         interface: InterfaceSettings,
@@ -440,7 +440,7 @@ pub(super) struct World {
     pub(super) now: Instant,
     /// Frames on the link so far.
     pub(super) frames: u64,
-    /// Of so many frames one is lost; 0 for none.
+    /// One of so many frames is lost; 0 for none.
     pub(super) lose: u64,
 }
 
@@ -463,7 +463,7 @@ impl World {
         Self { a: Host::new(1, how), b: Host::new(2, how), now, frames: 0, lose: 0 }
     }
 
-    /// One iteration of everybody; 1 ms passes when there was nothing to do, else 10 us.
+    /// One iteration of all. 1 ms passes when there was nothing to do, else 10 us.
     pub(super) fn step(&mut self) {
         let mut progress = self.a.iterate(self.now) | self.b.iterate(self.now);
         let (from_a, from_b) = (self.a.driver.transmit(), self.b.driver.transmit());
@@ -594,7 +594,7 @@ pub(super) fn on_any(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))
 }
 
-/// Bytes in which every stretch tells where it is from.
+/// Bytes whose content tells their position.
 pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ i >> 8 ^ i >> 16).to_le_bytes()[0]).collect()
 }

@@ -1,4 +1,4 @@
-//! When an interface is ready, and addresses that are somebody else's.
+//! Readiness of interfaces, and duplicate addresses.
 
 use std::net::Ipv6Addr;
 
@@ -37,7 +37,7 @@ impl Probing {
         }
     }
 
-    /// Time passes as it does for a server that sleeps; what it has told since the last call.
+    /// Time passes as for a server that sleeps. Returns the events since the last call.
     fn pass(&mut self, time: Duration) -> Vec<ServerEvent> {
         let end = self.now + time;
         while let Some(left) = self.host.server.deadline(self.now)
@@ -54,7 +54,7 @@ impl Probing {
         self.host.server.take_events()
     }
 
-    /// Somebody says that it has the address.
+    /// Another node advertises the address as its own.
     fn claim(&mut self, address: &str) {
         let address: Ipv6Addr = address.parse().unwrap();
         let mut message = vec![136, 0, 0, 0, 0x20, 0, 0, 0];
@@ -70,7 +70,7 @@ impl Probing {
         self.hear("fe80::9".parse().unwrap(), message);
     }
 
-    /// An ICMPv6 message to all nodes arrives; its checksum is made right.
+    /// An ICMPv6 message to all nodes arrives, with a right checksum.
     fn hear(&mut self, source: Ipv6Addr, mut message: Vec<u8>) {
         let all = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
         let len = u8::try_from(message.len()).unwrap();

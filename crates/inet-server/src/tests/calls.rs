@@ -1,4 +1,4 @@
-//! The calls, one by one.
+//! Tests of packaged calls.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn quiet_results_are_there_and_ring_nobody() {
     assert_eq!(a.result(begun), Some(Err(Errno::INPROGRESS)));
     assert!(sock.has(SocketFlags::CONNECTING));
     assert_eq!(world.a.counter("server.bells-rung"), before);
-    // An error other than that is worth waking for; here there is nobody who listens.
+    // Another error is worth a bell. Here nobody listens at the peer's port.
     world.run(|_| !sock.has(SocketFlags::CONNECTING));
     assert_eq!(sock.error(), Errno::CONNREFUSED.raw_os_error());
     assert_eq!(world.a.counter("server.bells-rung"), before + 1);
@@ -219,7 +219,7 @@ fn connect_without_waiting_is_told_by_the_words() {
     world.run(|_| sock.has(SocketFlags::CONNECTED));
     assert_ne!(sock.words.version.load(Ordering::Acquire), version);
     assert!(!sock.has(SocketFlags::CONNECTING));
-    // Told once, and only at the end whose ACK the other one's accept waits for.
+    // Reported once, and only by the end whose ACK the other end's accept waits for.
     assert!(world.a.server.take_connect_succeeded() && !world.a.server.take_connect_succeeded());
     assert!(!world.b.server.take_connect_succeeded());
     let again = world.call(&mut a, Op::Connect, &with(&sock, to), RawCall::NONBLOCK);

@@ -1,4 +1,5 @@
-//! Frames whose payload lies in several areas: joined where the kernel has put each segment.
+//! Chains: super-segments whose payload lies in several areas, where the kernel has put each
+//! segment.
 
 use abi::frame::MAX_MORE;
 use abi::offload::{SegmentKind, Segments};
@@ -56,7 +57,7 @@ fn a_chain_is_lent_part_by_part() {
     assert!(world.b.free("frames").unwrap() >= frames, "every page came back");
 }
 
-/// Pushes what a driver says of an empty area, and whose it is.
+/// Pushes a driver's call with an empty area, and hands the area over.
 fn say(world: &mut World, chain: Chain, segments: Option<Segments>) {
     let driver = &mut world.a.driver;
     let slot = driver.fill.pop().unwrap().expect("an empty page");
@@ -74,8 +75,8 @@ fn broken_chains_are_counted_and_lose_no_page() {
     let bad = |world: &mut World| {
         world.a.counter("drop.nic-bad-frames") + world.a.counter("drop.nic-bad-slots")
     };
-    // A part without a beginning; a chain that is not there; one that is short; one that is of
-    // frames; one that was not joined.
+    // A part without a beginning; a missing chain; a short chain; a chain of whole frames; a chain
+    // without a super-segment.
     for (count, chain) in [
         vec![(Chain::Next, None)],
         vec![(Chain::First(MAX_MORE), segments)],

@@ -1,4 +1,4 @@
-//! Data through the queues.
+//! Tests of data through the queues.
 
 use super::*;
 
@@ -9,8 +9,7 @@ fn pair() -> (World, Program, Program) {
     (world, a, b)
 }
 
-/// Moves `bytes` from one end to the other; the receiver takes what is there whenever `reads` says
-/// so.
+/// Moves `bytes` from one end to the other. The receiver reads whenever `reads` returns true.
 fn transfer(
     world: &mut World,
     (from, out): (&mut Program, &mut Sock),
@@ -42,7 +41,7 @@ fn a_mebibyte_arrives_intact_in_both_directions() {
     assert_eq!(world.a.counter("copy.rx-bytes"), 1 << 20, "one copy per received byte");
     assert_eq!(world.a.counter("payload.tx-bytes"), 1 << 20);
     assert_eq!(world.b.counter("payload.rx-bytes"), 1 << 20);
-    // What the program says of itself is reported, and outlives it.
+    // The report has the program's own counters, also after its end.
     a.head.copied_tx.store(77, Ordering::Relaxed);
     assert_eq!(world.a.counter("copy.program-tx-bytes"), 77);
     // Everything that was sent is released, and everything received has been given back.
@@ -61,7 +60,7 @@ fn any_size_of_area_will_do() {
         let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
         let bytes = pattern(300_000);
         let ends = ((&mut a, &mut sock), (&mut b, &mut child));
-        // Read seldom, so that the areas fill up.
+        // Rare reads, so that the areas fill up.
         let got = transfer(&mut world, ends.0, ends.1, &bytes, |step| step % 200 == 0);
         assert!(got == bytes);
         world.rest();
@@ -94,7 +93,7 @@ fn tiny_segments_exhaust_neither_frames_nor_descriptors() {
         world.step();
     }
     world.rest();
-    // The queue is full; all else waits in the areas as one stretch.
+    // The queue is full; all other bytes wait in the areas as one stretch.
     let published = child.words.rx_bytes.load(Ordering::Acquire);
     assert!((u64::from(QUEUE)..1000).contains(&published), "{published}");
     assert!(world.frames > 5000, "{} frames", world.frames);

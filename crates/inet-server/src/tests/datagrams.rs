@@ -1,4 +1,4 @@
-//! Datagrams with what is said beside them, long ones, joined ones.
+//! Datagrams: with ancillary data, long ones, joined ones.
 
 use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 
@@ -39,7 +39,7 @@ fn queue(
     a.mark_dirty(from);
 }
 
-/// The next datagram that has come, and how.
+/// The next received datagram, with its ancillary data.
 fn take(b: &Program, to: &mut Sock) -> Option<(Vec<u8>, Option<RecvAncillary>)> {
     let d = DataDescriptor::decode(&to.rx.pop().unwrap()?).unwrap();
     let ancillary = d
@@ -121,7 +121,7 @@ fn equal_ones_are_cut_and_joined() {
     });
     assert_eq!(got, pattern(4500));
     assert!(units < 5, "some were joined");
-    // By option; what is too long to be cut so is refused, and the call that asks is told.
+    // By option. A datagram too long for such segments is refused, and the flush fails.
     assert_eq!(world.set_option(&mut a, from.word(), 17, 103, &int(65_536)), Err(Errno::INVAL));
     world.set_option(&mut a, from.word(), 17, 103, &int(9000)).unwrap();
     queue(&world, &a, &mut from, 10_000, &SendAncillary::default(), false);
@@ -194,7 +194,7 @@ fn what_cannot_be_sent_is_told_to_who_asks() {
         assert_eq!(world.call(&mut a, Op::Flush, &[from.word()], 0), Err(errno), "{said:?}");
     }
     assert_eq!(from.error(), 0);
-    // What comes of one that was sent is for another call.
+    // The error of a sent datagram is for another call.
     let nobody = SocketAddr::from((world.b.address, 99));
     world.call(&mut a, Op::Connect, &with(&from, nobody), 0).unwrap();
     a.send(&mut from, b"anybody?", None);
@@ -216,7 +216,7 @@ fn udp_lite_sockets_have_linux_numbers() {
     assert_eq!(world.option(&mut a, id, 1, 38), Ok(int(LITE)), "SO_PROTOCOL");
     for name in [10, 11] {
         assert_eq!(world.option(&mut a, id, LITE, name), Ok(int(0)));
-        // As Linux: silly values are the nearest that are not.
+        // As Linux: an invalid value becomes the nearest valid one.
         for (given, kept) in [(20, 20), (0, 0), (3, 8), (-1, 65_535), (1 << 20, 65_535)] {
             world.set_option(&mut a, id, LITE, name, &int(given)).unwrap();
             assert_eq!(world.option(&mut a, id, LITE, name), Ok(int(kept)), "{name}: {given}");

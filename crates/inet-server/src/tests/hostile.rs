@@ -1,4 +1,4 @@
-//! Programs and drivers that write nonsense: nothing panics, and only they are dropped.
+//! Hostile programs and drivers: nothing panics, and the server drops only them.
 
 use proptest::prelude::*;
 
@@ -91,7 +91,7 @@ fn a_stale_area() {
     dropped_alone(&mut world, &mut good, "bad area");
 }
 
-/// A datagram that says that another slot follows, and its area, which has to live.
+/// A datagram that announces a second slot, and its area, which has to live.
 fn with_ancillary(bad: &mut Program) -> (shm::Area, DataDescriptor) {
     let area = bad.tx_pool.alloc(4).unwrap();
     let flags = DataFlags::ANCILLARY;
@@ -107,7 +107,7 @@ fn a_descriptor_without_the_slot_that_comes_with_it() {
     sock.tx.push(&d.encode()).unwrap();
     bad.mark_dirty(&sock);
     dropped_alone(&mut world, &mut good, "without the slot");
-    // Nor has a call one.
+    // A call has no second slot either.
     let (mut world, mut bad, mut good) = host();
     let sock = world.socket(&mut bad, SocketKind::Stream);
     let [a, b, c, ..] = d.encode();
@@ -215,7 +215,8 @@ fn floods_of_cancellations_hurt_nobody() {
         for n in 0..REQUESTS / 2 {
             let wait = bad.call(Op::Accept, &[listener.word()], 0);
             waiting += 1;
-            // Half of them twice, others never made, or of a ring that is not there.
+            // Half of the cancellations come twice. Others name calls never made, or a ring that
+            // does not exist.
             let odd = u64::from(wait) | u64::from(n) << 32;
             let named = if round % 2 == 0 { u64::from(wait) } else { odd };
             let path = ReturnPath { client: 1, ring: 0, tag: u32::MAX - n };
@@ -235,7 +236,7 @@ fn floods_of_cancellations_hurt_nobody() {
     }
     assert!(waiting as usize <= crate::client::MAX_WAITING);
     assert!(world.a.events.is_empty());
-    // Those that are left are ended by the close, and counted down.
+    // The close ends the waiting calls that are left, and counts them down.
     world.call(&mut bad, Op::Close, &[listener.word()], 0).unwrap();
     let listener = world.listener(&mut bad, 81);
     let wait = bad.call(Op::Accept, &[listener.word()], 0);
@@ -288,7 +289,7 @@ fn a_driver_that_talks_nonsense_is_counted() {
     assert_eq!(world.a.counter("drop.nic-bad-frames"), 1);
     assert_eq!(world.a.free("frames"), before);
     world.call(&mut good, Op::Null, &[], 0).unwrap();
-    // Indices that cannot be end the interface, not the server.
+    // Impossible indices end the interface, not the server.
     let tail = world.a.driver.region.word32(LAYOUT.rx).unwrap();
     tail.fetch_add(RING + 1, Ordering::AcqRel);
     world.run(|world| {
@@ -397,7 +398,7 @@ fn write(bad: &Program, nonsense: &Nonsense) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever a program writes, another one's transfer goes on, and its own end frees everything.
+    /// A hostile program does not stop another program's transfer, and its end frees everything.
     #[test]
     fn nonsense_hurts_nobody_else(script in proptest::collection::vec(nonsense(), 1..60)) {
         let mut world = World::new();
@@ -407,7 +408,7 @@ proptest! {
         let frames = world.a.free("frames");
         let mut bad = world.a.admit(1, PARAMS);
         let (mut sock, mut child) = world.connect(&mut good, &mut peer, 80);
-        // Some state to be hurt: a connection, a listener and a datagram socket.
+        // State to attack: a connection, a listener and a datagram socket.
         let (_mine, mut theirs) = world.connect(&mut bad, &mut peer, 81);
         let _listener = world.listener(&mut bad, 82);
         let _datagram = world.socket(&mut bad, SocketKind::Datagram);
@@ -440,8 +441,8 @@ proptest! {
     }
 }
 
-/// A thread of the program goes on publishing in a queue of a place without a socket: the server
-/// does not follow it for ever when the place gets one.
+/// A thread of the program goes on publishing in a queue of a place without a socket. The server
+/// does not empty that queue for ever when the place gets a socket.
 #[test]
 fn a_queue_that_never_gets_empty() {
     use std::sync::atomic::AtomicBool;
@@ -461,7 +462,7 @@ fn a_queue_that_never_gets_empty() {
     while tail_is_still(&bad) {
         std::thread::yield_now();
     }
-    // Whether it is dropped is a matter of luck; that the server goes on is not.
+    // The server may or may not drop the program, but it has to go on.
     let socket = [SocketKind::Stream.to_word(), 0, 0, 0, 0, 0];
     let path = ReturnPath { client: 1, ring: 0, tag: 7 };
     let call = RawCall { op: Op::Socket, priority: 0, flags: 0, path, args: socket };

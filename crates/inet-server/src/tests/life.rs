@@ -1,4 +1,4 @@
-//! Admission, departure, and the supervisor's channel.
+//! Admission and departure of clients, and the control connection.
 
 use super::*;
 
@@ -185,7 +185,7 @@ fn a_link_that_may_have_forgotten_is_told_of_us() {
     let arps = |world: &mut World| {
         world.a.server.iterate(world.now);
         let frames = world.a.driver.transmit();
-        // From ourselves for ourselves (RFC 5227 2.3).
+        // An announcement: sender and target are the stack's own address (RFC 5227 2.3).
         let ours = [10, 0, 0, 1];
         let own = |frame: &&Vec<u8>| frame[28..32] == ours && frame[38..42] == ours;
         frames.iter().filter(|frame| frame[12..14] == [8, 6]).filter(own).count()
@@ -243,7 +243,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
     let own_bell = shm::eventfd().unwrap();
     let add = ServerRequest::AddThread { client: 3, thread: 0 };
     assert_eq!(ask(add, &[own_bell.try_clone().unwrap()]), ServerReply::Done);
-    // A call with bells on both sides: the server sleeps, and so do we.
+    // A call with bells on both sides: server and program sleep.
     let mut requests = Producer::attach(&region, layout.request_ring(0), REQUESTS).unwrap();
     let mut results = Consumer::attach(&region, layout.result_ring(0), RESULTS).unwrap();
     let head = layout.head(&region).unwrap();

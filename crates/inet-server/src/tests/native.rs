@@ -1,4 +1,4 @@
-//! What native programs do: areas longer than any that the runtime fills, and waiting for them.
+//! Native programs: they send areas longer than the runtime's, and wait for their release.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn whoever_waits_for_a_position_is_rung_when_it_is_released() {
         let _ = b.recv(&mut child);
         sock.words.tx_released.load(Ordering::Acquire) >= HALF
     });
-    // Most of the limit is on its way, so nobody would be woken for the room there is.
+    // Most of the limit is in flight, so the server would not wake a thread for the free room.
     let place = sock.words.tx_released.load(Ordering::Acquire) + 1;
     sock.words.waiters.position.store(place, Ordering::SeqCst);
     sock.words.waiters.bits.store(1, Ordering::SeqCst);
@@ -65,7 +65,7 @@ fn whoever_waits_for_a_position_is_rung_when_it_is_released() {
     assert!(AREA as u64 - released > limit / 3 * 2, "{released} leaves room, by {limit}");
 }
 
-/// Who had room before it is released sleeps for something else, such as an answer.
+/// A thread that had room before the release waits for something else, such as an answer.
 #[test]
 fn an_ack_of_what_left_room_wakes_nobody() {
     let mut world = World::new();
@@ -94,7 +94,7 @@ fn an_ack_of_what_left_room_wakes_nobody() {
     assert_eq!(sock.words.waiters.take(), 0);
 }
 
-/// Sends `bytes` from a to b, who reads whenever `reads` says so.
+/// Sends `bytes` from a to b, which reads whenever `reads` returns true.
 fn transfer(
     world: &mut World,
     (from, out): (&mut Program, &mut Sock),
@@ -131,7 +131,7 @@ fn where_frames_are_shared_nothing_is_copied() {
     let lent = world.b.counter("payload.rx-lent-bytes");
     let copied = world.b.counter("copy.rx-bytes");
     assert_eq!(lent + copied, 1 << 20);
-    // Ends of areas make segments that are smaller than a page is worth.
+    // The ends of areas make segments too small to lend a page for.
     assert!(copied < 1 << 14, "{copied} bytes were copied");
     assert_eq!(world.b.free("frames"), free, "every page is back");
     assert_eq!(world.b.free("client 7 rx"), Some(PARAMS.rx_pages));

@@ -1,4 +1,4 @@
-//! Calls and results as words without types: what a program may write, right or wrong.
+//! Calls and results as untyped words, which a program may write right or wrong.
 
 use abi::Errno;
 use abi::call::{Op, ReturnPath};

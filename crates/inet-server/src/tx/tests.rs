@@ -1,4 +1,4 @@
-//! The sending half alone: what is released, in which order, and what is refused.
+//! Tests of the sending half alone: released bytes, their order, and refused bytes.
 
 use std::sync::Arc;
 
