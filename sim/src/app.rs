@@ -95,18 +95,18 @@ impl App {
         if self.left {
             return Ok(false);
         }
-        let look = host.view();
-        let mut active = look.acked != self.acked || (look.connected && !self.connected);
-        if look.acked < self.acked && look.error.is_none() {
-            return Err(format!("acked went back from {} to {}", self.acked, look.acked));
+        let view = host.view();
+        let mut active = view.acked != self.acked || (view.connected && !self.connected);
+        if view.acked < self.acked && view.error.is_none() {
+            return Err(format!("acked went back from {} to {}", self.acked, view.acked));
         }
-        self.acked = look.acked;
-        self.connected |= look.connected;
-        self.eof |= look.eof;
-        if look.acked > self.sent {
-            return Err(format!("{} bytes acknowledged, {} sent", look.acked, self.sent));
+        self.acked = view.acked;
+        self.connected |= view.connected;
+        self.eof |= view.eof;
+        if view.acked > self.sent {
+            return Err(format!("{} bytes acknowledged, {} sent", view.acked, self.sent));
         }
-        if let Some(error) = look.error {
+        if let Some(error) = view.error {
             self.error = Some(error);
             while self.read(now, host, usize::MAX)? > 0 {}
             self.leave(now, host);

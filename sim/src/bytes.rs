@@ -108,7 +108,7 @@ pub fn stream_byte(key: u64, offset: u64) -> u8 {
 
 /// `len` bytes of the stream `key` from `offset` on.
 pub fn stream_bytes(key: u64, offset: u64, len: usize) -> Vec<u8> {
-    (offset..offset + len as u64).map(|place| stream_byte(key, place)).collect()
+    (offset..offset + len as u64).map(|position| stream_byte(key, position)).collect()
 }
 
 /// Where `bytes` first differ from the stream `key` at `offset`.
@@ -116,5 +116,5 @@ pub fn first_difference(key: u64, offset: u64, bytes: &[u8]) -> Option<usize> {
     bytes
         .iter()
         .enumerate()
-        .position(|(place, byte)| *byte != stream_byte(key, offset + place as u64))
+        .position(|(position, byte)| *byte != stream_byte(key, offset + position as u64))
 }

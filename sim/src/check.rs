@@ -68,15 +68,15 @@ impl Check {
         if self.sides[side].iss.is_none() {
             return Err("a segment before the SYN".into());
         }
-        let placed = self.placed(side, segment);
-        self.check_feedback(side, &placed)?;
-        self.check_numbers(side, &placed, payload, standing)?;
-        self.check_marks(side, &placed)?;
-        self.check_timing(now, side, &placed)?;
-        self.check_flight(now, side, &placed, standing.flight)?;
+        let relative = self.relative(side, segment);
+        self.check_feedback(side, &relative)?;
+        self.check_numbers(side, &relative, payload, standing)?;
+        self.check_marks(side, &relative)?;
+        self.check_timing(now, side, &relative)?;
+        self.check_flight(now, side, &relative, standing.flight)?;
         self.sides[side].deadlines.answered(segment.ack.is_some());
         let own = &mut self.sides[side];
-        own.end = own.end.max(placed.end);
+        own.end = own.end.max(relative.end);
         Ok(())
     }
 
@@ -85,8 +85,8 @@ impl Check {
         self.sides[side].deadlines.asked(now);
     }
 
-    /// Notes that the host of `side` has dropped packets before they reached the link. They count as
-    /// sent (RFC 1122 4.2.3.9: the connection's timers decide), so one gap in the numbers is right.
+    /// Notes that the host of `side` has dropped packets before they reached the link. They count
+    /// as sent (RFC 1122 4.2.3.9: the connection's timers decide), so one gap in the numbers is right.
     pub fn note_unresolved(&mut self, side: usize) {
         self.sides[side].dropped_unseen = true;
     }
@@ -101,29 +101,29 @@ impl Check {
     ) {
         self.sides[side].heard_at = Some(now);
         let Some(segment) = segment else { return };
-        let placed = self.placed(1 - side, segment);
+        let relative = self.relative(1 - side, segment);
         if segment.rst {
             self.sides[side].reset = true;
             return;
         }
-        self.note_feedback(side, &placed, standing);
+        self.note_feedback(side, &relative, standing);
         let delayed = self.rules[side].delayed_ack;
         let own = &mut self.sides[side];
-        if placed.end > placed.start {
+        if relative.end > relative.start {
             let acked = own.acked.unwrap_or(0);
-            own.deadlines.given(now, (acked, &own.got), &placed, standing, delayed);
-            own.got.add(placed.start, placed.end);
+            own.deadlines.given(now, (acked, &own.got), &relative, standing, delayed);
+            own.got.add(relative.start, relative.end);
         }
     }
 
     /// Notes that a router reports to `side` that a packet was too long. The report counts if it
     /// quotes a segment in flight (RFC 5927 7.2).
-    pub fn note_too_big(&mut self, now: Instant, side: usize, told: TooBig) {
+    pub fn note_too_big(&mut self, now: Instant, side: usize, report: TooBig) {
         let own = &mut self.sides[side];
         own.heard_at = Some(now);
-        own.flight.forgive(now);
-        if own.iss.is_some() && (own.una..own.end).contains(&own.place(told.seq)) {
-            own.path = Some(own.path.map_or(told.mtu, |before| before.min(told.mtu)));
+        own.flight.allow_loss(now);
+        if own.iss.is_some() && (own.una..own.end).contains(&own.position(report.seq)) {
+            own.path = Some(own.path.map_or(report.mtu, |before| before.min(report.mtu)));
         }
     }
 
@@ -150,9 +150,9 @@ impl Check {
     }
 
     /// Numbers relative to the two initial ones, for people.
-    pub fn relative(&self, side: usize, segment: &Segment) -> (i64, Option<i64>) {
-        let ack = segment.ack.map(|ack| self.sides[1 - side].place(ack));
-        (self.sides[side].place(segment.seq), ack)
+    pub fn relative_numbers(&self, side: usize, segment: &Segment) -> (i64, Option<i64>) {
+        let ack = segment.ack.map(|ack| self.sides[1 - side].position(ack));
+        (self.sides[side].position(segment.seq), ack)
     }
 
     /// When a deadline of `side` is neglected if nothing happens before.
@@ -160,11 +160,11 @@ impl Check {
         self.sides[side].deadlines.due()
     }
 
-    fn placed<'a>(&self, side: usize, segment: &'a Segment) -> RelativeSegment<'a> {
-        let start = self.sides[side].place(segment.seq);
+    fn relative<'a>(&self, side: usize, segment: &'a Segment) -> RelativeSegment<'a> {
+        let start = self.sides[side].position(segment.seq);
         let text = start + i64::from(segment.syn);
         let end = start + i64::from(segment.span());
-        let ack = segment.ack.map(|ack| self.sides[1 - side].place(ack));
+        let ack = segment.ack.map(|ack| self.sides[1 - side].position(ack));
         RelativeSegment { segment, start, text, end, ack }
     }
 
@@ -182,7 +182,7 @@ impl Check {
             let (segments, repeated) = (own.segments, own.repeated);
             let echoes = core::mem::take(&mut own.echoes);
             *own = Side { segments, repeated, got, watch, echoes, ..Side::default() };
-            own.began_anew = true;
+            own.restarted = true;
             self.sides[1 - side].got.clear();
         }
         let peer = &self.sides[1 - side];
@@ -214,10 +214,10 @@ impl Check {
             return Err(format!("a RST in {}", standing.state.unwrap_or_default()));
         }
         let own = &self.sides[side];
-        let placed = self.placed(side, segment);
-        let given = own.got.reach(0).max(placed.ack.map_or(0, |ack| own.got.reach(ack - 1)));
-        if !own.began_anew && placed.ack.is_some_and(|ack| ack > given) {
-            return Err(format!("a RST with an ACK of {:?}, given was {given}", placed.ack));
+        let relative = self.relative(side, segment);
+        let given = own.got.reach(0).max(relative.ack.map_or(0, |ack| own.got.reach(ack - 1)));
+        if !own.restarted && relative.ack.is_some_and(|ack| ack > given) {
+            return Err(format!("a RST with an ACK of {:?}, given was {given}", relative.ack));
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ pub struct KernelHost {
     /// Frames that the device gave.
     frames: VecDeque<Vec<u8>>,
     pieces: LiveCount,
-    heard: Cell<bool>,
+    active: Cell<bool>,
 }
 
 fn failed(what: &str) -> impl FnOnce(Errno) -> io::Error {
@@ -122,7 +122,7 @@ impl KernelHost {
             latest: ConnectionView::default(),
             frames: VecDeque::new(),
             pieces: LiveCount::default(),
-            heard: Cell::new(true),
+            active: Cell::new(true),
         })
     }
 
@@ -195,12 +195,12 @@ impl Host for KernelHost {
         // The kernel answers at once. A frame that it does not take is lost on the link.
         let part = Part::local(inet::RxBytes::bytes(&frame));
         let _ = self.device.transmit(&[part], TxOffload::NONE);
-        self.heard.set(true);
+        self.active.set(true);
         self.read_device();
     }
 
     fn poll(&mut self, _now: Instant, room: usize, out: &mut Vec<Vec<u8>>) {
-        self.heard.set(false);
+        self.active.set(false);
         self.work();
         self.read_device();
         let count = room.min(self.frames.len());
@@ -209,7 +209,7 @@ impl Host for KernelHost {
 
     fn poll_at(&self, now: Instant) -> Option<Instant> {
         let gone = self.left && self.socket.is_none();
-        if !self.frames.is_empty() || self.heard.get() {
+        if !self.frames.is_empty() || self.active.get() {
             return Some(now);
         }
         (!gone).then_some(now + HEARTBEAT)
@@ -221,7 +221,7 @@ impl Host for KernelHost {
             return Err(error);
         }
         self.out.extend(chunk.part(0..inet::TxBytes::len(&chunk)));
-        self.heard.set(true);
+        self.active.set(true);
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Host for KernelHost {
 
     fn shutdown(&mut self, _now: Instant) {
         self.shut = true;
-        self.heard.set(true);
+        self.active.set(true);
     }
 
     fn close(&mut self, _now: Instant) {
@@ -254,7 +254,7 @@ impl Host for KernelHost {
         if self.socket.is_none() || self.latest.error.is_some() {
             (self.socket, self.listener) = (None, None);
         }
-        self.heard.set(true);
+        self.active.set(true);
     }
 
     fn abort(&mut self, _now: Instant) {
@@ -265,7 +265,7 @@ impl Host for KernelHost {
             let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
         }
         self.listener = None;
-        self.heard.set(true);
+        self.active.set(true);
     }
 
     fn change(&mut self, _now: Instant, nodelay: bool, cork: bool, _recv_buffer: usize) {
@@ -302,7 +302,7 @@ impl Host for KernelHost {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
         let woken = poll(&mut fds, Some(&timeout)).unwrap_or(0) > 0;
         if woken {
-            self.heard.set(true);
+            self.active.set(true);
         }
         true
     }

@@ -111,7 +111,7 @@ pub struct Link {
     config: LinkConfig,
     random: Random,
     /// From this offset on, a frame's bytes are protected by a checksum, and may be damaged.
-    fragile_from: usize,
+    checksummed_from: usize,
     under_way: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
     count: u64,
     /// When the line is free.
@@ -124,13 +124,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link. Bits before `fragile_from` have no checksum. A frame that would be damaged there is
-    /// lost instead, because a real link's own check would drop it.
-    pub fn new(config: LinkConfig, fragile_from: usize, random: Random) -> Self {
+    /// A link. Bits before `checksummed_from` have no checksum. A frame that would be damaged there
+    /// is lost instead, because a real link's own check would drop it.
+    pub fn new(config: LinkConfig, checksummed_from: usize, random: Random) -> Self {
         Self {
             config,
             random,
-            fragile_from,
+            checksummed_from,
             under_way: BinaryHeap::new(),
             count: 0,
             free_at: Instant::ZERO,
@@ -166,41 +166,41 @@ impl Link {
         }
         let jitter = config.jitter.mul_f64(self.random.fraction());
         let mut arrival = departure + config.delay + jitter;
-        let mut fate = LinkOutcome::Carried;
+        let mut outcome = LinkOutcome::Carried;
         if self.random.chance(config.corrupt) {
             let bits = frame.len() * 8;
             let bit = self.random.in_range(0..=bits as u64 - 1) as usize;
             // ARP has no checksum above the link's, so damage is loss.
-            let arp = self.fragile_from > 0 && frame.get(12..14) == Some(&[8, 6]);
-            if arp || bit / 8 < self.fragile_from {
+            let arp = self.checksummed_from > 0 && frame.get(12..14) == Some(&[8, 6]);
+            if arp || bit / 8 < self.checksummed_from {
                 return LinkOutcome::Lost;
             }
             frame[bit / 8] ^= 1 << (bit % 8);
-            fate = LinkOutcome::Damaged;
+            outcome = LinkOutcome::Damaged;
         }
         if self.random.chance(self.config.duplicate) {
             let later = self.config.delay.mul_f64(self.random.fraction());
             self.carry(arrival + later, frame.clone());
-            fate = LinkOutcome::Duplicated;
+            outcome = LinkOutcome::Duplicated;
         }
         if self.random.chance(self.config.reorder) {
             let late =
                 (self.config.delay + Duration::from_micros(100)).mul_f64(self.random.fraction());
             arrival += late;
-            fate = LinkOutcome::Late;
+            outcome = LinkOutcome::Late;
         } else {
             arrival = arrival.max(self.last_arrival);
             self.last_arrival = arrival;
         }
         self.carry(arrival, frame);
-        fate
+        outcome
     }
 
     /// Advances the state of the burst-loss model. True if a frame is lost by it.
     fn burst_loses(&mut self) -> bool {
         let Some(Gilbert { enter, leave, loss }) = self.config.gilbert else { return false };
-        let turns = self.random.chance(if self.bad { leave } else { enter });
-        self.bad ^= turns;
+        let changes = self.random.chance(if self.bad { leave } else { enter });
+        self.bad ^= changes;
         self.bad && self.random.chance(loss)
     }
 

@@ -29,7 +29,7 @@ pub enum Direction {
 struct Record {
     at: Duration,
     side: usize,
-    way: Direction,
+    direction: Direction,
     frame: Vec<u8>,
 }
 
@@ -39,8 +39,8 @@ pub struct Recorder(Vec<Record>);
 
 impl Recorder {
     /// Keeps a frame that `side` sent or received `at` this time since the start of the world.
-    pub fn add(&mut self, at: Duration, side: usize, way: Direction, frame: &[u8]) {
-        self.0.push(Record { at, side, way, frame: frame.to_vec() });
+    pub fn add(&mut self, at: Duration, side: usize, direction: Direction, frame: &[u8]) {
+        self.0.push(Record { at, side, direction, frame: frame.to_vec() });
     }
 
     /// Writes all of it.
@@ -70,7 +70,7 @@ impl Recorder {
                 timestamp: record.at,
                 original_len: data.len() as u32,
                 data: Cow::Owned(data),
-                options: vec![EnhancedPacketOption::Flags(record.way as u32)],
+                options: vec![EnhancedPacketOption::Flags(record.direction as u32)],
             };
             writer.write_pcapng_block(block).map_err(|error| failed(&error))?;
         }
@@ -80,7 +80,7 @@ impl Recorder {
 
 /// The IPv4 header that a bare segment does not have.
 fn packet_head(record: &Record) -> Vec<u8> {
-    let sender = if record.way == Direction::Out { record.side } else { 1 - record.side };
+    let sender = if record.direction == Direction::Out { record.side } else { 1 - record.side };
     let total = (20 + record.frame.len()) as u16;
     let mut head = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
     head[2..4].copy_from_slice(&total.to_be_bytes());

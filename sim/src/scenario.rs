@@ -235,7 +235,7 @@ impl Scenario {
             (1.0 - link.total_loss()) * (1.0 - bad.min(0.8)) * (1.0 - overflow)
         };
         let lost = 1.0 - self.links.iter().map(survives).product::<f64>();
-        let timeouts = if lost > 0.0 { (ODDS.ln() / lost.ln()).ceil() } else { 1.0 };
+        let timeouts = if lost > 0.0 { (NEGLIGIBLE.ln() / lost.ln()).ceil() } else { 1.0 };
         // A packet that is too long is lost once more, in addition to other losses.
         let narrowings = self.links.iter().map(|link| link.limits.len()).sum::<usize>();
         let timeouts = timeouts.min(30.0) as u32 + narrowings as u32;
@@ -264,7 +264,7 @@ impl Scenario {
 const NEVER_CAME: Duration = Duration::from_secs(400);
 
 /// How unlikely a row of losses must be to count as impossible.
-const ODDS: f64 = 1e-9;
+const NEGLIGIBLE: f64 = 1e-9;
 
 fn draw_link(random: &mut Random, severity: u64, delay: Duration, rate: u64) -> LinkConfig {
     let mut link = LinkConfig::perfect(delay, rate);

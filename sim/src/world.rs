@@ -22,7 +22,7 @@ use crate::wire::{self, Segment};
 /// Rounds at one moment after which the hosts count as stuck in a livelock.
 const MAX_ROUNDS: u32 = 20_000;
 /// Frames that a host may hold. Beyond, it drops received frames (see `inet::Config::held_frames`).
-const CROWD: i64 = 700;
+const MOST_HELD_FRAMES: i64 = 700;
 /// Wake-ups that a host may request in the hour after the end, for a neighbour cache or a lifetime.
 const IDLE_WAKES: usize = 60;
 /// How long a host waits until there is room for its frames again.
@@ -99,7 +99,7 @@ impl World {
             App::new(plan, [keys[side], keys[1 - side]], counts[side].clone(), random.fork())
         });
         // An IPv6 header has no checksum.
-        let fragile_from = match scenario.kind {
+        let checksummed_from = match scenario.kind {
             Kind::Bare => 0,
             Kind::Whole => ETHERNET,
             Kind::Ipv6 => ETHERNET + scenario.kind.ip_header(),
@@ -112,7 +112,7 @@ impl World {
             for (from, _) in &mut config.limits {
                 *from = now + from.since(Instant::ZERO);
             }
-            Link::new(config, fragile_from, random.fork())
+            Link::new(config, checksummed_from, random.fork())
         });
         Self {
             start: now,
@@ -242,8 +242,8 @@ impl World {
                 segment.and_then(|(from, to, at)| Segment::decode(from, to, &bytes[at]).ok());
             let standing = self.standing(side);
             self.check.delivered(self.now, side, segment.as_ref(), standing);
-            if let Some(told) = router::read_too_big(&bytes).filter(|_| is_stack) {
-                self.check.note_too_big(self.now, side, told);
+            if let Some(report) = router::read_too_big(&bytes).filter(|_| is_stack) {
+                self.check.note_too_big(self.now, side, report);
             }
             let frame = Frame::new(bytes, &self.counts[side].frames);
             self.hosts[side].deliver(self.now, frame);
@@ -251,24 +251,24 @@ impl World {
         true
     }
 
-    fn note(&mut self, side: usize, way: Direction, frame: &[u8]) {
+    fn note(&mut self, side: usize, direction: Direction, frame: &[u8]) {
         if let Some((_, recorder)) = &mut self.recorder {
-            recorder.add(self.now - self.start, side, way, frame);
+            recorder.add(self.now - self.start, side, direction, frame);
         }
     }
 
     fn standing(&mut self, side: usize) -> SideStatus {
-        let look = self.hosts[side].view();
+        let view = self.hosts[side].view();
         let app = &self.apps[side];
         SideStatus {
-            state: look.state,
+            state: view.state,
             shut: app.shut,
             left: app.left,
             aborted: app.aborted,
-            failed: look.error.is_some() || app.error.is_some(),
+            failed: view.error.is_some() || app.error.is_some(),
             written: app.sent,
             consumed: app.consumed(),
-            crowded: self.counts[side].frames.count() > CROWD,
+            crowded: self.counts[side].frames.count() > MOST_HELD_FRAMES,
             flight: None,
         }
     }
@@ -298,9 +298,9 @@ impl World {
             self.send_frame(side, frame)?;
         }
         // A host without IP receives the reports once it has sent all.
-        for told in core::mem::take(&mut self.too_big_reports) {
-            self.hosts[side].too_big(self.now, told.mtu as u16);
-            self.check.note_too_big(self.now, side, told);
+        for report in core::mem::take(&mut self.too_big_reports) {
+            self.hosts[side].too_big(self.now, report.mtu as u16);
+            self.check.note_too_big(self.now, side, report);
         }
         // No room: later.
         Ok(!full)
@@ -334,7 +334,7 @@ impl World {
         let limit = self.links[side].limit(self.now).filter(|limit| {
             frame.len().cast_signed() - self.scenario.kind.overhead() > limit.cast_signed()
         });
-        let fate = match limit {
+        let outcome = match limit {
             Some(limit) => {
                 self.report_too_big(side, limit, &frame, segment.as_ref());
                 LinkOutcome::TooBig(limit)
@@ -342,7 +342,7 @@ impl World {
             None => self.links[side].send(self.now, frame),
         };
         if let Some(segment) = segment {
-            self.print(side, &segment, Some(fate));
+            self.print(side, &segment, Some(outcome));
         }
         Ok(())
     }
@@ -365,27 +365,28 @@ impl World {
         }
     }
 
-    fn print(&self, side: usize, segment: &Segment, fate: Option<LinkOutcome>) {
+    fn print(&self, side: usize, segment: &Segment, outcome: Option<LinkOutcome>) {
         if !self.verbose {
             return;
         }
-        let (seq, ack) = self.check.relative(side, segment);
+        let (seq, ack) = self.check.relative_numbers(side, segment);
         let bits = [(segment.syn, 'S'), (segment.fin, 'F'), (segment.rst, 'R'), (segment.psh, 'P')];
         let flags: String = bits.iter().filter_map(|(set, name)| set.then_some(*name)).collect();
         let ack = ack.map_or(String::new(), |ack| format!(" ack {ack}"));
         let mut sack = String::new();
         for (left, right) in &segment.sack {
-            let place =
-                |seq: u32| self.check.relative(1 - side, &Segment { seq, ..Segment::default() }).0;
-            sack += &format!(" sack {}..{}", place(*left), place(*right));
+            let position = |seq: u32| {
+                self.check.relative_numbers(1 - side, &Segment { seq, ..Segment::default() }).0
+            };
+            sack += &format!(" sack {}..{}", position(*left), position(*right));
         }
-        let fate = match fate {
+        let outcome = match outcome {
             Some(LinkOutcome::Carried) => String::new(),
-            Some(fate) => format!("  {fate:?}"),
+            Some(outcome) => format!("  {outcome:?}"),
             None => "  WRONG".into(),
         };
         println!(
-            "{:>14.6} {} {flags:4} {seq}+{}{ack}{sack} win {}{fate}",
+            "{:>14.6} {} {flags:4} {seq}+{}{ack}{sack} win {}{outcome}",
             (self.now - self.start).as_secs_f64(),
             if side == 0 { "->" } else { "<-" },
             segment.len,
@@ -400,7 +401,7 @@ impl World {
         let timers = self.hosts.iter().filter_map(|host| host.poll_at(self.now));
         let timers = timers.map(|at| if at <= self.now { soon } else { at });
         let wakes = self.apps.iter().filter_map(|app| app.wake(self.now));
-        let gives_up = self.nobody_comes().then_some(self.start + self.scenario.gives_up);
+        let gives_up = self.is_abandoned().then_some(self.start + self.scenario.gives_up);
         let gives_up = gives_up.filter(|at| *at > self.now);
         let dues = [0, 1].into_iter().filter_map(|side| self.check.due(side));
         let dues = dues.map(|at| at + Duration::from_nanos(1)).filter(|at| *at > self.now);
@@ -409,7 +410,7 @@ impl World {
     }
 
     /// Whether the active side has left and the passive one has not seen it.
-    fn nobody_comes(&self) -> bool {
+    fn is_abandoned(&self) -> bool {
         self.apps[0].left && !self.apps[1].left && !self.apps[1].connected
     }
 
@@ -427,7 +428,7 @@ impl World {
             self.last_progress = self.now;
             self.livelock.progress();
         }
-        if self.nobody_comes() && self.now - self.start >= self.scenario.gives_up {
+        if self.is_abandoned() && self.now - self.start >= self.scenario.gives_up {
             self.apps[1].leave(self.now, &mut *self.hosts[1]);
         }
         let quiet = self.now - self.last_progress;
@@ -436,7 +437,7 @@ impl World {
         let patience =
             self.scenario.patience() + Duration::from_secs(if closing { 1600 } else { 0 });
         let opening = !self.apps[0].left && !self.apps[0].connected;
-        let least = match (self.nobody_comes(), opening) {
+        let least = match (self.is_abandoned(), opening) {
             (true, _) => self.scenario.gives_up * 2,
             (_, true) => Duration::from_secs(140),
             _ => Duration::ZERO,

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::bytes::{Frame, RxBytes, RxPiece};
 
 /// Times the free room that a connection's out-of-order frames may take: one alone gets 16/17.
-const FAIR: usize = 16;
+const FAIR_SHARE: usize = 16;
 
 /// The count of one stack, and its bounds.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl HeldFrames {
             // These count in bytes, at their own length.
             Frame::Joined(bytes) | Frame::Looped(bytes) => own.saturating_mul(bytes.len()),
         };
-        room > 0 && own <= room.saturating_mul(FAIR)
+        room > 0 && own <= room.saturating_mul(FAIR_SHARE)
     }
 
     fn room<R: RxBytes>(&self, frame: &Frame<R>, can_wait: bool) -> usize {

@@ -15,10 +15,10 @@ const AT_ONCE: Duration = Duration::from_millis(10);
 /// The least that "delayed" means, as Linux.
 const DELAYED: Duration = Duration::from_millis(200);
 /// Added to the delay: the timer's own granularity.
-const GRAIN: Duration = Duration::from_millis(50);
+const GRANULARITY: Duration = Duration::from_millis(50);
 /// Time that a host waits for an answer about its neighbour's address before it asks once more or
 /// gives up (RFC 4861 10, RETRANS_TIMER; so does ARP). It includes the timer's granularity.
-const ASKING: Duration = Duration::from_millis(1050);
+const RESOLUTION_TIME: Duration = Duration::from_millis(1050);
 /// A window below this counts as closed.
 const CLOSED: i64 = 512;
 /// How long a window may stay closed though all was read.
@@ -45,27 +45,27 @@ impl ResponseDeadlines {
         &mut self,
         now: Instant,
         received: (i64, &Ranges),
-        placed: &RelativeSegment<'_>,
+        relative: &RelativeSegment<'_>,
         standing: SideStatus,
         delayed: Duration,
     ) {
         let synchronized = standing
             .state
             .is_some_and(|state| !["UNCONN", "LISTEN", "SYN-SENT", "SYN-RECV"].contains(&state));
-        if !synchronized || placed.segment.syn || standing.crowded {
+        if !synchronized || relative.segment.syn || standing.crowded {
             return;
         }
         // A segment that fills a gap is to be acknowledged at once as well. But the side may have
         // had no room for the segments after the gap.
         let (acked, got) = received;
-        let in_order = placed.start <= got.reach(0) && placed.end > acked;
-        let (wait, why) = if in_order && !placed.segment.fin {
-            (delayed.max(DELAYED) + GRAIN, "data was not acknowledged")
+        let in_order = relative.start <= got.reach(0) && relative.end > acked;
+        let (wait, why) = if in_order && !relative.segment.fin {
+            (delayed.max(DELAYED) + GRANULARITY, "data was not acknowledged")
         } else {
             (AT_ONCE, "a segment out of order, or a FIN, was not acknowledged at once")
         };
         // Its answer waits with what else it has to say.
-        if self.asked_at.is_some_and(|asked| now - asked < ASKING) {
+        if self.asked_at.is_some_and(|asked| now - asked < RESOLUTION_TIME) {
             return;
         }
         let due = now + wait;

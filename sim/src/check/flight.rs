@@ -21,7 +21,7 @@ impl Check {
         &mut self,
         now: Instant,
         side: usize,
-        placed: &RelativeSegment<'_>,
+        relative: &RelativeSegment<'_>,
         info: Option<FlightInfo>,
     ) -> Result<(), String> {
         let rules = self.rules[side];
@@ -33,13 +33,13 @@ impl Check {
             && before.is_none_or(|before| before.ca_state != LOSS || info.backoff > before.backoff);
         if timeout {
             // What leaves now leaves after it.
-            flight.forgiven = Some(now);
+            flight.lost_before = Some(now);
         }
         let all_is_well = info.ca_state == OPEN;
         if all_is_well {
             flight.duplicates = 0;
         }
-        if placed.end == placed.start || placed.segment.syn {
+        if relative.end == relative.start || relative.segment.syn {
             return Ok(());
         }
         let silent = flight.sent_at.replace(now).is_none_or(|at| now - at >= rules.round_trip);
@@ -47,7 +47,7 @@ impl Check {
         let overdue = head.is_some_and(|head| now - head.first >= rules.rto_min);
         let window = i64::from(info.cwnd);
         let may_be_probe = silent || overdue;
-        if may_be_probe || placed.segment.len == 0 || own.sends.len() as i64 <= window {
+        if may_be_probe || relative.segment.len == 0 || own.sends.len() as i64 <= window {
             return Ok(());
         }
         let under_way = flight.count(&own.sends, own.una, all_is_well);

@@ -10,12 +10,12 @@ impl Check {
     /// Notes that `side` has written up to `end` bytes and has put `mark` on the last one.
     pub fn marked(&mut self, side: usize, end: u64, mark: WriteMark) {
         let marks = &mut self.sides[side].marks;
-        let place = end as i64 + 1;
+        let position = end as i64 + 1;
         if mark.record {
-            marks.records.insert(place);
+            marks.records.insert(position);
         }
         if mark.urgent {
-            marks.urgent.insert(place);
+            marks.urgent.insert(position);
         }
     }
 
@@ -23,10 +23,10 @@ impl Check {
     pub(super) fn check_marks(
         &mut self,
         side: usize,
-        placed: &RelativeSegment<'_>,
+        relative: &RelativeSegment<'_>,
     ) -> Result<(), String> {
         let own = &mut self.sides[side];
-        let &RelativeSegment { segment, start, text, .. } = placed;
+        let &RelativeSegment { segment, start, text, .. } = relative;
         let after = text + segment.len as i64;
         if let Some(end) = own.marks.records.range(text + 1..).next().filter(|end| **end < after) {
             return Err(format!("{text}..{after} across the end of a record at {end}"));
@@ -49,13 +49,13 @@ impl Check {
         byte: Option<u64>,
         received: u64,
     ) -> Result<(), String> {
-        let place = byte.map(|byte| byte as i64 + 2);
+        let position = byte.map(|byte| byte as i64 + 2);
         let MarkCheck { urgent, named, .. } = &self.sides[1 - side].marks;
-        let is_mark = |place: &i64| urgent.contains(place) || named.contains(place);
-        if let Some(place) = place.filter(|place| !is_mark(place)) {
-            return Err(format!("told of an urgent byte before {place}, which is none"));
+        let is_mark = |position: &i64| urgent.contains(position) || named.contains(position);
+        if let Some(position) = position.filter(|position| !is_mark(position)) {
+            return Err(format!("told of an urgent byte before {position}, which is none"));
         }
-        let seen = self.sides[side].marks.seen.max(place);
+        let seen = self.sides[side].marks.seen.max(position);
         let passed = urgent.range(..=received as i64 + 1).next_back().copied();
         if passed > seen {
             return Err(format!("read past the urgent byte before {passed:?}, told of {seen:?}"));

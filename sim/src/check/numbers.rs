@@ -11,14 +11,14 @@ impl Check {
     pub(super) fn check_numbers(
         &mut self,
         side: usize,
-        placed: &RelativeSegment<'_>,
+        relative: &RelativeSegment<'_>,
         payload: &[u8],
         standing: SideStatus,
     ) -> Result<(), String> {
         let peer_mss = self.sides[1 - side].mss;
         let (key, rules) = (self.keys[side], self.rules[side]);
         let own = &mut self.sides[side];
-        let &RelativeSegment { segment, start, text, end, .. } = placed;
+        let &RelativeSegment { segment, start, text, end, .. } = relative;
         if start > own.end {
             // The SYN, the stream and perhaps a FIN.
             let written = 1 + standing.written as i64 + i64::from(standing.shut || standing.left);
@@ -31,8 +31,11 @@ impl Check {
             own.dropped_unseen = false;
         }
         // RFC 9293 3.8.6.1, 3.8.4: probes repeat one number; nothing else is so old.
-        if end < own.told - 1 && !rules.late {
-            return Err(format!("{start}..{end} again, though {} is acknowledged", own.told));
+        if end < own.surely_acked - 1 && !rules.late {
+            return Err(format!(
+                "{start}..{end} again, though {} is acknowledged",
+                own.surely_acked
+            ));
         }
         // RFC 9293 3.7.1.
         let most = usize::from(peer_mss.unwrap_or(536));

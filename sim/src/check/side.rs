@@ -32,7 +32,7 @@ pub(super) struct Side {
     /// Highest acknowledgement and right edge that it has received, and what the peer has SACKed.
     pub(super) una: i64,
     /// The part of `una` that it cannot have missed.
-    pub(super) told: i64,
+    pub(super) surely_acked: i64,
     pub(super) peer_edge: Option<i64>,
     pub(super) sacked: Ranges,
     pub(super) reset: bool,
@@ -50,7 +50,7 @@ pub(super) struct Side {
     pub(super) path: Option<usize>,
     pub(super) watch: StateWatch,
     pub(super) marks: MarkCheck,
-    pub(super) began_anew: bool,
+    pub(super) restarted: bool,
     pub(super) segments: u64,
     /// Segments with payload or FIN whose numbers had been sent before.
     pub(super) repeated: u64,
@@ -58,7 +58,7 @@ pub(super) struct Side {
 
 impl Side {
     /// The position of a sequence number of this side.
-    pub(super) fn place(&self, seq: u32) -> i64 {
+    pub(super) fn position(&self, seq: u32) -> i64 {
         i64::from(seq.wrapping_sub(self.iss.unwrap_or(0)).cast_signed())
     }
 }
@@ -71,7 +71,7 @@ pub(super) struct Flight {
     /// Last transmission of the data that it knows to have arrived.
     pub(super) arrived: Option<Instant>,
     /// Data sent before this may count as lost.
-    pub(super) forgiven: Option<Instant>,
+    pub(super) lost_before: Option<Instant>,
     /// ACKs that acknowledge nothing, since all was well.
     pub(super) duplicates: i64,
     /// When it last sent something of the stream.
@@ -80,17 +80,17 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// The side receives `placed`, which may repeat the acknowledgement of `una`.
-    pub(super) fn told(
+    /// The side receives `relative`, which may repeat the acknowledgement of `una`.
+    pub(super) fn surely_acked(
         &mut self,
-        placed: &RelativeSegment<'_>,
+        relative: &RelativeSegment<'_>,
         una: i64,
-        place: impl Fn(u32) -> i64,
+        position: impl Fn(u32) -> i64,
     ) {
-        for (left, right) in &placed.segment.sack {
-            self.sacked.add(place(*left), place(*right));
+        for (left, right) in &relative.segment.sack {
+            self.sacked.add(position(*left), position(*right));
         }
-        self.duplicates += i64::from(placed.ack.is_some_and(|ack| ack <= una));
+        self.duplicates += i64::from(relative.ack.is_some_and(|ack| ack <= una));
     }
 
     /// What of `sends` is before `una`, or was SACKed, has arrived.
@@ -107,8 +107,8 @@ impl Flight {
     }
 
     /// Data sent until now may count as lost.
-    pub(super) fn forgive(&mut self, now: Instant) {
-        self.forgiven = Some(now);
+    pub(super) fn allow_loss(&mut self, now: Instant) {
+        self.lost_before = Some(now);
     }
 
     /// Segments that are certainly on their way.
@@ -118,7 +118,7 @@ impl Flight {
         una: i64,
         all_is_well: bool,
     ) -> i64 {
-        let left = if all_is_well { self.forgiven } else { self.forgiven.max(self.arrived) };
+        let left = if all_is_well { self.lost_before } else { self.lost_before.max(self.arrived) };
         let under_way = sends.iter().filter(|(start, sending)| {
             sending.end > una
                 && left.is_none_or(|left| sending.last > left)
@@ -146,5 +146,5 @@ pub(super) struct StateWatch {
     pub(super) since: Instant,
     /// Since when the connection has ended without a report to the application. A last segment may
     /// have to leave first.
-    pub(super) untold: Option<Instant>,
+    pub(super) unreported: Option<Instant>,
 }

@@ -10,7 +10,7 @@ use super::side::{Side, StateWatch};
 use super::status::SideStatus;
 
 /// How long that may take: a neighbour's address may be asked for before.
-const TELLING: Duration = Duration::from_secs(10);
+const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The reasons that there are.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,7 +31,7 @@ type Step = (&'static str, &'static str, fn(&Facts) -> bool);
 
 const CLOSED: &str = "UNCONN";
 
-const FIGURE: [Step; 17] = [
+const TRANSITIONS: [Step; 17] = [
     (CLOSED, "SYN-SENT", |_| true),
     (CLOSED, "SYN-RECV", |f| f.syn_given),
     ("LISTEN", "SYN-RECV", |f| f.syn_given),
@@ -59,7 +59,7 @@ pub(super) fn reachable(from: &'static str, to: &'static str, facts: &Facts) -> 
     let mut reached = vec![from];
     let mut at = 0;
     while let Some(here) = reached.get(at).copied() {
-        for (start, end, reason) in FIGURE {
+        for (start, end, reason) in TRANSITIONS {
             if start == here && reason(facts) && !reached.contains(&end) {
                 reached.push(end);
             }
@@ -84,7 +84,7 @@ impl Check {
         let before = watch.state.unwrap_or(CLOSED);
         let state = standing.state.unwrap_or(CLOSED);
         let told = standing.failed || standing.left || own.reset;
-        if watch.untold.is_some_and(|since| !told && now - since > TELLING) {
+        if watch.unreported.is_some_and(|since| !told && now - since > REPORT_LIMIT) {
             return Err(format!("{state}, and the application does not know why"));
         }
         if before == state {
@@ -111,7 +111,7 @@ impl Check {
             gone: own.reset || standing.failed || left_open(own, standing, before),
             wait_over,
         };
-        own.watch = StateWatch { state: standing.state, since: now, untold: None };
+        own.watch = StateWatch { state: standing.state, since: now, unreported: None };
         // Both FINs have arrived and all was read. TIME-WAIT must follow, whichever application has
         // left.
         let both = facts.fin_given && facts.fin_acked;
@@ -123,7 +123,7 @@ impl Check {
         }
         if !reachable(before, state, &facts) {
             if state == CLOSED && before != "TIME-WAIT" {
-                own.watch.untold = Some(now);
+                own.watch.unreported = Some(now);
                 return Ok(());
             }
             return Err(format!("{state} after {before} (for {waited:?}): {facts:?}"));
@@ -137,5 +137,5 @@ impl Check {
 fn left_open(own: &Side, standing: SideStatus, before: &str) -> bool {
     // An orphan in TIME-WAIT must stay there; an abort ends it (RFC 9293 3.10.5).
     let unseen = before == "SYN-RECV";
-    unseen || standing.aborted || standing.left && (before != "TIME-WAIT" || own.began_anew)
+    unseen || standing.aborted || standing.left && (before != "TIME-WAIT" || own.restarted)
 }

@@ -64,13 +64,13 @@ impl Talk {
         talk
     }
 
-    /// A segment of `side` with `len` bytes from position `place` on.
-    fn segment(&self, side: usize, place: u32, len: usize) -> Segment {
+    /// A segment of `side` with `len` bytes from position `position` on.
+    fn segment(&self, side: usize, position: u32, len: usize) -> Segment {
         let clock = [51, 91];
         let acked = self.check.sides[side].acked.unwrap_or(1) as u32;
         let echo = self.check.sides[side].peer_clock.unwrap_or(0);
         Segment {
-            seq: [100, 500][side] + place,
+            seq: [100, 500][side] + position,
             ack: Some([500, 100][side] + acked),
             window: 10_000,
             timestamps: Some((clock[side], echo)),
@@ -422,18 +422,18 @@ fn what_a_router_said_bounds_packets() {
 
 #[test]
 fn no_segment_crosses_the_end_of_a_record() {
-    let with = |place: u32, len: usize| {
+    let with = |position: u32, len: usize| {
         let mut talk = Talk::new();
         talk.check.marked(0, 100, WriteMark { record: true, urgent: false });
         let before = talk.segment(0, 1, 100);
         talk.send(0, &before).expect("up to the end");
-        let data = talk.segment(0, place, len);
+        let data = talk.segment(0, position, len);
         talk.now += RULES.rto_min;
         talk.send(0, &data)
     };
     assert_eq!(with(101, 100), Ok(()));
-    for (place, len) in [(1, 101), (100, 2)] {
-        let error = with(place, len).expect_err("across");
+    for (position, len) in [(1, 101), (100, 2)] {
+        let error = with(position, len).expect_err("across");
         assert!(error.contains("end of a record at 101"), "{error}");
     }
 }

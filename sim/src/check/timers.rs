@@ -15,9 +15,9 @@ use super::Check;
 use super::status::{RelativeSegment, TransmitRecord};
 
 /// The timer's grain.
-const GRAIN: Duration = Duration::from_millis(1);
+const GRANULARITY: Duration = Duration::from_millis(1);
 /// Segments sent within this time have one cause: a host may have no room for a moment.
-const TOGETHER: Duration = Duration::from_millis(1);
+const SAME_CAUSE: Duration = Duration::from_millis(1);
 
 impl Check {
     /// Looks at the time at which a segment is sent.
@@ -25,12 +25,12 @@ impl Check {
         &mut self,
         now: Instant,
         side: usize,
-        placed: &RelativeSegment<'_>,
+        relative: &RelativeSegment<'_>,
     ) -> Result<(), String> {
         let rules = self.rules[side];
         let mss = i64::from(self.sides[1 - side].mss.unwrap_or(536));
         let own = &mut self.sides[side];
-        let &RelativeSegment { segment, start, end, .. } = placed;
+        let &RelativeSegment { segment, start, end, .. } = relative;
         if end == start || rules.late {
             return Ok(());
         }
@@ -42,9 +42,9 @@ impl Check {
             let heard = own.heard_at.is_some_and(|at| at >= before.last);
             // RFC 5681 3.1: the loss window is one full segment, which may be several small ones.
             let together = own.timeout.is_some_and(|(at, from)| {
-                now - at <= TOGETHER && (from..=from + mss).contains(&end)
+                now - at <= SAME_CAUSE && (from..=from + mss).contains(&end)
             });
-            if own.timeout.is_none_or(|(at, _)| now - at > TOGETHER) {
+            if own.timeout.is_none_or(|(at, _)| now - at > SAME_CAUSE) {
                 own.timeout = Some((now, start));
             }
             let head = own.sends.values().next().copied().unwrap_or(before);
@@ -70,7 +70,7 @@ impl Check {
                     let doublings = (before.expiries - 1).min(16);
                     (now - before.last, (rules.rto_min * (1 << doublings)).min(rules.rto_max))
                 };
-                if gap < least.saturating_sub(GRAIN) {
+                if gap < least.saturating_sub(GRANULARITY) {
                     return Err(format!("{start} again after {gap:?}, not {least:?} or more"));
                 }
                 // After a timeout a sender may forget what was SACKed (RFC 2018 8).

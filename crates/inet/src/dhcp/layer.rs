@@ -173,10 +173,10 @@ impl DhcpLayer {
         random: &mut Secret,
     ) -> bool {
         let Some(one) = self.find_mut(interface) else { return false };
-        let heard = one.client.handle(now, payload, random);
-        self.counters.dhcp_in += u64::from(heard);
-        self.counters.dhcp_ignored += u64::from(!heard);
-        heard
+        let accepted = one.client.handle(now, payload, random);
+        self.counters.dhcp_in += u64::from(accepted);
+        self.counters.dhcp_ignored += u64::from(!accepted);
+        accepted
     }
 
     /// A message is sent.

@@ -79,9 +79,9 @@ impl<R: RxBytes> Fragments<R> {
         self.arm(timers);
         match outcome {
             ReassemblyOutcome::Stored | ReassemblyOutcome::Duplicate => None,
-            ReassemblyOutcome::Misshapen
+            ReassemblyOutcome::BadLength
             | ReassemblyOutcome::TooLong
-            | ReassemblyOutcome::Spoilt => {
+            | ReassemblyOutcome::Inconsistent => {
                 self.counters.ip_fragments_bad += 1;
                 None
             }
@@ -89,7 +89,7 @@ impl<R: RxBytes> Fragments<R> {
                 self.counters.ip_reassembled += 1;
                 self.counters.copied_joined += packet.bytes.len() as u64;
                 let place = header.next_header_at.saturating_sub(header.header.start);
-                Some(Frame::Joined(mend(packet, source.is_ipv4(), place)))
+                Some(Frame::Joined(restore_header(packet, source.is_ipv4(), place)))
             }
         }
     }
@@ -130,15 +130,15 @@ impl<R: RxBytes> Fragments<R> {
 
 /// Makes the header of a reassembled packet that of a packet which was never fragmented. In IPv6,
 /// `next_header_at` is the position of the field that announced the fragment header.
-fn mend(packet: Reassembled, is_v4: bool, next_header_at: usize) -> Box<[u8]> {
+fn restore_header(packet: Reassembled, is_v4: bool, next_header_at: usize) -> Box<[u8]> {
     let Reassembled { mut bytes, header_len, ecn, next_header } = packet;
     if is_v4 {
-        v4::mend(&mut bytes, ecn);
+        v4::restore_header(&mut bytes, ecn);
         return bytes;
     }
     if let Some(place) = bytes.get_mut(next_header_at).filter(|_| next_header_at < header_len) {
         *place = next_header;
     }
-    v6::mend(&mut bytes, ecn);
+    v6::restore_header(&mut bytes, ecn);
     bytes
 }

@@ -122,7 +122,7 @@ struct Group {
     source_reports: BTreeMap<IpAddr, u8>,
     /// When, next.
     change_at: Option<Instant>,
-    owed: Option<PendingResponse>,
+    response: Option<PendingResponse>,
     /// This host sent the last report of an older version, and so sends a message when it leaves
     /// (RFC 2236 3).
     reporter: bool,
@@ -313,7 +313,7 @@ impl Groups {
         if self.version(now) != Version::Full {
             for ip in self.matching(query.group) {
                 let at = now + random_time(query.most_delay, random);
-                self.owe(ip, at, BTreeSet::new());
+                self.schedule_response(ip, at, BTreeSet::new());
             }
             return;
         }
@@ -323,7 +323,7 @@ impl Groups {
         }
         match query.group {
             None => self.general_at = Some(at),
-            Some(ip) => self.owe(ip, at, query.sources.clone()),
+            Some(ip) => self.schedule_response(ip, at, query.sources.clone()),
         }
     }
 
@@ -332,20 +332,20 @@ impl Groups {
     }
 
     /// Schedules a response about a group at `at`, or earlier if an earlier one is pending.
-    fn owe(&mut self, ip: IpAddr, at: Instant, sources: BTreeSet<IpAddr>) {
+    fn schedule_response(&mut self, ip: IpAddr, at: Instant, sources: BTreeSet<IpAddr>) {
         let Some(group) = self.groups.get_mut(&ip) else { return };
         if group.listeners.is_empty() || !Self::is_reported(ip) {
             return;
         }
-        match &mut group.owed {
-            None => group.owed = Some(PendingResponse { at, sources }),
-            Some(owed) => {
-                owed.at = owed.at.min(at);
-                let all = owed.sources.is_empty() || sources.is_empty();
-                owed.sources.extend(sources);
+        match &mut group.response {
+            None => group.response = Some(PendingResponse { at, sources }),
+            Some(response) => {
+                response.at = response.at.min(at);
+                let all = response.sources.is_empty() || sources.is_empty();
+                response.sources.extend(sources);
                 // Too many to remember are all.
-                if all || owed.sources.len() > MOST_MERGED {
-                    owed.sources.clear();
+                if all || response.sources.len() > MOST_MERGED {
+                    response.sources.clear();
                 }
             }
         }
@@ -359,7 +359,7 @@ impl Groups {
         }
         if let Some(group) = self.groups.get_mut(&group) {
             group.reporter = false;
-            group.owed = None;
+            group.response = None;
             group.mode_reports = 0;
             group.change_at = None;
         }
@@ -371,7 +371,9 @@ impl Groups {
             return Some(Instant::ZERO);
         }
         let each = self.groups.values().flat_map(|group| {
-            [group.change_at, group.owed.as_ref().map(|owed| owed.at)].into_iter().flatten()
+            [group.change_at, group.response.as_ref().map(|response| response.at)]
+                .into_iter()
+                .flatten()
         });
         each.chain(self.general_at).min()
     }
@@ -397,14 +399,16 @@ impl Groups {
             self.general_at = None;
             for (ip, group) in &mut self.groups {
                 if Self::is_reported(*ip) && !group.filter.is_none() {
-                    group.owed = None;
+                    group.response = None;
                     records.push(group.state(*ip));
                 }
             }
         }
         for (ip, group) in &mut self.groups {
-            if group.owed.as_ref().is_some_and(|owed| owed.at <= now) {
-                records.extend(group.owed.take().and_then(|owed| group.answer(*ip, &owed)));
+            if group.response.as_ref().is_some_and(|response| response.at <= now) {
+                records.extend(
+                    group.response.take().and_then(|response| group.answer(*ip, &response)),
+                );
             }
             if is_due(group.change_at) {
                 group.changes(*ip, &mut records);
@@ -426,12 +430,12 @@ impl Groups {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let mut report = None;
         for (ip, group) in &mut self.groups {
-            let owed = is_due(group.owed.as_ref().map(|owed| owed.at));
+            let response = is_due(group.response.as_ref().map(|response| response.at));
             let change = is_due(group.change_at);
-            if !owed && !change {
+            if !response && !change {
                 continue;
             }
-            group.owed = group.owed.take().filter(|_| !owed);
+            group.response = group.response.take().filter(|_| !response);
             if change {
                 group.source_reports.clear();
                 group.mode_reports = group.mode_reports.saturating_sub(1);
@@ -462,7 +466,7 @@ impl Group {
             mode_reports: 0,
             source_reports: BTreeMap::new(),
             change_at: None,
-            owed: None,
+            response: None,
             reporter: false,
         }
     }
@@ -477,14 +481,14 @@ impl Group {
     }
 
     /// RFC 3376 5.2, the answer to a query of one group.
-    fn answer(&self, group: IpAddr, owed: &PendingResponse) -> Option<Record> {
+    fn answer(&self, group: IpAddr, response: &PendingResponse) -> Option<Record> {
         if self.filter.is_none() {
             return None;
         }
-        if owed.sources.is_empty() {
+        if response.sources.is_empty() {
             return Some(self.state(group));
         }
-        let wanted = owed.sources.iter().copied().filter(|source| self.filter.admits(*source));
+        let wanted = response.sources.iter().copied().filter(|source| self.filter.admits(*source));
         let sources: Vec<IpAddr> = wanted.collect();
         (!sources.is_empty()).then_some(Record { kind: RecordKind::IsInclude, group, sources })
     }

@@ -101,12 +101,12 @@ pub(crate) enum ReassemblyOutcome {
     /// It was the missing fragment.
     Complete(Reassembled),
     /// It is empty, or it is not the last one and no multiple of 8 bytes.
-    Misshapen,
+    BadLength,
     /// The packet would be longer than a packet can be.
     TooLong,
     /// It contradicts the other fragments of its datagram, or belongs to a datagram that was
     /// discarded for such a fragment.
-    Spoilt,
+    Inconsistent,
 }
 
 /// A datagram whose reassembly timed out.
@@ -130,7 +130,7 @@ struct Assembly<F> {
     total: Option<usize>,
     /// Which of the four ECN values were seen, one bit each.
     ecns: u8,
-    spoilt: bool,
+    discarded: bool,
 }
 
 /// The memory that the datagrams of a source take.
@@ -177,15 +177,15 @@ impl<F: RxBytes> Reassembler<F> {
     pub(crate) fn insert(&mut self, now: Instant, fragment: Fragment<F>) -> ReassemblyOutcome {
         let len = fragment.payload.len();
         if len == 0 || fragment.more && !len.is_multiple_of(UNIT) {
-            return ReassemblyOutcome::Misshapen;
+            return ReassemblyOutcome::BadLength;
         }
         if fragment.end() > fragment.most() {
             return ReassemblyOutcome::TooLong;
         }
         let key = fragment.key;
         if let Some(refused) = self.assemblies.get(&key).and_then(|held| held.refuses(&fragment)) {
-            if refused == ReassemblyOutcome::Spoilt {
-                self.spoil(&key);
+            if refused == ReassemblyOutcome::Inconsistent {
+                self.discard(&key);
             }
             return refused;
         }
@@ -207,7 +207,7 @@ impl<F: RxBytes> Reassembler<F> {
         while self.poll_at().is_some_and(|at| at <= now) {
             let (_, key) = self.waiting.first_key_value()?;
             let mut held = self.remove(&key.clone())?;
-            if !held.spoilt {
+            if !held.discarded {
                 let is_first = held.pieces.first().is_some_and(|piece| piece.at == 0);
                 return Some(ExpiredDatagram {
                     first: is_first.then(|| held.pieces.swap_remove(0)),
@@ -266,10 +266,10 @@ impl<F: RxBytes> Reassembler<F> {
     }
 
     /// Frees a datagram's frames, and lets it refuse all later fragments (RFC 5722 4).
-    fn spoil(&mut self, key: &DatagramKey) {
+    fn discard(&mut self, key: &DatagramKey) {
         let Some(held) = self.assemblies.get_mut(key) else { return };
         let before = held.taken();
-        held.spoilt = true;
+        held.discarded = true;
         held.pieces = Vec::new();
         let after = held.taken();
         self.taken.replace(before, after);
@@ -294,13 +294,15 @@ impl<F: RxBytes> Reassembler<F> {
 
     /// Makes one packet of a complete datagram.
     fn join(&mut self, key: &DatagramKey) -> ReassemblyOutcome {
-        let Some(held) = self.remove(key) else { return ReassemblyOutcome::Spoilt };
-        let Some(first) = held.pieces.first() else { return ReassemblyOutcome::Spoilt };
+        let Some(held) = self.remove(key) else { return ReassemblyOutcome::Inconsistent };
+        let Some(first) = held.pieces.first() else { return ReassemblyOutcome::Inconsistent };
         // The first fragment's header may be longer than those of the other fragments.
         if held.len > first.most() {
             return ReassemblyOutcome::TooLong;
         }
-        let Some(ecn) = joint_ecn(held.ecns, first.ecn) else { return ReassemblyOutcome::Spoilt };
+        let Some(ecn) = joint_ecn(held.ecns, first.ecn) else {
+            return ReassemblyOutcome::Inconsistent;
+        };
         let (header_len, next_header) = (first.header.len(), first.next_header);
         let mut bytes = Vec::with_capacity(header_len + held.len);
         let mut copy = |frame: &F, range: &Range<usize>| {
@@ -309,7 +311,7 @@ impl<F: RxBytes> Reassembler<F> {
         copy(&first.frame, &first.header);
         held.pieces.iter().for_each(|piece| copy(&piece.frame, &piece.payload));
         if bytes.len() != header_len + held.len {
-            return ReassemblyOutcome::Misshapen;
+            return ReassemblyOutcome::BadLength;
         }
         ReassemblyOutcome::Complete(Reassembled {
             bytes: bytes.into_boxed_slice(),
@@ -335,13 +337,13 @@ fn joint_ecn(seen: u8, first: u8) -> Option<u8> {
 
 impl<F: RxBytes> Assembly<F> {
     fn new(due: Deadline) -> Self {
-        Self { due, pieces: Vec::new(), len: 0, total: None, ecns: 0, spoilt: false }
+        Self { due, pieces: Vec::new(), len: 0, total: None, ecns: 0, discarded: false }
     }
 
     /// The reason to refuse `new`.
     fn refuses(&self, new: &Fragment<F>) -> Option<ReassemblyOutcome> {
-        if self.spoilt {
-            return Some(ReassemblyOutcome::Spoilt);
+        if self.discarded {
+            return Some(ReassemblyOutcome::Inconsistent);
         }
         let at = self.pieces.partition_point(|piece| piece.at < new.at);
         let before = at.checked_sub(1).and_then(|before| self.pieces.get(before));
@@ -355,7 +357,7 @@ impl<F: RxBytes> Assembly<F> {
             Some(total) => new.end() > total || !new.more && new.end() != total,
             None => !new.more && self.pieces.last().is_some_and(|last| last.end() > new.end()),
         };
-        (overlaps || ends_otherwise).then_some(ReassemblyOutcome::Spoilt)
+        (overlaps || ends_otherwise).then_some(ReassemblyOutcome::Inconsistent)
     }
 
     fn add(&mut self, new: Fragment<F>) {
@@ -370,7 +372,7 @@ impl<F: RxBytes> Assembly<F> {
 
     fn taken(&self) -> SourceUsage {
         let bytes = self.pieces.iter().map(|piece| piece.frame.bytes().len()).sum();
-        SourceUsage { bytes, frames: self.pieces.len() + usize::from(self.spoilt) }
+        SourceUsage { bytes, frames: self.pieces.len() + usize::from(self.discarded) }
     }
 }
 

@@ -106,7 +106,7 @@ fn check_options(mut options: &[u8]) -> Result<(), Ipv4Refusal> {
 }
 
 /// Makes the header of a reassembled `packet` that of an unfragmented one, with this ECN field.
-pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
+pub(crate) fn restore_header(packet: &mut [u8], ecn: u8) {
     let total = u16::try_from(packet.len()).unwrap_or(u16::MAX);
     if packet.len() < HEADER {
         return;

@@ -293,7 +293,7 @@ pub(crate) fn emit(header: &Header, source: Ipv6Addr, destination: Ipv6Addr, out
 }
 
 /// Makes the header of a reassembled `packet` that of an unfragmented one, with this ECN field.
-pub(crate) fn mend(packet: &mut [u8], ecn: u8) {
+pub(crate) fn restore_header(packet: &mut [u8], ecn: u8) {
     let Some(payload) = packet.len().checked_sub(HEADER) else { return };
     let mut view = Ipv6Packet::new_unchecked(packet);
     view.set_payload_len(u16::try_from(payload).unwrap_or(u16::MAX));

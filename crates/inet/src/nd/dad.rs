@@ -174,13 +174,21 @@ impl NdLayer {
                     self.add_slaac(cx, now, (id, lost.cidr), lifetimes, lost.attempt + 1);
                 }
             }
-            AddressOrigin::LinkLocal | AddressOrigin::Static => self.disown(cx, id, ip, owner),
+            AddressOrigin::LinkLocal | AddressOrigin::Static => {
+                self.mark_duplicate(cx, id, ip, owner)
+            }
         }
         self.reschedule(cx, id);
     }
 
     /// Retains an address that belongs to another node, marked as a duplicate.
-    fn disown(&mut self, cx: &mut Context, id: InterfaceId, ip: Ipv6Addr, owner: Option<Mac>) {
+    fn mark_duplicate(
+        &mut self,
+        cx: &mut Context,
+        id: InterfaceId,
+        ip: Ipv6Addr,
+        owner: Option<Mac>,
+    ) {
         let Some(interface) = cx.link.interface_mut(id) else { return };
         let mut all = interface.addresses_mut().iter_mut();
         let Some(ours) = all.find(|ours| ours.cidr.address == ip) else { return };

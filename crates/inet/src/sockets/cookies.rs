@@ -37,8 +37,8 @@ fn period(now: Instant) -> u64 {
     now.as_nanos() / u64::try_from(PERIOD.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn hash(secret: &Secret, ends: &Endpoints, irs: Seq, period: u64, said: u32) -> u32 {
-    let input = [u64::from(irs.get()), period, u64::from(said)];
+fn hash(secret: &Secret, ends: &Endpoints, irs: Seq, period: u64, encoded: u32) -> u32 {
+    let input = [u64::from(irs.get()), period, u64::from(encoded)];
     #[expect(clippy::cast_possible_truncation, reason = "the low bits are as good as any")]
     let low = secret.cookie(ends, input) as u32;
     low & ((1 << HASH_BITS) - 1)
@@ -82,8 +82,8 @@ pub(super) fn make(secret: &Secret, now: Instant, ends: &Endpoints, syn: &Segmen
     let period = period(now);
     let size = size_index(syn.mss.unwrap_or(SIZES[0]));
     let options = if syn.timestamps.is_some() { option_bits(syn) } else { 0 };
-    let said = size << OPTION_BITS | options;
-    let hash = hash(secret, ends, syn.seq, period, said);
+    let encoded = size << OPTION_BITS | options;
+    let hash = hash(secret, ends, syn.seq, period, encoded);
     let two = u32::try_from(period % 4).unwrap_or_default();
     Seq::new(size << 29 | two << HASH_BITS | hash)
 }
@@ -109,8 +109,8 @@ pub(super) fn check(
     let age = (period(now) as u32).wrapping_sub(cookie >> HASH_BITS) % 4;
     let period = period(now).checked_sub(u64::from(age)).filter(|_| age <= 1)?;
     let options = ack.timestamps.map(|timestamps| timestamps.echo & ((1 << OPTION_BITS) - 1));
-    let said = size << OPTION_BITS | options.unwrap_or(0);
-    if hash(secret, ends, irs, period, said) != cookie & ((1 << HASH_BITS) - 1) {
+    let encoded = size << OPTION_BITS | options.unwrap_or(0);
+    if hash(secret, ends, irs, period, encoded) != cookie & ((1 << HASH_BITS) - 1) {
         return None;
     }
     let scale = options.map(|bits| bits & 15).filter(|scale| *scale < NO_SCALE);

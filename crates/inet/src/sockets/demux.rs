@@ -131,16 +131,16 @@ impl Demux {
         self.connections.insert(ends, DemuxTarget::Socket(handle));
     }
 
-    pub(crate) fn add_request(&mut self, ends: Endpoints, place: Handle) {
-        self.connections.insert(ends, DemuxTarget::Request(place));
+    pub(crate) fn add_request(&mut self, ends: Endpoints, key: Handle) {
+        self.connections.insert(ends, DemuxTarget::Request(key));
     }
 
-    pub(crate) fn add_time_wait(&mut self, ends: Endpoints, place: Handle) {
-        self.connections.insert(ends, DemuxTarget::TimeWait(place));
+    pub(crate) fn add_time_wait(&mut self, ends: Endpoints, key: Handle) {
+        self.connections.insert(ends, DemuxTarget::TimeWait(key));
     }
 
-    pub(crate) fn remove_time_wait(&mut self, ends: &Endpoints, place: Handle) {
-        self.remove_target(ends, DemuxTarget::TimeWait(place));
+    pub(crate) fn remove_time_wait(&mut self, ends: &Endpoints, key: Handle) {
+        self.remove_target(ends, DemuxTarget::TimeWait(key));
     }
 
     /// Removes the entry if it is `handle`'s.
@@ -148,8 +148,8 @@ impl Demux {
         self.remove_target(ends, DemuxTarget::Socket(handle));
     }
 
-    pub(crate) fn remove_request(&mut self, ends: &Endpoints, place: Handle) {
-        self.remove_target(ends, DemuxTarget::Request(place));
+    pub(crate) fn remove_request(&mut self, ends: &Endpoints, key: Handle) {
+        self.remove_target(ends, DemuxTarget::Request(key));
     }
 
     fn remove_target(&mut self, ends: &Endpoints, target: DemuxTarget) {

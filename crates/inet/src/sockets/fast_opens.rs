@@ -148,7 +148,7 @@ impl FastOpens {
     }
 
     /// Records the answer of a SYN-ACK.
-    pub(super) fn learn(&mut self, address: IpAddr, news: &FastOpenOutcome) {
+    pub(super) fn learn(&mut self, address: IpAddr, outcome: &FastOpenOutcome) {
         if !self.peers.contains_key(&address) {
             if self.order.len() >= self.limit
                 && let Some(oldest) = self.order.pop_front()
@@ -158,17 +158,17 @@ impl FastOpens {
             self.order.push_back(address);
         }
         let peer = self.peers.entry(address).or_default();
-        peer.mss = news.mss.unwrap_or(peer.mss);
+        peer.mss = outcome.mss.unwrap_or(peer.mss);
         // A cookie that was not asked for is ignored (RFC 7413 4.1.3).
-        let answer = news.answer.filter(|answer| !answer.cookie().is_empty());
-        match answer.filter(|_| news.asked.is_some()) {
+        let answer = outcome.answer.filter(|answer| !answer.cookie().is_empty());
+        match answer.filter(|_| outcome.asked.is_some()) {
             Some(cookie) => peer.cookie = Some(cookie),
-            None if news.asked.is_none()
-                || news.had_data
-                || news.retransmitted
+            None if outcome.asked.is_none()
+                || outcome.had_data
+                || outcome.retransmitted
                 || peer.cookie.is_some() => {}
             None => {
-                let older = news.asked.is_some_and(|asked| asked.experimental);
+                let older = outcome.asked.is_some_and(|asked| asked.experimental);
                 peer.older_form = peer.older_form.max(if older { 2 } else { 1 });
             }
         }

@@ -11,9 +11,9 @@ mod fast_open;
 mod handshake;
 mod listen;
 mod membership;
+mod scheduling;
 mod streams;
 mod time_wait;
-mod turns;
 
 use alloc::collections::VecDeque;
 

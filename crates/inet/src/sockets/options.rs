@@ -137,7 +137,7 @@ pub enum MtuDiscover {
 
 impl MtuDiscover {
     /// Whether routers' reports about a path count.
-    pub(crate) fn believes_routers(self) -> bool {
+    pub(crate) fn accepts_path_mtu(self) -> bool {
         matches!(self, Self::Dont | Self::Want | Self::Do | Self::Probe)
     }
 

@@ -26,7 +26,7 @@ use crate::sockaddr::wildcard;
 
 /// Addresses at which a socket bound to `local` receives. A `dual` socket on all IPv6 addresses
 /// also receives on all IPv4 addresses.
-pub(crate) fn faces(local: SocketAddr, dual: bool) -> impl Iterator<Item = SocketAddr> {
+pub(crate) fn receive_addresses(local: SocketAddr, dual: bool) -> impl Iterator<Item = SocketAddr> {
     let both = dual && local.is_ipv6() && local.ip().is_unspecified();
     let other = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), local.port());
     [Some(local), both.then_some(other)].into_iter().flatten()
@@ -55,8 +55,8 @@ pub(crate) struct PortClaim {
 }
 
 impl PortClaim {
-    fn places(&self) -> impl Iterator<Item = ClaimKey> + use<> {
-        faces(self.local, self.dual)
+    fn keys(&self) -> impl Iterator<Item = ClaimKey> + use<> {
+        receive_addresses(self.local, self.dual)
             .flat_map(|face| [ClaimKey::port(face), ClaimKey::Address(face)])
     }
 }
@@ -66,7 +66,7 @@ struct PortHolders {
     all: u32,
     exclusive: u32,
     /// Claims that may not be shared by SO_REUSEPORT.
-    lone: u32,
+    unshared: u32,
     listening: u32,
     by_connect: u32,
 }
@@ -74,7 +74,7 @@ struct PortHolders {
 impl PortHolders {
     fn conflict(self, reuse: Reuse) -> bool {
         let by_address = reuse.address && self.exclusive == 0 && self.listening == 0;
-        let by_port = reuse.port && self.lone == 0;
+        let by_port = reuse.port && self.unshared == 0;
         self.all > 0 && !by_address && !by_port
     }
 
@@ -84,7 +84,7 @@ impl PortHolders {
             change(&mut self.exclusive);
         }
         if !claim.reuse.port {
-            change(&mut self.lone);
+            change(&mut self.unshared);
         }
         if claim.listening {
             change(&mut self.listening);
@@ -116,7 +116,7 @@ fn any(of: SocketAddr) -> SocketAddr {
 }
 
 /// Number of offsets counted apart; more peers share them by hash.
-const TURNS: usize = 256;
+const OFFSETS: usize = 256;
 
 /// Largest distance from one port to the next while all are free.
 const STEP: u32 = 8;
@@ -125,7 +125,7 @@ const STEP: u32 = 8;
 #[derive(Debug)]
 struct PortOffsets {
     hash: KeyedHash,
-    steps: Box<[u32; TURNS]>,
+    steps: Box<[u32; OFFSETS]>,
 }
 
 impl PortOffsets {
@@ -133,7 +133,7 @@ impl PortOffsets {
     fn of(&self, local: IpAddr, remote: SocketAddr) -> (u32, usize) {
         let hash = self.hash.hash_one((local, remote));
         #[expect(clippy::cast_possible_truncation, reason = "two parts of the hash")]
-        (hash as u32, (hash >> 32) as usize % TURNS)
+        (hash as u32, (hash >> 32) as usize % OFFSETS)
     }
 }
 
@@ -142,13 +142,13 @@ impl PortOffsets {
 pub(crate) struct Ports {
     holders: HashMap<(SocketKind, ClaimKey), PortHolders, KeyedHash>,
     range: RangeInclusive<u16>,
-    turns: PortOffsets,
+    offsets: PortOffsets,
 }
 
 impl Ports {
     pub(crate) fn new(secret: &Secret, range: RangeInclusive<u16>) -> Self {
-        let turns = PortOffsets { hash: secret.ports(), steps: Box::new([0; TURNS]) };
-        Self { holders: HashMap::with_hasher(secret.tables()), range, turns }
+        let offsets = PortOffsets { hash: secret.ports(), steps: Box::new([0; OFFSETS]) };
+        Self { holders: HashMap::with_hasher(secret.tables()), range, offsets }
     }
 
     /// Number of ephemeral ports.
@@ -156,8 +156,8 @@ impl Ports {
         u32::from(self.range.end().saturating_sub(*self.range.start())) + 1
     }
 
-    fn at(&self, kind: SocketKind, place: ClaimKey) -> PortHolders {
-        self.holders.get(&(kind, place)).copied().unwrap_or_default()
+    fn at(&self, kind: SocketKind, key: ClaimKey) -> PortHolders {
+        self.holders.get(&(kind, key)).copied().unwrap_or_default()
     }
 
     /// Whether a socket may be bound to `local`, `dual` or not, beside the claims there are.
@@ -168,8 +168,8 @@ impl Ports {
         dual: bool,
         reuse: Reuse,
     ) -> bool {
-        let conflict = |place| self.at(kind, place).conflict(reuse);
-        faces(local, dual).all(|face| {
+        let conflict = |key| self.at(kind, key).conflict(reuse);
+        receive_addresses(local, dual).all(|face| {
             if face.ip().is_unspecified() {
                 return !conflict(ClaimKey::port(face));
             }
@@ -178,15 +178,15 @@ impl Ports {
     }
 
     pub(crate) fn claim(&mut self, claim: &PortClaim) {
-        for place in claim.places() {
-            self.holders.entry((claim.kind, place)).or_default().each(claim, |count| *count += 1);
+        for key in claim.keys() {
+            self.holders.entry((claim.kind, key)).or_default().each(claim, |count| *count += 1);
         }
     }
 
     /// Releases a [`claim`](Self::claim), given by the very same value.
     pub(crate) fn release(&mut self, claim: &PortClaim) {
-        for place in claim.places() {
-            let key = (claim.kind, place);
+        for key in claim.keys() {
+            let key = (claim.kind, key);
             if let Some(holders) = self.holders.get_mut(&key) {
                 holders.each(claim, |count| *count = count.saturating_sub(1));
                 if holders.all == 0 {
@@ -206,7 +206,7 @@ impl Ports {
     ) -> Result<u16, Error> {
         let usable = |port| {
             local.set_port(port);
-            faces(local, dual).all(|face| self.at(kind, ClaimKey::port(face)).all == 0)
+            receive_addresses(local, dual).all(|face| self.at(kind, ClaimKey::port(face)).all == 0)
         };
         self.search(offset, usable).map(|(_, port)| port).ok_or(Error::AddrInUse)
     }
@@ -222,9 +222,9 @@ impl Ports {
         random: u32,
         unique: impl Fn(u16) -> bool,
     ) -> Result<u16, Error> {
-        let (start, turn) = self.turns.of(local.ip(), remote);
+        let (start, slot) = self.offsets.of(local.ip(), remote);
         let offset = match kind {
-            SocketKind::Stream => start.wrapping_add(self.turns.steps[turn]),
+            SocketKind::Stream => start.wrapping_add(self.offsets.steps[slot]),
             SocketKind::Datagram | SocketKind::UdpLite => random,
         };
         let usable = |port| {
@@ -234,7 +234,7 @@ impl Ports {
         };
         let (tried, port) = self.search(offset, usable).ok_or(Error::AddrNotAvailable)?;
         if kind == SocketKind::Stream {
-            let steps = &mut self.turns.steps[turn];
+            let steps = &mut self.offsets.steps[slot];
             *steps = steps.wrapping_add(tried.max(random % STEP) + 1);
         }
         Ok(port)
@@ -403,8 +403,8 @@ mod tests {
             ports.free_for_connect(SocketKind::Stream, ours, peer, random, |_| true).expect("free")
         };
         let mut seen = std::collections::BTreeSet::new();
-        for turn in 0..6_000 {
-            assert!(seen.insert(next(PEER)), "a port comes back after {turn} connections");
+        for slot in 0..6_000 {
+            assert!(seen.insert(next(PEER)), "a port comes back after {slot} connections");
         }
         let gap = next(PEER).abs_diff(next(SocketAddr::new(OTHER.into(), 443)));
         assert!(u32::from(gap) > STEP, "another peer's ports tell nothing of these");

@@ -61,7 +61,7 @@ pub(crate) struct ConnectionRequest {
 
 const NO_SCALE: u8 = u8::MAX;
 /// The peer uses timestamps.
-const STAMPED: u8 = 1;
+const HAS_TIMESTAMPS: u8 = 1;
 /// The peer permits SACK.
 const SACK: u8 = 1 << 1;
 /// The last ACK has come and was dropped.
@@ -89,7 +89,7 @@ impl ConnectionRequest {
             window: syn.window,
             mss: syn.mss.unwrap_or(0),
             scale: syn.window_scale.unwrap_or(NO_SCALE),
-            flags: flag(syn.timestamps.is_some(), STAMPED)
+            flags: flag(syn.timestamps.is_some(), HAS_TIMESTAMPS)
                 | flag(syn.sack_permitted, SACK)
                 | flag(syn.ece && syn.cwr && syn.ecn == EcnField::NotEct, ECN),
             timeouts: 0,
@@ -101,7 +101,7 @@ impl ConnectionRequest {
 
     /// The SYN that made the request.
     pub(super) fn syn(&self) -> SegmentRepr {
-        let stamped = self.has(STAMPED);
+        let stamped = self.has(HAS_TIMESTAMPS);
         SegmentRepr {
             src_port: self.ends.remote.port(),
             dst_port: self.ends.local.port(),
@@ -149,7 +149,7 @@ impl ConnectionRequest {
         let next = self.irs + 1;
         let old = segment.timestamps.is_some_and(|timestamps| {
             let recent = Seq::new(self.ts_recent);
-            self.has(STAMPED) && Seq::new(timestamps.value).before(recent)
+            self.has(HAS_TIMESTAMPS) && Seq::new(timestamps.value).before(recent)
         });
         if segment.syn && segment.ack.is_none() && !segment.rst && segment.seq == self.irs {
             let again = !old && self.may_answer(now);

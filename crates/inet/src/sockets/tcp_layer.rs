@@ -218,15 +218,15 @@ impl TcpLayer {
     /// Adds a request; `None`, counted as a dropped SYN, if the table is full.
     #[inline]
     pub(super) fn add_request(&mut self, request: ConnectionRequest) -> Option<Handle> {
-        let place = self.requests.insert(request);
-        self.counters.tcp_syn_dropped += u64::from(place.is_none());
-        place
+        let key = self.requests.insert(request);
+        self.counters.tcp_syn_dropped += u64::from(key.is_none());
+        key
     }
 
     /// A request.
     #[inline]
-    pub(super) fn request(&self, place: Handle) -> Option<&ConnectionRequest> {
-        self.requests.get(place)
+    pub(super) fn request(&self, key: Handle) -> Option<&ConnectionRequest> {
+        self.requests.get(key)
     }
 
     /// All requests.
@@ -239,13 +239,13 @@ impl TcpLayer {
     #[inline]
     pub(super) fn requests_of(&self, listener: Handle) -> Vec<Handle> {
         let requests = self.requests.iter().filter(|(_, request)| request.listener == listener);
-        requests.map(|(place, _)| place).collect()
+        requests.map(|(key, _)| key).collect()
     }
 
     /// The request whose SYN-ACK is about to be retransmitted.
     #[inline]
-    pub(super) fn retransmit_request(&mut self, place: Handle) -> Option<&ConnectionRequest> {
-        let request = self.requests.get_mut(place)?;
+    pub(super) fn retransmit_request(&mut self, key: Handle) -> Option<&ConnectionRequest> {
+        let request = self.requests.get_mut(key)?;
         request.mark_retransmitted();
         Some(request)
     }
@@ -255,12 +255,12 @@ impl TcpLayer {
     pub(super) fn check_request_segment<'a>(
         &mut self,
         now: Instant,
-        place: Handle,
+        key: Handle,
         segment: &SegmentRepr,
         len: usize,
         find: impl FnOnce(Handle) -> Option<&'a Listener>,
     ) -> RequestVerdict {
-        let Some(request) = self.requests.get_mut(place) else { return RequestVerdict::Drop };
+        let Some(request) = self.requests.get_mut(key) else { return RequestVerdict::Drop };
         let Some(listener) = find(request.listener) else {
             return RequestVerdict::End(reset_for(segment, len));
         };
@@ -278,21 +278,21 @@ impl TcpLayer {
 
     /// Sets the timer of a request's next SYN-ACK.
     #[inline]
-    pub(super) fn arm_request(&mut self, now: Instant, place: Handle, timers: &mut Timers) {
-        let Some(request) = self.requests.get_mut(place) else { return };
+    pub(super) fn arm_request(&mut self, now: Instant, key: Handle, timers: &mut Timers) {
+        let Some(request) = self.requests.get_mut(key) else { return };
         let time = request.timeout(self.config.rto_initial, self.config.rto_max);
-        request.timer = Some(timers.arm(now + time, Timer::Request(place)));
+        request.timer = Some(timers.arm(now + time, Timer::Request(key)));
     }
 
     /// A request's timer has fired. `find` finds its listener, with TCP_SYNCNT if that is set.
     pub(super) fn handle_request_timer<'a>(
         &mut self,
         now: Instant,
-        place: Handle,
+        key: Handle,
         timers: &mut Timers,
         find: impl FnOnce(Handle) -> Option<(Option<u8>, &'a mut Listener)>,
     ) -> RequestTimeout {
-        let Some(request) = self.requests.get_mut(place) else { return RequestTimeout::Wait };
+        let Some(request) = self.requests.get_mut(key) else { return RequestTimeout::Wait };
         request.timer = None;
         let Some((most, listener)) = find(request.listener) else { return RequestTimeout::End };
         let most = listener.most_timeouts(most.unwrap_or(self.config.synack_retries));
@@ -304,17 +304,17 @@ impl TcpLayer {
         if request.timeouts == 1 {
             listener.young = listener.young.saturating_sub(1);
         }
-        self.arm_request(now, place, timers);
+        self.arm_request(now, key, timers);
         timeout
     }
 
     /// Removes a request and its timer.
     pub(super) fn remove_request(
         &mut self,
-        place: Handle,
+        key: Handle,
         timers: &mut Timers,
     ) -> Option<ConnectionRequest> {
-        let request = self.requests.remove(place)?;
+        let request = self.requests.remove(key)?;
         if let Some(timer) = request.timer {
             timers.cancel(timer);
         }
@@ -349,15 +349,15 @@ impl TcpLayer {
         timers: &mut Timers,
     ) -> Option<Handle> {
         let until = record.wait.until();
-        let place = self.time_waits.insert(record)?;
-        self.time_waits.get_mut(place)?.timer = Some(timers.arm(until, Timer::TimeWait(place)));
-        Some(place)
+        let key = self.time_waits.insert(record)?;
+        self.time_waits.get_mut(key)?.timer = Some(timers.arm(until, Timer::TimeWait(key)));
+        Some(key)
     }
 
     /// A record.
     #[inline]
-    pub(super) fn time_wait(&self, place: Handle) -> Option<&TimeWaitRecord> {
-        self.time_waits.get(place)
+    pub(super) fn time_wait(&self, key: Handle) -> Option<&TimeWaitRecord> {
+        self.time_waits.get(key)
     }
 
     /// All records.
@@ -368,19 +368,19 @@ impl TcpLayer {
 
     /// Stores a record's state after a segment, and sets its timer.
     #[inline]
-    pub(super) fn set_time_wait(&mut self, place: Handle, wait: TimeWait, timers: &mut Timers) {
-        let Some(record) = self.time_waits.get_mut(place) else { return };
+    pub(super) fn set_time_wait(&mut self, key: Handle, wait: TimeWait, timers: &mut Timers) {
+        let Some(record) = self.time_waits.get_mut(key) else { return };
         if let Some(timer) = record.timer.take() {
             timers.cancel(timer);
         }
-        record.timer = Some(timers.arm(wait.until(), Timer::TimeWait(place)));
+        record.timer = Some(timers.arm(wait.until(), Timer::TimeWait(key)));
         record.wait = wait;
     }
 
     /// A record's timer has fired.
     #[inline]
-    pub(super) fn handle_time_wait_timer(&mut self, place: Handle) {
-        if let Some(record) = self.time_waits.get_mut(place) {
+    pub(super) fn handle_time_wait_timer(&mut self, key: Handle) {
+        if let Some(record) = self.time_waits.get_mut(key) {
             record.timer = None;
         }
     }
@@ -388,10 +388,10 @@ impl TcpLayer {
     /// Removes a record and its timer.
     pub(super) fn remove_time_wait(
         &mut self,
-        place: Handle,
+        key: Handle,
         timers: &mut Timers,
     ) -> Option<TimeWaitRecord> {
-        let record = self.time_waits.remove(place)?;
+        let record = self.time_waits.remove(key)?;
         if let Some(timer) = record.timer {
             timers.cancel(timer);
         }
@@ -403,7 +403,7 @@ impl TcpLayer {
     #[inline]
     pub(super) fn reusable(&self, now: Instant, target: DemuxTarget) -> Option<Seq> {
         match target {
-            DemuxTarget::TimeWait(place) => self.time_waits.get(place)?.wait.reused_by_connect(now),
+            DemuxTarget::TimeWait(key) => self.time_waits.get(key)?.wait.reused_by_connect(now),
             DemuxTarget::Socket(_) | DemuxTarget::Request(_) => None,
         }
     }

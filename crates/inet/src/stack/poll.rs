@@ -1,4 +1,4 @@
-//! Timers, neighbours that are known now or silent, and the turns of the sockets.
+//! Timers, resolved and silent neighbours, and the scheduling of the sockets.
 
 use core::net::IpAddr;
 

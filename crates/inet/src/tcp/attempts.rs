@@ -74,7 +74,7 @@ impl Attempts {
 
     /// The peer has sent a segment.
     #[inline]
-    pub(super) fn heard(&mut self) {
+    pub(super) fn segment_received(&mut self) {
         self.keep_alive_probes = 0;
     }
 }

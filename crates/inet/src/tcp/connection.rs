@@ -436,7 +436,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
 
     /// Ends the connection: nothing more is sent, and received data remains readable.
     fn end(&mut self, error: Option<Error>) {
-        self.judge_fast_open();
+        self.detect_black_hole();
         self.durable.state = self.state().after(StateEvent::Gone) as u8;
         self.failure.set(error);
         self.timers.clear_all();

@@ -53,7 +53,7 @@ impl Progress {
 
     /// An acceptable segment has come.
     #[inline]
-    pub(super) fn heard(&mut self, now: Instant) {
+    pub(super) fn segment_received(&mut self, now: Instant) {
         self.heard_at = now;
     }
 
@@ -63,7 +63,7 @@ impl Progress {
     }
 
     /// When a segment was last sent or received.
-    pub(super) fn quiet_since(&self) -> Instant {
+    pub(super) fn idle_since(&self) -> Instant {
         self.heard_at.max(self.sent_at)
     }
 

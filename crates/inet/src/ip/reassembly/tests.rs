@@ -142,19 +142,19 @@ fn overlaps_spoil_and_duplicates_do_not() {
         ((0, true, 8), ReassemblyOutcome::Stored),
         ((24, true, 16), ReassemblyOutcome::Stored),
         // Teardrop: within another one; over its start; over its end; over all of it.
-        ((16, true, 8), ReassemblyOutcome::Spoilt),
-        ((0, true, 16), ReassemblyOutcome::Spoilt),
-        ((16, true, 16), ReassemblyOutcome::Spoilt),
-        ((0, true, 32), ReassemblyOutcome::Spoilt),
+        ((16, true, 8), ReassemblyOutcome::Inconsistent),
+        ((0, true, 16), ReassemblyOutcome::Inconsistent),
+        ((16, true, 16), ReassemblyOutcome::Inconsistent),
+        ((0, true, 32), ReassemblyOutcome::Inconsistent),
         // Another end: earlier, later, and something behind the end.
-        ((32, false, 2), ReassemblyOutcome::Spoilt),
-        ((40, false, 6), ReassemblyOutcome::Spoilt),
-        ((48, true, 8), ReassemblyOutcome::Spoilt),
-        ((40, true, 8), ReassemblyOutcome::Spoilt),
+        ((32, false, 2), ReassemblyOutcome::Inconsistent),
+        ((40, false, 6), ReassemblyOutcome::Inconsistent),
+        ((48, true, 8), ReassemblyOutcome::Inconsistent),
+        ((40, true, 8), ReassemblyOutcome::Inconsistent),
         // Nonsense that says nothing about the datagram.
-        ((0, true, 0), ReassemblyOutcome::Misshapen),
-        ((0, true, 7), ReassemblyOutcome::Misshapen),
-        ((45, false, 0), ReassemblyOutcome::Misshapen),
+        ((0, true, 0), ReassemblyOutcome::BadLength),
+        ((0, true, 7), ReassemblyOutcome::BadLength),
+        ((45, false, 0), ReassemblyOutcome::BadLength),
     ];
     for ((at, more, len), expected) in table {
         let mut all = reassembler(|_| {});
@@ -164,12 +164,12 @@ fn overlaps_spoil_and_duplicates_do_not() {
         }
         let outcome = all.insert(START, fragment(key(1, 1), at, more, &vec![2; len]));
         assert_eq!(outcome, expected, "{at} {more} {len}");
-        if expected == ReassemblyOutcome::Spoilt {
+        if expected == ReassemblyOutcome::Inconsistent {
             assert_eq!(taken(&all), (0, 1, 1), "the frames are free, the place is not");
             // RFC 5722 4: also those that come later.
             for (at, more, len) in [(0, true, 8), (24, true, 16), (8, true, 16), (40, false, 5)] {
                 let late = fragment(key(1, 1), at, more, &vec![1; len]);
-                assert_eq!(all.insert(START, late), ReassemblyOutcome::Spoilt);
+                assert_eq!(all.insert(START, late), ReassemblyOutcome::Inconsistent);
             }
             let later = START + REASSEMBLY_TIMEOUTS[0];
             assert!(all.pop_expired(later).is_none(), "nobody is told");
@@ -188,7 +188,7 @@ fn an_end_before_what_is_there_spoils() {
     all.insert(START, fragment(key(1, 1), 64, true, &[0; 8]));
     assert_eq!(
         all.insert(START, fragment(key(1, 1), 8, false, &[0; 8])),
-        ReassemblyOutcome::Spoilt
+        ReassemblyOutcome::Inconsistent
     );
 }
 
@@ -276,7 +276,7 @@ fn congestion_marks() {
         let last = Fragment { ecn: second, ..fragment(key(1, 1), 8, false, &[0; 8]) };
         match (all.insert(START, last), whole) {
             (ReassemblyOutcome::Complete(joined), Some(ecn)) => assert_eq!(joined.ecn, ecn),
-            (ReassemblyOutcome::Spoilt, None) => {}
+            (ReassemblyOutcome::Inconsistent, None) => {}
             (other, _) => panic!("{first} {second}: {other:?}"),
         }
         assert_eq!(taken(&all), (0, 0, 0));
@@ -294,11 +294,11 @@ struct Model {
 impl Model {
     fn insert(&mut self, at: usize, more: bool, payload: &[u8]) -> ReassemblyOutcome {
         if payload.is_empty() || more && !payload.len().is_multiple_of(8) {
-            return ReassemblyOutcome::Misshapen;
+            return ReassemblyOutcome::BadLength;
         }
         let end = at + payload.len();
         if self.spoilt {
-            return ReassemblyOutcome::Spoilt;
+            return ReassemblyOutcome::Inconsistent;
         }
         if self.pieces.contains(&(at, more, payload.len())) {
             return ReassemblyOutcome::Duplicate;
@@ -311,7 +311,7 @@ impl Model {
         };
         if beyond || self.bytes[at..end].iter().any(Option::is_some) {
             self.spoilt = true;
-            return ReassemblyOutcome::Spoilt;
+            return ReassemblyOutcome::Inconsistent;
         }
         for (place, byte) in self.bytes[at..end].iter_mut().zip(payload) {
             *place = Some(*byte);

@@ -11,7 +11,7 @@ use crate::sockets::kinds::{
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::{OptionName, SockOption, SocketOptions};
 use crate::sockets::ports::PortClaim;
-use crate::sockets::ports::faces;
+use crate::sockets::ports::receive_addresses;
 use crate::sockets::request::ConnectionRequest;
 use crate::sockets::socket::{Socket, SocketBody, admit};
 use crate::sockets::time_wait::TimeWaitRecord;
@@ -127,10 +127,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if kind.is_datagram() {
             let demux = self.demux.datagrams(kind);
             if let Some(old) = old {
-                faces(old, dual).for_each(|face| demux.remove_bound(face, handle));
+                receive_addresses(old, dual)
+                    .for_each(|address| demux.remove_bound(address, handle));
             }
             let spread = claim.reuse.port;
-            faces(local, dual).for_each(|face| demux.add_bound(face, handle, spread));
+            receive_addresses(local, dual)
+                .for_each(|address| demux.add_bound(address, handle, spread));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::ports::faces;
+use crate::sockets::ports::receive_addresses;
 use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
 use crate::tcp::{State, TcpStats};
@@ -145,7 +145,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             SocketBody::Datagram(_) => {
                 if let Some(local) = socket.local {
                     let demux = self.demux.datagrams(kind);
-                    faces(local, dual).for_each(|face| demux.remove_bound(face, handle));
+                    receive_addresses(local, dual)
+                        .for_each(|face| demux.remove_bound(face, handle));
                 }
             }
             _ => {}

@@ -8,7 +8,7 @@ use crate::ip::route::{Hop, Path};
 use crate::sockaddr::scoped;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::ports::faces;
+use crate::sockets::ports::receive_addresses;
 use crate::sockets::socket::{SocketBody, admit};
 use crate::sockets::stream::Stream;
 use crate::table::Handle;
@@ -114,7 +114,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     fn connect_datagram(&mut self, handle: Handle, ends: Endpoints) -> Result<(), Error> {
         let Some(socket) = self.sockets.get_mut(handle) else { return Err(Error::BadHandle) };
         let demux = self.demux.datagrams(socket.kind());
-        faces(ends.local, socket.is_dual()).for_each(|face| demux.remove_bound(face, handle));
+        receive_addresses(ends.local, socket.is_dual())
+            .for_each(|address| demux.remove_bound(address, handle));
         demux.add_peer(ends, handle);
         if let Some(datagram) = socket.datagram() {
             datagram.peer = Some(ends.remote);
@@ -170,7 +171,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let (Some(local), Some(remote)) = (local, datagram.peer.take()) {
             let demux = self.demux.datagrams(kind);
             demux.remove_peer(&Endpoints { local, remote }, handle);
-            faces(local, dual).for_each(|face| demux.add_bound(face, handle, spread));
+            receive_addresses(local, dual)
+                .for_each(|address| demux.add_bound(address, handle, spread));
         }
     }
 }

@@ -45,7 +45,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return None;
         }
         let demux = self.demux.datagrams_ref(kind);
-        let found = demux.datagram(&ends, |handle| self.hears(cx, handle, &info));
+        let found = demux.datagram(&ends, |handle| self.receives(cx, handle, &info));
         let Some(handle) = found else {
             self.udp.count_no_port();
             return Some(frame);
@@ -55,7 +55,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Whether a socket receives from the datagram's interface and, for a group, from its source.
-    fn hears(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> bool {
+    fn receives(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> bool {
         let Some(socket) = self.sockets.get(handle) else { return false };
         let SocketOptions { device, multicast_all, .. } = socket.options;
         if device.is_some_and(|device| device != info.interface) {
@@ -83,7 +83,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         (info, coverage): (DatagramInfo, Option<u16>),
     ) {
         let mut found = self.demux.datagrams_ref(kind).datagram_all(ends);
-        found.retain(|handle| self.hears(cx, *handle, &info));
+        found.retain(|handle| self.receives(cx, *handle, &info));
         let Some((last, others)) = found.split_last() else {
             self.udp.count_no_port();
             return;

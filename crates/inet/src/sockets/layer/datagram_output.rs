@@ -108,7 +108,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         now: Instant,
         handle: Handle,
         len: usize,
-        said: &SendOptions,
+        params: &SendOptions,
     ) -> Result<DatagramParameters, Error> {
         let most = self.config.udp_queue;
         let socket = self.open_socket(handle)?;
@@ -116,7 +116,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
         let lite = datagram.lite;
         // Bytes added to a corked datagram go to the destination of its first part.
-        let (so_far, to) = match (datagram.send.open(), said.to) {
+        let (so_far, to) = match (datagram.send.open(), params.to) {
             (Some(outgoing), _) => (outgoing.len(), outgoing.message.to),
             (None, Some(to)) => (0, ip::to_self(admit(family, &options, to)?)),
             (None, None) => (0, datagram.peer.ok_or(Error::DestinationRequired)?),
@@ -124,7 +124,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if so_far == 0 && datagram.send.len() >= most {
             return Err(Error::NoBuffers);
         }
-        if to.port() == 0 || said.ttl == Some(0) {
+        if to.port() == 0 || params.ttl == Some(0) {
             return Err(Error::Invalid);
         }
         let one_family = |local: SocketAddr| {
@@ -133,13 +133,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if !local.is_none_or(one_family) {
             return Err(Error::NetUnreachable);
         }
-        let source = said.source.filter(|source| !source.is_unspecified());
+        let source = params.source.filter(|source| !source.is_unspecified());
         if source.is_some_and(|source| {
             source.is_ipv4() != to.is_ipv4() || !cx.link.interfaces().is_ours(source)
         }) {
             return Err(Error::AddrNotAvailable);
         }
-        let segment = if said.segment == 0 { options.udp_segment } else { said.segment };
+        let segment = if params.segment == 0 { options.udp_segment } else { params.segment };
         // As Linux, which has this for UDP alone.
         if segment != 0 && lite {
             return Err(Error::Invalid);
@@ -147,9 +147,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let message = DatagramParameters {
             to,
             source,
-            interface: said.interface,
-            ttl: said.ttl,
-            tos: said.tos,
+            interface: params.interface,
+            ttl: params.ttl,
+            tos: params.tos,
             segment: if usize::from(segment) < so_far + len { segment } else { 0 },
         };
         let path = self.datagram_path(cx, now, &message, &options)?;
@@ -410,8 +410,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         body: &[TxPiece<'_, T>],
     ) {
         let Hop::Group(_) = path.hop else { return };
-        let heard = !to.is_multicast() || cx.ip.admits(path.interface, to, path.source);
-        if heard && cx.link.has_loopback_room() {
+        let has_listener = !to.is_multicast() || cx.ip.admits(path.interface, to, path.source);
+        if has_listener && cx.link.has_loopback_room() {
             cx.link.loop_frame(path.interface, head, body);
         }
     }

@@ -31,8 +31,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let seq = Seq::new(quote.seq);
         let handle = match (self.demux.target(&quote.ends), error) {
             (Some(DemuxTarget::Socket(handle)), _) => handle,
-            (Some(DemuxTarget::Request(place)), ReportedError::Unreachable { .. }) => {
-                return self.request_unreachable(cx, place, seq);
+            (Some(DemuxTarget::Request(key)), ReportedError::Unreachable { .. }) => {
+                return self.request_unreachable(cx, key, seq);
             }
             _ => return false,
         };
@@ -47,7 +47,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 stream.connection.handle_unreachable(error);
                 self.update(cx, now, handle);
             }
-            ReportedError::TooBig(_) if !how.believes_routers() => return false,
+            ReportedError::TooBig(_) if !how.accepts_path_mtu() => return false,
             ReportedError::TooBig(mtu) => {
                 let mtu = cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
                 // As Linux: segments that routers may fragment are sent as before.
@@ -79,7 +79,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let how = socket.options.mtu_discover;
         let (error, hard) = match reported {
             ReportedError::Unreachable { error, hard } => (error, hard),
-            ReportedError::TooBig(_) if !how.believes_routers() => return false,
+            ReportedError::TooBig(_) if !how.accepts_path_mtu() => return false,
             ReportedError::TooBig(mtu) => {
                 cx.ip.learn_path_mtu(now, quote.ends.remote.ip(), mtu);
                 (Error::MessageSize, how != MtuDiscover::Dont)

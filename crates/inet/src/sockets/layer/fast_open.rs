@@ -131,7 +131,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         payload: &mut Option<RxPiece<Frame<R>>>,
     ) -> FastOpenDecision {
         let bits = self.tcp.config().fastopen;
-        let asks = syn.fast_open.is_some_and(|said| said.cookie().is_empty());
+        let asks = syn.fast_open.is_some_and(|option| option.cookie().is_empty());
         if asks {
             self.tcp.count_fast_asked();
         }
@@ -145,8 +145,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let mut renewal = None;
         if bits & SERVER_WITHOUT_COOKIE == 0 && !options.fast_open_no_cookie {
-            let Some(said) = syn.fast_open else { return FastOpenDecision::No };
-            let (check, grant) = self.tcp.check_fast_open_cookie(handle, ends, &said);
+            let Some(option) = syn.fast_open else { return FastOpenDecision::No };
+            let (check, grant) = self.tcp.check_fast_open_cookie(handle, ends, &option);
             match check {
                 CookieCheck::Current => {}
                 CookieCheck::Other => renewal = grant,

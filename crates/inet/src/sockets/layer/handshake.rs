@@ -70,13 +70,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         answer.fast_open = grant;
         let request = ConnectionRequest::new(handle, ends, syn, iss, now);
-        let Some(place) = self.tcp.add_request(request) else { return };
-        self.demux.add_request(ends, place);
+        let Some(key) = self.tcp.add_request(request) else { return };
+        self.demux.add_request(ends, key);
         self.with_listener(handle, |listener| {
             listener.requests += 1;
             listener.young += 1;
         });
-        self.tcp.arm_request(now, place, &mut cx.timers);
+        self.tcp.arm_request(now, key, &mut cx.timers);
         self.send_bare(cx, now, &ends, &answer, &options, out);
     }
 
@@ -167,7 +167,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         &mut self,
         cx: &mut Context,
         now: Instant,
-        place: Handle,
+        key: Handle,
         segment: &SegmentRepr,
         payload_len: usize,
         out: &mut dyn Egress<T>,
@@ -177,14 +177,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             SocketBody::Listener(listener) => Some(listener),
             _ => None,
         };
-        let verdict = self.tcp.check_request_segment(now, place, segment, payload_len, find);
-        let request = self.tcp.request(place)?;
+        let verdict = self.tcp.check_request_segment(now, key, segment, payload_len, find);
+        let request = self.tcp.request(key)?;
         let (ends, listener) = (request.ends, request.listener);
         let (syn, iss, sent_at) = (request.syn(), request.iss, request.sent_at);
         let options = self.sockets.get(listener)?.options;
         match verdict {
             RequestVerdict::Drop => {}
-            RequestVerdict::Retransmit => self.retransmit(cx, now, place, out),
+            RequestVerdict::Retransmit => self.retransmit(cx, now, key, out),
             RequestVerdict::Challenge => {
                 let mut answer = self.syn_ack(cx, now, &ends, &syn, iss, &options)?;
                 answer.window >>= answer.window_scale.unwrap_or(0);
@@ -195,7 +195,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
             RequestVerdict::Reset(reset) | RequestVerdict::End(reset) => {
                 if matches!(verdict, RequestVerdict::End(_)) {
-                    self.remove_request(cx, place);
+                    self.remove_request(cx, key);
                 }
                 if let Some(reset) = reset {
                     self.send_reset(cx, now, &ends, &reset, out);
@@ -203,7 +203,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
             RequestVerdict::Complete => {
                 let repeated = request.is_retransmitted();
-                self.remove_request(cx, place);
+                self.remove_request(cx, key);
                 return self.add_child(cx, now, listener, &ends, &syn, iss, sent_at, repeated);
             }
         }
@@ -211,14 +211,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Sends a request's SYN-ACK again.
-    fn retransmit(
-        &mut self,
-        cx: &mut Context,
-        now: Instant,
-        place: Handle,
-        out: &mut dyn Egress<T>,
-    ) {
-        let Some(request) = self.tcp.retransmit_request(place) else { return };
+    fn retransmit(&mut self, cx: &mut Context, now: Instant, key: Handle, out: &mut dyn Egress<T>) {
+        let Some(request) = self.tcp.retransmit_request(key) else { return };
         let (ends, listener) = (request.ends, request.listener);
         let (syn, iss) = (request.syn(), request.iss);
         let Some(options) = self.sockets.get(listener).map(|socket| socket.options) else { return };
@@ -233,11 +227,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         &mut self,
         cx: &mut Context,
         now: Instant,
-        place: Handle,
+        key: Handle,
         out: &mut dyn Egress<T>,
     ) {
         let sockets = &mut self.sockets;
-        let timeout = self.tcp.handle_request_timer(now, place, &mut cx.timers, |handle| {
+        let timeout = self.tcp.handle_request_timer(now, key, &mut cx.timers, |handle| {
             let socket = sockets.get_mut(handle)?;
             match &mut socket.body {
                 SocketBody::Listener(listener) => Some((socket.options.syn_count, listener)),
@@ -245,16 +239,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
         });
         match timeout {
-            RequestTimeout::End => self.remove_request(cx, place),
-            RequestTimeout::Retransmit => self.retransmit(cx, now, place, out),
+            RequestTimeout::End => self.remove_request(cx, key),
+            RequestTimeout::Retransmit => self.retransmit(cx, now, key, out),
             RequestTimeout::Wait => {}
         }
     }
 
     /// Removes a request and all that names it.
-    pub(crate) fn remove_request(&mut self, cx: &mut Context, place: Handle) {
-        let Some(request) = self.tcp.remove_request(place, &mut cx.timers) else { return };
-        self.demux.remove_request(&request.ends, place);
+    pub(crate) fn remove_request(&mut self, cx: &mut Context, key: Handle) {
+        let Some(request) = self.tcp.remove_request(key, &mut cx.timers) else { return };
+        self.demux.remove_request(&request.ends, key);
         self.with_listener(request.listener, |listener: &mut Listener| {
             listener.requests = listener.requests.saturating_sub(1);
             if request.timeouts == 0 {
@@ -265,15 +259,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Handles an ICMP error which says that the peer of a request cannot be reached. True if it is
     /// believed, because it quotes the SYN-ACK.
-    pub(crate) fn request_unreachable(
-        &mut self,
-        cx: &mut Context,
-        place: Handle,
-        seq: Seq,
-    ) -> bool {
-        let believed = self.tcp.request(place).is_some_and(|request| request.iss == seq);
+    pub(crate) fn request_unreachable(&mut self, cx: &mut Context, key: Handle, seq: Seq) -> bool {
+        let believed = self.tcp.request(key).is_some_and(|request| request.iss == seq);
         if believed {
-            self.remove_request(cx, place);
+            self.remove_request(cx, key);
         }
         believed
     }

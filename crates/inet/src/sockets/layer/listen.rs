@@ -15,7 +15,7 @@ use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::listener::Listener;
 use crate::sockets::ports::PortClaim;
-use crate::sockets::ports::faces;
+use crate::sockets::ports::receive_addresses;
 use crate::sockets::socket::{Socket, SocketBody};
 use crate::sockets::stream::Stream;
 use crate::table::Handle;
@@ -58,7 +58,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             fast: Vec::new(),
         });
         let (dual, spread) = (socket.is_dual(), socket.options.reuse_port);
-        faces(local, dual).for_each(|face| self.demux.add_listener(face, handle, spread));
+        receive_addresses(local, dual)
+            .for_each(|face| self.demux.add_listener(face, handle, spread));
         self.renew_claim(handle);
         Ok(())
     }
@@ -215,15 +216,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         socket.body = SocketBody::Idle;
         let dual = socket.is_dual();
         if let Some(local) = local {
-            faces(local, dual).for_each(|face| self.demux.remove_listener(face, handle));
+            receive_addresses(local, dual)
+                .for_each(|face| self.demux.remove_listener(face, handle));
         }
         self.renew_claim(handle);
         for child in children {
             self.reset_and_remove(cx, now, child);
         }
         if has_requests {
-            for place in self.tcp.requests_of(handle) {
-                self.remove_request(cx, place);
+            for key in self.tcp.requests_of(handle) {
+                self.remove_request(cx, key);
             }
         }
     }

@@ -128,8 +128,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if is_new && !leaves && datagram.memberships.len() >= most {
             return Err(Error::NoBuffers);
         }
-        let heard = (GroupListener::Socket(handle), filter);
-        cx.ip.listen_to_group(now, name, heard, &mut cx.secret, &mut cx.timers)?;
+        let entry = (GroupListener::Socket(handle), filter);
+        cx.ip.listen_to_group(now, name, entry, &mut cx.secret, &mut cx.timers)?;
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
             datagram.memberships.retain(|other| *other != name);
             if !leaves {

@@ -372,7 +372,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         socket.timer = None;
         if let Some(stream) = socket.connection() {
             stream.connection.handle_timer(now);
-            let quiet = now - stream.connection.quiet_since() >= DORMANT_AFTER;
+            let quiet = now - stream.connection.idle_since() >= DORMANT_AFTER;
             if quiet && stream.listener.is_none() && stream.connection.is_idle() {
                 let stats = stream.connection.take_stats();
                 let at = stream.connection.poll_at(now);

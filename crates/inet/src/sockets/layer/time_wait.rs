@@ -45,8 +45,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 }
             };
             let record = TimeWaitRecord { wait, claim, timer: None, tag, family, hops, class };
-            if let Some(place) = self.tcp.add_time_wait(record, &mut cx.timers) {
-                self.demux.add_time_wait(ends, place);
+            if let Some(key) = self.tcp.add_time_wait(record, &mut cx.timers) {
+                self.demux.add_time_wait(ends, key);
             }
         }
         match self.sockets.get_mut(handle) {
@@ -62,12 +62,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         &mut self,
         cx: &mut Context,
         now: Instant,
-        place: Handle,
+        key: Handle,
         segment: &SegmentRepr,
         piece: RxPiece<Frame<R>>,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(record) = self.tcp.time_wait(place) else { return };
+        let Some(record) = self.tcp.time_wait(key) else { return };
         let (ends, hops, class) = (record.wait.endpoints(), record.hops, record.class);
         let mut connection: Connection<T, HeldFrame<R>> = record.wait.to_connection(now);
         let held = RxPiece { frame: cx.held.hold(piece.frame), range: piece.range };
@@ -75,7 +75,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         match connection.handle_segment(now, segment, payload) {
             SegmentReply::None => {}
             SegmentReply::Reset(reset) => self.send_reset(cx, now, &ends, &reset, out),
-            SegmentReply::Reuse => return self.reuse_late(cx, now, place, &ends, segment, out),
+            SegmentReply::Reuse => return self.reuse_late(cx, now, key, &ends, segment, out),
         }
         while let Some(answer) = connection.poll_segment(now) {
             let answer = answer.repr;
@@ -83,8 +83,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.send_apart(cx, now, &ends, &answer, hops, class, out);
         }
         self.tcp.add_stats(connection.take_stats());
-        let Some(wait) = connection.to_time_wait() else { return self.end_time_wait(cx, place) };
-        self.tcp.set_time_wait(place, wait, &mut cx.timers);
+        let Some(wait) = connection.to_time_wait() else { return self.end_time_wait(cx, key) };
+        self.tcp.set_time_wait(key, wait, &mut cx.timers);
     }
 
     /// A SYN replaces the connection, if there is a listener (RFC 9293 3.10.7.4, RFC 6191 2).
@@ -92,14 +92,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         &mut self,
         cx: &mut Context,
         now: Instant,
-        place: Handle,
+        key: Handle,
         ends: &Endpoints,
         segment: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
         let Some(listener) = self.demux.listener(ends, |_| true) else { return };
-        let Some(used) = self.tcp.time_wait(place).map(|old| old.wait.used()) else { return };
-        self.end_time_wait(cx, place);
+        let Some(used) = self.tcp.time_wait(key).map(|old| old.wait.used()) else { return };
+        self.end_time_wait(cx, key);
         self.tcp.count_time_wait_reused();
         // A SYN makes a request, never a connection.
         self.handle_listener_segment(cx, now, listener, *ends, segment, Some(used), &mut None, out);
@@ -115,22 +115,22 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Option<Seq> {
         let target = self.demux.target(ends)?;
         let iss = self.tcp.reusable(now, target)?;
-        if let DemuxTarget::TimeWait(place) = target {
-            self.end_time_wait(cx, place);
+        if let DemuxTarget::TimeWait(key) = target {
+            self.end_time_wait(cx, key);
             self.tcp.count_time_wait_reused();
         }
         Some(iss)
     }
 
     /// The timer has fired: TIME-WAIT is over.
-    pub(crate) fn time_wait_due(&mut self, cx: &mut Context, place: Handle) {
-        self.tcp.handle_time_wait_timer(place);
-        self.end_time_wait(cx, place);
+    pub(crate) fn time_wait_due(&mut self, cx: &mut Context, key: Handle) {
+        self.tcp.handle_time_wait_timer(key);
+        self.end_time_wait(cx, key);
     }
 
-    fn end_time_wait(&mut self, cx: &mut Context, place: Handle) {
-        let Some(record) = self.tcp.remove_time_wait(place, &mut cx.timers) else { return };
-        self.demux.remove_time_wait(&record.wait.endpoints(), place);
+    fn end_time_wait(&mut self, cx: &mut Context, key: Handle) {
+        let Some(record) = self.tcp.remove_time_wait(key, &mut cx.timers) else { return };
+        self.demux.remove_time_wait(&record.wait.endpoints(), key);
         if let Some(claim) = record.claim {
             self.ports.release(&claim);
         }

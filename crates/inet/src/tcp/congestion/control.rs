@@ -165,7 +165,7 @@ impl CongestionControl {
     }
 
     /// A loss is no sign of congestion: the threshold is that of now, and cannot be undone.
-    pub(in crate::tcp) fn lower_without_blame(&mut self) {
+    pub(in crate::tcp) fn fix_threshold(&mut self) {
         self.window.ssthresh = self.window.current_ssthresh();
         self.window.prior_ssthresh = 0;
     }

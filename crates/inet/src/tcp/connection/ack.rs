@@ -105,7 +105,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         }
         let fin_acked = advances && self.advance(now, ack, segment);
         if advances {
-            self.judge_mtu_probe();
+            self.check_mtu_probe();
         }
         let (loss, mut context) = self.loss_context(now);
         let progress = loss.take_ack(&mut context, &received);

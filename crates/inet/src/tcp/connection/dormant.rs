@@ -116,8 +116,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// When something was last sent or received.
-    pub fn quiet_since(&self) -> Instant {
-        self.progress.quiet_since()
+    pub fn idle_since(&self) -> Instant {
+        self.progress.idle_since()
     }
 
     /// The record of an [idle](Self::is_idle) connection. Its

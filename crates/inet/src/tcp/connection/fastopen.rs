@@ -186,7 +186,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// The connection ends. A FIN that came without the data before it also indicates a black hole.
     /// Data received over a watched connection shows that there is none; as Linux not within this
     /// host.
-    pub(super) fn judge_fast_open(&mut self) {
+    pub(super) fn detect_black_hole(&mut self) {
         if !self.asked_fast_open() {
             return;
         }

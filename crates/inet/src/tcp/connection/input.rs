@@ -28,7 +28,7 @@ const MIN_MSS: u16 = 48;
 
 /// Time until a SYN is sent again whose answer belonged to an older connection. This is Linux's
 /// least timeout.
-const SYN_AGAIN: Duration = Duration::from_millis(2);
+const SYN_RETRY: Duration = Duration::from_millis(2);
 
 /// Most duplicate ACKs that are pending at a time.
 const MAX_DUPLICATES: u16 = 64;
@@ -67,7 +67,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             // As Linux: most likely the peer still has an older connection of these ends, which the
             // reset ends. The SYN is sent again soon, once, rather than after a timeout.
             if self.attempts.timeouts() == 0 && !segment.rst {
-                self.timers.set(TcpTimer::Retransmit, now + SYN_AGAIN);
+                self.timers.set(TcpTimer::Retransmit, now + SYN_RETRY);
             }
             return SegmentReply::reset(segment, 0);
         }
@@ -189,8 +189,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if let SegmentCheck::Done(reply) = self.check_control(now, &segment) {
             return reply;
         }
-        self.progress.heard(now);
-        self.attempts.heard();
+        self.progress.segment_received(now);
+        self.attempts.segment_received();
         if let SegmentCheck::Done(reply) = self.check_ack(now, &segment, len) {
             return reply;
         }
@@ -437,7 +437,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     pub(super) fn start_time_wait(&mut self, now: Instant) {
-        self.judge_fast_open();
+        self.detect_black_hole();
         self.timers.clear_all();
         self.timers.set(TcpTimer::Wait, now + self.config.time_wait);
     }

@@ -140,7 +140,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// SND.UNA has moved. Beyond the probe, it shows that the path takes packets of the probe's
     /// length.
     #[inline]
-    pub(super) fn judge_mtu_probe(&mut self) {
+    pub(super) fn check_mtu_probe(&mut self) {
         let una = self.durable.snd_una;
         if let Some(mtu) = self.mtu_search.as_deref_mut().and_then(|search| search.acked(una)) {
             self.mtu_probe_arrived(mtu);

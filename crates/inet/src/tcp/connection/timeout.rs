@@ -217,7 +217,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     pub(super) fn start_keep_alive(&mut self, now: Instant) {
-        self.attempts.heard();
+        self.attempts.segment_received();
         match self.config.keep_alive {
             Some(keep_alive) if !self.state().opening() && self.state() != State::Closed => {
                 self.timers.set(TcpTimer::KeepAlive, now + keep_alive.idle);

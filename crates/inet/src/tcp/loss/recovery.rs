@@ -319,7 +319,7 @@ impl LossRecovery {
             return;
         }
         if self.state != CaState::Loss {
-            context.congestion.lower_without_blame();
+            context.congestion.fix_threshold();
             self.undo_marker = None;
             self.frto = false;
             self.high_seq = context.nxt;

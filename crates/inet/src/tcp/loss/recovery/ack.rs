@@ -63,7 +63,7 @@ impl LossRecovery {
         }
         if was_empty {
             // Only a DSACK can mean something now.
-            self.judge_probe(context, ack, &seen);
+            self.check_probe_ack(context, ack, &seen);
             return AckOutcome::default();
         }
         if seen.data_acked {
@@ -72,7 +72,7 @@ impl LossRecovery {
             // The head was retransmitted since: the timeout counts from now.
             seen.timer = TimerRequest::Restart;
         }
-        self.judge_probe(context, ack, &seen);
+        self.check_probe_ack(context, ack, &seen);
         let alert = seen.data_sacked || seen.dsack || ack.ece;
         if !ack.not_dup() || alert || self.state != CaState::Open {
             self.alert(context, ack, &mut seen);

@@ -17,11 +17,11 @@ impl LossRecovery {
         let prior_fack = seen.prior_fack;
         let (mut first, mut last, mut reord) = (None::<Instant>, None::<Instant>, None);
         let mut ambiguous = false;
-        let mut gone = 0;
+        let mut acked = 0;
         while let Some(AckedSegments { first: segment, last: end, count }) =
             self.sent.pop_acked(context.una)
         {
-            gone += count;
+            acked += count;
             ambiguous |= segment.ambiguous();
             if segment.ever_retransmitted() {
                 seen.retransmitted_acked = true;
@@ -42,14 +42,14 @@ impl LossRecovery {
                 newest(&segment, seen);
             }
         }
-        seen.data_acked = gone > 0;
+        seen.data_acked = acked > 0;
         seen.reneging = self.sent.head().is_some_and(SentSegment::sacked);
-        if gone > 0 && !context.sack {
-            self.remove_reno_sacks(context, gone);
+        if acked > 0 && !context.sack {
+            self.remove_reno_sacks(context, acked);
             // Without SACK it is unknown whether the original or the retransmission made the
             // progress.
             seen.original &= !seen.retransmitted_acked;
-        } else if let Some(low) = reord.filter(|low| gone > 0 && low.before(prior_fack)) {
+        } else if let Some(low) = reord.filter(|low| acked > 0 && low.before(prior_fack)) {
             // An original has filled the hole.
             self.reordered(context, low, prior_fack);
         }
@@ -60,7 +60,7 @@ impl LossRecovery {
         RttTimes {
             first: since(first.or(seen.first_sacked)),
             last: since(seen.last_sacked.or(last)),
-            acked: gone > 0,
+            acked: acked > 0,
         }
     }
 
@@ -100,14 +100,14 @@ impl LossRecovery {
 /// Without SACK, duplicate ACKs tell how many segments have left the network (RFC 5681 3.2, RFC
 /// 6582). Each counts as a SACK of one segment.
 impl LossRecovery {
-    /// `gone` segments were acknowledged. One of them was the hole; the duplicate ACKs had reported
-    /// the others.
-    fn remove_reno_sacks(&mut self, context: &mut LossContext<'_>, gone: u32) {
+    /// `acked` segments were acknowledged. One of them was the hole; the duplicate ACKs had
+    /// reported the others.
+    fn remove_reno_sacks(&mut self, context: &mut LossContext<'_>, acked: u32) {
         let sacked = self.sent.sacked_out();
-        self.delivered += u64::from(gone.saturating_sub(sacked).max(1));
+        self.delivered += u64::from(acked.saturating_sub(sacked).max(1));
         self.delivered_at = context.now;
-        self.sent.guess_sacked(sacked.saturating_sub(gone - 1));
-        self.limit_reno_sacks(context, gone);
+        self.sent.guess_sacked(sacked.saturating_sub(acked - 1));
+        self.limit_reno_sacks(context, acked);
     }
 
     /// A duplicate ACK: something has left the network.
@@ -120,7 +120,7 @@ impl LossRecovery {
 
     /// No more segments can have arrived than are in flight, but for the hole (RFC 5681 5: a peer
     /// may pretend). More duplicate ACKs than that show reordering.
-    fn limit_reno_sacks(&mut self, context: &mut LossContext<'_>, gone: u32) {
+    fn limit_reno_sacks(&mut self, context: &mut LossContext<'_>, acked: u32) {
         let out = self.sent.packets_out();
         let holes = self.sent.lost_out().max(1).min(out);
         if self.sent.sacked_out() + holes <= out {
@@ -128,7 +128,7 @@ impl LossRecovery {
         }
         self.sent.guess_sacked(out - holes);
         self.reordering =
-            self.reordering.max((out + gone).min(u32::from(context.config.max_reordering)));
+            self.reordering.max((out + acked).min(u32::from(context.config.max_reordering)));
         self.reord_seen = self.reord_seen.saturating_add(1);
         context.stats.reorderings += 1;
     }

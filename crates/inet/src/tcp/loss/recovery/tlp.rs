@@ -42,7 +42,7 @@ impl LossRecovery {
     }
 
     /// Judges the probe by the ACK (RFC 8985 7.4).
-    pub(super) fn judge_probe(
+    pub(super) fn check_probe_ack(
         &mut self,
         context: &mut LossContext<'_>,
         ack: &ReceivedAck<'_>,

@@ -1,4 +1,4 @@
-//! The turns of the sockets: which of them send, and what wakes them.
+//! The scheduling of the sockets: the queue of those with output, and the events that wake them.
 
 use crate::bytes::{Egress, RxBytes, TxBytes};
 use crate::context::Context;
