@@ -35,7 +35,7 @@ conformance: ## Compare packetdrill scripts with the lists: ours, [SCRIPTS=folde
 	$(CARGO) build -q -p tasuki-packetdrill -p tasuki-packetdrill-plugin
 	@$(TARGET)/debug/conformance --own $(CONFORMANCE) $(SCRIPTS)
 
-bench: build ## Measure everything that docs/performance.md tells, about 17 minutes (root): [BENCH=--quick]
+bench: build ## Measure everything in docs/performance.md, about 17 minutes (root): [BENCH=--quick]
 	@scripts/deps.sh bench
 	$(CARGO) run --release -p tasuki-benches -- all --tasuki $(TARGET)/release/tasuki --out $(TARGET)/bench.json $(BENCH)
 
@@ -58,7 +58,7 @@ fmt: ## Format all Rust code
 clippy: ## Lint everything; a warning is an error
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-loom: ## Check the models of ring and bell in all interleavings (bounded)
+loom: ## Check the models of ring and doorbell in all interleavings (bounded)
 	scripts/loom.sh
 
 FUZZ ?= 60

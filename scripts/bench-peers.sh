@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# bench-peers.sh FOLDER TASUKI: builds the peers' clients into FOLDER, then measures all that could be built
-# beside the kernel's TCP and Tasuki, over the same kind of TAP with the same orders to the same server.
-# lwIP is Debian's package (installed here as root), gVisor's netstack a Go module, smoltcp a crate. A rump
-# kernel is in no registry. BENCH_ARGS: more options of `tasuki-bench compare`.
+# bench-peers.sh FOLDER TASUKI: builds the peers' clients into FOLDER, then measures them beside the
+# kernel's TCP and Tasuki. A peer that does not build is left out. All have the same kind of TAP, the same
+# orders and the same server. lwIP is Debian's package (installed here as root), gVisor's netstack a Go
+# module, smoltcp a crate. A rump kernel is in no registry. BENCH_ARGS: more options of `tasuki-bench compare`.
 set -eu
 folder=$1
 tasuki=$2

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A download of 256 MiB by an unmodified curl: first over Tasuki (program, inet server, NIC driver and
-# supervisor as processes, through a TAP device, from the kernel's TCP), then over the kernel's own TCP and
-# a veth pair. Everything happens in network namespaces made here and removed at the end, also on Ctrl-C.
+# A download of 256 MiB by an unmodified curl, first over Tasuki, then over the kernel's own TCP and a veth
+# pair. Over Tasuki, program, inet server, NIC driver and supervisor are processes, and the file comes from
+# the kernel's TCP through a TAP device. The demo makes network namespaces and removes them at the end, also
+# on Ctrl-C.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -45,7 +46,7 @@ trap 'exit 143' TERM
 near() { ip netns exec "$near" "$@"; }
 far() { ip netns exec "$far" "$@"; }
 
-# What curl says of a transfer: bytes per second and seconds. Its bar is for people only.
+# The figures that curl prints of a transfer: bytes per second and seconds. Its bar is for people only.
 report='%{speed_download} %{time_total}\n'
 if [ -t 2 ]; then bar=--progress-bar; else bar=--silent; fi
 
@@ -84,7 +85,7 @@ near "$tasuki" run --net "$net" -- \
     curl "$bar" --show-error -o "$work/one" -w "$report" http://10.219.0.1:8000/file \
     >"$work/tasuki.speed" &
 download=$!
-# Once curl is a client, or when it was too quick for that, without it.
+# Waits until curl is a client. If curl was too quick for that, the list is without it.
 while near "$tasuki" ps "$net" >"$work/ps" && ! grep -q curl "$work/ps"; do
     kill -0 "$download" 2>/dev/null || break
     sleep 0.01

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# deps.sh [build|demo|bench|instructions|test]: makes sure that the tools for that are there. As root on a system with apt it
-# installs what is missing; otherwise it says what is missing and how to get it. Quick when nothing is
-# missing.
+# deps.sh [build|demo|bench|instructions|test]: makes sure that the tools for that task are there. As root
+# on a system with apt it installs missing tools. Otherwise it prints their names and how to get them. It is
+# quick when nothing is missing.
 set -eu
 what=${1:-test}
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # fuzz.sh [SECONDS] [TARGET...]: runs the fuzz targets (default: all) for SECONDS (default 60) each, two at
-# a time, starting from the committed corpora, which stay as they are. Needs cargo-fuzz and a nightly
-# compiler; without them it says so and does nothing: the corpora are replayed by the unit tests anyway.
-# An input that fails is kept in target/fuzz/artifacts/, and the line that runs it alone is printed. What
-# runs found goes to target/fuzz/corpus/ and is where the next run starts from.
+# a time. They start from the committed corpora, which stay as they are. New inputs go to
+# target/fuzz/corpus/, and the next run starts from these too. An input that fails is kept in
+# target/fuzz/artifacts/, and the line that runs it alone is printed.
+#
+# The script needs cargo-fuzz and a nightly compiler. Without them it prints so and does nothing: the unit
+# tests replay the corpora anyway.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -24,7 +26,7 @@ fi
 export out seconds
 (cd fuzz && CARGO_TARGET_DIR=$out cargo +nightly fuzz build)
 
-# run NAME: one target; one line of what came of it.
+# run NAME: runs one target and prints one line with its result.
 run() {
     name=$1
     mkdir -p "$out/corpus/$name" "$out/artifacts/$name"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the models of ring, bell, marks, pools and words of sockets: every interleaving with at most LOOM_MAX_PREEMPTIONS
-# forced switches between threads (three find practically all real faults, and end in a minute). Loom
-# replaces the atomics, so these builds have a target directory of their own.
+# Runs the models of ring, doorbell, marks, pools and words of sockets, in every interleaving with at most
+# LOOM_MAX_PREEMPTIONS forced switches between threads. Three switches find practically all real faults, and
+# the models end in a minute. Loom replaces the atomics, so these builds have a target directory of their own.
 set -eu
 cd "$(dirname "$0")/.."
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-3}"

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# The tests with real processes, of the release build of `tasuki` (or TASUKI_BIN): all of them in mode split, where a
-# test means no other one, and over TAP; then those of programs in the other modes and over the other devices. They wait
-# more than they work, so JOBS test programs run at once (twice as many as processors), each with its output in one piece.
+# The tests with real processes, of the release build of `tasuki` (or TASUKI_BIN). All of them run in mode split, unless
+# a test names another mode, and over TAP. Then the tests of programs run in the other modes and over the other devices.
+# Tests wait more than they work, so JOBS test programs run at once (default: twice as many as processors). The output
+# of each is printed in one piece.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 TASUKI_BIN=$(realpath "${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/release/tasuki}")
 export TASUKI_BIN CARGO_TERM_COLOR=never
 
-# Not of one mode or one device; what a test cannot have there it says (SKIP).
+# Tests that are not about one mode or one device. A test that lacks something there prints SKIP.
 everywhere="transfer parallel messages options urgent errors faults fastopen ipv6 multicast"
 in_fused="$everywhere crowd native offload"
 in_library="$everywhere offload"
 over_packet="$everywhere crowd native hostile malformed death ping"
 over_xdp="$over_packet"
 over_wire="transfer parallel urgent errors faults ipv6 crowd native hostile death"
-# Of tests that are there for each mode, the other ones.
+# Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
 # These take longest, and begin first.
 long="native idle transfer dhcp devices death faults crowd hostile passt pcap"
@@ -34,7 +35,7 @@ programs() {
     done
 }
 
-# run VARIABLE NAME EXECUTABLE [OPTIONS]: one of them; then what it said.
+# run VARIABLE NAME EXECUTABLE [OPTIONS]: runs one of them, then prints its output.
 run() {
     local variable=$1 title="$2, $1" said begin=$SECONDS code=0
     said=$(mktemp)

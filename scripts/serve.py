@@ -1,5 +1,5 @@
-"""An HTTP server that gives FILE to whoever connects to PORT, whatever they ask for. The kernel sends
-the file (sendfile), so that it is not this program that the demo measures. Says "ready" when it listens.
+"""An HTTP server that answers every request on PORT with FILE. The kernel sends the file (sendfile), so
+the demo does not measure this program. Prints "ready" when it listens.
 Usage: serve.py FILE PORT"""
 
 import os

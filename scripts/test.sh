@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change is accepted. All stages run, also after one has failed; the
-# last line is the sum of all tests: "N passed, N failed, N skipped".
+# Runs every check that must pass before a change is accepted. All stages run, also after one has failed.
+# The last line is the sum of all tests: "N passed, N failed, N skipped".
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -8,7 +8,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed_stages=
 
-# stage NAME COMMAND...: runs it, shows it, remembers whether it failed.
+# stage NAME COMMAND...: runs the command, shows its output, remembers whether it failed.
 stage() {
     local name=$1 begin=$SECONDS
     shift
@@ -33,7 +33,7 @@ stage "fuzzing" scripts/fuzz.sh
 stage "release build" cargo build --release -p tasuki -p tasuki-preload -p tasuki-c
 stage "real processes" scripts/real-processes.sh
 
-# The sums of all "test result:" lines; a test that said SKIP has not passed.
+# The sums of all "test result:" lines; a test that printed SKIP has not passed.
 skips=$(grep -c '^SKIP: ' "$log")
 printf '\n'
 [ "$skips" = 0 ] || grep '^SKIP: ' "$log"

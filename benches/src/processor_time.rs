@@ -89,7 +89,10 @@ mod tests {
         let before = own();
         let began = Instant::now();
         while own() <= before {
-            assert!(began.elapsed() < Duration::from_secs(60), "it works all the time");
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "the ticks of a working process grow"
+            );
         }
         assert_eq!(ticks(u32::MAX, OWN), None);
         assert_eq!(KernelThreads::new().seconds(), 0.0);

@@ -104,7 +104,7 @@ fn together(instance: &Instance, programs: u32, count: u32) -> Result<f64> {
             bail!("a program failed: {said}");
         }
         let said: Value = serde_json::from_str(&said)?;
-        medians.push(said["median_us"].as_f64().context("the median that it found")?);
+        medians.push(said["median_us"].as_f64().context("the client's median")?);
     }
     median(medians).context("no programs")
 }

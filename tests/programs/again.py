@@ -1,7 +1,7 @@
 """Connections to the echo server on ADDRESS:PORT one after the other, by forks and threads as well.
 
-What a descriptor is must stay what it is on Linux, whatever stands behind it: a number that is free
-again after close, one open file for each socket, and a child's own business.
+A descriptor is as on Linux, whatever is behind it. Its number is free again after close. Each socket
+is one open file. A child's descriptors are its own.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ def file(stream):
     return os.fstat(stream.fileno()).st_ino
 
 
-# The first ones make what is kept.
+# The first ones make the descriptors that are kept.
 once(0), once(1)
 before, number = descriptors(), once(2)
 assert all(once(turn) == number for turn in range(50)), "the least free number"

@@ -1,4 +1,4 @@
-"""Connects to ADDRESS:PORT and prints what comes."""
+"""Connects to ADDRESS:PORT and prints the bytes that it receives."""
 
 import socket
 import sys

@@ -1,8 +1,10 @@
 """Crowds the control socket of an instance until it is killed: crowd.py SOCKET KIND VERSION.
 
-Kinds: "held", connections that never say anything; "flood", requests that are none, whose answers
-are read; "clients", one process as many clients, who speak VERSION; "unread", answers that are
-never read.
+The kinds are:
+"held": connections that never send anything;
+"flood": invalid requests, whose answers are read;
+"clients": one process as many clients, which speak VERSION;
+"unread": answers that are never read.
 """
 
 import json

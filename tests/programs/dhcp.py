@@ -1,6 +1,6 @@
-"""A DHCP server (RFC 2131) on DEVICE that gives everybody ADDRESS/24, router and name server ROUTER.
+"""A DHCP server (RFC 2131) on DEVICE that gives every client ADDRESS/24, router and name server ROUTER.
 
-The lease is for an hour. Says each message that it got, and ends after its first DHCPACK.
+The lease is for an hour. Prints each message that it got. Ends after its first DHCPACK.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""Takes one connection on ADDRESS:PORT, reads to its end, and says length and SHA-256."""
+"""Takes one connection on ADDRESS:PORT, reads to its end, and prints length and SHA-256."""
 
 import hashlib
 import socket

@@ -1,6 +1,6 @@
-"""Dual-stack TCP server on PORT of "::" that tells each client its address as it sees it.
+"""Dual-stack TCP server on PORT of "::" that sends each client its address as the server sees it.
 
-Says "ready", and for each connection a line "from ADDRESS"; IPv4 clients are ::ffff:a.b.c.d. Ends
+Prints "ready", and for each connection a line "from ADDRESS". IPv4 clients are ::ffff:a.b.c.d. Ends
 after COUNT connections.
 """
 

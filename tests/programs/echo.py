@@ -18,7 +18,7 @@ print("ready", flush=True)
 
 
 def serve(connection, held, events):
-    """Moves bytes; returns what to wait for next, or nothing when the connection is over."""
+    """Moves bytes. Returns the events to wait for next, or nothing when the connection is over."""
     if events & selectors.EVENT_READ:
         data = connection.recv(1 << 16)
         if data:

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Fast Open: fastopen.py serve ADDRESS PORT, or fastopen.py connect ADDRESS PORT HOW [LEN].
 
-The server answers each connection with how many bytes came before it was accepted or soon after,
-and what they are by length. HOW is "sendto" (MSG_FASTOPEN), "option" (TCP_FASTOPEN_CONNECT), and
-each with "-nonblocking". A line says what the calls gave, another what the server answered and
-whether the data in the SYN was acknowledged (TCP_INFO)."""
+The server counts the bytes that came before a connection was accepted, or soon after. Its answer is
+their number and content. HOW is "sendto" (MSG_FASTOPEN) or "option" (TCP_FASTOPEN_CONNECT), and each
+also with "-nonblocking". The client prints a line with the results of its calls. Another line has the
+server's answer, and whether the data in the SYN was acknowledged (TCP_INFO)."""
 
 import errno
 import select

@@ -1,4 +1,4 @@
-"""COUNT threads that GET the same URL at once; says the distinct SHA-256 of what they got."""
+"""COUNT threads that GET the same URL at once; prints the distinct SHA-256 of the files that they got."""
 
 import hashlib
 import sys

@@ -1,7 +1,7 @@
 """Sends malformed frames out of network device DEVICE to the Ethernet address MAC, IP address STACK.
 
 Each kind is named and sent many times with different seeds, so a kind that is not refused shows in the
-receiver's counters. Says "sent N" at the end.
+receiver's counters. Prints "sent N" at the end.
 """
 
 import random
@@ -95,7 +95,7 @@ KINDS = [
     # UDP: checksum, length.
     lambda: ethernet(ipv4(udp(noise(0, 64), spoil=rng.randrange(1, 65535)), 17)),
     lambda: ethernet(ipv4(udp(noise(8, 64), length=rng.choice([0, 7, 200, 65535])), 17)),
-    # ICMP: checksum, types nobody knows, errors about packets that never were.
+    # ICMP: checksum, unknown types, errors about packets that never were.
     lambda: ethernet(ipv4(icmp(b"\x08\0\0\0" + noise(4, 64), spoil=rng.randrange(1, 65535)), 1)),
     lambda: ethernet(ipv4(icmp(noise(8, 64)), 1)),
     lambda: ethernet(ipv4(icmp(b"\x03\x03\0\0\0\0\0\0" + noise(0, 40)), 1)),

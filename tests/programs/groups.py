@@ -1,6 +1,6 @@
 """Multicast: `listen GROUP PORT INTERFACE` or `say GROUP PORT INTERFACE HOPS`.
 
-A listener joins, says "ready", and ends when it has printed one datagram. INTERFACE is a name.
+A listener joins, prints "ready", and ends when it has printed one datagram. INTERFACE is a name.
 """
 
 import errno

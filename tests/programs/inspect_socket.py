@@ -1,4 +1,4 @@
-"""Says what a program sees of the network it runs on: an interface, options, TCP_INFO.
+"""Prints a program's view of its network: an interface, options, TCP_INFO.
 
 Connects to ADDRESS:PORT, an echo server, and prints one line for each thing.
 """

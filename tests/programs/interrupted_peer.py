@@ -1,4 +1,4 @@
-"""The peer of interrupted_send.c on ADDRESS:PORT: takes three connections, reads from none before.
+"""The peer of interrupted_send.c on ADDRESS:PORT: takes three connections, and does not read before.
 
 Then it reads the second one to its end, checks the bytes and prints their number.
 """

@@ -1,5 +1,5 @@
-/* Blocking sends that signals interrupt: argv[1] is the address of interrupted_peer.py, argv[2] its port.
- * Prints a line for each case. The peer reads nothing before the last case.
+/* Blocking sends that signals interrupt. argv[1] is the address of interrupted_peer.py, argv[2] its
+ * port. Prints a line for each case. The peer reads nothing before the last case.
  *
  * SIGUSR1 has a handler with SA_RESTART, SIGUSR2 has one without. With a third argument SIGUSR2 has
  * its handler only until the last case.

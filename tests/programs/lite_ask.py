@@ -14,7 +14,7 @@ with socket.socket(family, socket.SOCK_DGRAM, LITE) as sock:
     print("protocol", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PROTOCOL))
 
     def ask(coverage, text):
-        """Whether the answer comes, which has that coverage."""
+        """Whether the answer comes. It has that coverage."""
         data = b"%d %s" % (coverage, text)
         sock.send(data)
         try:

@@ -1,4 +1,4 @@
-"""UDP-Lite echo server on ADDRESS:PORT: sends each datagram back with the coverage it is told.
+"""UDP-Lite echo server on ADDRESS:PORT: sends each datagram back with the coverage that it names.
 
 A datagram is "COVERAGE text"; the answer has the same bytes.
 """

@@ -1,8 +1,8 @@
 """Datagrams with control messages: `receive OURS PORT INTERFACE` or `send OURS PORT THEIRS`.
 
-A receiver says "ready" and prints what it is told of each datagram until one is "end". A sender
-prints how its calls end. What both print is the same on any correct stack; OURS is bound to where
-that matters.
+A receiver prints "ready", and the control messages of each datagram until one is "end". A sender
+prints the results of its calls. Both outputs are the same on any correct stack. OURS is bound to
+where that matters.
 """
 
 import errno
@@ -28,7 +28,7 @@ def number(value):
 
 
 def outcome(call, *words):
-    """What a call gives, or the name of its error."""
+    """The result of a call, or the name of its error."""
     try:
         return call(*words)
     except OSError as error:
@@ -36,7 +36,7 @@ def outcome(call, *words):
 
 
 def shown(level, kind, data):
-    """A control message as text; what differs from host to host by what it stands for."""
+    """A control message as text. Values that differ from host to host are replaced by their names."""
     if (level, kind) == (IP, IP_PKTINFO):
         index, spec, to = struct.unpack("@I4s4s", data)
         place = "here" if index == socket.if_nametoindex(other) else str(index)

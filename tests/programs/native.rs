@@ -35,7 +35,7 @@ fn connect(client: &Arc<Client>) -> TcpStream {
 
 fn send(socket: &Socket, slices: &[TxSlice]) -> u64 {
     let flags = SendFlags::default();
-    socket.send_slices(slices, flags, None, Wait::Forever).expect("it is sent").end - 1
+    socket.send_slices(slices, flags, None, Wait::Forever).expect("the slices are sent").end - 1
 }
 
 /// The areas in flight, oldest first, each with its number.
@@ -45,8 +45,8 @@ impl Flight {
     /// The oldest area, when it is back.
     fn land(&mut self, socket: &Socket) -> Option<TxArea> {
         let (number, slice) = self.0.pop_front()?;
-        socket.wait_slice(number, Wait::Forever).expect("it is acknowledged");
-        Some(slice.reclaim().expect("nobody else has it"))
+        socket.wait_slice(number, Wait::Forever).expect("the peer acknowledges the slice");
+        Some(slice.reclaim().expect("no other owner has the area"))
     }
 }
 
@@ -65,7 +65,7 @@ fn send_file(stream: &TcpStream, client: &Client) {
             break;
         }
         at += read as u64;
-        let slice = area.freeze().slice(..read).expect("so much was read");
+        let slice = area.freeze().slice(..read).expect("the slice is inside of the area");
         flight.0.push_back((send(socket, std::slice::from_ref(&slice)), slice));
     }
     while flight.land(socket).is_some() {}
@@ -82,14 +82,14 @@ fn churn(stream: &TcpStream, client: &Client) {
         left -= pack.len();
         last = send(socket, &pack);
     }
-    socket.wait_slice(last, Wait::Forever).expect("it is acknowledged");
+    socket.wait_slice(last, Wait::Forever).expect("the peer acknowledges the slice");
 }
 
 fn take(stream: &TcpStream) {
     let file = File::create(argument(3)).expect("the file");
     let (mut held, mut at, mut turn) = (VecDeque::new(), 0, 0);
     loop {
-        let area = stream.as_socket().recv_area(Wait::Forever).expect("it comes");
+        let area = stream.as_socket().recv_area(Wait::Forever).expect("an area comes");
         if area.is_empty() {
             break;
         }
@@ -98,7 +98,8 @@ fn take(stream: &TcpStream) {
         // Not in the order in which they came.
         turn += 1;
         if held.len() > IN_HAND {
-            let (at, area) = held.swap_remove_back(turn % held.len()).expect("there are some");
+            let (at, area) =
+                held.swap_remove_back(turn % held.len()).expect("the program holds an area");
             file.write_all_at(&area, at).expect("the file can be written");
         }
     }

@@ -1,6 +1,7 @@
-"""Says what getpeername tells in each state of a connection, between two sockets of this program.
+"""Prints the result of getpeername in each state of a connection between two sockets of this program.
 
-A name is told as "a name", an error by its name. What takes a moment is waited for.
+A peer's name is printed as "a name", an error by its name. The program waits for a state that takes a
+moment.
 """
 
 import errno
@@ -20,7 +21,7 @@ def name(sock):
 
 
 def soon(sock, wanted):
-    """What is told within five seconds, if it is `wanted`; else what is told then."""
+    """The result, once it is `wanted`; else the result after five seconds."""
     end = time.monotonic() + 5
     while name(sock) != wanted and time.monotonic() < end:
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""HTTP server that takes PUTs on ADDRESS:PORT and says the SHA-256 of each body."""
+"""HTTP server that takes PUTs on ADDRESS:PORT and prints the SHA-256 of each body."""
 
 import hashlib
 import http.server

@@ -1,4 +1,4 @@
-"""Connects to ADDRESS:PORT and says the name of the error, or "connected".
+"""Connects to ADDRESS:PORT and prints the name of the error, or "connected".
 
 A third argument is a TCP_USER_TIMEOUT in milliseconds.
 """

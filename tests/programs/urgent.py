@@ -1,5 +1,5 @@
 """Urgent data between two ends: one listens on ADDRESS:PORT, the other connects. Each sends the
-same things to the other, in turn, and says what it has received; so both must say the same."""
+same things to the other, in turn, and prints what it has received. So both must print the same."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ def number(sock, request):
 
 
 def wait(sock, events):
-    """What poll says, once one of `events` is among it."""
+    """The result of poll, once one of `events` is in it."""
     poll = select.poll()
     poll.register(sock, events)
     found = poll.poll(LIMIT * 1000)

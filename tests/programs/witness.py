@@ -1,4 +1,4 @@
-"""TCP server on ADDRESS:PORT that says how its one connection begins and ends."""
+"""TCP server on ADDRESS:PORT that prints how its one connection begins and ends."""
 
 import socket
 import sys

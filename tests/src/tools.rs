@@ -75,7 +75,7 @@ pub fn skip(why: &str) {
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "never came true: {what}");
+        assert!(begin.elapsed() < PATIENCE, "the condition never held: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -479,7 +479,11 @@ impl World {
         let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let Some(ours) = namespace(self.holder.id()) else { return Vec::new() };
         // They get killed at the end: never those of the namespace that the test itself is in.
-        assert_ne!(Some(&ours), namespace(std::process::id()).as_ref(), "a world of its own");
+        assert_ne!(
+            Some(&ours),
+            namespace(std::process::id()).as_ref(),
+            "the world has a network namespace of its own"
+        );
         let all = fs::read_dir("/proc").into_iter().flatten();
         all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .filter(|&pid| pid != self.holder.id() && namespace(pid).as_ref() == Some(&ours))

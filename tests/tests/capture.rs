@@ -55,7 +55,7 @@ fn a_capture_ends_after_its_count_or_with_the_instance() {
     let counted =
         Running::start(world.tasuki(&["capture", "-w", "f.pcapng", "-c", "3", "--net", NET]));
     let mut counted = Some(counted);
-    eventually("three frames were enough", || {
+    eventually("the capture ends after three frames", || {
         let _ = world.run(&["ping", "-c", "1", tasuki_tests::STACK]).success();
         counted.as_mut().unwrap().has_ended()
     });

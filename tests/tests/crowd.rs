@@ -8,7 +8,7 @@ use tasuki_tests::{HOST, Mode, World, write_noise};
 const NET: &str = "crowd";
 
 #[test]
-fn nobody_is_kept_out() {
+fn a_crowd_keeps_no_program_out() {
     let Some(world) = World::new() else { return };
     let Some(mode) = Mode::shared() else { return };
     write_noise(&world.path("file"), 1 << 20, 7);

@@ -21,7 +21,7 @@ fn kill_in_mid_transfer(mode: Mode) {
     let other = world.script("slowly.py", &[&format!("http://{HOST}:8000/file"), "back", "go"]);
     let mut other = Running::start(world.on_net(NET, &other));
     let _ = other.line("begun");
-    eventually("the other client is in", || clients(&world) == 1);
+    eventually("the other client is admitted", || clients(&world) == 1);
 
     // Several times, so that the losses of each death add up.
     for port in ["9000", "9001", "9002"] {

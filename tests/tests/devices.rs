@@ -154,19 +154,19 @@ fn neighbours_of_a_former_stack_learn_of_the_new_one_at_once() {
         assert!(device.ends_with(FAR_END), "{device}");
         assert!(features.iter().any(|one| one == "rx-checksumming"), "{features:?}");
         let mac = mac.unwrap();
-        eventually("its addresses are told", || learnt(&mac));
+        eventually("the host has learnt the stack's addresses", || learnt(&mac));
         // After that the stack cannot know whether it is still the same link.
         ip(&world, &format!("link set {FAR_END} down"));
         eventually("it is down", || state(&world) == "DOWN");
         forget();
         ip(&world, &format!("link set {FAR_END} up"));
-        eventually("its addresses are told again", || learnt(&mac));
+        eventually("the host has learnt the stack's addresses again", || learnt(&mac));
         world.down(NET);
     }
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_in_one_sentence() {
+fn unusable_devices_are_refused_in_one_sentence() {
     let Some(world) = World::over(Nic::Packet) else { return };
     ip(&world, &format!("link set {FAR_END} mtu 1400"));
     let address = format!("{STACK}/24");

@@ -32,7 +32,10 @@ fn the_address_router_and_name_server_come_from_the_server() {
     for mode in [Mode::Split, Mode::Fused] {
         let Some(world) = World::over(Nic::Tap) else { return };
         up(&world, mode);
-        assert!(eth0(&world).addresses.iter().all(|one| !one.address.is_ipv4()), "nobody gave one");
+        assert!(
+            eth0(&world).addresses.iter().all(|one| !one.address.is_ipv4()),
+            "no IPv4 address without a DHCP server"
+        );
         let said = world.run(&["ip", "-4", "addr", "show", "dev", DEVICE]).success();
         assert_eq!(said.stdout.trim(), "", "the host's end has no IPv4 address");
         let host = format!("{HOST}/24");

@@ -66,7 +66,7 @@ fn assert_four_works(world: &World) {
 }
 
 #[test]
-fn addresses_that_nobody_has_are_there_for_the_first_connection() {
+fn unique_addresses_are_there_for_the_first_connection() {
     let six = with_six();
     for (nic, modes) in [
         (Nic::Packet, &[Mode::Split, Mode::Library][..]),
@@ -145,7 +145,7 @@ fn a_device_that_was_down_may_be_on_another_link() {
     ip(&world, &format!("link set {FAR_END} down"));
     take(&world);
     ip(&world, &format!("link set {FAR_END} up"));
-    eventually("the other host's address is left to it", || told(&world) == taken());
+    eventually("the stack does not use the other host's address", || told(&world) == taken());
     assert_four_works(&world);
     ip(&world, &format!("addr del {STACK6}/64 dev {DEVICE}"));
     ip(&world, &format!("link set {FAR_END} down"));
@@ -176,7 +176,7 @@ fn a_device_that_is_put_into_a_bridge_is_on_another_link() {
     ip(&world, "link set bridge0 up");
     assert_eq!(told(&world), free(), "the other host is not on its link");
     ip(&world, &format!("link set {DEVICE} master bridge0"));
-    eventually("the other host's address is left to it", || told(&world) == taken());
+    eventually("the stack does not use the other host's address", || told(&world) == taken());
     ip(&world, &format!("link set {DEVICE} nomaster"));
     eventually("the address is the stack's again", || told(&world) == free());
     assert_eq!(world.counter(NET, "nic.devices-lost"), 0, "the device has been there all the time");

@@ -76,7 +76,7 @@ fn the_exit_code_is_the_programs() {
 }
 
 #[test]
-fn messages_that_nobody_reads_end_nothing() {
+fn unread_messages_end_no_program() {
     let Some(world) = World::new() else { return };
     let words = world.python(&["-c", "import socket\nsocket.socket()\nraise SystemExit(7)"]);
     for mode in [Mode::Split, Mode::Fused, Mode::Library] {
@@ -121,7 +121,7 @@ fn a_wrong_configuration_is_explained() {
 }
 
 #[test]
-fn what_is_taken_is_named() {
+fn a_name_or_address_in_use_is_named() {
     let Some(world) = World::over(Nic::Tap) else { return };
     world.up("first", Mode::given(), &[]);
     let said = Running::start(world.tasuki(&["up", "first"])).finish().code(123);

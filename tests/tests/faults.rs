@@ -60,7 +60,7 @@ fn corruption() {
 }
 
 #[test]
-fn all_of_them() {
+fn all_faults_at_once() {
     both_ways("loss=0.005,duplicate=0.01,reorder=0.01,corrupt=0.002,seed=5", "fault.lost");
 }
 

@@ -17,7 +17,7 @@ fn dropped_alone(mode: Mode) {
     let mut other = Running::start(world.on_net(NET, &other));
     let _ = other.line("begun");
     let roles = |role: &str| world.ps(NET).processes.iter().filter(|p| p.role == role).count();
-    eventually("the honest client is in", || roles("client") == 1);
+    eventually("the honest client is admitted", || roles("client") == 1);
 
     let socket = format!("/run/tasuki/{NET}.sock");
     for kind in KINDS {

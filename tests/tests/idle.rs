@@ -76,23 +76,23 @@ fn nothing_happens(mode: Mode, programs: usize) {
 }
 
 #[test]
-fn nobody_is_woken_in_split_mode() {
+fn no_process_is_woken_in_split_mode() {
     nothing_happens(Mode::Split, WAITS.len());
     nothing_happens(Mode::Split, 0);
 }
 
 #[test]
-fn nobody_is_woken_in_fused_mode() {
+fn no_process_is_woken_in_fused_mode() {
     nothing_happens(Mode::Fused, WAITS.len());
 }
 
 #[test]
-fn nobody_is_woken_in_library_mode() {
+fn no_process_is_woken_in_library_mode() {
     nothing_happens(Mode::Library, 1);
 }
 
 #[test]
-fn who_waits_for_long_hears_of_the_end_of_the_instance() {
+fn a_long_wait_ends_with_the_instance() {
     let Some(world) = World::new() else { return };
     world.up(NET, Mode::Split, &[]);
     let code = "import socket; s = socket.socket(); s.bind((\"0.0.0.0\", 1)); s.listen(); \

@@ -183,7 +183,7 @@ fn where_the_pool_cannot_be_locked_frames_are_copied_once() {
 }
 
 #[test]
-fn what_cannot_be_locked_at_all_is_said() {
+fn too_little_lockable_memory_is_reported() {
     let Some((world, server, _)) = world() else { return };
     // Neither the pool nor memory of the device's own.
     let Some(finished) = up_with_memlock(&world, 4) else { return };

@@ -97,7 +97,7 @@ fn a_forked_child_has_no_stack() {
 
 /// Bytes that the program sent before its end arrive, though the stack ends with it.
 #[test]
-fn what_was_sent_before_the_end_arrives() {
+fn bytes_sent_before_the_end_arrive() {
     let Some((world, server)) = world() else { return };
     let sink = world.spawn(&world.script("sink.py", &["0.0.0.0", "9001"]));
     let _ = sink.line("ready");
@@ -142,7 +142,7 @@ fn small_writes_leave_by_themselves() {
 
 /// A program that only polls and never waits has the stack work, and sees received data.
 #[test]
-fn who_looks_without_waiting_sees_what_has_come() {
+fn a_program_that_only_polls_sees_received_data() {
     let Some((world, server)) = world() else { return };
     let code = format!(
         "import select, socket\n\

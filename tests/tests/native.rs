@@ -119,7 +119,7 @@ fn where_frames_are_shared_recv_copies_once() {
 }
 
 #[test]
-fn between_programs_that_trust_nobody_there_is_one_copy_more() {
+fn between_programs_without_trust_there_is_one_copy_more() {
     let Some([bytes, server, program]) = take(false, native) else { return };
     assert_eq!((server, program), (bytes, 0));
     let Some([bytes, server, program]) = take(false, netcat) else { return };

@@ -123,7 +123,7 @@ fn a_users_server_is_reached_at_a_published_port() {
 }
 
 #[test]
-fn what_is_missing_is_told() {
+fn missing_tools_and_routes_are_named() {
     let Some(world) = world() else { return };
     let words = ["run", "--", "/bin/true"];
     let without = Running::start(as_user(&world, &["PATH=/nowhere"], &words)).finish().code(119);
@@ -155,6 +155,6 @@ fn the_instance_ends_with_passt_and_passt_with_the_instance() {
     eventually("it runs", || passts().len() == 1 && world.processes().len() >= 5);
     running.signal(Signal::KILL);
     let _ = running.finish();
-    eventually("nothing of it runs", || passts().is_empty());
+    eventually("no passt process runs", || passts().is_empty());
     drop(world);
 }

@@ -25,7 +25,7 @@ fn get(world: &World, digest: &str) {
 }
 
 #[test]
-fn what_is_in_a_slot_is_copied_once_and_longer_frames_are_not() {
+fn frames_in_a_slot_are_copied_once_and_longer_ones_are_not() {
     for offloads in [false, true] {
         let Some((world, server, digest)) = world() else { return };
         world.offloads(offloads);

@@ -160,7 +160,7 @@ fn stages_of_a_receive_are_told_apart() {
 /// The driver need not wake the inet server when a datagram has left. It does so only if a program
 /// waits for the datagram's memory.
 #[test]
-fn datagrams_that_have_left_wake_nobody() {
+fn sent_datagrams_wake_no_process() {
     let Some(world) = World::over(Nic::Tap) else { return };
     // It sleeps as soon as it has passed the datagram on.
     std::fs::write(world.path("at-once.toml"), "[instance]\nbusy_poll = 0\n").unwrap();
@@ -190,7 +190,7 @@ fn datagrams_that_have_left_wake_nobody() {
     go_on("second");
     let _ = program.line("paused");
     let bells = world.counter(NET, "nic.bells-rung") - before;
-    assert!(bells < 30, "{bells} bells for 300 datagrams that nobody waited for");
+    assert!(bells < 30, "{bells} bells for 300 datagrams that no program waited for");
     // More than the socket holds. A program that waits for room is woken, or this does not end.
     let before = world.counter(NET, "program.sleeps");
     go_on("third");

@@ -115,7 +115,7 @@ fn python_serves_in_library_mode() {
 }
 
 #[test]
-fn python_takes_what_curl_puts() {
+fn python_receives_the_upload_of_curl() {
     let Some((world, digest)) = world(LARGE) else { return };
     let sink = world.script("sink.py", &["0.0.0.0", "8000"]);
     let sink = Running::start(world.on_stack(Mode::given(), &sink));

@@ -7,7 +7,7 @@ const NET: &str = "urgent";
 /// Asserts that both ends print the same. The kernel's output is the measure.
 fn same(kernel: &str, ours: &str) {
     assert!(kernel.lines().count() > 20, "too little: {kernel}");
-    assert_eq!(ours, kernel, "ours is on the left");
+    assert_eq!(ours, kernel, "Tasuki's output is on the left");
 }
 
 #[test]

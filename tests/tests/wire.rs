@@ -26,7 +26,7 @@ fn joined(modes: [Mode; 2], len: usize) -> Option<(World, String)> {
     up(&world, "a", modes[0], A);
     up(&world, "b", modes[1], B);
     for net in ["a", "b"] {
-        eventually("both ends have met", || world.counter(net, "wire.carrier") == 1);
+        eventually("the link is up", || world.counter(net, "wire.carrier") == 1);
     }
     Some((world, digest))
 }
@@ -91,7 +91,7 @@ fn a_killed_end_is_replaced() {
         let url = format!("http://{others}:8000/file");
         let slow = ["curl", "-sS", "--limit-rate", "1M", "-o", "part", &url];
         let slow = Running::start(world.on_net(victim, &slow));
-        eventually("it is under way", || {
+        eventually("the transfer is under way", || {
             std::fs::metadata(world.path("part")).is_ok_and(|part| part.len() > 0)
         });
         let all = world.ps(victim).processes;
@@ -99,9 +99,11 @@ fn a_killed_end_is_replaced() {
         let pid = Pid::from_raw(i32::try_from(supervisor.pid).unwrap()).unwrap();
         rustix::process::kill_process(pid, Signal::KILL).unwrap();
         assert!(!slow.finish().status.success());
-        eventually("the end is noticed", || world.counter(other, "wire.carrier") == 0);
+        eventually("the other end sees the link down", || {
+            world.counter(other, "wire.carrier") == 0
+        });
         up(&world, victim, mode, address);
-        eventually("they meet again", || world.counter(other, "wire.ups") > ups);
+        eventually("the link is up again", || world.counter(other, "wire.ups") > ups);
         fetch(&world, victim, others, &digest);
         std::fs::remove_file(world.path("part")).unwrap();
         server.signal(Signal::INT);
@@ -186,7 +188,7 @@ fn instances_of_two_users_meet_and_a_stranger_is_refused() {
     };
     up(0, A);
     let socket = world.outside("/run/shared/wire");
-    eventually("the first one listens", || socket.exists());
+    eventually("the first instance listens", || socket.exists());
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o770);
     // Without the right the user gets an error, and the other end notices nothing.
     let words =
@@ -197,7 +199,7 @@ fn instances_of_two_users_meet_and_a_stranger_is_refused() {
     assert_eq!((counter(0, "wire.carrier"), counter(0, "wire.ups")), (0, 0));
     up(1, B);
     for user in [0, 1] {
-        eventually("both ends have met", || counter(user, "wire.carrier") == 1);
+        eventually("the link is up", || counter(user, "wire.carrier") == 1);
     }
     let ends = [(0, A, 1), (1, B, 0)];
     for (server, address, client) in ends {

@@ -1,5 +1,5 @@
-// The measured client of tasuki-bench on gVisor's netstack: the stack in this process, over a TAP
-// device, with the options of a plain user (SACK, CUBIC, buffers that tune themselves up to 4 MiB).
+// The measured client of tasuki-bench on gVisor's netstack. The stack is in this process, over a TAP
+// device. It has the options of a plain user: SACK, CUBIC, buffers that tune themselves up to 4 MiB.
 package main
 
 import (

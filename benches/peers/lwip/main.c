@@ -1,9 +1,9 @@
-/* The measured client of tasuki-bench on lwIP, as Debian packages it: the stack in this process, with
- * its own thread, over a TAP device, and its sockets API.
+/* The measured client of tasuki-bench on lwIP, as Debian packages it. The stack is in this process, with
+ * a thread of its own, over a TAP device. The client uses its sockets API.
  *
- * The package's own TAP interface is not used: it receives into pool buffers, which this build of
- * the library (2.1.3+dfsg1-2) makes for an MSS of 512 and fills with frames of 1514 bytes, so that it
- * writes past their end. Here each frame gets a buffer of its size. */
+ * The package's own TAP interface is not used. It receives into pool buffers, which this build of the
+ * library (2.1.3+dfsg1-2) makes for an MSS of 512. It fills them with frames of 1514 bytes and so writes
+ * past their end. Here each frame gets a buffer of its size. */
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -37,7 +37,7 @@ pub(crate) fn cycle(instance: &Instance, title: &str) -> Result<()> {
             let done = (0..2 * OPERATIONS)
                 .try_for_each(|number| count(number >= OPERATIONS, || one(&instance.client, to)));
             over.store(true, Ordering::SeqCst);
-            served.join().expect("what is moved in memory moves").and(done)
+            served.join().expect("moving frames in memory does not fail").and(done)
         });
         world.peer.request = None;
         done

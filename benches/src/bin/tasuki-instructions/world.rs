@@ -325,7 +325,7 @@ fn pump(world: &Mutex<World>, on: &AtomicBool) {
     loop {
         if on.load(Ordering::SeqCst) {
             let rested = lock(world).rest();
-            rested.expect("what is moved in memory moves");
+            rested.expect("moving frames in memory does not fail");
         }
         thread::sleep(Duration::from_micros(200));
     }
