@@ -86,7 +86,8 @@ impl Check {
     }
 
     /// Notes that the host of `side` has dropped packets before they reached the link. They count
-    /// as sent (RFC 1122 4.2.3.9: the connection's timers decide), so one gap in the numbers is right.
+    /// as sent (RFC 1122 4.2.3.9: the connection's timers decide), so one gap in the numbers is
+    /// right.
     pub fn note_unresolved(&mut self, side: usize) {
         self.sides[side].dropped_unseen = true;
     }

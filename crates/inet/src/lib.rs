@@ -82,7 +82,7 @@
 //!
 //! ```text layers
 //! stack: calls of the owner; routes frames, time and what one layer tells another
-//! sockets: the sockets: demultiplexing, ports, listeners, handshakes, scheduling
+//! sockets: the sockets: demultiplexing, ports, listeners, handshakes, scheduling, events
 //! icmp nd: ICMP of both families; Neighbour Discovery, autoconfiguration, addresses
 //! context: the layers below the protocols, and how a packet leaves through them
 //! tcp udp dhcp: the TCP engine; datagrams and their queues; the DHCP client

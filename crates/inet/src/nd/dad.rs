@@ -175,7 +175,7 @@ impl NdLayer {
                 }
             }
             AddressOrigin::LinkLocal | AddressOrigin::Static => {
-                self.mark_duplicate(cx, id, ip, owner)
+                self.mark_duplicate(cx, id, ip, owner);
             }
         }
         self.reschedule(cx, id);

@@ -1,5 +1,6 @@
 //! What makes a socket a listener.
 
+use super::cookies;
 use crate::table::Handle;
 use crate::tcp::TcpConfig;
 use crate::time::Instant;
@@ -11,19 +12,95 @@ use alloc::vec::Vec;
 pub(crate) struct Listener {
     pub(crate) backlog: u16,
     /// Handshakes under way; of them, those whose timer has not yet expired.
-    pub(crate) requests: u32,
-    pub(crate) young: u32,
+    requests: u32,
+    young: u32,
     /// SYN-ACK timeouts for which a finished handshake waits for data.
     pub(crate) defer: u8,
     /// When a cookie was last sent.
-    pub(crate) cookies_at: Option<Instant>,
+    cookies_at: Option<Instant>,
     /// Connections to be accepted.
-    pub(crate) accept_queue: VecDeque<Handle>,
+    accept_queue: VecDeque<Handle>,
     /// Fast connections whose peer may not have acknowledged anything yet.
     pub(crate) fast: Vec<Handle>,
 }
 
 impl Listener {
+    /// A listener without connections. `defer` is the number of SYN-ACK timeouts for which a
+    /// finished handshake waits for data.
+    pub(super) fn new(backlog: u16, defer: u8) -> Self {
+        Self {
+            backlog,
+            requests: 0,
+            young: 0,
+            defer,
+            cookies_at: None,
+            accept_queue: VecDeque::new(),
+            fast: Vec::new(),
+        }
+    }
+
+    /// A handshake has begun.
+    #[inline]
+    pub(super) fn add_request(&mut self) {
+        self.requests += 1;
+        self.young += 1;
+    }
+
+    /// The timer of a handshake has expired for the first time.
+    #[inline]
+    pub(super) fn request_timed_out(&mut self) {
+        self.young = self.young.saturating_sub(1);
+    }
+
+    /// A handshake has ended, after `timeouts` expiries of its timer.
+    #[inline]
+    pub(super) fn remove_request(&mut self, timeouts: u8) {
+        self.requests = self.requests.saturating_sub(1);
+        if timeouts == 0 {
+            self.young = self.young.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn has_requests(&self) -> bool {
+        self.requests > 0
+    }
+
+    /// A cookie was sent.
+    #[inline]
+    pub(super) fn cookie_sent(&mut self, now: Instant) {
+        self.cookies_at = Some(now);
+    }
+
+    /// Whether an ACK may bring back a cookie.
+    #[inline]
+    pub(super) fn may_get_cookie(&self, now: Instant) -> bool {
+        self.cookies_at.is_some_and(|at| now - at < cookies::VALIDITY)
+    }
+
+    /// Queues a connection to be accepted.
+    #[inline]
+    pub(super) fn queue(&mut self, child: Handle) {
+        self.accept_queue.push_back(child);
+    }
+
+    /// The next connection to be accepted.
+    #[inline]
+    pub(super) fn next_child(&mut self) -> Option<Handle> {
+        self.accept_queue.pop_front()
+    }
+
+    /// Number of connections to be accepted.
+    #[inline]
+    pub(super) fn queued(&self) -> usize {
+        self.accept_queue.len()
+    }
+
+    /// Removes all connections to be accepted.
+    pub(super) fn take_queue(&mut self) -> VecDeque<Handle> {
+        core::mem::take(&mut self.accept_queue)
+    }
+
+    /// Whether no further connection may be queued.
     pub(super) fn is_full(&self) -> bool {
         self.accept_queue.len() > usize::from(self.backlog)
     }

@@ -91,7 +91,7 @@ impl<T, R> Socket<T, R> {
     /// Whether the owner may use it: neither closed nor still its listener's.
     pub(crate) fn is_open(&self) -> bool {
         let with_listener =
-            matches!(&self.body, SocketBody::Connection(stream) if stream.listener.is_some());
+            matches!(&self.body, SocketBody::Connection(stream) if stream.listener().is_some());
         !self.closing && !with_listener
     }
 

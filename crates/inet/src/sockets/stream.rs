@@ -11,7 +11,7 @@ use crate::tcp::Connection;
 pub(crate) struct Stream<T, R> {
     pub(crate) connection: MaybeDormant<T, HeldFrame<R>>,
     /// The listener that owns it until it is accepted.
-    pub(crate) listener: Option<Handle>,
+    listener: Option<Handle>,
     pub(crate) notified: NotifiedState,
     /// Received bytes are thrown away.
     pub(crate) read_shut: bool,
@@ -40,5 +40,20 @@ impl<T: TxBytes, R: RxBytes> Stream<T, R> {
             read_shut: false,
             proven: 0,
         }
+    }
+}
+
+impl<T, R> Stream<T, R> {
+    /// The listener that owns it until it is accepted.
+    #[inline]
+    pub(super) fn listener(&self) -> Option<Handle> {
+        self.listener
+    }
+
+    /// Gives it to the application.
+    #[inline]
+    pub(super) fn accept(&mut self) {
+        self.listener = None;
+        self.notified.connected = true;
     }
 }

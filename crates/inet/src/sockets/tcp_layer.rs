@@ -302,7 +302,7 @@ impl TcpLayer {
             return timeout;
         }
         if request.timeouts == 1 {
-            listener.young = listener.young.saturating_sub(1);
+            listener.request_timed_out();
         }
         self.arm_request(now, key, timers);
         timeout

@@ -318,7 +318,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             // As Linux: a listener's backlog is where a connection has its counts of segments.
             SocketBody::Listener(listener) => Ok(TcpInfo {
                 state: 10,
-                unacked: u32::try_from(listener.accept_queue.len()).unwrap_or(u32::MAX),
+                unacked: u32::try_from(listener.queued()).unwrap_or(u32::MAX),
                 sacked: u32::from(listener.backlog),
                 ..TcpInfo::default()
             }),
@@ -426,7 +426,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 SocketBody::Gone => return None,
                 SocketBody::Idle => ("UNCONN", 0, 0, None),
                 SocketBody::Listener(listener) => {
-                    ("LISTEN", listener.accept_queue.len(), usize::from(listener.backlog), None)
+                    ("LISTEN", listener.queued(), usize::from(listener.backlog), None)
                 }
                 SocketBody::Connection(stream) => {
                     let connection = &stream.connection;

@@ -3,7 +3,6 @@
 use crate::bytes::{Frame, RxBytes, RxPiece, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
-use crate::sockets::events::EventKind;
 use crate::sockets::fast_open_keys::{CookieCheck, FastOpenKeys};
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::SocketOptions;
@@ -216,13 +215,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             stream.notified.connected = true;
         }
         self.tcp.count_fast_accepted();
-        self.with_listener(handle, |listener| {
-            listener.accept_queue.push_back(child);
-            listener.fast.push(child);
-        });
-        if let Some(socket) = self.sockets.get_mut(handle) {
-            self.events.add(handle, socket, EventKind::Acceptable);
-        }
+        self.with_listener(handle, |listener| listener.fast.push(child));
+        self.queue_accepted(handle, child);
         Some(())
     }
 }

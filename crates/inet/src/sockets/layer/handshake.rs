@@ -50,7 +50,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return self.tcp.count_syn_dropped();
         }
         if with_cookie {
-            listener.cookies_at = Some(now);
+            listener.cookie_sent(now);
             return self.send_cookie(cx, now, &ends, syn, &options, out);
         }
         if tcp.syncookies == 0 && after.is_none() && listener.has_few_left(tcp) {
@@ -72,10 +72,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let request = ConnectionRequest::new(handle, ends, syn, iss, now);
         let Some(key) = self.tcp.add_request(request) else { return };
         self.demux.add_request(ends, key);
-        self.with_listener(handle, |listener| {
-            listener.requests += 1;
-            listener.young += 1;
-        });
+        self.with_listener(handle, Listener::add_request);
         self.tcp.arm_request(now, key, &mut cx.timers);
         self.send_bare(cx, now, &ends, &answer, &options, out);
     }
@@ -146,7 +143,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(SocketBody::Listener(listener)) = self.sockets.get(handle).map(|s| &s.body) else {
             return None;
         };
-        if listener.cookies_at.is_none_or(|at| now - at >= cookies::VALIDITY) || ack.syn {
+        if !listener.may_get_cookie(now) || ack.syn {
             return None;
         }
         let Some(syn) = cookies::check(&cx.secret, now, ends, ack) else {
@@ -249,12 +246,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn remove_request(&mut self, cx: &mut Context, key: Handle) {
         let Some(request) = self.tcp.remove_request(key, &mut cx.timers) else { return };
         self.demux.remove_request(&request.ends, key);
-        self.with_listener(request.listener, |listener: &mut Listener| {
-            listener.requests = listener.requests.saturating_sub(1);
-            if request.timeouts == 0 {
-                listener.young = listener.young.saturating_sub(1);
-            }
-        });
+        self.with_listener(request.listener, |listener| listener.remove_request(request.timeouts));
     }
 
     /// Handles an ICMP error which says that the peer of a request cannot be reached. True if it is

@@ -21,8 +21,6 @@ use crate::sockets::stream::Stream;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentRepr, Seq, State, reset_for};
 use crate::time::Instant;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
@@ -48,15 +46,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::AddrInUse);
         }
         let socket = self.open_socket(handle)?;
-        socket.body = SocketBody::Listener(Listener {
-            backlog,
-            requests: 0,
-            young: 0,
-            defer: socket.options.defer_accept,
-            cookies_at: None,
-            accept_queue: VecDeque::new(),
-            fast: Vec::new(),
-        });
+        socket.body = SocketBody::Listener(Listener::new(backlog, socket.options.defer_accept));
         let (dual, spread) = (socket.is_dual(), socket.options.reuse_port);
         receive_addresses(local, dual)
             .for_each(|face| self.demux.add_listener(face, handle, spread));
@@ -87,8 +77,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             let SocketBody::Listener(listener) = &mut socket.body else {
                 return Err(Error::Invalid);
             };
-            let Some(child) = listener.accept_queue.pop_front() else { return Ok(None) };
-            if !listener.accept_queue.is_empty()
+            let Some(child) = listener.next_child() else { return Ok(None) };
+            if listener.queued() > 0
                 && let Some(socket) = self.sockets.get_mut(handle)
             {
                 self.events.add(handle, socket, EventKind::Acceptable);
@@ -96,8 +86,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             let Some(socket) = self.sockets.get_mut(child) else { continue };
             socket.tag = tag;
             let Some(stream) = socket.connection() else { continue };
-            stream.listener = None;
-            stream.notified.connected = true;
+            stream.accept();
             let remote = stream.connection.endpoints().remote;
             let peer = socket.family.show(remote);
             self.notify(cx, child);
@@ -199,10 +188,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         } else if stream.connection.state() != State::SynReceived {
             stream.notified.connected = true;
             self.tcp.count_accepted();
-            self.with_listener(listener, |listener| listener.accept_queue.push_back(child));
-            if let Some(socket) = self.sockets.get_mut(listener) {
-                self.events.add(listener, socket, EventKind::Acceptable);
-            }
+            self.queue_accepted(listener, child);
+        }
+    }
+
+    /// Queues a connection at its listener, to be accepted, and notifies the owner.
+    pub(super) fn queue_accepted(&mut self, listener: Handle, child: Handle) {
+        self.with_listener(listener, |listener| listener.queue(child));
+        if let Some(socket) = self.sockets.get_mut(listener) {
+            self.events.add(listener, socket, EventKind::Acceptable);
         }
     }
 
@@ -211,8 +205,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let local = socket.local;
         let SocketBody::Listener(listener) = &mut socket.body else { return };
-        let children = core::mem::take(&mut listener.accept_queue);
-        let has_requests = listener.requests > 0;
+        let children = listener.take_queue();
+        let has_requests = listener.has_requests();
         socket.body = SocketBody::Idle;
         let dual = socket.is_dual();
         if let Some(local) = local {

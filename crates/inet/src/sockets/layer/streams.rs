@@ -149,7 +149,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let SocketBody::Connection(stream) = &mut socket.body else { return };
         // The owner of one that waits to be accepted asks when it is.
-        if stream.connection.take_urgent_mark_moved() && stream.listener.is_none() {
+        if stream.connection.take_urgent_mark_moved() && stream.listener().is_none() {
             self.events.add(handle, socket, EventKind::Urgent);
         }
     }
@@ -373,7 +373,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(stream) = socket.connection() {
             stream.connection.handle_timer(now);
             let quiet = now - stream.connection.idle_since() >= DORMANT_AFTER;
-            if quiet && stream.listener.is_none() && stream.connection.is_idle() {
+            if quiet && stream.listener().is_none() && stream.connection.is_idle() {
                 let stats = stream.connection.take_stats();
                 let at = stream.connection.poll_at(now);
                 stream.connection.make_dormant();
@@ -401,7 +401,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 stream.connection.consumed(now, thrown);
             }
         }
-        match stream.listener {
+        match stream.listener() {
             _ if closing => self.update_closing(cx, handle),
             Some(listener) => self.update_child(cx, handle, listener),
             None => self.notify(cx, handle),
