@@ -81,8 +81,10 @@ pub enum ClientReply {
         frames: u16,
     },
     /// To `Hello`, in mode `library`: the stack is to be in this process. The program starts it and
-    /// says hello once more. fds: the server ends of the control connections of the inet server,
-    /// then of each driver, in order.
+    /// says hello once more.
+    ///
+    /// fds: the server ends of control connections: the inet server's, then each driver's, in
+    /// order.
     Host,
     /// One more thread slot. fds: the thread's bell (its end of a [`shm::doorbell`]).
     Thread {

@@ -38,7 +38,7 @@
 //! Heads ([`HEADS`]): `tx` holds at most [`RING`]. The driver may have passed as many that the inet
 //! server has not taken back.
 //!
-//! A region has 178 MiB, or 557 MiB with super-segments. Unused pages cost nothing: the allocator
+//! A region has 178 MiB, or 557 MiB with super-segments. Unused pages cost nothing. The allocator
 //! takes the lowest free area first, so only a burst of loss or a slow reader touches the upper
 //! ones. A region with UMEM has 54 MiB, of which 46 MiB are locked.
 

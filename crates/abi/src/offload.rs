@@ -2,8 +2,8 @@
 //!
 //! The terms are virtio's (virtio 1.3, 5.1.6), since every back end with offloads speaks its
 //! header. A frame to send may leave its checksum to the device. It may also be a *super-segment*:
-//! up to 64 KiB of one TCP stream under one set of headers, which the device or its far end cuts
-//! into segments. A received frame may be a super-segment too, or have a verified checksum.
+//! up to 64 KiB of one TCP stream under one set of headers. The device or its far end cuts it into
+//! segments. A received frame may be a super-segment too, or have a verified checksum.
 //!
 //! A frame may use only the offloads in the interface's [`Features`].
 

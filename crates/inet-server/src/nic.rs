@@ -8,10 +8,11 @@
 //! **Sending** ([`Egress`]). The port writes the headers into a head page and hands the page to the
 //! driver. A descriptor names the page and the payload pieces, which stay in their client's region.
 //!
-//! **Completion.** The driver advances the `tx` ring when it is done with the frame: the device has
-//! it, or the driver dropped it because it was bad or the device refused it. So the ring's consumer
-//! count does not tell which frames were sent. It tells which head pages are the server's again.
-//! Through [`Nics::passed`] it also tells which payload no driver reads any more.
+//! **Completion.** The driver advances the `tx` ring when it is done with the frame. Either the
+//! device has the frame, or the driver dropped it, because it was bad or the device refused it. So
+//! the ring's consumer count does not tell which frames were sent. It tells which head pages are
+//! the server's again. Through [`Nics::passed`] it also tells which payload no driver reads any
+//! more.
 //!
 //! Every frame gets a number, in one sequence over all interfaces. Memory that frames up to number
 //! `n` may name is free once `passed()` has reached `n`.

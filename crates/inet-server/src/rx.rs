@@ -370,7 +370,7 @@ impl Rx {
 
 /// Empties a queue of a place that a new socket is to use. The program has no socket there, so the
 /// server may act for the consumer. A program that still publishes there does not hold the server
-/// up: after as many slots as a full queue has, the queue is empty or the program is at fault.
+/// up. After as many slots as a full queue has, the queue is empty or the program is at fault.
 pub(crate) fn empty(queue: &mut Consumer, socket: u16) -> Result<(), ClientFault> {
     let ring = "socket's";
     for _ in 0..=QUEUE {

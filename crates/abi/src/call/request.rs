@@ -289,9 +289,9 @@ fn saturated(word: u64) -> u32 {
     u32::try_from(word).unwrap_or(u32::MAX)
 }
 
-/// A request on its way to the server, in 64 bytes like its slot. It holds the operation and the
-/// arguments of a [`RequestWords`] side by side with the other fields: nested, padding would add 8
-/// bytes to each call that the server scans and sorts.
+/// A request on its way to the server, in 64 bytes like its slot. It holds operation and arguments
+/// itself, not a [`RequestWords`]. A nested one would add 8 bytes of padding to each call that the
+/// server scans and sorts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackagedCall {
     /// Where the result goes.
