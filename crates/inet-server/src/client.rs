@@ -64,7 +64,7 @@ pub(crate) struct Client {
     pub(crate) sockets: SocketTable,
     /// Sockets to look at: the dirty bits taken from the region, and the server's own.
     pub(crate) dirty: DirtySet,
-    /// Sockets that were closed while sent bytes were in flight.
+    /// Sockets that were closed with unreleased sent bytes.
     pub(crate) closing: Vec<u16>,
     /// Threads with results that wait for room in their ring.
     backlogged: u64,

@@ -21,9 +21,9 @@ use crate::tx::chunk::ClientChunk;
 /// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
 const FLOOR: usize = 65_536;
 
-/// A release of sent bytes, due once the drivers have passed frame `fence`.
+/// A release of sent bytes, due once the drivers have passed `awaited_frame`.
 pub(crate) struct PendingRelease {
-    pub(crate) fence: u64,
+    pub(crate) awaited_frame: u64,
     pub(crate) owner: SocketOwner,
 }
 

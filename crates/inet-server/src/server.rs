@@ -49,7 +49,7 @@ struct DepartingClient {
     number: u16,
     memory: Arc<ClientMemory>,
     /// The last frame that can name the memory. It is known once no chunk is left.
-    fence: Option<u64>,
+    awaited_frame: Option<u64>,
     /// The supervisor knows that the client is gone.
     supervisor_knows: bool,
 }
@@ -108,7 +108,12 @@ impl Server {
         client.add_program_counters(&mut self.engine.counters);
         self.poller.remove(client.bell());
         let memory = Arc::clone(&client.memory);
-        self.leaving.push(DepartingClient { number, memory, fence: None, supervisor_knows });
+        self.leaving.push(DepartingClient {
+            number,
+            memory,
+            awaited_frame: None,
+            supervisor_knows,
+        });
     }
 
     /// Drops a client that broke the rules; all others go on.
@@ -155,7 +160,7 @@ impl Server {
         for client in self.clients.iter_mut().flatten() {
             client.serve_closing(&mut self.engine);
         }
-        // A release whose fence the drivers have passed already does not wait for the next
+        // A release whose awaited frame the drivers have passed already does not wait for the next
         // iteration.
         self.release();
         self.flush();
@@ -311,12 +316,12 @@ impl Server {
         progress
     }
 
-    /// Releases sent bytes whose fence the drivers have passed.
+    /// Releases sent bytes whose awaited frame the drivers have passed.
     fn release(&mut self) -> bool {
         let passed = self.engine.nics.passed();
         let mut progress = false;
-        // A release may add another one behind the others, with a later fence.
-        while self.engine.releases.front().is_some_and(|release| release.fence <= passed) {
+        // A release may add another one behind the others, with a later frame.
+        while self.engine.releases.front().is_some_and(|release| release.awaited_frame <= passed) {
             let Some(release) = self.engine.releases.pop_front() else { break };
             progress = true;
             let place = self.clients.get_mut(usize::from(release.owner.client));
@@ -359,11 +364,11 @@ impl Server {
         let events = &mut self.events;
         let counters = &mut self.engine.counters;
         self.leaving.retain_mut(|leaving| {
-            if leaving.fence.is_none() && Arc::strong_count(&leaving.memory) == 1 {
-                leaving.fence = Some(emitted);
+            if leaving.awaited_frame.is_none() && Arc::strong_count(&leaving.memory) == 1 {
+                leaving.awaited_frame = Some(emitted);
             }
-            let over =
-                leaving.supervisor_knows && leaving.fence.is_some_and(|fence| fence <= passed);
+            let over = leaving.supervisor_knows
+                && leaving.awaited_frame.is_some_and(|frame| frame <= passed);
             if over {
                 counters.released += 1;
                 events.push(ServerEvent::ClientReleased { client: leaving.number });

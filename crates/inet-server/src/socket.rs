@@ -303,8 +303,8 @@ impl Socket {
         if words.waiters.reached(before, shown.tx_released) {
             return true;
         }
-        // Behind the fence of `reached`: a thread that waits for room has counted its sent bytes
-        // before it set its bit.
+        // Behind the memory fence of `reached`: a thread that waits for room has counted its sent
+        // bytes before it set its bit.
         let unreleased = words.tx_bytes.load(Ordering::Relaxed).saturating_sub(before);
         tx.roomy() && unreleased > roomy(tx.limit)
     }

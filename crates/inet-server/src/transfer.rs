@@ -121,19 +121,19 @@ impl Client {
         self.sockets.touch(socket);
     }
 
-    /// Follows up on sent bytes that the core does not need any more. It sets a fence for their
-    /// release, or releases them at once when no driver holds a frame. A closed socket without such
-    /// bytes is over.
+    /// Follows up on sent bytes that the core does not need any more. It notes a pending release,
+    /// or releases them at once when no driver holds a frame. A closed socket without such bytes is
+    /// over.
     pub(crate) fn settle(&mut self, engine: &mut Engine, socket: &mut Socket) {
         let index = socket.id.index;
-        if socket.tx.wants_fence() {
-            socket.tx.set_fence();
-            let fence = engine.nics.emitted();
-            if engine.nics.passed() >= fence {
+        if socket.tx.has_releasable() {
+            socket.tx.note_release();
+            let awaited_frame = engine.nics.emitted();
+            if engine.nics.passed() >= awaited_frame {
                 socket.tx.release();
             } else {
                 let owner = SocketOwner { client: self.number, index, serial: socket.serial };
-                engine.releases.push_back(PendingRelease { fence, owner });
+                engine.releases.push_back(PendingRelease { awaited_frame, owner });
             }
         }
         if socket.closed && socket.tx.is_drained() {
@@ -146,7 +146,7 @@ impl Client {
         self.sockets.touch(socket);
     }
 
-    /// Looks after sockets that were closed while bytes were in flight. The core reports nothing
+    /// Looks after sockets that were closed with unreleased bytes. The core reports nothing
     /// about them before the connection is over. That may be long after the peer has acknowledged
     /// their last byte.
     pub(crate) fn serve_closing(&mut self, engine: &mut Engine) {
@@ -154,7 +154,7 @@ impl Client {
             let waits = self.with_socket(self.closing[at], |client, socket| {
                 if socket.closed {
                     socket.tx.acked(engine.stack.acked(socket.handle));
-                    if socket.tx.wants_fence() {
+                    if socket.tx.has_releasable() {
                         client.settle(engine, socket);
                     }
                 }
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    /// The drivers have passed the fence of a release.
+    /// The drivers have passed the awaited frame of a release.
     pub(crate) fn released(&mut self, engine: &mut Engine, owner: SocketOwner) {
         self.with_socket(owner.index, |client, socket| {
             if socket.serial == owner.serial {

@@ -9,7 +9,7 @@
 //! counter follows the core's `acked` count. It waits until the drivers have passed every frame
 //! sent until then, since a retransmission may still name the bytes.
 //!
-//! Three bounds apply: bytes in flight ([`Tx::limit`], SO_SNDBUF), discontiguous runs in flight
+//! Three bounds apply: unreleased bytes ([`Tx::limit`], SO_SNDBUF), discontiguous unreleased runs
 //! ([`MAX_RUNS`]), and descriptors per iteration. Descriptors over a bound stay in the queue, in
 //! the program's memory.
 
@@ -32,7 +32,7 @@ use self::chunk::{ClientChunk, ClientMemory};
 pub(crate) const DEFAULT_LIMIT: u64 = 512 * 1024;
 /// Bounds of SO_SNDBUF, as on Linux. Without SO_SNDBUF the limit grows by itself to the upper one.
 pub(crate) const LIMITS: std::ops::RangeInclusive<u64> = 4096..=4 << 20;
-/// Most discontiguous pieces of memory in flight on one socket. It bounds the core's memory for a
+/// Most discontiguous pieces of unreleased memory of one socket. It bounds the core's memory for a
 /// program that sends single bytes.
 const MAX_RUNS: usize = 1024;
 
@@ -52,7 +52,7 @@ pub(crate) fn roomy(limit: u64) -> u64 {
 /// The sending half of one socket. Positions count bytes in queue order.
 pub(crate) struct Tx {
     queue: Consumer,
-    /// Most bytes in flight.
+    /// Most unreleased bytes.
     pub(crate) limit: u64,
     /// The program has set `limit`.
     pub(crate) limited: bool,
@@ -73,9 +73,9 @@ pub(crate) struct Tx {
     target: u64,
     /// Position that the program may read as `tx_released`.
     pub(crate) released: u64,
-    /// While a release waits for its fence: the position that it releases.
-    pub(crate) fenced: Option<u64>,
-    /// Ends of the discontiguous runs in flight.
+    /// While a release waits for its frame: the position that it releases.
+    pub(crate) releasing: Option<u64>,
+    /// Ends of the discontiguous unreleased runs.
     runs: VecDeque<u64>,
     /// The region offset after the last run.
     runs_end: u64,
@@ -104,7 +104,7 @@ impl Tx {
             refused_passed: 0,
             target: 0,
             released: 0,
-            fenced: None,
+            releasing: None,
             runs: VecDeque::new(),
             runs_end: 0,
             blocked: false,
@@ -248,36 +248,36 @@ impl Tx {
         }
     }
 
-    /// Are there bytes to release without a fence?
-    pub(crate) fn wants_fence(&self) -> bool {
-        self.fenced.is_none() && self.target > self.released
+    /// Are there bytes to release without a pending release?
+    pub(crate) fn has_releasable(&self) -> bool {
+        self.releasing.is_none() && self.target > self.released
     }
 
-    /// Notes that a fence is set for all bytes up to `target`.
-    pub(crate) fn set_fence(&mut self) {
-        self.fenced = Some(self.target);
+    /// Notes a pending release of all bytes up to `target`.
+    pub(crate) fn note_release(&mut self) {
+        self.releasing = Some(self.target);
     }
 
-    /// The drivers have passed the fence.
+    /// The drivers have passed the awaited frame.
     pub(crate) fn release(&mut self) {
-        if let Some(position) = self.fenced.take() {
+        if let Some(position) = self.releasing.take() {
             self.released = position;
         }
     }
 
     /// Bytes taken and not released.
-    pub(crate) fn in_flight(&self) -> u64 {
+    pub(crate) fn unreleased(&self) -> u64 {
         self.taken - self.released
     }
 
-    /// Is a bound on bytes in flight reached?
+    /// Is a bound on unreleased bytes reached?
     pub(crate) fn is_full(&self) -> bool {
-        self.in_flight() >= self.limit || self.runs.len() >= MAX_RUNS
+        self.unreleased() >= self.limit || self.runs.len() >= MAX_RUNS
     }
 
     /// Should a program that waits for room go on? As on Linux it should when a third is free.
     pub(crate) fn roomy(&self) -> bool {
-        self.in_flight() <= roomy(self.limit)
+        self.unreleased() <= roomy(self.limit)
     }
 
     /// Are all taken bytes released?

@@ -29,7 +29,8 @@ impl Server {
     /// or for room in a ring?
     fn completions_are_needed(&mut self) -> bool {
         use inet::Egress;
-        self.leaving.iter().any(|leaving| leaving.fence.is_some()) || !self.engine.nics.ready()
+        self.leaving.iter().any(|leaving| leaving.awaited_frame.is_some())
+            || !self.engine.nics.ready()
     }
 
     /// Announces sleep on all bells. The caller looks with [`Server::has_work`] afterwards.

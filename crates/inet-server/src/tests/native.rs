@@ -51,7 +51,7 @@ fn whoever_waits_for_a_position_is_rung_when_it_is_released() {
         let _ = b.recv(&mut child);
         sock.words.tx_released.load(Ordering::Acquire) >= HALF
     });
-    // Most of the limit is in flight, so the server would not wake a thread for the free room.
+    // Most of the limit is unreleased, so the server would not wake a thread for the free room.
     let place = sock.words.tx_released.load(Ordering::Acquire) + 1;
     sock.words.waiters.position.store(place, Ordering::SeqCst);
     sock.words.waiters.bits.store(1, Ordering::SeqCst);

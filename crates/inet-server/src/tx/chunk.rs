@@ -1,4 +1,4 @@
-//! Payload in a client's region, as the core and frames in flight hold it.
+//! Payload in a client's region, as the core and frames in the rings hold it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use abi::frame::Piece;
 use inet::TxBytes;
 use shm::Region;
 
-/// A client's region. The client and its chunks in flight share it; the last of them drops it.
+/// A client's region. The client and its chunks share it; the last of them drops it.
 #[derive(Debug)]
 pub(crate) struct ClientMemory {
     pub(crate) region: Arc<Region>,

@@ -57,7 +57,7 @@ fn neighbours_are_one_chunk() {
     assert!(first.append(second).is_ok());
     assert_eq!(first.len(), 10);
     let third = first.append(third).unwrap_err();
-    assert_eq!(rig.tx.runs.len(), 2, "two stretches are in flight");
+    assert_eq!(rig.tx.runs.len(), 2, "two stretches are unreleased");
     let sum = u32::from(u16::from_be_bytes(*b"23")) + u32::from(u16::from_be_bytes(*b"45"));
     assert_eq!(u32::from(first.checksum(2..6)), sum);
     let at = u32::try_from(area.region_offset()).unwrap();
@@ -102,7 +102,7 @@ fn bounds_hold_up_the_queue_and_nothing_else() {
     assert!(rig.tx.blocked);
     assert!(!rig.tx.roomy());
     rig.tx.acked(8);
-    rig.tx.set_fence();
+    rig.tx.note_release();
     rig.tx.release();
     assert!(rig.tx.roomy());
     assert!(rig.take(true).is_some());
@@ -122,16 +122,16 @@ fn what_an_earlier_connection_sent_does_not_count_for_the_next() {
     rig.take(true).unwrap();
     rig.tx.accepted(100);
     rig.tx.restart();
-    rig.tx.set_fence();
+    rig.tx.note_release();
     rig.tx.release();
     assert_eq!(rig.tx.released, 100);
     rig.queue.push(&descriptor(&area, 100, 50)).unwrap();
     rig.take(true).unwrap();
     rig.tx.accepted(50);
     rig.tx.acked(0);
-    assert!(!rig.tx.wants_fence());
+    assert!(!rig.tx.has_releasable());
     rig.tx.acked(50);
-    rig.tx.set_fence();
+    rig.tx.note_release();
     rig.tx.release();
     assert!(rig.tx.is_drained());
 }
@@ -169,14 +169,14 @@ proptest! {
             // Of a descriptor that is not wholly acked, as much as is; of what follows nothing.
             let kept = given - acked;
             prop_assert!(rig.tx.target <= end - kept);
-            if rig.tx.wants_fence() {
-                rig.tx.set_fence();
+            if rig.tx.has_releasable() {
+                rig.tx.note_release();
                 rig.tx.release();
             }
         }
         rig.tx.acked(given);
-        if rig.tx.wants_fence() {
-            rig.tx.set_fence();
+        if rig.tx.has_releasable() {
+            rig.tx.note_release();
             rig.tx.release();
         }
         prop_assert!(rig.tx.is_drained());
