@@ -1,11 +1,11 @@
 //! One application script and one fault seed, run twice: once with the kernel's TCP at one end,
-//! once with ours. Both runs must have the same outcome.
+//! once with Tasuki's. Both runs must have the same outcome.
 //!
-//! The other end is our core in both runs, so the subject alone differs. With the kernel the world
-//! runs in real time over a TAP device ([`KernelHost`](crate::kernel::KernelHost)), with our core
-//! in virtual time. Two things are compared at both ends: whether the peer's whole stream arrived
-//! and ended, and the error of a failed connection. How much of a cut-off stream arrived is a
-//! matter of timing and is not compared. The checkers look at every segment in both runs.
+//! The other end is Tasuki's core in both runs, so only the subject differs. With the kernel the
+//! world runs in real time over a TAP device ([`KernelHost`](crate::kernel::KernelHost)). Otherwise
+//! it runs in virtual time. Two things are compared at both ends: whether the peer's whole stream
+//! arrived and ended, and the error of a failed connection. The length of a cut-off stream depends
+//! on timing and is not compared. The checkers look at every segment in both runs.
 
 use core::fmt;
 use core::time::Duration;

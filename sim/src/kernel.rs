@@ -1,6 +1,6 @@
-//! The Linux kernel as one host of a world: a real socket, whose frames come and go over a TAP
-//! device that this process holds. Such a world runs in real time, in a network namespace of its
-//! own (see the `tasuki-differential` command). Links, applications and checkers are the same.
+//! The Linux kernel as one host of a world. It is a real socket, whose frames travel over a TAP
+//! device that this process holds. Such a world runs in real time, in its own network namespace
+//! (see the `tasuki-differential` command). Links, applications and checkers are the same.
 
 use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};

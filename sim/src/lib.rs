@@ -13,7 +13,7 @@
 //! world: runs one world
 //! app kernel record: applications; the kernel's TCP as a host; pcapng files
 //! host: the hosts around the core
-//! scenario: what world a seed means
+//! scenario: the world of a seed
 //! check plan link: the checkers, an application's plan, links
 //! router ranges: messages of the router, sets of sequence numbers
 //! wire livelock bytes random: an independent decoder, a bound on idle frames, payload, numbers

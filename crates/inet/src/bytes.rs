@@ -1,12 +1,13 @@
 //! Payload bytes as the core sees them: handles on memory of other owners.
 //!
-//! The core does not copy payload, but for what never was in one frame: fragments are joined and
-//! what we send to ourselves is copied once into memory of the core's own ([`Frame::Joined`]). What
-//! is to be sent arrives as chunks ([`TxBytes`]) that stay where the application put them; the core
-//! knows their length and can have ranges of them summed, and names the ranges again when a frame
-//! leaves ([`Egress::emit`]). What was received stays in its frame ([`RxBytes`]) until the
-//! application has it; the core hands out ranges of frames ([`RxPiece`]). Dropping a chunk or a
-//! frame gives its memory back to its owner.
+//! The core does not copy payload, with two exceptions. It joins fragments into memory of its own
+//! ([`Frame::Joined`]), and it copies loopback packets there once.
+//!
+//! Payload to be sent arrives as chunks ([`TxBytes`]) that remain where the application put them.
+//! The core knows a chunk's length and can have ranges of it summed. It names the ranges again when
+//! a frame leaves ([`Egress::emit`]). Received payload remains in its frame ([`RxBytes`]) until the
+//! application has it. The core hands out ranges of frames ([`RxPiece`]). Dropping a chunk or a
+//! frame gives up the core's reference to its memory.
 
 use alloc::boxed::Box;
 use core::ops::Range;

@@ -1,4 +1,4 @@
-//! What the protocols above IP work with: the layers below them, timers, random numbers, and the
+//! The context of the protocols above IP: the layers below them, timers, random numbers, and the
 //! count of held frames.
 //!
 //! A packet leaves in three steps. [`Context::find`] gives the path to its destination.

@@ -1,8 +1,8 @@
 //! The count of received frames that the core holds, and of bytes in frames of its own.
 //!
-//! A frame that is kept (out of order, or not yet fetched by its owner) carries a token; the number
-//! of tokens is the number of frames held, exactly, wherever in the core they are dropped. Frames
-//! that were received are scarce and counted one by one; those that the core made itself
+//! A held frame (out of order, or not yet fetched by its owner) carries a token. The number of
+//! tokens is exactly the number of held frames, wherever in the core they are dropped. Received
+//! frames are scarce and are counted one by one. Frames that the core made itself
 //! ([`Frame::Joined`], [`Frame::Looped`]) may be long and are counted in bytes.
 
 use alloc::sync::Arc;

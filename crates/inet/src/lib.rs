@@ -81,14 +81,14 @@
 //! The modules, each of which imports only from lines below its own:
 //!
 //! ```text layers
-//! stack: calls of the owner; routes frames, time and what one layer tells another
+//! stack: calls of the owner; routes frames, time and results between the layers
 //! sockets: the sockets: demultiplexing, ports, listeners, handshakes, scheduling, events
 //! icmp nd: ICMP of both families; Neighbour Discovery, autoconfiguration, addresses
 //! context: the layers below the protocols, and how a packet leaves through them
 //! tcp udp dhcp: the TCP engine; datagrams and their queues; the DHCP client
 //! ip: packets of both families, fragments, routes, source addresses, groups, path MTUs
 //! link: Ethernet, interfaces, neighbours, conflicts of addresses, the loopback queue
-//! waiters timers held: what waits for a neighbour; what timers are for; frames held
+//! waiters timers held: sockets waiting for a neighbour; purposes of timers; held frames
 //! bytes config secret sockaddr limit wheel: traits of payload, settings, keys, mechanisms
 //! cidr counters ecn_field error interface_id offload table time: vocabulary
 //! ```

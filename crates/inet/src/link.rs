@@ -1,7 +1,7 @@
 //! The link layer: Ethernet frames, interfaces and their addresses, neighbours, the loopback queue.
 //!
 //! [`LinkLayer`] owns the tables. It answers ARP and detects address conflicts. The modules above
-//! send its Neighbour Solicitations, and give it what advertisements say.
+//! send its Neighbour Solicitations, and give it the content of advertisements.
 
 pub(crate) mod acd;
 pub(crate) mod address;

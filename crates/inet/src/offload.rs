@@ -1,9 +1,10 @@
 //! Offloads: work that an interface does for frames.
 //!
-//! A frame to send may leave its checksum to the interface, and may be a *super-segment*: up to 64
-//! KiB of one TCP stream under one set of headers, which the interface, or the far end of its link,
-//! cuts into segments. A received frame may be one as well, and its checksum may be known to be
-//! right. What is left to an interface is decided where a frame is made, by [`Features`].
+//! A frame to be sent may leave its checksum to the interface. It may also be a *super-segment*: up
+//! to 64 KiB of one TCP stream under one set of headers. The interface, or the far end of its link,
+//! segments it. A received frame may be a super-segment as well, and its checksum may be known to
+//! be right. The code that makes a frame decides by [`Features`] which work is left to the
+//! interface.
 
 /// The offloads of an interface for frames to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

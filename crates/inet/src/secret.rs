@@ -1,7 +1,7 @@
-//! Numbers that must not be guessed from outside: of hash tables, sequence numbers, ports.
+//! Numbers that must not be guessed from outside: for hash tables, sequence numbers, ports.
 //!
-//! One 128-bit secret given at the start; each use is a SipHash of its inputs under a key of its
-//! own, derived from the secret, so that observing one tells nothing about another.
+//! The stack gets one 128-bit secret at its start. Each use is a SipHash of its inputs under a key
+//! of its own, derived from the secret. So observing one use discloses nothing about another.
 
 use core::hash::{BuildHasher, Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! Compares the kernel's TCP with ours, seed by seed; see `tasuki_sim::differential`.
+//! Compares the kernel's TCP with Tasuki's, seed by seed; see `tasuki_sim::differential`.
 //!
 //! Each seed needs a network namespace of its own, so the command runs itself once more for each:
 //! `unshare --net sh -c 'ip link set lo up; tasuki-differential --inside SEED'`.

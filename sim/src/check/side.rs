@@ -1,4 +1,4 @@
-//! What the checkers know of one side.
+//! The checkers' knowledge of one side.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,4 +1,4 @@
-//! What the checkers are told of a side, and how they note a segment.
+//! The input of the checkers about a side, and their records of segments.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The DHCP clients of one stack, and what each has brought about.
+//! The DHCP clients of one stack, and the configuration that each has made.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

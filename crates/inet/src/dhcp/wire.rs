@@ -1,9 +1,10 @@
-//! DHCP messages (RFC 2131 2, RFC 2132): those of servers validated, those of ours written.
+//! DHCP messages (RFC 2131 2, RFC 2132): a validating reader of servers' messages, a writer of the
+//! client's.
 //!
-//! A server is whoever answers first, so a [`DhcpReply`] contains nothing that was not looked at:
-//! addresses are ones that a host can have, masks are prefixes, times are in order, routers are on
-//! the link, lists are bounded, the domain is a name. What is optional and wrong is left out; what
-//! is needed and wrong makes the whole message nothing.
+//! Any node can answer first, so a [`DhcpReply`] contains only validated values. Addresses are
+//! possible for a host, masks are prefixes, times are in order and routers are on the link. Lists
+//! are bounded, and the domain is a name. A wrong optional value is left out. A wrong required
+//! value makes the whole message invalid.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! What both families share: the bound on errors sent, and the counters.
+//! The parts that both families share: the bound on errors sent, and the counters.
 
 use crate::config::Config;
 use crate::interface_id::InterfaceId;

@@ -1,4 +1,4 @@
-//! To whom a received packet was sent, and whether its addresses can be true.
+//! The kind of a received packet's destination, and the check of its addresses.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 

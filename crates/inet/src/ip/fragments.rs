@@ -1,4 +1,4 @@
-//! The fragments of one stack: kept until their packet is complete or has waited too long.
+//! The fragments of one stack, stored until their packet is complete or has timed out.
 
 use alloc::boxed::Box;
 use core::net::IpAddr;

@@ -1,14 +1,15 @@
 //! Multicast groups of one interface and family: listeners, their filters, reports to routers.
 //!
 //! IGMPv3 (RFC 3376) and MLDv2 (RFC 3810) are one protocol in two formats. So are their older
-//! versions, which are spoken while a router speaks them (7.2.1, and RFC 3810 8.2.1).
+//! versions. An older version is used while a router uses it (7.2.1, and RFC 3810 8.2.1).
 //!
-//! Each listener (a socket, or an address for its solicited-node group) has a filter; the filters
-//! of a group are merged into one (3.2, 4.2), and every change of that is reported at once and
-//! again after random times, as many times as the robustness variable says (5.1, 6.1). Queries are
-//! answered after a random time of at most what they say, with what is wanted then (5.2, 6.2).
-//! Any node can send a query. All that it can do is make us report, at most once for each group and
-//! random delay.
+//! Each listener (a socket, or an address for its solicited-node group) has a filter. The filters
+//! of a group are merged into one (3.2, 4.2). Every change of the merged filter is reported at
+//! once, and again after random times, as often as the robustness variable says (5.1, 6.1).
+//!
+//! A query is answered after a random time within the bound that it states, with the filter of that
+//! moment (5.2, 6.2). Any node can send a query. It can only cause reports, at most one for each
+//! group and random delay.
 
 pub(crate) mod report;
 pub(crate) mod table;

@@ -1,9 +1,8 @@
 //! The messages of Neighbour Discovery (RFC 4861 4), with the options that a host acts on. The
-//! library's views panic on options that they take for whole, so this is our own reader.
+//! library's views panic on incomplete options, so the core has its own reader.
 //!
-//! [`parse`] lets through what passes all the checks of RFC 4861 6.1, 7.1 and 8.1 that can be made
-//! without knowing our own state; options that are not known are skipped, one of length 0 spoils
-//! the message (4.6).
+//! [`parse`] makes all checks of RFC 4861 6.1, 7.1 and 8.1 that need no state of this host. Unknown
+//! options are skipped. An option of length 0 makes the message invalid (4.6).
 
 use core::net::Ipv6Addr;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! What the headers of a packet say, of both families.
+//! The headers of a packet, of both families.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;

@@ -1,16 +1,18 @@
 //! Reassembly of fragmented packets: IPv4 (RFC 791 3.2, RFC 815, RFC 1122 3.3.2) and IPv6 (RFC 8200
 //! 4.5).
 //!
-//! Fragments stay in the frames that brought them until the last one is in; then they are copied
-//! once, into one buffer that looks like a packet that was never cut. What is held is bounded in
-//! bytes and in frames, for the stack and for each source; a datagram that would exceed a bound
-//! displaces the one that has waited longest (of its own source, if that source's bound is it):
-//! real datagrams are complete within milliseconds, so what has waited longest is what will never
-//! be complete.
+//! Fragments remain in their frames until the last one has come. Then they are copied once, into
+//! one buffer that looks like a packet that was never fragmented.
 //!
-//! Fragments that overlap spoil their datagram (RFC 5722 3; RFC 1858 and RFC 3128 tell why, and
-//! Linux does the same for IPv4). Exact duplicates are dropped. A spoilt datagram keeps its place,
-//! without frames, until its time is over, so that fragments that come later are dropped too.
+//! Stored fragments are bounded in bytes and in frames, for the stack and for each source. A
+//! datagram that would exceed a bound displaces the one that has waited longest. If the bound is a
+//! source's, the displaced datagram is of that source. Real datagrams are complete within
+//! milliseconds, so the datagram that has waited longest will most likely never be.
+//!
+//! Fragments that overlap make their datagram inconsistent (RFC 5722 3; RFC 1858 and RFC 3128 give
+//! the reasons, and Linux does the same for IPv4). Exact duplicates are dropped. A discarded
+//! datagram retains its entry, without frames, until its time is over, so that later fragments are
+//! dropped, too.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,10 +1,9 @@
 //! IPv6 packets (RFC 8200).
 //!
-//! [`parse`] lets through whole packets from a possible source and walks their extension headers
-//! to what they carry. The walk is bounded by the packet and by [`MOST_HEADERS`] and
-//! [`MOST_OPTIONS`], for no honest packet has many (RFC 8504 5.3). What a packet carries is a
-//! [`Content`]; the caller looks first whether the packet is for us, and acts on it then: only
-//! packets to us are worth an answer.
+//! [`parse`] accepts complete packets from a possible source and walks their extension headers. The
+//! walk is bounded by the packet, by [`MOST_HEADERS`] and by [`MOST_OPTIONS`]: no honest packet has
+//! many (RFC 8504 5.3). It ends in a [`Content`]. The caller first checks whether the packet is for
+//! this host, and then acts on the content: only packets to this host get an answer.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;

@@ -1,4 +1,5 @@
-//! ARP (RFC 826) for Ethernet and IPv4: the packets. What they teach is in `neighbour`.
+//! ARP (RFC 826) for Ethernet and IPv4: the packets. `neighbour` stores the addresses that they
+//! carry.
 
 use core::net::Ipv4Addr;
 

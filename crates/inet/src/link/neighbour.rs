@@ -1,5 +1,5 @@
-//! Neighbours: which hardware address belongs to an address on the link. One cache for both
-//! families, with the states of RFC 4861 7.3.2; ARP (`arp`) and Neighbour Discovery (`nd`) fill it.
+//! Neighbours: the hardware addresses of addresses on the link. One cache serves both families,
+//! with the states of RFC 4861 7.3.2. ARP (`arp`) and Neighbour Discovery (`nd`) fill it.
 //!
 //! ```text
 //!            asked                   answer                      30 s or so
@@ -11,13 +11,14 @@
 //!                                              └────────────────── delay (5 s)
 //! ```
 //!
-//! An address that was learnt without asking begins as stale: it is used, and proven while it is.
+//! An address that was learnt without asking begins as stale. It is used, and proven while it is.
 //! Progress of a connection proves its neighbour without a packet (7.3.1). While a neighbour is
-//! incomplete, answers without a socket wait here in a short queue, where the oldest gives way.
-//! Sockets and datagrams wait with the sockets. The cache is bounded: when it is full, the stalest
-//! of a few entries that are known gives way, so flooding costs constant time (RFC 6583 6.1). An
-//! entry is made only for a neighbour that we asked, or that asks for us. Announcements of others
-//! only update.
+//! incomplete, answers without a socket wait here in a short queue; a further one displaces the
+//! oldest. Sockets and datagrams wait with the sockets.
+//!
+//! The cache is bounded. When it is full, the stalest of a few known entries is replaced, so
+//! flooding costs constant time (RFC 6583 6.1). An entry is made only for a neighbour that this
+//! host has asked, or that asks for this host. Announcements of other neighbours only update.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,17 +1,18 @@
-//! Duplicate address detection (RFC 4862 5.4) with enhancement against probes that come back (RFC
-//! 7527), and the identifiers that addresses of ours end in.
+//! Duplicate address detection (RFC 4862 5.4), enhanced against looped-back probes (RFC 7527), and
+//! the interface identifiers of addresses.
 //!
-//! An identifier is made from the hardware address (RFC 4291 appendix A), or, if the configuration
-//! has a secret, as RFC 7217 says: stable on one network, without telling the hardware address or
-//! linking one network to another. A duplicate of such a one is answered with another identifier,
-//! three times; a duplicate of the other kind means that the hardware address is not unique, which
-//! ends autoconfiguration on the interface (RFC 4862 5.4.5).
+//! An identifier is made from the hardware address (RFC 4291 appendix A). If the configuration has
+//! a secret, it is made as RFC 7217 says: stable on one network, without disclosing the hardware
+//! address or linking one network to another. A duplicate of such an identifier leads to another
+//! identifier, up to three times. A duplicate of the other kind means that the hardware address is
+//! not unique. That ends autoconfiguration on the interface (RFC 4862 5.4.5).
 //!
-//! A duplicate of the owner's or of the interface itself stays, unused, so that it can be seen, and
-//! is probed again when the link has been away; one made of a router's prefix goes, as on Linux.
+//! A duplicate of a configured or link-local address remains, unused, so that it can be seen. It is
+//! probed again after the link was down. A duplicate made from a router's prefix is removed, as on
+//! Linux.
 //!
-//! A node on the link that answers all probes keeps us from having addresses (RFC 3756 4.1.4).
-//! The counter `nd.duplicates` tells.
+//! A node on the link that answers all probes can deny this host every address (RFC 3756 4.1.4).
+//! The counter `nd.duplicates` shows it.
 
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! Messages of neighbours, and advertisements of our own addresses.
+//! Messages of neighbours, and advertisements of this host's addresses.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};

@@ -1,5 +1,6 @@
-//! Routers: asking for them (RFC 4861 6.3.7, RFC 7559), what they advertise (6.3.4), and the
-//! default routes that come of it, by preference (RFC 4191) and as long as the router answers.
+//! Routers: soliciting them (RFC 4861 6.3.7, RFC 7559), handling their advertisements (6.3.4), and
+//! the resulting default routes. Routes are ordered by preference (RFC 4191) and used as long as
+//! the router answers.
 
 use core::net::Ipv6Addr;
 use core::time::Duration;

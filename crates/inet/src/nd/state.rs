@@ -1,4 +1,4 @@
-//! What Neighbour Discovery knows of each interface's link, and its timer.
+//! The state of Neighbour Discovery for each interface's link, and its timer.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasher;

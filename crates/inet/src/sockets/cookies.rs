@@ -1,11 +1,12 @@
-//! SYN cookies (RFC 4987 3.6): a handshake of which only the peer keeps a record.
+//! SYN cookies (RFC 4987 3.6): a handshake of which only the peer has a record.
 //!
-//! The initial sequence number of the SYN-ACK is a keyed hash of the two ends, of the peer's
-//! initial sequence number, of the minute, and of what the two sides agreed upon; five of its bits
-//! say which minute and which segment size, so that the ACK that brings it back can be checked. A
-//! peer that uses timestamps gets back the rest in the low bits of ours, which it echoes: window
-//! scale, SACK and ECN. Without timestamps there are none of them. A cookie is good for one to two
-//! minutes.
+//! The initial sequence number of the SYN-ACK is a keyed hash. Its inputs are the two ends, the
+//! peer's initial sequence number, the minute, and the agreed options. Five of its bits encode the
+//! minute and the segment size, so that the ACK that brings it back can be checked.
+//!
+//! A peer that uses timestamps echoes the low bits of the SYN-ACK's timestamp. These encode the
+//! other options: window scale, SACK and ECN. Without timestamps, the connection has none of these
+//! options. A cookie is valid for one to two minutes.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What makes a socket a datagram socket.
+//! The state of a datagram socket.
 
 use crate::bytes::TxBytes;
 use crate::interface_id::InterfaceId;

@@ -1,7 +1,7 @@
 //! Events of sockets, for their owner.
 //!
-//! At most one event of each kind waits per socket, however often its cause occurs: an event says
-//! "look again", and the socket's getters say what there is. So events need constant memory.
+//! At most one event of each kind waits per socket, however often its cause occurs. An event only
+//! says "look again"; the socket's getters give the state. So events need constant memory.
 
 use crate::error::Error;
 

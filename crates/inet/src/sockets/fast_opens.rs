@@ -1,12 +1,11 @@
-//! Fast Open (RFC 7413) across connections: the cookies that we give out, and those that peers have
-//! given us.
+//! Fast Open (RFC 7413) across connections: cookies for peers, and cookies from peers.
 //!
-//! A cookie of ours is a keyed hash of the two addresses, so that nothing has to be remembered; the
-//! key can be set, for all listeners or one, for servers that share an address. Peers' cookies are
-//! kept with their segment size in a bounded table, oldest out. A listener bounds how many fast
-//! connections it has whose peer has not yet proved that its address is its own.
+//! A cookie of this host is a keyed hash of the two addresses, so nothing has to be stored. The key
+//! can be set, for all listeners or for one, because servers may share an address. Peers' cookies
+//! are stored with their segment size in a bounded table; the oldest is displaced. A listener
+//! bounds its fast connections whose peer has not yet proved its address.
 //!
-//! Where middleboxes swallow such connections, none is begun for a while ([`FastOpenPause`]).
+//! Where middleboxes drop such connections, none is begun for a while ([`FastOpenPause`]).
 
 use super::fast_open_keys::FastOpenKeys;
 use crate::secret::KeyedHash;

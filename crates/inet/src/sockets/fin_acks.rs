@@ -1,9 +1,9 @@
 //! FINs of peers that are not acknowledged yet.
 //!
-//! A program mostly closes as soon as it reads the end, and then our own FIN brings the ACK of the
-//! peer's: one frame less. So the owner's event loop may have the lone ACK wait while it looks for
-//! the program's answer ([`Stack::poll_deferring`](crate::Stack::poll_deferring)). The ACK waits
-//! until the loop has nothing else to do, and 200 µs at most.
+//! Most programs close as soon as they read the end. The FIN of this side then carries the ACK of
+//! the peer's, which saves a frame. So the owner's event loop may defer the lone ACK while it looks
+//! for the program's answer ([`Stack::poll_deferring`](crate::Stack::poll_deferring)). The ACK
+//! waits until the loop has nothing else to do, and 200 µs at most.
 
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! What the owner of a socket names and is given.
+//! Vocabulary of the calls of a socket's owner.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 

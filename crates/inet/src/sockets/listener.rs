@@ -1,4 +1,4 @@
-//! What makes a socket a listener.
+//! The state of a listener.
 
 use super::cookies;
 use crate::table::Handle;

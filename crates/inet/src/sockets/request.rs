@@ -1,4 +1,4 @@
-//! A connection request: what a SYN has said.
+//! A connection request: the record of a SYN.
 
 use crate::table::Handle;
 use crate::tcp::{EcnField, Endpoints, SegmentRepr, Seq, Timestamps, reset_for};

@@ -1,4 +1,4 @@
-//! A place in the table of sockets.
+//! An entry of the table of sockets.
 
 use alloc::boxed::Box;
 use core::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What makes a socket a connection.
+//! The state of a connected stream socket.
 
 use super::maybe_dormant::MaybeDormant;
 use crate::bytes::{RxBytes, TxBytes};

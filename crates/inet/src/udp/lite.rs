@@ -1,7 +1,7 @@
-//! UDP-Lite (RFC 3828): a datagram whose checksum covers as many of its bytes as the sender says.
+//! UDP-Lite (RFC 3828): a datagram whose sender chooses how many of its bytes the checksum covers.
 //!
-//! The header is UDP's, with the coverage in the place of the length, which the packet tells. 0
-//! covers everything. The header is always covered, and there is always a checksum.
+//! The header is UDP's, with the coverage in place of the length, which the packet gives. A
+//! coverage of 0 means everything. The header is always covered, and there is always a checksum.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Datagrams to be sent, with what their senders say about them (ancillary data).
+//! Datagrams to be sent, with their senders' parameters (ancillary data).
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};

@@ -1,9 +1,11 @@
 //! The two queues of a datagram socket.
 //!
-//! Sending: a datagram stays queued until it leaves, is dropped, or is taken away to wait for its
-//! neighbour's address. Others may overtake it then. Bytes are released in the order of sending, so
-//! one counter tells the owner which chunks are its own again. Receiving: the queue is bounded by
-//! payload bytes and by number. A datagram that does not fit is dropped, as UDP may.
+//! Sending: a datagram remains queued until it leaves, is dropped, or is parked until its neighbour
+//! is resolved. Other datagrams may overtake a parked one. Bytes are released in the order of
+//! sending, so one counter tells the owner which chunks it may use again.
+//!
+//! Receiving: the queue is bounded by payload bytes and by number. A datagram that does not fit is
+//! dropped, as UDP may.
 
 use alloc::collections::VecDeque;
 

@@ -1,8 +1,9 @@
-//! Errors from the network about what sockets have sent, of both families (ICMP, ICMPv6).
+//! ICMP errors about packets of sockets, of both families.
 //!
-//! An error is believed only if the packet that it quotes is one that a socket could have sent: our
-//! source address, a known pair of ends, and for TCP a sequence number that is outstanding (RFC
-//! 5927 4, 7.2). A path MTU that a router reports holds for all packets to that host.
+//! An error is accepted only if a socket could have sent the packet that it quotes. That is a
+//! source address of this host, a known pair of ends and, for TCP, a sequence number that is
+//! outstanding (RFC 5927 4, 7.2). A path MTU that a router reports applies to all packets to that
+//! host.
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;

@@ -1,11 +1,12 @@
 //! Connection requests: handshakes that a peer has begun and not finished (RFC 4987).
 //!
-//! A SYN makes a record of what it said, not a connection: every host can send SYNs, and from any
-//! address. The SYN-ACK is made of the record as often as it has to be sent, by the very code that
-//! makes a connection's, and the connection when the last ACK of the handshake comes. A listener
-//! has at most as many requests as its backlog allows; beyond that it answers with SYN cookies
-//! ([`cookies`]), which need no memory. Records, demultiplexing and timers take
-//! constant time; only the end of a listener looks at all requests.
+//! A SYN makes a record, not a connection: every host can send SYNs, and from any address. The
+//! SYN-ACK is made from the record each time, by the same code as a connection's. The connection is
+//! made when the last ACK of the handshake comes.
+//!
+//! The backlog of a listener bounds its requests. Beyond that bound it answers with SYN cookies
+//! ([`cookies`]), which need no memory. Records, demultiplexing and timers take constant time. Only
+//! the end of a listener visits all requests.
 
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::context::Context;

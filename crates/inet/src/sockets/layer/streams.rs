@@ -1,4 +1,4 @@
-//! Connections: segments in and out, and what their owners are told.
+//! Connections: segments in and out, and the events of their owners.
 
 use crate::bytes::{Egress, Frame, ProcessingStage, RxBytes, RxPiece, TxBytes};
 use crate::context::{Context, NextHop};

@@ -1,9 +1,9 @@
-//! Connections in TIME-WAIT whose sockets are closed: slim records, apart from the sockets.
+//! Connections in TIME-WAIT whose sockets are closed: small records, apart from the sockets.
 //!
-//! A record takes the connection's place in demultiplexing, its hold on the port and one timer; all
-//! take constant time. There are at most `Config::max_tw_buckets` of them: a connection that finds
-//! none free ends without TIME-WAIT, as on Linux, since to end another one early would do the same
-//! to a connection that has just as much right to it.
+//! A record takes over the connection's entry in demultiplexing, its claim on the port and one
+//! timer. All three take constant time. There are at most `Config::max_tw_buckets` records. A
+//! connection that finds none free ends without TIME-WAIT, as on Linux. To end another record early
+//! would do the same to a connection with equal rights.
 
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::context::Context;
