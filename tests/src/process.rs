@@ -1,4 +1,4 @@
-//! Programs of a test: under a time limit, with all they said at hand.
+//! Programs of a test: under a time limit, with all their output at hand.
 
 use std::fmt;
 use std::io::{BufRead as _, BufReader, Read};
@@ -11,19 +11,19 @@ use crate::tools::PATIENCE;
 
 /// Both outputs of a program, so far.
 #[derive(Default)]
-struct Said {
+struct Output {
     stdout: String,
     stderr: String,
 }
 
 #[derive(Default)]
 struct Shared {
-    said: Mutex<Said>,
+    said: Mutex<Output>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Said> {
+    fn lock(&self) -> MutexGuard<'_, Output> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -38,7 +38,7 @@ pub struct Running {
 
 /// A program that ended by itself.
 pub struct Finished {
-    /// How.
+    /// Exit code or signal.
     pub status: ExitStatus,
     /// All of its standard output.
     pub stdout: String,
@@ -163,7 +163,7 @@ impl Running {
             }
             if Instant::now() >= deadline {
                 let said = self.shared.lock();
-                let Said { stdout, stderr } = &*said;
+                let Output { stdout, stderr } = &*said;
                 panic!("{} does not end\n--- stdout\n{stdout}\n--- stderr\n{stderr}", self.title);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -190,7 +190,7 @@ impl Drop for Running {
 fn watch(
     pipe: impl Read + Send + 'static,
     shared: &Arc<Shared>,
-    which: fn(&mut Said) -> &mut String,
+    which: fn(&mut Output) -> &mut String,
 ) -> JoinHandle<()> {
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {

@@ -45,8 +45,8 @@ impl Ring {
         memory[..len].copy_from_slice(frame);
         if batch.fixed {
             let all = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
-            // SAFETY: the memory lives as long as the ring, which is dropped before it, and is
-            // looked at only while no operation is on its way.
+            // SAFETY: the memory outlives the ring, which is dropped before it. The memory is read
+            // only while no operation is on its way.
             unsafe { ring.submitter().register_buffers(&[all]) }?;
         }
         Ok(Self { ring, batch, memory, len })

@@ -1,4 +1,4 @@
-//! SYNs from made-up addresses.
+//! SYNs from invented addresses.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;

@@ -58,7 +58,7 @@ impl Host {
     /// EBADF, ENOTSOCK, EINVAL, EADDRINUSE, EOPNOTSUPP.
     pub fn listen(&mut self, fd: i32, backlog: i32) -> Outcome<()> {
         let handle = self.handle(fd)?;
-        // A negative backlog is a large one to Linux, and cut there as here.
+        // To Linux a negative backlog is a large one. It is limited there as here.
         let backlog = u16::try_from(backlog).unwrap_or(u16::MAX);
         self.stack().listen(handle, backlog).map_err(failed)?;
         self.entries.socket(fd)?.listening = true;
@@ -93,8 +93,8 @@ impl Host {
     /// connect(2).
     ///
     /// # Errors
-    /// EBADF, ENOTSOCK, EINPROGRESS, EALREADY, EISCONN, ENETUNREACH, EADDRNOTAVAIL, and what ended
-    /// the attempt.
+    /// EBADF, ENOTSOCK, EINPROGRESS, EALREADY, EISCONN, ENETUNREACH, EADDRNOTAVAIL, and the
+    /// error that ended the attempt.
     pub fn connect(
         &mut self,
         fd: i32,

@@ -13,8 +13,8 @@ impl Host {
     /// send(2), sendto(2), write(2): how many bytes were taken.
     ///
     /// # Errors
-    /// EBADF, ENOTSOCK, ENOTCONN, EPIPE, EAGAIN, what ended the connection, and for datagrams
-    /// EDESTADDRREQ, EMSGSIZE, ENETUNREACH, EADDRNOTAVAIL, ENOBUFS.
+    /// EBADF, ENOTSOCK, ENOTCONN, EPIPE, EAGAIN, the error that ended the connection. For
+    /// datagrams also EDESTADDRREQ, EMSGSIZE, ENETUNREACH, EADDRNOTAVAIL, ENOBUFS.
     pub fn send(
         &mut self,
         fd: i32,
@@ -174,7 +174,7 @@ impl Host {
     /// recv(2), recvfrom(2), read(2), recvmsg(2): at most `most` bytes.
     ///
     /// # Errors
-    /// EBADF, ENOTSOCK, ENOTCONN, EAGAIN, what ended the connection.
+    /// EBADF, ENOTSOCK, ENOTCONN, EAGAIN, the error that ended the connection.
     pub fn recv(
         &mut self,
         fd: i32,
