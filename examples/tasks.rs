@@ -44,7 +44,7 @@ async fn serve(addr: SocketAddr) -> io::Result<()> {
     println!("listening on {}", listener.local_addr()?);
     loop {
         let (stream, peer) = listener.accept().await?;
-        // Nobody waits for the task: it ends with its connection.
+        // No code waits for the task: it ends with its connection.
         drop(spawn(async move {
             if let Err(error) = echo(stream).await {
                 eprintln!("{peer}: {error}");

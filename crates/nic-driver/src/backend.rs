@@ -1,6 +1,7 @@
 //! The table of back ends: which device a driver drives, by the first word of `--nic`.
 //!
-//! What needs rights the supervisor did; descriptors come from it, in the order of each back end.
+//! The supervisor did everything that needs rights. Descriptors come from it, in the order of each
+//! back end.
 
 use std::fs::File;
 use std::io;
@@ -35,8 +36,8 @@ pub struct DeviceContext<'a> {
 /// The device that the configuration names, out of its descriptors.
 ///
 /// # Errors
-/// [`DriverError::BadMessage`] when there is no such back end or it needs other descriptors,
-/// [`DriverError::System`] when the system refuses what it needs.
+/// [`DriverError::BadMessage`] when the back end does not exist or needs other descriptors,
+/// [`DriverError::System`] when a system call fails.
 pub fn open(context: DeviceContext<'_>, fds: Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> {
     let config = context.config;
     match config.device.split_once(':') {

@@ -11,7 +11,7 @@
 //! and finds the payload pieces in the clients' regions. All of it goes to the device in one call,
 //! or in one for each segment that the device does not make itself ([`crate::gso`]). Only then is
 //! the page handed back and the ring advanced. Its consumer count tells the inet server which bytes
-//! nobody reads any more. While the device has no room the frame stays where it is.
+//! no driver reads any more. While the device has no room the frame stays where it is.
 //!
 //! Descriptors are allegations. A bad one is counted by cause and passed over. A page that could be
 //! taken is handed back in every case. Only impossible ring indices end the driver, since with them

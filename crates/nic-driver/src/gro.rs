@@ -8,12 +8,12 @@
 //! may be joined, the kept bytes go over its headers again, and both payloads lie in one piece.
 //! Only a frame that does not fit is moved, to an area of its own.
 //!
-//! The rules are those of Linux's `tcp_gro_receive`. A segment is joined only if it begins where
-//! the segments before it end, is no longer than the first of them, and has the same headers:
-//! addresses, ports, DF, TTL, traffic class, acknowledgement, window and options, timestamps
-//! included. Only ACK and PSH may be set. A segment with SYN, FIN, RST, URG, ECE, CWR or a CE mark
-//! goes alone, and so do fragments and packets with IP options or extension headers. A shorter
-//! segment is the last. Checksums are verified before, IP's and TCP's.
+//! The rules are those of Linux's `tcp_gro_receive`. A segment is joined under three conditions. It
+//! begins where the segments before it end, it is no longer than the first of them, and it has the
+//! same headers: addresses, ports, DF, TTL, traffic class, acknowledgement, window and options,
+//! timestamps included. Only ACK and PSH may be set. A segment with SYN, FIN, RST, URG, ECE, CWR or
+//! a CE mark goes alone, and so do fragments and packets with IP options or extension headers. A
+//! shorter segment is the last. Checksums are verified before, IP's and TCP's.
 //!
 //! Two things differ. Identifications of IPv4 are not looked at: those of packets that must not be
 //! fragmented mean nothing (RFC 6864 4.1). A segment with PSH does not end the frame: frames are

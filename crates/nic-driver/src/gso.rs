@@ -1,6 +1,6 @@
 //! Generic segmentation offload, as Linux's. The stack leaves work of a frame to the device. Work
 //! that the device does not do is done here, just before the frame leaves. So the stack makes one
-//! super-segment instead of tens of segments, for every device: the work for each frame, from TCP
+//! super-segment instead of tens of segments, for every device. The work for each frame, from TCP
 //! down to the rings, is done once for all of them.
 //!
 //! Nothing is copied for it. Each segment gets headers of its own out of those of the super-segment

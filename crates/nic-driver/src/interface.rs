@@ -1,4 +1,4 @@
-//! The host's interfaces, as its kernel tells of them by rtnetlink.
+//! The host's interfaces, as its kernel reports them by rtnetlink.
 //!
 //! The supervisor asks for one when a back end is to use it, and hears of changes ([`Watch`]). So
 //! it learns that a device is gone, or back, or without carrier, and sleeps meanwhile. Messages are
@@ -117,7 +117,7 @@ pub struct Interface {
     pub ethernet: bool,
     /// An operator set it up (IFF_UP).
     pub up: bool,
-    /// There is somebody at the other end of the cable (IFF_LOWER_UP).
+    /// There is a station at the other end of the cable (IFF_LOWER_UP).
     pub carrier: bool,
     /// The bridge (bond, …) it is a port of, by number; 0 for none.
     pub master: u32,

@@ -15,16 +15,16 @@ use crate::device::{Device, Part, Placed, Received};
 /// Bytes that it leaves free before a frame that it receives in place.
 const HEADROOM: usize = 256;
 
-/// What the test sees of a [`Fake`].
+/// The test's view of a [`Fake`].
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     /// Frames that the device will receive.
     pub(crate) incoming: VecDeque<Vec<u8>>,
     /// Frames that it sent.
     pub(crate) sent: Vec<Vec<u8>>,
-    /// What was left to it of them.
+    /// The offload of each sent frame.
     pub(crate) left: Vec<TxOffload>,
-    /// What it knows of the frames that it receives.
+    /// The offload state of the frames that it receives.
     pub(crate) known: RxOffload,
     /// Frames it has room for.
     pub(crate) room: usize,
@@ -117,7 +117,7 @@ impl Device for Fake {
         let placed = wire.posted.pop_front().zip(wire.incoming.pop_front());
         Ok(placed.map(|(page, frame)| {
             let at = page + HEADROOM;
-            // As far as there is such a page: what the kernel says is not always believed.
+            // Only if the page exists: the kernel's word is not always believed.
             let _ = region.write(first + at, &frame);
             Placed { at, len: frame.len() }
         }))

@@ -18,8 +18,8 @@
 //! lock, or faults are to be made. Then the device has a UMEM of its own, and each frame is copied
 //! between the two.
 //!
-//! XDP tells nothing of checksums, but the other end of a virtual cable may have left theirs
-//! undone. Then the sum of the pseudo-header is in their place, which is recognised.
+//! XDP reports nothing about checksums, but the other end of a virtual cable may have left them
+//! unfilled. Then the sum of the pseudo-header is in the checksum's place, and is recognised.
 //!
 //! The supervisor calls [`open`], which makes all of it (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, as
 //! root has them). It gives the driver the socket, the memory, and the descriptors that keep

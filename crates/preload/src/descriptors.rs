@@ -1,4 +1,4 @@
-//! What each descriptor of this process stands for.
+//! The object that each descriptor of this process stands for.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a forked child starts with.
+//! The state that a forked child starts with.
 //!
 //! * **fork**: the child has copies of everything and may use nothing of it, since a ring has one
 //!   producer. The fork handler makes its inherited sockets unusable (EBADF) and lets go of the

@@ -60,7 +60,7 @@ pub(crate) fn client() -> Outcome<Arc<Client>> {
     Ok(client)
 }
 
-/// On stderr as it is now, with one system call and whatever comes of it.
+/// Writes to stderr as it is now, with one system call. Errors are ignored.
 fn report(line: &str) {
     // SAFETY: stderr is used for this one write only; if the program closed it, the write fails.
     let stderr = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };

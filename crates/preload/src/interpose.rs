@@ -11,8 +11,8 @@ macro_rules! interpose {
     )*) => {$(
         #[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the program keeps to the call's manual page: its pointers are valid for
-            // what the call does with them.
+            // SAFETY: the program keeps to the call's manual page: its pointers are valid for the
+            // call's accesses.
             #[allow(unused_unsafe, reason = "not every condition looks at pointers")]
             let is_ours = unsafe { $ours };
             if is_ours {

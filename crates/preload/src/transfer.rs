@@ -1,9 +1,9 @@
 //! The POSIX meaning of sending and receiving, apart from C's pointers.
 //!
-//! The runtime queues all of a blocking send and receives what is there. Here are the rules on top
-//! of that: MSG_WAITALL waits until all has come, bytes received before an error count, MSG_TRUNC
-//! throws away, EPIPE comes with SIGPIPE. The socket is a trait, so that the rules are tested
-//! without a server.
+//! The runtime queues all of a blocking send, and receives the bytes that are there. Here are the
+//! rules on top of that: MSG_WAITALL waits until all has come, bytes received before an error
+//! count, MSG_TRUNC throws away, EPIPE comes with SIGPIPE. The socket is a trait, so that the rules
+//! are tested without a server.
 
 use core::ffi::c_int;
 use core::net::SocketAddr;

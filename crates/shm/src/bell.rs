@@ -113,7 +113,7 @@ impl Sleeper {
 
     /// Says that this consumer is awake: there was work after all, or it has slept.
     pub fn awake(&self) {
-        // A swap and no store, here and in `announce`: so it comes after whatever a producer wrote.
+        // A swap and no store, here and in `announce`, so it comes after any write of a producer.
         self.word.swap(AWAKE, Ordering::AcqRel);
     }
 

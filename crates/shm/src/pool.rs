@@ -21,7 +21,7 @@
 //! **Trust.** The table lies in shared memory, so it is an allegation. The allocator decides by
 //! private records which pages are free, and writes the table for the others and for its successor
 //! ([`Pool::recover`]). Every process also keeps privately which pages its own areas cover. It
-//! refuses to have an area twice, whatever the table says. A peer that writes nonsense into the
+//! refuses to have an area twice, even if the table allows it. A peer that writes nonsense into the
 //! table can lose areas, or get at bytes that it could read anyway. It cannot make two areas of one
 //! process overlap, and it cannot move an access out of the pool.
 //!

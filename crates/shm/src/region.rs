@@ -214,8 +214,8 @@ impl Region {
     /// Maps the first `len` bytes (rounded up to whole pages) of another's region.
     ///
     /// # Errors
-    /// [`RegionError::Unsealed`] and [`RegionError::TooShort`] for what no supervisor sends;
-    /// [`RegionError::System`].
+    /// [`RegionError::Unsealed`] and [`RegionError::TooShort`] for a descriptor that no supervisor
+    /// sends; [`RegionError::System`].
     pub fn map(fd: BorrowedFd<'_>, len: usize, access: Access) -> Result<Arc<Self>, RegionError> {
         let (whole, backing) = Self::inspect(fd, len)?;
         Self::map_whole(fd, whole, backing, access, false).map(Arc::new)

@@ -170,7 +170,7 @@ impl Spin {
         }
     }
 
-    /// After a wait that might be short enough if everybody spun: was that tried just now?
+    /// After a wait that might be short enough if both ends spun: was that tried just now?
     fn try_most(&mut self, spun: bool) {
         if spun && self.bound == self.most {
             self.futile = (2 * self.futile + 1).min(MOST_FUTILE);

@@ -100,7 +100,7 @@ impl Waiters {
         before < position && position <= now
     }
 
-    /// Does somebody wait for [`Waiters::ROOM`]? Call it after slots were given back.
+    /// Does a thread wait for [`Waiters::ROOM`]? Call it after slots were given back.
     #[must_use]
     pub fn await_room(&self) -> bool {
         fence(Ordering::SeqCst);

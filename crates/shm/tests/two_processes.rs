@@ -87,7 +87,8 @@ impl Side {
     }
 }
 
-/// The driver: adds 1 to every byte of what it gets and gives it back; dies by abort on a byte 255.
+/// The driver: adds 1 to every byte of each area and gives the area back. It dies by abort on a
+/// byte 255.
 fn driver() {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let mut channel = Channel::from_fd(stdin);

@@ -1,7 +1,7 @@
 //! Packaged calls that travel together: the program's own batches.
 //!
-//! [`CallBatch`] adds to a raw batch what its calls are about. A call's socket stays open until the
-//! call's result is fetched.
+//! [`CallBatch`] adds the subjects of the calls to a raw batch. A call's socket stays open until
+//! the call's result is fetched.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ impl Client {
     /// Becomes a client of the instance whose control socket is `path`.
     ///
     /// # Errors
-    /// [`ConnectError`]; its text says what to do.
+    /// [`ConnectError`]; its text names the remedy.
     pub fn connect(path: &Path) -> Result<Arc<Self>, ConnectError> {
         Ok(Arc::new(Self { membership: Membership::join(path)? }))
     }

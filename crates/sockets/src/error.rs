@@ -10,7 +10,7 @@ use shm::{AreaError, OutOfRange, RingFault};
 /// The environment variable that holds the path of the instance's control socket.
 pub const ENV: &str = "TASUKI_SOCKET";
 
-/// Admission failed. The text says what to do about it.
+/// Admission failed. The text names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The environment does not name an instance.
@@ -44,13 +44,13 @@ pub enum ConnectError {
          version as this library? (`tasuki ps`)"
     )]
     Protocol {
-        /// What was wrong, with the value.
+        /// The fault, with the value.
         what: String,
     },
     /// The region could not be mapped.
     #[error("the region shared with the Tasuki instance cannot be used: {what}; check `ulimit -v`")]
     Region {
-        /// What was wrong, with the value.
+        /// The fault, with the value.
         what: String,
     },
 }

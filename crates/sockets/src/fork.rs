@@ -8,7 +8,7 @@
 //!   ([`shm::fork`]). A library loader that promises to call [`crate::forked`] in every child
 //!   ([`fork_watched`]) lets the check read an ordinary word.
 //! * Calls and waits read the wiped page in any case.
-//! * A `vfork` child shares its parent's memory and is not told apart. The thread whose rings such
+//! * A `vfork` child shares its parent's memory and is not recognised. The thread whose rings such
 //!   a child would use sleeps meanwhile.
 //! * Only the goodbye asks the kernel, because such a child ends before its parent.
 

@@ -1,9 +1,9 @@
 //! The stack inside this very process (mode `library`): the calling threads do its work.
 //!
-//! The instance answers `Hello` with the servers' ends of its connections instead of a welcome.
-//! The program that loads this library has said with [`set_host`] what becomes of them: a
-//! [`LocalStack`]. From then on [`crate::Client`] is admitted as to any other instance, with the
-//! same regions, rings and words. Two things differ:
+//! The instance answers `Hello` with the servers' ends of its connections instead of a welcome. The
+//! library's host has named a function with [`set_host`], which makes a [`LocalStack`] of them.
+//! From then on [`crate::Client`] is admitted as to any other instance, with the same regions,
+//! rings and words. Two things differ:
 //!
 //! * Where the server's bell would be rung, the caller does the server's work
 //!   ([`LocalStack::work`]).

@@ -144,7 +144,7 @@ fn dropping_a_future_cancels_its_call() {
         let reactor = Reactor::current().unwrap();
         reactor.call(Request::null()).unwrap().await.unwrap();
         assert!(fake.core().held.is_empty());
-        // One that is answered at the same moment: what it accepted is closed.
+        // One that is answered at the same moment: the connection that it accepted is closed.
         fake.core().offer(index, 1);
         let mut accept = Box::pin(listener.accept());
         once(accept.as_mut()).await;

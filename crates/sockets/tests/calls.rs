@@ -123,7 +123,7 @@ fn abandoned_calls_are_made_and_what_they_make_is_closed() {
     fake.eventually("the call", |core| core.held.len() == 1);
     fake.core().answer_held();
     assert!(fake.core().socks[1].is_some());
-    // The next call on this thread's rings finds the result that nobody wants.
+    // The next call on this thread's rings finds the result that no caller wants.
     let other = client.socket(Family::V4, SocketKind::Stream).unwrap();
     assert_eq!(index_of(&other), 2);
     fake.eventually("the close", |core| core.socks[1].is_none());

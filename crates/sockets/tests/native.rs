@@ -1,4 +1,5 @@
-//! Slices over a fake server: what is named, when it is over, and whose memory it is then.
+//! Slices over a fake server: the bytes named, the end of a slice, and the owner of the memory
+//! then.
 
 mod common;
 
@@ -233,7 +234,7 @@ fn tempfile() -> std::fs::File {
     file
 }
 
-/// What the program says that it has consumed of a socket.
+/// The program's count of consumed bytes of a socket.
 fn consumed(fake: &Fake, index: u16) -> u64 {
     fake.core().sock(index).words.rx_consumed.load(Ordering::SeqCst)
 }

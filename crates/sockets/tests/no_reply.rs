@@ -83,7 +83,7 @@ fn an_option_that_cannot_fail_wakes_nobody() {
     let socket = client.socket(Family::V4, SocketKind::Stream).unwrap();
     fake.eventually("sleep", |core| core.calls == [Op::Socket]);
     let (level, name) = SO_KEEPALIVE;
-    // More than there are places for calls: earlier ones are over once somebody waits.
+    // More than there are places for calls: earlier ones are over once a thread waits.
     for _ in 0..2000 {
         socket.set_int(level, name, 1).unwrap();
     }

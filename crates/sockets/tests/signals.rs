@@ -134,7 +134,7 @@ fn signals_end_waits_as_on_linux() {
     fake.core().break_off(common::index_of(&late), Errno::CONNREFUSED);
     assert_eq!(late.take_error(), Some(Errno::CONNREFUSED));
 
-    // Calls that complete at once are not interrupted: nobody would know what came of them.
+    // Calls that complete at once are not interrupted: their result would be lost.
     fake.core().manner.holds = Some(abi::call::Op::SetSockOpt);
     let setting = in_thread(&socket, |socket| socket.set_int(6, 1, 1));
     signal(&setting, libc::SIGUSR2);

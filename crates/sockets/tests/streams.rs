@@ -73,7 +73,7 @@ fn a_send_that_may_not_wait_stops_at_the_limit() {
         [more_follows, more_follows, more_follows, none],
         "only the last piece ends a push"
     );
-    // A little room: a send takes it, but nobody is told to come for it.
+    // A little room: a send takes it, but no thread is woken for it.
     core.release(index, 1000);
     drop(core);
     assert_eq!(socket.readiness().events & poll::OUT, 0);
@@ -135,7 +135,7 @@ fn a_full_queue_is_waited_for() {
         });
         std::thread::sleep(Duration::from_millis(50));
         assert!(!sender.is_finished());
-        // Nothing is released: room in the queue is what was waited for.
+        // Nothing is released: the send waited for room in the queue.
         fake.core().manner.releases = false;
         fake.core().take(index, 1);
         let (sent, took) = sender.join().unwrap();

@@ -116,7 +116,7 @@ impl Device {
         self.kind
     }
 
-    /// Is this host at the other end of the link, rather than somebody's network?
+    /// Is this host at the other end of the link, rather than another network?
     pub(crate) fn host_end(&self) -> bool {
         self.kind.row().host_end
     }

@@ -1,7 +1,7 @@
 //! A program that writes garbage: slots into its rings and queues, words, indices, areas.
 //!
 //! Every slot is first given to all decoders of `abi`, then to a real inet server that a second,
-//! good program uses too. Whatever is written: no panic, the server comes to rest, and the good
+//! good program uses too. For any input there is no panic, the server comes to rest, and the good
 //! program's call is still answered.
 
 use std::os::fd::OwnedFd;
@@ -40,7 +40,7 @@ struct Program {
     requests: Producer,
     results: Consumer,
     pool: Pool,
-    /// What it has sent and not freed.
+    /// The areas that it has sent and not freed.
     sent: Vec<Area>,
     _bell: OwnedFd,
 }
@@ -175,7 +175,7 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut CallSlotsRun, bad: &mut Program) ->
             bad.head.dirty.summary.store(u.arbitrary()?, Ordering::SeqCst);
         }
         7 => {
-            // Any word of what comes before the pools: bells, indices, slots, owner tables.
+            // Any word before the pools: bells, indices, slots, owner tables.
             let words = bad.layout.rx_pool.pages_at.min(bad.layout.tx_pool.pages_at) / 8;
             let at = u.choose_index(words.max(1))? * 8;
             let _ = bad.region.write(at, &u.arbitrary::<u64>()?.to_le_bytes());

@@ -2,10 +2,11 @@
 //!
 //! The input is a sequence of records: a byte of flags, two bytes of the address that is given, a
 //! byte of length, and that many bytes of options. The record becomes an answer to the client's
-//! last message, of a kind that the flags' lowest three bits name, by a server that bit 3 chooses;
-//! with bit 4 options that every client needs come first; the upper three let time pass. Whatever
-//! the server says: no panic, at most one address and a bounded number of routes, and no more
-//! messages than a patient client sends.
+//! last message. The flags' lowest three bits name its kind, and bit 3 chooses the server. With bit
+//! 4, options that every client needs come first. The upper three bits let time pass.
+//!
+//! For any input there is no panic. The client has at most one address and a bounded number of
+//! routes, and sends no more messages than a patient client.
 
 use core::time::Duration;
 

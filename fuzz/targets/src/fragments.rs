@@ -1,10 +1,12 @@
 //! Arbitrary IPv4 and IPv6 fragments of datagrams to a socket.
 //!
 //! The input is a sequence of records of five bytes: flags, the fragment's place in units of eight
-//! bytes (two), its length, and a byte that its payload consists of. Bit 0 of the flags makes it a
-//! fragment of IPv6, bit 1 the last one; bits 2 and 3 choose the datagram, bit 4 the source; the
-//! upper three let time pass. Whatever the fragments are: no panic, what is held is bounded, and
-//! nothing is left when the time of all of them is over and the socket has been read.
+//! bytes (two), its length, and a byte that fills its payload. Bit 0 of the flags makes it a
+//! fragment of IPv6, bit 1 the last one. Bits 2 and 3 choose the datagram, bit 4 the source. The
+//! upper three bits let time pass.
+//!
+//! For any input there is no panic, and the held fragments are bounded. Nothing is left when the
+//! time of all of them is over and the socket has been read.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;

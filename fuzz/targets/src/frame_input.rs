@@ -2,9 +2,11 @@
 //!
 //! The input is a sequence of records: a byte of flags, a 16-bit length, and that many bytes, given
 //! to the stack as a frame. With bit 0 of the flags the frame gets our hardware address and IPv4's
-//! type; with bit 1 its IPv4 and transport checksums are made right, so that what lies behind them
-//! is reached; with bit 2 its addresses and ports become those of the connection. Bits 4 to 7 let
-//! time pass. Whatever the frames are: no panic, and all memory within its bounds.
+//! type. With bit 1 its IPv4 and transport checksums are made right, so that the code behind the
+//! checks is reached. With bit 2 its addresses and ports become those of the connection. Bits 4 to
+//! 7 let time pass.
+//!
+//! For any input there is no panic, and all memory stays within its bounds.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;

@@ -1,11 +1,13 @@
 //! Arbitrary IPv6 packets, Neighbour Discovery above all, into a stack that configures itself.
 //!
-//! The input is a sequence of records: a byte of flags, a byte that says what it is (below), a byte
-//! of length, and that many bytes. The record becomes an IPv6 packet: its payload starts with an
-//! ICMPv6 type for the kinds 0 to 7, or is what the kind's upper bits name as next header. With bit
-//! 0 of the flags its checksum is made right; bits 1 and 2 choose source and destination; bit 3 the
-//! hop limit; the upper four let up to nine hours pass. Whatever the packets are: no panic, and all
-//! that others can make the stack keep is within its bounds.
+//! The input is a sequence of records: a byte of flags, a byte for the kind, a byte of length, and
+//! that many bytes. The record becomes an IPv6 packet. For the kinds 0 to 7 its payload starts with
+//! an ICMPv6 type. For other kinds the upper bits of the kind name the next header. With bit 0 of
+//! the flags its checksum is made right. Bits 1 and 2 choose source and destination, bit 3 the hop
+//! limit. The upper four bits let up to nine hours pass.
+//!
+//! For any input there is no panic, and all state that packets can make the stack keep stays within
+//! its bounds.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;

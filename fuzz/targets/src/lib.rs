@@ -1,8 +1,9 @@
 //! The fuzz targets.
 //!
-//! A target is a function of bytes that must not panic. Its own assertions say what must hold for
-//! all bytes. `fuzz/fuzz_targets/` gives each target to libFuzzer (`cargo +nightly fuzz run NAME`).
-//! This crate's test replays the corpora of `fuzz/corpus/` with the ordinary compiler.
+//! A target is a function of bytes that must not panic. Its own assertions state the invariants
+//! that hold for all bytes. `fuzz/fuzz_targets/` gives each target to libFuzzer (`cargo +nightly
+//! fuzz run NAME`). This crate's test replays the corpora of `fuzz/corpus/` with the ordinary
+//! compiler.
 //!
 //! A new target is a module here, a line in [`TARGETS`], a file in `fuzz_targets/`, a `[[bin]]` in
 //! `fuzz/Cargo.toml`, and some seeds in `fuzz/corpus/NAME/`.
@@ -24,7 +25,7 @@ mod memory;
 mod packet;
 pub mod tcp_sequence;
 
-/// A target: its name, and what it does.
+/// A target: its name, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.

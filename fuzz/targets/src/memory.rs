@@ -36,7 +36,7 @@ impl RxBytes for Frame {
     }
 }
 
-/// Keeps what the stack sends.
+/// Keeps the frames that the stack sends.
 #[derive(Default)]
 pub(crate) struct Wire(pub(crate) Vec<Vec<u8>>);
 

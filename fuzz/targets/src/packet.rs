@@ -27,7 +27,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u16 {
     total as u16
 }
 
-/// The other end's question for the stack's hardware address, which tells the stack its own.
+/// The peer's ARP request for the stack's hardware address, which also gives the stack the peer's.
 pub(crate) fn arp() -> Vec<u8> {
     let mut arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
     arp.extend_from_slice(&[2, 0, 0, 0, 0, 1]);

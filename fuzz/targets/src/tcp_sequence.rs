@@ -1,10 +1,11 @@
 //! A sequence of segments, calls and time against one live connection.
 //!
-//! The other end is the input: each segment is a legal header whose numbers are chosen near the
-//! edges that matter (next byte, window, unacknowledged data), with every option, and with
-//! checksums that are right. The application's calls and the passing of time are the input's too.
-//! Whatever comes: no panic, no acknowledgement of what was not sent, no byte beyond a window that
-//! was ever offered, no flood of answers, and all memory within its bounds.
+//! The input plays the peer. Each segment is a legal header, with numbers near the edges that
+//! matter (next byte, window, unacknowledged data), with every option, and with correct checksums.
+//! The application's calls and the passing of time come from the input, too.
+//!
+//! For any input there is no panic, no acknowledgement of bytes that were not sent, no byte beyond
+//! a window that was ever offered, and no flood of answers. All memory stays within its bounds.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -29,7 +30,7 @@ const QUEUED: usize = 100_000;
 const STREAM: u64 = 2;
 const LISTENER: u64 = 1;
 
-/// The connection, and what the other end knows of it.
+/// The connection, and the peer's knowledge of it.
 struct TcpSequenceRun {
     stack: Stack<Chunk, Frame>,
     id: InterfaceId,
@@ -38,7 +39,7 @@ struct TcpSequenceRun {
     stream: Option<Handle>,
     /// The stack's port: it listens, or has connected from another.
     port: u16,
-    /// The other end's initial number, and what it has sent, from there.
+    /// The peer's initial number, and the bytes it has sent from there on.
     iss: u32,
     given: Ranges,
     /// The stack's initial number, next byte, and the window it offers.
@@ -198,7 +199,7 @@ impl TcpSequenceRun {
         match u.int_in_range(0..=9)? {
             0..=3 => {
                 let len = u.int_in_range(1..=20_000)?;
-                // An error is what a connection that has failed or is shut gives.
+                // A connection that has failed or is shut gives an error.
                 if self.queued + len <= QUEUED
                     && self.stack.send(self.now, stream, Chunk(vec![3; len]), None).is_ok()
                 {
@@ -252,7 +253,7 @@ impl TcpSequenceRun {
         assert!(held.is_some_and(|(_, held)| held <= HELD), "more frames held than allowed");
     }
 
-    /// Looks at what the stack has sent.
+    /// Checks the frames that the stack has sent.
     fn look(&mut self, wire: &Wire) {
         assert!(wire.0.len() <= ANSWERS, "{} frames at once", wire.0.len());
         for frame in &wire.0 {

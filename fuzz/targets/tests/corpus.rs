@@ -1,5 +1,4 @@
-//! Replays the corpora: what fuzzing has found worth keeping must go on passing, with the ordinary
-//! compiler.
+//! Replays the corpora with the ordinary compiler. Inputs kept from fuzzing must go on passing.
 
 use std::path::{Path, PathBuf};
 

@@ -12,7 +12,7 @@ use crate::testing::{Fake, SharedWire};
 
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What a sleep's end is to a driver.
+/// How a driver's sleep ended.
 fn wake(driver: &mut Driver) {
     driver.collect(Some(&NOW)).unwrap();
     driver.awake();
@@ -100,7 +100,7 @@ impl World {
         while self.driver.step().unwrap() {}
     }
 
-    /// Is what the driver waits for there?
+    /// Is an event there that the driver waits for?
     fn would_wake(&self) -> bool {
         let mut set = [rustix::event::PollFd::new(&self.driver.set, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut set, Some(&NOW)).unwrap() > 0

@@ -157,7 +157,7 @@ fn super_segments_stay_whole_if_asked_to() {
     let known = RxOffload { verified: true, segments };
     let (mut fake, wire) = Fake::new();
     fake.features = OFFLOADS.with(Features::RX_IN_PLACE);
-    // Corruption would not be found: there is none, whatever is asked for.
+    // Corruption would not be found, so there is none even if requested.
     let config = FaultConfig { super_segments: true, corrupt: 1.0, ..config(9) };
     let mut device = FaultDevice::new(fake, config);
     assert_eq!(device.features(), OFFLOADS);

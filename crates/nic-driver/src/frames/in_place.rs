@@ -1,9 +1,9 @@
 //! Receiving where the kernel itself puts frames into pages of the pool, without a copy (AF_XDP).
 //!
-//! Empty pages are *posted*: they are ours, and the kernel may write to them at any time until it
-//! reports a frame in one, or its socket is closed. Nobody looks at them meanwhile. The driver
-//! takes several pages at a time out of the `fill` ring. So the ring is empty, and the inet server
-//! has to wake the driver for more, only when the pool is empty.
+//! Empty pages are *posted*: they are ours, but the kernel may write to them at any time until it
+//! reports a frame in one, or its socket is closed. No code reads them meanwhile. The driver takes
+//! several pages at a time out of the `fill` ring. So the ring is empty, and the inet server has to
+//! wake the driver for more, only when the pool is empty.
 //!
 //! Segments that follow each other are joined where they lie ([`Chain`]). The first frame keeps its
 //! headers, and of the others only the payload is named. All of them become visible at once.

@@ -1,16 +1,16 @@
 //! Received frames in memory that the kernel and the driver share (TPACKET_V2).
 //!
-//! The ring is an array of slots, which the kernel fills in turn. The first word of a slot says
-//! whose it is: it is the kernel's until that sets TP_STATUS_USER, and ours until we set
-//! TP_STATUS_KERNEL. Behind it are lengths and offsets, then virtio's header, then the frame; so a
-//! frame is received by reading memory, and the kernel's copy into the slot is made where the frame
-//! comes from: over a virtual cable, on the processor of the other end.
+//! The ring is an array of slots, which the kernel fills in turn. The first word of a slot names
+//! its owner. The slot is the kernel's until the kernel sets TP_STATUS_USER, and ours until we set
+//! TP_STATUS_KERNEL. Behind the word are lengths and offsets, then virtio's header, then the frame.
+//! So receiving a frame means reading memory. The kernel's copy into the slot is made at the
+//! frame's origin: over a virtual cable, on the processor of the other end.
 //!
-//! Slots are as long as the frames of the interface's MTU need. A longer one, as the other end of a
-//! virtual cable makes them with its segmentation offload, the kernel puts whole into the socket's
-//! queue, and says so in the slot whose turn it is (PACKET_COPY_THRESH, TP_STATUS_COPY): so what is
-//! in both keeps its order. Version 3 packs frames of any length into blocks, but gives a block
-//! away only when it is full or a millisecond old; version 2 gives each frame away at once.
+//! Slots are as long as the frames of the interface's MTU need. The other end of a virtual cable
+//! makes longer frames with its segmentation offload. The kernel puts such a frame into the
+//! socket's queue, and marks that in the next slot (PACKET_COPY_THRESH, TP_STATUS_COPY). So frames
+//! of ring and queue keep their order. Version 3 packs frames of any length into blocks, but gives
+//! a block away only when it is full or a millisecond old. Version 2 gives each frame away at once.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! VLAN tags, which the kernel takes out of frames and tells of apart.
+//! VLAN tags, which the kernel takes out of frames and reports apart.
 
 /// Length of a VLAN tag, and where it is in a frame.
 pub(super) const TAG: usize = 4;

@@ -1,8 +1,8 @@
 //! Frames out of capture files, both formats: pcap and pcapng, either byte order.
 //!
-//! A file comes from anywhere. Lengths are checked before anything is allocated, and what is wrong
-//! is told with the byte where it is. Only what replaying needs is read: the frame, when it was
-//! captured, and whether it was sent or received (pcapng's `epb_flags`).
+//! A file comes from anywhere. Lengths are checked before anything is allocated, and a fault is
+//! reported with its position. Only the fields that replaying needs are read: the frame, its time,
+//! and whether it was sent or received (pcapng's `epb_flags`).
 
 use std::io::{self, Read};
 use std::time::Duration;

@@ -80,7 +80,7 @@ fn carries_frames(name: &str, tap: &mut Tap) {
     }
 }
 
-/// What the kernel has counted of received frames.
+/// The kernel's count of received frames.
 fn received(name: &str) -> u64 {
     let file = format!("/sys/class/net/{name}/statistics/rx_packets");
     std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
@@ -140,7 +140,7 @@ fn all_frames_of_the_host_come_by_one_queue() {
         return;
     };
     configure(&name, &["10.219.202.1/24".parse().unwrap()], 1500).unwrap();
-    // A neighbour of each address is asked for.
+    // A neighbour of each address is solicited.
     let socket = std::net::UdpSocket::bind("10.219.202.1:0").unwrap();
     (2..60).for_each(|last| _ = socket.send_to(&[0], format!("10.219.202.{last}:9")).unwrap());
     let mut page = [0; 4096];

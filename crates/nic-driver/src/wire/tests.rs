@@ -12,7 +12,7 @@ fn wire(path: &Path) -> Wire {
     Wire::new(path.to_owned(), 1500, Features::NONE).unwrap()
 }
 
-/// Lets every end do what is ready, as a driver would that sleeps otherwise.
+/// Lets every end do its ready work, as a driver does between sleeps.
 fn turn(wires: &mut [&mut Wire]) {
     for wire in wires {
         let sleeps = wire.prepare_sleep(true);
@@ -115,7 +115,7 @@ fn nobody_is_waited_for_who_cannot_be_met() {
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
-/// An end that says what no wire says.
+/// An end that sends a message that no wire sends.
 fn stranger(path: &Path, say: impl Fn(&mut UnixStream)) -> (Wire, UnixStream) {
     let mut a = wire(path);
     let mut peer = UnixStream::connect(path).unwrap();
@@ -153,7 +153,7 @@ fn whoever_breaks_the_greeting_is_dropped_and_the_next_is_heard() {
     assert!(!rest.is_empty(), "it was greeted");
 }
 
-/// An honest end, and what a hostile one holds that has greeted.
+/// An honest end, and the resources of a hostile end that has greeted.
 fn hostile(path: &Path) -> (Wire, UnixStream, Arc<Region>) {
     let mut a = wire(path);
     let peer = UnixStream::connect(path).unwrap();

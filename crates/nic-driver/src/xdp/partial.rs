@@ -1,4 +1,4 @@
-//! Frames whose checksum the sender's host left undone, for a device that does not exist.
+//! Frames with a checksum that the sender's host left unfilled, for a device that does not exist.
 //!
 //! The place of the checksum then has the sum of the pseudo-header, not complemented (RFC 1071, and
 //! Linux's CHECKSUM_PARTIAL). A frame that a wire has spoilt looks so once in 65,536 times, as

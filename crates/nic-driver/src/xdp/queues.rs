@@ -1,4 +1,4 @@
-//! How many receive queues an interface may have: what `ethtool -l` shows.
+//! How many receive queues an interface may have, as `ethtool -l` shows it.
 
 use crate::ethtool::{self, ReceiveQueues};
 

@@ -1,4 +1,4 @@
-//! The helper's alarm: what it sleeps on.
+//! The helper's alarm, on which it sleeps.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Alarm {
     pub(super) fn sleep(&self, most: Option<Duration>) {
         if !self.is_posted() {
             let most = most.and_then(|most| Timespec::try_from(most).ok());
-            // Whatever ends it, the helper looks.
+            // After any end of the sleep the helper checks.
             let _ = futex::wait(&self.word, futex::Flags::PRIVATE, ASLEEP, most.as_ref());
         }
         self.announce(AWAKE);

@@ -1,4 +1,4 @@
-//! The allocator's private records: the truth about free and taken, whatever the shared table says.
+//! The allocator's private records. They decide which pages are free, not the shared table.
 
 use super::entry::OwnerEntry;
 use super::name::{AreaError, AreaName};

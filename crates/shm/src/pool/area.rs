@@ -1,4 +1,4 @@
-//! Areas: what a process owns of a pool, as values.
+//! Areas: the parts of a pool that a process owns, as values.
 
 #![allow(unsafe_code)]
 

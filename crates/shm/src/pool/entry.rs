@@ -1,4 +1,5 @@
-//! A word of the owner table: who holds an area, to whom it is offered, its pages and generation.
+//! A word of the owner table: an area's holder, the party to which it is offered, its pages and
+//! generation.
 
 use super::name::{AreaError, AreaName};
 

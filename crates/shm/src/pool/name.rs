@@ -1,4 +1,4 @@
-//! Who holds what in a pool: owners, the names of areas, and why a name is refused.
+//! Ownership in a pool: owners, the names of areas, and the reasons to refuse a name.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The owner table in shared memory, and what this process knows of its own areas.
+//! The owner table in shared memory, and this process's private record of its own areas.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,7 +1,7 @@
 use super::*;
 
 const MOST: u64 = 50_000;
-/// What one look and giving way take, nanoseconds.
+/// The time of one check with a yield, nanoseconds.
 const LOOK: u64 = 1_000;
 
 /// A thread whose waits are made up.
@@ -123,8 +123,8 @@ fn the_clock_that_it_reads_goes_on() {
     spin.over();
 }
 
-/// Two threads of two processors that answer each other: each works for `WORK` and then waits for
-/// the other, who needs `WAKE` more where it slept. Returns the last round trip's length.
+/// Two threads on two processors that answer each other. Each works for `WORK` and then waits for
+/// its peer, which needs `WAKE` more if it slept. Returns the last round trip's length.
 fn converse(ends: &mut [Spin; 2], rounds: u32, slow: u64) -> u64 {
     const WORK: u64 = 10_000;
     const WAKE: u64 = 25_000;

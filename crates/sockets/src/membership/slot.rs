@@ -4,10 +4,10 @@
 //! lock, which the only user of a slot finds free, and results are sorted by tag.
 //!
 //! A shared bell has a leader. The first thread to sleep sleeps on the bell; the others, its
-//! followers, sleep on `epoch`. The leader counts `epoch` up whenever it stops sleeping, for
-//! whatever reason. Then all look again, and one of them leads. A follower starts to look only
-//! after the leader has announced its sleep: both happen under `leader`'s lock. So a ring meant for
-//! a follower either finds the bell announced and wakes the leader, or is older than the follower's
+//! followers, sleep on `epoch`. The leader counts `epoch` up whenever it stops sleeping, for any
+//! reason. Then all look again, and one of them leads. A follower starts to look only after the
+//! leader has announced its sleep: both happen under `leader`'s lock. So a ring meant for a
+//! follower either finds the bell announced and wakes the leader, or is older than the follower's
 //! look.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -1,8 +1,8 @@
 //! The thread slots of a client, and the calling thread's claim on one.
 //!
 //! A thread takes a slot when it first needs one and keeps it until it ends. Then the slot waits in
-//! a free list for the next thread. The instance is asked for another slot only when that list is
-//! empty.
+//! a free list for the next thread. A request for another slot goes to the instance only when that
+//! list is empty.
 
 use std::cell::RefCell;
 use std::ops::Deref;

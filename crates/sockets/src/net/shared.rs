@@ -240,7 +240,7 @@ pub(super) fn each_address<T>(
     }))
 }
 
-/// Connects to the end, whatever signals come in between.
+/// Waits until the attempt is over, also when signals come in between.
 pub(super) fn connect(socket: &Socket, addr: SocketAddr, wait: Wait) -> Result<(), Errno> {
     let mut outcome = socket.connect(addr, wait);
     while outcome == Err(Errno::INTR) {

@@ -1,6 +1,6 @@
 //! Connecting a stream and waiting for it: one sleep, however many calls.
 //!
-//! The call ends at once with EINPROGRESS, of which the thread is not told. The thread sleeps until
+//! The call ends at once with EINPROGRESS, without a bell for the thread. The thread sleeps until
 //! the socket's words say how the attempt came out, or until the call's result says that there is
 //! no attempt. The call does not complete later: if a signal ended this wait, a later result would
 //! be lost, while the error word keeps it for SO_ERROR.

@@ -3,8 +3,8 @@
 //! An attempt whose peer's cookie is known waits for its first bytes, and looks connected until
 //! then. The bytes go into the queue as any others. One more call then tells the server that the
 //! SYN gets no further bytes. The server has said at the start how many the SYN takes: a send that
-//! does not wait queues no more, as on Linux. A waiting send queues what there is room for, and
-//! returns when the attempt has come out.
+//! does not wait queues no more, as on Linux. A waiting send queues as many bytes as there is room
+//! for, and returns when the attempt is over.
 
 use std::net::SocketAddr;
 

@@ -1,8 +1,8 @@
 //! Received parts that the program holds in place.
 //!
 //! The server gets memory back by one counter in queue order. So the counter stays behind the
-//! oldest part that the program still holds, whatever was received after it. Parts are numbered
-//! from the oldest on, so that giving one back takes constant time.
+//! oldest part that the program still holds, also if later parts were given back. Parts are
+//! numbered from the oldest on, so that giving one back takes constant time.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Socket options: most are the server's, some change what this side does.
+//! Socket options: most are the server's, some change this side's behaviour.
 
 use std::sync::atomic::Ordering;
 

@@ -1,9 +1,10 @@
 //! The receiving half: taking from the queue, and telling the server.
 //!
-//! `rx_consumed` counts what the program has taken. By it the server gets its areas back and opens
-//! the peer's window. A bell costs time if the server sleeps, so small takings are only *marked*:
-//! the server reads them when it next wakes, as it does for any incoming segment. It is rung when
-//! enough was taken that a peer could be waiting for it, see [`RecvQueue::is_worth_a_bell`].
+//! `rx_consumed` counts the bytes or datagrams that the program has taken. By it the server gets
+//! its areas back and opens the peer's window. A bell costs time if the server sleeps, so small
+//! takings are only *marked*: the server reads them when it next wakes, as it does for any incoming
+//! segment. It is rung when enough was taken that a peer could be waiting for it, see
+//! [`RecvQueue::is_worth_a_bell`].
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

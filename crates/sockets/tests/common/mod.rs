@@ -34,7 +34,7 @@ pub(crate) struct Fake {
     pub(crate) said_bye: Arc<AtomicBool>,
 }
 
-/// Few threads and sockets, small pools: what tests can fill.
+/// Few threads and sockets, and small pools that tests can fill.
 pub(crate) fn small() -> ClientParams {
     ClientParams { threads: 4, sockets: 8, area_pages: 4, tx_pages: 64, rx_pages: 8 * 20 + 32 }
 }

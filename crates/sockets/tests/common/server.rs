@@ -55,7 +55,7 @@ pub(crate) struct Sock {
     version: u32,
 }
 
-/// What the server does by itself in each turn.
+/// The server's own work in each iteration.
 pub(crate) struct Manner {
     /// Takes descriptors out of sending queues.
     pub(crate) takes: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Manner {
     pub(crate) releases: bool,
     /// Sends it back.
     pub(crate) echoes: bool,
-    /// What becomes of a connection attempt; `None`: nothing yet.
+    /// The result of a connection attempt; `None`: nothing yet.
     pub(crate) connects: Option<Result<(), Errno>>,
     /// Calls of this kind are kept unanswered.
     pub(crate) holds: Option<Op>,
@@ -84,11 +84,11 @@ pub(crate) struct Core {
     pub(crate) manner: Manner,
     pub(crate) held: Vec<PackagedCall>,
     pub(crate) backlog: u32,
-    /// What the server says of datagrams that it takes.
+    /// The server's results for datagrams that it takes.
     pub(crate) flush: Result<Reply, Errno>,
     /// Operations in the order in which they came.
     pub(crate) calls: Vec<Op>,
-    /// Turns that began because somebody rang.
+    /// Iterations that began with a ring.
     pub(crate) wakes: u32,
 }
 

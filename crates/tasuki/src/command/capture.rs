@@ -1,8 +1,8 @@
 //! `tasuki capture`: the frames of an instance as a pcapng file.
 //!
-//! The driver copies each frame into a socket and never waits: what does not fit is counted in the
-//! next frame's header. Times are in nanoseconds; each packet says its direction (as the stack sees
-//! it) and how many were missed before it.
+//! The driver copies each frame into a socket and never waits. Frames that do not fit are counted
+//! in the next frame's header. Times are in nanoseconds; each packet says its direction (as the
+//! stack sees it) and how many were missed before it.
 
 use std::borrow::Cow;
 use std::fs::File;

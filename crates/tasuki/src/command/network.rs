@@ -107,7 +107,7 @@ fn interface_text(interface: &InterfaceStatus) -> String {
         if address.origin != "static" {
             let _ = write!(text, " {}", address.origin);
         }
-        // One that is somebody else's is tentative for ever, to `ip`.
+        // An address that another host has is tentative for ever, to `ip`.
         let _ = match address.state.as_str() {
             "preferred" => Ok(()),
             "dadfailed" => write!(text, " dadfailed tentative"),

@@ -1,5 +1,5 @@
-//! `tasuki server …`: what the supervisor starts. Standard input is the supervisor's channel; a
-//! fused server has the driver's channel as standard output.
+//! `tasuki server …`: the servers that the supervisor starts. Standard input is the supervisor's
+//! channel; a fused server has the driver's channel as standard output.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::limits;
 /// Is the server until the supervisor ends it.
 ///
 /// # Errors
-/// What the server could not go on without.
+/// The failure that ended the server.
 pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     let (name, comm) = match args.role {
         ServerRole::Inet => ("inet", c"tasuki-inet"),

@@ -1,4 +1,4 @@
-//! `tasuki stats`: what an instance counts, by layer.
+//! `tasuki stats`: an instance's counters, by layer.
 //!
 //! Names, layers and meanings are those of docs/reference/counters.md, which is part of this
 //! binary: the page is the one list of counters, and `tasuki stats` shows its explanations.

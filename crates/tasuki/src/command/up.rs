@@ -2,8 +2,8 @@
 //!
 //! In the background, this process starts itself again in a session of its own, with the log file
 //! as standard error, and waits for one line of JSON on the other's standard output ([`Start`]):
-//! that it is ready, or why not. So what fails while starting is told, with its exit code, where
-//! the user looks.
+//! that it is ready, or why not. So a failure while starting is reported, with its exit code, in
+//! the user's terminal.
 
 use std::cell::Cell;
 use std::fs::File;

@@ -96,7 +96,7 @@ pub(super) fn open(
     }
 }
 
-/// For users who may not make a TAP device.
+/// For users without the right to make a TAP device.
 fn without_rights(
     wanted: &settings::LinkSettings,
     addresses: &Addresses,

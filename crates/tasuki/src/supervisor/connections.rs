@@ -3,8 +3,8 @@
 //! Only root and the user of the instance are let in (SO_PEERCRED). The supervisor sends the rest
 //! of a reply when the socket takes it, and does not read the connection's next request before.
 //! Each process has at most [`STRANGERS_OF_ONE`] connections that are no client's, and all together
-//! have [`STRANGERS`]. A new one then takes the place of the oldest, first of those that never
-//! asked for anything. So idle connections keep nobody out.
+//! have [`STRANGERS`]. A new one then takes the place of the oldest, first of those that never made
+//! a request. So idle connections keep no new one out.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

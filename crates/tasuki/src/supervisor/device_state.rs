@@ -1,4 +1,4 @@
-//! What the host's kernel says of the interface behind a device.
+//! The host kernel's report of the interface behind a device.
 
 use nic_driver::interface::Interface;
 
@@ -15,7 +15,7 @@ pub(super) enum DeviceState {
         index: u32,
         /// An operator set it up.
         up: bool,
-        /// There is somebody at the other end.
+        /// There is a station at the other end.
         carrier: bool,
         /// The bridge it is a port of: another one is another link.
         master: u32,

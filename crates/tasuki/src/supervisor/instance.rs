@@ -155,7 +155,7 @@ impl Instance {
     /// Makes socket, devices, regions and bells.
     ///
     /// # Errors
-    /// What is in use, missing or not permitted; nothing is left behind then.
+    /// The thing that is in use, missing or not permitted. Nothing is left behind then.
     pub(crate) fn make(settings: Settings) -> Result<Self, Failure> {
         // Nothing that happens to a device from its opening on is missed.
         let watch = Watch::new()

@@ -2,8 +2,8 @@
 //!
 //! The supervisor starts it as the user's own process, with one end of a socket pair; the driver
 //! gets the other. passt ends by itself when that end is closed, and is killed when the instance is
-//! dropped before. Stack and passt are told the same addresses, so nothing has to be asked for. To
-//! the stack the host is at the gateway's address, as behind a TAP device.
+//! dropped before. Stack and passt get the same addresses, so no DHCP is needed. To the stack the
+//! host is at the gateway's address, as behind a TAP device.
 
 use std::fs::File;
 use std::io::{Read, Seek as _};

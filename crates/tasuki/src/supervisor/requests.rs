@@ -1,4 +1,4 @@
-//! What clients and operators ask of the supervisor, and what they get.
+//! The requests of clients and operators to the supervisor, and their replies.
 
 use std::collections::btree_map::Entry;
 use std::os::fd::{AsFd, OwnedFd};

@@ -3,7 +3,7 @@
 //! A terminal sends Ctrl-C and the like to all of its foreground process group, thus to the program
 //! as well: passing them on would deliver them twice. Such signals come from the kernel. Signals
 //! that a process sent to the supervisor alone are for the program and are passed on. There is one
-//! exception: a terminal that hangs up tells only its session's leader. A supervisor that is that
+//! exception: a terminal that hangs up signals only its session's leader. A supervisor that is that
 //! leader passes the signal on.
 //!
 //! Signals that were ignored when the supervisor started (nohup, background jobs of scripts) stay

@@ -22,7 +22,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// `len` bytes of a stream from `seq` on: each is told by its number.
+    /// `len` bytes of a stream from `seq` on. Each byte is derived from its number.
     pub(super) fn of(seq: u32, len: usize) -> Self {
         let payload = (0..len).map(|n| byte(seq.wrapping_add(n as u32))).collect();
         Self {
@@ -82,7 +82,7 @@ fn byte(seq: u32) -> u8 {
     (seq % 251) as u8
 }
 
-/// Frames and what is said of them, as the inet server gets them.
+/// Frames with their offload state, as the inet server gets them.
 fn all(inet: &mut Inet) -> Vec<(Vec<u8>, RxOffload)> {
     std::iter::from_fn(|| {
         let frame = inet.handed()?;
@@ -273,9 +273,9 @@ fn fate() -> impl Strategy<Value = Fate> {
 }
 
 proptest! {
-    /// However a stream is cut and mixed, and whenever the device is empty or pages are missing:
-    /// what comes out is what came in, frame by frame, but for what was joined; that is of equal
-    /// headers, in order, and every byte is in its place.
+    /// A stream is cut and mixed in any way, the device is empty and pages are missing at any time.
+    /// The frames that come out are those that came in, except joined ones. Joined frames have
+    /// equal headers, are in order, and have every byte in its place.
     #[test]
     fn joined_or_not_the_bytes_are_the_same(
         fates in prop::collection::vec(fate(), 1..60),

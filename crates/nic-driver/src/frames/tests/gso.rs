@@ -4,11 +4,11 @@ use abi::frame::MAX_PIECES;
 
 use super::*;
 
-/// The end of what is left of a world: a client's region in which its payload lies.
+/// The client with the payload in its region.
 const CLIENT: u16 = 5;
 const PSH_FIN_CWR: u8 = 0x08 | 0x01 | 0x80;
 
-/// What is to be sent.
+/// The frame to send.
 #[derive(Debug, Clone)]
 struct Stream {
     ipv6: bool,

@@ -36,7 +36,7 @@ fn restock(inet: &mut Inet) {
     }
 }
 
-/// A frame: its parts with what is said of them; the areas go back to the pool.
+/// A frame: its parts with their offload state. The areas go back to the pool.
 fn frame(inet: &mut Inet) -> Option<(Vec<u8>, RxOffload, Vec<Vec<u8>>)> {
     let part = |inet: &mut Inet| {
         let said = inet.handed()?;

@@ -130,7 +130,7 @@ fn a_frame_longer_than_the_page_is_cut() {
     assert_eq!(page, [1; 4096]);
 }
 
-/// What a hostile end puts into its ring.
+/// A slot that a hostile end puts into its ring.
 fn forge(slot: [u64; 8], features: Features) -> Result<Option<Received>, LinkFault> {
     let Pair { region, mut b, .. } = pair(features);
     let mut ring = Producer::attach(&region, End::Connecting.ring(), RING).unwrap();

@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Removes what `party` has from the model, as its death does; the number of pages.
+    /// Removes the areas of `party` from the model, as its death does. Returns the number of pages.
     fn forget(&mut self, party: usize) -> u32 {
         let mut pages = 0;
         for area in std::mem::take(&mut self.areas) {

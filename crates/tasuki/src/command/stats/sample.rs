@@ -1,4 +1,4 @@
-//! What an instance has counted, and what its counters mean.
+//! An instance's counters, and their meanings.
 
 use std::collections::BTreeMap;
 
