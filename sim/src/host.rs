@@ -35,7 +35,7 @@ pub struct ConnectionView {
     /// Bytes acknowledged in total.
     pub acked: u64,
     /// Nothing of the connection is left.
-    pub gone: bool,
+    pub ended: bool,
     /// The connection's state, as `ss` names it, if there is one.
     pub state: Option<&'static str>,
 }
@@ -257,14 +257,14 @@ impl Host for BareHost {
 
     fn view(&mut self) -> ConnectionView {
         let Some(connection) = &self.connection else {
-            return ConnectionView { gone: self.left, ..ConnectionView::default() };
+            return ConnectionView { ended: self.left, ..ConnectionView::default() };
         };
         ConnectionView {
             connected: !matches!(connection.state().name(), "SYN-SENT" | "SYN-RECV" | "UNCONN"),
             eof: connection.eof(),
             error: connection.error(),
             acked: connection.acked(),
-            gone: false,
+            ended: false,
             state: Some(connection.state().name()),
         }
     }
@@ -360,7 +360,7 @@ impl StackHost {
             }
             listener = Some(handle);
         }
-        let mut whole = Self {
+        let mut host = Self {
             stack,
             interface,
             listener,
@@ -370,8 +370,8 @@ impl StackHost {
             left: false,
             early: Vec::new(),
         };
-        whole.dial(now);
-        whole
+        host.dial(now);
+        host
     }
 
     /// Connects, once the address is usable.
@@ -504,10 +504,10 @@ impl Host for StackHost {
 
     fn view(&mut self) -> ConnectionView {
         self.take_events();
-        let gone = self.left && self.stack.sockets().next().is_none();
+        let ended = self.left && self.stack.sockets().next().is_none();
         let state =
             self.stack.sockets().map(|socket| socket.state).find(|state| *state != "LISTEN");
-        ConnectionView { gone, state, ..self.latest }
+        ConnectionView { ended, state, ..self.latest }
     }
 
     fn unresolved(&self) -> u64 {

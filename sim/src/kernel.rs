@@ -208,11 +208,11 @@ impl Host for KernelHost {
     }
 
     fn poll_at(&self, now: Instant) -> Option<Instant> {
-        let gone = self.left && self.socket.is_none();
+        let ended = self.left && self.socket.is_none();
         if !self.frames.is_empty() || self.active.get() {
             return Some(now);
         }
-        (!gone).then_some(now + HEARTBEAT)
+        (!ended).then_some(now + HEARTBEAT)
     }
 
     /// Without marks: no script of the comparison has any.
@@ -277,7 +277,7 @@ impl Host for KernelHost {
 
     fn view(&mut self) -> ConnectionView {
         self.latest.acked = self.taken;
-        self.latest.gone = self.left && self.socket.is_none();
+        self.latest.ended = self.left && self.socket.is_none();
         self.latest
     }
 

@@ -171,7 +171,7 @@ impl World {
         loop {
             self.run_moment()?;
             self.observe()?;
-            if self.hosts.iter_mut().all(|host| host.view().gone) && self.links_empty() {
+            if self.hosts.iter_mut().all(|host| host.view().ended) && self.links_empty() {
                 return Ok(());
             }
             let Some(next) = self.next_moment() else {

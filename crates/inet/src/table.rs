@@ -34,9 +34,9 @@ impl<S> Table<S> {
     /// Stores `value` in a free slot; `None` if the table is full.
     pub(crate) fn insert(&mut self, value: S) -> Option<Handle> {
         if let Some(index) = self.free.pop() {
-            let place = self.slots.get_mut(index as usize)?;
-            place.value = Some(Box::new(value));
-            return Some(Handle { index, generation: place.generation });
+            let slot = self.slots.get_mut(index as usize)?;
+            slot.value = Some(Box::new(value));
+            return Some(Handle { index, generation: slot.generation });
         }
         if self.slots.len() >= self.limit {
             return None;
@@ -51,31 +51,31 @@ impl<S> Table<S> {
     }
 
     pub(crate) fn get(&self, handle: Handle) -> Option<&S> {
-        let place = self.slots.get(handle.index as usize)?;
-        place.value.as_deref().filter(|_| place.generation == handle.generation)
+        let slot = self.slots.get(handle.index as usize)?;
+        slot.value.as_deref().filter(|_| slot.generation == handle.generation)
     }
 
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut S> {
-        let place = self.slots.get_mut(handle.index as usize)?;
-        place.value.as_deref_mut().filter(|_| place.generation == handle.generation)
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        slot.value.as_deref_mut().filter(|_| slot.generation == handle.generation)
     }
 
     /// Frees the slot. `handle` names nothing any more.
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<S> {
-        let place = self.slots.get_mut(handle.index as usize)?;
-        if place.generation != handle.generation {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if slot.generation != handle.generation {
             return None;
         }
-        let value = place.value.take()?;
-        place.generation = place.generation.wrapping_add(1);
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(handle.index);
         Some(*value)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &S)> {
-        (0u32..).zip(&self.slots).filter_map(|(index, place)| {
-            let handle = Handle { index, generation: place.generation };
-            Some((handle, place.value.as_deref()?))
+        (0u32..).zip(&self.slots).filter_map(|(index, slot)| {
+            let handle = Handle { index, generation: slot.generation };
+            Some((handle, slot.value.as_deref()?))
         })
     }
 }

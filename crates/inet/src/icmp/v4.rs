@@ -177,7 +177,7 @@ impl IcmpLayer {
         if !self.may_send_error(now, packet) {
             return;
         }
-        let original = frame.get(packet.whole.clone()).unwrap_or_default();
+        let original = frame.get(packet.extent.clone()).unwrap_or_default();
         let quoted = original.len().min(LONGEST_ERROR - v4::HEADER - HEADER);
         let header = header(packet, cx.ip.ttl(), HEADER + quoted);
         let fill = |bytes: &mut [u8]| {

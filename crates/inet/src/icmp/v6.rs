@@ -211,7 +211,7 @@ impl IcmpLayer {
         if !self.may_send_error(now, packet) {
             return;
         }
-        let original = frame.get(packet.whole.clone()).unwrap_or_default();
+        let original = frame.get(packet.extent.clone()).unwrap_or_default();
         // RFC 4443 2.4 (c): as much as fits the least MTU.
         let quoted = original.len().min(usize::from(v6::LEAST_MTU) - v6::HEADER - HEADER);
         let to: SocketAddr = packet.from(0);

@@ -203,10 +203,10 @@ impl IpLayer {
         destination: IpAddr,
         packets: u32,
     ) -> u32 {
-        let place = usize::try_from(secret.tables().hash_one(destination) % 64).unwrap_or(0);
+        let index = usize::try_from(secret.tables().hash_one(destination) % 64).unwrap_or(0);
         let step = 1 + secret.below(8);
         let start = secret.below(u32::MAX);
-        let Some(counter) = self.ids.get_mut(place) else { return start };
+        let Some(counter) = self.ids.get_mut(index) else { return start };
         let first = if *counter == 0 { start } else { counter.wrapping_add(step) };
         *counter = first.wrapping_add(packets.saturating_sub(1));
         first

@@ -22,7 +22,7 @@ pub(crate) struct Packet {
     /// Type of service byte, or traffic class.
     pub(crate) tos: u8,
     /// Where the packet is in the frame.
-    pub(crate) whole: Range<usize>,
+    pub(crate) extent: Range<usize>,
     /// Where its payload is in the frame.
     pub(crate) payload: Range<usize>,
     /// Its fragment header, if it is a fragment.

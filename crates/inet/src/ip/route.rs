@@ -122,8 +122,8 @@ impl Routes {
         if self.routes.len() >= self.limit {
             return Err(Error::NoBuffers);
         }
-        let place = self.routes.partition_point(|other| other.rank() <= route.rank());
-        self.routes.insert(place, route);
+        let index = self.routes.partition_point(|other| other.rank() <= route.rank());
+        self.routes.insert(index, route);
         Ok(())
     }
 

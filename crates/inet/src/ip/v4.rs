@@ -54,7 +54,7 @@ pub(crate) fn parse(
     {
         return Err(Ipv4Refusal::Martian);
     }
-    let whole = at..at + usize::from(view.total_len());
+    let extent = at..at + usize::from(view.total_len());
     let fragment = (view.more_frags() || view.frag_offset() != 0).then(|| FragmentHeader {
         id: view.ident().into(),
         at: view.frag_offset().into(),
@@ -70,8 +70,8 @@ pub(crate) fn parse(
         protocol_at: PROTOCOL_AT,
         ttl: view.hop_limit(),
         tos: view.dscp() << 2 | view.ecn(),
-        payload: at + header..whole.end,
-        whole,
+        payload: at + header..extent.end,
+        extent,
         fragment,
     })
 }

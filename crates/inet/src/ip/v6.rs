@@ -114,7 +114,7 @@ pub(crate) fn parse(
         ttl: view.hop_limit(),
         tos: view.traffic_class(),
         payload: at + walk.at..at + total,
-        whole: at..at + total,
+        extent: at..at + total,
         fragment,
     };
     Ok((packet, content))

@@ -104,8 +104,8 @@ impl Interface {
 
     /// Removes an address.
     pub(crate) fn remove_address(&mut self, ip: IpAddr) -> Option<Address> {
-        let place = self.addresses.iter().position(|ours| ours.cidr.address == ip)?;
-        Some(self.addresses.remove(place))
+        let index = self.addresses.iter().position(|ours| ours.cidr.address == ip)?;
+        Some(self.addresses.remove(index))
     }
 
     /// Its usable addresses.

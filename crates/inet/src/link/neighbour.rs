@@ -184,8 +184,8 @@ impl Neighbours {
         let known = |key: &NeighbourKey, neighbour: &Neighbour| {
             key.interface == interface && neighbour.state.mac().is_some()
         };
-        let gone = self.map.extract_if(|key, neighbour| known(key, neighbour));
-        gone.filter_map(|(_, neighbour)| neighbour.timer).collect()
+        let removed = self.map.extract_if(|key, neighbour| known(key, neighbour));
+        removed.filter_map(|(_, neighbour)| neighbour.timer).collect()
     }
 
     /// Looks up a neighbour that a packet is sent to. `progress`: an earlier packet has arrived,

@@ -78,12 +78,12 @@ impl NdLayer {
     /// Removes an address; false if the interface does not have it.
     pub(super) fn withdraw(&mut self, cx: &mut Context, id: InterfaceId, ip: IpAddr) -> bool {
         let Some(interface) = cx.link.interface_mut(id) else { return false };
-        let Some(gone) = interface.remove_address(ip) else { return false };
-        let network = gone.cidr.network();
+        let Some(removed) = interface.remove_address(ip) else { return false };
+        let network = removed.cidr.network();
         let mut others = interface.addresses().iter();
         let is_last = !others
             .any(|ours| ours.origin != AddressOrigin::Slaac && ours.cidr.network() == network);
-        if is_last && gone.origin != AddressOrigin::Slaac {
+        if is_last && removed.origin != AddressOrigin::Slaac {
             cx.ip.remove_route(&Route::on_link(network, id));
         }
         self.reschedule(cx, id);

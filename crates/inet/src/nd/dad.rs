@@ -83,9 +83,9 @@ impl NdLayer {
         let Some(interface) = cx.link.interface(id) else { return };
         let retrans = interface.parameters().times.retrans;
         let advertise_at = self.config.ndisc_notify.then_some(now);
-        for place in 0..interface.addresses().len() {
+        for index in 0..interface.addresses().len() {
             let interface = cx.link.interface(id);
-            let address = interface.and_then(|interface| interface.addresses().get(place));
+            let address = interface.and_then(|interface| interface.addresses().get(index));
             let Some(address) = address.copied() else { return };
             let Some(dad) = address.dad.filter(|dad| dad.at <= now) else { continue };
             let IpAddr::V6(target) = address.cidr.address else { continue };
@@ -105,7 +105,7 @@ impl NdLayer {
                 (Some(next), AddressState::Tentative)
             };
             let addresses = cx.link.interface_mut(id).map(|interface| interface.addresses_mut());
-            if let Some(address) = addresses.and_then(|all| all.get_mut(place)) {
+            if let Some(address) = addresses.and_then(|all| all.get_mut(index)) {
                 (address.dad, address.state) = (next, state);
                 address.advertise_at = advertise_at.filter(|_| next.is_none());
             }

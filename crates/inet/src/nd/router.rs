@@ -173,10 +173,10 @@ impl NdLayer {
     pub(super) fn remove_router(&mut self, cx: &mut Context, id: InterfaceId, address: Ipv6Addr) {
         let Some(interface) = self.interface_mut(id) else { return };
         let routers = &mut interface.routers;
-        let Some(place) = routers.iter().position(|router| router.address == address) else {
+        let Some(index) = routers.iter().position(|router| router.address == address) else {
             return;
         };
-        let route = routers.remove(place).route(id);
+        let route = routers.remove(index).route(id);
         cx.ip.remove_route(&route);
         self.reschedule(cx, id);
     }
@@ -235,10 +235,10 @@ impl NdLayer {
                 slaac::end(now, (lifetime.as_secs() != u32::MAX.into()).then_some(lifetime));
             list.push((address, until));
             if list.len() > most {
-                let first = (0..list.len()).min_by_key(|place| {
-                    list.get(*place).map(|(_, until)| (until.is_none(), *until))
+                let first = (0..list.len()).min_by_key(|index| {
+                    list.get(*index).map(|(_, until)| (until.is_none(), *until))
                 });
-                first.map(|place| list.remove(place));
+                first.map(|index| list.remove(index));
             }
         }
     }

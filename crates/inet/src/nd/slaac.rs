@@ -75,14 +75,14 @@ impl NdLayer {
         let prefixes = &mut interface.prefixes;
         let known = prefixes.iter().position(|(known, _)| *known == network);
         if valid.is_some_and(|valid| valid.is_zero()) {
-            if let Some(place) = known {
-                prefixes.remove(place);
+            if let Some(index) = known {
+                prefixes.remove(index);
                 cx.ip.remove_route(&prefix_route(network, id));
             }
             return;
         }
         let until = end(now, valid);
-        if let Some((_, known)) = known.and_then(|place| prefixes.get_mut(place)) {
+        if let Some((_, known)) = known.and_then(|index| prefixes.get_mut(index)) {
             *known = until;
             return;
         }
@@ -176,16 +176,17 @@ impl NdLayer {
             }
         }
         while let Some(interface) = cx.link.interface(id)
-            && let Some(gone) = interface.addresses().iter().find(|ours| is_over(ours.valid_until))
+            && let Some(expired) =
+                interface.addresses().iter().find(|ours| is_over(ours.valid_until))
         {
-            let ip: IpAddr = gone.cidr.address;
+            let ip: IpAddr = expired.cidr.address;
             self.withdraw(cx, id, ip);
         }
         while let Some(interface) = self.interface_mut(id)
             && let prefixes = &mut interface.prefixes
-            && let Some(place) = prefixes.iter().position(|(_, until)| is_over(*until))
+            && let Some(index) = prefixes.iter().position(|(_, until)| is_over(*until))
         {
-            let (network, _) = prefixes.remove(place);
+            let (network, _) = prefixes.remove(index);
             cx.ip.remove_route(&prefix_route(network, id));
         }
     }

@@ -60,17 +60,17 @@ impl PendingEvents {
             EventKind::Failed(error) => self.error = self.error.or(Some(error)),
             EventKind::Closed => self.bits |= Self::CLOSED,
             simple => {
-                let place = Self::KINDS.iter().position(|kind| *kind == simple).unwrap_or_default();
-                self.bits |= 1 << place;
+                let bit = Self::KINDS.iter().position(|kind| *kind == simple).unwrap_or_default();
+                self.bits |= 1 << bit;
             }
         }
     }
 
     /// The next event.
     pub(crate) fn take(&mut self) -> Option<EventKind> {
-        for (place, kind) in Self::KINDS.into_iter().enumerate() {
-            if self.bits & 1 << place != 0 {
-                self.bits &= !(1 << place);
+        for (bit, kind) in Self::KINDS.into_iter().enumerate() {
+            if self.bits & 1 << bit != 0 {
+                self.bits &= !(1 << bit);
                 return Some(kind);
             }
         }

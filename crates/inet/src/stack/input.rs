@@ -95,8 +95,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(arrival) = arrival else { return };
         if packet.fragment.is_some() {
             // A reassembled packet has another header, so it is parsed anew.
-            if let Some(whole) = self.handle_fragment(now, &packet, frame) {
-                self.handle_ipv4(now, origin, (whole, 0), out);
+            if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
+                self.handle_ipv4(now, origin, (packet_bytes, 0), out);
             }
             return;
         }
@@ -142,8 +142,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match content {
             Content::Upper if packet.fragment.is_some() => {
                 // A reassembled packet has another header, so it is parsed anew.
-                if let Some(whole) = self.handle_fragment(now, &packet, frame) {
-                    self.handle_ipv6(now, origin, (whole, 0), out);
+                if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
+                    self.handle_ipv6(now, origin, (packet_bytes, 0), out);
                 }
             }
             Content::Upper => self.handle_upper6(now, &packet, arrival, frame, out),

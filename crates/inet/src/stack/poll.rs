@@ -58,10 +58,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_timer(&mut self, now: Instant, timer: Timer, out: &mut dyn Egress<T>) {
         match timer {
             Timer::Socket(handle) => self.sockets.handle_socket_timer(&mut self.cx, now, handle),
-            Timer::Request(place) => {
-                self.sockets.handle_request_timer(&mut self.cx, now, place, out);
+            Timer::Request(key) => {
+                self.sockets.handle_request_timer(&mut self.cx, now, key, out);
             }
-            Timer::TimeWait(place) => self.sockets.time_wait_due(&mut self.cx, place),
+            Timer::TimeWait(key) => self.sockets.time_wait_due(&mut self.cx, key),
             Timer::Addressing => self.handle_addressing_timer(now, out),
             Timer::Groups => {
                 let shared = (&mut self.cx.secret, &mut self.cx.timers);

@@ -66,8 +66,8 @@ impl<'a> WindowOffer<'a> {
         let room = self.free.min(0xffff);
         let options = if self.durable.has(durable::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
         let mss = usize::from(self.durable.rcv_mss.saturating_sub(options)).max(1);
-        let whole = if room > mss { room - room % mss } else { room };
-        whole.min(self.config.most_window()) as u16
+        let full = if room > mss { room - room % mss } else { room };
+        full.min(self.config.most_window()) as u16
     }
 
     /// Whether the application has made so much room that the peer should learn of it at once. That

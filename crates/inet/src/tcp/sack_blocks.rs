@@ -24,8 +24,8 @@ impl SackBlocks {
 
     /// Adds a block if there is room.
     pub fn push(&mut self, block: SackBlock) {
-        if let Some(place) = self.blocks.get_mut(usize::from(self.count)) {
-            *place = block;
+        if let Some(slot) = self.blocks.get_mut(usize::from(self.count)) {
+            *slot = block;
             self.count += 1;
         }
     }

@@ -74,7 +74,7 @@ impl QueueRange {
     }
 
     /// Its first `len` bytes.
-    pub(super) fn cut(self, len: usize) -> Self {
+    pub(super) fn truncated(self, len: usize) -> Self {
         if len >= self.len { self } else { Self { len, marks: WriteMarks::default(), ..self } }
     }
 }
@@ -250,8 +250,8 @@ impl<'a, T> PayloadPieces<'a, T> {
     fn push(&mut self, piece: TxPiece<'a, T>) {
         let bytes = piece.bytes;
         let unused = || core::array::from_fn(|_| TxPiece { bytes, range: 0..0 });
-        if let Some(place) = self.pieces.get_or_insert_with(unused).get_mut(self.count) {
-            *place = piece;
+        if let Some(slot) = self.pieces.get_or_insert_with(unused).get_mut(self.count) {
+            *slot = piece;
             self.count += 1;
         }
     }
@@ -278,7 +278,7 @@ impl<'a, T> SegmentOut<'a, T> {
     }
 
     /// To be segmented into segments of `mss` bytes.
-    pub(super) fn cut_to(self, mss: u16) -> Self {
+    pub(super) fn segmented(self, mss: u16) -> Self {
         Self { mss, ..self }
     }
 

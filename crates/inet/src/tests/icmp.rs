@@ -46,7 +46,7 @@ fn closed_udp_ports_are_reported_at_a_bounded_rate() {
     b.take(&datagram);
     let sent = b.sent();
     let packet = crate::ip::v4::parse(&sent[0], 14, ID).unwrap();
-    assert_eq!(packet.whole.len(), 576);
+    assert_eq!(packet.extent.len(), 576);
     let message = &sent[0][packet.payload];
     assert_eq!(message[..2], [3, 3]);
     assert_eq!(checksum::data(message), 0xffff);

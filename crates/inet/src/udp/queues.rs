@@ -96,8 +96,8 @@ impl<T: TxBytes> DatagramSendQueue<T> {
         if !self.has_queued() {
             return None;
         }
-        let place = usize::try_from(self.next.saturating_sub(self.first)).ok()?;
-        let (_, entry) = self.entries.get_mut(place)?;
+        let index = usize::try_from(self.next.saturating_sub(self.first)).ok()?;
+        let (_, entry) = self.entries.get_mut(index)?;
         let number = self.next;
         match core::mem::replace(entry, SendEntry::Away) {
             SendEntry::Queued(load) => {
@@ -113,8 +113,8 @@ impl<T: TxBytes> DatagramSendQueue<T> {
 
     /// Returns the datagram that was just taken, to be continued later.
     pub(crate) fn put_back(&mut self, number: u64, load: OutgoingDatagram<T>) {
-        let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
-        if let Some((_, entry)) = place.and_then(|place| self.entries.get_mut(place)) {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some((_, entry)) = index.and_then(|index| self.entries.get_mut(index)) {
             *entry = SendEntry::Queued(load);
             self.next = number;
         }
@@ -127,8 +127,8 @@ impl<T: TxBytes> DatagramSendQueue<T> {
 
     /// Datagram `number` has been sent or dropped; whether [`released`](Self::released) moved.
     pub(crate) fn done(&mut self, number: u64) -> bool {
-        let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
-        if let Some((_, entry)) = place.and_then(|place| self.entries.get_mut(place)) {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some((_, entry)) = index.and_then(|index| self.entries.get_mut(index)) {
             *entry = SendEntry::Done;
         }
         let before = self.released;

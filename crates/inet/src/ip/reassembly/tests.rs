@@ -40,7 +40,7 @@ fn fragment(key: DatagramKey, at: usize, more: bool, payload: &[u8]) -> Fragment
         protocol: key.protocol.into(),
         tos: 0,
         ttl: 64,
-        whole: 0..frame.len(),
+        extent: 0..frame.len(),
         payload: payload.clone(),
         fragment: None,
     };

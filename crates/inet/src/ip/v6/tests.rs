@@ -188,7 +188,7 @@ proptest! {
         }
         let bytes = packet(next, &rest);
         let Ok((packet, content)) = parse(&bytes, 0, ID) else { return Ok(()) };
-        prop_assert_eq!(packet.whole.clone(), 0..bytes.len());
+        prop_assert_eq!(packet.extent.clone(), 0..bytes.len());
         prop_assert!(packet.payload.start >= HEADER && packet.payload.end == bytes.len());
         prop_assert!(packet.payload.start <= packet.payload.end);
         prop_assert!(packet.protocol_at < packet.payload.start);

@@ -333,8 +333,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 return (head, start + udp, offload);
             }
             // No interface can make the sum of a datagram in fragments.
-            let whole = part.fragment.is_none();
-            let left = whole && cx.link.interfaces().features(path.exit()).tx_checksum;
+            let unfragmented = part.fragment.is_none();
+            let left = unfragmented && cx.link.interfaces().features(path.exit()).tx_checksum;
             let sum = (!left).then(|| outgoing.sum(part.datagram.clone()));
             wire::emit(from, to, part.datagram.len(), sum, place);
             if left {

@@ -61,11 +61,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         let handle = if let Some(DemuxTarget::Socket(handle)) = target {
             Some(handle)
-        } else if let Some(DemuxTarget::Request(place)) = target {
-            self.handle_request_segment(cx, now, place, segment, payload.len(), out)
-        } else if let Some(DemuxTarget::TimeWait(place)) = target {
+        } else if let Some(DemuxTarget::Request(key)) = target {
+            self.handle_request_segment(cx, now, key, segment, payload.len(), out)
+        } else if let Some(DemuxTarget::TimeWait(key)) = target {
             let piece = RxPiece { frame, range: payload };
-            return self.handle_late_segment(cx, now, place, segment, piece, out);
+            return self.handle_late_segment(cx, now, key, segment, piece, out);
         } else if let Some(listener) = self.listener_for(&ends, packet.interface) {
             let mut piece = Some(RxPiece { frame, range: payload });
             let child = self
@@ -393,12 +393,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let closing = socket.closing;
         let Some(stream) = socket.connection() else { return };
         if stream.read_shut {
-            let mut thrown = 0;
+            let mut discarded = 0;
             while let Some(piece) = stream.connection.recv() {
-                thrown += piece.range.len();
+                discarded += piece.range.len();
             }
-            if thrown > 0 {
-                stream.connection.consumed(now, thrown);
+            if discarded > 0 {
+                stream.connection.consumed(now, discarded);
             }
         }
         match stream.listener() {
@@ -413,29 +413,29 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let lowat = socket.options.recv_lowat as usize;
         let SocketBody::Connection(stream) = &mut socket.body else { return };
-        let (connection, told) = (&stream.connection, &mut stream.notified);
+        let (connection, notified) = (&stream.connection, &mut stream.notified);
         let state = connection.state();
         let is_done = connection.is_done();
         let synchronized = !matches!(state, State::Closed | State::SynSent | State::SynReceived);
         let readable = connection.readable_len();
         // Fewer are of interest once there will be no more.
         let enough = readable >= lowat || connection.is_at_end();
-        let error = connection.error().filter(|_| is_done && !told.failed);
+        let error = connection.error().filter(|_| is_done && !notified.failed);
         let news = [
-            (!told.connected && synchronized).then_some(EventKind::Connected),
-            (readable > told.readable && enough).then_some(EventKind::Readable),
-            (!told.eof && connection.eof()).then_some(EventKind::Eof),
-            (told.acked != connection.acked()).then_some(EventKind::Acked),
+            (!notified.connected && synchronized).then_some(EventKind::Connected),
+            (readable > notified.readable && enough).then_some(EventKind::Readable),
+            (!notified.eof && connection.eof()).then_some(EventKind::Eof),
+            (notified.acked != connection.acked()).then_some(EventKind::Acked),
             error.map(EventKind::Failed),
         ];
-        let attempt_failed = error.is_some() && !told.connected;
-        told.connected |= synchronized;
-        if enough || readable < told.readable {
-            told.readable = readable;
+        let attempt_failed = error.is_some() && !notified.connected;
+        notified.connected |= synchronized;
+        if enough || readable < notified.readable {
+            notified.readable = readable;
         }
-        told.eof |= connection.eof();
-        told.acked = connection.acked();
-        told.failed |= error.is_some();
+        notified.eof |= connection.eof();
+        notified.acked = connection.acked();
+        notified.failed |= error.is_some();
         for kind in news.into_iter().flatten() {
             self.events.add(handle, socket, kind);
         }
@@ -510,13 +510,13 @@ impl SegmentRoute {
         let mut head = [0; MAX_HEADERS + MAX_HEADER];
         let (source, destination) = (self.ends.local.ip(), self.ends.remote.ip());
         let headers = frame_headers(destination);
-        let place = &mut head[headers..];
+        let tcp_header = &mut head[headers..];
         let (header, checksum) = if self.features.tx_checksum {
-            let header = segment.emit_partial(source, destination, body_len, place);
+            let header = segment.emit_partial(source, destination, body_len, tcp_header);
             // Both fit: headers are short.
             (header, Some(Checksum { start: headers as u8, offset: CHECKSUM_AT as u8 }))
         } else {
-            (segment.emit(source, destination, body, place), None)
+            (segment.emit(source, destination, body, tcp_header), None)
         };
         let long = body_len > usize::from(out_of.mss);
         let segments = long.then(|| Segments { kind: self.kind(), size: out_of.mss });

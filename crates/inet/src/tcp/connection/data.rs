@@ -158,7 +158,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.start_after_idle(now);
             let most = self.burst_segments(self.congestion.cwnd()) * mss;
             if len > most {
-                return Some(OutgoingData::new(seq, range.cut(most), false));
+                return Some(OutgoingData::new(seq, range.truncated(most), false));
             }
         }
         // The end of a super-segment that is no full one: only if it might leave on its own.
@@ -168,7 +168,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             && !record
             && (range.is_full_of_pieces() || !self.may_send_small(odd, unsent - len + odd))
         {
-            return Some(OutgoingData::new(seq, range.cut(len - odd), false));
+            return Some(OutgoingData::new(seq, range.truncated(len - odd), false));
         }
         Some(OutgoingData::new(seq, range, fin))
     }
@@ -250,7 +250,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
                 self.loss.split(index, range.len() as u32);
                 end = first.start + range.len() as u32;
             }
-            range = range.cut(wanted);
+            range = range.truncated(wanted);
         }
         let fin = fin.is_some_and(|fin| fin.before(end));
         let unambiguous = self.rtt.is_unambiguous(now - first.at);

@@ -64,7 +64,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         if let Some(data) = self.next_data(now) {
             let (repr, mss) = self.data_segment(now, &data);
             let out = SegmentOut::new(repr, self.send.pieces(data.range()));
-            return Some(out.cut_to(mss as u16));
+            return Some(out.segmented(mss as u16));
         }
         if self.pending.take_probe() {
             // As Linux: a byte that the peer has had, and so must answer (RFC 9293 3.8.4).

@@ -446,15 +446,15 @@ impl SentQueue {
 
     /// Splits the segment, the first part with `len` bytes: the path takes smaller segments now.
     pub(in crate::tcp) fn split(&mut self, index: usize, len: u32) {
-        let Some(whole) = self.segments.get_mut(index) else { return };
-        let cut = whole.start + len;
-        if len == 0 || cut.at_or_after(whole.end) {
+        let Some(segment) = self.segments.get_mut(index) else { return };
+        let boundary = segment.start + len;
+        if len == 0 || boundary.at_or_after(segment.end) {
             return;
         }
-        let mut rest = *whole;
-        whole.end = cut;
-        whole.flags &= !(PUSH | RECORD | BURST);
-        rest.start = cut;
+        let mut rest = *segment;
+        segment.end = boundary;
+        segment.flags &= !(PUSH | RECORD | BURST);
+        rest.start = boundary;
         self.segments.insert(index + 1, rest);
         self.recount(0, rest.flags);
         self.relink();
@@ -489,14 +489,14 @@ impl SentQueue {
 
     /// Index of the oldest transmission that may be in flight, and of the one after `index`.
     pub(in crate::tcp) fn oldest(&self) -> Option<usize> {
-        self.place(self.oldest)
+        self.index_of(self.oldest)
     }
 
     pub(in crate::tcp) fn after(&self, index: usize) -> Option<usize> {
-        self.place(self.segments.get(index)?.later)
+        self.index_of(self.segments.get(index)?.later)
     }
 
-    fn place(&self, number: u32) -> Option<usize> {
+    fn index_of(&self, number: u32) -> Option<usize> {
         (number != NONE).then(|| self.index(number))
     }
 

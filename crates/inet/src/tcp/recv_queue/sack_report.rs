@@ -59,8 +59,8 @@ impl SackReport {
         let around = self.blocks.iter().position(|ChangedBlock { block: around, .. }| {
             around.start.at_or_before(block.start) && around.end.at_or_after(block.end)
         });
-        if let Some(place) = around {
-            self.blocks[..=place].rotate_right(1);
+        if let Some(index) = around {
+            self.blocks[..=index].rotate_right(1);
         }
     }
 

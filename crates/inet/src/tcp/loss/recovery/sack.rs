@@ -30,8 +30,8 @@ impl LossRecovery {
             return;
         }
         let before = core::mem::take(&mut self.cache);
-        for (place, block) in blocks.iter().enumerate() {
-            let duplicate = dsack && place == 0;
+        for (number, block) in blocks.iter().enumerate() {
+            let duplicate = dsack && number == 0;
             if !self.is_valid(context, ack, *block, duplicate) {
                 context.stats.sack_discards += u64::from(block.end.after(ack.prior_una));
                 continue;
