@@ -21,7 +21,7 @@
 //! vnet: virtio's header before a frame
 //! error: why a driver cannot go on, why a frame is refused
 //! device: what a device is
-//! packet_socket bpf ethtool: system calls that several back ends use
+//! packet_socket bpf ethtool timer: system calls that several back ends use
 //! interface: the host's interfaces
 //! ```
 
@@ -46,6 +46,7 @@ mod superframe;
 pub mod tap;
 #[cfg(test)]
 mod testing;
+mod timer;
 mod vnet;
 pub mod wire;
 pub mod xdp;

@@ -10,18 +10,15 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use abi::offload::TxOffload;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 
 use crate::device::{Device, Part, Pending, Received, frame_len};
+use crate::timer::DeviceTimer;
 
 mod file;
 
@@ -121,7 +118,7 @@ pub fn check(file: &File) -> Result<u64, PcapError> {
 /// A link on which a file is replayed.
 #[derive(Debug)]
 pub struct Pcap {
-    timer: OwnedFd,
+    timer: DeviceTimer,
     input: PcapReader<BufReader<File>>,
     output: Option<BufWriter<File>>,
     mac: [u8; 6],
@@ -146,7 +143,6 @@ impl Pcap {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] for a fault in the file; the system's.
     pub fn new(input: File, output: Option<File>, mac: [u8; 6], pace: Pace) -> io::Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let output = match output {
             Some(file) => {
                 let mut output = BufWriter::new(file);
@@ -157,7 +153,7 @@ impl Pcap {
             None => None,
         };
         let mut device = Self {
-            timer: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            timer: DeviceTimer::new()?,
             input: PcapReader::new(BufReader::new(input)).map_err(invalid)?,
             output,
             mac,
@@ -186,7 +182,7 @@ impl Pcap {
         };
         let Some(record) = record else {
             // Nothing more: the timer stops.
-            return self.set_timer(Duration::ZERO);
+            return self.timer.set(Duration::ZERO);
         };
         let offset = record.time.map(|time| time.saturating_sub(*self.first.get_or_insert(time)));
         let due = match offset {
@@ -198,18 +194,6 @@ impl Pcap {
         if self.frame.first().is_some_and(|first| first & 1 == 0) && self.frame.len() >= 6 {
             self.frame[..6].copy_from_slice(&self.mac);
         }
-        Ok(())
-    }
-
-    /// Wakes up after this time; zero is never.
-    fn set_timer(&self, after: Duration) -> io::Result<()> {
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = Timespec {
-            tv_sec: after.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: after.subsec_nanos().into(),
-        };
-        let timer = Itimerspec { it_interval: zero, it_value: value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer)?;
         Ok(())
     }
 }
@@ -235,7 +219,7 @@ impl Device for Pcap {
         let left = due.saturating_duration_since(Instant::now());
         if !left.is_zero() {
             if !self.armed {
-                self.set_timer(left)?;
+                self.timer.set(left)?;
                 self.armed = true;
             }
             return Ok(None);

@@ -27,14 +27,11 @@ use abi::offload::{Features, TxOffload};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 use serde::{Deserialize, Serialize};
 use shm::{Channel, Region, TryRecv};
 
 use crate::device::{Device, Part, Received};
+use crate::timer::DeviceTimer;
 
 mod link;
 mod meet;
@@ -81,7 +78,7 @@ pub struct Wire {
     features: Features,
     /// The events that this end waits for. The driver waits for the set's own descriptor.
     set: OwnedFd,
-    timer: OwnedFd,
+    timer: DeviceTimer,
     state: State,
     /// Kept while the link is up: an end that connects meanwhile is next.
     listener: Option<Listener>,
@@ -108,8 +105,7 @@ impl Wire {
     /// is reported in the log, and meeting is tried again.
     pub fn new(path: PathBuf, mtu: u16, features: Features) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let timer = DeviceTimer::new()?;
         epoll::add(&set, &timer, EventData::new_u64(0), EventFlags::IN)?;
         let mut wire = Self {
             path,
@@ -159,7 +155,7 @@ impl Wire {
     /// Begins to greet the other end.
     fn greet(&mut self, socket: OwnedFd, region: Option<Arc<Region>>) -> io::Result<()> {
         epoll::add(&self.set, &socket, EventData::new_u64(0), EventFlags::IN)?;
-        self.set_timer(GREETING)?;
+        self.timer.set(GREETING)?;
         let line = Channel::from_fd(socket).limited(HELLO_MOST, 1);
         self.state = State::Greeting { line, region };
         Ok(())
@@ -187,7 +183,7 @@ impl Wire {
         let State::Greeting { line, region } = &mut self.state else { return Ok(()) };
         let message = match line.try_recv() {
             Ok(TryRecv::Message(message)) => message,
-            Ok(TryRecv::Empty) if self.timer_fired() => {
+            Ok(TryRecv::Empty) if self.timer.fired() => {
                 return Err(format!("it did not greet within {GREETING:?}"));
             }
             Ok(TryRecv::Empty) => return Ok(()),
@@ -218,7 +214,7 @@ impl Wire {
     }
 
     fn go_up(&mut self, region: &Arc<Region>, end: End) -> io::Result<()> {
-        self.set_timer(Duration::ZERO)?;
+        self.timer.set(Duration::ZERO)?;
         let State::Greeting { line, .. } = std::mem::replace(&mut self.state, State::Waiting)
         else {
             return Ok(());
@@ -240,7 +236,7 @@ impl Wire {
     fn ready(&mut self) {
         match &mut self.state {
             State::Waiting => {
-                if self.timer_fired() {
+                if self.timer.fired() {
                     self.look();
                 }
             }
@@ -295,23 +291,7 @@ impl Wire {
         }
         self.state = State::Waiting;
         // Fails only for times that do not exist.
-        let _ = self.set_timer(PENALTY);
-    }
-
-    /// Wakes up after this time; zero is never.
-    fn set_timer(&self, after: Duration) -> io::Result<()> {
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = Timespec {
-            tv_sec: after.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: after.subsec_nanos().into(),
-        };
-        let timer = Itimerspec { it_interval: zero, it_value: value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timer)?;
-        Ok(())
-    }
-
-    fn timer_fired(&self) -> bool {
-        rustix::io::read(&self.timer, &mut [0_u8; 8]).is_ok()
+        let _ = self.timer.set(PENALTY);
     }
 }
 

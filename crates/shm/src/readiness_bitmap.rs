@@ -113,7 +113,7 @@ mod tests {
         let bitmap = bitmap(2);
         let producer = bitmap.clone();
         let thread = std::thread::spawn(move || {
-            (0..100_000_u32).for_each(|n| producer.set((n % 128) as u16))
+            (0..100_000_u32).for_each(|n| producer.set((n % 128) as u16));
         });
         let mut seen = [0_u64; 2];
         while seen != [u64::MAX; 2] || !thread.is_finished() {
