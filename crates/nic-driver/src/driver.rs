@@ -11,7 +11,7 @@
 //! ([`Companion`]), which then passes on the set's reports. The device is in the set for reading
 //! only while there is an empty page to read into, and for writing only while a frame waits for
 //! room. The bell is edge-triggered, so it never needs to be read. The driver looks at the control
-//! connection when the connection woke it, and every [`LINE_EVERY`] steps while it does not sleep.
+//! connection when the connection woke it, and every [`CONTROL_EVERY`] steps while it does not sleep.
 //!
 //! Asking a device in vain costs a system call. So a device that had no frame is asked again only
 //! when the set reports it, or at every [`ASK_EVERY`]-th step while the driver does not sleep.
@@ -45,14 +45,14 @@ use crate::frames::Frames;
 use crate::slot::DeviceSlot;
 
 /// Steps without sleep after which the control connection is checked.
-const LINE_EVERY: u32 = 256;
+const CONTROL_EVERY: u32 = 256;
 
 /// Descriptors of [`NicConfig`] before those of the device.
 const RINGS_FDS: usize = 3;
 /// Steps without sleep after which a device that had no frame is asked again.
 const ASK_EVERY: u32 = 4;
 
-const LINE: u64 = 0;
+const CONTROL: u64 = 0;
 const BELL: u64 = 1;
 const DEVICE: u64 = 2;
 
@@ -85,7 +85,7 @@ pub fn run(channel: Channel) -> Result<(), DriverError> {
 
 /// A driver of one device.
 pub struct Driver {
-    line: Channel,
+    control: Channel,
     config: NicConfig,
     open: OpenDevice,
     frames: Frames<WrappedDevice>,
@@ -109,7 +109,7 @@ pub struct Driver {
     /// Frames sent before it was asked were answered at once.
     answers: bool,
     /// Steps until the control connection is checked.
-    line_in: u32,
+    control_in: u32,
     /// [`Driver::prepare_sleep`] allowed it.
     asleep: bool,
     /// Of the driver's own thread.
@@ -127,8 +127,8 @@ impl Driver {
     ///
     /// # Errors
     /// See [`DriverError`]; where possible the supervisor is notified as well.
-    pub fn from_channel(line: Channel) -> Result<Self, DriverError> {
-        Self::with_device(line, backend::open)
+    pub fn from_channel(control: Channel) -> Result<Self, DriverError> {
+        Self::with_device(control, backend::open)
     }
 
     /// As [`Driver::from_channel`], with a device made by `open` out of configuration and
@@ -137,13 +137,13 @@ impl Driver {
     /// # Errors
     /// See [`DriverError`].
     pub fn with_device(
-        mut line: Channel,
+        mut control: Channel,
         open: impl FnMut(DeviceContext<'_>, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError>
         + Send
         + 'static,
     ) -> Result<Self, DriverError> {
         let mut open: OpenDevice = Box::new(open);
-        let Some(message) = line.recv()? else {
+        let Some(message) = control.recv()? else {
             return Err(DriverError::BadMessage("it ended before the configuration".to_owned()));
         };
         let (ask, fds) = parse(message)?;
@@ -152,21 +152,21 @@ impl Driver {
         };
         match DriverParts::new(&config, fds, &mut open) {
             Ok(ends) => {
-                let mut driver = Self::assemble(line, ends, config, open)?;
+                let mut driver = Self::assemble(control, ends, config, open)?;
                 driver.reply(ask.id, ServerReply::Done)?;
                 driver.ring(true);
                 Ok(driver)
             }
             Err(error) => {
                 let reply = ServerReply::Error { message: error.to_string() };
-                line.send(&encode(&ServerOutput::Reply { id: ask.id, reply }), &[])?;
+                control.send(&encode(&ServerOutput::Reply { id: ask.id, reply }), &[])?;
                 Err(error)
             }
         }
     }
 
     fn assemble(
-        line: Channel,
+        control: Channel,
         ends: DriverParts,
         config: NicConfig,
         open: OpenDevice,
@@ -176,7 +176,7 @@ impl Driver {
         let set = keep(set);
         let spin = Spin::new(Duration::from_micros(config.busy_poll.into()));
         let mut driver = Self {
-            line,
+            control,
             config,
             open,
             frames,
@@ -191,7 +191,7 @@ impl Driver {
             ask_in: 0,
             sent: false,
             answers: false,
-            line_in: 0,
+            control_in: 0,
             asleep: false,
             spin,
             bells_rung: 0,
@@ -207,7 +207,7 @@ impl Driver {
     fn enter_set(&mut self) -> Result<(), DriverError> {
         let edge = EventFlags::IN | EventFlags::ET;
         for (fd, name, flags) in [
-            (self.line.as_fd(), LINE, EventFlags::IN),
+            (self.control.as_fd(), CONTROL, EventFlags::IN),
             (self.bell.as_fd(), BELL, edge),
             (self.frames.device.poll_fd(), DEVICE, self.interest),
         ] {
@@ -232,11 +232,11 @@ impl Driver {
             return Ok(false);
         }
         let mut progress = false;
-        if self.line_in == 0 {
-            self.line_in = LINE_EVERY;
-            progress = self.serve_line()?;
+        if self.control_in == 0 {
+            self.control_in = CONTROL_EVERY;
+            progress = self.serve_control()?;
         }
-        self.line_in -= 1;
+        self.control_in -= 1;
         let moved = self.step_frames();
         let moved = self.tell(moved)?;
         let idle_wake_up = std::mem::take(&mut self.woken) && !(progress || moved);
@@ -376,7 +376,7 @@ impl Driver {
     fn lost(&mut self, error: &io::Error) -> Result<bool, DriverError> {
         self.replace_device(None)?;
         let event = ServerEvent::DeviceLost { reason: error.to_string() };
-        self.line.send(&encode(&ServerOutput::Event(event)), &[])?;
+        self.control.send(&encode(&ServerOutput::Event(event)), &[])?;
         Ok(true)
     }
 
@@ -395,10 +395,10 @@ impl Driver {
     }
 
     /// Answers the supervisor's requests that came meanwhile; `true` if there were any.
-    fn serve_line(&mut self) -> Result<bool, DriverError> {
+    fn serve_control(&mut self) -> Result<bool, DriverError> {
         let mut any = false;
         loop {
-            let message = match self.line.try_recv()? {
+            let message = match self.control.try_recv()? {
                 TryRecv::Message(message) => message,
                 TryRecv::Empty => return Ok(any),
                 TryRecv::Ended => {
@@ -470,7 +470,7 @@ impl Driver {
     }
 
     fn reply(&mut self, id: u64, reply: ServerReply) -> Result<(), DriverError> {
-        Ok(self.line.send(&encode(&ServerOutput::Reply { id, reply }), &[])?)
+        Ok(self.control.send(&encode(&ServerOutput::Reply { id, reply }), &[])?)
     }
 }
 
@@ -507,7 +507,7 @@ impl Companion for Driver {
             self.wake_ups += 1;
         }
         match name.wrapping_sub(self.first) {
-            LINE => self.line_in = 0,
+            CONTROL => self.control_in = 0,
             DEVICE => {
                 self.ask_in = 0;
                 self.ready = true;

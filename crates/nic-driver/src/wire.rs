@@ -37,7 +37,7 @@ mod link;
 mod meet;
 
 use self::link::{End, Link};
-use self::meet::{Listener, Met};
+use self::meet::{Listener, Meeting};
 
 /// Version of the protocol between two ends.
 const VERSION: u32 = 1;
@@ -144,11 +144,11 @@ impl Wire {
             return Ok(());
         }
         match meet::meet(&self.path)? {
-            Met::Nobody(listener) => {
+            Meeting::Listening(listener) => {
                 self.listener = Some(listener);
                 self.try_look()
             }
-            Met::Other(socket) => self.greet(socket, None),
+            Meeting::Connected(socket) => self.greet(socket, None),
         }
     }
 

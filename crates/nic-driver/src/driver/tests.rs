@@ -20,7 +20,7 @@ fn wake(driver: &mut Driver) {
 
 /// Supervisor and inet server of one driver, moved by hand.
 struct World {
-    line: Channel,
+    control: Channel,
     driver: Driver,
     wire: SharedWire,
     pool: Pool,
@@ -46,36 +46,36 @@ fn config(device: &str) -> NicConfig {
     }
 }
 
-fn ask(line: &mut Channel, id: u64, request: ServerRequest, fds: &[BorrowedFd<'_>]) {
+fn ask(control: &mut Channel, id: u64, request: ServerRequest, fds: &[BorrowedFd<'_>]) {
     let ask = NumberedRequest { id, request };
-    line.send(&serde_json::to_vec(&ask).unwrap(), fds).unwrap();
+    control.send(&serde_json::to_vec(&ask).unwrap(), fds).unwrap();
 }
 
-fn say(line: &mut Channel) -> ServerOutput {
-    let message = line.recv().unwrap().expect("the line goes on");
+fn say(control: &mut Channel) -> ServerOutput {
+    let message = control.recv().unwrap().expect("the connection goes on");
     serde_json::from_slice(&message.body).unwrap()
 }
 
 impl World {
     fn new() -> Self {
         let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();
-        let (mut line, end) = Channel::pair().unwrap();
+        let (mut control, end) = Channel::pair().unwrap();
         let (bell, inet_bell) = (shm::eventfd().unwrap(), shm::eventfd().unwrap());
         let (fake, wire) = Fake::new();
         // The first device, and another one for every time that it was lost.
         let mut fakes = vec![Fake::on(&wire), fake];
         let configure = ServerRequest::ConfigureNic(config("fake:0"));
         let fds = [fd.as_fd(), bell.as_fd(), inet_bell.as_fd()];
-        ask(&mut line, 1, configure, &fds);
+        ask(&mut control, 1, configure, &fds);
         let inet_sleeper = Sleeper::new(region.word32(LAYOUT.inet_bell).unwrap());
         inet_sleeper.announce(Sleep::Fd);
         let pool = Pool::create(&region, LAYOUT.pool, INET).unwrap();
         let heads = Pool::create(&region, LAYOUT.heads, INET).unwrap();
         let driver =
             Driver::with_device(end, move |_, _| Ok(Box::new(fakes.pop().unwrap()))).unwrap();
-        assert_eq!(say(&mut line), ServerOutput::Reply { id: 1, reply: ServerReply::Done });
+        assert_eq!(say(&mut control), ServerOutput::Reply { id: 1, reply: ServerReply::Done });
         Self {
-            line,
+            control,
             driver,
             wire,
             pool,
@@ -107,11 +107,11 @@ impl World {
     }
 
     fn request(&mut self, request: ServerRequest, fds: &[BorrowedFd<'_>]) -> ServerReply {
-        ask(&mut self.line, 9, request, fds);
+        ask(&mut self.control, 9, request, fds);
         assert!(self.would_wake());
         wake(&mut self.driver);
         self.run_until_idle();
-        match say(&mut self.line) {
+        match say(&mut self.control) {
             ServerOutput::Reply { id: 9, reply } => reply,
             other => panic!("{other:?}"),
         }
@@ -278,8 +278,8 @@ fn counters_capture_and_shutdown_are_answered() {
 #[test]
 fn it_ends_when_the_supervisor_does() {
     let world = World::new();
-    let World { line, mut driver, .. } = world;
-    drop(line);
+    let World { control, mut driver, .. } = world;
+    drop(control);
     wake(&mut driver);
     driver.step().unwrap();
     assert!(driver.ended());
@@ -292,7 +292,7 @@ fn a_lost_device_is_told_and_may_come_back() {
     world.send(&[]);
     world.run_until_idle();
     assert!(!world.driver.ended());
-    assert!(matches!(say(&mut world.line), ServerOutput::Event(ServerEvent::DeviceLost { .. })));
+    assert!(matches!(say(&mut world.control), ServerOutput::Event(ServerEvent::DeviceLost { .. })));
     // The frame that met the loss and the next one are gone, their pages back.
     world.send(&[]);
     world.run_until_idle();
@@ -336,8 +336,8 @@ fn sending_alone_receives_nothing_and_tells_of_a_lost_device() {
     world.wire.borrow_mut().error = Some(libc::EBADFD);
     world.send(&[]);
     assert!(world.driver.send().unwrap());
-    assert!(matches!(say(&mut world.line), ServerOutput::Event(ServerEvent::DeviceLost { .. })));
-    ask(&mut world.line, 3, ServerRequest::Shutdown, &[]);
+    assert!(matches!(say(&mut world.control), ServerOutput::Event(ServerEvent::DeviceLost { .. })));
+    ask(&mut world.control, 3, ServerRequest::Shutdown, &[]);
     wake(&mut world.driver);
     world.run_until_idle();
     assert!(world.driver.ended() && !world.driver.send().unwrap());
@@ -359,19 +359,20 @@ fn a_bad_configuration_is_answered_with_the_reason() {
         ("tap:x", &[small_fd.as_fd(), bell.as_fd(), bell.as_fd(), bell.as_fd()], "region"),
     ];
     for (device, fds, reason) in cases {
-        let (mut line, end) = Channel::pair().unwrap();
-        ask(&mut line, 1, ServerRequest::ConfigureNic(config(device)), fds);
+        let (mut control, end) = Channel::pair().unwrap();
+        ask(&mut control, 1, ServerRequest::ConfigureNic(config(device)), fds);
         assert!(Driver::from_channel(end).is_err());
-        let ServerOutput::Reply { id: 1, reply: ServerReply::Error { message } } = say(&mut line)
+        let ServerOutput::Reply { id: 1, reply: ServerReply::Error { message } } =
+            say(&mut control)
         else {
             panic!("no refusal");
         };
         assert!(message.contains(reason), "{message}");
     }
-    let (mut line, end) = Channel::pair().unwrap();
-    ask(&mut line, 1, ServerRequest::Counters, &[]);
+    let (mut control, end) = Channel::pair().unwrap();
+    ask(&mut control, 1, ServerRequest::Counters, &[]);
     assert!(matches!(Driver::from_channel(end), Err(DriverError::BadMessage(_))));
-    let (line, end) = Channel::pair().unwrap();
-    drop(line);
+    let (control, end) = Channel::pair().unwrap();
+    drop(control);
     assert!(matches!(Driver::from_channel(end), Err(DriverError::BadMessage(_))));
 }

@@ -22,11 +22,11 @@ const BETWEEN: Duration = Duration::from_millis(1);
 
 /// The result of meeting at the path.
 #[derive(Debug)]
-pub(super) enum Met {
+pub(super) enum Meeting {
     /// The other end, which listens.
-    Other(OwnedFd),
+    Connected(OwnedFd),
     /// No peer: this end listens now.
-    Nobody(Listener),
+    Listening(Listener),
 }
 
 /// A socket at a path; the file is removed when it is dropped.
@@ -52,7 +52,7 @@ impl Drop for Listener {
 ///
 /// # Errors
 /// The system's: no such directory, no right, or another process holds the lock of the directory.
-pub(super) fn meet(path: &Path) -> io::Result<Met> {
+pub(super) fn meet(path: &Path) -> io::Result<Meeting> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -68,7 +68,7 @@ pub(super) fn meet(path: &Path) -> io::Result<Met> {
         take(lock)?;
     }
     match connect(path) {
-        Ok(socket) => return Ok(Met::Other(socket)),
+        Ok(socket) => return Ok(Meeting::Connected(socket)),
         Err(Errno::NOENT) => {}
         // So it is of a file that is no socket, which is not ours to remove.
         Err(Errno::CONNREFUSED) if std::fs::symlink_metadata(path)?.file_type().is_socket() => {
@@ -78,7 +78,7 @@ pub(super) fn meet(path: &Path) -> io::Result<Met> {
     }
     let socket = UnixListener::bind(path)?;
     socket.set_nonblocking(true)?;
-    Ok(Met::Nobody(Listener { socket, path: path.to_owned() }))
+    Ok(Meeting::Listening(Listener { socket, path: path.to_owned() }))
 }
 
 /// Never waits: a listener that does not accept in time has a full queue, which is EAGAIN.
@@ -112,16 +112,18 @@ mod tests {
     fn the_first_listens_the_second_connects_and_a_dead_socket_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("w");
-        let Met::Nobody(first) = meet(&path).unwrap() else { panic!("nobody was there") };
-        let Met::Other(_second) = meet(&path).unwrap() else { panic!("the first listens") };
+        let Meeting::Listening(first) = meet(&path).unwrap() else { panic!("nobody was there") };
+        let Meeting::Connected(_second) = meet(&path).unwrap() else { panic!("the first listens") };
         assert!(first.socket.accept().is_ok());
         drop(first);
         assert!(!path.exists());
         // As after SIGKILL: the file without the listener.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let Met::Nobody(third) = meet(&path).unwrap() else { panic!("nobody was alive there") };
-        let Met::Other(_) = meet(&path).unwrap() else { panic!("the third listens") };
+        let Meeting::Listening(third) = meet(&path).unwrap() else {
+            panic!("nobody was alive there")
+        };
+        let Meeting::Connected(_) = meet(&path).unwrap() else { panic!("the third listens") };
         drop(third);
     }
 
@@ -129,11 +131,11 @@ mod tests {
     fn many_at_once_find_each_other() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("w");
-        let met: Vec<Met> = std::thread::scope(|scope| {
+        let met: Vec<Meeting> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..8).map(|_| scope.spawn(|| meet(&path).unwrap())).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
-        let listeners = met.iter().filter(|met| matches!(met, Met::Nobody(_))).count();
+        let listeners = met.iter().filter(|met| matches!(met, Meeting::Listening(_))).count();
         assert_eq!(listeners, 1);
     }
 

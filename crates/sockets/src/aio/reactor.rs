@@ -32,7 +32,7 @@ use crate::socket::Socket;
 use crate::wait::Wait;
 
 /// How long to sleep on the bell's word, which is cheap, before sleeping on descriptors.
-const SHALLOW: Duration = Duration::from_secs(1);
+const FUTEX_SLEEP: Duration = Duration::from_secs(1);
 /// Attempts in a row on a socket whose words change all the time, before other tasks run.
 const MOST_ATTEMPTS: u32 = 16;
 
@@ -421,7 +421,7 @@ impl Reactor {
         let over = || interrupted() || self.has_news();
         // In mode `library` every sleep is on descriptors.
         if self.server().stack().is_none() {
-            self.thread.sleep(self.server(), Wait::at_most(Some(SHALLOW)), over)?;
+            self.thread.sleep(self.server(), Wait::at_most(Some(FUTEX_SLEEP)), over)?;
             if over() {
                 return Ok(());
             }

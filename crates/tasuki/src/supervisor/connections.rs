@@ -2,9 +2,9 @@
 //!
 //! Only root and the user of the instance are let in (SO_PEERCRED). The supervisor sends the rest
 //! of a reply when the socket takes it, and does not read the connection's next request before.
-//! Each process has at most [`STRANGERS_OF_ONE`] connections that are no client's, and all together
-//! have [`STRANGERS`]. A new one then takes the place of the oldest, first of those that never made
-//! a request. So idle connections keep no new one out.
+//! Each process has at most [`MOST_UNADMITTED_OF_PROCESS`] connections that are no client's, and
+//! all together have [`MOST_UNADMITTED`]. A new one then takes the place of the oldest, first of
+//! those that never made a request. So idle connections keep no new one out.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,12 +23,12 @@ use crate::exit::Failure;
 const SEND_BUFFER: usize = 8 << 20;
 
 /// Most connections of one process that are no client's.
-const STRANGERS_OF_ONE: usize = 16;
+const MOST_UNADMITTED_OF_PROCESS: usize = 16;
 /// Most of all processes: enough for all programs of a full instance to start at once.
-const STRANGERS: usize = 1024;
+const MOST_UNADMITTED: usize = 1024;
 /// Most connections accepted in one iteration. A new one has several iterations to make its request
 /// before newer ones can push it out.
-const ACCEPTS_PER_TURN: usize = 16;
+const ACCEPTS_PER_ITERATION: usize = 16;
 /// Longest request, bytes; a longer one is none of ours.
 const LONGEST_REQUEST: usize = 4096;
 
@@ -186,7 +186,7 @@ impl Connections {
     /// # Errors
     /// When the listening socket fails.
     pub(super) fn accept(&mut self, listener: &UnixListener) -> Result<(), Failure> {
-        for _ in 0..ACCEPTS_PER_TURN {
+        for _ in 0..ACCEPTS_PER_ITERATION {
             let flags = rustix::net::SocketFlags::CLOEXEC;
             let fd = match rustix::net::accept_with(listener, flags) {
                 Ok(fd) => fd,
@@ -238,9 +238,9 @@ impl Connections {
         let all = || self.all.iter().filter(|(_, connection)| connection.client.is_none());
         let own = || all().filter(|(_, connection)| connection.pid == pid);
         let first = |(id, connection): &(&ConnectionId, &Connection)| (connection.asked, **id);
-        let oldest = if own().count() >= STRANGERS_OF_ONE {
+        let oldest = if own().count() >= MOST_UNADMITTED_OF_PROCESS {
             own().min_by_key(first)
-        } else if all().count() >= STRANGERS {
+        } else if all().count() >= MOST_UNADMITTED {
             all().min_by_key(first)
         } else {
             None

@@ -19,7 +19,7 @@ use crate::exit::Failure;
 /// Bytes of frames that a capture may have waiting.
 const CAPTURE_BUFFER: usize = 16 << 20;
 /// Requests of one connection in one turn: so many do not keep us from anybody else.
-const REQUESTS_PER_TURN: usize = 16;
+const REQUESTS_PER_ITERATION: usize = 16;
 /// Most clients that one process may be at a time. A process needs one. A process that takes all of
 /// them must not keep others out.
 const CLIENTS_PER_PROCESS: usize = 16;
@@ -29,7 +29,7 @@ const MAX_NAME: usize = 64;
 impl Supervisor {
     /// Takes the requests of a connection, until one has to wait for a server; a bounded number.
     pub(super) fn serve(&mut self, id: ConnectionId) -> Result<(), Failure> {
-        for _ in 0..REQUESTS_PER_TURN {
+        for _ in 0..REQUESTS_PER_ITERATION {
             let connection = self.connections.get_mut(id).filter(|c| !c.busy);
             let Some(connection) = connection else { return Ok(()) };
             match connection.receive() {

@@ -28,7 +28,7 @@ use crate::config::Mode;
 use crate::exit::{Code, Failure};
 
 /// How long a server may take to end after its control connection ended.
-const OBITUARY_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+const EXIT_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// Most unanswered requests of a control connection. More of them wait here. So few always fit into
 /// the socket. So the supervisor never waits for a server that may be waiting for its replies to be
@@ -308,7 +308,7 @@ impl<P> Servers<P> {
         if let Some(process) = self.processes.get(index) {
             let mut death = [PollFd::new(&process.pidfd, PollFlags::IN)];
             // If this fails, the sentence below is the less telling one.
-            let _ = poll(&mut death, Some(&OBITUARY_PATIENCE));
+            let _ = poll(&mut death, Some(&EXIT_PATIENCE));
         }
         let sentence = self.collect(index).unwrap_or_else(|| {
             format!("the control connection to the {} failed: {what}", server.name())

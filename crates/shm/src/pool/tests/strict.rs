@@ -11,7 +11,7 @@ const CHILD: &str = "TASUKI_SHM_STRICT_CHILD";
 const SIGSEGV: i32 = 11;
 
 /// What a child does, and whether it survives that.
-const DEEDS: [(&str, bool); 11] = [
+const ACTIONS: [(&str, bool); 11] = [
     ("write an owned area", true),
     ("write after hand-over", false),
     ("read after hand-over", false),
@@ -27,24 +27,24 @@ const DEEDS: [(&str, bool); 11] = [
 
 #[test]
 fn access_ends_with_ownership() {
-    if let Ok(deed) = std::env::var(CHILD) {
-        perform(&deed);
+    if let Ok(action) = std::env::var(CHILD) {
+        perform(&action);
         return;
     }
     let exe = std::env::current_exe().unwrap();
-    for (deed, lives) in DEEDS {
+    for (action, lives) in ACTIONS {
         let status = Command::new(&exe)
             .args(["--exact", "pool::tests::strict::access_ends_with_ownership"])
-            .env(CHILD, deed)
+            .env(CHILD, action)
             .stdout(Stdio::null())
             .status()
             .unwrap();
         let (signal, success) = (status.signal(), status.success());
-        assert_eq!((signal, success), ((!lives).then_some(SIGSEGV), lives), "{deed}");
+        assert_eq!((signal, success), ((!lives).then_some(SIGSEGV), lives), "{action}");
     }
 }
 
-fn perform(deed: &str) {
+fn perform(action: &str) {
     let (_, fd) = Region::create("strict-test", LEN, Backing::Small).unwrap();
     let region = Region::map_strict(fd.as_fd(), LEN).unwrap();
     let pool = Pool::create(&region, PLACE, ME).unwrap();
@@ -53,7 +53,7 @@ fn perform(deed: &str) {
     let at = area.region_offset() + PAGE;
     let poke = || region.write(at, b"x").unwrap();
     let peek = || region.read(at, &mut [0]).unwrap();
-    match deed {
+    match action {
         "write an owned area" => poke(),
         "write after hand-over" => {
             let _ = area.hand_over(PEER);
@@ -77,7 +77,7 @@ fn perform(deed: &str) {
         "read a borrowed area" | "write a borrowed area" => {
             let theirs = peer.take(area.hand_over(PEER)).unwrap();
             assert_eq!(pool.borrow(theirs.lend(), 4096, 1), Ok(at));
-            if deed.starts_with("read") { peek() } else { poke() }
+            if action.starts_with("read") { peek() } else { poke() }
         }
         "write after reclaim by a successor" => {
             std::mem::forget((area, pool));
@@ -91,7 +91,7 @@ fn perform(deed: &str) {
             // SAFETY: mapped; the system refuses the write, which is what this tests.
             unsafe { byte.write_volatile(1) };
         }
-        other => panic!("no such deed: {other}"),
+        other => panic!("no such action: {other}"),
     }
 }
 
