@@ -11,7 +11,8 @@
 //! ([`Companion`]), which then passes on the set's reports. The device is in the set for reading
 //! only while there is an empty page to read into, and for writing only while a frame waits for
 //! room. The bell is edge-triggered, so it never needs to be read. The driver looks at the control
-//! connection when the connection woke it, and every [`CONTROL_EVERY`] steps while it does not sleep.
+//! connection when the connection woke it, and every [`CONTROL_EVERY`] steps while it does not
+//! sleep.
 //!
 //! Asking a device in vain costs a system call. So a device that had no frame is asked again only
 //! when the set reports it, or at every [`ASK_EVERY`]-th step while the driver does not sleep.
