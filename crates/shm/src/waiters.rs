@@ -1,8 +1,8 @@
 //! Words that one side writes and threads of the other side wait for: counts, and waiting threads.
 //!
-//! A [`Count`] says how far one side has come. Everything before that position belongs to the other
-//! side from then on: bytes to read, or memory to write again. A thread that finds a count too low
-//! sleeps on its bell, and [`Waiters`] tells the counting side.
+//! A [`PositionWord`] says how far one side has come. Everything before that position belongs to
+//! the other side from then on: bytes to read, or memory to write again. A thread that finds a
+//! count too low sleeps on its bell, and [`Waiters`] tells the counting side.
 //!
 //! The waiting thread:
 //! 1. announces on its bell that it sleeps;
