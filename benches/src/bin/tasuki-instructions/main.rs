@@ -83,6 +83,10 @@ enum What {
     },
 }
 
+/// How often a row that seems to cost more is counted again. Hash tables have seeds, and one row
+/// (sends by POSIX calls, on) has two counts, 3 % apart.
+const RECOUNTS: usize = 3;
+
 /// How much a small count may grow, of which 2 % are less than an instruction.
 const SMALL: u64 = 2;
 
@@ -118,7 +122,7 @@ fn main() -> Result<()> {
                 false => print!("{}", tables(&counts)),
             }
             if let Some(file) = &check {
-                compare(&counts, &compiler()?, file)?;
+                check_counts(&counts, &read_saved(&compiler()?, file)?)?;
             }
             if let Some(file) = save {
                 let saved = Saved { compiler: compiler()?, counts };
@@ -208,10 +212,10 @@ fn compiler() -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Fails if something has become dearer.
-fn compare(counts: &[Counted], compiler: &str, file: &Path) -> Result<()> {
+/// The counts in a file that `--save` has written.
+fn read_saved(compiler: &str, file: &Path) -> Result<Counts> {
     let text = fs::read(file).with_context(|| format!("{}", file.display()))?;
-    let Saved { compiler: then, counts: before } = serde_json::from_slice(&text)
+    let Saved { compiler: then, counts } = serde_json::from_slice(&text)
         .with_context(|| format!("{} is none that --save has written", file.display()))?;
     if then != compiler {
         bail!(
@@ -219,20 +223,41 @@ fn compare(counts: &[Counted], compiler: &str, file: &Path) -> Result<()> {
             file.display()
         );
     }
-    let mut dearer = Vec::new();
+    Ok(counts)
+}
+
+/// Fails if rows cost more than before, each time that they are counted.
+fn check_counts(counts: &[Counted], before: &[Counted]) -> Result<()> {
+    let mut sentences = Vec::new();
     for Counted { title, parts } in counts {
-        let same = before.iter().find(|before| before.title == *title);
-        for (part, &count) in parts {
-            let Some(&was) = same.and_then(|before| before.parts.get(part)) else { continue };
-            if count > was + (was / 50).max(SMALL) {
-                dearer.push(format!("{title}, {part:?}: {count} instructions instead of {was}"));
+        let Some(before) = before.iter().find(|before| before.title == *title) else { continue };
+        let mut increases = increases(parts, before);
+        for _ in 0..RECOUNTS {
+            if increases.is_empty() {
+                break;
             }
+            let again = counted(title)?;
+            let again = again.iter().find(|again| again.title == *title);
+            let again = again.map(|again| self::increases(&again.parts, before));
+            increases.retain(|part, _| again.as_ref().is_some_and(|it| it.contains_key(part)));
         }
+        sentences.extend(increases.into_values());
     }
-    if !dearer.is_empty() {
-        bail!("{}", dearer.join("\n"));
+    if !sentences.is_empty() {
+        bail!("{}", sentences.join("\n"));
     }
     Ok(())
+}
+
+/// The parts of a row that cost more than before, each with a sentence.
+fn increases(parts: &BTreeMap<Party, u64>, before: &Counted) -> BTreeMap<Party, String> {
+    let grown = parts.iter().filter_map(|(part, &count)| {
+        let was = *before.parts.get(part)?;
+        let title = &before.title;
+        (count > was + (was / 50).max(SMALL))
+            .then(|| (*part, format!("{title}, {part:?}: {count} instructions instead of {was}")))
+    });
+    grown.collect()
 }
 
 #[cfg(test)]
@@ -247,18 +272,24 @@ mod tests {
     }
 
     #[test]
-    fn what_has_become_dearer_is_said() {
-        let counts = |count| {
-            vec![Counted { title: "a".into(), parts: BTreeMap::from([(Party::Core, count)]) }]
+    fn a_row_that_costs_more_is_named() {
+        let row = |count| Counted {
+            title: "a".into(),
+            parts: BTreeMap::from([(Party::Core, count), (Party::Server, 50)]),
         };
-        let file = std::env::temp_dir().join(format!("tasuki-dearer-{}", std::process::id()));
-        let saved = Saved { compiler: "rustc 1".into(), counts: counts(100) };
+        assert_eq!(increases(&row(102).parts, &row(100)), BTreeMap::new());
+        let sentence = "a, Core: 103 instructions instead of 100".to_owned();
+        let expected = BTreeMap::from([(Party::Core, sentence)]);
+        assert_eq!(increases(&row(103).parts, &row(100)), expected);
+    }
+
+    #[test]
+    fn counts_of_another_compiler_are_refused() {
+        let file = std::env::temp_dir().join(format!("tasuki-saved-{}", std::process::id()));
+        let saved = Saved { compiler: "rustc 1".into(), counts: Counts::new() };
         fs::write(&file, serde_json::to_string(&saved).unwrap()).unwrap();
-        compare(&counts(102), "rustc 1", &file).unwrap();
-        let error = compare(&counts(103), "rustc 1", &file).unwrap_err().to_string();
-        assert_eq!(error, "a, Core: 103 instructions instead of 100");
-        // Of another compiler nothing can be said.
-        let error = compare(&counts(100), "rustc 2", &file).unwrap_err().to_string();
+        assert!(read_saved("rustc 1", &file).unwrap().is_empty());
+        let error = read_saved("rustc 2", &file).err().expect("another compiler").to_string();
         assert!(error.contains("is of rustc 1, this is rustc 2"), "{error}");
         fs::remove_file(&file).unwrap();
     }
