@@ -483,13 +483,16 @@ impl Client {
         socket: &mut Socket,
         how: ShutdownHow,
     ) -> CallAnswer {
-        // The server still sends data queued before.
-        self.take_sends(engine, socket, false)?;
         let (core_how, read, write) = match how {
             ShutdownHow::Read => (inet::ShutdownHow::Read, true, false),
             ShutdownHow::Write => (inet::ShutdownHow::Write, false, true),
             ShutdownHow::Both => (inet::ShutdownHow::Both, true, true),
         };
+        // What was queued before is still sent, beyond the bounds on what is in flight. This
+        // happens once a connection: nothing can be sent after it.
+        let has_peer = matches!(socket.state, SocketState::Connected | SocketState::Connecting);
+        let ends = write && !socket.write_shut && has_peer;
+        self.take_sends(engine, socket, !ends)?;
         engine.stack.shutdown(engine.now, socket.handle, core_how)?;
         socket.read_shut |= read;
         socket.write_shut |= write;

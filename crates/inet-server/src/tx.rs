@@ -34,7 +34,7 @@ pub(crate) const DEFAULT_LIMIT: u64 = 512 * 1024;
 pub(crate) const LIMITS: std::ops::RangeInclusive<u64> = 4096..=4 << 20;
 /// Most discontiguous pieces of unreleased memory of one socket. It bounds the core's memory for a
 /// program that sends single bytes.
-const MAX_RUNS: usize = 1024;
+pub(crate) const MAX_RUNS: usize = 1024;
 
 /// A descriptor taken from the queue.
 pub(crate) struct QueuedSend {

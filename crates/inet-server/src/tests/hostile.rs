@@ -477,3 +477,39 @@ fn tail_is_still(program: &Program) -> bool {
     let tail = program.region.word32(program.layout.tx_queue(0)).unwrap();
     tail.load(Ordering::Relaxed) == 0
 }
+
+/// Bytes apart from each other, each a descriptor of its own: how many of them the server takes
+/// from `sock` if the program calls shutdown(2) again and again.
+fn taken_by_shutdowns(world: &mut World, bad: &mut Program, sock: &mut Sock, how: u64) -> usize {
+    let area = bad.tx_pool.alloc(4).unwrap();
+    let name = area.lend();
+    let mut pushed = 0_usize;
+    for _ in 0..100 {
+        while sock.tx.free().unwrap() > 0 {
+            let offset = u32::try_from(pushed % 2 * 100).unwrap();
+            let d =
+                DataDescriptor { area: name, offset, len: 1, flags: DataFlags::NONE, peer: None };
+            sock.tx.push(&d.encode()).unwrap();
+            pushed += 1;
+        }
+        bad.mark_dirty(sock);
+        // It may fail: the second one of a stream that is shut.
+        let _ = world.call(bad, Op::Shutdown, &[sock.word(), how], 0);
+    }
+    pushed
+}
+
+#[test]
+fn shutdown_takes_what_is_queued_only_once() {
+    // Runs in flight, what one shutdown takes beyond, and what stays in the queue.
+    let most = crate::tx::MAX_RUNS + 2 * abi::client::QUEUE as usize;
+    for how in [0, 1, 2] {
+        let (mut world, mut bad, _good) = host();
+        let mut peer = world.b.admit(1, PARAMS);
+        let (mut sock, _child) = world.connect(&mut bad, &mut peer, 80);
+        // Nothing is acknowledged from here on.
+        world.lose = 1;
+        let taken = taken_by_shutdowns(&mut world, &mut bad, &mut sock, how);
+        assert!(taken <= most, "shutdown {how}: {taken} pieces");
+    }
+}
