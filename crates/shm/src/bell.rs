@@ -210,15 +210,20 @@ impl Ringer {
 /// sleeper's. Both are closed on exec.
 ///
 /// The sleeper's end is blocking, so the sleeper can sleep in recv(2). That call also ends when the
-/// ringer dies, and is restarted after a signal. The ringer never waits.
+/// ringer dies, and is restarted after a signal.
+///
+/// The ringer never waits, and it receives nothing: the sleeper's send(2) fails with EPIPE. A
+/// descriptor that a sleeper had sent would be closed together with the ringer's end. Such a close
+/// can take as long as the sender chose (SO_LINGER).
 ///
 /// # Errors
 /// The system's, such as too many open files.
 pub fn doorbell() -> io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let (ringer, sleeper) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
     rustix::io::ioctl_fionbio(&ringer, true)?;
+    shutdown(&ringer, Shutdown::Read)?;
     Ok((ringer, sleeper))
 }
 

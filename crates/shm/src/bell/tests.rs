@@ -101,6 +101,21 @@ fn a_stranger_cannot_make_its_ringer_wait() {
 }
 
 #[test]
+fn a_stranger_cannot_leave_anything_with_its_ringer() {
+    let (ours, theirs) = doorbell().unwrap();
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    assert_eq!(rustix::net::send(&theirs, b"x", flags), Err(Errno::PIPE));
+    let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+    let fds = [theirs.as_fd()];
+    assert!(control.push(rustix::net::SendAncillaryMessage::ScmRights(&fds)));
+    let data = [io::IoSlice::new(b"x")];
+    assert_eq!(rustix::net::sendmsg(&theirs, &data, &mut control, flags), Err(Errno::PIPE));
+    rustix::net::send(&ours, b"x", flags).unwrap();
+    assert!(readable(&theirs));
+}
+
+#[test]
 fn a_doorbell_is_heard_until_it_is_drained() {
     let word = region().word32(0).unwrap();
     let (ours, theirs) = doorbell().unwrap();
