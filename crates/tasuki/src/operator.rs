@@ -90,8 +90,15 @@ impl Operator {
             ),
             _ => Failure::system(format!("connect to {}", path.display()), error),
         })?;
-        let supervisor = rustix::net::sockopt::socket_peercred(&stream)
-            .and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
+        let peer = rustix::net::sockopt::socket_peercred(&stream)
+            .map_err(|errno| Failure::system(format!("ask whose {} is", path.display()), errno))?;
+        // Somebody else may have put it there, in a directory that others can write to.
+        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+            let sentence =
+                format!("instance {name} belongs to user {}: run this as that user", peer.uid);
+            return Err(Failure::new(Code::Rights, sentence));
+        }
+        let supervisor = pidfd_open(peer.pid, PidfdFlags::empty());
         let channel = Channel::from_fd(stream.into());
         Ok(Self { name: name.clone(), channel, supervisor: supervisor.ok() })
     }

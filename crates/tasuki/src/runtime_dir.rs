@@ -5,17 +5,24 @@
 //! user). Without that variable it lies in `/run/user/UID/tasuki` or, where there is none, in
 //! `/tmp/tasuki-UID`. A command that makes or looks for several things at once (socket, device
 //! name, addresses) holds the lock of the directory, so no lock file is left behind.
+//!
+//! A variable may name a directory that others can write to. So the directory is opened once and
+//! then looked at: it must be a real directory, belong to this user, and nobody else may write to
+//! it. Files are made and removed relative to that descriptor. Other users cannot open root's
+//! directory (mode 0711), so they cannot hold its lock; they can reach the sockets, and learn that
+//! these are not theirs.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Uid;
 
@@ -57,24 +64,17 @@ impl FromStr for InstanceName {
     }
 }
 
-/// Is the directory this user's alone, or not there yet? Anybody can make one in /tmp.
-fn is_private(path: &Path, user: Uid) -> bool {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) => found.is_dir() && found.uid() == user.as_raw() && found.mode() & 0o077 == 0,
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
 impl fmt::Display for InstanceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// A directory of instances.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A directory of instances, which nobody but this user can write to.
+#[derive(Debug)]
 pub(crate) struct RuntimeDir {
-    directory: PathBuf,
+    path: PathBuf,
+    fd: OwnedFd,
 }
 
 impl RuntimeDir {
@@ -92,8 +92,7 @@ impl RuntimeDir {
         let usual = Path::new("/run/user").join(user.to_string());
         let usual = usual.is_dir().then(|| usual.join("tasuki"));
         let temporary = std::env::temp_dir().join(format!("tasuki-{user}"));
-        let temporary = Some(temporary).filter(|path| is_private(path, user));
-        let mut all: Vec<PathBuf> = own.into_iter().chain(usual).chain(temporary).collect();
+        let mut all: Vec<PathBuf> = own.into_iter().chain(usual).chain([temporary]).collect();
         all.dedup();
         all
     }
@@ -101,23 +100,18 @@ impl RuntimeDir {
     /// Makes the directory for a new instance, or takes the one there is.
     ///
     /// # Errors
-    /// [`Code::Rights`] when there is none that this user can write to.
+    /// [`Code::Rights`] when there is none that this user alone can write to.
     pub(crate) fn make() -> Result<Self, Failure> {
-        let mode = if rustix::process::geteuid().is_root() { 0o755 } else { 0o700 };
+        let user = rustix::process::geteuid();
         let mut last = None;
-        for directory in Self::candidates() {
-            let made = std::fs::DirBuilder::new().recursive(true).mode(mode).create(&directory);
-            let writable = || {
-                rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK)
-                    .map_err(io::Error::from)
-            };
-            match made.and_then(|()| writable()) {
-                Ok(()) => return Ok(Self { directory }),
-                Err(error) => last = Some(format!("{}: {error}", directory.display())),
+        for path in Self::candidates() {
+            match Self::make_at(path.clone(), user) {
+                Ok(directory) => return Ok(directory),
+                Err(why) => last = Some(format!("{}: {why}", path.display())),
             }
         }
         let why = last.unwrap_or_else(|| "XDG_RUNTIME_DIR is not set".to_owned());
-        let root = if rustix::process::geteuid().is_root() { "" } else { "run as root, or " };
+        let root = if user.is_root() { "" } else { "run as root, or " };
         Err(Failure::new(
             Code::Rights,
             format!(
@@ -127,39 +121,78 @@ impl RuntimeDir {
         ))
     }
 
+    fn make_at(path: PathBuf, user: Uid) -> Result<Self, String> {
+        let mode = if user.is_root() { 0o711 } else { 0o700 };
+        let made = std::fs::DirBuilder::new().recursive(true).mode(mode).create(&path);
+        made.map_err(|error| error.to_string())?;
+        let directory = Self::open(path, user)?;
+        // Earlier versions let everybody read it, and so lock it.
+        rustix::fs::fchmod(&directory.fd, Mode::from_raw_mode(mode)).map_err(|e| e.to_string())?;
+        Ok(directory)
+    }
+
+    /// Opens a directory that is there.
+    fn open(path: PathBuf, user: Uid) -> Result<Self, String> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| e.to_string())?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| e.to_string())?;
+        if stat.st_uid != user.as_raw() {
+            return Err(format!("it belongs to user {}", stat.st_uid));
+        }
+        if stat.st_mode & 0o022 != 0 {
+            let mode = stat.st_mode & 0o7777;
+            return Err(format!("others can write to it (mode {mode:o})"));
+        }
+        Ok(Self { path, fd })
+    }
+
     /// The socket of an instance in any of the directories. Root's is included: a user without the
     /// right to it should read that, and not that the instance does not exist.
+    /// The socket's owner is asked for when it is connected to
+    /// ([`Operator::connect`](crate::operator::Operator::connect)).
     pub(crate) fn find(name: &InstanceName) -> Option<PathBuf> {
         let paths = Self::candidates().into_iter().chain([PathBuf::from(ROOTS)]);
-        paths.map(|directory| Self { directory }.socket(name)).find(|path| path.exists())
+        paths.map(|directory| directory.join(socket_name(name))).find(|path| path.exists())
     }
 
     /// The names and sockets of all instances, dead ones too, in order of name.
     pub(crate) fn list() -> Vec<(InstanceName, PathBuf)> {
-        let mut all: Vec<_> =
-            Self::candidates().iter().flat_map(|directory| Self::list_in(directory)).collect();
+        let user = rustix::process::geteuid();
+        let directories = Self::candidates().into_iter().filter_map(|it| Self::open(it, user).ok());
+        let mut all: Vec<_> = directories
+            .flat_map(|it| it.names().into_iter().map(move |name| (name.clone(), it.socket(&name))))
+            .collect();
         all.sort();
         all
     }
 
-    fn list_in(directory: &Path) -> Vec<(InstanceName, PathBuf)> {
-        std::fs::read_dir(directory)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
-            .filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path)))
+    /// The instances that have a socket in this directory.
+    fn names(&self) -> Vec<InstanceName> {
+        let entries = Dir::read_from(&self.fd).into_iter().flatten().filter_map(Result::ok);
+        entries
+            .filter_map(|entry| {
+                entry.file_name().to_str().ok()?.strip_suffix(".sock")?.parse().ok()
+            })
             .collect()
     }
 
     /// The path of an instance's socket.
     pub(crate) fn socket(&self, name: &InstanceName) -> PathBuf {
-        self.directory.join(format!("{name}.sock"))
+        self.path.join(socket_name(name))
     }
 
-    /// The path of a background instance's messages.
-    pub(crate) fn log(&self, name: &InstanceName) -> PathBuf {
-        self.directory.join(format!("{name}.log"))
+    /// Makes a background instance's log file, or empties it; its path and the file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn make_log(&self, name: &InstanceName) -> Result<(PathBuf, File), Failure> {
+        let file = format!("{name}.log");
+        let path = self.path.join(&file);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(0o644);
+        let fd = rustix::fs::openat(&self.fd, file, flags | OFlags::CLOEXEC, mode)
+            .map_err(|errno| Failure::output(path.display(), errno))?;
+        Ok((path, fd.into()))
     }
 
     /// Waits for the lock, which is held until the descriptor is closed.
@@ -167,9 +200,10 @@ impl RuntimeDir {
     /// # Errors
     /// [`Code::Internal`] when another process holds it for long.
     pub(crate) fn lock(&self) -> Result<OwnedFd, Failure> {
-        let doing = || format!("lock {}", self.directory.display());
+        let doing = || format!("lock {}", self.path.display());
+        // An open file of its own: the lock ends with it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(&self.directory, flags, Mode::empty())
+        let fd = rustix::fs::openat(&self.fd, ".", flags, Mode::empty())
             .map_err(|errno| Failure::system(doing(), errno))?;
         let begun = Instant::now();
         loop {
@@ -186,12 +220,13 @@ impl RuntimeDir {
     /// Removes the sockets of instances whose supervisor was killed. Hold the lock: then no process
     /// is between making a socket and listening on it.
     fn sweep(&self) {
-        for (name, path) in Self::list_in(&self.directory) {
+        for name in self.names() {
+            let path = self.socket(&name);
             let dead = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
             if UnixStream::connect(&path).is_err_and(dead) {
                 tracing::info!(%name, "removing the socket of a dead instance");
                 // If that fails, binding says why.
-                let _ = std::fs::remove_file(path);
+                let _ = rustix::fs::unlinkat(&self.fd, socket_name(&name), AtFlags::empty());
             }
         }
     }
@@ -212,13 +247,30 @@ impl RuntimeDir {
         self.sweep();
         let listener =
             UnixListener::bind(&path).map_err(|error| Failure::system(doing(), error))?;
-        let file = SocketFile { listener, path: path.clone() };
-        // A process that connects before this is refused by its uid.
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
-            .and_then(|()| file.listener.set_nonblocking(true))
+        self.check_socket(name)
+            .map_err(io::Error::from)
+            .and_then(|()| listener.set_nonblocking(true))
             .map_err(|error| Failure::system(doing(), error))?;
-        Ok(file)
+        let directory = self.fd.try_clone().map_err(|error| Failure::system(doing(), error))?;
+        Ok(SocketFile { listener, path, directory })
     }
+
+    /// The socket that was bound by its path lies in this directory, unless somebody has put another
+    /// one in its place meanwhile. Lets nobody else connect.
+    fn check_socket(&self, name: &InstanceName) -> Result<(), Errno> {
+        let file = socket_name(name);
+        let stat = rustix::fs::statat(&self.fd, &file, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+            return Err(Errno::NOTSOCK);
+        }
+        // A process that connects before this is refused by its uid.
+        rustix::fs::chmodat(&self.fd, &file, Mode::from_raw_mode(0o600), AtFlags::empty())
+    }
+}
+
+/// The name of an instance's socket in its directory.
+fn socket_name(name: &InstanceName) -> String {
+    format!("{name}.sock")
 }
 
 /// The listening socket of an instance; its file is removed when dropped.
@@ -226,6 +278,7 @@ impl RuntimeDir {
 pub(crate) struct SocketFile {
     listener: UnixListener,
     path: PathBuf,
+    directory: OwnedFd,
 }
 
 impl SocketFile {
@@ -241,17 +294,23 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // Gone already is as good.
-        let _ = std::fs::remove_file(&self.path);
+        if let Some(name) = self.path.file_name() {
+            let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::process::geteuid;
+
     use super::*;
 
     fn place() -> (tempfile::TempDir, RuntimeDir) {
         let directory = tempfile::tempdir().unwrap();
-        let place = RuntimeDir { directory: directory.path().to_owned() };
+        let place = RuntimeDir::open(directory.path().to_owned(), geteuid()).unwrap();
         (directory, place)
     }
 
@@ -286,29 +345,57 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_anybody_could_have_made_is_not_believed() {
+    fn a_directory_that_others_can_write_to_is_refused() {
         let (directory, _place) = place();
-        let user = rustix::process::geteuid();
+        let user = geteuid();
         let path = directory.path().join("d");
-        assert!(is_private(&path, user), "not there yet");
-        std::fs::create_dir(&path).unwrap();
-        let mode = |bits| std::fs::Permissions::from_mode(bits);
-        for (bits, private) in [(0o700, true), (0o755, false), (0o770, false)] {
-            std::fs::set_permissions(&path, mode(bits)).unwrap();
-            assert_eq!(is_private(&path, user), private, "{bits:o}");
+        let make = |path: &Path, user| RuntimeDir::make_at(path.to_owned(), user);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let wanted = if user.is_root() { 0o711 } else { 0o700 };
+        make(&path, user).unwrap();
+        assert_eq!(mode(&path), wanted);
+        for (bits, private) in [(0o700, true), (0o755, true), (0o770, false), (0o777, false)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(bits)).unwrap();
+            assert_eq!(make(&path, user).is_ok(), private, "{bits:o}");
+            assert!(!private || mode(&path) == wanted, "nobody else can open it to lock it");
         }
-        std::fs::set_permissions(&path, mode(0o700)).unwrap();
-        assert!(!is_private(&path, Uid::from_raw(user.as_raw() + 1)), "somebody else's");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let others = make(&path, Uid::from_raw(user.as_raw() + 1)).unwrap_err();
+        assert!(others.contains("belongs to user"), "{others}");
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(!is_private(&link, user));
+        assert!(make(&link, user).is_err());
+    }
+
+    #[test]
+    fn a_log_is_not_written_through_a_link() {
+        let (directory, place) = place();
+        let name: InstanceName = "a".parse().unwrap();
+        let victim = directory.path().join("victim");
+        std::fs::write(&victim, "kept").unwrap();
+        std::os::unix::fs::symlink(&victim, directory.path().join("a.log")).unwrap();
+        assert_eq!(place.make_log(&name).unwrap_err().code, Code::Output);
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
+        std::fs::remove_file(directory.path().join("a.log")).unwrap();
+        let (path, _file) = place.make_log(&name).unwrap();
+        assert_eq!(path, directory.path().join("a.log"));
+    }
+
+    #[test]
+    fn a_directory_that_was_replaced_gets_no_socket() {
+        let (directory, _place) = place();
+        let (path, moved) = (directory.path().join("d"), directory.path().join("moved"));
+        let place = RuntimeDir::make_at(path.clone(), geteuid()).unwrap();
+        std::fs::rename(&path, moved).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(place.bind(&"a".parse().unwrap()).unwrap_err().code, Code::Internal);
     }
 
     #[test]
     fn the_lock_excludes() {
         let (_directory, place) = place();
         let held = place.lock().unwrap();
-        let other = rustix::fs::open(&place.directory, OFlags::RDONLY, Mode::empty()).unwrap();
+        let other = rustix::fs::open(&place.path, OFlags::RDONLY, Mode::empty()).unwrap();
         let try_lock = || rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive);
         assert_eq!(try_lock(), Err(Errno::AGAIN));
         drop(held);

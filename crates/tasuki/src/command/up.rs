@@ -75,9 +75,7 @@ fn detach(args: &UpArgs) -> Result<u8, Failure> {
             format!("instance {name} is already running; end it with `tasuki down {name}`");
         return Err(Failure::new(Code::AlreadyRunning, sentence));
     }
-    let log_path = RuntimeDir::make()?.log(&args.name);
-    let log =
-        File::create(&log_path).map_err(|error| Failure::output(log_path.display(), error))?;
+    let (log_path, log) = RuntimeDir::make()?.make_log(&args.name)?;
     let mut child = Command::new("/proc/self/exe")
         .arg0("tasuki")
         .args(std::env::args_os().skip(1))
