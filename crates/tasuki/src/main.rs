@@ -13,6 +13,7 @@
 //! config: the configuration file
 //! device publish cidr: words of options
 //! runtime_dir: where instances are found
+//! log: messages, at a limited rate
 //! limits exit: descriptors, failures and exit codes
 //! ```
 
@@ -25,6 +26,7 @@ mod config;
 mod device;
 mod exit;
 mod limits;
+mod log;
 mod network;
 mod operator;
 mod program;
@@ -33,13 +35,10 @@ mod runtime_dir;
 mod settings;
 mod supervisor;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{Cli, Command};
 
@@ -56,7 +55,7 @@ fn main() -> ExitCode {
         }
         Err(help) => help.exit(),
     };
-    start_log(command::up::background_log().is_some());
+    log::start(command::up::background_log().is_some());
     let done = match cli.command {
         Command::Run(run) => command::run::run(run),
         Command::Up(up) => command::up::up(&up),
@@ -79,25 +78,5 @@ fn main() -> ExitCode {
             exit::say(format_args!("tasuki: {failure}"));
             ExitCode::from(failure.code as u8)
         }
-    }
-}
-
-/// Messages go to standard error, from the level that TASUKI_LOG names (`warn` if it names none).
-fn start_log(background: bool) {
-    let asked = std::env::var("TASUKI_LOG").unwrap_or_default();
-    let parsed =
-        EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).parse(&asked);
-    let filter = parsed.unwrap_or_else(|error| {
-        let see = "see `tasuki --help`";
-        exit::say(format_args!("tasuki: TASUKI_LOG is ignored: {error}; {see}"));
-        EnvFilter::new("warn")
-    });
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A message that cannot be written is lost: saying so there as well would be a panic.
-    let log = log.with_ansi(std::io::stderr().is_terminal()).log_internal_errors(false);
-    if background {
-        log.init();
-    } else {
-        log.without_time().compact().init();
     }
 }
