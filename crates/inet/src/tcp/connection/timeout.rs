@@ -93,9 +93,14 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.pending.request_poll();
     }
 
-    /// RFC 9293 3.8.6.1: a closed window is probed for as long as the peer answers.
+    /// RFC 9293 3.8.6.1: a closed window is probed for as long as the peer answers. An orphan is
+    /// given up when its probes are as far apart as they get (as Linux): otherwise a peer that never
+    /// reads would keep it, and its memory, for ever.
     fn persist_timeout(&mut self, now: Instant) {
-        if self.attempts.unanswered() >= self.retry_limit() || self.is_user_timeout(now) {
+        let wait = self.rtt.backed_off(self.attempts.window_probes());
+        let is_spent = self.durable.has(durable::ORPHAN) && wait >= self.config.rto_max;
+        let unanswered = self.attempts.unanswered() >= self.retry_limit();
+        if is_spent || unanswered || self.is_user_timeout(now) {
             return self.give_up();
         }
         if self.durable.send_edge().after(self.durable.snd_max) {

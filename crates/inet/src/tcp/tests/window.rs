@@ -31,6 +31,29 @@ fn a_closed_window_is_probed_for_ever() {
     assert_eq!(rig.burst(), [(11, 10)]);
 }
 
+/// As Linux: nobody waits for the data of an orphan, so the answers of a peer that never reads do
+/// not keep it for ever.
+#[test]
+fn an_orphan_whose_peer_never_reads_is_given_up() {
+    let mut rig = Rig::established(&plain());
+    rig.write(10);
+    rig.burst();
+    rig.take(&window(&rig, 11, 0), b"");
+    rig.write(10);
+    rig.c.close(rig.now);
+    let begun = rig.now;
+    while !rig.c.is_done() {
+        assert!(rig.now - begun < secs(86_400), "it stays for ever");
+        if !rig.burst().is_empty() {
+            rig.take(&window(&rig, 11, 0), b"");
+        }
+        rig.now = rig.c.poll_at(rig.now).unwrap_or(rig.now);
+    }
+    let lived = rig.now - begun;
+    assert!(lived > secs(60) && lived < secs(600), "{lived:?}");
+    assert_eq!(rig.c.error(), Some(Error::TimedOut));
+}
+
 #[test]
 fn probes_without_answer_end_the_connection() {
     let mut rig = Rig::established(&plain());
