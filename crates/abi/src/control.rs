@@ -21,6 +21,10 @@ use crate::stages::StageReport;
 use crate::stats::Histogram;
 use crate::tcp::TcpStatus;
 
+/// Most sockets in one reply. Programs and remote peers choose how many sockets there are; a page
+/// is far below the longest message, and takes the inet server no longer than a few frames.
+pub const SOCKET_PAGE: usize = 256;
+
 /// Version of everything in this crate; both ends must agree.
 pub const VERSION: u32 = 4;
 
@@ -41,10 +45,13 @@ pub enum ClientRequest {
     Bye,
     /// The instance's processes. Reply: [`ClientReply::Processes`].
     Ps,
-    /// The sockets. Reply: [`ClientReply::Sockets`].
+    /// A page of the sockets. Reply: [`ClientReply::Sockets`].
     Ss {
         /// With the inside of TCP connections.
         info: bool,
+        /// Rows before this one are left out.
+        #[serde(default)]
+        from: usize,
     },
     /// Interfaces, addresses and routes. Reply: [`ClientReply::Network`].
     Network,
@@ -95,8 +102,11 @@ pub enum ClientReply {
     Processes(InstanceStatus),
     /// See [`ClientRequest::Ss`].
     Sockets {
-        /// One row per socket.
+        /// One row per socket, at most [`SOCKET_PAGE`].
         sockets: Vec<SocketStatus>,
+        /// More rows follow.
+        #[serde(default)]
+        more: bool,
     },
     /// See [`ClientRequest::Network`].
     Network(NetworkStatus),
@@ -314,6 +324,8 @@ pub enum ServerRequest {
     Ss {
         /// With the inside of TCP connections.
         info: bool,
+        /// Rows before this one are left out.
+        from: usize,
     },
     /// To the inet server: reply [`ServerReply::Network`].
     Network,
@@ -355,8 +367,10 @@ pub enum ServerReply {
     Done,
     /// See [`ServerRequest::Ss`].
     Sockets {
-        /// One row per socket.
+        /// One row per socket, at most [`SOCKET_PAGE`].
         sockets: Vec<SocketStatus>,
+        /// More rows follow.
+        more: bool,
     },
     /// See [`ServerRequest::Network`].
     Network(NetworkStatus),

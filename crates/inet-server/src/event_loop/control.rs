@@ -4,7 +4,7 @@ use abi::control::{
     InetConfig, NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest,
 };
 use inet::Instant;
-use shm::{Channel, Message, TryRecv};
+use shm::{Channel, ChannelError, Message, TryRecv};
 
 use crate::error::ServerError;
 use crate::server::Server;
@@ -82,8 +82,15 @@ impl ControlConnection {
         events.into_iter().try_for_each(|event| self.say(&ServerOutput::Event(event)))
     }
 
+    /// A reply that is too long for a message becomes an error: what it tells of, peers may choose.
     fn reply(&mut self, id: u64, reply: ServerReply) -> Result<(), ServerError> {
-        self.say(&ServerOutput::Reply { id, reply })
+        match self.say(&ServerOutput::Reply { id, reply }) {
+            Err(ServerError::ControlConnection(error @ ChannelError::TooLarge { .. })) => {
+                let reply = ServerReply::Error { message: error.to_string() };
+                self.say(&ServerOutput::Reply { id, reply })
+            }
+            done => done,
+        }
     }
 
     fn say(&mut self, say: &ServerOutput) -> Result<(), ServerError> {
@@ -95,4 +102,24 @@ impl ControlConnection {
 fn parse(message: &Message) -> Result<NumberedRequest, ServerError> {
     serde_json::from_slice(&message.body)
         .map_err(|error| ServerError::BadMessage(format!("unreadable request: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_is_too_long_becomes_an_error() {
+        let (ours, mut supervisor) = Channel::pair().unwrap();
+        let mut connection = ControlConnection::new(ours);
+        let message = "x".repeat(5 << 20);
+        connection.reply(7, ServerReply::Error { message }).unwrap();
+        let message = supervisor.recv().unwrap().unwrap();
+        match serde_json::from_slice(&message.body).unwrap() {
+            ServerOutput::Reply { id: 7, reply: ServerReply::Error { message } } => {
+                assert!(message.contains("over the limits"), "{message}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

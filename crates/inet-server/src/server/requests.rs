@@ -25,8 +25,9 @@ impl Server {
             ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),
             ServerRequest::AddThread { client, thread } => self.add_thread(client, thread, fds),
             ServerRequest::RemoveClient { client, orderly } => self.remove_client(client, orderly),
-            ServerRequest::Ss { info } => {
-                return ServerReply::Sockets { sockets: self.sockets(info) };
+            ServerRequest::Ss { info, from } => {
+                let (sockets, more) = self.sockets(info, from);
+                return ServerReply::Sockets { sockets, more };
             }
             ServerRequest::Network => {
                 return ServerReply::Network(self.network.status(&self.engine));

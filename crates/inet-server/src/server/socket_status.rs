@@ -1,6 +1,6 @@
 //! The rows of `tasuki ss`: the core's sockets, with the shell's knowledge of them.
 
-use abi::control::SocketStatus;
+use abi::control::{SOCKET_PAGE, SocketStatus};
 use abi::tcp::TcpStatus;
 use inet::tcp::TcpInfo;
 use inet::{OptionName, SockOption, SocketInfo, SocketKind};
@@ -11,12 +11,17 @@ use crate::socket::Socket;
 use super::Server;
 
 impl Server {
-    /// A row for each socket. With `info` it has the state of TCP connections that a program has.
-    pub(crate) fn sockets(&mut self, info: bool) -> Vec<SocketStatus> {
+    /// A page of rows, one for each socket, from the row of this number on; and whether more follow.
+    /// With `info` a row has the state of a TCP connection that a program has. A socket that is
+    /// opened or closed between two pages may move another one's row, as in /proc/net/tcp.
+    pub(crate) fn sockets(&mut self, info: bool, from: usize) -> (Vec<SocketStatus>, bool) {
         let Self { engine, clients, .. } = self;
         // As Linux: a stream without a port is in none of the tables that ss reads.
         let shown = |row: &SocketInfo| row.kind != SocketKind::Stream || row.local.port() != 0;
-        let rows: Vec<SocketInfo> = engine.stack.sockets().filter(shown).collect();
+        let mut rows: Vec<SocketInfo> =
+            engine.stack.sockets().filter(shown).skip(from).take(SOCKET_PAGE + 1).collect();
+        let more = rows.len() > SOCKET_PAGE;
+        rows.truncate(SOCKET_PAGE);
         let status = |row: SocketInfo| {
             let owner = SocketOwner::from_tag(row.tag);
             let client = clients.get_mut(usize::from(owner.client)).and_then(Option::as_mut);
@@ -43,7 +48,7 @@ impl Server {
                 tcp,
             }
         };
-        rows.into_iter().map(status).collect()
+        (rows.into_iter().map(status).collect(), more)
     }
 }
 

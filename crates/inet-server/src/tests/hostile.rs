@@ -1,5 +1,6 @@
 //! Hostile programs and drivers: nothing panics, and the server drops only them.
 
+use abi::control::SOCKET_PAGE;
 use proptest::prelude::*;
 
 use super::*;
@@ -512,4 +513,31 @@ fn shutdown_takes_what_is_queued_only_once() {
         let taken = taken_by_shutdowns(&mut world, &mut bad, &mut sock, how);
         assert!(taken <= most, "shutdown {how}: {taken} pieces");
     }
+}
+
+#[test]
+fn a_list_of_many_sockets_comes_in_pages() {
+    let mut world = World::new();
+    // Areas of one page, and as many as each socket must have.
+    let params = ClientParams { sockets: 300, area_pages: 1, tx_pages: 300, ..PARAMS };
+    let params = ClientParams { rx_pages: 300 * params.rx_floor_areas(), ..params };
+    let mut program = world.a.admit(1, params);
+    for port in 1..=300 {
+        let id = [SocketKind::Datagram.to_word(), Family::V4.to_word()];
+        let id = world.call(&mut program, Op::Socket, &id, 0).unwrap()[0];
+        // Bound, so that it has a row.
+        let sock = program.attach(id);
+        world.bind(&mut program, &sock, on_any(port));
+    }
+    let mut page = |from| {
+        let request = ServerRequest::Ss { info: true, from };
+        match world.a.server.request(world.now, request, Vec::new()) {
+            ServerReply::Sockets { sockets, more } => (sockets.len(), more),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(page(0), (SOCKET_PAGE, true));
+    assert_eq!(page(SOCKET_PAGE), (300 - SOCKET_PAGE, false));
+    assert_eq!(page(300), (0, false));
+    assert_eq!(page(usize::MAX), (0, false));
 }

@@ -234,7 +234,7 @@ fn clients_come_and_go() {
             ServerRequest::AddClient { client: 4, params: ClientParams { threads: 0, ..params } },
             vec![fd.as_fd()],
         ),
-        (ServerRequest::Ss { info: false }, vec![]),
+        (ServerRequest::Ss { info: false, from: 0 }, vec![]),
     ];
     for (request, fds) in refused {
         let reply = world.request(request, &fds);

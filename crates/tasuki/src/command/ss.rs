@@ -21,10 +21,7 @@ const NO_SSTHRESH: u32 = 0x7fff_ffff;
 /// When the instance does not run.
 pub(crate) fn ss(args: &SsArgs) -> Result<u8, Failure> {
     let mut operator = Operator::connect_or_guess(args.net.as_ref())?;
-    let mut sockets = match operator.ask(&ClientRequest::Ss { info: args.info })? {
-        (ClientReply::Sockets { sockets }, _) => sockets,
-        (other, _) => return Err(operator.unexpected(&other)),
-    };
+    let mut sockets = all_sockets(&mut operator, args.info)?;
     sockets.retain(|socket| wanted(args, socket));
     if args.json {
         print_json(&sockets)?;
@@ -33,6 +30,23 @@ pub(crate) fn ss(args: &SsArgs) -> Result<u8, Failure> {
         print(&text(&sockets, args, &processes))?;
     }
     Ok(0)
+}
+
+/// Asks for one page after the other.
+fn all_sockets(operator: &mut Operator, info: bool) -> Result<Vec<SocketStatus>, Failure> {
+    let mut all = Vec::new();
+    loop {
+        match operator.ask(&ClientRequest::Ss { info, from: all.len() })? {
+            (ClientReply::Sockets { sockets, more }, _) => {
+                let over = !more || sockets.is_empty();
+                all.extend(sockets);
+                if over {
+                    return Ok(all);
+                }
+            }
+            (other, _) => return Err(operator.unexpected(&other)),
+        }
+    }
 }
 
 fn wanted(args: &SsArgs, socket: &SocketStatus) -> bool {

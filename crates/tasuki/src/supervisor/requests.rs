@@ -60,8 +60,9 @@ impl Supervisor {
             ClientRequest::AttachThread => self.attach_thread(id),
             ClientRequest::Bye => return self.bye(id),
             ClientRequest::Ps => self.ask_counters(id),
-            ClientRequest::Ss { info } => {
-                self.ask(ServerId::Inet, ServerRequest::Ss { info }, ReplyContext::Sockets(id))
+            ClientRequest::Ss { info, from } => {
+                let request = ServerRequest::Ss { info, from };
+                self.ask(ServerId::Inet, request, ReplyContext::Sockets(id))
             }
             ClientRequest::Trace { on } => {
                 self.ask(ServerId::Inet, ServerRequest::Trace { on }, ReplyContext::Network(id))
@@ -396,7 +397,7 @@ impl Supervisor {
         reply: ServerReply,
     ) -> Result<(), Failure> {
         let reply = match reply {
-            ServerReply::Sockets { sockets } => ClientReply::Sockets { sockets },
+            ServerReply::Sockets { sockets, more } => ClientReply::Sockets { sockets, more },
             ServerReply::Error { message } => ClientReply::Error { message },
             other => ClientReply::Error { message: format!("the inet server answered {other:?}") },
         };
