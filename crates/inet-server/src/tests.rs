@@ -420,17 +420,10 @@ impl Host {
     }
 
     pub(super) fn states(&mut self) -> Vec<String> {
-        let mut states = Vec::new();
-        loop {
-            let request = ServerRequest::Ss { info: true, from: states.len() };
-            let reply = self.server.request(Instant::ZERO, request, Vec::new());
-            let ServerReply::Sockets { sockets, more } = reply else { panic!("{reply:?}") };
-            assert!(sockets.len() <= abi::control::SOCKET_PAGE);
-            states.extend(sockets.into_iter().map(|row| row.state));
-            if !more {
-                return states;
-            }
-        }
+        let request = ServerRequest::Ss { info: true, from: 0 };
+        let reply = self.server.request(Instant::ZERO, request, Vec::new());
+        let ServerReply::Sockets { sockets, more: false } = reply else { panic!("{reply:?}") };
+        sockets.into_iter().map(|row| row.state).collect()
     }
 
     fn iterate(&mut self, now: Instant) -> bool {

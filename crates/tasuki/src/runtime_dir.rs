@@ -255,8 +255,8 @@ impl RuntimeDir {
         Ok(SocketFile { listener, path, directory })
     }
 
-    /// The socket that was bound by its path lies in this directory, unless somebody has put another
-    /// one in its place meanwhile. Lets nobody else connect.
+    /// Checks that the socket, which was bound by its path, lies in this very directory: another
+    /// one may have taken the path meanwhile. Then makes the socket the user's alone (mode 0600).
     fn check_socket(&self, name: &InstanceName) -> Result<(), Errno> {
         let file = socket_name(name);
         let stat = rustix::fs::statat(&self.fd, &file, AtFlags::SYMLINK_NOFOLLOW)?;

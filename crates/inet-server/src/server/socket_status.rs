@@ -11,9 +11,9 @@ use crate::socket::Socket;
 use super::Server;
 
 impl Server {
-    /// A page of rows, one for each socket, from the row of this number on; and whether more follow.
-    /// With `info` a row has the state of a TCP connection that a program has. A socket that is
-    /// opened or closed between two pages may move another one's row, as in /proc/net/tcp.
+    /// A page of rows, one for each socket, from the row of this number on, and whether more rows
+    /// follow. With `info` a row has the state of a TCP connection that a program has. A socket
+    /// that is opened or closed between two pages may move the rows of others, as in /proc/net/tcp.
     pub(crate) fn sockets(&mut self, info: bool, from: usize) -> (Vec<SocketStatus>, bool) {
         let Self { engine, clients, .. } = self;
         // As Linux: a stream without a port is in none of the tables that ss reads.

@@ -94,8 +94,8 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     }
 
     /// RFC 9293 3.8.6.1: a closed window is probed for as long as the peer answers. An orphan is
-    /// given up when its probes are as far apart as they get (as Linux): otherwise a peer that never
-    /// reads would keep it, and its memory, for ever.
+    /// given up when its probes are `rto_max` apart, as on Linux. Otherwise a peer that never reads
+    /// would keep it, and its memory, for ever.
     fn persist_timeout(&mut self, now: Instant) {
         let wait = self.rtt.backed_off(self.attempts.window_probes());
         let is_spent = self.durable.has(durable::ORPHAN) && wait >= self.config.rto_max;
