@@ -2,8 +2,11 @@
 //!
 //! Both builds are measured in every round, one after the other. In every other round the earlier
 //! build is first. A ratio is taken within a round, so a drift of the machine's speed meets both
-//! alike. A cell is *outside of the noise* if all rounds agree that it became slower, and the
-//! median by more than [`NOISE`].
+//! alike. A cell is named as slower if all rounds agree that it became slower, and the median by
+//! more than [`NOISE`].
+//!
+//! A build beside a copy of itself has such cells as well: one in ten with four rounds. So a named
+//! cell means something if a second run names it again.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
