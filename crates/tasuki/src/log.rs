@@ -49,7 +49,7 @@ pub(crate) fn start(background: bool) {
 }
 
 /// The budget of one place in the code.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Budget {
     left: u32,
     /// Since when `left` is what it is.

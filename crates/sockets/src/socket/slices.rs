@@ -49,7 +49,8 @@ impl Socket {
         to: Option<SocketAddr>,
         wait: Wait,
     ) -> Result<Range<u64>, Errno> {
-        let ours = |slice: &TxSlice| slice.is_of(&self.membership().tx);
+        let pool = &self.membership().tx;
+        let ours = |slice: &TxSlice| slice.is_of(pool);
         if !(1..=MOST_SLICES).contains(&slices.len()) || !slices.iter().all(ours) {
             return Err(Errno::INVAL);
         }
@@ -73,7 +74,7 @@ impl Socket {
             if !half.may_send(core, true)? {
                 return Ok(None);
             }
-            let mut queue = lock(&self.send_half().queue);
+            let mut queue = lock(&half.queue);
             let queue = queue.as_mut().ok_or(Errno::BADF)?;
             push_slices(core, queue, slices, flags, None).map_err(|RegionFault| Errno::IO)
         };

@@ -5,13 +5,19 @@ fn window(rig: &Rig, ack: u32, window: u16) -> SegmentRepr {
     SegmentRepr { window, ..rig.seg(1, ack) }
 }
 
-#[test]
-fn a_closed_window_is_probed_for_ever() {
+/// A connection with 10 bytes to send, whose peer has acknowledged as many and closed its window.
+fn behind_closed_window() -> Rig {
     let mut rig = Rig::established(&plain());
     rig.write(10);
     rig.burst();
     rig.take(&window(&rig, 11, 0), b"");
     rig.write(10);
+    rig
+}
+
+#[test]
+fn a_closed_window_is_probed_for_ever() {
+    let mut rig = behind_closed_window();
     rig.silent();
     let mut wait = millis(209);
     for i in 0..100 {
@@ -35,11 +41,7 @@ fn a_closed_window_is_probed_for_ever() {
 /// not keep it for ever.
 #[test]
 fn an_orphan_whose_peer_never_reads_is_given_up() {
-    let mut rig = Rig::established(&plain());
-    rig.write(10);
-    rig.burst();
-    rig.take(&window(&rig, 11, 0), b"");
-    rig.write(10);
+    let mut rig = behind_closed_window();
     rig.c.close(rig.now);
     let begun = rig.now;
     while !rig.c.is_done() {
@@ -56,11 +58,7 @@ fn an_orphan_whose_peer_never_reads_is_given_up() {
 
 #[test]
 fn probes_without_answer_end_the_connection() {
-    let mut rig = Rig::established(&plain());
-    rig.write(10);
-    rig.burst();
-    rig.take(&window(&rig, 11, 0), b"");
-    rig.write(10);
+    let mut rig = behind_closed_window();
     let mut probes = 0;
     while !rig.c.is_done() {
         probes += rig.burst().len();
