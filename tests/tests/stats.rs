@@ -52,6 +52,13 @@ fn stats_tell_what_a_transfer_did() {
     let url = format!("http://{HOST}:8000/file");
     let fetch = Running::start(world.on_net(NET, &["curl", "-sS", "-o", "got", &url]));
     let _ = fetch.finish().success();
+    // On a busy machine curl may find everything there without ever sleeping: this one must sleep.
+    let code = format!(
+        "import socket; s = socket.create_connection((\"{HOST}\", 8000)); s.settimeout(0.2)\n\
+         try: s.recv(1)\n\
+         except TimeoutError: pass"
+    );
+    let _ = Running::start(world.on_net(NET, &world.python(&["-c", &code]))).finish().success();
     drop(server);
 
     let said = stats(&[NET]).success().stdout;
