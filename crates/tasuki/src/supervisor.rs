@@ -20,34 +20,34 @@ mod child;
 mod clients;
 mod connections;
 mod device_state;
+mod ending;
 mod instance;
 mod links;
 mod passt;
+mod replies;
+mod reply_context;
 mod requests;
 mod servers;
 mod signals;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use abi::control::{ClientReply, PoolStatus, ServerEvent, ServerReply, ServerRequest};
+use abi::control::{ClientReply, PoolStatus};
 use abi::stats::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::Signal;
 
-use self::admission::{ClientAction, ClientEvent};
 use self::child::Program;
 pub(crate) use self::child::cannot_execute;
 use self::clients::Clients;
 use self::connections::{Busy, Connection, ConnectionId, Connections, Watch};
 pub(crate) use self::instance::Instance;
-use self::servers::{ServerId, ServerMessage, Servers};
-use self::signals::ReceivedSignal;
+use self::reply_context::ReplyContext;
+use self::servers::{ServerId, Servers};
 pub(crate) use self::signals::Signals;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 
 /// How long servers may take to get ready.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -64,38 +64,6 @@ pub(crate) enum Workload {
     Program(Command),
     /// To serve all programs that connect. The function is called when the instance is ready.
     Serve(Box<dyn FnOnce() -> Result<(), Failure>>),
-}
-
-/// The purpose of a server's reply.
-enum ReplyContext {
-    /// A server is configured.
-    Configured,
-    /// The driver knows a client.
-    Mapped(u16),
-    /// The inet server knows a client.
-    Added(u16),
-    /// The inet server is removing a client.
-    Removed(u16),
-    /// The driver has forgotten a client.
-    Unmapped(u16),
-    /// A client gets one more thread slot, with this bell.
-    Thread { connection: ConnectionId, thread: u16, bell: OwnedFd },
-    /// Part of `tasuki ps`.
-    Counters(ConnectionId),
-    /// `tasuki ss`.
-    Sockets(ConnectionId),
-    /// `tasuki addr` and `tasuki route`, or a program that asks for its interfaces.
-    Network(ConnectionId),
-    /// `tasuki capture`, with the operator's end.
-    Capture { connection: ConnectionId, socket: OwnedFd },
-    /// A driver gets the device of the link of that number again.
-    Attached(usize),
-    /// A driver does without its device.
-    Detached,
-    /// The stack was announced on the link of an interface.
-    Announced,
-    /// A server is ending.
-    Ending,
 }
 
 /// The answers for `tasuki ps` so far.
@@ -315,286 +283,5 @@ impl Supervisor {
             EventSource::Interfaces => self.interfaces_changed(),
             EventSource::Listener => self.connections.accept(self.instance.socket.listener()),
         }
-    }
-
-    /// Handles all messages of a server.
-    fn receive_from(&mut self, server: ServerId) -> Result<(), Failure> {
-        loop {
-            match self.servers.receive(server) {
-                Ok(ServerMessage::Nothing) => return Ok(()),
-                Ok(ServerMessage::Reply(context, reply)) => self.handle_reply(context, reply)?,
-                Ok(ServerMessage::Event(event)) => self.handle_event(server, event)?,
-                // It was asked to end.
-                Err(_) if self.stopping() => return Ok(()),
-                Err(failure) => return Err(failure),
-            }
-        }
-    }
-
-    fn handle_event(&mut self, server: ServerId, event: ServerEvent) -> Result<(), Failure> {
-        match event {
-            ServerEvent::ClientReleased { client } => self.advance(client, ClientEvent::Released),
-            ServerEvent::ClientFault { client, reason } => {
-                let Some(known) = self.clients.get_mut(client) else { return Ok(()) };
-                let (pid, program) = (known.pid, known.program.as_str());
-                tracing::warn!(client, pid, program, %reason, "client dropped: it broke the rules");
-                if let Some(id) = known.connection.take() {
-                    self.connections.remove(id);
-                }
-                self.advance(client, ClientEvent::Faulted)
-            }
-            ServerEvent::InterfaceReady { .. } => self.one_more_ready(),
-            ServerEvent::DeviceLost { reason } => self.device_lost(server, &reason),
-        }
-    }
-
-    /// A server's reply: `Err` is its refusal.
-    fn handle_reply(&mut self, context: ReplyContext, reply: ServerReply) -> Result<(), Failure> {
-        let refusal = match &reply {
-            ServerReply::Error { message } => Some(message.clone()),
-            _ => None,
-        };
-        let done = if refusal.is_some() { Err(()) } else { Ok(()) };
-        match context {
-            ReplyContext::Configured => return self.configured(refusal),
-            ReplyContext::Mapped(client) => {
-                self.log_refusal(client, refusal)?;
-                if let Some(done) = self.clients.answered(client, done) {
-                    self.advance(client, ClientEvent::Mapped(done))?;
-                }
-            }
-            ReplyContext::Added(client) => {
-                self.log_refusal(client, refusal)?;
-                self.advance(client, ClientEvent::Added(done))?;
-            }
-            ReplyContext::Removed(client) => self.advance(client, ClientEvent::Removed(done))?,
-            ReplyContext::Unmapped(client) => {
-                if self.clients.answered(client, done).is_some() {
-                    self.advance(client, ClientEvent::Unmapped)?;
-                }
-            }
-            ReplyContext::Thread { connection, thread, bell } => {
-                self.reply_thread(connection, thread, &bell, refusal)?;
-            }
-            ReplyContext::Counters(connection) => self.collect_status(connection, reply)?,
-            ReplyContext::Sockets(connection) => self.reply_sockets(connection, reply)?,
-            ReplyContext::Network(connection) => self.reply_network(connection, reply)?,
-            ReplyContext::Capture { connection, socket } => {
-                self.reply_capture(connection, &socket, refusal)?;
-            }
-            ReplyContext::Attached(number) => self.attached(number, refusal)?,
-            ReplyContext::Detached | ReplyContext::Announced | ReplyContext::Ending => {}
-        }
-        Ok(())
-    }
-
-    /// One more server is configured.
-    fn configured(&mut self, refusal: Option<String>) -> Result<(), Failure> {
-        if let Some(message) = refusal {
-            let sentence = format!("a server refused its configuration: {message}");
-            return Err(Failure::new(Code::Internal, sentence));
-        }
-        self.one_more_ready()
-    }
-
-    /// One more server is configured, or one more interface is usable. After the last one the
-    /// instance is ready.
-    fn one_more_ready(&mut self) -> Result<(), Failure> {
-        let Phase::Starting { left, .. } = &mut self.phase else { return Ok(()) };
-        *left -= 1;
-        if *left > 0 {
-            return Ok(());
-        }
-        self.instance.seal_frames()?;
-        self.begin()
-    }
-
-    /// The instance is ready.
-    fn begin(&mut self) -> Result<(), Failure> {
-        self.phase = Phase::Running;
-        match self.workload.take() {
-            Some(Workload::Program(mut command)) => {
-                self.program = Some(Program::start(&mut command)?);
-            }
-            Some(Workload::Serve(ready)) => ready()?,
-            None => {}
-        }
-        // After the program has its own, smaller limit.
-        crate::limits::raise_descriptors();
-        Ok(())
-    }
-
-    /// Applies an event to a client, and takes the next action.
-    fn advance(&mut self, number: u16, happening: ClientEvent) -> Result<(), Failure> {
-        let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
-        let connected = client.connection.is_some();
-        let step;
-        (client.stage, step) = admission::next(client.stage, happening, connected);
-        let params = self.instance.settings.params;
-        match step {
-            ClientAction::Wait => Ok(()),
-            ClientAction::AddToInet => self.servers.ask(
-                ServerId::Inet,
-                ServerRequest::AddClient { client: number, params },
-                &[client.memory.fd.as_fd(), client.bell.as_fd()],
-                ReplyContext::Added(number),
-            ),
-            ClientAction::Welcome => self.welcome(number),
-            ClientAction::Remove => self.servers.ask(
-                ServerId::Inet,
-                ServerRequest::RemoveClient { client: number, orderly: client.orderly },
-                &[],
-                ReplyContext::Removed(number),
-            ),
-            ClientAction::Unmap => {
-                let mut drivers = self.servers.drivers();
-                client.awaited = drivers.size_hint().0;
-                drivers.try_for_each(|server| {
-                    let request = ServerRequest::UnmapClient { client: number };
-                    self.servers.ask(server, request, &[], ReplyContext::Unmapped(number))
-                })
-            }
-            ClientAction::Forget => {
-                self.clients.remove(number);
-                Ok(())
-            }
-        }
-    }
-
-    fn program_ended(&mut self) -> Result<(), Failure> {
-        let Some(code) = self.program.as_mut().and_then(Program::collect) else { return Ok(()) };
-        if self.stopping() {
-            return Ok(());
-        }
-        // Processes that ended with the program have sent their last messages. Read those before
-        // dropping the remaining connections.
-        for id in self.connections.ids() {
-            self.serve(id)?;
-        }
-        for (_, connection) in self.clients.connected() {
-            self.drop_connection(connection)?;
-        }
-        self.verdict = Some(Ok(code));
-        self.phase = Phase::Draining { until: Instant::now() + DRAIN_PATIENCE };
-        Ok(())
-    }
-
-    /// In mode `library` the process that hosted the servers is gone, and all its clients with it.
-    /// Another one may begin anew.
-    fn host_lost(&mut self) -> Result<(), Failure> {
-        for (_, connection) in self.clients.connected() {
-            self.connections.remove(connection);
-        }
-        self.clients = Clients::new();
-        let unanswered = self.servers.renew()?;
-        self.instance.renew()?;
-        self.instance.configure(&mut self.servers, || ReplyContext::Configured)?;
-        for context in unanswered {
-            if !matches!(context, ReplyContext::Configured | ReplyContext::Ending) {
-                let message = "the program that had the stack has ended".to_owned();
-                self.handle_reply(context, ServerReply::Error { message })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn server_ended(&mut self, index: usize) -> Result<(), Failure> {
-        match self.servers.collect(index) {
-            Some(sentence) if !self.stopping() => Err(Failure::new(Code::Internal, sentence)),
-            _ => Ok(()),
-        }
-    }
-
-    fn handle_signal(&mut self, arrived: ReceivedSignal) {
-        tracing::debug!(?arrived, "signal");
-        match (&self.program, self.phase) {
-            (Some(program), Phase::Running) => {
-                if let Some(signal) = arrived.to_pass_on() {
-                    program.signal(signal, arrived.sender);
-                }
-            }
-            (None, Phase::Starting { .. }) if arrived.ends() => {
-                let code = match self.workload {
-                    Some(Workload::Program(_)) => {
-                        u8::try_from(128 + arrived.signal).unwrap_or(u8::MAX)
-                    }
-                    _ => 0,
-                };
-                self.stop(Some(Ok(code)));
-            }
-            _ if arrived.ends() => self.stop(None),
-            _ => {}
-        }
-    }
-
-    /// Begins to end the instance. The first verdict counts; without one, the program's exit code.
-    fn stop(&mut self, verdict: Option<Result<u8, Failure>>) {
-        if let Some(Err(failure)) = &verdict
-            && self.verdict.is_some()
-        {
-            tracing::debug!(%failure, "while ending");
-        }
-        if self.verdict.is_none() {
-            self.verdict = verdict;
-        }
-        if self.stopping() {
-            return;
-        }
-        if let Some(program) = &self.program {
-            program.signal(Signal::TERM, None);
-        }
-        self.phase = Phase::StoppingProgram { until: Instant::now() + PROGRAM_PATIENCE };
-    }
-
-    /// Does the next work of this phase.
-    fn progress(&mut self) -> Result<(), Failure> {
-        if self.servers.are_lost() && !self.stopping() {
-            self.host_lost()?;
-        }
-        let late = self.until().is_some_and(|until| Instant::now() >= until);
-        match self.phase {
-            Phase::Starting { .. } if late => {
-                let seconds = START_PATIENCE.as_secs();
-                let sentence = format!("the servers did not get ready within {seconds} seconds");
-                return Err(Failure::new(Code::Internal, sentence));
-            }
-            Phase::Draining { .. } if late || self.clients.len() == 0 => self.stop(None),
-            _ => {}
-        }
-        if let Phase::StoppingProgram { until } = self.phase {
-            let ended = self.program.as_ref().is_none_or(|p| p.exit_code().is_some());
-            if ended || Instant::now() >= until {
-                // Dropping kills it.
-                self.program = self.program.take().filter(|_| ended);
-                let until = Instant::now() + STOP_PATIENCE;
-                self.phase = Phase::StoppingServers { until, inet: false, nic: false };
-            }
-        }
-        if let Phase::StoppingServers { until, inet, nic } = self.phase {
-            self.stop_servers(until, inet, nic);
-        }
-        Ok(())
-    }
-
-    /// The inet server first: its resets must get out through the driver.
-    fn stop_servers(&mut self, until: Instant, mut inet: bool, mut nic: bool) {
-        if Instant::now() >= until {
-            tracing::warn!("servers did not end in time: killed");
-            self.servers.kill();
-            return;
-        }
-        inet = inet || self.end_server(ServerId::Inet);
-        if self.servers.has_ended(ServerId::Inet) {
-            nic = nic || self.servers.drivers().all(|server| self.end_server(server));
-        }
-        self.phase = Phase::StoppingServers { until, inet, nic };
-    }
-
-    fn end_server(&mut self, server: ServerId) -> bool {
-        if !self.servers.has_ended(server) {
-            // A server that is just ending by itself need not be asked.
-            let _ = self.servers.ask(server, ServerRequest::Shutdown, &[], ReplyContext::Ending);
-        }
-        true
     }
 }

@@ -1,0 +1,166 @@
+//! The messages of the servers: replies, each with the purpose of its request, and events.
+
+use std::os::fd::AsFd;
+
+use abi::control::{ServerEvent, ServerReply, ServerRequest};
+
+use super::admission::{self, ClientAction, ClientEvent};
+use super::child::Program;
+use super::reply_context::ReplyContext;
+use super::servers::{ServerId, ServerMessage};
+use super::{Phase, Supervisor, Workload};
+use crate::exit::{Code, Failure};
+
+impl Supervisor {
+    /// Handles all messages of a server.
+    pub(super) fn receive_from(&mut self, server: ServerId) -> Result<(), Failure> {
+        loop {
+            match self.servers.receive(server) {
+                Ok(ServerMessage::Nothing) => return Ok(()),
+                Ok(ServerMessage::Reply(context, reply)) => self.handle_reply(context, reply)?,
+                Ok(ServerMessage::Event(event)) => self.handle_event(server, event)?,
+                // It was asked to end.
+                Err(_) if self.stopping() => return Ok(()),
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    pub(super) fn handle_event(
+        &mut self,
+        server: ServerId,
+        event: ServerEvent,
+    ) -> Result<(), Failure> {
+        match event {
+            ServerEvent::ClientReleased { client } => self.advance(client, ClientEvent::Released),
+            ServerEvent::ClientFault { client, reason } => {
+                let Some(known) = self.clients.get_mut(client) else { return Ok(()) };
+                let (pid, program) = (known.pid, known.program.as_str());
+                tracing::warn!(client, pid, program, %reason, "client dropped: it broke the rules");
+                if let Some(id) = known.connection.take() {
+                    self.connections.remove(id);
+                }
+                self.advance(client, ClientEvent::Faulted)
+            }
+            ServerEvent::InterfaceReady { .. } => self.one_more_ready(),
+            ServerEvent::DeviceLost { reason } => self.device_lost(server, &reason),
+        }
+    }
+
+    /// A server's reply: `Err` is its refusal.
+    pub(super) fn handle_reply(
+        &mut self,
+        context: ReplyContext,
+        reply: ServerReply,
+    ) -> Result<(), Failure> {
+        let refusal = match &reply {
+            ServerReply::Error { message } => Some(message.clone()),
+            _ => None,
+        };
+        let done = if refusal.is_some() { Err(()) } else { Ok(()) };
+        match context {
+            ReplyContext::Configured => return self.configured(refusal),
+            ReplyContext::Mapped(client) => {
+                self.log_refusal(client, refusal)?;
+                if let Some(done) = self.clients.answered(client, done) {
+                    self.advance(client, ClientEvent::Mapped(done))?;
+                }
+            }
+            ReplyContext::Added(client) => {
+                self.log_refusal(client, refusal)?;
+                self.advance(client, ClientEvent::Added(done))?;
+            }
+            ReplyContext::Removed(client) => self.advance(client, ClientEvent::Removed(done))?,
+            ReplyContext::Unmapped(client) => {
+                if self.clients.answered(client, done).is_some() {
+                    self.advance(client, ClientEvent::Unmapped)?;
+                }
+            }
+            ReplyContext::Thread { connection, thread, bell } => {
+                self.reply_thread(connection, thread, &bell, refusal)?;
+            }
+            ReplyContext::Counters(connection) => self.collect_status(connection, reply)?,
+            ReplyContext::Sockets(connection) => self.reply_sockets(connection, reply)?,
+            ReplyContext::Network(connection) => self.reply_network(connection, reply)?,
+            ReplyContext::Capture { connection, socket } => {
+                self.reply_capture(connection, &socket, refusal)?;
+            }
+            ReplyContext::Attached(number) => self.attached(number, refusal)?,
+            ReplyContext::Detached | ReplyContext::Announced | ReplyContext::Ending => {}
+        }
+        Ok(())
+    }
+
+    /// One more server is configured.
+    pub(super) fn configured(&mut self, refusal: Option<String>) -> Result<(), Failure> {
+        if let Some(message) = refusal {
+            let sentence = format!("a server refused its configuration: {message}");
+            return Err(Failure::new(Code::Internal, sentence));
+        }
+        self.one_more_ready()
+    }
+
+    /// One more server is configured, or one more interface is usable. After the last one the
+    /// instance is ready.
+    pub(super) fn one_more_ready(&mut self) -> Result<(), Failure> {
+        let Phase::Starting { left, .. } = &mut self.phase else { return Ok(()) };
+        *left -= 1;
+        if *left > 0 {
+            return Ok(());
+        }
+        self.instance.seal_frames()?;
+        self.begin()
+    }
+
+    /// The instance is ready.
+    pub(super) fn begin(&mut self) -> Result<(), Failure> {
+        self.phase = Phase::Running;
+        match self.workload.take() {
+            Some(Workload::Program(mut command)) => {
+                self.program = Some(Program::start(&mut command)?);
+            }
+            Some(Workload::Serve(ready)) => ready()?,
+            None => {}
+        }
+        // After the program has its own, smaller limit.
+        crate::limits::raise_descriptors();
+        Ok(())
+    }
+
+    /// Applies an event to a client, and takes the next action.
+    pub(super) fn advance(&mut self, number: u16, happening: ClientEvent) -> Result<(), Failure> {
+        let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
+        let connected = client.connection.is_some();
+        let step;
+        (client.stage, step) = admission::next(client.stage, happening, connected);
+        let params = self.instance.settings.params;
+        match step {
+            ClientAction::Wait => Ok(()),
+            ClientAction::AddToInet => self.servers.ask(
+                ServerId::Inet,
+                ServerRequest::AddClient { client: number, params },
+                &[client.memory.fd.as_fd(), client.bell.as_fd()],
+                ReplyContext::Added(number),
+            ),
+            ClientAction::Welcome => self.welcome(number),
+            ClientAction::Remove => self.servers.ask(
+                ServerId::Inet,
+                ServerRequest::RemoveClient { client: number, orderly: client.orderly },
+                &[],
+                ReplyContext::Removed(number),
+            ),
+            ClientAction::Unmap => {
+                let mut drivers = self.servers.drivers();
+                client.awaited = drivers.size_hint().0;
+                drivers.try_for_each(|server| {
+                    let request = ServerRequest::UnmapClient { client: number };
+                    self.servers.ask(server, request, &[], ReplyContext::Unmapped(number))
+                })
+            }
+            ClientAction::Forget => {
+                self.clients.remove(number);
+                Ok(())
+            }
+        }
+    }
+}
