@@ -5,6 +5,10 @@
 //! place in the code that logs has a budget: [`BURST`] messages at once and then one every
 //! [`INTERVAL`]. The next message that is written says how many were left out. Places that log for
 //! developers (levels debug and trace) have no limit.
+//!
+//! No message waits for a reader: see [`ready_stderr`].
+
+mod ready_stderr;
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -37,7 +41,7 @@ pub(crate) fn start(background: bool) {
     });
     // A message that cannot be written is lost: saying so there as well would be a panic.
     let lines = fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(ready_stderr::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .log_internal_errors(false);
     let log = tracing_subscriber::registry().with(filter).with(RateLimit::default());
