@@ -21,6 +21,7 @@ mod clients;
 mod connections;
 mod device_state;
 mod ending;
+mod hello;
 mod instance;
 mod links;
 mod passt;
@@ -29,6 +30,7 @@ mod reply_context;
 mod requests;
 mod servers;
 mod signals;
+mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,0 +1,180 @@
+//! Admission of a process as a client, and of its threads.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use abi::control::{ClientReply, ServerRequest, VERSION};
+
+use super::admission::ClientStage;
+use super::clients::Client;
+use super::connections::ConnectionId;
+use super::instance::{Memory, bell};
+use super::requests::{Refusal, printable};
+use super::servers::ServerId;
+use super::{Phase, ReplyContext, Supervisor};
+use crate::exit::Failure;
+
+/// Most clients that one process may be at a time. A process needs one. A process that takes all of
+/// them must not keep others out.
+const CLIENTS_PER_PROCESS: usize = 16;
+
+impl Supervisor {
+    pub(super) fn hello(
+        &mut self,
+        id: ConnectionId,
+        version: u32,
+        program: &str,
+    ) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::Client(message));
+        self.check_admission(version)?;
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        if let Some(lines) = self.servers.give(connection.pid) {
+            let lines: Vec<&OwnedFd> = lines.iter().collect();
+            return Ok(self.reply(id, &ClientReply::Host, &lines)?);
+        }
+        if let Err(host) = self.servers.serve(connection.pid) {
+            return refuse(format!(
+                "in mode library the stack is inside one program, process {host}: use --mode \
+                 fused or split for several"
+            ));
+        }
+        if connection.client.is_some() {
+            return refuse("this connection is a client already".to_owned());
+        }
+        if !connection.watch() {
+            return refuse("the process that connected has ended".to_owned());
+        }
+        let pid = connection.pid.as_raw_nonzero().get().unsigned_abs();
+        if self.clients.iter().filter(|(_, c)| c.pid == pid).count() >= CLIENTS_PER_PROCESS {
+            return refuse(format!(
+                "this process is {CLIENTS_PER_PROCESS} clients already; it may not be more"
+            ));
+        }
+        let Some(number) = self.clients.free_number() else {
+            return refuse("all client numbers are in use".to_owned());
+        };
+        let params = self.instance.settings.params;
+        let layout = params.layout().map_err(|error| Refusal::Client(error.to_string()))?;
+        let huge = self.instance.settings.client_huge_pages;
+        let memory = Memory::create(&format!("tasuki-client-{number}"), layout.len, huge);
+        // Want of memory is this client's trouble only.
+        let memory = memory.map_err(|failure| Refusal::Client(failure.sentence))?;
+        let bell = bell().map_err(|failure| Refusal::Client(failure.sentence))?;
+        connection.client = Some(number);
+        let mut awaited = 0;
+        for server in self.servers.drivers() {
+            let request = ServerRequest::AddClient { client: number, params };
+            self.servers.ask(
+                server,
+                request,
+                &[memory.fd.as_fd()],
+                ReplyContext::Mapped(number),
+            )?;
+            awaited += 1;
+        }
+        let client = Client {
+            program: printable(program),
+            pid,
+            connection: Some(id),
+            stage: ClientStage::Mapping,
+            awaited,
+            refused: false,
+            memory,
+            bell,
+            threads: 0,
+            orderly: false,
+        };
+        self.clients.insert(number, client);
+        Ok(())
+    }
+
+    /// Can the instance take one more client with this version of the library?
+    fn check_admission(&self, version: u32) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::Client(message));
+        let most = self.instance.settings.clients;
+        if version != VERSION {
+            refuse(format!(
+                "the program's Tasuki library speaks version {version}, this instance {VERSION}: \
+                 use the same installation for both"
+            ))
+        } else if self.phase != Phase::Running {
+            refuse("the instance is ending".to_owned())
+        } else if self.clients.len() >= most {
+            refuse(format!("this instance takes {most} clients (instance.clients), no more"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A server refuses a client. The program is notified, and its connection is no client's any
+    /// more.
+    pub(super) fn log_refusal(
+        &mut self,
+        number: u16,
+        refusal: Option<String>,
+    ) -> Result<(), Failure> {
+        let Some(message) = refusal else { return Ok(()) };
+        tracing::warn!(client = number, %message, "a server does not take the client");
+        let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
+        let Some(id) = client.connection.take() else { return Ok(()) };
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.client = None;
+        }
+        self.reply(id, &ClientReply::Error { message }, &[])
+    }
+
+    /// The client is known everywhere: it gets its region.
+    pub(super) fn welcome(&mut self, number: u16) -> Result<(), Failure> {
+        let Some(client) = self.clients.get(number) else { return Ok(()) };
+        let Some(id) = client.connection else { return Ok(()) };
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        let mut fds = vec![client.memory.fd.as_fd(), client.bell.as_fd()];
+        fds.extend(self.instance.shared_frames());
+        let params = self.instance.settings.params;
+        // At most MAX_FDS.
+        let frames = u16::try_from(fds.len() - 2).unwrap_or(0);
+        let reply = ClientReply::Welcome { client: number, params, frames };
+        self.again.insert(id);
+        match connection.reply(&reply, &fds) {
+            Ok(()) => Ok(()),
+            Err(_) => self.drop_connection(id),
+        }
+    }
+
+    pub(super) fn attach_thread(&mut self, id: ConnectionId) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::Client(message));
+        let number = self.connections.get_mut(id).and_then(|connection| connection.client);
+        let client = number.and_then(|number| self.clients.get_mut(number));
+        let (Some(number), Some(client)) =
+            (number, client.filter(|c| c.stage == ClientStage::Live))
+        else {
+            return refuse("this connection is not a client: say hello first".to_owned());
+        };
+        let most = self.instance.settings.params.threads;
+        if client.threads >= most {
+            return refuse(format!(
+                "a client has {most} thread slots (memory.client.threads), no more"
+            ));
+        }
+        let (ours, bell) = shm::doorbell().map_err(|error| {
+            Refusal::Client(Failure::system("make a socket pair", error).sentence)
+        })?;
+        let thread = client.threads;
+        client.threads += 1;
+        let request = ServerRequest::AddThread { client: number, thread };
+        let context = ReplyContext::Thread { connection: id, thread, bell };
+        Ok(self.servers.ask(ServerId::Inet, request, &[ours.as_fd()], context)?)
+    }
+
+    pub(super) fn reply_thread(
+        &mut self,
+        id: ConnectionId,
+        thread: u16,
+        bell: &OwnedFd,
+        refusal: Option<String>,
+    ) -> Result<(), Failure> {
+        match refusal {
+            None => self.reply(id, &ClientReply::Thread { thread }, &[bell]),
+            Some(message) => self.reply(id, &ClientReply::Error { message }, &[]),
+        }
+    }
+}
