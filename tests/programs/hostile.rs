@@ -2,15 +2,19 @@
 //! values that no correct client writes. It prints "dropped" once the supervisor has dropped it.
 //!
 //! Arguments: the socket of the instance, and the kind of violation.
+//!
+//! Some kinds ([`HOST_KINDS`]) are for an instance in mode `library`. There the program hosts the
+//! servers, and breaks the rules of their control connections. It prints "hosting" first.
 
-use std::os::fd::AsFd as _;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use abi::call::{CallFlags, Op, PackagedCall, PackagedResult, Reply, Request, ReturnPath};
 use abi::client::{ClientLayout, QUEUE, REQUESTS, RESULTS};
-use abi::control::{ClientReply, ClientRequest, VERSION};
+use abi::control::{ClientReply, ClientRequest, ServerEvent, ServerOutput, ServerReply, VERSION};
 use shm::{Access, Channel, Consumer, Message, Producer, Region, Slot};
 
 /// The client as the supervisor and the inet server know it.
@@ -18,10 +22,10 @@ struct Hostile {
     line: Channel,
     region: Arc<Region>,
     layout: ClientLayout,
-    bell: std::os::fd::OwnedFd,
+    bell: OwnedFd,
     client: u16,
     thread: u16,
-    thread_bell: std::os::fd::OwnedFd,
+    thread_bell: OwnedFd,
     noise: u64,
 }
 
@@ -32,12 +36,18 @@ fn ask(line: &mut Channel, request: &ClientRequest) -> (ClientReply, Message) {
     (serde_json::from_slice(&message.body).expect("a reply"), message)
 }
 
+/// Connects and says hello.
+fn hello(path: &str) -> (Channel, ClientReply, Message) {
+    let stream = UnixStream::connect(path).expect("the instance's socket");
+    let mut line = Channel::from_fd(stream.into());
+    let hello = ClientRequest::Hello { version: VERSION, program: "hostile".to_owned() };
+    let (reply, message) = ask(&mut line, &hello);
+    (line, reply, message)
+}
+
 impl Hostile {
     fn admit(path: &str) -> Self {
-        let stream = UnixStream::connect(path).expect("the instance's socket");
-        let mut line = Channel::from_fd(stream.into());
-        let hello = ClientRequest::Hello { version: VERSION, program: "hostile".to_owned() };
-        let (reply, message) = ask(&mut line, &hello);
+        let (mut line, reply, message) = hello(path);
         let ClientReply::Welcome { client, params, .. } = reply else { panic!("{reply:?}") };
         let mut fds = message.fds.into_iter();
         let (region, bell) = (fds.next().expect("the region"), fds.next().expect("the bell"));
@@ -177,9 +187,74 @@ impl Hostile {
     }
 }
 
+/// A program that hosts the servers, and is none.
+struct HostileHost {
+    inet: Channel,
+    _nic: Channel,
+}
+
+/// The ways in which a host breaks the rules.
+const HOST_KINDS: [&str; 5] = ["events", "silence", "ids", "refusal", "device"];
+
+impl HostileHost {
+    fn begin(path: &str) -> (Channel, Self) {
+        let (line, reply, message) = hello(path);
+        assert_eq!(reply, ClientReply::Host, "the instance is in mode library, and has no host");
+        let mut ends = message.fds.into_iter().map(Channel::from_fd);
+        let (inet, nic) = (ends.next().expect("the inet server's end"), ends.next());
+        (line, Self { inet, _nic: nic.expect("the driver's end") })
+    }
+
+    fn say(&mut self, output: &ServerOutput) {
+        let body = serde_json::to_vec(output).expect("plain data");
+        // The supervisor may have lost its patience.
+        let _ = self.inet.send(&body, &[]);
+    }
+
+    /// Breaks the rules until the supervisor ends the control connections.
+    fn misbehave(mut self, kind: &str) {
+        match kind {
+            // As many events as the connection takes.
+            "events" => {
+                let event = ServerOutput::Event(ServerEvent::InterfaceReady { nic: 0 });
+                let body = serde_json::to_vec(&event).expect("plain data");
+                let len = u32::try_from(body.len()).expect("a short event").to_le_bytes();
+                let message = [&len[..], &[0; 4], &body].concat();
+                let mut socket = UnixStream::from(OwnedFd::from(self.inet));
+                while socket.write_all(&message.repeat(1000)).is_ok() {}
+                return;
+            }
+            // No reply to any request.
+            "silence" => {}
+            // A reply to a request that was never made.
+            "ids" => self.say(&ServerOutput::Reply { id: 1 << 40, reply: ServerReply::Done }),
+            // It refuses its configuration.
+            "refusal" => {
+                let reply = ServerReply::Error { message: "no".to_owned() };
+                self.say(&ServerOutput::Reply { id: 1, reply });
+            }
+            // The inet server says that an interface is lost for good.
+            "device" => {
+                let reason = "x".repeat(100_000);
+                self.say(&ServerOutput::Event(ServerEvent::DeviceLost { reason }));
+            }
+            _ => panic!("unknown kind {kind}"),
+        }
+        // Requests come and are not answered.
+        while matches!(self.inet.recv(), Ok(Some(_))) {}
+    }
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     let [_, path, kind] = &words[..] else { panic!("usage: hostile SOCKET KIND") };
+    if HOST_KINDS.contains(&kind.as_str()) {
+        let (_line, host) = HostileHost::begin(path);
+        println!("hosting");
+        host.misbehave(kind);
+        println!("dropped");
+        return;
+    }
     let mut hostile = Hostile::admit(path);
     hostile.misbehave(kind);
     // The supervisor says nothing more: its end of the line closes.

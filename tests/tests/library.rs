@@ -1,7 +1,7 @@
 //! Mode `library`: the stack is inside the program, and begins and ends with it.
 
 use rustix::process::Signal;
-use tasuki_tests::{HOST, Mode, Running, STACK, World, eventually};
+use tasuki_tests::{Finished, HOST, Mode, Running, STACK, World, eventually};
 
 const NET: &str = "inside";
 
@@ -54,6 +54,60 @@ fn one_program_at_a_time_has_the_stack() {
     for _ in 0..2 {
         let said = fetches(&world).finish().success();
         assert_eq!(said.stdout.trim(), "12345", "{said}");
+    }
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// A hostile program that hosts the servers in this way.
+fn hostile(world: &World, kind: &str) -> Running {
+    let socket = format!("/run/tasuki/{NET}.sock");
+    let host = world.spawn(&[env!("CARGO_BIN_EXE_hostile"), &socket, kind]);
+    let _ = host.line("hosting");
+    host
+}
+
+/// `ps` within a bound, whatever the host of the servers does.
+fn ps_in_time(world: &World) -> Finished {
+    let tasuki = tasuki_tests::tasuki_binary();
+    let words = ["timeout", "30", tasuki.to_str().expect("a plain path"), "ps", NET];
+    Running::start(world.command(&words)).finish()
+}
+
+/// The host floods the supervisor with events, or answers nothing. The supervisor goes on.
+#[test]
+fn a_host_that_does_not_answer_keeps_nobody_waiting() {
+    let Some((world, server)) = world() else { return };
+    for kind in ["events", "silence"] {
+        let host = hostile(&world, kind);
+        let said = ps_in_time(&world).code(125);
+        assert!(said.stderr.contains("does not answer"), "{kind}: {said}");
+        assert!(said.stderr.contains(&format!("hostile (process {})", host.pid())), "{said}");
+        let said = fetches(&world).finish();
+        assert!(said.stderr.contains("the stack is inside one program"), "{kind}: {said}");
+        drop(host);
+        eventually("the host is gone", || roles(&world) == ["supervisor"]);
+        let said = fetches(&world).finish().success();
+        assert_eq!(said.stdout.trim(), "12345", "{kind}: {said}");
+    }
+    let host = hostile(&world, "events");
+    world.down(NET);
+    drop((host, server));
+    world.assert_nothing_left();
+}
+
+/// A host that breaks the rules of its control connections is lost, and the instance goes on.
+#[test]
+fn a_host_that_breaks_the_rules_is_dropped_alone() {
+    let Some((world, server)) = world() else { return };
+    for kind in ["ids", "refusal", "device"] {
+        let host = hostile(&world, kind);
+        let _ = host.line("dropped");
+        drop(host);
+        eventually("the host is gone", || roles(&world) == ["supervisor"]);
+        let said = fetches(&world).finish().success();
+        assert_eq!(said.stdout.trim(), "12345", "{kind}: {said}");
     }
     drop(server);
     world.down(NET);

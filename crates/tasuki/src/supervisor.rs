@@ -15,6 +15,7 @@
 //! server that ends by itself ends the instance; a restart will take its place here.
 
 mod admission;
+mod awaited;
 mod backend;
 mod child;
 mod clients;
@@ -41,6 +42,7 @@ use abi::stats::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use self::awaited::AwaitedReplies;
 use self::child::Program;
 pub(crate) use self::child::cannot_execute;
 use self::clients::Clients;
@@ -125,6 +127,11 @@ pub(crate) struct Supervisor {
     pending_status: BTreeMap<ConnectionId, PendingStatus>,
     /// Connections whose next request may have been received already.
     again: BTreeSet<ConnectionId>,
+    /// Servers that may have more messages than were handled.
+    more_messages: BTreeSet<ServerId>,
+    awaited: AwaitedReplies,
+    /// In mode `library`: the name of the program that hosts the servers.
+    host_program: String,
     /// Operators that wait for the end.
     ending: Vec<ConnectionId>,
     phase: Phase,
@@ -154,6 +161,9 @@ impl Supervisor {
             clients: Clients::new(),
             pending_status: BTreeMap::new(),
             again: BTreeSet::new(),
+            more_messages: BTreeSet::new(),
+            awaited: AwaitedReplies::default(),
+            host_program: String::new(),
             ending: Vec::new(),
             phase: Phase::Starting { left, until },
             verdict: None,
@@ -197,12 +207,16 @@ impl Supervisor {
         for id in std::mem::take(&mut self.again) {
             self.serve(id)?;
         }
+        for server in std::mem::take(&mut self.more_messages) {
+            self.receive_from(server)?;
+        }
         for source in self.wait()? {
             self.handle(source)?;
         }
         Ok(())
     }
 
+    /// The end of the present phase's patience.
     fn until(&self) -> Option<Instant> {
         match self.phase {
             Phase::Running => None,
@@ -245,8 +259,10 @@ impl Supervisor {
             watched.push((EventSource::Listener, PollFd::new(listener, PollFlags::IN)));
         }
         let (sources, mut fds): (Vec<EventSource>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
-        let left = self.until().map(|until| until.saturating_duration_since(Instant::now()));
-        let left = if self.again.is_empty() { left } else { Some(Duration::ZERO) };
+        let until = self.until().into_iter().chain(self.awaited.until()).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let idle = self.again.is_empty() && self.more_messages.is_empty();
+        let left = if idle { left } else { Some(Duration::ZERO) };
         let timeout = left.map(|left| Timespec {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: left.subsec_nanos().into(),

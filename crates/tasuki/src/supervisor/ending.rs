@@ -106,6 +106,7 @@ impl Supervisor {
         if self.servers.are_lost() && !self.stopping() {
             self.host_lost()?;
         }
+        self.give_up_late()?;
         let late = self.until().is_some_and(|until| Instant::now() >= until);
         match self.phase {
             Phase::Starting { .. } if late => {

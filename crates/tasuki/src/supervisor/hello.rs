@@ -8,7 +8,7 @@ use super::admission::ClientStage;
 use super::clients::Client;
 use super::connections::ConnectionId;
 use super::instance::{Memory, bell};
-use super::requests::{Refusal, printable};
+use super::requests::{MAX_NAME, Refusal, printable};
 use super::servers::ServerId;
 use super::{Phase, ReplyContext, Supervisor};
 use crate::exit::Failure;
@@ -29,6 +29,7 @@ impl Supervisor {
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         if let Some(lines) = self.servers.give(connection.pid) {
             let lines: Vec<&OwnedFd> = lines.iter().collect();
+            self.host_program = printable(program, MAX_NAME);
             return Ok(self.reply(id, &ClientReply::Host, &lines)?);
         }
         if let Err(host) = self.servers.serve(connection.pid) {
@@ -72,7 +73,7 @@ impl Supervisor {
             awaited += 1;
         }
         let client = Client {
-            program: printable(program),
+            program: printable(program, MAX_NAME),
             pid,
             connection: Some(id),
             stage: ClientStage::Mapping,

@@ -1,20 +1,30 @@
 //! The messages of the servers: replies, each with the purpose of its request, and events.
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use abi::control::{ServerEvent, ServerReply, ServerRequest};
 
 use super::admission::{self, ClientAction, ClientEvent};
 use super::child::Program;
 use super::reply_context::ReplyContext;
+use super::requests::printable;
 use super::servers::{ServerId, ServerMessage};
 use super::{Phase, Supervisor, Workload};
 use crate::exit::{Code, Failure};
 
+/// Most messages of one server that are handled in one iteration, and the longest time for them.
+/// In mode `library` a program chooses how many there are, and how long.
+const MESSAGES_PER_ITERATION: usize = 64;
+const TIME_PER_ITERATION: Duration = Duration::from_millis(5);
+/// Bytes of a server's sentence that are logged.
+const MAX_SENTENCE: usize = 256;
+
 impl Supervisor {
-    /// Handles all messages of a server.
+    /// Handles messages of a server; a bounded number.
     pub(super) fn receive_from(&mut self, server: ServerId) -> Result<(), Failure> {
-        loop {
+        let begun = Instant::now();
+        for _ in 0..MESSAGES_PER_ITERATION {
             match self.servers.receive(server) {
                 Ok(ServerMessage::Nothing) => return Ok(()),
                 Ok(ServerMessage::Reply(context, reply)) => self.handle_reply(context, reply)?,
@@ -23,7 +33,12 @@ impl Supervisor {
                 Err(_) if self.stopping() => return Ok(()),
                 Err(failure) => return Err(failure),
             }
+            if begun.elapsed() >= TIME_PER_ITERATION {
+                break;
+            }
         }
+        self.more_messages.insert(server);
+        Ok(())
     }
 
     pub(super) fn handle_event(
@@ -36,6 +51,7 @@ impl Supervisor {
             ServerEvent::ClientFault { client, reason } => {
                 let Some(known) = self.clients.get_mut(client) else { return Ok(()) };
                 let (pid, program) = (known.pid, known.program.as_str());
+                let reason = printable(&reason, MAX_SENTENCE);
                 tracing::warn!(client, pid, program, %reason, "client dropped: it broke the rules");
                 if let Some(id) = known.connection.take() {
                     self.connections.remove(id);
@@ -43,7 +59,9 @@ impl Supervisor {
                 self.advance(client, ClientEvent::Faulted)
             }
             ServerEvent::InterfaceReady { .. } => self.one_more_ready(),
-            ServerEvent::DeviceLost { reason } => self.device_lost(server, &reason),
+            ServerEvent::DeviceLost { reason } => {
+                self.handle_device_lost(server, &printable(&reason, MAX_SENTENCE))
+            }
         }
     }
 
@@ -79,6 +97,7 @@ impl Supervisor {
             ReplyContext::Thread { connection, thread, bell } => {
                 self.reply_thread(connection, thread, &bell, refusal)?;
             }
+            // The reply may be late: then the connection is gone.
             ReplyContext::Counters(connection) => self.collect_status(connection, reply)?,
             ReplyContext::Sockets(connection) => self.reply_sockets(connection, reply)?,
             ReplyContext::Network(connection) => self.reply_network(connection, reply)?,
@@ -91,9 +110,26 @@ impl Supervisor {
         Ok(())
     }
 
+    /// A driver cannot use its device any more. In mode `library` any program may say so: unless it
+    /// is the instance's own program, only the host of the servers is lost.
+    fn handle_device_lost(&mut self, server: ServerId, reason: &str) -> Result<(), Failure> {
+        match self.device_lost(server, reason) {
+            Err(failure) if self.program.is_none() && self.servers.lose_host() => {
+                tracing::warn!(%failure, "the program that had the stack has lost it");
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
     /// One more server is configured.
     pub(super) fn configured(&mut self, refusal: Option<String>) -> Result<(), Failure> {
         if let Some(message) = refusal {
+            let message = printable(&message, MAX_SENTENCE);
+            if self.program.is_none() && self.servers.lose_host() {
+                tracing::warn!(%message, "the program that had the stack cannot configure it");
+                return Ok(());
+            }
             let sentence = format!("a server refused its configuration: {message}");
             return Err(Failure::new(Code::Internal, sentence));
         }

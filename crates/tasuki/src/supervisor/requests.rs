@@ -1,11 +1,13 @@
 //! The requests of clients and operators to the supervisor, and their replies.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use abi::control::{ClientReply, ClientRequest, ServerReply, ServerRequest};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::admission::ClientEvent;
+use super::awaited::REPLY_PATIENCE;
 use super::connections::{ConnectionId, Received};
 use super::servers::ServerId;
 use super::{ReplyContext, Supervisor};
@@ -15,8 +17,12 @@ use crate::exit::Failure;
 const CAPTURE_BUFFER: usize = 16 << 20;
 /// Requests of one connection in one turn: so many do not keep us from anybody else.
 const REQUESTS_PER_ITERATION: usize = 16;
+/// A reply that does not fit the request.
+const WRONG_ANSWER: &str = "the inet server's answer does not fit the question";
+/// Most requests that wait for one server. Operators' requests beyond that are refused.
+const MOST_WAITING: usize = 256;
 /// Longest program name that is kept, bytes; longer than the kernel's 15.
-const MAX_NAME: usize = 64;
+pub(super) const MAX_NAME: usize = 64;
 
 impl Supervisor {
     /// Takes the requests of a connection, until one has to wait for a server; a bounded number.
@@ -54,13 +60,13 @@ impl Supervisor {
             ClientRequest::Ps => self.ask_counters(id),
             ClientRequest::Ss { info, from } => {
                 let request = ServerRequest::Ss { info, from };
-                self.ask(ServerId::Inet, request, ReplyContext::Sockets(id))
+                self.ask(id, ServerId::Inet, request, ReplyContext::Sockets(id))
             }
             ClientRequest::Trace { on } => {
-                self.ask(ServerId::Inet, ServerRequest::Trace { on }, ReplyContext::Network(id))
+                self.ask(id, ServerId::Inet, ServerRequest::Trace { on }, ReplyContext::Network(id))
             }
             ClientRequest::Network => {
-                self.ask(ServerId::Inet, ServerRequest::Network, ReplyContext::Network(id))
+                self.ask(id, ServerId::Inet, ServerRequest::Network, ReplyContext::Network(id))
             }
             ClientRequest::Capture { snaplen, interface } => {
                 self.ask_capture(id, snaplen, interface.as_deref())
@@ -85,6 +91,7 @@ impl Supervisor {
         reply: &ClientReply,
         fds: &[&OwnedFd],
     ) -> Result<(), Failure> {
+        self.awaited.end(id);
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
         self.again.insert(id);
@@ -101,6 +108,7 @@ impl Supervisor {
     /// A connection is gone, and the client with it.
     pub(super) fn drop_connection(&mut self, id: ConnectionId) -> Result<(), Failure> {
         self.pending_status.remove(&id);
+        self.awaited.end(id);
         let Some(number) = self.connections.remove(id) else { return Ok(()) };
         if let Some(client) = self.clients.get_mut(number) {
             client.connection = None;
@@ -116,14 +124,58 @@ impl Supervisor {
         self.drop_connection(id)
     }
 
+    /// Asks a server for a connection, which waits for the reply.
     pub(super) fn ask(
         &mut self,
+        id: ConnectionId,
         server: ServerId,
         request: ServerRequest,
         context: ReplyContext,
     ) -> Result<(), Refusal> {
+        self.ask_with(id, server, request, &[], context)
+    }
+
+    /// As [`Supervisor::ask`], with descriptors.
+    fn ask_with(
+        &mut self,
+        id: ConnectionId,
+        server: ServerId,
+        request: ServerRequest,
+        fds: &[BorrowedFd<'_>],
+        context: ReplyContext,
+    ) -> Result<(), Refusal> {
         self.may_ask()?;
-        Ok(self.servers.ask(server, request, &[], context)?)
+        if self.servers.waiting(server) >= MOST_WAITING {
+            return Err(Refusal::Client(self.no_answer()));
+        }
+        self.awaited.begin(id, Instant::now());
+        Ok(self.servers.ask(server, request, fds, context)?)
+    }
+
+    /// Gives up the requests of operators that servers have not answered in time. Their connections
+    /// end with that, so a later answer meets none.
+    pub(super) fn give_up_late(&mut self) -> Result<(), Failure> {
+        for id in self.awaited.late(Instant::now()) {
+            let message = self.no_answer();
+            self.reply(id, &ClientReply::Error { message }, &[])?;
+            self.drop_connection(id)?;
+        }
+        Ok(())
+    }
+
+    /// A sentence about servers that do not answer.
+    fn no_answer(&self) -> String {
+        let seconds = REPLY_PATIENCE.as_secs();
+        if let Some(host) = self.servers.host() {
+            let (name, pid) = (&self.host_program, host.as_raw_nonzero());
+            return format!(
+                "{name} (process {pid}), which has the stack, does not answer within {seconds} \
+                 seconds"
+            );
+        }
+        let all = self.servers.processes();
+        let all: Vec<String> = all.map(|(role, pid)| format!("{role} (process {pid})")).collect();
+        format!("a server does not answer within {seconds} seconds: {}", all.join(" or "))
     }
 
     /// While the servers end, nothing is asked of them any more.
@@ -146,7 +198,7 @@ impl Supervisor {
         let reply = match reply {
             ServerReply::Sockets { sockets, more } => ClientReply::Sockets { sockets, more },
             ServerReply::Error { message } => ClientReply::Error { message },
-            other => ClientReply::Error { message: format!("the inet server answered {other:?}") },
+            _ => ClientReply::Error { message: WRONG_ANSWER.to_owned() },
         };
         self.reply(id, &reply, &[])
     }
@@ -160,7 +212,7 @@ impl Supervisor {
             ServerReply::Network(status) => ClientReply::Network(self.complete(status)),
             ServerReply::Stages(report) => ClientReply::Stages(report),
             ServerReply::Error { message } => ClientReply::Error { message },
-            other => ClientReply::Error { message: format!("the inet server answered {other:?}") },
+            _ => ClientReply::Error { message: WRONG_ANSWER.to_owned() },
         };
         self.reply(id, &reply, &[])
     }
@@ -171,11 +223,10 @@ impl Supervisor {
         snaplen: u32,
         interface: Option<&str>,
     ) -> Result<(), Refusal> {
-        self.may_ask()?;
         let number = match interface {
             None => 0,
             Some(name) => self.instance.link_named(name).ok_or_else(|| {
-                let name = printable(name);
+                let name = printable(name, MAX_NAME);
                 Refusal::Client(format!("there is no interface {name}: see `tasuki addr`"))
             })?,
         };
@@ -188,7 +239,7 @@ impl Supervisor {
             .or_else(|_| sockopt::set_socket_send_buffer_size(&driver, CAPTURE_BUFFER));
         let context = ReplyContext::Capture { connection: id, socket };
         let request = ServerRequest::Capture { snaplen };
-        Ok(self.servers.ask(ServerId::Nic(number), request, &[driver.as_fd()], context)?)
+        self.ask_with(id, ServerId::Nic(number), request, &[driver.as_fd()], context)
     }
 
     pub(super) fn reply_capture(
@@ -218,10 +269,13 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// A program may have any name. Tables and logs show only its printable characters.
-pub(super) fn printable(name: &str) -> String {
-    let mut name: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    let end = (0..=MAX_NAME.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
+/// A program may have any name. Tables and logs show only its printable characters, at most so many
+/// bytes of them.
+pub(super) fn printable(name: &str, most: usize) -> String {
+    // A character has at most four bytes, and is not made longer.
+    let chars = name.chars().take(most);
+    let mut name: String = chars.map(|c| if c.is_control() { '?' } else { c }).collect();
+    let end = (0..=most.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
     name.truncate(end.unwrap_or(0));
     name
 }
@@ -232,9 +286,9 @@ mod tests {
 
     #[test]
     fn names_are_made_printable() {
-        assert_eq!(printable("curl"), "curl");
-        assert_eq!(printable("a\x1b[2J\nb"), "a?[2J?b");
-        assert_eq!(printable(&"ä".repeat(100)).len(), 64);
-        assert_eq!(printable(&format!("x{}", "ä".repeat(100))).len(), 63);
+        assert_eq!(printable("curl", 64), "curl");
+        assert_eq!(printable("a\x1b[2J\nb", 64), "a?[2J?b");
+        assert_eq!(printable(&"ä".repeat(100), 64).len(), 64);
+        assert_eq!(printable(&format!("x{}", "ä".repeat(100)), 64).len(), 63);
     }
 }

@@ -21,6 +21,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use abi::control::{NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use shm::{Channel, ChannelError, TryRecv};
 
@@ -36,7 +37,7 @@ const EXIT_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 const WINDOW: usize = 32;
 
 /// One of the lines; in fused mode the first driver's ends in the inet server's process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ServerId {
     /// To the inet server.
     Inet,
@@ -72,16 +73,24 @@ struct ControlConnection {
     unanswered: usize,
     /// Requests that wait until fewer are: body and descriptors.
     waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    /// The other end may be any program, which may answer requests that it has not read.
+    impatient: bool,
 }
 
 impl ControlConnection {
     fn new(channel: Channel) -> Self {
-        Self { channel, broken: false, unanswered: 0, waiting: VecDeque::new() }
+        Self { channel, broken: false, unanswered: 0, waiting: VecDeque::new(), impatient: false }
     }
 
     fn send(&mut self, body: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
         self.unanswered += 1;
-        self.channel.send(body, fds)
+        if !self.impatient {
+            return self.channel.send(body, fds);
+        }
+        match self.channel.post(body, fds)? {
+            true => Ok(()),
+            false => Err(ChannelError::System(Errno::AGAIN)),
+        }
     }
 
     /// A reply came: the next request may go.
@@ -135,6 +144,7 @@ impl<P> Servers<P> {
             Mode::Library => {
                 ends.insert(0, inet_end);
                 servers.host = Some(LibraryHost::Awaited(ends));
+                servers.be_impatient();
                 return Ok(servers);
             }
         }
@@ -181,7 +191,36 @@ impl<P> Servers<P> {
     pub(super) fn renew(&mut self) -> Result<Vec<P>, Failure> {
         let (inet, nics, ends) = lines(self.nics.len())?;
         (self.inet, self.nics, self.host) = (inet, nics, Some(LibraryHost::Awaited(ends)));
+        self.be_impatient();
         Ok(std::mem::take(&mut self.asked).into_values().collect())
+    }
+
+    /// In mode `library`: the process that hosts the servers.
+    pub(super) fn host(&self) -> Option<Pid> {
+        match self.host {
+            Some(LibraryHost::Process(pid)) => Some(pid),
+            _ => None,
+        }
+    }
+
+    /// In mode `library`: does without the process that hosts the servers. `false` in other modes.
+    pub(super) fn lose_host(&mut self) -> bool {
+        self.inet.broken |= self.host.is_some();
+        self.host.is_some()
+    }
+
+    /// The number of requests that wait until a server has answered others.
+    pub(super) fn waiting(&self, server: ServerId) -> usize {
+        match server {
+            ServerId::Inet => self.inet.waiting.len(),
+            ServerId::Nic(number) => {
+                self.nics.get(usize::from(number)).map_or(0, |nic| nic.waiting.len())
+            }
+        }
+    }
+
+    fn be_impatient(&mut self) {
+        [&mut self.inet].into_iter().chain(&mut self.nics).for_each(|line| line.impatient = true);
     }
 
     fn spawn(
@@ -415,5 +454,30 @@ impl ServerId {
             Self::Inet => "inet server",
             Self::Nic(_) => "NIC driver",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host answers requests that it does not read, so more and more of them go out. The
+    /// supervisor does not wait until the host reads them.
+    #[test]
+    fn a_host_that_reads_nothing_is_lost() {
+        let mut servers: Servers<()> = Servers::start(Mode::Library, 1).unwrap();
+        let pid = rustix::process::getpid();
+        let ends = servers.give(pid).unwrap();
+        let mut end = Channel::from_fd(ends.into_iter().next().unwrap());
+        for id in 1..100_000 {
+            servers.ask(ServerId::Inet, ServerRequest::Counters, &[], ()).unwrap();
+            let reply = ServerOutput::Reply { id, reply: ServerReply::Done };
+            end.send(&serde_json::to_vec(&reply).unwrap(), &[]).unwrap();
+            let _ = servers.receive(ServerId::Inet).unwrap();
+            if servers.are_lost() {
+                return;
+            }
+        }
+        panic!("its socket takes any number of requests");
     }
 }

@@ -18,7 +18,7 @@ impl Supervisor {
         self.pending_status
             .insert(id, PendingStatus { left: lines.len(), ..PendingStatus::default() });
         for server in lines {
-            self.ask(server, ServerRequest::Counters, ReplyContext::Counters(id))?;
+            self.ask(id, server, ServerRequest::Counters, ReplyContext::Counters(id))?;
         }
         Ok(self.reply_status(id)?)
     }
@@ -34,7 +34,8 @@ impl Supervisor {
             ServerReply::Counters { counters, pools, histograms } => {
                 // Counters of several drivers are added up.
                 for (name, count) in counters {
-                    *gather.counters.entry(name).or_default() += count;
+                    let sum = gather.counters.entry(name).or_default();
+                    *sum = sum.saturating_add(count);
                 }
                 gather.pools.extend(pools);
                 for histogram in histograms {
@@ -44,9 +45,9 @@ impl Supervisor {
                     }
                 }
             }
-            other => tracing::warn!(?other, "a server does not tell its counters"),
+            _ => tracing::warn!("a server does not tell its counters"),
         }
-        gather.left -= 1;
+        gather.left = gather.left.saturating_sub(1);
         self.reply_status(id)
     }
 
