@@ -315,6 +315,12 @@ pub enum ServerRequest {
         /// It said goodbye.
         orderly: bool,
     },
+    /// To the inet server: a removed client's sockets that still close in the background are reset.
+    /// [`ServerEvent::ClientReleased`] follows.
+    AbortClient {
+        /// The client's number.
+        client: u16,
+    },
     /// To a driver: it does not need the client's region any more.
     UnmapClient {
         /// The client's number.

@@ -9,7 +9,7 @@ use abi::nic::NicLayout;
 use shm::{Access, Region};
 
 use crate::client::Client;
-use crate::engine::Engine;
+use crate::engine::{Engine, SocketOwner};
 use crate::nic;
 use crate::rx::sharing::FrameQuota;
 
@@ -132,6 +132,17 @@ impl Server {
         }
         let leaving = self.leaving.iter_mut().find(|leaving| leaving.number == number);
         leaving.ok_or(RequestError::NoClient(number))?.supervisor_knows = true;
+        Ok(())
+    }
+
+    /// Resets the sockets of a client that is gone, which close in the background and hold its
+    /// memory.
+    pub(crate) fn abort_client(&mut self, number: u16) -> Result<(), RequestError> {
+        if !self.leaving.iter().any(|leaving| leaving.number == number) {
+            return Err(RequestError::NoClient(number));
+        }
+        let Engine { stack, now, .. } = &mut self.engine;
+        stack.abort_closed(*now, |tag| SocketOwner::from_tag(tag).client == number);
         Ok(())
     }
 }

@@ -25,6 +25,7 @@ impl Server {
             ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),
             ServerRequest::AddThread { client, thread } => self.add_thread(client, thread, fds),
             ServerRequest::RemoveClient { client, orderly } => self.remove_client(client, orderly),
+            ServerRequest::AbortClient { client } => self.abort_client(client),
             ServerRequest::Ss { info, from } => {
                 let (sockets, more) = self.sockets(info, from);
                 return ServerReply::Sockets { sockets, more };

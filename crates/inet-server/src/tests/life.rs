@@ -62,6 +62,31 @@ fn what_a_killed_client_had_closed_goes_on() {
     world.run(|world| released(&world.a, 5));
 }
 
+/// The supervisor needs the memory of a client that is gone. Its peer has not taken all bytes.
+#[test]
+fn what_a_gone_client_had_closed_can_be_aborted() {
+    let (mut world, mut a, mut b) = pair();
+    let (mut sock, child) = world.connect(&mut a, &mut b, 80);
+    let bytes = pattern(400_000);
+    while a.send(&mut sock, &bytes, None) > 0 {
+        world.rest();
+    }
+    let abort = |world: &mut World, client| {
+        world.a.server.request(world.now, ServerRequest::AbortClient { client }, Vec::new())
+    };
+    // It is still there.
+    assert!(matches!(abort(&mut world, 5), ServerReply::Error { .. }));
+    let now = world.now;
+    world.a.remove(5, true, now);
+    world.rest();
+    assert!(!released(&world.a, 5), "the peer reads nothing");
+    assert_eq!(abort(&mut world, 5), ServerReply::Done);
+    world.run(|world| released(&world.a, 5));
+    world.run(|_| child.has(SocketFlags::HANGUP));
+    assert_eq!(child.error(), Errno::CONNRESET.raw_os_error());
+    assert_eq!(world.a.states(), Vec::<String>::new());
+}
+
 #[test]
 fn an_orderly_client_s_data_is_still_sent() {
     let (mut world, mut a, mut b) = pair();

@@ -72,6 +72,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.abort(&mut self.cx, now, handle)
     }
 
+    /// Ends the sockets that were closed and still have bytes to send or to be acknowledged, those
+    /// whose tag `is_meant`: peers get RSTs, and queued bytes are dropped. Looks at all sockets.
+    pub fn abort_closed(&mut self, now: Instant, is_meant: impl Fn(u64) -> bool) {
+        self.sockets.abort_closed(&mut self.cx, now, is_meant);
+    }
+
     /// Sets the keys of Fast Open cookies of all listeners that have none of their own
     /// ([`SockOption::FastOpenKeys`](crate::SockOption)).
     pub fn set_fast_open_keys(&mut self, keys: FastOpenKeys) {

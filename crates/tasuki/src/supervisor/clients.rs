@@ -25,17 +25,22 @@ pub(super) struct Client {
     pub(super) threads: u16,
     /// It said goodbye.
     pub(super) orderly: bool,
+    /// It is gone, and its sockets close in the background: the how manieth it was to go.
+    pub(super) departed: Option<u64>,
+    /// The inet server is asked to reset what it left behind.
+    pub(super) aborted: bool,
 }
 
 /// All clients, by number.
 pub(super) struct Clients {
     all: BTreeMap<u16, Client>,
     next: u16,
+    departures: u64,
 }
 
 impl Clients {
     pub(super) fn new() -> Self {
-        Self { all: BTreeMap::new(), next: 1 }
+        Self { all: BTreeMap::new(), next: 1, departures: 0 }
     }
 
     /// A number that no client has, 1 to 65,535; numbers are used again as late as possible.
@@ -82,6 +87,29 @@ impl Clients {
         self.all.iter().map(|(number, client)| (*number, client))
     }
 
+    /// A client is gone. What it has queued is still sent.
+    pub(super) fn depart(&mut self, number: u16) {
+        self.departures += 1;
+        if let Some(client) = self.all.get_mut(&number) {
+            client.departed = Some(self.departures);
+        }
+    }
+
+    /// The departed client to give up first, if there are more than `most` whose data is still to
+    /// be sent. It counts as given up from now on.
+    pub(super) fn give_up_departed(&mut self, most: usize) -> Option<u16> {
+        let waiting = || {
+            let all = self.iter().filter(|(_, client)| !client.aborted);
+            all.filter_map(|(number, client)| Some((client.departed?, number)))
+        };
+        if waiting().count() <= most {
+            return None;
+        }
+        let (_, number) = waiting().min()?;
+        self.all.get_mut(&number)?.aborted = true;
+        Some(number)
+    }
+
     /// The numbers of the clients that still have their connection.
     pub(super) fn connected(&self) -> Vec<(u16, ConnectionId)> {
         self.iter().filter_map(|(number, client)| Some((number, client.connection?))).collect()
@@ -104,7 +132,26 @@ mod tests {
             bell: super::super::instance::bell().unwrap(),
             threads: 0,
             orderly: false,
+            departed: None,
+            aborted: false,
         }
+    }
+
+    #[test]
+    fn the_first_to_go_is_the_first_to_be_given_up() {
+        let mut clients = Clients::new();
+        for number in 1..=5 {
+            clients.insert(number, client());
+        }
+        for number in [4, 2, 5] {
+            assert_eq!(clients.give_up_departed(2), None);
+            clients.depart(number);
+        }
+        assert_eq!(clients.give_up_departed(2), Some(4));
+        assert_eq!(clients.give_up_departed(2), None);
+        clients.remove(4);
+        clients.depart(1);
+        assert_eq!(clients.give_up_departed(2), Some(2));
     }
 
     #[test]

@@ -16,6 +16,10 @@ use crate::exit::Failure;
 /// Most clients that one process may be at a time. A process needs one. A process that takes all of
 /// them must not keep others out.
 const CLIENTS_PER_PROCESS: usize = 16;
+/// Most clients together with those that are gone and not yet forgotten, as a multiple of
+/// `instance.clients`. As many as that setting may have data that is still to be sent; the rest may
+/// be about to be forgotten.
+const CLIENTS_IN_ALL: usize = 3;
 
 impl Supervisor {
     pub(super) fn hello(
@@ -83,6 +87,8 @@ impl Supervisor {
             bell,
             threads: 0,
             orderly: false,
+            departed: None,
+            aborted: false,
         };
         self.clients.insert(number, client);
         Ok(())
@@ -99,8 +105,10 @@ impl Supervisor {
             ))
         } else if self.phase != Phase::Running {
             refuse("the instance is ending".to_owned())
-        } else if self.clients.len() >= most {
+        } else if self.clients.connected().len() >= most {
             refuse(format!("this instance takes {most} clients (instance.clients), no more"))
+        } else if self.clients.len() >= most * CLIENTS_IN_ALL {
+            refuse("clients that are gone still hold too much memory: try again".to_owned())
         } else {
             Ok(())
         }

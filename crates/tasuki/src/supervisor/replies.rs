@@ -105,7 +105,10 @@ impl Supervisor {
                 self.reply_capture(connection, &socket, refusal)?;
             }
             ReplyContext::Attached(number) => self.attached(number, refusal)?,
-            ReplyContext::Detached | ReplyContext::Announced | ReplyContext::Ending => {}
+            ReplyContext::Detached
+            | ReplyContext::Announced
+            | ReplyContext::Aborted
+            | ReplyContext::Ending => {}
         }
         Ok(())
     }
@@ -163,6 +166,18 @@ impl Supervisor {
         Ok(())
     }
 
+    /// As many clients as there may be at once may have data that is still to be sent when they are
+    /// gone. If there are more, the peers of the first to go get RSTs.
+    fn bound_departed(&mut self) -> Result<(), Failure> {
+        let most = self.instance.settings.clients;
+        while let Some(client) = self.clients.give_up_departed(most) {
+            tracing::info!(client, "too many clients are gone and not all sent: it is reset");
+            let request = ServerRequest::AbortClient { client };
+            self.servers.ask(ServerId::Inet, request, &[], ReplyContext::Aborted)?;
+        }
+        Ok(())
+    }
+
     /// Applies an event to a client, and takes the next action.
     pub(super) fn advance(&mut self, number: u16, happening: ClientEvent) -> Result<(), Failure> {
         let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
@@ -179,12 +194,13 @@ impl Supervisor {
                 ReplyContext::Added(number),
             ),
             ClientAction::Welcome => self.welcome(number),
-            ClientAction::Remove => self.servers.ask(
-                ServerId::Inet,
-                ServerRequest::RemoveClient { client: number, orderly: client.orderly },
-                &[],
-                ReplyContext::Removed(number),
-            ),
+            ClientAction::Remove => {
+                let request =
+                    ServerRequest::RemoveClient { client: number, orderly: client.orderly };
+                self.servers.ask(ServerId::Inet, request, &[], ReplyContext::Removed(number))?;
+                self.clients.depart(number);
+                self.bound_departed()
+            }
             ClientAction::Unmap => {
                 let mut drivers = self.servers.drivers();
                 client.awaited = drivers.size_hint().0;

@@ -14,6 +14,8 @@ pub(super) enum ReplyContext {
     Added(u16),
     /// The inet server is removing a client.
     Removed(u16),
+    /// The inet server has reset what a client left behind, or has forgotten the client already.
+    Aborted,
     /// The driver has forgotten a client.
     Unmapped(u16),
     /// A client gets one more thread slot, with this bell.

@@ -6,10 +6,11 @@ use crate::error::Error;
 use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::ports::receive_addresses;
-use crate::sockets::socket::SocketBody;
+use crate::sockets::socket::{Socket, SocketBody};
 use crate::table::Handle;
 use crate::tcp::{State, TcpStats};
 use crate::time::Instant;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
@@ -66,6 +67,34 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.stop_listening(cx, now, handle);
         self.end(cx, handle);
         Ok(())
+    }
+
+    /// See [`Stack::abort_closed`](crate::Stack::abort_closed).
+    pub(crate) fn abort_closed(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        is_meant: impl Fn(u64) -> bool,
+    ) {
+        let meant = |socket: &Socket<T, R>| {
+            let sends = match &socket.body {
+                SocketBody::Connection(stream) => !stream.notified.closed,
+                SocketBody::Datagram(_) => true,
+                _ => false,
+            };
+            sends && socket.closing && is_meant(socket.tag)
+        };
+        let found = self.sockets.iter().filter(|(_, socket)| meant(socket));
+        let found: Vec<Handle> = found.map(|(handle, _)| handle).collect();
+        for handle in found {
+            if let Some(stream) = self.sockets.get_mut(handle).and_then(Socket::connection) {
+                let ends = stream.connection.endpoints();
+                if let Some(reset) = stream.connection.abort(now) {
+                    self.tcp.queue_reset(ends, reset);
+                }
+            }
+            self.end(cx, handle);
+        }
     }
 
     /// Follows up a change of a closed connection.
