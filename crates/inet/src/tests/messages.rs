@@ -179,6 +179,28 @@ fn a_corked_datagram_is_one() {
     assert_eq!(pair.b.stack.recv(server).unwrap().piece.bytes().len(), 65_507);
 }
 
+/// As Linux, which drops it.
+#[test]
+fn closing_drops_an_unfinished_datagram() {
+    let more = SendOptions { more: true, ..SendOptions::default() };
+    for before in [None, Some(b"whole")] {
+        let (mut pair, client, server) = pair();
+        if let Some(before) = before {
+            pair.a.send(client, before);
+        }
+        pair.a.stack.send_with(pair.a.now, client, Chunk(patterned(5)), &more).unwrap();
+        pair.a.stack.close(pair.a.now, client).unwrap();
+        pair.settle();
+        let received = pair.b.stack.recv(server);
+        assert_eq!(
+            received.map(|received| received.piece.bytes().to_vec()),
+            before.map(|b| b.to_vec())
+        );
+        assert!(pair.a.events_of(1).contains(&EventKind::Closed), "{before:?}");
+        assert_eq!(pair.a.states(), [""; 0]);
+    }
+}
+
 #[test]
 fn ancillary_data_both_ways() {
     let (mut pair, client, server) = pair();

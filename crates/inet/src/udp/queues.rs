@@ -85,6 +85,15 @@ impl<T: TxBytes> DatagramSendQueue<T> {
         }
     }
 
+    /// Drops the datagram of which more is to come: no more of it will.
+    pub(crate) fn drop_open(&mut self) {
+        let last = self.first + self.entries.len().saturating_sub(1) as u64;
+        if self.open().is_some() {
+            self.corked = false;
+            self.done(last);
+        }
+    }
+
     /// Sets whether the last datagram is still to grow.
     pub(crate) fn cork(&mut self, on: bool) {
         self.corked = on && matches!(self.entries.back(), Some((_, SendEntry::Queued(_))));

@@ -27,6 +27,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         socket.closing = true;
         socket.events.clear();
+        if let Some(datagram) = socket.datagram() {
+            datagram.send.drop_open();
+        }
         match &mut socket.body {
             SocketBody::Connection(stream) => {
                 let ends = stream.connection.endpoints();
