@@ -31,6 +31,26 @@ pub(super) struct Client {
     pub(super) aborted: bool,
 }
 
+impl Client {
+    /// A client that no server knows yet.
+    pub(super) fn new(program: String, pid: u32, memory: Memory, bell: OwnedFd) -> Self {
+        Self {
+            program,
+            pid,
+            connection: None,
+            stage: ClientStage::Mapping,
+            awaited: 0,
+            refused: false,
+            memory,
+            bell,
+            threads: 0,
+            orderly: false,
+            departed: None,
+            aborted: false,
+        }
+    }
+}
+
 /// All clients, by number.
 pub(super) struct Clients {
     all: BTreeMap<u16, Client>,
@@ -121,20 +141,8 @@ mod tests {
     use super::*;
 
     fn client() -> Client {
-        Client {
-            program: "x".to_owned(),
-            pid: 1,
-            connection: None,
-            stage: ClientStage::Live,
-            awaited: 0,
-            refused: false,
-            memory: Memory::create("t", 4096, false).unwrap(),
-            bell: super::super::instance::bell().unwrap(),
-            threads: 0,
-            orderly: false,
-            departed: None,
-            aborted: false,
-        }
+        let memory = Memory::create("t", 4096, false).unwrap();
+        Client::new("x".to_owned(), 1, memory, super::super::instance::bell().unwrap())
     }
 
     #[test]

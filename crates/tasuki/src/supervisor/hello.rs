@@ -76,20 +76,9 @@ impl Supervisor {
             )?;
             awaited += 1;
         }
-        let client = Client {
-            program: printable(program, MAX_NAME),
-            pid,
-            connection: Some(id),
-            stage: ClientStage::Mapping,
-            awaited,
-            refused: false,
-            memory,
-            bell,
-            threads: 0,
-            orderly: false,
-            departed: None,
-            aborted: false,
-        };
+        let program = printable(program, MAX_NAME);
+        let client =
+            Client { connection: Some(id), awaited, ..Client::new(program, pid, memory, bell) };
         self.clients.insert(number, client);
         Ok(())
     }
