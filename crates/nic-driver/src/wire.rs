@@ -26,9 +26,9 @@ use std::time::Duration;
 use abi::offload::{Features, TxOffload};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
-use shm::{Channel, Region, TryRecv};
+use shm::closer::{self, ClosedLater};
+use shm::{Channel, Message, Region, TryRecv, passing};
 
 use crate::device::{Device, Part, Received};
 use crate::timer::DeviceTimer;
@@ -66,8 +66,8 @@ enum State {
     Listening,
     /// The other end is there; the listening end has a region for it.
     Greeting { line: Channel, region: Option<Arc<Region>> },
-    /// Frames go.
-    Up { line: OwnedFd, link: Box<Link> },
+    /// Frames go. The link has copies of the line; closing the last copy may take long.
+    Up { link: Box<Link>, line: ClosedLater },
 }
 
 /// One end of a wire.
@@ -143,6 +143,7 @@ impl Wire {
             self.state = State::Listening;
             return Ok(());
         }
+        refuse_while_closing()?;
         match meet::meet(&self.path)? {
             Meeting::Listening(listener) => {
                 self.listener = Some(listener);
@@ -156,13 +157,16 @@ impl Wire {
     fn greet(&mut self, socket: OwnedFd, region: Option<Arc<Region>>) -> io::Result<()> {
         epoll::add(&self.set, &socket, EventData::new_u64(0), EventFlags::IN)?;
         self.timer.set(GREETING)?;
-        let line = Channel::from_fd(socket).limited(HELLO_MOST, 1);
+        // Only the listening end's greeting brings a descriptor.
+        let fds = usize::from(region.is_none());
+        let line = Channel::from_fd(socket).limited(HELLO_MOST, fds).untrusted();
         self.state = State::Greeting { line, region };
         Ok(())
     }
 
     fn accept(&mut self) -> io::Result<()> {
         let Some(listener) = &self.listener else { return Ok(()) };
+        refuse_while_closing()?;
         let socket: OwnedFd = match listener.socket.accept() {
             Ok((stream, _)) => stream.into(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -181,8 +185,10 @@ impl Wire {
     /// Hears the other end's greeting.
     fn hear(&mut self) -> Result<(), String> {
         let State::Greeting { line, region } = &mut self.state else { return Ok(()) };
-        let message = match line.try_recv() {
-            Ok(TryRecv::Message(message)) => message,
+        let (body, fds) = match line.try_recv() {
+            Ok(TryRecv::Message(Message { body, fds })) => {
+                (body, fds.into_iter().map(|fd| ClosedLater::new(fd, true)).collect::<Vec<_>>())
+            }
             Ok(TryRecv::Empty) if self.timer.fired() => {
                 return Err(format!("it did not greet within {GREETING:?}"));
             }
@@ -191,8 +197,8 @@ impl Wire {
             Err(error) => return Err(error.to_string()),
         };
         let hello: Hello =
-            serde_json::from_slice(&message.body).map_err(|error| format!("greeting: {error}"))?;
-        let (region, end) = match (region.take(), message.fds.first()) {
+            serde_json::from_slice(&body).map_err(|error| format!("greeting: {error}"))?;
+        let (region, end) = match (region.take(), fds.first()) {
             (Some(region), None) => (region, End::Listening),
             (None, Some(fd)) => {
                 (link::map(fd).map_err(|error| error.to_string())?, End::Connecting)
@@ -221,8 +227,11 @@ impl Wire {
         };
         // Wake-up bytes may have come behind the greeting, and are lost with the channel. That is
         // harmless: the rings are checked before the next sleep.
-        let line = OwnedFd::from(line);
-        let doorbell = (line.try_clone()?, line.try_clone()?);
+        let line = ClosedLater::from(line);
+        // From here on only bytes come. On an older kernel each read finds that out.
+        let _ = passing::refuse_descriptors(&line);
+        let copy = || line.as_fd().try_clone_to_owned();
+        let doorbell = (copy()?, copy()?);
         let link = Link::new(region, end, self.features, doorbell).map_err(io::Error::other)?;
         let path = self.path.display();
         tracing::info!(%path, ?end, "the wire has another end");
@@ -252,12 +261,13 @@ impl Wire {
             }
             State::Up { line, link } => {
                 let mut bytes = [0; WAKES];
-                match rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT) {
-                    Ok((0, _)) => self.gone(),
-                    Ok((count, _)) if !link.woken(count) => {
+                match closer::recv(line, &mut bytes) {
+                    Ok(0) => self.gone(),
+                    Ok(count) if !link.woken(count) => {
                         self.fault("it wakes us more often than we sleep");
                     }
                     Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(Errno::BADMSG) => self.fault("it sent descriptors after its greeting"),
                     Err(_) => self.gone(),
                 }
             }
@@ -293,6 +303,14 @@ impl Wire {
         // Fails only for times that do not exist.
         let _ = self.timer.set(PENALTY);
     }
+}
+
+/// Another end could send more descriptors, while too many of an end before it are being closed.
+fn refuse_while_closing() -> io::Result<()> {
+    if closer::is_behind() {
+        return Err(io::Error::other("descriptors that another end sent are still being closed"));
+    }
+    Ok(())
 }
 
 impl Drop for Wire {

@@ -10,6 +10,9 @@
 //! * A body has at most [`MAX_BODY`] bytes, and memory grows only with bytes that really came.
 //! * A message has at most [`MAX_FDS`] descriptors ([`Channel::limited`]: less).
 //! * Descriptors that no message announces, or announced ones that did not come, are an error.
+//! * Closing a descriptor may take as long as its sender chose. The other end of a
+//!   [`Channel::refusing`] channel cannot send any. [`Channel::untrusted`] is for another end that
+//!   may have sent some already; a thread closes them ([`crate::closer`]).
 //!
 //! After an error drop the channel.
 
@@ -25,7 +28,9 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
+use crate::closer::{self, ClosedLater, MOST_PASSED};
 use crate::descriptors::keep;
+use crate::passing::{refuse_descriptors, takes_descriptors};
 
 /// Most bytes of a body.
 pub const MAX_BODY: usize = 4 << 20;
@@ -95,11 +100,11 @@ pub enum TryRecv {
 /// One end of a connection that carries messages.
 #[derive(Debug)]
 pub struct Channel {
-    fd: OwnedFd,
+    fd: ClosedLater,
     /// Bytes received; those before `parsed` are used up.
     input: Vec<u8>,
     parsed: usize,
-    fds: VecDeque<OwnedFd>,
+    fds: VecDeque<ClosedLater>,
     ended: bool,
     /// Most bytes and descriptors of a message that is received.
     max_body: usize,
@@ -119,6 +124,13 @@ impl AsFd for Channel {
 impl From<Channel> for OwnedFd {
     /// The socket. Input that was received and not taken is lost.
     fn from(channel: Channel) -> Self {
+        channel.fd.into_inner()
+    }
+}
+
+impl From<Channel> for ClosedLater {
+    /// The socket, as the channel would have closed it.
+    fn from(channel: Channel) -> Self {
         channel.fd
     }
 }
@@ -128,7 +140,7 @@ impl Channel {
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self {
-            fd,
+            fd: ClosedLater::new(fd, false),
             input: Vec::new(),
             parsed: 0,
             fds: VecDeque::new(),
@@ -149,7 +161,35 @@ impl Channel {
     /// Keeps its own descriptor and those that it receives: see [`crate::descriptors`].
     #[must_use]
     pub fn keeping(self) -> Self {
-        Self { fd: keep(self.fd), keeps: true, ..self }
+        let later = self.fd.is_later();
+        Self { fd: ClosedLater::new(keep(self.fd.into_inner()), later), keeps: true, ..self }
+    }
+
+    /// Receives no descriptors. For a channel whose other end no untrusted process has had yet.
+    #[must_use]
+    pub fn refusing(self) -> Self {
+        // On an older kernel the thread closes what comes.
+        let later = refuse_descriptors(&self.fd).is_err();
+        Self { fd: ClosedLater::new(self.fd.into_inner(), later), max_fds: 0, ..self }
+    }
+
+    /// For another end that may harm us, and may have sent something already. Closing what it sent
+    /// never holds up the caller. The other end of a connection to a listening socket that takes
+    /// no descriptors ([`refuse_descriptors`]) cannot have sent any.
+    #[must_use]
+    pub fn untrusted(self) -> Self {
+        let later = takes_descriptors(&self.fd);
+        if later && self.max_fds == 0 {
+            // If that fails, they are received and closed by the thread.
+            let _ = refuse_descriptors(&self.fd);
+        }
+        Self { fd: ClosedLater::new(self.fd.into_inner(), later), ..self }
+    }
+
+    /// Are messages left alone until descriptors are closed that came before them?
+    #[must_use]
+    pub fn is_held_up(&self) -> bool {
+        self.fd.is_later() && closer::is_behind()
     }
 
     /// Two connected channels; closed on exec.
@@ -250,7 +290,8 @@ impl Channel {
         }
     }
 
-    /// Receives a message if all of it has come. Never waits.
+    /// Receives a message if all of it has come, and the channel is not held up
+    /// ([`Channel::is_held_up`]). Never waits.
     ///
     /// # Errors
     /// [`ChannelError::Peer`] and [`ChannelError::System`].
@@ -261,6 +302,9 @@ impl Channel {
             }
             if self.ended {
                 return self.end();
+            }
+            if self.is_held_up() {
+                return Ok(TryRecv::Empty);
             }
             match self.receive_some() {
                 Ok(()) | Err(ChannelError::System(Errno::INTR)) => {}
@@ -303,7 +347,7 @@ impl Channel {
             });
         }
         let body = body.to_vec();
-        let fds = self.fds.drain(..count).collect();
+        let fds = self.fds.drain(..count).map(ClosedLater::into_inner).collect();
         self.parsed += HEAD + len;
         if self.parsed == self.input.len() {
             self.input.clear();
@@ -322,7 +366,8 @@ impl Channel {
         self.parsed = 0;
         let before = self.input.len();
         self.input.resize(before + MOST_READ.min(HEAD + self.max_body), 0);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        // Room for all that may come: the kernel closes those that do not fit, within the call.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PASSED))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let mut into = [IoSliceMut::new(&mut self.input[before..])];
@@ -330,7 +375,8 @@ impl Channel {
         self.input.truncate(before + received.as_ref().map_or(0, |r| r.bytes));
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
-                let keep = |fd| if self.keeps { keep(fd) } else { fd };
+                let (keeps, later) = (self.keeps, self.fd.is_later());
+                let keep = |fd| ClosedLater::new(if keeps { keep(fd) } else { fd }, later);
                 self.fds.extend(fds.map(keep));
             }
         }

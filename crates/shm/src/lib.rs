@@ -54,18 +54,21 @@
 //! channel: messages with descriptors over a Unix socket
 //! pool: pages with owners, and the areas made of them
 //! ring readiness_bitmap waiters bell: queues, sets, counts and wake-ups between two processes
+//! closer: a thread for closes that take as long as another process chose
 //! sync: the atomics and system calls under these, or loom's models of them
 //! region: one mapping of one memfd
-//! spin fork descriptors bitmap: helpers that need no region
+//! spin fork passing descriptors bitmap: helpers that need no region
 //! layout: sizes that all processes agree on
 //! ```
 
 pub mod bell;
 mod bitmap;
 pub mod channel;
+pub mod closer;
 pub mod descriptors;
 pub mod fork;
 mod layout;
+pub mod passing;
 pub mod pool;
 mod readiness_bitmap;
 pub mod region;

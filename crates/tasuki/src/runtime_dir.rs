@@ -247,6 +247,8 @@ impl RuntimeDir {
         self.sweep();
         let listener =
             UnixListener::bind(&path).map_err(|error| Failure::system(doing(), error))?;
+        // Before Linux 6.16 each connection sees to that itself.
+        let _ = shm::passing::refuse_descriptors(&listener);
         self.check_socket(name)
             .map_err(io::Error::from)
             .and_then(|()| listener.set_nonblocking(true))

@@ -261,6 +261,7 @@ impl Supervisor {
         let (sources, mut fds): (Vec<EventSource>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
         let until = self.until().into_iter().chain(self.awaited.until()).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.into_iter().chain(self.connections.retry_in()).min();
         let idle = self.again.is_empty() && self.more_messages.is_empty();
         let left = if idle { left } else { Some(Duration::ZERO) };
         let timeout = left.map(|left| Timespec {

@@ -17,7 +17,7 @@
 //! index, ends the link ([`LinkFault`]).
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use abi::offload::{Features, MAX_SUPER_FRAME, RxOffload, TxOffload};
@@ -104,8 +104,7 @@ pub(super) fn create() -> Result<(Arc<Region>, OwnedFd), shm::RegionError> {
 }
 
 /// Another's region for a wire.
-pub(super) fn map(fd: &OwnedFd) -> Result<Arc<Region>, shm::RegionError> {
-    use std::os::fd::AsFd;
+pub(super) fn map(fd: impl AsFd) -> Result<Arc<Region>, shm::RegionError> {
     let region = Region::map(fd.as_fd(), LEN, shm::Access::ReadWrite)?;
     // A hole in huge pages may not be filled again, so the process that made them could kill us.
     if region.backing() == Backing::Huge { Err(shm::RegionError::Unsealed) } else { Ok(region) }

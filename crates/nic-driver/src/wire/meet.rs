@@ -77,6 +77,8 @@ pub(super) fn meet(path: &Path) -> io::Result<Meeting> {
         Err(errno) => return Err(errno.into()),
     }
     let socket = UnixListener::bind(path)?;
+    // A connecting end sends no descriptors. Before Linux 6.16 each connection sees to that.
+    let _ = shm::passing::refuse_descriptors(&socket);
     socket.set_nonblocking(true)?;
     Ok(Meeting::Listening(Listener { socket, path: path.to_owned() }))
 }

@@ -5,10 +5,14 @@
 //! Each process has at most [`MOST_UNADMITTED_OF_PROCESS`] connections that are no client's, and
 //! all together have [`MOST_UNADMITTED`]. A new one then takes the place of the oldest, first of
 //! those that never made a request. So idle connections keep no new one out.
+//!
+//! A connection brings no descriptors, and closing one takes no time ([`Channel::untrusted`]).
+//! Before Linux 6.16, connections wait while too many descriptors are being closed.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use abi::control::{ClientReply, ClientRequest};
 use rustix::event::{PollFd, PollFlags};
@@ -210,7 +214,7 @@ impl Connections {
         let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER));
         let mut connection = Connection {
-            channel: Channel::from_fd(fd).limited(LONGEST_REQUEST, 0),
+            channel: Channel::from_fd(fd).limited(LONGEST_REQUEST, 0).untrusted(),
             pid: peer.pid,
             death: None,
             busy: false,
@@ -251,10 +255,16 @@ impl Connections {
         self.all.remove(&id);
     }
 
+    /// When to look again at connections that wait for descriptors to be closed.
+    pub(super) fn retry_in(&self) -> Option<Duration> {
+        shm::closer::is_behind().then_some(Duration::from_secs(1))
+    }
+
     /// All that is to be polled, with the connection that it belongs to.
     pub(super) fn watched(&self) -> impl Iterator<Item = (ConnectionId, Watch, PollFd<'_>)> {
         self.all.iter().flat_map(|(id, connection)| {
-            let events = match (connection.writing, connection.busy) {
+            let waits = connection.busy || connection.channel.is_held_up();
+            let events = match (connection.writing, waits) {
                 (true, _) => PollFlags::OUT,
                 (false, true) => PollFlags::RDHUP,
                 (false, false) => PollFlags::IN | PollFlags::RDHUP,

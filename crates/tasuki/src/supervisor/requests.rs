@@ -233,6 +233,8 @@ impl Supervisor {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (driver, socket) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)
             .map_err(|errno| Refusal::Client(format!("cannot make a socket pair: {errno}")))?;
+        // Nothing comes from the operator, and so nothing that would take long to close.
+        let _ = rustix::net::shutdown(&driver, rustix::net::Shutdown::Read);
         // A larger buffer misses fewer frames. Root may have it; other users get the system's
         // limit.
         let _ = sockopt::set_socket_send_buffer_size_force(&driver, CAPTURE_BUFFER)

@@ -1,0 +1,86 @@
+//! Descriptors that somebody else chose: what closing them takes, and how many there are.
+
+use rustix::process::Signal;
+use tasuki_tests::{Mode, Nic, Running, World, eventually, tasuki_binary};
+
+const NET: &str = "lingers";
+
+/// The instance answers, and so does its driver, whatever descriptors wait to be closed.
+fn answers(world: &World, net: &str) {
+    let binary = tasuki_binary();
+    let tasuki = binary.to_str().expect("a plain path");
+    for words in [["ps", net], ["stats", net]] {
+        let bounded = ["timeout", "30", tasuki, words[0], words[1]];
+        let _ = Running::start(world.command(&bounded)).finish().success();
+    }
+}
+
+/// A connection with SO_LINGER whose peer takes no data: its close takes as long as its owner
+/// chose.
+fn supervisor_goes_on(mode: Mode) {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    world.up(NET, mode, &[]);
+    let socket = format!("/run/tasuki/{NET}.sock");
+    let hostile = world.script("lingering.py", &["supervisor", &socket]);
+    let hostile = Running::start(world.command(&hostile));
+    let _ = hostile.line("all given");
+    answers(&world, NET);
+    world.down(NET);
+    hostile.signal(Signal::KILL);
+    let _ = hostile.finish();
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_supervisor_waits_for_no_close_of_a_programs_descriptor() {
+    supervisor_goes_on(Mode::Split);
+}
+
+#[test]
+fn nor_does_that_of_a_fused_instance() {
+    supervisor_goes_on(Mode::Fused);
+}
+
+fn up(world: &World, net: &str, mode: Mode, wire: &str, address: &str) {
+    let (nic, cidr) = (format!("wire:{}", world.file(wire)), format!("{address}/24"));
+    let words = ["up", "--mode", mode.name(), "--nic", &nic, "--ip", &cidr, net];
+    let _ = Running::start(world.tasuki(&words)).finish().success();
+}
+
+fn wire_goes_on(mode: Mode) {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    up(&world, "a", mode, "one", "10.55.0.1");
+    let hostile = world.script("lingering.py", &["wire", &world.file("one"), &world.file("two")]);
+    let hostile = Running::start(world.command(&hostile));
+    let _ = hostile.line("listening");
+    up(&world, "b", mode, "two", "10.55.0.2");
+    let _ = hostile.line("all given");
+    for net in ["a", "b"] {
+        answers(&world, net);
+    }
+    let met = |net: &str| {
+        eventually("an honest end is met", || world.counter(net, "wire.carrier") == 1);
+    };
+    up(&world, "c", mode, "one", "10.55.0.3");
+    met("a");
+    // Hundreds of descriptors wait to be closed in the other driver. They are closed with their
+    // peers.
+    hostile.signal(Signal::KILL);
+    let _ = hostile.finish();
+    up(&world, "d", mode, "two", "10.55.0.4");
+    met("b");
+    for net in ["a", "b", "c", "d"] {
+        world.down(net);
+    }
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_wires_driver_waits_for_no_close_of_its_peers_descriptor() {
+    wire_goes_on(Mode::Split);
+}
+
+#[test]
+fn nor_does_that_of_a_fused_instance_on_a_wire() {
+    wire_goes_on(Mode::Fused);
+}
