@@ -186,7 +186,7 @@ impl Client {
             Family::V4 => inet::Family::V4,
             Family::V6 => inet::Family::V6,
         };
-        let handle = engine.stack.open_in(core_family, core_kind, owner.to_tag())?;
+        let handle = engine.stack.open_for(self.owner, core_family, core_kind, owner.to_tag())?;
         self.place_socket(engine, (family, kind), handle, serial)
             .and_then(|id| gives(Reply::Socket(id)))
     }

@@ -15,7 +15,7 @@ use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULT
 use abi::nic::INET;
 use abi::stages::{TraceReader, TraceStage};
 use abi::{Family, SocketId, SocketKind};
-use inet::Handle;
+use inet::{Handle, OwnerId};
 use shm::{Consumer, OutOfRange, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper};
 
 use crate::engine::{Engine, SocketOwner};
@@ -46,6 +46,8 @@ const MIN_BUFFER: u32 = 2048;
 /// A client.
 pub(crate) struct Client {
     pub(crate) number: u16,
+    /// Its name in the core, where shares are counted.
+    pub(crate) owner: OwnerId,
     pub(crate) memory: Arc<ClientMemory>,
     pub(crate) tx_pool: PoolMap,
     pub(crate) rx_pool: Pool,
@@ -85,7 +87,7 @@ pub(crate) struct Client {
 impl Client {
     /// Takes up a client's new region.
     pub(crate) fn new(
-        number: u16,
+        (number, owner): (u16, OwnerId),
         params: ClientParams,
         layout: ClientLayout,
         region: Arc<Region>,
@@ -97,6 +99,7 @@ impl Client {
         let promised = u32::from(params.sockets) * params.rx_floor_areas();
         Ok(Self {
             number,
+            owner,
             tx_pool: PoolMap::attach(&region, layout.tx_pool, INET)?,
             rx_pool: Pool::create(&region, layout.rx_pool, INET)?,
             sleeper: Sleeper::new(head.server_bell.clone()),

@@ -105,6 +105,7 @@ impl Server {
         let place = self.clients.get_mut(usize::from(number));
         let Some(mut client) = place.and_then(Option::take) else { return };
         client.leave(&mut self.engine, orderly);
+        self.engine.stack.remove_owner(client.owner);
         client.add_program_counters(&mut self.engine.counters);
         self.poller.remove(client.bell());
         let memory = Arc::clone(&client.memory);

@@ -157,6 +157,7 @@ pub use link::neighbour::NeighbourInfo;
 pub use offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
 pub use sockets::events::{Event, EventKind};
 pub use sockets::options::{MtuDiscover, OptionName, SockOption};
+pub use sockets::owners::OwnerId;
 pub use stack::Stack;
 pub use table::Handle;
 pub use time::Instant;

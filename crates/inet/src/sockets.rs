@@ -25,6 +25,7 @@ mod layer;
 mod listener;
 mod maybe_dormant;
 pub(crate) mod options;
+pub(crate) mod owners;
 mod ports;
 pub(crate) mod request;
 pub(crate) mod socket;

@@ -46,8 +46,13 @@ impl<S> Table<S> {
         Some(Handle { index, generation: 0 })
     }
 
+    /// Number of values that can still be stored.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.slots.len()) + self.free.len()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty() && self.slots.len() >= self.limit
+        self.room() == 0
     }
 
     pub(crate) fn get(&self, handle: Handle) -> Option<&S> {

@@ -14,6 +14,7 @@ mod offload;
 mod options;
 mod pmtu;
 mod requests;
+mod shares;
 mod sleep;
 mod streams;
 mod time_wait;

@@ -93,7 +93,9 @@ impl Server {
         self.poller.add_bell(&bell).map_err(RequestError::Bell)?;
         let frame_quota =
             self.engine.frame_quota.as_ref().map_or_else(FrameQuota::new, FrameQuota::another);
-        let client = Client::new(number, params, layout, region, bell, frame_quota)?;
+        let owner = self.engine.stack.add_owner();
+        let client = Client::new((number, owner), params, layout, region, bell, frame_quota);
+        let client = client.inspect_err(|_| self.engine.stack.remove_owner(owner))?;
         client.trace.want(self.engine.nics.trace.on);
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);

@@ -19,6 +19,7 @@ use alloc::collections::VecDeque;
 
 use super::demux::Demux;
 use super::event_queue::EventQueue;
+use super::owners::{OwnerId, Owners};
 use super::ports::Ports;
 use super::socket::Socket;
 use super::tcp_layer::TcpLayer;
@@ -38,6 +39,7 @@ pub(crate) struct SocketLayer<T, R> {
     udp: UdpLayer<T>,
     demux: Demux,
     ports: Ports,
+    owners: Owners,
     /// Sockets that wait for a neighbour.
     waiting: SocketWaiters,
     events: EventQueue,
@@ -52,6 +54,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             sockets: Table::new(config.sockets),
             demux: Demux::new(&hash),
             ports: Ports::new(secret, config.ephemeral_ports.clone()),
+            owners: Owners::new(),
             waiting: SocketWaiters::new(hash.clone()),
             tcp: TcpLayer::new(config, secret),
             udp: UdpLayer::new(hash, config.neighbour_queue),
@@ -70,6 +73,31 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Name and value of each counter.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<T, R> {
         self.udp.counters().chain(self.tcp.counters())
+    }
+
+    /// A number for a new party that will have sockets.
+    pub(crate) fn add_owner(&mut self) -> OwnerId {
+        // Those that have nothing any more may be named again.
+        while let Some(owner) = self.owners.poll_unused() {
+            self.ports.forget_owner(owner);
+        }
+        self.owners.add()
+    }
+
+    /// A party has gone. What is left of its sockets still counts for it.
+    pub(crate) fn remove_owner(&mut self, owner: OwnerId) {
+        self.owners.remove(owner);
+    }
+
+    /// Adds a socket to the table, if its owner's share has room for it.
+    fn add_socket(&mut self, socket: Socket<T, R>) -> Option<Handle> {
+        let owner = socket.owner;
+        if !self.owners.may_add_socket(owner, self.sockets.room()) {
+            return None;
+        }
+        let handle = self.sockets.insert(socket)?;
+        self.owners.add_socket(owner);
+        Some(handle)
     }
 
     /// Puts a socket into the queue of those that may have something to send.

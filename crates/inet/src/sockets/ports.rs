@@ -11,15 +11,27 @@
 //! Connections to one peer take their ports in turn (RFC 6056 3.3.4, with small random steps as
 //! Linux), from a start that others cannot foresee: a port comes back as late as can be, when the
 //! peer has forgotten the connection that had it. `bind` and datagrams take any port (3.3.1).
+//!
+//! The choice looks at sets of ports in use and asks the demultiplexer about a bounded number of
+//! them. Each owner of sockets has a [share](shares).
+
+mod crowded;
+mod set;
+mod shares;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::RangeInclusive;
 
 use hashbrown::HashMap;
 
+use self::crowded::CrowdedPeers;
+use self::set::next_clear;
+use self::shares::{PortShares, SLOTS};
 use super::kinds::SocketKind;
+use super::owners::OwnerId;
 use crate::error::Error;
 use crate::secret::{KeyedHash, Secret};
 use crate::sockaddr::wildcard;
@@ -50,14 +62,13 @@ pub(crate) struct PortClaim {
     pub(crate) dual: bool,
     pub(crate) reuse: Reuse,
     pub(crate) listening: bool,
-    /// The port was chosen by `connect`.
-    pub(crate) by_connect: bool,
+    /// The port was chosen by `connect`: the slot in which connections to the peer are counted.
+    pub(crate) by_connect: Option<u8>,
 }
 
 impl PortClaim {
-    fn keys(&self) -> impl Iterator<Item = ClaimKey> + use<> {
+    fn faces(&self) -> impl Iterator<Item = SocketAddr> + use<> {
         receive_addresses(self.local, self.dual)
-            .flat_map(|face| [ClaimKey::port(face), ClaimKey::Address(face)])
     }
 }
 
@@ -89,7 +100,7 @@ impl PortHolders {
         if claim.listening {
             change(&mut self.listening);
         }
-        if claim.by_connect {
+        if claim.by_connect.is_some() {
             change(&mut self.by_connect);
         }
     }
@@ -115,25 +126,51 @@ fn any(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(wildcard(of.ip()), of.port())
 }
 
-/// Number of offsets counted apart; more peers share them by hash.
-const OFFSETS: usize = 256;
-
 /// Largest distance from one port to the next while all are free.
 const STEP: u32 = 8;
+
+/// Ports about which one `connect` asks: so many in turn, then so many elsewhere.
+const PROBES: u32 = 32;
+
+/// Connections found on as many ports make a peer a crowded one.
+const CROWDED: usize = 8;
+
+/// The connections to a peer by one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PairState {
+    /// None.
+    Free,
+    /// One in TIME-WAIT.
+    Ending,
+    /// One.
+    Taken,
+}
+
+/// A search for a port to connect from: from where to where, and for whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PortSearch {
+    pub(crate) kind: SocketKind,
+    /// This host's address; the port does not count.
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) owner: OwnerId,
+    /// Not to be foreseen by others.
+    pub(crate) random: u32,
+}
 
 /// How far the connections to each peer have come in the range of ports.
 #[derive(Debug)]
 struct PortOffsets {
     hash: KeyedHash,
-    steps: Box<[u32; OFFSETS]>,
+    steps: Box<[u32; SLOTS]>,
 }
 
 impl PortOffsets {
     /// The start for a peer, and where its steps are counted.
-    fn of(&self, local: IpAddr, remote: SocketAddr) -> (u32, usize) {
+    fn of(&self, local: IpAddr, remote: SocketAddr) -> (u32, u8) {
         let hash = self.hash.hash_one((local, remote));
         #[expect(clippy::cast_possible_truncation, reason = "two parts of the hash")]
-        (hash as u32, (hash >> 32) as usize % OFFSETS)
+        (hash as u32, (hash >> 32) as u8)
     }
 }
 
@@ -143,17 +180,36 @@ pub(crate) struct Ports {
     holders: HashMap<(SocketKind, ClaimKey), PortHolders, KeyedHash>,
     range: RangeInclusive<u16>,
     offsets: PortOffsets,
+    shares: PortShares,
+    crowded: CrowdedPeers,
 }
 
 impl Ports {
     pub(crate) fn new(secret: &Secret, range: RangeInclusive<u16>) -> Self {
-        let offsets = PortOffsets { hash: secret.ports(), steps: Box::new([0; OFFSETS]) };
-        Self { holders: HashMap::with_hasher(secret.tables()), range, offsets }
+        let offsets = PortOffsets { hash: secret.ports(), steps: Box::new([0; SLOTS]) };
+        let holders = HashMap::with_hasher(secret.tables());
+        let shares = PortShares::new(length(&range));
+        Self { holders, range, offsets, shares, crowded: CrowdedPeers::default() }
     }
 
     /// Number of ephemeral ports.
     pub(crate) fn ephemeral(&self) -> u32 {
-        u32::from(self.range.end().saturating_sub(*self.range.start())) + 1
+        length(&self.range)
+    }
+
+    /// The number of an ephemeral port in its range.
+    fn number(&self, port: u16) -> Option<u32> {
+        self.range.contains(&port).then(|| u32::from(port - self.range.start()))
+    }
+
+    /// The port with a number in the range.
+    fn port(&self, number: u32) -> Option<u16> {
+        self.range.start().checked_add(u16::try_from(number).ok()?)
+    }
+
+    /// An owner is gone with all its claims.
+    pub(crate) fn forget_owner(&mut self, owner: OwnerId) {
+        self.shares.forget_owner(owner);
     }
 
     fn at(&self, kind: SocketKind, key: ClaimKey) -> PortHolders {
@@ -177,22 +233,68 @@ impl Ports {
         })
     }
 
-    pub(crate) fn claim(&mut self, claim: &PortClaim) {
-        for key in claim.keys() {
-            self.holders.entry((claim.kind, key)).or_default().each(claim, |count| *count += 1);
+    /// Whether an owner's share has the port of `local`, for a `bind` that names it.
+    pub(crate) fn is_in_share(
+        &self,
+        kind: SocketKind,
+        local: SocketAddr,
+        dual: bool,
+        owner: OwnerId,
+    ) -> bool {
+        self.number(local.port()).is_none_or(|number| {
+            receive_addresses(local, dual)
+                .all(|face| self.shares.may_bind(kind, face, number, owner))
+        })
+    }
+
+    pub(crate) fn claim(&mut self, claim: &PortClaim, owner: OwnerId) {
+        for face in claim.faces() {
+            let at = self.holders.entry((claim.kind, ClaimKey::Address(face))).or_default();
+            at.each(claim, |count| *count += 1);
+            let port = self.holders.entry((claim.kind, ClaimKey::port(face))).or_default();
+            port.each(claim, |count| *count += 1);
+            let counts = (port.all, port.by_connect);
+            if let Some(number) = self.number(face.port()) {
+                self.shares.handle_claims(claim.kind, face, number, counts, owner);
+                if let Some(slot) = claim.by_connect {
+                    self.shares.handle_connect(claim.kind, number, slot, owner, true);
+                }
+            }
         }
     }
 
-    /// Releases a [`claim`](Self::claim), given by the very same value.
-    pub(crate) fn release(&mut self, claim: &PortClaim) {
-        for key in claim.keys() {
-            let key = (claim.kind, key);
-            if let Some(holders) = self.holders.get_mut(&key) {
-                holders.each(claim, |count| *count = count.saturating_sub(1));
-                if holders.all == 0 {
-                    self.holders.remove(&key);
+    /// Releases a [`claim`](Self::claim), given by the very same values.
+    pub(crate) fn release(&mut self, claim: &PortClaim, owner: OwnerId) {
+        for face in claim.faces() {
+            self.release_at(claim, ClaimKey::Address(face));
+            let counts = self.release_at(claim, ClaimKey::port(face));
+            if let Some(number) = self.number(face.port()) {
+                self.shares.handle_claims(claim.kind, face, number, counts, owner);
+                if let Some(slot) = claim.by_connect {
+                    self.shares.handle_connect(claim.kind, number, slot, owner, false);
+                    self.crowded.forget(number);
                 }
             }
+        }
+    }
+
+    /// Gives the number of claims that are left, and of those that `connect` made.
+    fn release_at(&mut self, claim: &PortClaim, key: ClaimKey) -> (u32, u32) {
+        let key = (claim.kind, key);
+        let Some(holders) = self.holders.get_mut(&key) else { return (0, 0) };
+        holders.each(claim, |count| *count = count.saturating_sub(1));
+        let counts = (holders.all, holders.by_connect);
+        if holders.all == 0 {
+            self.holders.remove(&key);
+        }
+        counts
+    }
+
+    /// The connection at this port is in TIME-WAIT: another one may replace it soon.
+    #[inline]
+    pub(crate) fn handle_time_wait(&mut self, port: u16) {
+        if let Some(number) = self.number(port) {
+            self.crowded.forget(number);
         }
     }
 
@@ -200,213 +302,96 @@ impl Ports {
     pub(crate) fn free(
         &self,
         kind: SocketKind,
-        mut local: SocketAddr,
+        local: SocketAddr,
         dual: bool,
+        owner: OwnerId,
         offset: u32,
     ) -> Result<u16, Error> {
-        let usable = |port| {
-            local.set_port(port);
-            receive_addresses(local, dual).all(|face| self.at(kind, ClaimKey::port(face)).all == 0)
-        };
-        self.search(offset, usable).map(|(_, port)| port).ok_or(Error::AddrInUse)
+        let mut faces = receive_addresses(local, dual);
+        let faces = [faces.next(), faces.next()];
+        let blocked = self.shares.blocked_for_bind(kind, faces, owner);
+        let count = self.ephemeral();
+        let number = next_clear(count, offset % count, blocked);
+        number.and_then(|number| self.port(number)).ok_or(Error::AddrInUse)
     }
 
-    /// A port for a `connect` from `local` to `remote`. Only other connecting sockets may hold the
-    /// port, and the connection must be `unique` with it. `random` is the start of the search for
-    /// datagrams. Connections take ports in sequence, `random` choosing the step.
+    /// A port for a `connect`, and the slot of the peer. Only other connecting sockets may hold the
+    /// port, and `pair` must say that the connection is the only one. Connections take ports in
+    /// sequence; the search for datagrams starts anywhere.
     pub(crate) fn free_for_connect(
         &mut self,
-        kind: SocketKind,
-        mut local: SocketAddr,
-        remote: SocketAddr,
-        random: u32,
-        unique: impl Fn(u16) -> bool,
-    ) -> Result<u16, Error> {
+        search: PortSearch,
+        pair: impl Fn(u16) -> PairState,
+    ) -> Result<(u16, u8), Error> {
+        let PortSearch { kind, local, remote, random, .. } = search;
         let (start, slot) = self.offsets.of(local.ip(), remote);
         let offset = match kind {
-            SocketKind::Stream => start.wrapping_add(self.offsets.steps[slot]),
+            SocketKind::Stream => start.wrapping_add(self.offsets.steps[usize::from(slot)]),
             SocketKind::Datagram | SocketKind::UdpLite => random,
         };
-        let usable = |port| {
-            local.set_port(port);
-            let holders = self.at(kind, ClaimKey::port(local));
-            holders.all == holders.by_connect && unique(port)
-        };
-        let (tried, port) = self.search(offset, usable).ok_or(Error::AddrNotAvailable)?;
-        if kind == SocketKind::Stream {
-            let steps = &mut self.offsets.steps[slot];
-            *steps = steps.wrapping_add(tried.max(random % STEP) + 1);
+        let mut taken = Vec::new();
+        let found = self.probe(search, slot, offset, pair, &mut taken);
+        // A port without any connection serves this one, too.
+        let found = found.or_else(|| {
+            let count = self.ephemeral();
+            let blocked = self.shares.blocked_for_connect(kind, local, slot, search.owner, true);
+            Some((0, next_clear(count, offset % count, blocked)?))
+        });
+        if taken.len() >= CROWDED || self.crowded.has(&(kind, local.ip(), remote)) {
+            taken.extend(found.map(|(_, number)| number));
+            let count = self.ephemeral();
+            self.crowded.mark((kind, local.ip(), remote), count, &taken);
         }
-        Ok(port)
+        let (passed, number) = found.ok_or(Error::AddrNotAvailable)?;
+        if kind == SocketKind::Stream
+            && let Some(steps) = self.offsets.steps.get_mut(usize::from(slot))
+        {
+            *steps = steps.wrapping_add(passed.max(random % STEP) + 1);
+        }
+        Ok((self.port(number).ok_or(Error::AddrNotAvailable)?, slot))
     }
 
-    /// The first usable port from `offset` in the range on, and how many were not.
-    fn search(&self, offset: u32, mut usable: impl FnMut(u16) -> bool) -> Option<(u32, u16)> {
+    /// The first free port from `offset` in the range on, or elsewhere, out of those that a bounded
+    /// number of questions can find. Gives its number, and that of the ports that were passed by in
+    /// sequence. `taken` gets the numbers of ports with connections.
+    fn probe(
+        &self,
+        search: PortSearch,
+        slot: u8,
+        offset: u32,
+        pair: impl Fn(u16) -> PairState,
+        taken: &mut Vec<u32>,
+    ) -> Option<(u32, u32)> {
+        let PortSearch { kind, local, remote, owner, random } = search;
         let count = self.ephemeral();
-        (0..count).find_map(|n| {
-            let step = u16::try_from((offset % count + n) % count).ok()?;
-            let port = self.range.start().checked_add(step)?;
-            usable(port).then_some((n, port))
-        })
+        let known = self.crowded.taken(&(kind, local.ip(), remote));
+        let blocked = self.shares.blocked_for_connect(kind, local, slot, owner, false);
+        let blocked = |at| blocked(at) | known.map_or(0, |known| known.word(at));
+        let first = offset % count;
+        let mut from = first;
+        for probe in 0..2 * PROBES {
+            if probe == PROBES {
+                from = random.rotate_left(16) % count;
+            }
+            let number = next_clear(count, from, blocked)?;
+            match pair(self.port(number)?) {
+                PairState::Free if probe < PROBES => {
+                    return Some(((number + count - first) % count, number));
+                }
+                PairState::Free => return Some((0, number)),
+                PairState::Ending => {}
+                PairState::Taken => taken.push(number),
+            }
+            from = (number + 1) % count;
+        }
+        None
     }
+}
+
+/// Number of ports in a range.
+fn length(range: &RangeInclusive<u16>) -> u32 {
+    u32::from(range.end().saturating_sub(*range.start())) + 1
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::secret::Secret;
-    use core::net::Ipv4Addr;
-
-    const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
-    const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
-    const PEER: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(OTHER), 80);
-
-    fn claim(address: Ipv4Addr, port: u16, reuse: bool, listening: bool) -> PortClaim {
-        let local = SocketAddr::new(address.into(), port);
-        let reuse = Reuse { address: reuse, port: false };
-        PortClaim {
-            kind: SocketKind::Stream,
-            local,
-            dual: false,
-            reuse,
-            listening,
-            by_connect: false,
-        }
-    }
-
-    fn ports() -> Ports {
-        Ports::new(&Secret::new(&[7; 16]), 40_000..=40_003)
-    }
-
-    #[test]
-    fn conflicts_are_those_of_linux() {
-        // (held, asked address, asked reuse, allowed)
-        let table = [
-            (claim(ANY, 80, false, true), OURS, false, false),
-            (claim(ANY, 80, true, true), OURS, true, false),
-            (claim(ANY, 80, true, false), OURS, true, true),
-            (claim(OURS, 80, true, false), ANY, true, true),
-            (claim(OURS, 80, false, false), ANY, true, false),
-            (claim(OURS, 80, true, false), OURS, false, false),
-            (claim(OURS, 80, false, true), OTHER, false, true),
-            (claim(OURS, 81, false, true), OURS, false, true),
-        ];
-        for (held, address, reuse, allowed) in table {
-            let mut ports = ports();
-            ports.claim(&held);
-            let asked = SocketAddr::new(address.into(), 80);
-            let reuse = Reuse { address: reuse, port: false };
-            assert_eq!(
-                ports.may_bind(held.kind, asked, false, reuse),
-                allowed,
-                "{held:?} {address}"
-            );
-            assert!(
-                ports.may_bind(SocketKind::Datagram, asked, false, Reuse::default()),
-                "protocols are apart"
-            );
-            ports.release(&held);
-            assert!(ports.may_bind(held.kind, asked, false, Reuse::default()));
-            assert!(ports.holders.is_empty());
-        }
-    }
-
-    #[test]
-    fn listeners_share_a_port_if_all_of_them_say_so() {
-        let mut ports = ports();
-        let share = Reuse { address: false, port: true };
-        let held = PortClaim { reuse: share, ..claim(ANY, 80, false, true) };
-        ports.claim(&held);
-        ports.claim(&held);
-        assert!(ports.may_bind(held.kind, held.local, false, share));
-        assert!(!ports.may_bind(
-            held.kind,
-            held.local,
-            false,
-            Reuse { address: true, port: false }
-        ));
-        ports.claim(&claim(ANY, 80, true, false));
-        assert!(!ports.may_bind(held.kind, held.local, false, share));
-    }
-
-    #[test]
-    fn families_meet_in_dual_claims_only() {
-        let v6 = |last, dual| {
-            let ip = core::net::Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, last);
-            (SocketAddr::new(ip.into(), 80), dual)
-        };
-        let v4 = |ip: Ipv4Addr| (SocketAddr::new(ip.into(), 80), false);
-        // (one, another, allowed beside each other); all without SO_REUSEADDR
-        let table = [
-            (v6(0, true), v4(ANY), false),
-            (v6(0, true), v4(OURS), false),
-            (v6(0, false), v4(ANY), true),
-            (v6(0, false), v4(OURS), true),
-            (v6(0, true), v6(0, false), false),
-            (v6(0, true), v6(5, false), false),
-            (v6(5, false), v6(6, false), true),
-            (v6(5, true), v4(ANY), true),
-        ];
-        for (one, another, allowed) in table {
-            for ((local, dual), (asked, asked_dual)) in [(one, another), (another, one)] {
-                let held = PortClaim { local, dual, ..claim(ANY, 80, false, false) };
-                let mut ports = ports();
-                ports.claim(&held);
-                let free = ports.may_bind(held.kind, asked, asked_dual, Reuse::default());
-                assert_eq!(free, allowed, "{local} {dual}, then {asked} {asked_dual}");
-                ports.release(&held);
-                assert!(ports.holders.is_empty());
-            }
-        }
-    }
-
-    #[test]
-    fn ephemeral_ports_run_out() {
-        let mut ports = ports();
-        let ours = SocketAddr::new(OURS.into(), 0);
-        let mut seen = std::vec::Vec::new();
-        while let Ok(port) = ports.free(SocketKind::Stream, ours, false, 2) {
-            ports.claim(&claim(OURS, port, false, false));
-            seen.push(port);
-        }
-        assert_eq!(seen, [40_002, 40_003, 40_000, 40_001]);
-        assert_eq!(ports.free(SocketKind::Stream, ours, false, 0), Err(Error::AddrInUse));
-        let shared = ports.free_for_connect(SocketKind::Stream, ours, PEER, 0, |_| true);
-        assert_eq!(shared, Err(Error::AddrNotAvailable));
-    }
-
-    #[test]
-    fn connecting_sockets_share_ports() {
-        let mut ports = ports();
-        let ours = SocketAddr::new(OURS.into(), 0);
-        let by_connect = PortClaim { by_connect: true, ..claim(OURS, 40_000, false, false) };
-        ports.claim(&by_connect);
-        let mut choose = |kind, unique: &dyn Fn(u16) -> bool| {
-            ports.free_for_connect(kind, ours, PEER, 0, unique)
-        };
-        assert_eq!(choose(SocketKind::Datagram, &|_| true), Ok(40_000));
-        assert_eq!(choose(SocketKind::Datagram, &|port| port != 40_000), Ok(40_001));
-        assert_eq!(choose(SocketKind::Stream, &|port| port == 40_000), Ok(40_000));
-        let reuse = Reuse { address: true, port: false };
-        assert!(!ports.may_bind(SocketKind::Stream, by_connect.local, false, reuse));
-    }
-
-    /// RFC 6056 3.3.4.
-    #[test]
-    fn connections_to_a_peer_take_ports_in_turn() {
-        let mut ports = Ports::new(&Secret::new(&[7; 16]), 32_768..=60_999);
-        let ours = SocketAddr::new(OURS.into(), 0);
-        let mut random = Secret::new(&[8; 16]);
-        let mut next = |peer: SocketAddr| {
-            let random = random.below(u32::MAX);
-            ports.free_for_connect(SocketKind::Stream, ours, peer, random, |_| true).expect("free")
-        };
-        let mut seen = std::collections::BTreeSet::new();
-        for slot in 0..6_000 {
-            assert!(seen.insert(next(PEER)), "a port comes back after {slot} connections");
-        }
-        let gap = next(PEER).abs_diff(next(SocketAddr::new(OTHER.into(), 443)));
-        assert!(u32::from(gap) > STEP, "another peer's ports tell nothing of these");
-    }
-}
+mod tests;

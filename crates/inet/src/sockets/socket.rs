@@ -8,6 +8,7 @@ use super::events::PendingEvents;
 use super::kinds::{Family, SocketKind};
 use super::listener::Listener;
 use super::options::SocketOptions;
+use super::owners::OwnerId;
 use super::ports::PortClaim;
 use super::stream::Stream;
 use crate::error::Error;
@@ -32,6 +33,8 @@ pub(crate) enum SocketBody<T, R> {
 pub(crate) struct Socket<T, R> {
     pub(crate) tag: u64,
     pub(crate) family: Family,
+    /// The party whose share it counts against.
+    pub(crate) owner: OwnerId,
     pub(crate) options: SocketOptions,
     pub(crate) local: Option<SocketAddr>,
     /// Its claim in [`Ports`](super::ports::Ports).
@@ -55,12 +58,14 @@ impl<T, R> Socket<T, R> {
     pub(crate) fn new(
         tag: u64,
         family: Family,
+        owner: OwnerId,
         options: SocketOptions,
         body: SocketBody<T, R>,
     ) -> Self {
         Self {
             tag,
             family,
+            owner,
             options,
             local: None,
             claim: None,

@@ -223,6 +223,12 @@ impl TcpLayer {
         key
     }
 
+    /// Number of requests for which there is room.
+    #[inline]
+    pub(super) fn request_room(&self) -> usize {
+        self.requests.room()
+    }
+
     /// A request.
     #[inline]
     pub(super) fn request(&self, key: Handle) -> Option<&ConnectionRequest> {

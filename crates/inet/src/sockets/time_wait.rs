@@ -1,5 +1,6 @@
 //! A connection in TIME-WAIT whose socket is closed.
 
+use super::owners::OwnerId;
 use super::ports::PortClaim;
 use crate::sockets::kinds::{Family, SocketInfo, SocketKind};
 use crate::tcp::{State, TimeWait};
@@ -14,6 +15,7 @@ pub(crate) struct TimeWaitRecord {
     /// Of the socket that it was.
     pub(super) tag: u64,
     pub(super) family: Family,
+    pub(super) owner: OwnerId,
     /// Of the packets that answer for it: hops and type of service.
     pub(super) hops: u8,
     pub(super) class: u8,

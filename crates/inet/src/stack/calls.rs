@@ -9,6 +9,7 @@ use crate::sockets::kinds::{
     Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
 };
 use crate::sockets::options::{OptionName, SockOption};
+use crate::sockets::owners::OwnerId;
 use crate::table::Handle;
 use crate::tcp::TcpInfo;
 use crate::time::Instant;
@@ -28,7 +29,33 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// # Errors
     /// `NoBuffers` if there are too many sockets.
     pub fn open_in(&mut self, family: Family, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
-        self.sockets.open_in(family, kind, tag)
+        self.sockets.open_for(OwnerId::default(), family, kind, tag)
+    }
+
+    /// As [`open_in`](Self::open_in), for one of several parties. Its sockets, and what comes of
+    /// them, count for the party: no party keeps all ports, sockets, handshakes and TIME-WAIT
+    /// records from the others.
+    ///
+    /// # Errors
+    /// `NoBuffers` if there are too many sockets, or too many of this party.
+    pub fn open_for(
+        &mut self,
+        owner: OwnerId,
+        family: Family,
+        kind: SocketKind,
+        tag: u64,
+    ) -> Result<Handle, Error> {
+        self.sockets.open_for(owner, family, kind, tag)
+    }
+
+    /// A name for another party that will have sockets.
+    pub fn add_owner(&mut self) -> OwnerId {
+        self.sockets.add_owner()
+    }
+
+    /// A party is gone. What is left of its sockets counts for it until it is over.
+    pub fn remove_owner(&mut self, owner: OwnerId) {
+        self.sockets.remove_owner(owner);
     }
 
     /// Gives the socket an address. Port 0 means any free port. The wildcard address means all

@@ -10,6 +10,7 @@ use crate::sockets::kinds::{
 };
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::{OptionName, SockOption, SocketOptions};
+use crate::sockets::owners::OwnerId;
 use crate::sockets::ports::PortClaim;
 use crate::sockets::ports::receive_addresses;
 use crate::sockets::request::ConnectionRequest;
@@ -26,12 +27,13 @@ use core::net::SocketAddr;
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::open`](crate::Stack::open).
     pub(crate) fn open(&mut self, kind: SocketKind, tag: u64) -> Result<Handle, Error> {
-        self.open_in(Family::V4, kind, tag)
+        self.open_for(OwnerId::default(), Family::V4, kind, tag)
     }
 
-    /// See [`Stack::open_in`](crate::Stack::open_in).
-    pub(crate) fn open_in(
+    /// See [`Stack::open_for`](crate::Stack::open_for).
+    pub(crate) fn open_for(
         &mut self,
+        owner: OwnerId,
         family: Family,
         kind: SocketKind,
         tag: u64,
@@ -44,7 +46,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
         };
         let options = SocketOptions::new(&self.config, recv_buffer);
-        self.sockets.insert(Socket::new(tag, family, options, body)).ok_or(Error::NoBuffers)
+        self.add_socket(Socket::new(tag, family, owner, options, body)).ok_or(Error::NoBuffers)
     }
 
     /// See [`Stack::bind`](crate::Stack::bind).
@@ -63,16 +65,19 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::Invalid);
         }
         let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
+        let owner = socket.owner;
         if !asked.ip().is_unspecified() && !cx.link.interfaces().is_ours_at(&asked) {
             return Err(Error::AddrNotAvailable);
         }
         let mut local = asked;
         if asked.port() == 0 {
-            local.set_port(self.free_port(cx, kind, asked, dual)?);
-        } else if !self.ports.may_bind(kind, asked, dual, reuse) {
+            local.set_port(self.free_port(cx, kind, asked, dual, owner)?);
+        } else if !self.ports.may_bind(kind, asked, dual, reuse)
+            || !self.ports.is_in_share(kind, asked, dual, owner)
+        {
             return Err(Error::AddrInUse);
         }
-        self.take_address(handle, local, false);
+        self.take_address(handle, local, None);
         if let Some(socket) = self.sockets.get_mut(handle) {
             socket.bound = true;
         }
@@ -85,9 +90,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         kind: SocketKind,
         at: SocketAddr,
         dual: bool,
+        owner: OwnerId,
     ) -> Result<u16, Error> {
         let offset = cx.secret.below(self.ports.ephemeral());
-        self.ports.free(kind, at, dual, offset)
+        self.ports.free(kind, at, dual, owner, offset)
     }
 
     /// Gives an unbound datagram socket or listener a port on all addresses.
@@ -100,17 +106,22 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(local) = socket.local {
             return Ok(local);
         }
-        let (kind, dual) = (socket.kind(), socket.is_dual());
+        let (kind, dual, owner) = (socket.kind(), socket.is_dual(), socket.owner);
         let mut local = socket.family.unbound();
-        local.set_port(self.free_port(cx, kind, local, dual)?);
-        self.take_address(handle, local, false);
+        local.set_port(self.free_port(cx, kind, local, dual, owner)?);
+        self.take_address(handle, local, None);
         Ok(local)
     }
 
     /// Makes `local` the socket's address: claims the port and, for datagrams, receives there.
-    pub(super) fn take_address(&mut self, handle: Handle, local: SocketAddr, by_connect: bool) {
+    pub(super) fn take_address(
+        &mut self,
+        handle: Handle,
+        local: SocketAddr,
+        by_connect: Option<u8>,
+    ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let (kind, dual) = (socket.kind(), socket.is_dual());
+        let (kind, dual, owner) = (socket.kind(), socket.is_dual(), socket.owner);
         let claim = PortClaim {
             kind,
             local,
@@ -120,9 +131,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             by_connect,
         };
         if let Some(old) = socket.claim.replace(claim) {
-            self.ports.release(&old);
+            self.ports.release(&old, owner);
         }
-        self.ports.claim(&claim);
+        self.ports.claim(&claim, owner);
         let old = socket.local.replace(local);
         if kind.is_datagram() {
             let demux = self.demux.datagrams(kind);
@@ -140,11 +151,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn renew_claim(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let listening = matches!(socket.body, SocketBody::Listener(_));
+        let owner = socket.owner;
         let Some(claim) = &mut socket.claim else { return };
-        self.ports.release(claim);
+        self.ports.release(claim, owner);
         claim.reuse = socket.options.reuse();
         claim.listening = listening;
-        self.ports.claim(claim);
+        self.ports.claim(claim, owner);
     }
 
     /// See [`Stack::send`](crate::Stack::send).

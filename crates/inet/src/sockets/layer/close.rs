@@ -152,7 +152,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn remove_socket(&mut self, cx: &mut Context, handle: Handle) {
         self.unregister(cx, handle);
         self.tcp.forget_socket(handle);
-        self.sockets.remove(handle);
+        if let Some(socket) = self.sockets.remove(handle) {
+            self.owners.remove_socket(socket.owner);
+        }
     }
 
     /// Removes a socket from demultiplexing, ports and timers. Its connection's counters are added
@@ -184,7 +186,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             _ => {}
         }
         if let Some(claim) = socket.claim.take() {
-            self.ports.release(&claim);
+            self.ports.release(&claim, socket.owner);
         }
         self.tcp.add_stats(stats);
     }

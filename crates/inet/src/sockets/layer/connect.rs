@@ -6,9 +6,9 @@ use crate::error::Error;
 use crate::ip;
 use crate::ip::route::{Hop, Path};
 use crate::sockaddr::scoped;
-use crate::sockets::kinds::SocketKind;
+use crate::sockets::demux::DemuxTarget;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::ports::receive_addresses;
+use crate::sockets::ports::{PairState, PortSearch, receive_addresses};
 use crate::sockets::socket::{SocketBody, admit};
 use crate::sockets::stream::Stream;
 use crate::table::Handle;
@@ -123,7 +123,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Ok(())
     }
 
-    /// The local end of a connection to `remote` over `path`, and whether its port was chosen here.
+    /// The local end of a connection to `remote` over `path`. If its port was chosen here, also the
+    /// slot of the peer.
     fn choose_local(
         &mut self,
         cx: &mut Context,
@@ -131,18 +132,23 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         handle: Handle,
         remote: SocketAddr,
         path: &Path,
-    ) -> Result<(SocketAddr, bool), Error> {
+    ) -> Result<(SocketAddr, Option<u8>), Error> {
         let random = cx.secret.below(u32::MAX);
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
-        let kind = socket.kind();
-        let taken = |local| {
+        let (kind, owner) = (socket.kind(), socket.owner);
+        let pair = |local| {
             let ends = Endpoints { local, remote };
-            match kind {
-                SocketKind::Stream => {
-                    let target = self.demux.target(&ends);
-                    target.is_some_and(|target| self.tcp.reusable(now, target).is_none())
-                }
-                kind => self.demux.datagrams_ref(kind).has_peer(&ends),
+            if kind.is_datagram() {
+                return match self.demux.datagrams_ref(kind).has_peer(&ends) {
+                    true => PairState::Taken,
+                    false => PairState::Free,
+                };
+            }
+            match self.demux.target(&ends) {
+                None => PairState::Free,
+                Some(target) if self.tcp.reusable(now, target).is_some() => PairState::Free,
+                Some(DemuxTarget::TimeWait(_)) => PairState::Ending,
+                Some(_) => PairState::Taken,
             }
         };
         if let Some(bound) = socket.local {
@@ -152,14 +158,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 _ => bound,
             };
             // As Linux: EADDRNOTAVAIL when the very connection exists, in TIME-WAIT too.
-            let usable = kind.is_datagram() || !taken(local);
-            let by_connect = socket.claim.is_some_and(|claim| claim.by_connect);
+            let usable = kind.is_datagram() || pair(local) == PairState::Free;
+            let by_connect = socket.claim.and_then(|claim| claim.by_connect);
             return if usable { Ok((local, by_connect)) } else { Err(Error::AddrNotAvailable) };
         }
         let local = |port| scoped(path.source, port, path.interface);
-        let unique = |port| !taken(local(port));
-        let port = self.ports.free_for_connect(kind, local(0), remote, random, unique)?;
-        Ok((local(port), true))
+        let search = PortSearch { kind, local: local(0), remote, owner, random };
+        let (port, slot) = self.ports.free_for_connect(search, |port| pair(local(port)))?;
+        Ok((local(port), Some(slot)))
     }
 
     /// Makes a connected datagram socket an unconnected one, but for its address.

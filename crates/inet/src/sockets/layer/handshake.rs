@@ -42,7 +42,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let options = parent.options;
         let SocketBody::Listener(listener) = &mut parent.body else { return };
         let tcp = self.tcp.config();
-        let crowded = tcp.syncookies == 2 || listener.has_all_requests(tcp);
+        let owner = parent.owner;
+        let fair = self.owners.may_add_request(owner, self.tcp.request_room());
+        let crowded = tcp.syncookies == 2 || listener.has_all_requests(tcp) || !fair;
         let with_cookie = crowded && after.is_none();
         if listener.is_full() || (with_cookie && tcp.syncookies == 0) {
             if listener.is_full() {
@@ -74,6 +76,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(key) = self.tcp.add_request(request) else { return };
         self.demux.add_request(ends, key);
         self.with_listener(handle, Listener::add_request);
+        self.owners.add_request(owner);
         self.tcp.arm_request(now, key, &mut cx.timers);
         self.send_bare(cx, now, &ends, &answer, &options, out);
     }
@@ -248,6 +251,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(request) = self.tcp.remove_request(key, &mut cx.timers) else { return };
         self.demux.remove_request(&request.ends, key);
         self.with_listener(request.listener, |listener| listener.remove_request(request.timeouts));
+        if let Some(listener) = self.sockets.get(request.listener) {
+            self.owners.remove_request(listener.owner);
+        }
     }
 
     /// Handles an ICMP error which says that the peer of a request cannot be reached. True if it is

@@ -56,12 +56,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Whether the socket's claim would be allowed beside the others' once it listens.
     fn may_listen(&mut self, handle: Handle, local: SocketAddr) -> bool {
-        let Some(claim) = self.sockets.get(handle).and_then(|socket| socket.claim) else {
-            return false;
-        };
-        self.ports.release(&claim);
+        let Some(socket) = self.sockets.get(handle) else { return false };
+        let (Some(claim), owner) = (socket.claim, socket.owner) else { return false };
+        self.ports.release(&claim, owner);
         let allowed = self.ports.may_bind(SocketKind::Stream, local, claim.dual, claim.reuse);
-        self.ports.claim(&claim);
+        self.ports.claim(&claim, owner);
         allowed
     }
 
@@ -138,10 +137,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Option<Handle> {
         let parent = self.sockets.get(listener)?;
         let (tag, family, options) = (parent.tag, parent.family, parent.options);
+        let owner = parent.owner;
         let stream = Stream::new(connection, Some(listener));
-        let child = self.sockets.insert(Socket::new(
+        let child = self.add_socket(Socket::new(
             tag,
             family,
+            owner,
             options,
             SocketBody::Connection(stream),
         ))?;
@@ -151,9 +152,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             dual: false,
             reuse: options.reuse(),
             listening: false,
-            by_connect: false,
+            by_connect: None,
         };
-        self.ports.claim(&claim);
+        self.ports.claim(&claim, owner);
         if let Some(socket) = self.sockets.get_mut(child) {
             socket.local = Some(ends.local);
             socket.claim = Some(claim);

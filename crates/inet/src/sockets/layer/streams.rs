@@ -463,7 +463,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let (bound, claim) = (socket.bound, socket.claim);
         self.unregister(cx, handle);
         if let (true, Some(claim), Some(socket)) = (bound, claim, self.sockets.get_mut(handle)) {
-            self.ports.claim(&claim);
+            self.ports.claim(&claim, socket.owner);
             socket.claim = Some(claim);
         }
     }

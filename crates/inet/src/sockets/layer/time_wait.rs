@@ -24,19 +24,30 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(socket) = self.sockets.get_mut(handle).filter(|socket| socket.closing) else {
             return;
         };
-        let (orphan, tag, family, options) =
-            (socket.orphan, socket.tag, socket.family, socket.options);
+        let (orphan, tag, family, owner) = (socket.orphan, socket.tag, socket.family, socket.owner);
+        let options = socket.options;
         let Some(wait) = socket.connection().and_then(|stream| stream.connection.to_time_wait())
         else {
             return;
         };
         let ends = wait.endpoints();
-        let full = self.tcp.is_time_wait_full();
+        let displaces = self.tcp.is_time_wait_full();
+        let displaced = displaces
+            .then(|| {
+                let tcp = &self.tcp;
+                self.owners.displaced_time_wait(owner, |key| tcp.time_wait(key).is_some())
+            })
+            .flatten();
+        let full = displaces && displaced.is_none();
         let claim = if full { None } else { socket.claim.take() };
         self.unregister(cx, handle);
-        if full {
+        if displaces {
             self.tcp.count_time_wait_overflow();
-        } else {
+        }
+        if let Some(key) = displaced {
+            self.end_time_wait(cx, key);
+        }
+        if !full {
             let (hops, class) = match ends.remote {
                 SocketAddr::V4(_) => (options.ttl, options.tos),
                 SocketAddr::V6(_) => {
@@ -44,9 +55,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                     (hops, options.traffic_class)
                 }
             };
-            let record = TimeWaitRecord { wait, claim, timer: None, tag, family, hops, class };
+            let record =
+                TimeWaitRecord { wait, claim, timer: None, tag, family, owner, hops, class };
             if let Some(key) = self.tcp.add_time_wait(record, &mut cx.timers) {
                 self.demux.add_time_wait(ends, key);
+                self.ports.handle_time_wait(ends.local.port());
+                let tcp = &self.tcp;
+                self.owners.add_time_wait(owner, key, |key| tcp.time_wait(key).is_some());
             }
         }
         match self.sockets.get_mut(handle) {
@@ -131,8 +146,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     fn end_time_wait(&mut self, cx: &mut Context, key: Handle) {
         let Some(record) = self.tcp.remove_time_wait(key, &mut cx.timers) else { return };
         self.demux.remove_time_wait(&record.wait.endpoints(), key);
+        self.owners.remove_time_wait(record.owner);
         if let Some(claim) = record.claim {
-            self.ports.release(&claim);
+            self.ports.release(&claim, record.owner);
         }
     }
 }

@@ -1,0 +1,203 @@
+//! Owners: the parties that share the sockets of one stack, and each one's share.
+//!
+//! The owner of a stack may serve several parties. It names the party when it opens a socket. The
+//! sockets that come of this one, such as accepted connections, count for the same party. A party
+//! may have one more of something scarce while it has at most 16 times what is left. So one alone
+//! gets 16/17 of all, several get equal parts, and a newcomer always finds room.
+//!
+//! When the table of TIME-WAIT records is full, the party with the most records loses its oldest.
+//!
+//! A number is used again only when nothing counts for it any more.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::table::Handle;
+
+/// Times the free room that one owner may have.
+const FAIR_SHARE: usize = 16;
+/// Owners looked at for the one with the most TIME-WAIT records.
+const LOOKED_AT: usize = 64;
+
+/// Names a party that has sockets. The default is the owner of the stack itself, whose share has no
+/// bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OwnerId(u16);
+
+impl OwnerId {
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Whether its share is bounded.
+    pub(crate) fn is_limited(self) -> bool {
+        self.0 != 0
+    }
+}
+
+/// What one owner has.
+#[derive(Debug, Default)]
+struct OwnerUsage {
+    /// Parties with this number: one, but for the last number.
+    parties: u32,
+    sockets: usize,
+    requests: usize,
+    time_waits: usize,
+    /// Its TIME-WAIT records in the order of their beginning; some may be over.
+    ended: VecDeque<Handle>,
+}
+
+impl OwnerUsage {
+    fn is_unused(&self) -> bool {
+        self.parties == 0 && self.sockets + self.requests + self.time_waits == 0
+    }
+}
+
+/// All owners of one stack.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    usage: Vec<OwnerUsage>,
+    free: Vec<u16>,
+    /// Numbers that have become free since [`Owners::poll_unused`] was last called.
+    unused: Vec<u16>,
+    /// The owner with the most TIME-WAIT records, as far as known.
+    largest: u16,
+    /// The next owner to be looked at.
+    next: usize,
+}
+
+impl Owners {
+    pub(super) fn new() -> Self {
+        // The owner of the stack.
+        let first = OwnerUsage { parties: 1, ..OwnerUsage::default() };
+        Self {
+            usage: Vec::from([first]),
+            free: Vec::new(),
+            unused: Vec::new(),
+            largest: 0,
+            next: 0,
+        }
+    }
+
+    /// A number for a new party. If there is none, the last one is shared.
+    pub(super) fn add(&mut self) -> OwnerId {
+        let number = self.free.pop().unwrap_or_else(|| {
+            let number = u16::try_from(self.usage.len()).unwrap_or(u16::MAX);
+            if usize::from(number) == self.usage.len() {
+                self.usage.push(OwnerUsage::default());
+            }
+            number
+        });
+        self.change(OwnerId(number), |usage| usage.parties += 1);
+        OwnerId(number)
+    }
+
+    /// A party is gone. Its number is used again when nothing counts for it.
+    pub(super) fn remove(&mut self, owner: OwnerId) {
+        if owner.is_limited() {
+            self.change(owner, |usage| usage.parties = usage.parties.saturating_sub(1));
+        }
+    }
+
+    /// The next number that is free again.
+    pub(super) fn poll_unused(&mut self) -> Option<OwnerId> {
+        let number = self.unused.pop()?;
+        self.free.push(number);
+        Some(OwnerId(number))
+    }
+
+    fn change(&mut self, owner: OwnerId, change: impl FnOnce(&mut OwnerUsage)) {
+        let Some(usage) = self.usage.get_mut(owner.index()) else { return };
+        change(usage);
+        if usage.is_unused() {
+            *usage = OwnerUsage::default();
+            self.unused.push(owner.0);
+        }
+    }
+
+    fn is_fair(own: usize, free: usize, owner: OwnerId) -> bool {
+        !owner.is_limited() || own < free.saturating_mul(FAIR_SHARE)
+    }
+
+    fn usage(&self, owner: OwnerId) -> Option<&OwnerUsage> {
+        self.usage.get(owner.index())
+    }
+
+    /// Whether an owner may have another socket while there is room for `free` ones.
+    pub(super) fn may_add_socket(&self, owner: OwnerId, free: usize) -> bool {
+        self.usage(owner).is_some_and(|usage| Self::is_fair(usage.sockets, free, owner))
+    }
+
+    /// Whether an owner's listeners may have another connection request while there is room for
+    /// `free` ones.
+    pub(super) fn may_add_request(&self, owner: OwnerId, free: usize) -> bool {
+        self.usage(owner).is_some_and(|usage| Self::is_fair(usage.requests, free, owner))
+    }
+
+    pub(super) fn add_socket(&mut self, owner: OwnerId) {
+        self.change(owner, |usage| usage.sockets += 1);
+    }
+
+    pub(super) fn remove_socket(&mut self, owner: OwnerId) {
+        self.change(owner, |usage| usage.sockets = usage.sockets.saturating_sub(1));
+    }
+
+    pub(super) fn add_request(&mut self, owner: OwnerId) {
+        self.change(owner, |usage| usage.requests += 1);
+    }
+
+    pub(super) fn remove_request(&mut self, owner: OwnerId) {
+        self.change(owner, |usage| usage.requests = usage.requests.saturating_sub(1));
+    }
+
+    /// An owner has another TIME-WAIT record. `is_live` tells which of them are not over.
+    pub(super) fn add_time_wait(
+        &mut self,
+        owner: OwnerId,
+        key: Handle,
+        is_live: impl Fn(Handle) -> bool,
+    ) {
+        let largest = self.usage.get(usize::from(self.largest)).map_or(0, |usage| usage.time_waits);
+        let Some(usage) = self.usage.get_mut(owner.index()) else { return };
+        usage.time_waits += 1;
+        usage.ended.push_back(key);
+        // Most end in the order of their beginning.
+        while usage.ended.front().is_some_and(|first| !is_live(*first)) {
+            usage.ended.pop_front();
+        }
+        if usage.ended.len() > 2 * usage.time_waits + 16 {
+            usage.ended.retain(|key| is_live(*key));
+        }
+        if usage.time_waits > largest {
+            self.largest = owner.0;
+        }
+    }
+
+    pub(super) fn remove_time_wait(&mut self, owner: OwnerId) {
+        self.change(owner, |usage| usage.time_waits = usage.time_waits.saturating_sub(1));
+    }
+
+    /// The TIME-WAIT record that gives way to one of `owner`'s: the oldest of the owner with the
+    /// most. `None` if that is `owner` itself.
+    pub(super) fn displaced_time_wait(
+        &mut self,
+        owner: OwnerId,
+        is_live: impl Fn(Handle) -> bool,
+    ) -> Option<Handle> {
+        let count = |usage: &OwnerUsage| usage.time_waits;
+        let mut largest = self.usage.get(usize::from(self.largest)).map_or(0, count);
+        for _ in 0..LOOKED_AT.min(self.usage.len()) {
+            self.next = (self.next + 1) % self.usage.len();
+            let looked_at = self.usage.get(self.next).map_or(0, count);
+            if looked_at > largest {
+                largest = looked_at;
+                self.largest = u16::try_from(self.next).unwrap_or(0);
+            }
+        }
+        if self.usage(owner).map_or(0, count) >= largest {
+            return None;
+        }
+        let ended = &mut self.usage.get_mut(usize::from(self.largest))?.ended;
+        core::iter::from_fn(|| ended.pop_front()).find(|key| is_live(*key))
+    }
+}

@@ -1,0 +1,179 @@
+//! Parties that take all they can get, and others that get their share all the same.
+
+use super::*;
+use crate::tcp::SegmentRepr;
+
+const REMOTE: u16 = 80;
+
+fn stream_of(host: &mut Host, owner: OwnerId, tag: u64) -> Result<Handle, Error> {
+    host.stack.open_for(owner, Family::V4, SocketKind::Stream, tag)
+}
+
+/// Connects new sockets to A until that fails; how many.
+fn connect_all(b: &mut Host, owner: OwnerId, to: SocketAddr, most: usize) -> (usize, Error) {
+    for made in 0..most {
+        let Ok(socket) = stream_of(b, owner, 1) else { return (made, Error::NoBuffers) };
+        if let Err(error) = b.stack.connect(b.now, socket, to) {
+            b.stack.close(b.now, socket).unwrap();
+            return (made, error);
+        }
+    }
+    (most, Error::InProgress)
+}
+
+/// Binds new sockets to the ports that `port` names until that fails; how many.
+fn bind_all(b: &mut Host, owner: OwnerId, ports: impl Iterator<Item = u16>) -> usize {
+    let mut bound = 0;
+    for port in ports {
+        let socket = stream_of(b, owner, 1).unwrap();
+        match b.stack.bind(socket, at(Ipv4Addr::UNSPECIFIED, port)) {
+            Ok(()) => bound += 1,
+            Err(Error::AddrInUse) => b.stack.close(b.now, socket).unwrap(),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    bound
+}
+
+#[test]
+fn connections_of_some_leave_ports_to_others() {
+    let mut b = Host::new(IP_B, MAC_B, Config { sockets: 200_000, ..Config::default() });
+    let to = at(IP_A, REMOTE);
+    let greedy = [(); 4].map(|()| b.stack.add_owner());
+    let first = connect_all(&mut b, greedy[0], to, 40_000);
+    assert_eq!(first.1, Error::AddrNotAvailable);
+    assert!(first.0 > 25_000, "one alone gets nearly all: {}", first.0);
+    for owner in &greedy[1..] {
+        let more = connect_all(&mut b, *owner, to, 40_000);
+        assert_eq!(more.1, Error::AddrNotAvailable);
+    }
+    let late = b.stack.add_owner();
+    assert_eq!(connect_all(&mut b, late, to, 20), (20, Error::InProgress));
+    // A bind finds a port that no connection may have.
+    assert_eq!(bind_all(&mut b, late, std::iter::repeat_n(0, 500)), 500);
+}
+
+#[test]
+fn bound_ports_of_some_leave_ports_to_others() {
+    let mut b = Host::new(IP_B, MAC_B, Config { sockets: 200_000, ..Config::default() });
+    let greedy = [(); 4].map(|()| b.stack.add_owner());
+    let mut bound = 0;
+    for owner in greedy {
+        bound += bind_all(&mut b, owner, std::iter::repeat_n(0, 20_000));
+        bound += bind_all(&mut b, owner, 32_768..=60_999);
+    }
+    assert!(bound > 27_000, "{bound}");
+    let late = b.stack.add_owner();
+    assert_eq!(connect_all(&mut b, late, at(IP_A, REMOTE), 400), (400, Error::InProgress));
+    assert_eq!(bind_all(&mut b, late, std::iter::repeat_n(0, 50)), 50);
+    // With the parties, their ports are free again.
+    let sockets: Vec<_> = b.stack.socket_layer().all().map(|(handle, _)| handle).collect();
+    for socket in sockets {
+        // Some were closed when they got no port.
+        let _ = b.stack.abort(b.now, socket);
+    }
+    let _ = b.events();
+    assert_eq!(bind_all(&mut b, late, std::iter::repeat_n(0, 20_000)), 20_000);
+}
+
+/// Without shares, as for a stack with one party: no port that is free is missed.
+#[test]
+fn the_last_port_is_found() {
+    let mut b = Host::new(IP_B, MAC_B, Config { sockets: 200_000, ..Config::default() });
+    let owner = OwnerId::default();
+    // No port is without a connection to the first peer when the second gets its own.
+    for peer in [REMOTE, REMOTE + 1] {
+        let (made, error) = connect_all(&mut b, owner, at(IP_A, peer), 40_000);
+        // One in 16 is for `bind` alone.
+        assert_eq!((made, error), (28_232 - 28_232 / 16, Error::AddrNotAvailable), "{peer}");
+    }
+    for _ in 0..100 {
+        let last = b.stack.socket_layer().all().map(|(handle, _)| handle).nth(30_000).unwrap();
+        b.stack.abort(b.now, last).unwrap();
+        let _ = b.events();
+        let made = connect_all(&mut b, owner, at(IP_A, REMOTE + 1), 1).0;
+        assert_eq!(made, 1, "the port that has just become free");
+    }
+}
+
+#[test]
+fn sockets_are_shared() {
+    let mut b = Host::new(IP_B, MAC_B, Config { sockets: 1700, ..Config::default() });
+    let fill = |b: &mut Host, owner| {
+        core::iter::from_fn(|| stream_of(b, owner, 1).ok()).collect::<Vec<_>>()
+    };
+    let (first, second) = (b.stack.add_owner(), b.stack.add_owner());
+    let of_first = fill(&mut b, first);
+    assert_eq!(of_first.len(), 1600, "16 of 17");
+    let of_second = fill(&mut b, second);
+    assert!(of_second.len() > 90, "{}", of_second.len());
+    // A party that is gone counts for nobody else, and another gets its number only afterwards.
+    b.stack.remove_owner(first);
+    let third = b.stack.add_owner();
+    assert_ne!(third, first);
+    of_first.into_iter().for_each(|socket| b.stack.close(b.now, socket).unwrap());
+    let _ = b.events();
+    assert_eq!(b.stack.add_owner(), first);
+    assert!(fill(&mut b, third).len() > 1400);
+}
+
+#[test]
+fn a_flood_at_one_listener_leaves_requests_to_others() {
+    let mut b = Host::new(IP_B, MAC_B, Config { requests: 170, ..Config::default() });
+    b.take(&arp_frame(MAC_A, IP_A, IP_B, true));
+    let owners = [(); 2].map(|()| b.stack.add_owner());
+    for (owner, port) in owners.into_iter().zip([80, 81]) {
+        let listener = stream_of(&mut b, owner, 2).unwrap();
+        b.stack.bind(listener, at(IP_B, port)).unwrap();
+        b.stack.listen(listener, 1000).unwrap();
+    }
+    let syn = |from, to| SegmentRepr {
+        src_port: from,
+        dst_port: to,
+        seq: crate::tcp::Seq::new(1000),
+        syn: true,
+        window: 8000,
+        ..SegmentRepr::default()
+    };
+    for from in 1000..1500 {
+        b.take(&tcp_frame(&syn(from, 80), &[]));
+        assert_eq!(b.sent().iter().filter(|frame| frame[23] == 6).count(), 1, "answered");
+    }
+    assert_eq!(b.states().iter().filter(|state| **state == "SYN-RECV").count(), 160);
+    assert_eq!(b.counter("tcp.cookies-sent"), 340);
+    for from in 1000..1005 {
+        b.take(&tcp_frame(&syn(from, 81), &[]));
+    }
+    assert_eq!(b.counter("tcp.cookies-sent"), 340, "the other has records of its own");
+}
+
+#[test]
+fn a_full_table_of_time_wait_takes_from_the_largest() {
+    let config = Config { max_tw_buckets: 8, ..Config::default() };
+    let mut pair = Pair::with(config, Config::default());
+    let server = super::streams::listener(&mut pair.b, 2, 80, 5);
+    let (greedy, late) = (pair.a.stack.add_owner(), pair.a.stack.add_owner());
+    let mut round = |owner, port| {
+        let client = stream_of(&mut pair.a, owner, 1).unwrap();
+        pair.a.stack.bind(client, at(IP_A, port)).unwrap();
+        pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
+        pair.settle();
+        let (child, _) = pair.b.stack.accept(server, 3).unwrap().unwrap();
+        pair.a.stack.close(pair.a.now, client).unwrap();
+        pair.settle();
+        pair.b.stack.close(pair.b.now, child).unwrap();
+        pair.settle();
+        let _ = (pair.a.events(), pair.b.events());
+        pair.a.stack.sockets().map(|socket| socket.local.port()).collect::<Vec<_>>()
+    };
+    for port in 5000..5010 {
+        round(greedy, port);
+    }
+    // Its own flood ends without a record; another party's connection displaces its oldest.
+    let ports = round(late, 6000);
+    assert_eq!(ports.len(), 8);
+    assert!(ports.contains(&6000) && !ports.contains(&5000), "{ports:?}");
+    let ports = round(late, 6001);
+    assert!(ports.contains(&6001) && !ports.contains(&5001), "{ports:?}");
+    assert!(round(greedy, 5010).iter().all(|port| *port != 5010));
+}
