@@ -49,3 +49,27 @@ fn of_ports_in_split_mode() {
 fn of_ports_in_fused_mode() {
     others_connect(Mode::Fused);
 }
+
+/// A driver gathers what programs send from their memory. It has no means to write there.
+#[test]
+fn a_driver_cannot_write_to_the_memory_of_programs() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::Split, &[]);
+    let echo = world.script("echo.py", &["0.0.0.0", "8000"]);
+    let echo = Running::start(world.on_net(NET, &echo));
+    let _ = echo.line("ready");
+    let status = world.ps(NET);
+    let driver = status.processes.iter().find(|process| process.role == "nic");
+    let driver = driver.expect("a driver").pid;
+    let maps = std::fs::read_to_string(format!("/proc/{driver}/smaps")).expect("its mappings");
+    let regions: Vec<_> = maps.split("VmFlags:").zip(maps.split("VmFlags:").skip(1)).collect();
+    let of_clients = regions.iter().filter(|(mapping, _)| mapping.contains("tasuki-client"));
+    let flags: Vec<_> = of_clients.map(|(_, flags)| flags.lines().next().unwrap_or("")).collect();
+    assert!(!flags.is_empty(), "{:?}", status.processes);
+    // "mw": mprotect(2) may make it writable.
+    assert!(flags.iter().all(|flags| !flags.contains(" mw")), "{flags:?}");
+    echo.signal(rustix::process::Signal::KILL);
+    let _ = echo.finish();
+    world.down(NET);
+    world.assert_nothing_left();
+}

@@ -66,6 +66,26 @@ fn ranges_are_checked() {
     assert!(region.word64(4).is_err());
 }
 
+/// The choice is not the reader's: its descriptor allows no more.
+#[test]
+fn a_read_only_descriptor_cannot_be_mapped_for_writing() {
+    let (ours, fd) = region(PAGE);
+    let given = Region::read_only(fd.as_fd()).unwrap();
+    let theirs = Region::map(given.as_fd(), PAGE, Access::ReadOnly).unwrap();
+    ours.write(0, b"ab").unwrap();
+    let mut got = [0; 2];
+    theirs.read(0, &mut got).unwrap();
+    assert_eq!(&got, b"ab");
+    let refused = Region::map(given.as_fd(), PAGE, Access::ReadWrite).unwrap_err();
+    assert!(matches!(refused, RegionError::System { errno: Errno::ACCESS, .. }), "{refused}");
+    assert_eq!(rustix::io::pwrite(&given, b"x", 0), Err(Errno::BADF));
+    // A writer that comes later, such as a restarted server, maps the first descriptor.
+    Region::map(fd.as_fd(), PAGE, Access::ReadWrite).unwrap();
+    // Only root may open it again for writing.
+    let mode = rustix::fs::fstat(&given).unwrap().st_mode;
+    assert_eq!(mode & 0o777, 0o400);
+}
+
 #[test]
 fn a_read_only_mapping_refuses_writes() {
     let (ours, fd) = region(PAGE);

@@ -63,6 +63,8 @@ impl Supervisor {
         let memory = Memory::create(&format!("tasuki-client-{number}"), layout.len, huge);
         // Want of memory is this client's trouble only.
         let memory = memory.map_err(|failure| Refusal::Client(failure.sentence))?;
+        let for_drivers = memory.read_only();
+        let for_drivers = for_drivers.map_err(|failure| Refusal::Client(failure.sentence))?;
         let bell = bell().map_err(|failure| Refusal::Client(failure.sentence))?;
         connection.client = Some(number);
         let mut awaited = 0;
@@ -71,7 +73,7 @@ impl Supervisor {
             self.servers.ask(
                 server,
                 request,
-                &[memory.fd.as_fd()],
+                &[for_drivers.as_fd()],
                 ReplyContext::Mapped(number),
             )?;
             awaited += 1;

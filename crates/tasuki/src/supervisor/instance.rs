@@ -58,6 +58,18 @@ impl Memory {
         Ok(Self { umem: umem.then_some(Umem { region, layout }), ..memory })
     }
 
+    /// A descriptor by which a server can only read the region.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub(super) fn read_only(&self) -> Result<OwnedFd, Failure> {
+        Region::read_only(self.fd.as_fd()).or_else(|errno| {
+            tracing::warn!(%errno, "drivers get clients' memory writable: is /proc mounted?");
+            let copy = self.fd.try_clone();
+            copy.map_err(|error| Failure::system("copy a descriptor of a memory region", error))
+        })
+    }
+
     fn create_by(
         create: fn(&str, usize, Backing) -> Created,
         name: &str,
