@@ -203,3 +203,30 @@ fn watch(
         }
     })
 }
+
+/// A process as /proc shows it. Another process with its number has another start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KernelProcess {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+    /// In clock ticks since boot.
+    start: u64,
+}
+
+impl KernelProcess {
+    /// Every process that has not ended.
+    pub(crate) fn all() -> Vec<Self> {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten();
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter_map(Self::of).collect()
+    }
+
+    fn of(pid: u32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name is in parentheses, and may have some itself.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let ended = fields.next()? == "Z";
+        let parent = fields.next().filter(|_| !ended)?.parse().ok()?;
+        Some(Self { pid, parent, start: fields.nth(17)?.parse().ok()? })
+    }
+}

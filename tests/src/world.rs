@@ -1,16 +1,18 @@
 //! A network of two hosts in namespaces of its own: the kernel's stack, a TAP device, and Tasuki's
 //! stack. Over a wire the other host is a second instance of Tasuki instead of the kernel.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use abi::control::{InstanceStatus, PoolStatus, SocketStatus};
 use abi::nic::NicLayout;
 use rustix::process::{Pid, Signal};
 
-use crate::process::{Finished, Running};
+use crate::process::{Finished, KernelProcess, Running};
 use crate::tools::{
     DEVICE, FAR_END, HOST, HOST6, PATIENCE, STACK, eventually, program, python, skip, tasuki_binary,
 };
@@ -110,6 +112,8 @@ pub struct World {
     user: bool,
     python: String,
     nic: Nic,
+    /// Its processes so far.
+    seen: Mutex<BTreeSet<KernelProcess>>,
 }
 
 /// The shell program that runs in the new namespaces. It makes a private /run and names for both
@@ -203,7 +207,8 @@ impl World {
             skip("needs root (no right to make namespaces)");
             return None;
         }
-        let world = Self { holder, directory, user, python: python(), nic };
+        let seen = Mutex::default();
+        let world = Self { holder, directory, user, python: python(), nic, seen };
         assert!(ready, "the namespaces are made, but not their content: see the messages above");
         match nic {
             Nic::Tap => {}
@@ -473,7 +478,8 @@ impl World {
         format!("{}:{target}", self.nic.kind())
     }
 
-    /// Every process in this world's network but its holder.
+    /// Every process of this world but its holder: those in its network, their children, and
+    /// processes that were seen so before. (Servers have a network namespace of their own.)
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
@@ -484,10 +490,20 @@ impl World {
             namespace(std::process::id()).as_ref(),
             "the world has a network namespace of its own"
         );
-        let all = fs::read_dir("/proc").into_iter().flatten();
-        all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .filter(|&pid| pid != self.holder.id() && namespace(pid).as_ref() == Some(&ours))
-            .collect()
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = KernelProcess::all();
+        all.retain(|process| process.pid != self.holder.id());
+        let inside: Vec<u32> = all
+            .iter()
+            .map(|process| process.pid)
+            .filter(|&pid| namespace(pid).as_ref() == Some(&ours))
+            .collect();
+        all.retain(|process| {
+            [process.pid, process.parent].iter().any(|pid| inside.contains(pid))
+                || seen.contains(process)
+        });
+        seen.extend(all.iter().copied());
+        all.iter().map(|process| process.pid).collect()
     }
 }
 

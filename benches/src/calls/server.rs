@@ -152,7 +152,7 @@ impl Supervisor {
                 ServerOutput::Reply { reply: ServerReply::Error { message }, .. } => bail!(message),
                 ServerOutput::Reply { .. } => return Ok(()),
                 // Such as that the client is gone.
-                ServerOutput::Event(_) => {}
+                ServerOutput::Event(_) | ServerOutput::Sandbox(_) => {}
             }
         }
     }

@@ -411,6 +411,17 @@ pub enum ServerOutput {
     },
     /// Something happened.
     Event(ServerEvent),
+    /// The first message of a server process: its sandbox.
+    Sandbox(SandboxStatus),
+}
+
+/// The part of a process's sandbox that only the process itself knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxStatus {
+    /// The version of Landlock in force, `v7`, if there is one.
+    pub landlock: Option<String>,
+    /// The layers that are missing, with the system's reasons.
+    pub missing: Vec<String>,
 }
 
 /// An event that a server reports unasked.
@@ -470,6 +481,9 @@ pub struct ProcessStatus {
     pub client: Option<u16>,
     /// Page size, and why it is not the requested one: `4k`, `2M`, or `4k (no 2M pages free)`.
     pub memory: String,
+    /// The sandbox that a server has reported.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sandbox: Option<SandboxStatus>,
 }
 
 /// The answer to `tasuki ps`.

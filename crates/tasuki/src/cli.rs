@@ -61,9 +61,10 @@ pub(crate) enum Command {
 }
 
 /// Environment variables that matter to Tasuki, and what each does.
-pub(crate) const ENVIRONMENT: [(&str, &str); 4] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 5] = [
     ("TASUKI_LOG", "messages to tell: off, error, warn, info, debug or trace [default: warn]"),
     ("TASUKI_PRELOAD", "path of libtasuki_preload.so, where it is not installed as usual"),
+    ("TASUKI_SANDBOX", "how much of the servers' sandbox: off, on or require [default: on]"),
     ("TASUKI_SOCKET", "socket of the instance; `tasuki run` sets it for its program"),
     ("XDG_RUNTIME_DIR", "users other than root have their instances in its directory tasuki"),
 ];
@@ -418,15 +419,20 @@ pub(crate) struct ManualArgs {
 /// Be a server of an instance; only the supervisor starts these.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    #[arg(value_enum)]
-    pub(crate) role: ServerRole,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ServerRole {
-    Inet,
-    Nic,
-    Fused,
+    /// inet, nic:KIND or fused:KIND, with the kind of the device
+    pub(crate) role: sandbox::Role,
+    /// How much of the sandbox is wanted
+    #[arg(long, default_value_t)]
+    pub(crate) sandbox: sandbox::Demand,
+    /// The user to become
+    #[arg(long)]
+    pub(crate) user: Option<u32>,
+    /// Try these system calls in the sandbox instead, such as openat(-100,"/etc/passwd",0)
+    #[arg(long = "try", value_name = "CALL")]
+    pub(crate) tries: Vec<sandbox::probe::Try>,
+    /// Try them without the filter of system calls
+    #[arg(long, requires = "tries")]
+    pub(crate) no_filter: bool,
 }
 
 #[cfg(test)]

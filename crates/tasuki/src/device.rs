@@ -67,6 +67,19 @@ impl Kind {
         KINDS.iter().find(|row| row.kind == self).unwrap_or(&KINDS[0])
     }
 
+    /// The kind of the sandbox of its driver.
+    pub(crate) fn sandbox(self) -> sandbox::DeviceKind {
+        use sandbox::DeviceKind;
+        match self {
+            Self::Tap => DeviceKind::Tap,
+            Self::Passt => DeviceKind::Passt,
+            Self::Pcap => DeviceKind::Pcap,
+            Self::Wire => DeviceKind::Wire,
+            Self::Packet => DeviceKind::Packet,
+            Self::Xdp => DeviceKind::Xdp,
+        }
+    }
+
     /// May more stations be on the link than the stack and its other end?
     pub(crate) fn is_shared(self) -> bool {
         self.row().shared

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use abi::client::ClientParams;
 use abi::control::{FaultConfig, TcpDefaults};
 use abi::network::{Ipv6Mode, RouteSettings};
+use sandbox::Demand;
+use sandbox::demand::VARIABLE;
 
 use crate::cidr::{self, Cidr};
 use crate::cli::{InstanceOptions, Ipv6Choice, Switch};
@@ -37,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) busy_poll: u32,
     pub(crate) ipv6: Ipv6Mode,
     pub(crate) rp_filter: u8,
+    /// How much of the servers' sandbox is wanted.
+    pub(crate) sandbox: Demand,
 }
 
 /// The settings of one interface.
@@ -133,6 +137,7 @@ impl Settings {
             clients: config.instance.clients.narrow().into(),
             ipv6,
             rp_filter: inet.rp_filter,
+            sandbox: Demand::from_variable(std::env::var_os(VARIABLE).as_deref()).map_err(wrong)?,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
             busy_poll: config.instance.busy_poll.map_or_else(busy_poll, |micros| micros.0),

@@ -29,6 +29,7 @@ mod passt;
 mod replies;
 mod reply_context;
 mod requests;
+mod server_process;
 mod servers;
 mod signals;
 mod status;
@@ -148,7 +149,7 @@ impl Supervisor {
         signals: Signals,
         workload: Workload,
     ) -> Result<Self, Failure> {
-        let mut servers = Servers::start(instance.settings.mode, instance.links.len())?;
+        let mut servers = Servers::start(instance.settings.mode, instance.sandbox_plan())?;
         let left = instance.configure(&mut servers, || ReplyContext::Configured)?;
         let until = Instant::now() + START_PATIENCE;
         let mut supervisor = Self {

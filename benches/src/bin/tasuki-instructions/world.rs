@@ -267,6 +267,7 @@ fn answer(line: &mut Channel) -> Result<()> {
     match serde_json::from_slice(&message.body)? {
         ServerOutput::Reply { reply, .. } => done(&reply),
         ServerOutput::Event(event) => bail!("the driver says {event:?}"),
+        ServerOutput::Sandbox(sandbox) => bail!("the driver says {sandbox:?}"),
     }
 }
 

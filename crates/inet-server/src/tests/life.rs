@@ -244,6 +244,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
                     return reply;
                 }
                 // At the end, that the client is gone.
+                ServerOutput::Sandbox(sandbox) => panic!("{sandbox:?}"),
                 ServerOutput::Event(event) => {
                     assert_eq!(event, ServerEvent::ClientReleased { client: 3 });
                 }

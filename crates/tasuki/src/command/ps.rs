@@ -84,6 +84,7 @@ mod tests {
             name: "curl".to_owned(),
             client,
             memory: "4k".to_owned(),
+            sandbox: None,
         };
         let status = InstanceStatus {
             instance: "default".to_owned(),

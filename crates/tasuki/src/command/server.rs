@@ -1,16 +1,21 @@
 //! `tasuki server …`: the servers that the supervisor starts. Standard input is the supervisor's
 //! channel; a fused server has the driver's channel as standard output.
+//!
+//! A server enters its sandbox before it reads the first byte. Its first message says what the
+//! sandbox is.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use inet_server::Companion;
+use abi::companion::Companion;
+use abi::control::{SandboxStatus, ServerOutput};
 use nic_driver::Driver;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use sandbox::{Plan, Restriction, Role};
 use shm::Channel;
 
-use crate::cli::{ServerArgs, ServerRole};
-use crate::exit::Failure;
+use super::print;
+use crate::cli::ServerArgs;
+use crate::exit::{Code, Failure};
 use crate::limits;
 
 /// Is the server until the supervisor ends it.
@@ -19,30 +24,64 @@ use crate::limits;
 /// The failure that ended the server.
 pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     let (name, comm) = match args.role {
-        ServerRole::Inet => ("inet", c"tasuki-inet"),
-        ServerRole::Nic => ("nic", c"tasuki-nic"),
-        ServerRole::Fused => ("fused", c"tasuki-fused"),
+        Role::Inet => ("inet", c"tasuki-inet"),
+        Role::Driver(_) => ("nic", c"tasuki-nic"),
+        Role::Fused(_) => ("fused", c"tasuki-fused"),
     };
     let failed =
         |error: &dyn std::fmt::Display| Failure::system(format!("be the {name} server"), error);
     let system = |error: std::io::Error| failed(&error);
-    // The line's end ends a server, too; this also ends one that is stuck.
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| system(errno.into()))?;
+    if let Err(error) = sandbox::close_inherited() {
+        tracing::debug!(%error, "inherited descriptors stay open");
+    }
     rustix::thread::set_name(comm).map_err(|errno| system(errno.into()))?;
     limits::raise_descriptors();
-    let first = take(std::io::stdin().as_fd()).map_err(system)?;
+    if !args.tries.is_empty() {
+        return probe(args);
+    }
+    let mut first = take(std::io::stdin().as_fd()).map_err(system)?;
     let second = take(std::io::stdout().as_fd()).map_err(system)?;
     let null = File::options().read(true).write(true).open("/dev/null").map_err(system)?;
     rustix::stdio::dup2_stdin(&null).map_err(|errno| system(errno.into()))?;
     rustix::stdio::dup2_stdout(&null).map_err(|errno| system(errno.into()))?;
+    drop(null);
+    let Restriction { landlock, missing } = enter(args)?;
+    let status = ServerOutput::Sandbox(SandboxStatus { landlock, missing });
+    let status = serde_json::to_vec(&status).map_err(|error| failed(&error))?;
+    first.send(&status, &[]).map_err(|error| failed(&error))?;
     match args.role {
-        ServerRole::Inet => inet_server::run(first, None).map_err(|error| failed(&error))?,
-        ServerRole::Nic => nic_driver::run(first).map_err(|error| failed(&error))?,
-        ServerRole::Fused => {
+        Role::Inet => inet_server::run(first, None).map_err(|error| failed(&error))?,
+        Role::Driver(_) => nic_driver::run(first).map_err(|error| failed(&error))?,
+        Role::Fused(_) => {
             let driver = Driver::from_channel(second).map_err(|error| failed(&error))?;
             let driver: Box<dyn Companion> = Box::new(driver);
             inet_server::run(first, Some(driver)).map_err(|error| failed(&error))?;
         }
+    }
+    Ok(0)
+}
+
+/// Takes this process into its sandbox.
+fn enter(args: &ServerArgs) -> Result<Restriction, Failure> {
+    if std::env::var_os("RUST_BACKTRACE").is_some() {
+        // Reads the executable's symbols, which are out of reach afterwards.
+        let _ = std::backtrace::Backtrace::force_capture().to_string();
+    }
+    let plan =
+        Plan { role: args.role, demand: args.sandbox, user: args.user, filter: !args.no_filter };
+    sandbox::enter(&plan).map_err(|error| Failure::new(Code::Rights, error.to_string()))
+}
+
+/// Tries system calls in the sandbox: a line for each, with its result. For tests.
+fn probe(args: &ServerArgs) -> Result<u8, Failure> {
+    let Restriction { landlock, missing } = enter(args)?;
+    print(&format!("landlock {landlock:?}, missing {missing:?}\n"))?;
+    for one in &args.tries {
+        let result = match one.make() {
+            Ok(value) => value.to_string(),
+            Err(error) => error.to_string(),
+        };
+        print(&format!("{one}: {result}\n"))?;
     }
     Ok(0)
 }

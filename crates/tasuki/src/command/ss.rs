@@ -293,6 +293,7 @@ tcp    ESTAB        0     128       10.219.0.2:80   10.219.0.1:40000
             name: "nginx".to_owned(),
             client: Some(3),
             memory: "4k".to_owned(),
+            sandbox: None,
         };
         assert_eq!(
             text(&sockets[..1], &args("-Hp"), &[process]),

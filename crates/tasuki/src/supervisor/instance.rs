@@ -16,6 +16,7 @@ use shm::{Backing, Region, RegionError};
 
 use super::backend::{self, OpenedDevice, Umem};
 use super::device_state::DeviceState;
+use super::server_process::SandboxPlan;
 use super::servers::{ServerId, Servers};
 use crate::device::Kind;
 use crate::exit::Failure;
@@ -182,6 +183,17 @@ impl Instance {
         let links = (0_u16..).zip(&settings.links).map(make).collect::<Result<_, _>>()?;
         drop(lock);
         Ok(Self { settings, socket, links, watch })
+    }
+
+    /// The sandboxes of its servers.
+    pub(super) fn sandbox_plan(&self) -> SandboxPlan {
+        let devices = self.links.iter().map(|link| link.device.device.kind().sandbox());
+        SandboxPlan {
+            demand: self.settings.sandbox,
+            leases: self.socket_path().with_file_name("users"),
+            devices: devices.collect(),
+            taken: None,
+        }
     }
 
     /// All servers have mapped their memory. From now on no other process may write to frames;

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use abi::control::{ServerEvent, ServerReply, ServerRequest};
+use sandbox::Demand;
 
 use super::admission::{self, ClientAction, ClientEvent};
 use super::child::Program;
@@ -11,6 +12,7 @@ use super::reply_context::ReplyContext;
 use super::requests::printable;
 use super::servers::{ServerId, ServerMessage};
 use super::{Phase, Supervisor, Workload};
+use crate::config::Mode;
 use crate::exit::{Code, Failure};
 
 /// Most messages of one server that are handled in one iteration, and the longest time for them.
@@ -163,6 +165,7 @@ impl Supervisor {
         }
         // After the program has its own, smaller limit.
         crate::limits::raise_descriptors();
+        self.restrict();
         Ok(())
     }
 
@@ -176,6 +179,17 @@ impl Supervisor {
             self.servers.ask(ServerId::Inet, request, &[], ReplyContext::Aborted)?;
         }
         Ok(())
+    }
+
+    /// Gives up the rights that nothing needs from now on. The program has been started with all.
+    fn restrict(&self) {
+        let plan = self.instance.sandbox_plan();
+        let starts = self.instance.settings.mode != Mode::Library;
+        if plan.demand != Demand::Off
+            && let Err(error) = sandbox::supervisor::restrict(&plan.devices, starts)
+        {
+            tracing::warn!(%error, "the supervisor keeps its rights");
+        }
     }
 
     /// Applies an event to a client, and takes the next action.

@@ -1,11 +1,5 @@
 //! The server processes and the control connections to them.
 //!
-//! A server is this same executable, started anew. Its standard input is its control connection,
-//! and standard output is the second one of a fused server. Standard error takes its messages, and
-//! its environment has only TASUKI_LOG. All other descriptors reach it over the control connection.
-//! It leads a process group of its own, so that a terminal's Ctrl-C is for the program only. It
-//! ends with its control connection, so it cannot outlive the supervisor.
-//!
 //! Requests carry an id; the context of the reply waits under that id.
 //!
 //! In mode `library` there are no processes. Requests go into the control connections as in the
@@ -16,15 +10,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
 
-use abi::control::{NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest};
+use abi::control::{
+    NumberedRequest, SandboxStatus, ServerEvent, ServerOutput, ServerReply, ServerRequest,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
+use sandbox::Role;
 use shm::{Channel, ChannelError, TryRecv};
 
+use super::server_process::{SandboxPlan, ServerProcess};
 use crate::config::Mode;
 use crate::exit::{Code, Failure};
 
@@ -53,15 +49,6 @@ pub(super) enum ServerMessage<P> {
     Event(ServerEvent),
     /// Nothing more for now.
     Nothing,
-}
-
-/// A server process.
-struct ServerProcess {
-    /// As `tasuki ps` writes it.
-    role: &'static str,
-    child: Child,
-    pidfd: OwnedFd,
-    status: Option<ExitStatus>,
 }
 
 /// One end of a line.
@@ -124,32 +111,47 @@ pub(super) struct Servers<P> {
     asked: BTreeMap<u64, P>,
     /// One was asked to end, so all will.
     ending: bool,
+    plan: SandboxPlan,
+    /// A message about an incomplete sandbox was written: one is enough.
+    warned: bool,
 }
 
 impl<P> Servers<P> {
-    /// Starts the processes of a mode, with so many drivers (at least one).
+    /// Starts the processes of a mode, with a driver for each device of the plan (at least one).
     ///
     /// # Errors
     /// When the system has no process or descriptor left.
-    pub(super) fn start(mode: Mode, drivers: usize) -> Result<Self, Failure> {
-        let (inet, nics, mut ends) = lines(drivers)?;
-        let (processes, asked) = (Vec::new(), BTreeMap::new());
-        let (host, ending) = (None, false);
-        let mut servers = Self { inet, nics, processes, host, next_id: 1, asked, ending };
-        let inet_end = ends.remove(0);
-        let mut ends_of_drivers = ends.iter();
-        match mode {
-            Mode::Split => servers.spawn("inet", "inet", &inet_end, None)?,
-            Mode::Fused => servers.spawn("inet+nic", "fused", &inet_end, ends_of_drivers.next())?,
-            Mode::Library => {
-                ends.insert(0, inet_end);
-                servers.host = Some(LibraryHost::Awaited(ends));
-                servers.be_impatient();
-                return Ok(servers);
-            }
+    pub(super) fn start(mode: Mode, plan: SandboxPlan) -> Result<Self, Failure> {
+        let (inet, nics, mut ends) = lines(plan.devices.len())?;
+        let devices = plan.devices.clone();
+        let mut servers = Self {
+            inet,
+            nics,
+            processes: Vec::new(),
+            host: None,
+            next_id: 1,
+            asked: BTreeMap::new(),
+            ending: false,
+            plan,
+            warned: false,
+        };
+        if mode == Mode::Library {
+            servers.host = Some(LibraryHost::Awaited(ends));
+            servers.be_impatient();
+            return Ok(servers);
         }
-        for end in ends_of_drivers {
-            servers.spawn("nic", "nic", end, None)?;
+        let inet_end = ends.remove(0);
+        let mut drivers = devices.into_iter().zip(&ends);
+        match mode {
+            Mode::Fused => {
+                let first = drivers.next();
+                let role = first.map_or(Role::Inet, |(device, _)| Role::Fused(device));
+                servers.spawn(role, &inet_end, first.map(|(_, end)| end))?;
+            }
+            _ => servers.spawn(Role::Inet, &inet_end, None)?,
+        }
+        for (device, end) in drivers {
+            servers.spawn(Role::Driver(device), end, None)?;
         }
         Ok(servers)
     }
@@ -225,37 +227,12 @@ impl<P> Servers<P> {
 
     fn spawn(
         &mut self,
-        role: &'static str,
-        argument: &str,
+        role: Role,
         line: &Channel,
         second: Option<&Channel>,
     ) -> Result<(), Failure> {
-        let failed = |error| Failure::system(format!("start the {role} server"), error);
-        let stdio = |line: &Channel| line.as_fd().try_clone_to_owned().map(Stdio::from);
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0(format!("tasuki-{argument}")).args(["server", argument]);
-        command.env_clear().process_group(0).current_dir("/");
-        command.stdin(stdio(line).map_err(failed)?);
-        command.stdout(match second {
-            Some(second) => stdio(second).map_err(failed)?,
-            None => Stdio::null(),
-        });
-        for name in ["TASUKI_LOG", "RUST_BACKTRACE"] {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
-        let mut child = command.spawn().map_err(failed)?;
-        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            Ok(pidfd) => {
-                self.processes.push(ServerProcess { role, child, pidfd, status: None });
-                Ok(())
-            }
-            Err(errno) => {
-                end(&mut child);
-                Err(failed(errno.into()))
-            }
-        }
+        self.processes.push(ServerProcess::start(&mut self.plan, role, line, second)?);
+        Ok(())
     }
 
     /// Sends a request to a server. Its reply comes out of [`Servers::receive`] with `context`.
@@ -307,6 +284,10 @@ impl<P> Servers<P> {
         };
         match serde_json::from_slice(&message.body) {
             Ok(ServerOutput::Event(event)) => Ok(ServerMessage::Event(event)),
+            Ok(ServerOutput::Sandbox(status)) => match self.note_sandbox(server, status) {
+                true => self.receive(server),
+                false => self.end_of_messages(server, &"it speaks of its sandbox again"),
+            },
             Ok(ServerOutput::Reply { id, reply }) => match self.asked.remove(&id) {
                 Some(context) => {
                     if let Err(error) = self.connection(server).answered() {
@@ -320,6 +301,24 @@ impl<P> Servers<P> {
             },
             Err(error) => self.end_of_messages(server, &error),
         }
+    }
+
+    /// A server has entered its sandbox; `false` if it said so before. The first one that lacks
+    /// something is reported.
+    fn note_sandbox(&mut self, server: ServerId, status: SandboxStatus) -> bool {
+        let index = self.process_of(server);
+        let process = self.processes.get_mut(index).filter(|process| process.sandbox.is_none());
+        let Some(process) = process else { return false };
+        if !status.missing.is_empty() && !std::mem::replace(&mut self.warned, true) {
+            let missing = status.missing.join(", ");
+            tracing::warn!(
+                server = server.name(),
+                %missing,
+                "the sandbox is not complete; `tasuki ps --security` shows what there is"
+            );
+        }
+        process.sandbox = Some(status);
+        true
     }
 
     fn end_of_messages(
@@ -399,27 +398,23 @@ impl<P> Servers<P> {
 
     /// Role and process id of every process.
     pub(super) fn processes(&self) -> impl Iterator<Item = (&'static str, u32)> {
-        self.processes.iter().map(|process| (process.role, process.child.id()))
+        self.processes.iter().map(|process| (process.role, process.id()))
+    }
+
+    /// The sandbox of every process, as far as it is known.
+    pub(super) fn sandboxes(&self) -> impl Iterator<Item = Option<SandboxStatus>> {
+        self.processes.iter().map(|process| process.sandbox.clone())
     }
 
     /// Collects a process whose pidfd became readable. Returns a sentence about its end, once.
     pub(super) fn collect(&mut self, index: usize) -> Option<String> {
-        let process = self.processes.get_mut(index).filter(|p| p.status.is_none())?;
-        let status = process.child.try_wait().ok()??;
-        process.status = Some(status);
-        let how = match (status.code(), status.signal()) {
-            (Some(code), _) => format!("with exit code {code}"),
-            (_, Some(signal)) => format!("by signal {signal}"),
-            _ => "in an unknown way".to_owned(),
-        };
-        let (role, pid) = (process.role, process.child.id());
-        Some(format!("the {role} server (process {pid}) ended {how}; the instance ends"))
+        self.processes.get_mut(index)?.collect()
     }
 
     /// Kills the servers that still run, and collects them.
     pub(super) fn kill(&mut self) {
         for process in self.processes.iter_mut().filter(|process| process.status.is_none()) {
-            process.status = end(&mut process.child);
+            process.kill();
         }
     }
 }
@@ -446,12 +441,6 @@ fn lines(
     Ok((ControlConnection::new(inet), nics.into_iter().map(ControlConnection::new).collect(), ends))
 }
 
-/// Kills a child and collects it. Neither fails for a child that was not collected yet.
-fn end(child: &mut Child) -> Option<ExitStatus> {
-    let _ = child.kill();
-    child.wait().ok()
-}
-
 impl ServerId {
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -469,7 +458,8 @@ mod tests {
     /// supervisor does not wait until the host reads them.
     #[test]
     fn a_host_that_reads_nothing_is_lost() {
-        let mut servers: Servers<()> = Servers::start(Mode::Library, 1).unwrap();
+        let mut servers: Servers<()> =
+            Servers::start(Mode::Library, SandboxPlan::default()).unwrap();
         let pid = rustix::process::getpid();
         let ends = servers.give(pid).unwrap();
         let mut end = Channel::from_fd(ends.into_iter().next().unwrap());

@@ -83,16 +83,17 @@ impl Supervisor {
             name: name.to_owned(),
             client: None,
             memory: memory.to_owned(),
+            sandbox: None,
         };
         let mut all = vec![server("supervisor", std::process::id(), "tasuki", "-")];
         let mut links = self.instance.links.iter();
         let first = self.instance.links.first().map_or("", |link| link.frames.backing.as_str());
-        for (role, pid) in self.servers.processes() {
+        for ((role, pid), sandbox) in self.servers.processes().zip(self.servers.sandboxes()) {
             let link = if role == "inet" { None } else { links.next() };
             let (name, frames) = link.map_or(("tasuki-inet", first), |link| {
                 (link.device.device.name(), link.frames.backing.as_str())
             });
-            all.push(server(role, pid, name, frames));
+            all.push(ProcessStatus { sandbox, ..server(role, pid, name, frames) });
         }
         for (number, client) in self.clients.iter().filter(|(_, c)| c.connection.is_some()) {
             let backing = &client.memory.backing;

@@ -1,0 +1,36 @@
+//! Landlock: no right to any file, port, or process outside.
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, LandlockStatus, RestrictionStatus, Ruleset,
+    RulesetAttr as _, RulesetError, RulesetStatus, Scope,
+};
+
+/// The newest version whose rights are known here. An older kernel knows fewer of them.
+const NEWEST: ABI = ABI::V7;
+
+/// Gives up every right that Landlock knows. Returns what the kernel made of it, for
+/// `tasuki ps --security`; an error says why there is none.
+pub(crate) fn restrict() -> Result<String, String> {
+    let status = refuse_all().map_err(|error| error.to_string())?;
+    let version = match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => effective_abi as i32,
+        LandlockStatus::NotEnabled => return Err("it is not enabled".to_owned()),
+        LandlockStatus::NotImplemented => return Err("the kernel has none".to_owned()),
+    };
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err("the kernel does not enforce it".to_owned()),
+        // A newer kernel would have refused more; what an older one knows is refused.
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => {
+            Ok(format!("v{version}"))
+        }
+    }
+}
+
+fn refuse_all() -> Result<RestrictionStatus, RulesetError> {
+    Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?
+        .restrict_self()
+}
