@@ -60,9 +60,9 @@ pub fn open(context: DeviceContext<'_>, fds: Vec<OwnedFd>) -> Result<Box<dyn Dev
             Ok(Box::new(pcap.map_err(system("replay the capture file"))?))
         }
         Some(("wire", path)) => {
-            let [] = exactly(fds)?;
+            let [opener] = exactly(fds)?;
             let features = if config.offload { Wire::FEATURES } else { Features::NONE };
-            let wire = Wire::new(path.into(), config.mtu, features);
+            let wire = Wire::new(path, opener, config.mtu, features);
             Ok(Box::new(wire.map_err(system("make an end of the wire"))?))
         }
         Some(("packet", _)) => {

@@ -2,12 +2,15 @@
 //!
 //! Both ends name the same path. The first listens there, the second connects (`meet`), and they
 //! greet each other. From then on frames go through a region ([`link`]), and the connection carries
-//! nothing but bytes that wake. An end needs only the right to use the path. The socket's mode says
-//! which users may connect.
+//! nothing but bytes that wake. The socket's mode says which users may connect.
+//!
+//! Only the supervisor uses the path ([`opener`]). The driver asks it for the other end and gets a
+//! connected socket, or the listening socket, on which it accepts by itself.
 //!
 //! ```text
-//! Waiting ──meet──▶ Listening ──accept──▶ Greeting ──hello──▶ Up ──other end gone──▶ Listening
-//!    └──────meet────────────────────────────▲  (connecting end)  └────────meet──────▶ …
+//! Waiting ──▶ Looking ──listen──▶ Listening ──accept──▶ Greeting ──hello──▶ Up
+//!    ▲           └────────connected───────────────────────▲                 │
+//!    └───────────────────── the other end gone, or a fault ─────────────────┘
 //! ```
 //!
 //! While there is no link, there is no carrier: frames to send are dropped and counted. When the
@@ -19,13 +22,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abi::offload::{Features, TxOffload};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
 use shm::closer::{self, ClosedLater};
 use shm::{Channel, Message, Region, TryRecv, passing};
@@ -35,9 +38,11 @@ use crate::timer::DeviceTimer;
 
 mod link;
 mod meet;
+mod opener;
 
 use self::link::{End, Link};
-use self::meet::{Listener, Meeting};
+pub use self::opener::WireOpener;
+use self::opener::{Found, OpenerClient};
 
 /// Version of the protocol between two ends.
 const VERSION: u32 = 1;
@@ -45,6 +50,9 @@ const VERSION: u32 = 1;
 const GREETING: Duration = Duration::from_secs(5);
 /// How long an end that broke the rules, or could not be met, is left alone.
 const PENALTY: Duration = Duration::from_secs(1);
+/// How often the other end is looked for while another process looks, and how long between.
+const TRIES: u32 = 20;
+const BETWEEN: Duration = Duration::from_millis(2);
 /// Bytes of a greeting at most.
 const HELLO_MOST: usize = 256;
 /// Bytes that wake read at a time.
@@ -62,6 +70,8 @@ struct Hello {
 enum State {
     /// Until the timer says.
     Waiting,
+    /// The supervisor was asked.
+    Looking,
     /// For the other end.
     Listening,
     /// The other end is there; the listening end has a region for it.
@@ -73,7 +83,8 @@ enum State {
 /// One end of a wire.
 #[derive(Debug)]
 pub struct Wire {
-    path: PathBuf,
+    path: String,
+    opener: OpenerClient,
     hello: Hello,
     features: Features,
     /// The events that this end waits for. The driver waits for the set's own descriptor.
@@ -81,7 +92,9 @@ pub struct Wire {
     timer: DeviceTimer,
     state: State,
     /// Kept while the link is up: an end that connects meanwhile is next.
-    listener: Option<Listener>,
+    listener: Option<ClosedLater>,
+    /// How often another process was looking.
+    tries: u32,
     /// The last fault that was reported: each is reported once.
     last_report: String,
     ups: u64,
@@ -97,24 +110,27 @@ impl Wire {
         .with(Features::RX_CHECKSUM)
         .with(Features::GRO);
 
-    /// An end at this path, for frames of so many bytes behind the Ethernet header. Without the
-    /// same `features` at both ends there is no link.
+    /// An end at this path, for frames of so many bytes behind the Ethernet header. `opener` is the
+    /// driver's descriptor of a [`WireOpener`]. Without the same `features` at both ends there is
+    /// no link.
     ///
     /// # Errors
     /// The system's, when there are no descriptors left. A fault that keeps the ends from meeting
     /// is reported in the log, and meeting is tried again.
-    pub fn new(path: PathBuf, mtu: u16, features: Features) -> io::Result<Self> {
+    pub fn new(path: &str, opener: OwnedFd, mtu: u16, features: Features) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let timer = DeviceTimer::new()?;
         epoll::add(&set, &timer, EventData::new_u64(0), EventFlags::IN)?;
         let mut wire = Self {
-            path,
+            path: path.to_owned(),
+            opener: OpenerClient::new(opener),
             hello: Hello { wire: VERSION, mtu, features: features.encode() },
             features,
             set,
             timer,
             state: State::Waiting,
             listener: None,
+            tries: 0,
             last_report: String::new(),
             ups: 0,
             no_carrier: 0,
@@ -139,18 +155,52 @@ impl Wire {
 
     fn try_look(&mut self) -> io::Result<()> {
         if let Some(listener) = &self.listener {
-            epoll::add(&self.set, &listener.socket, EventData::new_u64(0), EventFlags::IN)?;
+            epoll::add(&self.set, listener, EventData::new_u64(0), EventFlags::IN)?;
             self.state = State::Listening;
             return Ok(());
         }
         refuse_while_closing()?;
-        match meet::meet(&self.path)? {
-            Meeting::Listening(listener) => {
-                self.listener = Some(listener);
+        self.opener.ask()?;
+        epoll::add(&self.set, &self.opener, EventData::new_u64(0), EventFlags::IN)?;
+        self.state = State::Looking;
+        Ok(())
+    }
+
+    /// The supervisor has looked.
+    fn looked(&mut self) -> io::Result<()> {
+        let Some(found) = self.opener.reply()? else { return Ok(()) };
+        self.leave_state();
+        match found {
+            Found::Listening(socket) => {
+                let later = passing::takes_descriptors(&socket);
+                self.listener = Some(ClosedLater::new(socket, later));
+                self.tries = 0;
                 self.try_look()
             }
-            Meeting::Connected(socket) => self.greet(socket, None),
+            Found::Connected(socket) => {
+                self.tries = 0;
+                self.greet(socket, None)
+            }
+            Found::Busy if self.tries < TRIES => {
+                self.tries += 1;
+                Ok(self.timer.set(BETWEEN)?)
+            }
+            Found::Busy => {
+                self.tries = 0;
+                Err(io::Error::other("another process keeps its directory locked"))
+            }
         }
+    }
+
+    /// Ends looking or listening: from here on there is nothing but the timer to wait for.
+    fn leave_state(&mut self) {
+        // What was added is there to be deleted; if adding failed, it is not.
+        let _ = match (&self.state, &self.listener) {
+            (State::Looking, _) => epoll::delete(&self.set, &self.opener),
+            (State::Listening, Some(listener)) => epoll::delete(&self.set, listener),
+            _ => Ok(()),
+        };
+        self.state = State::Waiting;
     }
 
     /// Begins to greet the other end.
@@ -167,13 +217,13 @@ impl Wire {
     fn accept(&mut self) -> io::Result<()> {
         let Some(listener) = &self.listener else { return Ok(()) };
         refuse_while_closing()?;
-        let socket: OwnedFd = match listener.socket.accept() {
-            Ok((stream, _)) => stream.into(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
+        let socket = match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
         };
         // One peer at a time: another one waits in the socket's queue.
-        epoll::delete(&self.set, &listener.socket)?;
+        self.leave_state();
         let (region, fd) = link::create().map_err(io::Error::other)?;
         self.greet(socket, Some(region))?;
         let State::Greeting { line, .. } = &mut self.state else { return Ok(()) };
@@ -233,7 +283,7 @@ impl Wire {
         let copy = || line.as_fd().try_clone_to_owned();
         let doorbell = (copy()?, copy()?);
         let link = Link::new(region, end, self.features, doorbell).map_err(io::Error::other)?;
-        let path = self.path.display();
+        let path = &self.path;
         tracing::info!(%path, ?end, "the wire has another end");
         self.state = State::Up { line, link: Box::new(link) };
         self.last_report.clear();
@@ -247,6 +297,11 @@ impl Wire {
             State::Waiting => {
                 if self.timer.fired() {
                     self.look();
+                }
+            }
+            State::Looking => {
+                if let Err(error) = self.looked() {
+                    self.wait(&format!("cannot meet the other end: {error}"));
                 }
             }
             State::Listening => {
@@ -276,7 +331,7 @@ impl Wire {
 
     /// The other end has ended.
     fn gone(&mut self) {
-        let path = self.path.display();
+        let path = &self.path;
         tracing::info!(%path, "the other end of the wire is gone");
         self.state = State::Waiting;
         self.look();
@@ -292,14 +347,10 @@ impl Wire {
     fn wait(&mut self, why: &str) {
         if self.last_report != why {
             why.clone_into(&mut self.last_report);
-            let path = self.path.display();
+            let path = &self.path;
             tracing::warn!(%path, "{why}");
         }
-        if let (State::Listening, Some(listener)) = (&self.state, &self.listener) {
-            // It was added; if that failed, it is not there to be deleted.
-            let _ = epoll::delete(&self.set, &listener.socket);
-        }
-        self.state = State::Waiting;
+        self.leave_state();
         // Fails only for times that do not exist.
         let _ = self.timer.set(PENALTY);
     }
@@ -311,13 +362,6 @@ fn refuse_while_closing() -> io::Result<()> {
         return Err(io::Error::other("descriptors that another end sent are still being closed"));
     }
     Ok(())
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        // Its file goes before the other end hears of our end, and looks for it.
-        self.listener = None;
-    }
 }
 
 impl Device for Wire {

@@ -33,6 +33,7 @@ mod server_process;
 mod servers;
 mod signals;
 mod status;
+mod wires;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -112,6 +113,8 @@ enum EventSource {
     Server(usize),
     Signals,
     Interfaces,
+    /// The opener of the wire of that interface.
+    Wire(usize),
     Listener,
 }
 
@@ -254,6 +257,8 @@ impl Supervisor {
         watched
             .extend(self.servers.running().map(|(index, fd)| read(EventSource::Server(index), fd)));
         watched.push((EventSource::Signals, PollFd::new(&self.signals, PollFlags::IN)));
+        let openers = self.instance.openers();
+        watched.extend(openers.map(|(number, fd)| read(EventSource::Wire(number), fd)));
         watched.push((EventSource::Interfaces, PollFd::new(&self.instance.watch, PollFlags::IN)));
         if !matches!(self.phase, Phase::Starting { .. }) && self.connections.accepts() {
             let listener = self.instance.socket.listener();
@@ -301,6 +306,10 @@ impl Supervisor {
                 Ok(())
             }
             EventSource::Interfaces => self.interfaces_changed(),
+            EventSource::Wire(number) => {
+                self.instance.serve_opener(number);
+                Ok(())
+            }
             EventSource::Listener => self.connections.accept(self.instance.socket.listener()),
         }
     }

@@ -1,4 +1,5 @@
 use std::io::{Read as _, Write as _};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
@@ -8,13 +9,42 @@ use shm::Backing;
 
 use super::*;
 
-fn wire(path: &Path) -> Wire {
-    Wire::new(path.to_owned(), 1500, Features::NONE).unwrap()
+/// An end and the supervisor's half of it, which goes first: it removes the socket's file.
+struct TestEnd {
+    opener: WireOpener,
+    wire: Wire,
+}
+
+impl Deref for TestEnd {
+    type Target = Wire;
+
+    fn deref(&self) -> &Wire {
+        &self.wire
+    }
+}
+
+impl DerefMut for TestEnd {
+    fn deref_mut(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+}
+
+fn wire_with(path: &Path, mtu: u16) -> TestEnd {
+    let (opener, fd) = WireOpener::new(path).unwrap();
+    let name = path.display().to_string();
+    let mut end = TestEnd { opener, wire: Wire::new(&name, fd, mtu, Features::NONE).unwrap() };
+    until(&mut [&mut end], "it has looked", |all| !matches!(all[0].state, State::Looking));
+    end
+}
+
+fn wire(path: &Path) -> TestEnd {
+    wire_with(path, 1500)
 }
 
 /// Lets every end do its ready work, as a driver does between sleeps.
-fn turn(wires: &mut [&mut Wire]) {
+fn turn(wires: &mut [&mut TestEnd]) {
     for wire in wires {
+        assert!(wire.opener.serve());
         let sleeps = wire.prepare_sleep(true);
         let wait = Timespec { tv_sec: 0, tv_nsec: if sleeps { 1_000_000 } else { 0 } };
         let ready = poll(&mut [PollFd::new(&wire.set, PollFlags::IN)], Some(&wait)).unwrap() > 0;
@@ -22,7 +52,11 @@ fn turn(wires: &mut [&mut Wire]) {
     }
 }
 
-fn until(wires: &mut [&mut Wire], what: &str, mut done: impl FnMut(&mut [&mut Wire]) -> bool) {
+fn until(
+    wires: &mut [&mut TestEnd],
+    what: &str,
+    mut done: impl FnMut(&mut [&mut TestEnd]) -> bool,
+) {
     let begun = Instant::now();
     while !done(wires) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{what}: not within 20 seconds");
@@ -30,7 +64,7 @@ fn until(wires: &mut [&mut Wire], what: &str, mut done: impl FnMut(&mut [&mut Wi
     }
 }
 
-fn all_up(wires: &mut [&mut Wire]) -> bool {
+fn all_up(wires: &mut [&mut TestEnd]) -> bool {
     wires.iter().all(|wire| wire.carrier())
 }
 
@@ -93,8 +127,8 @@ fn ends_that_differ_do_not_come_together() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("w");
     let mut a = wire(&path);
-    let mut b = Wire::new(path.clone(), 9000, Features::NONE).unwrap();
-    let refused = |all: &mut [&mut Wire]| all.iter().all(|wire| wire.peer_faults > 0);
+    let mut b = wire_with(&path, 9000);
+    let refused = |all: &mut [&mut TestEnd]| all.iter().all(|wire| wire.peer_faults > 0);
     until(&mut [&mut a, &mut b], "both refuse", refused);
     assert!(!a.carrier() && !b.carrier() && a.last_report.contains("9000"), "{}", a.last_report);
 }
@@ -116,7 +150,7 @@ fn nobody_is_waited_for_who_cannot_be_met() {
 }
 
 /// An end that sends a message that no wire sends.
-fn stranger(path: &Path, say: impl Fn(&mut UnixStream)) -> (Wire, UnixStream) {
+fn stranger(path: &Path, say: impl Fn(&mut UnixStream)) -> (TestEnd, UnixStream) {
     let mut a = wire(path);
     let mut peer = UnixStream::connect(path).unwrap();
     say(&mut peer);
@@ -154,7 +188,7 @@ fn whoever_breaks_the_greeting_is_dropped_and_the_next_is_heard() {
 }
 
 /// An honest end, and the resources of a hostile end that has greeted.
-fn hostile(path: &Path) -> (Wire, UnixStream, Arc<Region>) {
+fn hostile(path: &Path) -> (TestEnd, UnixStream, Arc<Region>) {
     let mut a = wire(path);
     let peer = UnixStream::connect(path).unwrap();
     let mut line = Channel::from_fd(peer.try_clone().unwrap().into());

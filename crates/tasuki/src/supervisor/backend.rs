@@ -6,10 +6,12 @@
 use std::fs::File;
 use std::io::Seek as _;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use abi::network::Prefixed;
 use abi::nic::NicLayout;
+use nic_driver::wire::WireOpener;
 use nic_driver::{packet, pcap, tap, xdp};
 use shm::Region;
 
@@ -42,13 +44,15 @@ pub(super) struct OpenedDevice {
     pub(super) device: Device,
     /// For the driver.
     pub(super) fds: Vec<OwnedFd>,
+    /// Finds the other end of a wire for the driver.
+    pub(super) opener: Option<WireOpener>,
     /// Ends with the device.
     _passt: Option<Passt>,
 }
 
 impl OpenedDevice {
     fn new(device: Device, fds: Vec<OwnedFd>) -> Self {
-        Self { device, fds, _passt: None }
+        Self { device, fds, opener: None, _passt: None }
     }
 }
 
@@ -82,8 +86,11 @@ pub(super) fn open(
         }
         Kind::Passt => start_passt(wanted, addresses),
         Kind::Pcap => open_files(device),
-        // Two ends meet of their own accord, and need no right for it.
-        Kind::Wire => Ok(OpenedDevice::new(device, Vec::new())),
+        Kind::Wire => {
+            let (opener, fd) = WireOpener::new(Path::new(device.name()))
+                .map_err(|error| Failure::system("make a socket pair", error))?;
+            Ok(OpenedDevice { opener: Some(opener), ..OpenedDevice::new(device, vec![fd]) })
+        }
         Kind::Xdp => {
             let frames = umem.map(|umem| (&*umem.region, &umem.layout));
             let fds = xdp::open(device.name(), wanted.mtu, frames)?;
@@ -114,7 +121,8 @@ fn start_passt(
     addresses: &Addresses,
 ) -> Result<OpenedDevice, Failure> {
     let (passt, fd) = Passt::start(addresses, wanted.mtu, &wanted.publish)?;
-    Ok(OpenedDevice { device: Device::passt(), fds: vec![fd], _passt: Some(passt) })
+    let device = OpenedDevice::new(Device::passt(), vec![fd]);
+    Ok(OpenedDevice { _passt: Some(passt), ..device })
 }
 
 /// A complete capture file, and the file for sent frames.

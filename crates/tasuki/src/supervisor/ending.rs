@@ -139,6 +139,8 @@ impl Supervisor {
             self.servers.kill();
             return;
         }
+        // Before the other ends hear that the drivers end, and look for a listener.
+        self.instance.leave_wires();
         inet = inet || self.end_server(ServerId::Inet);
         if self.servers.has_ended(ServerId::Inet) {
             nic = nic || self.servers.drivers().all(|server| self.end_server(server));

@@ -233,10 +233,11 @@ impl Instance {
         for (link, wanted) in self.links.iter_mut().zip(&self.settings.links) {
             let memory = (self.settings.huge_pages, self.settings.share_frames);
             (link.inet_bell, link.nic_bell) = (bell()?, bell()?);
-            if link.device.device.kind() == Kind::Xdp {
+            if matches!(link.device.device.kind(), Kind::Xdp | Kind::Wire) {
                 // The socket's rings stand where the driver before has left them, and know of
-                // memory that it had.
+                // memory that it had. The opener of a wire listens for the driver before.
                 link.device.fds.clear();
+                link.device.opener = None;
                 (link.device, link.frames) =
                     open_with_frames(wanted, &link.addresses, link.mac, memory)?;
             } else {
