@@ -40,6 +40,9 @@ pub(crate) struct InstanceArgs {
 
 const SERVER: &str = "10.218.2.1:5202";
 
+/// Where the server listens and never accepts.
+const SILENT: &str = "10.218.2.1:5209";
+
 /// Tasuki's side, where `accepting` listens.
 const ACCEPTS: &str = "10.218.2.2:5203";
 
@@ -111,6 +114,16 @@ impl Instance {
         let mut command = self.tasuki();
         command.args(["run", "--net", &self.name, "--"]).arg(std::env::current_exe()?);
         command.args(words).args(["--connect", SERVER]).stdout(Stdio::null());
+        Ok(command)
+    }
+
+    /// A program of `fairness` that does its worst ([`crate::fairness`]), with the words for that.
+    pub(crate) fn worst(&self, kind: &str) -> Result<Command> {
+        let mut command = self.inside(std::env::current_exe()?);
+        let socket = format!("/run/tasuki/{}.sock", self.name);
+        command.env("TASUKI_SOCKET", &socket);
+        command.args(["worst", "--kind", kind, "--connect", SERVER, "--silent", SILENT]);
+        command.args(["--stack", ACCEPTS, "--socket", &socket]);
         Ok(command)
     }
 

@@ -15,6 +15,7 @@
 //! * `idle` counts the wake-ups of an instance in which nothing happens.
 //! * `devices` measures the kernel's devices by themselves, without Tasuki.
 //! * `programs` runs several clients on one instance at once.
+//! * `fairness` measures a client beside another that does its worst.
 //! * `all` runs everything; `targets` and `tables` show the results.
 //!
 //! ```text layers
@@ -23,7 +24,7 @@
 //! found: the results of all parts
 //! handover devices: areas and devices by themselves
 //! calls: packaged calls by themselves
-//! compare programs idle: whole instances
+//! compare programs idle fairness: whole instances
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
 //! hosts operations client serve: namespaces, operations, both ends of a connection
 //! report native smoltcp_peer: tables; the stacks besides `std::net`
@@ -37,6 +38,7 @@ mod calls;
 mod client;
 mod compare;
 mod devices;
+mod fairness;
 mod found;
 mod handover;
 mod hosts;
@@ -97,6 +99,14 @@ enum Command {
     Idle(instruments::InstanceArgs),
     /// Round trips of several programs at once, with and without spinning (needs root).
     Programs(programs::ProgramsArgs),
+    /// What a client notices while a neighbour does its worst (needs root).
+    Fairness(fairness::FairnessArgs),
+    /// The client of `fairness`.
+    #[command(hide = true)]
+    Neighbour(fairness::NeighbourArgs),
+    /// The neighbours that do their worst.
+    #[command(hide = true)]
+    Worst(fairness::WorstArgs),
     /// The client of `idle`.
     #[command(hide = true)]
     Waiting(idle::WaitingArgs),
@@ -126,6 +136,9 @@ fn main() -> anyhow::Result<()> {
         Command::Tables(args) => all::tables(&args),
         Command::Idle(args) => idle::idle(&args),
         Command::Programs(args) => programs::run(&args),
+        Command::Fairness(args) => fairness::run(&args),
+        Command::Neighbour(args) => fairness::neighbour(&args),
+        Command::Worst(args) => fairness::worst(&args),
         Command::Waiting(args) => idle::waiting(&args),
         Command::Serve(args) => serve::serve(&args),
         Command::Client(args) => client::run(&args),

@@ -24,6 +24,9 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         args.congestion.set(&listener)?;
         let datagrams = std::net::UdpSocket::bind(args.bind)?;
         println!("{}", listener.local_addr()?);
+        // Connections that nobody accepts: the kernel receives until their windows are closed.
+        let silent = std::net::SocketAddr::new(args.bind.ip(), args.bind.port() + 7);
+        let _silent = std::net::TcpListener::bind(silent)?;
         // The datagrams are only taken, so that no client gets a "port unreachable".
         thread::spawn(move || while datagrams.recv(&mut [0; 1 << 16]).is_ok() {});
         serve_all(|| {
@@ -38,7 +41,13 @@ fn serve_all<S: Bulk + Send + 'static>(accept: impl Fn() -> io::Result<S>) -> an
         let stream = accept()?;
         thread::spawn(move || {
             if let Err(error) = obey(stream)
-                && error.kind() != io::ErrorKind::UnexpectedEof
+                && !matches!(
+                    error.kind(),
+                    // The client has what it came for.
+                    io::ErrorKind::UnexpectedEof
+                        | io::ErrorKind::BrokenPipe
+                        | io::ErrorKind::ConnectionReset
+                )
             {
                 eprintln!("tasuki-bench serve: {error}");
             }

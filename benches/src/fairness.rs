@@ -1,0 +1,251 @@
+//! `tasuki-bench fairness`: what a client notices while a neighbour does its worst.
+//!
+//! Each kind of worst gets a fresh instance in each round. There an honest client measures round
+//! trips and throughput twice: alone, and while the kind goes on. The scales are threads that only
+//! compute: processors are shared by all programs of a machine, and that is the kernel's to divide.
+//!
+//! Wanted of each kind:
+//!
+//! * The median round trip is at most twice the one alone, or the one beside a scale with as many
+//!   threads if that is longer.
+//! * Throughput is at least the fair share: half of what is left to the client beside that scale,
+//!   since two clients compete for the same servers.
+
+mod client_kinds;
+mod control_kinds;
+mod host_kinds;
+mod kind;
+mod member;
+mod neighbour;
+mod worst;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum as _};
+use serde::{Deserialize, Serialize};
+
+use self::kind::{Kind, Side};
+use self::neighbour::Measured;
+use crate::instruments::{Instance, Making};
+use crate::report::median;
+
+pub(crate) use self::neighbour::{NeighbourArgs, run as neighbour};
+pub(crate) use self::worst::{WorstArgs, run as worst};
+
+/// What `fairness` runs.
+#[derive(Args)]
+pub(crate) struct FairnessArgs {
+    /// The `tasuki` command.
+    #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
+    tasuki: PathBuf,
+    /// How the instance is made: split or fused.
+    #[arg(long, default_value = "split")]
+    mode: String,
+    /// Only these kinds. The scales are always measured.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Rounds, in which all kinds take turns; medians are over them.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Milliseconds of a measurement, half for round trips and half for throughput.
+    #[arg(long, default_value_t = 1200)]
+    millis: u32,
+    /// Print the result as JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One kind in one round.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Fairness {
+    kind: Kind,
+    round: u32,
+    alone: Measured,
+    /// None: the neighbour did not answer, or the kind could not begin.
+    beside: Option<Measured>,
+}
+
+/// Measures.
+pub(crate) fn run(args: &FairnessArgs) -> Result<()> {
+    let mut found = Vec::new();
+    let all: Vec<Kind> = Kind::value_variants().to_vec();
+    let scale = |kind: &Kind| kind.side() == Side::Nowhere;
+    let kinds: Vec<Kind> = all
+        .into_iter()
+        .filter(|kind| args.only.is_empty() || scale(kind) || args.only.contains(kind))
+        .collect();
+    for round in 1..=args.rounds {
+        for kind in &kinds {
+            eprintln!("fairness: round {round} of {}, {}", args.rounds, kind.name());
+            match one(args, *kind, round) {
+                Ok(one) => found.push(one),
+                Err(error) => eprintln!("fairness: {}: {error:#}", kind.name()),
+            }
+        }
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+    } else {
+        print!("{}", table(&found));
+    }
+    Ok(())
+}
+
+/// The honest client as a running program.
+struct Neighbour {
+    child: Child,
+    orders: ChildStdin,
+    said: BufReader<ChildStdout>,
+}
+
+impl Neighbour {
+    fn start(instance: &Instance) -> Result<Self> {
+        let mut command = instance.client(&["neighbour"])?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let orders = child.stdin.take().context("its input")?;
+        let said = BufReader::new(child.stdout.take().context("its output")?);
+        let mut neighbour = Self { child, orders, said };
+        neighbour.line()?;
+        Ok(neighbour)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.said.read_line(&mut line)? == 0 {
+            bail!("the neighbour ended");
+        }
+        Ok(line)
+    }
+
+    fn measure(&mut self, millis: u32) -> Result<Measured> {
+        writeln!(self.orders, "{millis}")?;
+        Ok(serde_json::from_str(&self.line()?)?)
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program that does the worst.
+struct Worst(Child);
+
+impl Worst {
+    /// Starts it, and waits until it has begun, but not for long.
+    fn start(instance: &Instance, kind: Kind) -> Result<Self> {
+        let mut command: Command = instance.worst(&kind.name())?;
+        let mut child = command.stdout(Stdio::piped()).process_group(0).spawn()?;
+        let said = child.stdout.take().context("its output")?;
+        let worst = Self(child);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = BufReader::new(said).read_line(&mut line);
+            // Nobody may be interested any more.
+            let _ = tell.send(read.is_ok_and(|len| len > 0));
+        });
+        if !told.recv_timeout(PREPARATION).unwrap_or(true) {
+            bail!("it ended before it began");
+        }
+        std::thread::sleep(SETTLING);
+        Ok(worst)
+    }
+}
+
+/// What a kind may take to be prepared; then it is measured all the same.
+const PREPARATION: Duration = Duration::from_secs(6);
+/// Before the measurement: queues fill.
+const SETTLING: Duration = Duration::from_millis(150);
+
+impl Drop for Worst {
+    fn drop(&mut self) {
+        // Its processes are a group of their own.
+        if let Some(group) = rustix::process::Pid::from_raw(self.0.id().cast_signed()) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+fn one(args: &FairnessArgs, kind: Kind, round: u32) -> Result<Fairness> {
+    let how = Making { tasuki: &args.tasuki, mode: &args.mode, pinned: false, config: None };
+    let instance = Instance::made(&how)?;
+    let mut neighbour = Neighbour::start(&instance)?;
+    // The first measurement finds everything cold.
+    neighbour.measure(args.millis / 8)?;
+    let alone = neighbour.measure(args.millis)?;
+    let worst = Worst::start(&instance, kind)?;
+    let begun = Instant::now();
+    let beside = neighbour.measure(args.millis);
+    if let Err(error) = &beside {
+        eprintln!("fairness: {}: {error:#} after {:?}", kind.name(), begun.elapsed());
+    }
+    drop(worst);
+    Ok(Fairness { kind, round, alone, beside: beside.ok() })
+}
+
+/// The median of a figure of all rounds of a kind.
+fn of(found: &[Fairness], kind: Kind, figure: impl Fn(&Fairness) -> Option<f64>) -> Option<f64> {
+    median(found.iter().filter(|one| one.kind == kind).filter_map(figure).collect())
+}
+
+/// Ratios of a round: beside to alone.
+fn ratio(figure: fn(&Measured) -> f64) -> impl Fn(&Fairness) -> Option<f64> {
+    move |one| Some(figure(one.beside.as_ref()?) / figure(&one.alone))
+}
+
+/// A row for each kind: absolute values alone, ratios beside it.
+pub(crate) fn table(found: &[Fairness]) -> String {
+    let mut kinds: Vec<Kind> = found.iter().map(|one| one.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut text =
+        "| worst | threads | alone, median µs | beside it | p99 | alone, MiB/s | beside it \
+                    | fair share | within |\n|---|---:|---:|---:|---:|---:|---:|---:|---|\n"
+            .to_owned();
+    for kind in kinds {
+        let scale = Kind::SCALES.into_iter().find(|(threads, _)| *threads == kind.threads());
+        let scale = scale.map_or(Kind::Compute1, |(_, scale)| scale);
+        let is_scale = kind.side() == Side::Nowhere;
+        let trip = ratio(|measured| measured.median_us);
+        let rate = ratio(|measured| measured.mib_per_second);
+        let most = of(found, scale, &trip).unwrap_or(1.0).max(1.0) * 2.0;
+        let share = of(found, scale, &rate).unwrap_or(1.0).min(1.0) / 2.0;
+        let (trip, rate) = (of(found, kind, trip), of(found, kind, rate));
+        let within = match (trip, rate) {
+            _ if is_scale => "scale".to_owned(),
+            (Some(trip), Some(rate)) if trip <= most && rate >= share => "yes".to_owned(),
+            (Some(trip), Some(rate)) => {
+                let mut missed = Vec::new();
+                missed.extend((trip > most).then(|| format!("round trip (≤ {most:.1})")));
+                missed.extend((rate < share).then(|| "throughput".to_owned()));
+                format!("**no**: {}", missed.join(", "))
+            }
+            _ => "**no**: stopped".to_owned(),
+        };
+        let cell = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "none".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        text += &format!(
+            "| {} | {} | {} | {}x | {}x | {} | {}x | {} | {within} |\n",
+            kind.name(),
+            kind.threads(),
+            cell(of(found, kind, |one| Some(one.alone.median_us)), 0),
+            cell(trip, 2),
+            cell(of(found, kind, ratio(|measured| measured.p99_us)), 1),
+            cell(of(found, kind, |one| Some(one.alone.mib_per_second)), 0),
+            cell(rate, 2),
+            if is_scale { String::new() } else { format!("{share:.2}x") },
+        );
+    }
+    text
+}
