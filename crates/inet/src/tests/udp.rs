@@ -195,6 +195,23 @@ fn closing_sends_what_is_queued() {
     assert_eq!(b.states(), [""; 0]);
 }
 
+/// Fragments wait for the neighbour in the socket's own queue.
+#[test]
+fn closing_sends_fragments_that_wait_for_a_neighbour() {
+    let mut b = Host::b();
+    let socket = b.stack.open(SocketKind::Datagram, 1).unwrap();
+    b.stack.connect(b.now, socket, at(IP_A, 7)).unwrap();
+    b.send(socket, &[7; 3000]);
+    b.poll();
+    b.stack.close(b.now, socket).unwrap();
+    b.poll();
+    b.wire.frames.clear();
+    b.take(&arp_frame(MAC_A, IP_A, IP_B, false));
+    assert_eq!(b.sent().len(), 3);
+    assert_eq!(b.events_of(1), [EventKind::Closed]);
+    assert_eq!(b.states(), [""; 0]);
+}
+
 #[test]
 fn ports() {
     let mut b = Host::b();

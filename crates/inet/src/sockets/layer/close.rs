@@ -42,6 +42,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             // Queued datagrams leave first. Nothing is received any more.
             SocketBody::Datagram(datagram) if datagram.send.len() > 0 => {
                 self.unregister(cx, handle);
+                // That also ended the wait for a neighbour, which the next datagram begins anew.
+                self.mark_ready(handle);
             }
             _ => {
                 self.stop_listening(cx, now, handle);
