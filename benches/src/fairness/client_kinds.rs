@@ -26,7 +26,7 @@ pub(super) fn run(args: &WorstArgs) -> Result<()> {
         Kind::CallFlood => call_flood(),
         Kind::SocketChurn => {
             begun();
-            forever(|| Ok(drop(UdpSocket::bind((ANY, 0))?)))
+            forever(|| Ok(UdpSocket::bind((ANY, 0))?))
         }
         Kind::RefusedConnects => {
             begun();
@@ -40,13 +40,13 @@ pub(super) fn run(args: &WorstArgs) -> Result<()> {
         Kind::PortsHeld => ports_held(args),
         Kind::TimeWaitFlood => {
             begun();
-            forever(|| Ok(drop(TcpStream::connect(args.connect)?)))
+            forever(|| Ok(TcpStream::connect(args.connect)?))
         }
         Kind::DatagramFlood => {
             let socket = UdpSocket::bind((ANY, 0))?;
             socket.connect(args.connect)?;
             begun();
-            forever(|| Ok(socket.send(&[1; 1400]).map(|_| ())?))
+            forever(|| Ok(socket.send(&[1; 1400])?))
         }
         Kind::TinySends => {
             let mut stream = sender(args.connect, 1)?;
@@ -147,10 +147,7 @@ fn backlog_flood(args: &WorstArgs) -> Result<()> {
     let to = SocketAddr::new(args.stack.ip(), FLOODED);
     for _ in 0..2 {
         std::thread::spawn(move || {
-            forever(|| {
-                drop(std::net::TcpStream::connect_timeout(&to, Duration::from_millis(50))?);
-                Ok(())
-            })
+            forever(|| Ok(std::net::TcpStream::connect_timeout(&to, Duration::from_millis(50))?))
         });
     }
     idle()

@@ -35,7 +35,7 @@ pub(super) fn begun() {
 }
 
 /// Repeats something for ever. What fails is tried again, but not more than 1,000 times a second.
-pub(super) fn forever(mut each: impl FnMut() -> Result<()>) -> Result<()> {
+pub(super) fn forever<T>(mut each: impl FnMut() -> Result<T>) -> Result<()> {
     loop {
         if each().is_err() {
             std::thread::sleep(Duration::from_millis(1));
