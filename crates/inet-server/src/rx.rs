@@ -30,7 +30,7 @@ use abi::data::{DataDescriptor, DataFlags};
 use shm::{Area, Consumer, Pool, Producer, PushError};
 
 use crate::fault::ClientFault;
-use crate::nic::frame::FramePiece;
+use crate::nic::frame::{FramePiece, copy_piece};
 
 pub(crate) mod sharing;
 
@@ -75,12 +75,12 @@ impl FilledArea {
         }
     }
 
-    /// Copies `bytes`, which fit.
-    fn fill(&mut self, bytes: &[u8]) {
+    /// Copies `len` bytes, which fit, from byte `at` of a piece on.
+    fn fill(&mut self, piece: &FramePiece, at: usize, len: usize) {
         if let AreaMemory::Area(area) = &self.memory
-            && area.write(self.len, bytes).is_ok()
+            && copy_piece(piece, at, len, (area, self.len))
         {
-            self.len += bytes.len();
+            self.len += len;
         }
     }
 
@@ -168,7 +168,7 @@ impl Rx {
     ) -> Result<usize, FramePiece> {
         // Copy a small piece, if an area is open or the socket has none.
         let open = self.areas.back().is_none_or(|filled| filled.room() > 0) || self.units() == 0;
-        if piece.bytes().len() <= SMALL && open {
+        if piece.range.len() <= SMALL && open {
             return Err(piece);
         }
         let lent = frame_quota.lend(piece)?;
@@ -190,31 +190,29 @@ impl Rx {
 
     /// Copies as much of a piece of a stream as [`Rx::reserve`] made room for. Returns how much
     /// that was.
-    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> usize {
-        let before = self.written;
+    pub(crate) fn write(&mut self, piece: &FramePiece) -> usize {
+        let mut done = 0;
         // Only the last two areas can have room: the one being filled and the one reserved after
         // it.
         for index in self.areas.len().saturating_sub(2)..self.areas.len() {
             let Some(open) = self.areas.get_mut(index) else { break };
-            let now = bytes.len().min(open.room());
+            let now = (piece.range.len() - done).min(open.room());
             if now == 0 {
                 continue;
             }
-            let (head, rest) = bytes.split_at(now);
             if open.len == 0 {
                 open.first = self.written;
             }
-            open.fill(head);
+            open.fill(piece, done, now);
             self.written += now as u64;
             open.end = self.written;
-            bytes = rest;
+            done += now;
         }
         // Keeps positions in order, if the copy did not need the reserved area yet.
         if let Some(empty) = self.areas.back_mut().filter(|filled| filled.len == 0) {
             (empty.first, empty.end) = (self.written, self.written);
         }
-        // Less than the length of a slice.
-        usize::try_from(self.written - before).unwrap_or(usize::MAX)
+        done
     }
 
     /// Makes room for a datagram of at most `len` bytes; false if there is none.
@@ -227,9 +225,9 @@ impl Rx {
     }
 
     /// Copies a part of the datagram that [`Rx::begin_datagram`] made room for.
-    pub(crate) fn add_to_datagram(&mut self, bytes: &[u8]) {
+    pub(crate) fn add_to_datagram(&mut self, piece: &FramePiece) {
         if let Some(open) = self.areas.back_mut() {
-            open.fill(bytes);
+            open.fill(piece, 0, piece.range.len());
         }
     }
 

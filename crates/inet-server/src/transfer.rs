@@ -210,7 +210,7 @@ fn next_piece(engine: &mut Engine, socket: &mut Socket) -> Option<FramePiece> {
 /// Copies as much of a piece as there is room for, and keeps the rest. Returns the number of copied
 /// bytes.
 fn copy(socket: &mut Socket, mut piece: FramePiece) -> usize {
-    let written = socket.rx.write(piece.bytes());
+    let written = socket.rx.write(&piece);
     piece.range.start += written;
     if !piece.range.is_empty() {
         socket.pending_pieces.push_front(piece);

@@ -12,6 +12,8 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
+use smoltcp::wire::checksum;
+
 use crate::interface_id::InterfaceId;
 use crate::offload::{RxOffload, TxOffload};
 
@@ -42,10 +44,43 @@ pub trait TxBytes {
         Self: Sized;
 }
 
+/// Bytes of a frame that hold the longest headers of a TCP or UDP packet without IPv6 extension
+/// headers: Ethernet, IPv4 with options, TCP with options.
+pub const HEAD: usize = 144;
+
 /// A complete received frame, from its link header on. It is dropped when no longer needed.
+///
+/// Its memory may be written by others, such as a driver. So the stack never looks at the frame in
+/// place. It reads all fields out of private copies, each of which it makes once: of the
+/// [head](Self::head), or of a whole frame whose protocol is neither TCP nor UDP.
 pub trait RxBytes {
-    /// The frame's bytes.
+    /// The frame's bytes. The methods below rest on it unless they are overridden. It must be only
+    /// for memory that nobody writes; the stack itself does not call it.
     fn bytes(&self) -> &[u8];
+
+    /// Length in bytes.
+    fn frame_len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// A copy of the first bytes. Those after the frame's end mean nothing.
+    fn head(&self) -> [u8; HEAD] {
+        let mut head = [0; HEAD];
+        self.read(0, &mut head);
+        head
+    }
+
+    /// Copies the bytes from `at` on to `out`, as far as there are both.
+    fn read(&self, at: usize, out: &mut [u8]) {
+        let bytes = self.bytes().get(at..).unwrap_or_default();
+        out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
+    }
+
+    /// RFC 1071 one's complement sum of `range`, folded to 16 bits and not inverted, as if the
+    /// range started at an even offset. Bytes after the frame's end do not count.
+    fn checksum(&self, range: Range<usize>) -> u16 {
+        checksum::data(self.bytes().get(range).unwrap_or_default())
+    }
 
     /// The interface's knowledge of it.
     fn offload(&self) -> RxOffload {
@@ -75,6 +110,45 @@ impl<R: RxBytes> RxBytes for Frame<R> {
         match self {
             Self::One(frame) => frame.bytes(),
             Self::Joined(bytes) | Self::Looped(bytes) => bytes,
+        }
+    }
+
+    #[inline]
+    fn frame_len(&self) -> usize {
+        match self {
+            Self::One(frame) => frame.frame_len(),
+            Self::Joined(bytes) | Self::Looped(bytes) => bytes.len(),
+        }
+    }
+
+    #[inline]
+    fn head(&self) -> [u8; HEAD] {
+        match self {
+            Self::One(frame) => frame.head(),
+            Self::Joined(bytes) | Self::Looped(bytes) => {
+                let mut head = [0; HEAD];
+                head.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+                head
+            }
+        }
+    }
+
+    fn read(&self, at: usize, out: &mut [u8]) {
+        match self {
+            Self::One(frame) => frame.read(at, out),
+            Self::Joined(bytes) | Self::Looped(bytes) => {
+                let bytes = bytes.get(at..).unwrap_or_default();
+                out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
+            }
+        }
+    }
+
+    fn checksum(&self, range: Range<usize>) -> u16 {
+        match self {
+            Self::One(frame) => frame.checksum(range),
+            Self::Joined(bytes) | Self::Looped(bytes) => {
+                checksum::data(bytes.get(range).unwrap_or_default())
+            }
         }
     }
 

@@ -110,6 +110,18 @@ impl<R: RxBytes> RxBytes for HeldFrame<R> {
         self.frame.bytes()
     }
 
+    fn frame_len(&self) -> usize {
+        self.frame.frame_len()
+    }
+
+    fn read(&self, at: usize, out: &mut [u8]) {
+        self.frame.read(at, out);
+    }
+
+    fn checksum(&self, range: core::ops::Range<usize>) -> u16 {
+        self.frame.checksum(range)
+    }
+
     fn frames(&self) -> usize {
         self.frame.frames()
     }

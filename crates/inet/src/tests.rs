@@ -14,6 +14,7 @@ mod offload;
 mod options;
 mod pmtu;
 mod requests;
+mod shared_memory;
 mod shares;
 mod sleep;
 mod streams;
@@ -371,7 +372,7 @@ pub(crate) fn tcp_frame(repr: &tcp::SegmentRepr, payload: &[u8]) -> Vec<u8> {
 
 /// The TCP header in a frame.
 pub(crate) fn segment_of(frame: &[u8]) -> tcp::SegmentRepr {
-    let packet = crate::ip::v4::parse(frame, 14, ID).unwrap();
+    let packet = crate::ip::v4::parse(frame, frame.len(), 14, ID).unwrap();
     let bytes = &frame[packet.payload.clone()];
     tcp::SegmentRepr::parse(packet.source, packet.destination, bytes).unwrap().repr
 }

@@ -355,6 +355,17 @@ impl Region {
         Ok(())
     }
 
+    /// A private copy of `N` bytes, as [`Region::read`].
+    ///
+    /// # Errors
+    /// [`OutOfRange`].
+    #[inline]
+    pub(crate) fn array<const N: usize>(&self, offset: usize) -> Result<[u8; N], OutOfRange> {
+        let from = self.inside(offset, N)?;
+        // SAFETY: `from` is valid for that many bytes while the region lives.
+        Ok(unsafe { copy_array(from.as_ptr()) })
+    }
+
     /// Copies bytes into the region.
     ///
     /// # Errors
@@ -491,6 +502,16 @@ unsafe fn copy(from: *const u8, into: *mut u8, len: usize) {
     // SAFETY: passed on to the caller. A peer that writes at the same time makes the bytes
     // arbitrary, not the access invalid.
     unsafe { ptr::copy_nonoverlapping(from, into, len) }
+}
+
+/// A private copy of `N` bytes. Never inlined, for the reason that [`copy`] is not.
+///
+/// # Safety
+/// `from` is valid for reads of `N` bytes.
+#[inline(never)]
+unsafe fn copy_array<const N: usize>(from: *const u8) -> [u8; N] {
+    // SAFETY: passed on to the caller; an array of bytes needs no alignment and has any value.
+    unsafe { from.cast::<[u8; N]>().read() }
 }
 
 macro_rules! word {

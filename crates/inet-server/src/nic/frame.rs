@@ -31,9 +31,33 @@ impl ReceivedFrame {
     }
 }
 
+/// The driver may write to the frame at any time, so there is no slice of its bytes.
 impl RxBytes for ReceivedFrame {
     fn bytes(&self) -> &[u8] {
-        self.area.bytes().get(self.start..self.end).unwrap_or_default()
+        debug_assert!(false, "a slice of memory that a driver writes");
+        &[]
+    }
+
+    fn frame_len(&self) -> usize {
+        self.end.saturating_sub(self.start)
+    }
+
+    fn head(&self) -> [u8; inet::HEAD] {
+        self.area.head(self.start)
+    }
+
+    fn read(&self, at: usize, out: &mut [u8]) {
+        let len = self.frame_len().saturating_sub(at).min(out.len());
+        if let Some(out) = out.get_mut(..len) {
+            // In range: `Port::take` has checked the frame's extent.
+            let _ = self.area.read(self.start + at, out);
+        }
+    }
+
+    fn checksum(&self, range: Range<usize>) -> u16 {
+        let end = range.end.min(self.frame_len());
+        let len = end.saturating_sub(range.start);
+        self.area.checksum(self.start.saturating_add(range.start), len).unwrap_or(0)
     }
 
     fn offload(&self) -> RxOffload {
@@ -43,6 +67,30 @@ impl RxBytes for ReceivedFrame {
     fn frames(&self) -> usize {
         1 + self.behind.len()
     }
+}
+
+/// Copies `len` bytes of a piece of payload, from the piece's byte `at` on, into an area of a
+/// program's. Returns whether there were as many.
+pub(crate) fn copy_piece(
+    piece: &FramePiece,
+    at: usize,
+    len: usize,
+    (area, offset): (&Area, usize),
+) -> bool {
+    let from = piece.range.start + at;
+    let copied = match &piece.frame {
+        inet::Frame::One(frame) if from + len <= frame.frame_len() => {
+            frame.area.copy_to(frame.start + from, len, area, offset)
+        }
+        inet::Frame::One(_) => return false,
+        inet::Frame::Joined(bytes) | inet::Frame::Looped(bytes) => {
+            match bytes.get(from..from + len) {
+                Some(bytes) => area.write(offset, bytes),
+                None => return false,
+            }
+        }
+    };
+    copied.is_ok()
 }
 
 /// A piece of payload that the core has received.
@@ -61,7 +109,7 @@ pub(crate) fn take_apart(piece: FramePiece, parts: &mut VecDeque<FramePiece>) {
             let behind = std::mem::take(&mut first.behind);
             let mut at = 0;
             for frame in std::iter::once(first).chain(behind) {
-                let len = frame.bytes().len();
+                let len = frame.frame_len();
                 let within = |position: usize| position.clamp(at, at + len) - at;
                 let part = within(range.start)..within(range.end);
                 put(frame, part);

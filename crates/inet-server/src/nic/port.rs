@@ -122,7 +122,7 @@ impl Port {
                 let behind: Vec<_> = (0..more).map(|_| self.next_of_chain()).collect();
                 let mut first = first?;
                 first.behind = behind.into_iter().collect::<Result<_, _>>()?;
-                let bytes = first.behind.iter().map(|frame| frame.bytes().len()).sum::<usize>();
+                let bytes = first.behind.iter().map(|frame| frame.frame_len()).sum::<usize>();
                 // Only a super-segment has frames behind it. The sum of `MAX_MORE` areas fits into
                 // 32 bits.
                 let joined = first.offload.segment > 0;
@@ -224,11 +224,8 @@ impl Port {
         body: &[TxPiece<'_, ClientChunk>],
         offload: TxOffload,
     ) -> Option<()> {
-        let mut area = self.heads.alloc(HEAD_PAGES).ok()?;
-        area.bytes_mut()
-            .get_mut(usize::from(HEAD_ROOM)..)?
-            .get_mut(..head.len())?
-            .copy_from_slice(head);
+        let area = self.heads.alloc(HEAD_PAGES).ok()?;
+        area.write(usize::from(HEAD_ROOM), head).ok()?;
         let mut pieces = [frame::Piece::default(); MAX_PIECES];
         let mut count = 0;
         for piece in body {

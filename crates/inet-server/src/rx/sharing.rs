@@ -57,7 +57,7 @@ impl FrameQuota {
         let Some(region) = DataFlags::of_frame(frame.nic()) else { return Err(piece) };
         let (area, before) = frame.place();
         let range = piece.range.clone();
-        let inside = range.start <= range.end && range.end <= frame.bytes().len();
+        let inside = range.start <= range.end && range.end <= frame.frame_len();
         let offset = u32::try_from(before + range.start);
         let (Ok(offset), Ok(len), true) = (offset, u32::try_from(range.len()), inside) else {
             return Err(piece);

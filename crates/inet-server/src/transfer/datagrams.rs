@@ -93,16 +93,16 @@ pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> 
         let (mut len, mut about) = (0, None);
         for _ in 0..number {
             let Some(received) = engine.stack.recv(handle) else { break };
-            let bytes = received.piece.bytes();
+            let bytes = received.piece.range.len();
             if has_room {
-                socket.rx.add_to_datagram(bytes);
-                len += bytes.len();
+                socket.rx.add_to_datagram(&received.piece);
+                len += bytes;
             } else {
                 engine.counters.datagrams_dropped += 1;
             }
             about = received.info.map(|info| (received.from, info));
             // The shell bounds a datagram socket's queue; for the core the datagram is consumed.
-            engine.stack.consumed(engine.now, handle, bytes.len());
+            engine.stack.consumed(engine.now, handle, bytes);
         }
         if let Some((from, info)) = about.filter(|_| has_room) {
             let segment = if number > 1 { segment } else { 0 };

@@ -93,9 +93,15 @@ impl IpLayer {
     }
 
     /// Reads the IPv4 packet that starts at `at` in `frame`; `None`, and counted, if it is refused.
-    pub(crate) fn parse4(&mut self, frame: &[u8], at: usize, id: InterfaceId) -> Option<Packet> {
+    pub(crate) fn parse4(
+        &mut self,
+        head: &[u8],
+        len: usize,
+        at: usize,
+        id: InterfaceId,
+    ) -> Option<Packet> {
         let counters = &mut self.counters;
-        match v4::parse(frame, at, id) {
+        match v4::parse(head, len, at, id) {
             Ok(packet) => return Some(packet),
             Err(Ipv4Refusal::Malformed) => counters.ip_malformed += 1,
             Err(Ipv4Refusal::Checksum) => counters.ip_bad_checksum += 1,
@@ -109,12 +115,13 @@ impl IpLayer {
     /// Reads the IPv6 packet that starts at `at` in `frame`; `None`, and counted, if it is refused.
     pub(crate) fn parse6(
         &mut self,
-        frame: &[u8],
+        head: &[u8],
+        len: usize,
         at: usize,
         id: InterfaceId,
     ) -> Option<(Packet, Content)> {
         let counters = &mut self.counters;
-        match v6::parse(frame, at, id) {
+        match v6::parse(head, len, at, id) {
             Ok(found) => return Some(found),
             Err(Ipv6Refusal::Malformed) => counters.ip6_malformed += 1,
             Err(Ipv6Refusal::Martian) => counters.ip6_martians += 1,

@@ -45,6 +45,13 @@ pub(crate) struct FragmentHeader {
 }
 
 impl Packet {
+    /// The first bytes of its payload, as far as they are in the frame's first bytes `head`.
+    #[inline]
+    pub(crate) fn payload_in<'a>(&self, head: &'a [u8]) -> &'a [u8] {
+        let Range { start, end } = self.payload;
+        head.get(start..end.min(head.len())).unwrap_or_default()
+    }
+
     /// The packet's source with `port`.
     pub(crate) fn from(&self, port: u16) -> SocketAddr {
         scoped(self.source, port, self.interface)

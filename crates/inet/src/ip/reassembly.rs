@@ -191,7 +191,7 @@ impl<F: RxBytes> Reassembler<F> {
             }
             return refused;
         }
-        self.make_room(key.source, fragment.frame.bytes().len());
+        self.make_room(key.source, fragment.frame.frame_len());
         self.add(now, fragment);
         match self.assemblies.get(&key) {
             Some(held) if held.total == Some(held.len) => self.join(&key),
@@ -233,7 +233,7 @@ impl<F: RxBytes> Reassembler<F> {
             self.sources.entry(key.source).or_default().waiting.insert(due, key);
             self.assemblies.insert(key, Assembly::new(due));
         }
-        let more = SourceUsage { bytes: fragment.frame.bytes().len(), frames: 1 };
+        let more = SourceUsage { bytes: fragment.frame.frame_len(), frames: 1 };
         self.taken.add(more);
         if let Some(source) = self.sources.get_mut(&key.source) {
             source.taken.add(more);
@@ -308,7 +308,9 @@ impl<F: RxBytes> Reassembler<F> {
         let (header_len, next_header) = (first.header.len(), first.next_header);
         let mut bytes = Vec::with_capacity(header_len + held.len);
         let mut copy = |frame: &F, range: &Range<usize>| {
-            bytes.extend_from_slice(frame.bytes().get(range.clone()).unwrap_or_default());
+            let at = bytes.len();
+            bytes.resize(at + range.len(), 0);
+            frame.read(range.start, bytes.get_mut(at..).unwrap_or_default());
         };
         copy(&first.frame, &first.header);
         held.pieces.iter().for_each(|piece| copy(&piece.frame, &piece.payload));
@@ -373,7 +375,7 @@ impl<F: RxBytes> Assembly<F> {
     }
 
     fn taken(&self) -> SourceUsage {
-        let bytes = self.pieces.iter().map(|piece| piece.frame.bytes().len()).sum();
+        let bytes = self.pieces.iter().map(|piece| piece.frame.frame_len()).sum();
         SourceUsage { bytes, frames: self.pieces.len() + usize::from(self.discarded) }
     }
 }

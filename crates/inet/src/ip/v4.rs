@@ -16,7 +16,7 @@ use crate::ip::packet::{FragmentHeader, Header, Packet};
 pub(crate) const HEADER: usize = smoltcp::wire::IPV4_HEADER_LEN;
 
 /// Where the protocol is in the header.
-const PROTOCOL_AT: usize = 9;
+pub(crate) const PROTOCOL_AT: usize = 9;
 
 /// Why a packet is not let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,22 +28,30 @@ pub(crate) enum Ipv4Refusal {
     Martian,
 }
 
-/// Parses the packet that starts at `at` in `frame`, which came from `interface`.
+/// Parses the packet that starts at `at` in a frame of `len` bytes, which came from `interface`.
+/// `head` has the first bytes of the frame, at least up to the end of the packet's header.
 pub(crate) fn parse(
-    frame: &[u8],
+    head: &[u8],
+    len: usize,
     at: usize,
     interface: InterfaceId,
 ) -> Result<Packet, Ipv4Refusal> {
-    let bytes = frame.get(at..).ok_or(Ipv4Refusal::Malformed)?;
-    let view = Ipv4Packet::new_checked(bytes).map_err(|_| Ipv4Refusal::Malformed)?;
-    if view.version() != 4 {
+    let bytes = head.get(at..).filter(|bytes| bytes.len() >= HEADER);
+    let bytes = bytes.ok_or(Ipv4Refusal::Malformed)?;
+    let view = Ipv4Packet::new_unchecked(bytes);
+    let (header, total) = (usize::from(view.header_len()), usize::from(view.total_len()));
+    if view.version() != 4
+        || header < HEADER
+        || header > bytes.len()
+        || header > total
+        || total > len - at
+    {
         return Err(Ipv4Refusal::Malformed);
     }
     // RFC 1122 3.2.1.2: verify on every datagram, silently discard a bad one.
     if !view.verify_checksum() {
         return Err(Ipv4Refusal::Checksum);
     }
-    let header = usize::from(view.header_len());
     check_options(bytes.get(HEADER..header).ok_or(Ipv4Refusal::Malformed)?)?;
     // RFC 1122 3.2.1.3: these are never the source of a packet from outside.
     let source = view.src_addr();
@@ -54,7 +62,7 @@ pub(crate) fn parse(
     {
         return Err(Ipv4Refusal::Martian);
     }
-    let extent = at..at + usize::from(view.total_len());
+    let extent = at..at + total;
     let fragment = (view.more_frags() || view.frag_offset() != 0).then(|| FragmentHeader {
         id: view.ident().into(),
         at: view.frag_offset().into(),

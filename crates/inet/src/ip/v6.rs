@@ -24,7 +24,7 @@ const MOST_HEADERS: usize = 8;
 const MOST_OPTIONS: usize = 16;
 /// Where the length and the next header are in the fixed header.
 const PAYLOAD_LENGTH_AT: usize = 4;
-const NEXT_HEADER_AT: usize = 6;
+pub(crate) const NEXT_HEADER_AT: usize = 6;
 
 /// The content of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,13 +68,16 @@ pub(crate) enum Ipv6Refusal {
     Excessive,
 }
 
-/// Parses the packet that starts at `at` in `frame`, which came from `interface`.
+/// Parses the packet that starts at `at` in a frame of `len` bytes, which came from `interface`.
+/// `head` has the first bytes of the frame: all of them, unless the packet has no extension
+/// headers.
 pub(crate) fn parse(
-    frame: &[u8],
+    head: &[u8],
+    len: usize,
     at: usize,
     interface: InterfaceId,
 ) -> Result<(Packet, Content), Ipv6Refusal> {
-    let bytes = frame.get(at..).ok_or(Ipv6Refusal::Malformed)?;
+    let bytes = head.get(at..).ok_or(Ipv6Refusal::Malformed)?;
     if bytes.len() < HEADER {
         return Err(Ipv6Refusal::Malformed);
     }
@@ -83,7 +86,10 @@ pub(crate) fn parse(
         return Err(Ipv6Refusal::Malformed);
     }
     let total = HEADER + usize::from(view.payload_len());
-    let bytes = bytes.get(..total).ok_or(Ipv6Refusal::Malformed)?;
+    if total > len - at {
+        return Err(Ipv6Refusal::Malformed);
+    }
+    let bytes = bytes.get(..total).unwrap_or(bytes);
     let (source, destination) = (view.src_addr(), view.dst_addr());
     let outside = interface != InterfaceId::LOOPBACK;
     if is_impossible_source(source) || is_impossible_destination(destination) {

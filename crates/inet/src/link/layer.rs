@@ -138,14 +138,19 @@ impl LinkLayer {
         }
     }
 
-    /// Reads the header of a received frame. `None`, and counted, if the frame is not for this
-    /// host.
-    pub(crate) fn handle_frame(&mut self, id: InterfaceId, frame: &[u8]) -> Option<ReceivedFrame> {
+    /// Reads the header of a received frame of `len` bytes. `None`, and counted, if the frame is
+    /// not for this host.
+    pub(crate) fn handle_frame(
+        &mut self,
+        id: InterfaceId,
+        head: &[u8],
+        len: usize,
+    ) -> Option<ReceivedFrame> {
         let mac = self.interfaces.get(id)?.mac();
         let counters = &mut self.counters;
         counters.frames_in += 1;
-        counters.bytes_in += frame.len() as u64;
-        match ethernet::parse(frame, mac) {
+        counters.bytes_in += len as u64;
+        match ethernet::parse(head, mac) {
             Ok(received) => return Some(received),
             Err(IgnoreReason::Malformed) => counters.eth_malformed += 1,
             Err(IgnoreReason::NotOurs) => counters.eth_not_ours += 1,

@@ -79,17 +79,21 @@ impl TcpLayer {
         self.counters.iter().chain(self.totals.iter())
     }
 
-    /// Parses and counts a TCP packet. Gives the segment, its payload's range in the frame, and the
-    /// rest of the frame. `None` for a malformed packet, which is to be dropped.
+    /// Parses and counts a TCP packet, the headers of which are in `head`. Gives the segment, its
+    /// payload's range in the frame, and the rest of the frame. `None` for a malformed packet,
+    /// which is to be dropped.
     pub(super) fn handle_packet<R: RxBytes>(
         &mut self,
         packet: &Packet,
+        head: &[u8],
         frame: &Frame<R>,
     ) -> Option<(SegmentRepr, Range<usize>)> {
-        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
+        let bytes = packet.payload_in(head);
+        let len = packet.payload.len();
         let counters = &mut self.counters;
-        let (source, destination) = (packet.source, packet.destination);
-        let parsed = match SegmentRepr::parse_with(source, destination, bytes, frame.offload()) {
+        let ends = (packet.source, packet.destination);
+        let sum = || frame.checksum(packet.payload.clone());
+        let parsed = match SegmentRepr::parse_head(ends, bytes, len, sum, frame.offload()) {
             Ok(parsed) => parsed,
             Err(SegmentError::Checksum) => {
                 counters.tcp_bad_checksum += 1;
@@ -101,14 +105,14 @@ impl TcpLayer {
             }
         };
         // Bytes behind the frame belong to the packet only if the packet ends with the frame.
-        let behind = match packet.payload.end == frame.bytes().len() {
+        let behind = match packet.payload.end == frame.frame_len() {
             true => frame.offload().behind as usize,
             false => 0,
         };
         let payload = packet.payload.start + parsed.payload..packet.payload.end + behind;
         counters.tcp_in += match parsed.repr.joined {
             0 => 1,
-            size => segment_count(bytes.len() - parsed.payload + behind, size),
+            size => segment_count(len - parsed.payload + behind, size),
         };
         counters.tcp_resets_in += u64::from(parsed.repr.rst);
         let segment = SegmentRepr { ecn: EcnField::from_tos(packet.tos), ..parsed.repr };

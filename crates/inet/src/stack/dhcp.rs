@@ -19,6 +19,7 @@ use crate::link::ethernet::Mac;
 use crate::offload::TxOffload;
 use crate::time::Instant;
 use crate::timers::Timer;
+use crate::udp::layer;
 use crate::udp::wire as udp;
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -207,22 +208,19 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         &mut self,
         now: Instant,
         packet: &Packet,
-        frame: &Frame<R>,
+        (head, frame): (&[u8], &Frame<R>),
         out: &mut dyn Egress<T>,
     ) -> bool {
         if !self.dhcp.is_enabled(packet.interface) {
             return false;
         }
-        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
-        let (source, destination) = (packet.source, packet.destination);
-        let Ok(parsed) = udp::parse(source, destination, bytes, frame.offload().verified) else {
-            return false;
-        };
+        let Ok(parsed) = layer::parse(packet, head, frame) else { return false };
         if (parsed.src_port, parsed.dst_port) != (SERVER_PORT, CLIENT_PORT) {
             return false;
         }
-        let payload = bytes.get(parsed.payload).unwrap_or_default();
-        if self.dhcp.handle_message(now, packet.interface, payload, &mut self.cx.secret) {
+        let mut payload = alloc::vec![0; parsed.payload.len()];
+        frame.read(packet.payload.start + parsed.payload.start, &mut payload);
+        if self.dhcp.handle_message(now, packet.interface, &payload, &mut self.cx.secret) {
             self.act_on_dhcp(now, out);
             self.arm_addressing();
         }

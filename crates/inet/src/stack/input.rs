@@ -5,11 +5,11 @@ use core::net::IpAddr;
 use smoltcp::wire::{Icmpv6Message, IpProtocol};
 
 use super::state::Stack;
-use crate::bytes::{Egress, Frame, ProcessingStage, RxBytes, TxBytes};
+use crate::bytes::{Egress, Frame, HEAD, ProcessingStage, RxBytes, TxBytes};
 use crate::icmp::{IcmpError, IcmpReport, Icmpv6Input};
 use crate::interface_id::InterfaceId;
 use crate::ip::v6::Content;
-use crate::ip::{Arrival, Origin, Packet, ndp};
+use crate::ip::{Arrival, Origin, Packet, ndp, v4, v6};
 use crate::link::ethernet::{self, EtherPayload};
 use crate::sockets::kinds::SocketKind;
 use crate::time::Instant;
@@ -26,17 +26,33 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         self.cx.link.stage(ProcessingStage::EthernetInput, out);
-        let Some(received) = self.cx.link.handle_frame(interface, frame.bytes()) else { return };
+        let (first, len) = (frame.head(), frame.frame_len());
+        let head = first.get(..len.min(HEAD)).unwrap_or_default();
+        let Some(received) = self.cx.link.handle_frame(interface, head, len) else { return };
         let origin = Origin { interface, to_group: received.to_group, looped: false };
         match received.carries {
-            EtherPayload::Arp => self.handle_arp(now, interface, frame.bytes(), out),
+            EtherPayload::Arp => self.handle_arp(now, interface, head, out),
             EtherPayload::Ipv4 => {
-                self.handle_ipv4(now, origin, (Frame::One(frame), ethernet::HEADER), out);
+                self.handle_ipv4(now, origin, head, (Frame::One(frame), ethernet::HEADER), out);
             }
             EtherPayload::Ipv6 => {
-                self.handle_ipv6(now, origin, (Frame::One(frame), ethernet::HEADER), out);
+                self.handle_ipv6(now, origin, head, (Frame::One(frame), ethernet::HEADER), out);
             }
         }
+    }
+
+    /// Does something with a frame of which it needs a whole private copy.
+    #[cold]
+    pub(super) fn with_copy<F: RxBytes>(
+        &mut self,
+        frame: F,
+        step: impl FnOnce(&mut Self, &[u8], F),
+    ) {
+        let mut copy = core::mem::take(&mut self.copy);
+        copy.resize(frame.frame_len(), 0);
+        frame.read(0, &mut copy);
+        step(self, &copy, frame);
+        self.copy = copy;
     }
 
     fn handle_arp(&mut self, now: Instant, id: InterfaceId, frame: &[u8], out: &mut dyn Egress<T>) {
@@ -67,27 +83,60 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             // The source is our own hardware address; the destination is the loopback
             // interface's, or a group.
             match carries {
-                EtherPayload::Ipv4 => self.handle_ipv4(now, origin, (frame, at), out),
-                EtherPayload::Ipv6 => self.handle_ipv6(now, origin, (frame, at), out),
+                EtherPayload::Ipv4 => self.handle_own_ipv4(now, origin, (frame, at), out),
+                EtherPayload::Ipv6 => self.handle_own_ipv6(now, origin, (frame, at), out),
                 EtherPayload::Arp => {}
             }
         }
         waiting
     }
 
-    /// Handles the IPv4 packet that starts at `at` in `frame`.
-    fn handle_ipv4(
+    /// Handles the IPv4 packet that starts at `at` in a frame of the core's own.
+    fn handle_own_ipv4(
         &mut self,
         now: Instant,
         origin: Origin,
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
+        let first = frame.head();
+        let head = first.get(..frame.frame_len().min(HEAD)).unwrap_or_default();
+        self.handle_ipv4(now, origin, head, (frame, at), out);
+    }
+
+    /// As [`handle_own_ipv4`](Self::handle_own_ipv4), for IPv6.
+    fn handle_own_ipv6(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        (frame, at): (Frame<R>, usize),
+        out: &mut dyn Egress<T>,
+    ) {
+        let first = frame.head();
+        let head = first.get(..frame.frame_len().min(HEAD)).unwrap_or_default();
+        self.handle_ipv6(now, origin, head, (frame, at), out);
+    }
+
+    /// Handles the IPv4 packet that starts at `at` in `frame`, the first bytes of which are `head`.
+    fn handle_ipv4(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        head: &[u8],
+        (frame, at): (Frame<R>, usize),
+        out: &mut dyn Egress<T>,
+    ) {
+        if head.len() < frame.frame_len() && !has_ports(head, at + v4::PROTOCOL_AT) {
+            return self.with_copy(frame, |stack, copy, frame| {
+                stack.handle_ipv4(now, origin, copy, (frame, at), out);
+            });
+        }
         self.cx.link.stage(ProcessingStage::IpInput, out);
-        let Some(packet) = self.cx.ip.parse4(frame.bytes(), at, origin.interface) else { return };
+        let len = frame.frame_len();
+        let Some(packet) = self.cx.ip.parse4(head, len, at, origin.interface) else { return };
         if packet.protocol == IpProtocol::Udp
             && packet.fragment.is_none()
-            && self.handle_dhcp(now, &packet, &frame, out)
+            && self.handle_dhcp(now, &packet, (head, &frame), out)
         {
             return;
         }
@@ -96,62 +145,67 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if packet.fragment.is_some() {
             // A reassembled packet has another header, so it is parsed anew.
             if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
-                self.handle_ipv4(now, origin, (packet_bytes, 0), out);
+                self.handle_own_ipv4(now, origin, (packet_bytes, 0), out);
             }
             return;
         }
         match (packet.protocol, arrival) {
             (IpProtocol::Icmp, _) => {
                 let about = (&packet, arrival);
-                let report = self.icmp.handle4(&mut self.cx, now, about, frame.bytes(), out);
+                let report = self.icmp.handle4(&mut self.cx, now, about, head, out);
                 if let Some(report) = report {
                     self.handle_report(now, arrival, &report);
                 }
             }
             (IpProtocol::Udp, _) => {
-                self.handle_udp(now, SocketKind::Datagram, (&packet, arrival), frame, out);
+                self.handle_udp(now, SocketKind::Datagram, (&packet, arrival), (head, frame), out);
             }
             (lite::PROTOCOL, _) => {
-                self.handle_udp(now, SocketKind::UdpLite, (&packet, arrival), frame, out);
+                self.handle_udp(now, SocketKind::UdpLite, (&packet, arrival), (head, frame), out);
             }
             (IpProtocol::Igmp, _) => {
                 let shared = (&mut self.cx.secret, &mut self.cx.timers);
-                self.cx.ip.handle_igmp(now, &packet, frame.bytes(), shared);
+                self.cx.ip.handle_igmp(now, &packet, head, shared);
             }
             (IpProtocol::Tcp, Arrival::ToUs) => {
-                self.sockets.handle_tcp(&mut self.cx, now, &packet, frame, out);
+                self.sockets.handle_tcp(&mut self.cx, now, &packet, (head, frame), out);
             }
-            (_, arrival) => self.handle_unknown(now, (&packet, arrival), frame.bytes(), out),
+            (_, arrival) => self.handle_unknown(now, (&packet, arrival), head, out),
         }
     }
 
-    /// Handles the IPv6 packet that starts at `at` in `frame`.
+    /// Handles the IPv6 packet that starts at `at` in `frame`, the first bytes of which are `head`.
     fn handle_ipv6(
         &mut self,
         now: Instant,
         origin: Origin,
+        head: &[u8],
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
+        if head.len() < frame.frame_len() && !has_ports(head, at + v6::NEXT_HEADER_AT) {
+            return self.with_copy(frame, |stack, copy, frame| {
+                stack.handle_ipv6(now, origin, copy, (frame, at), out);
+            });
+        }
         self.cx.link.stage(ProcessingStage::IpInput, out);
-        let Some((packet, content)) = self.cx.ip.parse6(frame.bytes(), at, origin.interface) else {
-            return;
-        };
+        let parsed = self.cx.ip.parse6(head, frame.frame_len(), at, origin.interface);
+        let Some((packet, content)) = parsed else { return };
         let arrival = self.cx.ip.arrival6(self.cx.link.interfaces(), origin, &packet);
         let Some(arrival) = arrival else { return };
         match content {
             Content::Upper if packet.fragment.is_some() => {
                 // A reassembled packet has another header, so it is parsed anew.
                 if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
-                    self.handle_ipv6(now, origin, (packet_bytes, 0), out);
+                    self.handle_own_ipv6(now, origin, (packet_bytes, 0), out);
                 }
             }
-            Content::Upper => self.handle_upper6(now, &packet, arrival, frame, out),
+            Content::Upper => self.handle_upper6(now, &packet, arrival, (head, frame), out),
             Content::Nothing => self.cx.ip.count_nothing(),
             Content::Problem(problem) => {
                 self.cx.ip.count_problem();
                 if arrival == Arrival::ToUs || problem.to_groups {
-                    let about = (&packet, frame.bytes());
+                    let about = (&packet, head);
                     self.icmp.send_problem(&mut self.cx, now, about, &problem, out);
                 }
             }
@@ -163,31 +217,31 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         now: Instant,
         packet: &Packet,
         arrival: Arrival,
-        frame: Frame<R>,
+        (head, frame): (&[u8], Frame<R>),
         out: &mut dyn Egress<T>,
     ) {
         match (packet.protocol, arrival) {
             (IpProtocol::Icmpv6, _) => {
-                match self.icmp.handle6(&mut self.cx, now, packet, frame.bytes(), out) {
+                match self.icmp.handle6(&mut self.cx, now, packet, head, out) {
                     Icmpv6Input::Done => {}
                     Icmpv6Input::Report(report) => self.handle_report(now, arrival, &report),
                     Icmpv6Input::Neighbour(kind) => {
-                        self.handle_ndp(now, packet, kind, frame.bytes(), out);
+                        self.handle_ndp(now, packet, kind, head, out);
                     }
                 }
             }
             // RFC 4291 2.5.2: nothing else has a use for packets without a source.
             (_, _) if packet.source.is_unspecified() => self.cx.ip.count_martian6(),
             (IpProtocol::Udp, _) => {
-                self.handle_udp(now, SocketKind::Datagram, (packet, arrival), frame, out);
+                self.handle_udp(now, SocketKind::Datagram, (packet, arrival), (head, frame), out);
             }
             (lite::PROTOCOL, _) => {
-                self.handle_udp(now, SocketKind::UdpLite, (packet, arrival), frame, out);
+                self.handle_udp(now, SocketKind::UdpLite, (packet, arrival), (head, frame), out);
             }
             (IpProtocol::Tcp, Arrival::ToUs) => {
-                self.sockets.handle_tcp(&mut self.cx, now, packet, frame, out);
+                self.sockets.handle_tcp(&mut self.cx, now, packet, (head, frame), out);
             }
-            (_, arrival) => self.handle_unknown(now, (packet, arrival), frame.bytes(), out),
+            (_, arrival) => self.handle_unknown(now, (packet, arrival), head, out),
         }
     }
 
@@ -196,14 +250,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         now: Instant,
         kind: SocketKind,
         (packet, arrival): (&Packet, Arrival),
-        frame: Frame<R>,
+        frame: (&[u8], Frame<R>),
         out: &mut dyn Egress<T>,
     ) {
         // RFC 1122 4.1.3.1.
         let about = (packet, arrival);
         if let Some(frame) = self.sockets.handle_datagram(&mut self.cx, kind, about, frame) {
             let error = IcmpError::PortUnreachable;
-            self.icmp.send_error(&mut self.cx, now, (packet, frame.bytes()), error, out);
+            self.with_copy(frame, |stack, copy, _| {
+                stack.icmp.send_error(&mut stack.cx, now, (packet, copy), error, out);
+            });
         }
     }
 
@@ -265,4 +321,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             };
         self.icmp.count_report(believed);
     }
+}
+
+/// Whether the byte at `at` announces TCP, UDP or UDP-Lite: then the head of a frame has all
+/// headers of the packet.
+#[inline]
+fn has_ports(head: &[u8], at: usize) -> bool {
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    const UDP_LITE: u8 = 136;
+    matches!(head.get(at), Some(&(TCP | UDP | UDP_LITE)))
 }

@@ -93,9 +93,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.fragments.handle_timer();
         while let Some((packet, frame)) = self.fragments.poll_expired(now, &mut self.cx.timers) {
             if self.cx.link.interfaces().is_ours(packet.destination) {
-                let about = (&packet, frame.bytes());
                 let error = IcmpError::ReassemblyTimeout;
-                self.icmp.send_error(&mut self.cx, now, about, error, out);
+                self.with_copy(frame, |stack, copy, _| {
+                    stack.icmp.send_error(&mut stack.cx, now, (&packet, copy), error, out);
+                });
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The layers of a stack.
 
+use alloc::vec::Vec;
+
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
 use crate::context::Context;
@@ -24,6 +26,8 @@ pub struct Stack<T, R> {
     /// Of DHCP and address conflict detection.
     pub(super) addressing_timer: Option<TimerId>,
     pub(super) sockets: SocketLayer<T, R>,
+    /// Room for a private copy of a received frame.
+    pub(super) copy: Vec<u8>,
 }
 
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
@@ -39,6 +43,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             addressing_timer: None,
             sockets: SocketLayer::new(&config, &secret),
             cx: Context::new(&config, secret),
+            copy: Vec::new(),
             config,
         }
     }

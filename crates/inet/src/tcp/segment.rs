@@ -150,15 +150,28 @@ impl SegmentRepr {
         bytes: &[u8],
         offload: RxOffload,
     ) -> Result<ParsedSegment, SegmentError> {
-        let header: &[u8; FIXED] = bytes.first_chunk().ok_or(SegmentError::Truncated)?;
+        Self::parse_head((src, dst), bytes, bytes.len(), || checksum::data(bytes), offload)
+    }
+
+    /// As [`parse_with`](Self::parse_with), for a segment of `len` bytes, the first of which are
+    /// `head`, at least up to the end of its header. `sum` gives the sum of all.
+    #[inline]
+    pub(crate) fn parse_head(
+        (src, dst): (IpAddr, IpAddr),
+        head: &[u8],
+        len: usize,
+        sum: impl FnOnce() -> u16,
+        offload: RxOffload,
+    ) -> Result<ParsedSegment, SegmentError> {
+        let header: &[u8; FIXED] = head.first_chunk().ok_or(SegmentError::Truncated)?;
         let payload = usize::from(header[12] >> 4) * 4;
         if payload < FIXED {
             return Err(SegmentError::Offset);
         }
-        let options = bytes.get(FIXED..payload).ok_or(SegmentError::Truncated)?;
+        let options = head.get(FIXED..payload).ok_or(SegmentError::Truncated)?;
         let sum = || {
-            let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, bytes.len());
-            checksum::combine(&[pseudo, checksum::data(bytes)])
+            let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Tcp, len);
+            checksum::combine(&[pseudo, sum()])
         };
         if !offload.verified && sum() != 0xffff {
             return Err(SegmentError::Checksum);

@@ -15,7 +15,7 @@ fn echoes_of_every_size_are_answered() {
         let sent = b.sent();
         let reply = &sent[0];
         assert_eq!(reply.len(), request.len());
-        let packet = crate::ip::v4::parse(reply, 14, ID).unwrap();
+        let packet = crate::ip::v4::parse(reply, reply.len(), 14, ID).unwrap();
         assert_eq!((packet.source, packet.destination), (IP_B.into(), IP_A.into()));
         let message = &reply[packet.payload];
         assert_eq!(checksum::data(message), 0xffff);
@@ -45,7 +45,7 @@ fn closed_udp_ports_are_reported_at_a_bounded_rate() {
     let datagram = udp_frame(5000, 7, &[7; 1000]);
     b.take(&datagram);
     let sent = b.sent();
-    let packet = crate::ip::v4::parse(&sent[0], 14, ID).unwrap();
+    let packet = crate::ip::v4::parse(&sent[0], sent[0].len(), 14, ID).unwrap();
     assert_eq!(packet.extent.len(), 576);
     let message = &sent[0][packet.payload];
     assert_eq!(message[..2], [3, 3]);

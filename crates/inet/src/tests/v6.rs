@@ -115,7 +115,7 @@ pub(super) fn advertisement(target: Ipv6Addr, flags: u8, mac: Option<Mac>) -> Ve
 
 /// What is in a frame that was sent: source, destination, ICMPv6 message.
 pub(super) fn icmp_in(frame: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr, Vec<u8>)> {
-    let (packet, content) = v6::parse(frame, 14, ID).ok()?;
+    let (packet, content) = v6::parse(frame, frame.len(), 14, ID).ok()?;
     let (IpAddr::V6(from), IpAddr::V6(to)) = (packet.source, packet.destination) else {
         return None;
     };

@@ -1,6 +1,7 @@
 //! UDP's own state in one stack: the datagrams that wait for a neighbour, and the counters.
 
 use alloc::collections::VecDeque;
+use core::ops::Range;
 
 use super::lite;
 use super::parked::{ParkedDatagram, ParkedDatagrams};
@@ -39,15 +40,15 @@ impl<T> UdpLayer<T> {
         self.counters.iter()
     }
 
-    /// Parses a UDP packet. Counts a malformed one, which is to be dropped.
+    /// Parses a UDP packet whose headers are in `head`. Counts a malformed one, which is to be
+    /// dropped.
     pub(crate) fn handle_packet<R: RxBytes>(
         &mut self,
         packet: &Packet,
+        head: &[u8],
         frame: &Frame<R>,
     ) -> Option<ParsedDatagram> {
-        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
-        let verified = frame.offload().verified;
-        let parsed = wire::parse(packet.source, packet.destination, bytes, verified);
+        let parsed = parse(packet, head, frame);
         parsed.map_err(|bad| self.count_bad(bad)).ok()
     }
 
@@ -56,10 +57,13 @@ impl<T> UdpLayer<T> {
     pub(crate) fn handle_lite_packet<R: RxBytes>(
         &mut self,
         packet: &Packet,
+        head: &[u8],
         frame: &Frame<R>,
     ) -> Option<(ParsedDatagram, Option<u16>)> {
-        let bytes = frame.bytes().get(packet.payload.clone()).unwrap_or_default();
-        let parsed = lite::parse(packet.source, packet.destination, bytes);
+        let Range { start, end } = packet.payload;
+        let sum = |len| frame.checksum(start..start + len);
+        let ends = (packet.source, packet.destination);
+        let parsed = lite::parse(ends, packet.payload_in(head), end - start, sum);
         parsed.map_err(|bad| self.count_bad(bad)).ok()
     }
 
@@ -113,4 +117,16 @@ impl<T> UdpLayer<T> {
     pub(crate) fn take_parked(&mut self, neighbour: NeighbourKey) -> VecDeque<ParkedDatagram<T>> {
         self.parked.take(neighbour)
     }
+}
+
+/// Parses a UDP packet whose headers are in `head`, the first bytes of `frame`.
+pub(crate) fn parse<R: RxBytes>(
+    packet: &Packet,
+    head: &[u8],
+    frame: &Frame<R>,
+) -> Result<ParsedDatagram, BadDatagram> {
+    let Range { start, end } = packet.payload;
+    let sum = |len| frame.checksum(start..start + len);
+    let sum = (!frame.offload().verified).then_some(sum);
+    wire::parse((packet.source, packet.destination), packet.payload_in(head), end - start, sum)
 }

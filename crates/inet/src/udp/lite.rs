@@ -22,34 +22,35 @@ fn covered(coverage: u16, len: usize) -> Option<usize> {
     }
 }
 
-/// Reads the datagram `bytes` that came from `src` to `dst`; gives its coverage, too, if it is only
-/// a part of the datagram.
+/// Reads the datagram of `len` bytes that came from `src` to `dst`; gives its coverage, too, if it
+/// is only a part of the datagram. `head` are its first bytes, and `sum` gives the sum of the first
+/// so many.
 pub(crate) fn parse(
-    src: IpAddr,
-    dst: IpAddr,
-    bytes: &[u8],
+    (src, dst): (IpAddr, IpAddr),
+    head: &[u8],
+    len: usize,
+    sum: impl FnOnce(usize) -> u16,
 ) -> Result<(ParsedDatagram, Option<u16>), BadDatagram> {
-    let header = bytes.get(..HEADER).ok_or(BadDatagram::Malformed)?;
+    let header = head.get(..HEADER).ok_or(BadDatagram::Malformed)?;
     let view = UdpPacket::new_unchecked(header);
-    if view.dst_port() == 0 || u16::try_from(bytes.len()).is_err() {
+    if view.dst_port() == 0 || u16::try_from(len).is_err() {
         return Err(BadDatagram::Malformed);
     }
-    let covered = covered(view.len(), bytes.len()).ok_or(BadDatagram::Malformed)?;
+    let covered = covered(view.len(), len).ok_or(BadDatagram::Malformed)?;
     // RFC 3828 3.1: a checksum is not optional.
     if view.checksum() == 0 {
         return Err(BadDatagram::Checksum);
     }
-    let data = bytes.get(..covered).ok_or(BadDatagram::Malformed)?;
-    let pseudo = ip::pseudo_sum(src, dst, PROTOCOL, bytes.len());
-    if checksum::combine(&[pseudo, checksum::data(data)]) != 0xffff {
+    let pseudo = ip::pseudo_sum(src, dst, PROTOCOL, len);
+    if checksum::combine(&[pseudo, sum(covered)]) != 0xffff {
         return Err(BadDatagram::Checksum);
     }
     let parsed = ParsedDatagram {
         src_port: view.src_port(),
         dst_port: view.dst_port(),
-        payload: HEADER..bytes.len(),
+        payload: HEADER..len,
     };
-    let partial = u16::try_from(covered).ok().filter(|_| covered < bytes.len());
+    let partial = u16::try_from(covered).ok().filter(|_| covered < len);
     Ok((parsed, partial))
 }
 
@@ -107,7 +108,8 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Result<(ParsedDatagram, Option<u16>), BadDatagram> {
-        parse(SRC.ip(), DST.ip(), bytes)
+        let sum = |len| checksum::data(&bytes[..len]);
+        parse((SRC.ip(), DST.ip()), bytes, bytes.len(), sum)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 
-use smoltcp::wire::{IpAddress, IpProtocol, UdpPacket, checksum};
+use smoltcp::wire::{IpProtocol, UdpPacket, checksum};
 
 use crate::ip;
 
@@ -29,16 +29,19 @@ pub(crate) enum BadDatagram {
 /// Where the checksum is in the header.
 pub(crate) const CHECKSUM_AT: usize = 6;
 
-/// Parses the datagram `bytes`, sent from `src` to `dst`. `verified`: its checksum is known to be
+/// Parses the datagram at the start of `len` bytes, sent from `src` to `dst`. `head` are the first
+/// of them, and `sum` gives the sum of the first so many; `None`: the checksum is known to be
 /// right.
 pub(crate) fn parse(
-    src: IpAddr,
-    dst: IpAddr,
-    bytes: &[u8],
-    verified: bool,
+    (src, dst): (IpAddr, IpAddr),
+    head: &[u8],
+    len: usize,
+    sum: Option<impl FnOnce(usize) -> u16>,
 ) -> Result<ParsedDatagram, BadDatagram> {
-    let view = UdpPacket::new_checked(bytes).map_err(|_| BadDatagram::Malformed)?;
-    if view.dst_port() == 0 {
+    let header = head.get(..HEADER).ok_or(BadDatagram::Malformed)?;
+    let view = UdpPacket::new_unchecked(header);
+    let total = usize::from(view.len());
+    if !(HEADER..=len).contains(&total) || view.dst_port() == 0 {
         return Err(BadDatagram::Malformed);
     }
     // RFC 8200 8.1: over IPv6 there must be one.
@@ -46,13 +49,16 @@ pub(crate) fn parse(
         return Err(BadDatagram::Checksum);
     }
     // RFC 1122 4.1.3.4: a checksum that is there must be verified; 0 means that there is none.
-    if !verified && !view.verify_checksum(&IpAddress::from(src), &IpAddress::from(dst)) {
-        return Err(BadDatagram::Checksum);
+    if let Some(sum) = sum.filter(|_| view.checksum() != 0) {
+        let pseudo = ip::pseudo_sum(src, dst, IpProtocol::Udp, total);
+        if checksum::combine(&[pseudo, sum(total)]) != 0xffff {
+            return Err(BadDatagram::Checksum);
+        }
     }
     Ok(ParsedDatagram {
         src_port: view.src_port(),
         dst_port: view.dst_port(),
-        payload: HEADER..usize::from(view.len()),
+        payload: HEADER..total,
     })
 }
 

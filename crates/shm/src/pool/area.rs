@@ -72,6 +72,45 @@ impl Area {
         self.shared.region.read(self.offset(offset, into.len())?, into)
     }
 
+    /// A private copy of `N` bytes from `offset` on. Those that are not in the area are zero.
+    #[must_use]
+    #[inline]
+    pub fn head<const N: usize>(&self, offset: usize) -> [u8; N] {
+        match self.offset(offset, N) {
+            Ok(at) => self.shared.region.array(at).unwrap_or([0; N]),
+            Err(_) => {
+                let mut head = [0; N];
+                let len = self.len().saturating_sub(offset).min(N);
+                // In range: both the area and the array have as many bytes.
+                let _ = head.get_mut(..len).map(|head| self.read(offset, head));
+                head
+            }
+        }
+    }
+
+    /// Copies `len` bytes from `offset` on to the offset `at` of an area of another region.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when they do not lie in the areas; nothing is copied then.
+    pub fn copy_to(
+        &self,
+        offset: usize,
+        len: usize,
+        into: &Self,
+        at: usize,
+    ) -> Result<(), OutOfRange> {
+        let (from, to) = (self.offset(offset, len)?, into.offset(at, len)?);
+        self.shared.region.copy_to(from, len, &into.shared.region, to)
+    }
+
+    /// The one's complement sum of `len` bytes from `offset` on: see [`crate::Region::checksum`].
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when they do not lie in it.
+    pub fn checksum(&self, offset: usize, len: usize) -> Result<u16, OutOfRange> {
+        self.shared.region.checksum(self.offset(offset, len)?, len)
+    }
+
     fn offset(&self, offset: usize, len: usize) -> Result<usize, OutOfRange> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len() => Ok(self.region_offset() + offset),
@@ -79,10 +118,11 @@ impl Area {
         }
     }
 
-    /// Its bytes in place. Every other process that can write to the region must be a server that
-    /// keeps to the owner table. So this is for frame regions, and for a program in its own region.
-    /// A server uses [`Area::read`] instead for areas of a program's region: the program may write
-    /// there at any time and would change the bytes under the reference. While the reference lives,
+    /// Its bytes in place. Every other process that can write to the region must keep to the owner
+    /// table. So this is for a program in its own region, where it trusts the inet server, and not
+    /// for a server: the program, or a driver, may write at any time and would change the bytes
+    /// under the reference. A server uses [`Area::read`], [`Area::head`] and
+    /// [`Area::copy_to`]. While the reference lives,
     /// [`Area::write`] and [`crate::Region::write`] must not write these bytes either.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

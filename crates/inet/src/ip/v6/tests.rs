@@ -6,6 +6,14 @@ const ID: InterfaceId = InterfaceId(0);
 const A: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const B: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 
+fn parse(
+    frame: &[u8],
+    at: usize,
+    interface: InterfaceId,
+) -> Result<(Packet, Content), Ipv6Refusal> {
+    super::parse(frame, frame.len(), at, interface)
+}
+
 fn packet(next: u8, rest: &[u8]) -> Vec<u8> {
     packet_between(A, B, next, rest)
 }

@@ -16,18 +16,18 @@ use crate::udp::message::DatagramInfo;
 use alloc::boxed::Box;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
-    /// Handles a packet of UDP or UDP-Lite, as `kind` says. Gives the frame back if no socket has
-    /// its port and the sender is to get an ICMP error.
+    /// Handles a packet of UDP or UDP-Lite, as `kind` says. `head` has its headers. Gives the frame
+    /// back if no socket has its port and the sender is to get an ICMP error.
     pub(crate) fn handle_datagram(
         &mut self,
         cx: &mut Context,
         kind: SocketKind,
         (packet, arrival): (&Packet, Arrival),
-        frame: Frame<R>,
+        (head, frame): (&[u8], Frame<R>),
     ) -> Option<Frame<R>> {
         let (parsed, coverage) = match kind {
-            SocketKind::UdpLite => self.udp.handle_lite_packet(packet, &frame)?,
-            _ => (self.udp.handle_packet(packet, &frame)?, None),
+            SocketKind::UdpLite => self.udp.handle_lite_packet(packet, head, &frame)?,
+            _ => (self.udp.handle_packet(packet, head, &frame)?, None),
         };
         let ends =
             Endpoints { local: packet.to(parsed.dst_port), remote: packet.from(parsed.src_port) };
@@ -89,7 +89,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return;
         };
         for handle in others {
-            let bytes: Box<[u8]> = piece.bytes().into();
+            let mut bytes: Box<[u8]> = alloc::vec![0; piece.range.len()].into();
+            piece.frame.read(piece.range.start, &mut bytes);
             self.udp.count_copied(bytes.len());
             let copy = RxPiece { range: 0..bytes.len(), frame: Frame::Joined(bytes) };
             self.queue_datagram(cx, *handle, copy, (info, coverage));

@@ -36,17 +36,18 @@ const MOST_DISCARDED: usize = 1024;
 const DORMANT_AFTER: Duration = Duration::from_secs(2);
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
-    /// Handles a TCP packet to one of this host's addresses.
+    /// Handles a TCP packet to one of this host's addresses. `head` has its headers.
     pub(crate) fn handle_tcp(
         &mut self,
         cx: &mut Context,
         now: Instant,
         packet: &Packet,
-        frame: Frame<R>,
+        (head, frame): (&[u8], Frame<R>),
         out: &mut dyn Egress<T>,
     ) {
         cx.link.stage(ProcessingStage::TcpInput, out);
-        let Some((segment, payload)) = self.tcp.handle_packet(packet, &frame) else { return };
+        let parsed = self.tcp.handle_packet(packet, head, &frame);
+        let Some((segment, payload)) = parsed else { return };
         let segment = &segment;
         let ends =
             Endpoints { local: packet.to(segment.dst_port), remote: packet.from(segment.src_port) };
