@@ -5,6 +5,9 @@
 //!
 //! Some kinds ([`HOST_KINDS`]) are for an instance in mode `library`. There the program hosts the
 //! servers, and breaks the rules of their control connections. It prints "hosting" first.
+//!
+//! The kind "rights" is no violation. It makes the requests of operators, and prints "refused" and
+//! the socket that each refusal names.
 
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -245,6 +248,28 @@ impl HostileHost {
     }
 }
 
+/// Makes the requests of operators on the programs' socket.
+fn overstep(path: &str) {
+    let stream = UnixStream::connect(path).expect("the instance's socket");
+    let mut line = Channel::from_fd(stream.into());
+    for request in [
+        ClientRequest::Ps,
+        ClientRequest::Ss { info: true, from: 0 },
+        ClientRequest::Trace { on: true },
+        ClientRequest::Capture { snaplen: 64, interface: None },
+        ClientRequest::Down,
+    ] {
+        match ask(&mut line, &request).0 {
+            ClientReply::WrongSocket { socket } => println!("refused {socket}"),
+            other => panic!("{request:?}: {other:?}"),
+        }
+    }
+    match ask(&mut line, &ClientRequest::Network).0 {
+        ClientReply::Network(_) => println!("interfaces"),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     let [_, path, kind] = &words[..] else { panic!("usage: hostile SOCKET KIND") };
@@ -254,6 +279,9 @@ fn main() {
         host.misbehave(kind);
         println!("dropped");
         return;
+    }
+    if kind == "rights" {
+        return overstep(path);
     }
     let mut hostile = Hostile::admit(path);
     hostile.misbehave(kind);

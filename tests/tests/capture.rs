@@ -94,3 +94,25 @@ fn a_capture_that_is_killed_can_be_read() {
     world.down(NET);
     world.assert_nothing_left();
 }
+
+#[test]
+fn an_interface_has_eight_captures() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::Split, &[]);
+    let begin = |file: &str| {
+        Running::start(world.tasuki(&["capture", "-w", file, "-s", "64", "--net", NET]))
+    };
+    let mut captures = Vec::new();
+    for number in 0..8 {
+        let capture = begin(&format!("{number}.pcapng"));
+        let _ = capture.line("capturing on");
+        captures.push(capture);
+    }
+    let said = begin("more.pcapng").finish().code(125);
+    assert!(said.stderr.contains("8 captures run on this interface already"), "{said}");
+    drop(captures.pop());
+    let _ = begin("more.pcapng").line("capturing on");
+    drop(captures);
+    world.down(NET);
+    world.assert_nothing_left();
+}

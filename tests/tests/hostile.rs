@@ -1,6 +1,6 @@
 //! A client that writes garbage into its region is dropped alone.
 
-use tasuki_tests::{HOST, Mode, Running, World, eventually, sha256, write_noise};
+use tasuki_tests::{HOST, Mode, Running, World, eventually, sha256, skip, write_noise};
 
 const NET: &str = "hostile";
 const KINDS: [&str; 7] =
@@ -50,4 +50,73 @@ fn in_split_mode() {
 #[test]
 fn in_fused_mode() {
     dropped_alone(Mode::Fused);
+}
+
+/// A program may use the stack, and nothing else: operators have a socket of their own.
+#[test]
+fn a_program_has_no_operators_rights() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::Split, &[]);
+    let socket = format!("/run/tasuki/{NET}.sock");
+    let operators = format!("/run/tasuki/{NET}.operator.sock");
+    let hostile = world.spawn(&[env!("CARGO_BIN_EXE_hostile"), &socket, "rights"]);
+    let said = hostile.finish().success();
+    let refused = format!("refused {operators}\n").repeat(5);
+    assert_eq!(said.stdout, format!("{refused}interfaces\n"), "{said}");
+    let hostile = world.spawn(&[env!("CARGO_BIN_EXE_hostile"), &operators, "slots"]);
+    let said = hostile.finish();
+    assert!(said.stderr.contains(&format!("WrongSocket {{ socket: {socket:?} }}")), "{said}");
+    let modes = world.run(&["stat", "-c", "%a", &socket, &operators]).success();
+    assert_eq!(modes.stdout, "600\n600\n");
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// Programs of another user, whom the configuration lets in, are clients and nothing else.
+#[test]
+fn a_user_of_the_group_has_clients_and_nothing_else() {
+    let Some(world) = World::with_kernel() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return skip("needs root: programs of other users");
+    }
+    let server = world.http_server();
+    std::fs::write(world.path("file"), vec![b'x'; 12_345]).unwrap();
+    std::fs::write(world.path("config.toml"), "[instance]\ngroup = \"4711\"\n").unwrap();
+    world.up(NET, Mode::Split, &["--config", &world.file("config.toml")]);
+    let tasuki = tasuki_tests::tasuki_binary();
+    let tasuki = tasuki.to_str().expect("a plain path");
+    let other = |group: &str, words: &[&str]| {
+        let (user, group) = ("--reuid=65534", format!("--groups={group}"));
+        let words = [&["setpriv", user, "--regid=65534", &group, tasuki], words].concat();
+        Running::start(world.command(&words)).finish()
+    };
+    let url = format!("http://{HOST}:8000/file");
+    let get = [
+        "run",
+        "--net",
+        NET,
+        "--",
+        "curl",
+        "-sS",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{size_download}",
+        &url,
+    ];
+    let said = other("65534", &get).code(119);
+    assert!(said.stderr.contains("belongs to another user"), "{said}");
+    let said = other("4711", &get).success();
+    assert_eq!(said.stdout, "12345", "{said}");
+    for words in [&["ps", NET][..], &["down", NET], &["ss", "--net", NET]] {
+        let said = other("4711", words).code(119);
+        assert!(said.stderr.contains("belongs to another user"), "{said}");
+    }
+    let socket = format!("/run/tasuki/{NET}.sock");
+    let words = ["setpriv", "--reuid=65534", "--regid=65534", "--groups=4711"];
+    let words = [&words[..], &[env!("CARGO_BIN_EXE_hostile"), &socket, "rights"]].concat();
+    let _ = Running::start(world.command(&words)).finish().success();
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
 }

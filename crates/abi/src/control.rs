@@ -3,17 +3,21 @@
 //!
 //! There are two kinds of control connection:
 //!
-//! * A *client* (program or operator) asks the supervisor, over the instance's socket. Each request
-//!   gets one reply, in order.
+//! * A *client* (program or operator) asks the supervisor. Each request gets one reply, in order.
+//!   Programs and operators have a socket each. A request on the wrong one gets
+//!   [`ClientReply::WrongSocket`].
 //! * The *supervisor* asks the inet server and each NIC driver, over a socket pair. The server
 //!   inherits its end as standard input; a fused server has the driver's end as standard output. A
 //!   request carries an `id` that the reply repeats. Servers may also report events unasked
 //!   ([`ServerEvent`]).
 
+mod capture;
+
 use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::capture::CaptureHeader;
 use crate::client::ClientParams;
 use crate::fastopen::FastopenKeys;
 use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
@@ -26,7 +30,7 @@ use crate::tcp::TcpStatus;
 pub const SOCKET_PAGE: usize = 256;
 
 /// Version of everything in this crate; both ends must agree.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// A request of a client to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +74,29 @@ pub enum ClientRequest {
     },
     /// End the instance. Reply: [`ClientReply::Done`], when nothing of the instance is left.
     Down,
+}
+
+/// The two kinds of clients, each with a socket of the instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Audience {
+    /// Programs become clients of the stack, and learn of its interfaces.
+    Programs,
+    /// Operators see everything and end the instance.
+    Operators,
+}
+
+impl ClientRequest {
+    /// May a client of this kind make this request?
+    #[must_use]
+    pub fn is_for(&self, audience: Audience) -> bool {
+        match self {
+            Self::Hello { .. } | Self::AttachThread | Self::Bye => audience == Audience::Programs,
+            Self::Network => true,
+            Self::Ps | Self::Ss { .. } | Self::Trace { .. } | Self::Capture { .. } | Self::Down => {
+                audience == Audience::Operators
+            }
+        }
+    }
 }
 
 /// An answer of the supervisor.
@@ -116,6 +143,11 @@ pub enum ClientReply {
     Capture,
     /// Done.
     Done,
+    /// Refused: the request belongs on another socket of the instance.
+    WrongSocket {
+        /// The path of that socket.
+        socket: String,
+    },
     /// Refused.
     Error {
         /// One sentence: what and why.
@@ -550,45 +582,4 @@ pub struct SocketStatus {
     /// State of the TCP connection, if it was asked for and a program has the connection.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tcp: Option<TcpStatus>,
-}
-
-/// Header of a captured frame's datagram: 24 bytes, little-endian. The captured bytes follow it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CaptureHeader {
-    /// Nanoseconds since 1970.
-    pub at: u64,
-    /// Length of the whole frame.
-    pub len: u32,
-    /// Sent by the stack (otherwise received).
-    pub sent: bool,
-    /// Frames that the capture missed since the last one it took.
-    pub missed: u64,
-}
-
-impl CaptureHeader {
-    /// Bytes of the encoding.
-    pub const LEN: usize = 24;
-
-    /// As bytes.
-    #[must_use]
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
-        bytes[12] = u8::from(self.sent);
-        bytes[16..].copy_from_slice(&self.missed.to_le_bytes());
-        bytes
-    }
-
-    /// Out of a datagram's start; `None` when it is too short.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
-        Some(Self {
-            at: u64::from_le_bytes(word(0)?),
-            len: u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?),
-            sent: *bytes.get(12)? == 1,
-            missed: u64::from_le_bytes(word(16)?),
-        })
-    }
 }

@@ -4,7 +4,8 @@
 //! received or the device took, the driver writes one packet: a [`CaptureHeader`], then the first
 //! bytes of the frame. The driver never waits for a reader. It counts the frames that did not fit,
 //! and the count goes with the next packet that does. A capture ends when its reader closes its
-//! end; the driver sees that at the next frame.
+//! end; the driver sees that at the next frame. There are at most [`MOST_READERS`], so a frame
+//! costs at most so many copies.
 //!
 //! Capture is the outermost wrapper, so it shows the stack's view. It shows frames that a fault
 //! wrapper loses on their way out, and does not show frames lost on their way in.
@@ -15,10 +16,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use abi::control::CaptureHeader;
 use abi::offload::{Features, RxOffload, TxOffload};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::device::{Device, Part, Pending, Placed, Received, frame_len};
+
+/// Most readers of one device.
+const MOST_READERS: usize = 8;
+
+/// The device has as many readers as it may have.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{MOST_READERS} captures run on this interface already: end one of them first")]
+pub(crate) struct TooManyReaders;
 
 /// A device whose frames are shown to readers.
 #[derive(Debug)]
@@ -37,6 +47,15 @@ struct CaptureReader {
     missed: u64,
 }
 
+impl CaptureReader {
+    /// Has it closed its end?
+    fn is_gone(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut fds, Some(&now)), Ok(1..))
+    }
+}
+
 impl<D: Device> CaptureDevice<D> {
     /// The device inside.
     pub(crate) fn inner_mut(&mut self) -> &mut D {
@@ -50,9 +69,23 @@ impl<D: Device> CaptureDevice<D> {
 
     /// Shows every frame from now on to the reader at the other end of `socket`, `snaplen` bytes of
     /// each.
-    pub fn add_reader(&mut self, socket: OwnedFd, snaplen: u32) {
+    ///
+    /// # Errors
+    /// [`TooManyReaders`]
+    pub(crate) fn add_reader(
+        &mut self,
+        socket: OwnedFd,
+        snaplen: u32,
+    ) -> Result<(), TooManyReaders> {
+        if self.readers.len() >= MOST_READERS {
+            self.readers.retain(|reader| !reader.is_gone());
+        }
+        if self.readers.len() >= MOST_READERS {
+            return Err(TooManyReaders);
+        }
         let snaplen = usize::try_from(snaplen).unwrap_or(usize::MAX);
         self.readers.push(CaptureReader { socket, snaplen, missed: 0 });
+        Ok(())
     }
 
     fn show(&mut self, frame: &[Part<'_>], sent: bool) {

@@ -433,7 +433,9 @@ impl Driver {
             ServerRequest::UnmapClient { client } => self.frames.remove_client(client),
             ServerRequest::Capture { snaplen } => {
                 let [socket] = exactly(fds)?;
-                self.frames.device.add_reader(socket, snaplen);
+                if let Err(refusal) = self.frames.device.add_reader(socket, snaplen) {
+                    return Ok(ServerReply::Error { message: refusal.to_string() });
+                }
             }
             ServerRequest::Counters => {
                 let spins = self.spin.spins();

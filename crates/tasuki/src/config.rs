@@ -14,6 +14,7 @@ use std::str::FromStr;
 use abi::client::ClientParams;
 use abi::control::{FaultConfig, TcpDefaults};
 use abi::network::{Ipv6Mode, MOST_DAD_TRANSMITS, Prefixed};
+use rustix::process::Gid;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -43,12 +44,43 @@ pub(crate) struct InstanceSection {
     pub(crate) mode: Mode,
     pub(crate) clients: Ranged<1, 4000>,
     pub(crate) busy_poll: Option<Ranged<0, 1000>>,
+    pub(crate) group: Option<Group>,
 }
 
 impl Default for InstanceSection {
     fn default() -> Self {
-        Self { mode: Mode::default(), clients: Ranged(1000), busy_poll: None }
+        Self { mode: Mode::default(), clients: Ranged(1000), busy_poll: None, group: None }
     }
+}
+
+/// A group of users, by name or number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Group(pub(crate) Gid);
+
+impl TryFrom<String> for Group {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let number = name.parse().ok().or_else(|| {
+            let all = std::fs::read_to_string("/etc/group").unwrap_or_default();
+            group_number(&all, &name)
+        });
+        // The last number means "no group" to the system.
+        let number = number.filter(|number| *number != u32::MAX);
+        number.map(|number| Self(Gid::from_raw(number))).ok_or_else(|| {
+            format!("there is no group {name:?} in /etc/group: give one of it, or a number")
+        })
+    }
+}
+
+/// The number of a group in the text of group(5).
+fn group_number(all: &str, name: &str) -> Option<u32> {
+    all.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let number = (fields.next() == Some(name)).then(|| fields.nth(1))??;
+        number.parse().ok()
+    })
 }
 
 /// `[inet]`

@@ -1,17 +1,18 @@
-//! The operator's end of an instance's socket: one request, one reply.
+//! The operator's end of an instance's socket for operators: one request, one reply.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use abi::control::{ClientReply, ClientRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::UCred;
 use rustix::process::{PidfdFlags, pidfd_open};
 use shm::Channel;
 
 use crate::exit::{Code, Failure};
-use crate::runtime_dir::{InstanceName, RuntimeDir};
+use crate::runtime_dir::{InstanceName, RuntimeDir, operators_socket};
 
 /// A connection to a running instance.
 pub(crate) struct Operator {
@@ -73,31 +74,14 @@ impl Operator {
     }
 
     /// Connects to all instances that run, in order of name.
-    pub(crate) fn connect_all() -> Vec<(Self, std::path::PathBuf)> {
+    pub(crate) fn connect_all() -> Vec<(Self, PathBuf)> {
         let all = RuntimeDir::list().into_iter();
         all.filter_map(|(name, path)| Some((Self::connect_to(&name, &path).ok()?, path))).collect()
     }
 
-    fn connect_to(name: &InstanceName, path: &Path) -> Result<Self, Failure> {
-        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
-        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
-            ConnectionRefused | NotFound => not_running(name),
-            PermissionDenied => Failure::new(
-                Code::Rights,
-                format!(
-                    "instance {name} belongs to another user: run this as that user or as root"
-                ),
-            ),
-            _ => Failure::system(format!("connect to {}", path.display()), error),
-        })?;
-        let peer = rustix::net::sockopt::socket_peercred(&stream)
-            .map_err(|errno| Failure::system(format!("ask whose {} is", path.display()), errno))?;
-        // Somebody else may have put it there, in a directory that others can write to.
-        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
-            let sentence =
-                format!("instance {name} belongs to user {}: run this as that user", peer.uid);
-            return Err(Failure::new(Code::Rights, sentence));
-        }
+    /// Connects to the operators' socket beside this socket for programs.
+    fn connect_to(name: &InstanceName, programs: &Path) -> Result<Self, Failure> {
+        let (stream, peer) = connect(name, &operators_socket(name, programs))?;
         let supervisor = pidfd_open(peer.pid, PidfdFlags::empty());
         let channel = Channel::from_fd(stream.into());
         Ok(Self { name: name.clone(), channel, supervisor: supervisor.ok() })
@@ -128,6 +112,9 @@ impl Operator {
             .ok_or_else(|| failed(&"it ended meanwhile"))?;
         match serde_json::from_slice(&message.body).map_err(|error| failed(&error))? {
             ClientReply::Error { message } => Err(failed(&message)),
+            ClientReply::WrongSocket { socket } => {
+                Err(failed(&format_args!("that is for programs, at {socket}")))
+            }
             reply => Ok((reply, message.fds)),
         }
     }
@@ -151,6 +138,40 @@ impl Operator {
     pub(crate) fn unexpected(&self, reply: &ClientReply) -> Failure {
         Failure::system(format!("ask the instance {}", self.name), format!("it answered {reply:?}"))
     }
+}
+
+/// The programs' socket of the instance of this name, which lets this user in.
+///
+/// # Errors
+/// [`Code::NoInstance`], [`Code::Rights`]
+pub(crate) fn find_for_program(name: &InstanceName) -> Result<PathBuf, Failure> {
+    let Some(path) = RuntimeDir::find(name) else {
+        // It says which instances there are.
+        return Operator::connect(name).and(Err(not_running(name)));
+    };
+    connect(name, &path).map(|_| path)
+}
+
+/// Connects to a socket of an instance, and looks whose it is.
+fn connect(name: &InstanceName, path: &Path) -> Result<(UnixStream, UCred), Failure> {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+        ConnectionRefused | NotFound => not_running(name),
+        PermissionDenied => Failure::new(
+            Code::Rights,
+            format!("instance {name} belongs to another user: run this as that user or as root"),
+        ),
+        _ => Failure::system(format!("connect to {}", path.display()), error),
+    })?;
+    let peer = rustix::net::sockopt::socket_peercred(&stream)
+        .map_err(|errno| Failure::system(format!("ask whose {} is", path.display()), errno))?;
+    // Somebody else may have put it there, in a directory that others can write to.
+    if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+        let sentence =
+            format!("instance {name} belongs to user {}: run this as that user", peer.uid);
+        return Err(Failure::new(Code::Rights, sentence));
+    }
+    Ok((stream, peer))
 }
 
 fn not_running(name: &InstanceName) -> Failure {

@@ -1,10 +1,11 @@
 //! Where instances are found: names, directories, sockets, the lock.
 //!
-//! An instance is a socket `NAME.sock`. It lies in `/run/tasuki` (root) or
-//! `$XDG_RUNTIME_DIR/tasuki` (others, and root in a user namespace where /run belongs to another
-//! user). Without that variable it lies in `/run/user/UID/tasuki` or, where there is none, in
-//! `/tmp/tasuki-UID`. A command that makes or looks for several things at once (socket, device
-//! name, addresses) holds the lock of the directory, so no lock file is left behind.
+//! An instance is two sockets, `NAME.sock` for programs and `NAME.operator.sock` for operators.
+//! They lie in `/run/tasuki` (root) or `$XDG_RUNTIME_DIR/tasuki` (others, and root in a user
+//! namespace where /run belongs to another user). Without that variable they lie in
+//! `/run/user/UID/tasuki` or, where there is none, in `/tmp/tasuki-UID`. A command that makes or
+//! looks for several things at once (socket, device name, addresses) holds the lock of the
+//! directory, so no lock file is left behind.
 //!
 //! A variable may name a directory that others can write to. So the directory is opened once and
 //! then looked at: it must be a real directory, belong to this user, and nobody else may write to
@@ -22,9 +23,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use abi::control::Audience;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::Uid;
+use rustix::process::{Gid, Uid};
 
 use crate::exit::{Code, Failure};
 
@@ -152,15 +154,22 @@ impl RuntimeDir {
     /// ([`Operator::connect`](crate::operator::Operator::connect)).
     pub(crate) fn find(name: &InstanceName) -> Option<PathBuf> {
         let paths = Self::candidates().into_iter().chain([PathBuf::from(ROOTS)]);
-        paths.map(|directory| directory.join(socket_name(name))).find(|path| path.exists())
+        let programs = Audience::Programs;
+        paths
+            .map(|directory| directory.join(socket_name(name, programs)))
+            .find(|path| path.exists())
     }
 
-    /// The names and sockets of all instances, dead ones too, in order of name.
+    /// The names and programs' sockets of all instances, dead ones too, in order of name.
     pub(crate) fn list() -> Vec<(InstanceName, PathBuf)> {
         let user = rustix::process::geteuid();
         let directories = Self::candidates().into_iter().filter_map(|it| Self::open(it, user).ok());
         let mut all: Vec<_> = directories
-            .flat_map(|it| it.names().into_iter().map(move |name| (name.clone(), it.socket(&name))))
+            .flat_map(|it| {
+                it.names()
+                    .into_iter()
+                    .map(move |name| (name.clone(), it.socket(&name, Audience::Programs)))
+            })
             .collect();
         all.sort();
         all
@@ -176,9 +185,9 @@ impl RuntimeDir {
             .collect()
     }
 
-    /// The path of an instance's socket.
-    pub(crate) fn socket(&self, name: &InstanceName) -> PathBuf {
-        self.path.join(socket_name(name))
+    /// The path of a socket of an instance.
+    pub(crate) fn socket(&self, name: &InstanceName, audience: Audience) -> PathBuf {
+        self.path.join(socket_name(name, audience))
     }
 
     /// Makes a background instance's log file, or empties it; its path and the file.
@@ -221,61 +230,121 @@ impl RuntimeDir {
     /// is between making a socket and listening on it.
     fn sweep(&self) {
         for name in self.names() {
-            let path = self.socket(&name);
+            let path = self.socket(&name, Audience::Programs);
             let dead = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
             if UnixStream::connect(&path).is_err_and(dead) {
-                tracing::info!(%name, "removing the socket of a dead instance");
+                tracing::info!(%name, "removing the sockets of a dead instance");
                 // If that fails, binding says why.
-                let _ = rustix::fs::unlinkat(&self.fd, socket_name(&name), AtFlags::empty());
+                for audience in [Audience::Programs, Audience::Operators] {
+                    let file = socket_name(&name, audience);
+                    let _ = rustix::fs::unlinkat(&self.fd, file, AtFlags::empty());
+                }
             }
         }
     }
 
-    /// Binds the instance's socket, and removes those of dead instances. Hold the lock.
+    /// Binds the instance's sockets, and removes those of dead instances. Processes of `group` may
+    /// connect to the programs' socket, besides the user's. Hold the lock.
     ///
     /// # Errors
     /// [`Code::AlreadyRunning`]; the system's.
-    pub(crate) fn bind(&self, name: &InstanceName) -> Result<SocketFile, Failure> {
-        let path = self.socket(name);
-        let doing = || format!("make the socket {}", path.display());
-        if UnixStream::connect(&path).is_ok() {
+    pub(crate) fn bind(
+        &self,
+        name: &InstanceName,
+        group: Option<Gid>,
+    ) -> Result<InstanceSockets, Failure> {
+        if UnixStream::connect(self.socket(name, Audience::Programs)).is_ok() {
             return Err(Failure::new(
                 Code::AlreadyRunning,
                 format!("instance {name} is already running; end it with `tasuki down {name}`"),
             ));
         }
         self.sweep();
-        let listener =
-            UnixListener::bind(&path).map_err(|error| Failure::system(doing(), error))?;
-        // Before Linux 6.16 each connection sees to that itself.
-        let _ = shm::passing::refuse_descriptors(&listener);
-        self.check_socket(name)
+        // Left behind alone, it is nobody's. If this fails, binding says why.
+        let left = socket_name(name, Audience::Operators);
+        let _ = rustix::fs::unlinkat(&self.fd, left, AtFlags::empty());
+        // An instance that has a programs' socket has operators, too.
+        let operators = self.bind_one(name, Audience::Operators, None)?;
+        let programs = self.bind_one(name, Audience::Programs, group)?;
+        Ok(InstanceSockets { programs, operators })
+    }
+
+    fn bind_one(
+        &self,
+        name: &InstanceName,
+        audience: Audience,
+        group: Option<Gid>,
+    ) -> Result<SocketFile, Failure> {
+        let path = self.socket(name, audience);
+        let failed = |error: io::Error| {
+            Failure::system(format!("make the socket {}", path.display()), error)
+        };
+        // It listens from its making on, so it must be the user's alone from then on.
+        let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+        let listener = UnixListener::bind(&path);
+        rustix::process::umask(before);
+        let listener = listener.map_err(failed)?;
+        self.check_socket(name, audience, group)
             .map_err(io::Error::from)
             .and_then(|()| listener.set_nonblocking(true))
-            .map_err(|error| Failure::system(doing(), error))?;
-        let directory = self.fd.try_clone().map_err(|error| Failure::system(doing(), error))?;
+            .map_err(failed)?;
+        let directory = self.fd.try_clone().map_err(failed)?;
         Ok(SocketFile { listener, path, directory })
     }
 
     /// Checks that the socket, which was bound by its path, lies in this very directory: another
-    /// one may have taken the path meanwhile. Then makes the socket the user's alone (mode 0600).
-    fn check_socket(&self, name: &InstanceName) -> Result<(), Errno> {
-        let file = socket_name(name);
+    /// one may have taken the path meanwhile. Then sets its mode.
+    fn check_socket(
+        &self,
+        name: &InstanceName,
+        audience: Audience,
+        group: Option<Gid>,
+    ) -> Result<(), Errno> {
+        let file = socket_name(name, audience);
         let stat = rustix::fs::statat(&self.fd, &file, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
             return Err(Errno::NOTSOCK);
         }
-        // A process that connects before this is refused by its uid.
-        rustix::fs::chmodat(&self.fd, &file, Mode::from_raw_mode(0o600), AtFlags::empty())
+        if group.is_some() {
+            rustix::fs::chownat(&self.fd, &file, None, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        let mode = if group.is_some() { 0o660 } else { 0o600 };
+        rustix::fs::chmodat(&self.fd, &file, Mode::from_raw_mode(mode), AtFlags::empty())
     }
 }
 
-/// The name of an instance's socket in its directory.
-fn socket_name(name: &InstanceName) -> String {
-    format!("{name}.sock")
+/// The name of a socket of an instance in its directory.
+fn socket_name(name: &InstanceName, audience: Audience) -> String {
+    match audience {
+        Audience::Programs => format!("{name}.sock"),
+        Audience::Operators => format!("{name}.operator.sock"),
+    }
 }
 
-/// The listening socket of an instance; its file is removed when dropped.
+/// The operators' socket of an instance whose programs' socket is given.
+pub(crate) fn operators_socket(name: &InstanceName, programs: &Path) -> PathBuf {
+    programs.with_file_name(socket_name(name, Audience::Operators))
+}
+
+/// The listening sockets of an instance.
+#[derive(Debug)]
+pub(crate) struct InstanceSockets {
+    // Removed first, for it is where an instance is looked for.
+    programs: SocketFile,
+    operators: SocketFile,
+}
+
+impl InstanceSockets {
+    /// The one for these clients.
+    pub(crate) fn of(&self, audience: Audience) -> &SocketFile {
+        match audience {
+            Audience::Programs => &self.programs,
+            Audience::Operators => &self.operators,
+        }
+    }
+}
+
+/// A listening socket of an instance; its file is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     listener: UnixListener,
@@ -331,19 +400,38 @@ mod tests {
     fn a_live_socket_is_refused_and_a_dead_one_replaced() {
         let (_directory, place) = place();
         let name: InstanceName = "a".parse().unwrap();
-        let file = place.bind(&name).unwrap();
-        assert_eq!(place.bind(&name).unwrap_err().code, Code::AlreadyRunning);
-        let mode = std::fs::metadata(file.path()).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        drop(file);
-        assert!(!place.socket(&name).exists());
-        // A dead instance: the file without the listener.
-        drop(UnixListener::bind(place.socket(&name)).unwrap());
-        assert!(place.socket(&name).exists());
-        let other = place.bind(&"b".parse().unwrap()).unwrap();
-        assert!(!place.socket(&name).exists());
-        assert!(place.bind(&name).is_ok());
-        assert!(other.path().exists());
+        let all = [Audience::Programs, Audience::Operators];
+        let exist = || all.map(|audience| place.socket(&name, audience).exists());
+        let sockets = place.bind(&name, None).unwrap();
+        assert_eq!(place.bind(&name, None).unwrap_err().code, Code::AlreadyRunning);
+        for audience in all {
+            let mode = std::fs::metadata(sockets.of(audience).path()).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        assert_eq!(place.names(), std::slice::from_ref(&name));
+        drop(sockets);
+        assert_eq!(exist(), [false; 2]);
+        // A dead instance: the files without the listeners.
+        for audience in all {
+            drop(UnixListener::bind(place.socket(&name, audience)).unwrap());
+        }
+        assert_eq!(exist(), [true; 2]);
+        let other = place.bind(&"b".parse().unwrap(), None).unwrap();
+        assert_eq!(exist(), [false; 2]);
+        assert!(place.bind(&name, None).is_ok());
+        assert!(other.of(Audience::Operators).path().exists());
+    }
+
+    #[test]
+    fn a_group_may_connect_to_the_programs_socket_alone() {
+        let (_directory, place) = place();
+        // Its own group: every user may do that.
+        let group = rustix::process::getegid();
+        let sockets = place.bind(&"a".parse().unwrap(), Some(group)).unwrap();
+        let mode = |audience| {
+            std::fs::metadata(sockets.of(audience).path()).unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!((mode(Audience::Programs), mode(Audience::Operators)), (0o660, 0o600));
     }
 
     #[test]
@@ -390,7 +478,7 @@ mod tests {
         let place = RuntimeDir::make_at(path.clone(), geteuid()).unwrap();
         std::fs::rename(&path, moved).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert_eq!(place.bind(&"a".parse().unwrap()).unwrap_err().code, Code::Internal);
+        assert_eq!(place.bind(&"a".parse().unwrap(), None).unwrap_err().code, Code::Internal);
     }
 
     #[test]

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use abi::client::ClientParams;
 use abi::control::{FaultConfig, TcpDefaults};
 use abi::network::{Ipv6Mode, RouteSettings};
+use rustix::process::Gid;
 use sandbox::Demand;
 use sandbox::demand::VARIABLE;
 
 use crate::cidr::{self, Cidr};
 use crate::cli::{InstanceOptions, Ipv6Choice, Switch};
-use crate::config::{Config, InterfaceSection, List, MemorySection, Mode};
+use crate::config::{Config, Group, InstanceSection, InterfaceSection, List, MemorySection, Mode};
 use crate::device::{Device, Kind};
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     /// Programs may read received frames in place.
     pub(crate) share_frames: bool,
     pub(crate) clients: usize,
+    /// Programs of this group's users may be clients.
+    pub(crate) group: Option<Gid>,
     pub(crate) params: ClientParams,
     pub(crate) tcp: TcpDefaults,
     /// Microseconds that a waiting thread looks again before it sleeps.
@@ -98,10 +101,7 @@ impl Settings {
         if config.interfaces.len() >= most {
             return Err(in_file(format!("in mode {mode} there can be at most {most} interfaces")));
         }
-        let or = |given: &[Cidr], file: Vec<Cidr>| match given {
-            [] => file,
-            given => given.to_vec(),
-        };
+        let or = |given: &[Cidr], file| if given.is_empty() { file } else { given.to_vec() };
         let gateways =
             if options.gateway.is_empty() { inet.gateway.0 } else { options.gateway.clone() };
         let first = InterfaceSection {
@@ -135,6 +135,7 @@ impl Settings {
             strict: config.memory.strict,
             share_frames: config.memory.share_frames,
             clients: config.instance.clients.narrow().into(),
+            group: group(&config.instance, &config.memory, mode).map_err(in_file)?,
             ipv6,
             rp_filter: inet.rp_filter,
             sandbox: Demand::from_variable(std::env::var_os(VARIABLE).as_deref()).map_err(wrong)?,
@@ -169,6 +170,22 @@ fn check_choices(rp_filter: u8, tcp: &TcpDefaults) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The group whose users' programs may be clients.
+fn group(
+    instance: &InstanceSection,
+    memory: &MemorySection,
+    mode: Mode,
+) -> Result<Option<Gid>, String> {
+    let Some(Group(group)) = instance.group else { return Ok(None) };
+    let with = match (memory.share_frames, mode, rustix::process::geteuid().is_root()) {
+        (true, _, _) => "memory.share_frames, by which programs read the frames of all others",
+        (_, Mode::Library, _) => "mode library, in which a program has the devices",
+        (_, _, false) => "an instance that is not root's: its directory is closed to others",
+        _ => return Ok(Some(group)),
+    };
+    Err(format!("instance.group lets other users' programs in; it does not go with {with}"))
 }
 
 /// Can frames be shared, if they are to be?

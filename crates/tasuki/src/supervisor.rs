@@ -39,7 +39,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use abi::control::{ClientReply, PoolStatus};
+use abi::control::{Audience, ClientReply, PoolStatus};
 use abi::stats::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -115,7 +115,7 @@ enum EventSource {
     Interfaces,
     /// The opener of the wire of that interface.
     Wire(usize),
-    Listener,
+    Listener(Audience),
 }
 
 /// See the module's head.
@@ -155,13 +155,14 @@ impl Supervisor {
         let mut servers = Servers::start(instance.settings.mode, instance.sandbox_plan())?;
         let left = instance.configure(&mut servers, || ReplyContext::Configured)?;
         let until = Instant::now() + START_PATIENCE;
+        let lets_others = instance.settings.group.is_some();
         let mut supervisor = Self {
             program: None,
             servers,
             instance,
             workload: Some(workload),
             signals,
-            connections: Connections::new(),
+            connections: Connections::new(lets_others),
             clients: Clients::new(),
             pending_status: BTreeMap::new(),
             again: BTreeSet::new(),
@@ -261,8 +262,11 @@ impl Supervisor {
         watched.extend(openers.map(|(number, fd)| read(EventSource::Wire(number), fd)));
         watched.push((EventSource::Interfaces, PollFd::new(&self.instance.watch, PollFlags::IN)));
         if !matches!(self.phase, Phase::Starting { .. }) && self.connections.accepts() {
-            let listener = self.instance.socket.listener();
-            watched.push((EventSource::Listener, PollFd::new(listener, PollFlags::IN)));
+            for audience in [Audience::Programs, Audience::Operators] {
+                let listener = self.instance.sockets.of(audience).listener();
+                let listener = PollFd::new(listener, PollFlags::IN);
+                watched.push((EventSource::Listener(audience), listener));
+            }
         }
         let (sources, mut fds): (Vec<EventSource>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
         let until = self.until().into_iter().chain(self.awaited.until()).min();
@@ -310,7 +314,10 @@ impl Supervisor {
                 self.instance.serve_opener(number);
                 Ok(())
             }
-            EventSource::Listener => self.connections.accept(self.instance.socket.listener()),
+            EventSource::Listener(audience) => {
+                let listener = self.instance.sockets.of(audience).listener();
+                self.connections.accept(listener, audience)
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ fn both_directions_are_shown_with_the_first_bytes() {
     let (fake, wire) = Fake::new();
     let mut device = CaptureDevice::new(fake);
     let (ours, reader) = pair();
-    device.add_reader(ours, 100);
+    device.add_reader(ours, 100).unwrap();
     wire.borrow_mut().incoming.push_back(frame(1, 1500));
     let mut page = [0; 4096];
     assert_eq!(device.receive(&mut page).unwrap(), Some(Received::plain(1500)));
@@ -52,7 +52,7 @@ fn what_the_device_does_not_take_is_not_shown() {
     let (fake, wire) = Fake::new();
     let mut device = CaptureDevice::new(fake);
     let (ours, reader) = pair();
-    device.add_reader(ours, u32::MAX);
+    device.add_reader(ours, u32::MAX).unwrap();
     wire.borrow_mut().room = 0;
     assert!(!device.transmit(&[Part::local(&frame(1, 60))], TxOffload::NONE).unwrap());
     assert!(next(&reader).is_none());
@@ -63,7 +63,7 @@ fn a_slow_reader_learns_how_many_it_missed() {
     let (fake, _) = Fake::new();
     let mut device = CaptureDevice::new(fake);
     let (ours, reader) = pair();
-    device.add_reader(ours, u32::MAX);
+    device.add_reader(ours, u32::MAX).unwrap();
     for _ in 0..10_000 {
         device.transmit(&[Part::local(&frame(1, 1500))], TxOffload::NONE).unwrap();
     }
@@ -86,10 +86,26 @@ fn a_capture_ends_with_its_reader_and_others_go_on() {
     let (fake, _) = Fake::new();
     let mut device = CaptureDevice::new(fake);
     let ((ours, reader), (other, other_reader)) = (pair(), pair());
-    device.add_reader(ours, 64);
-    device.add_reader(other, 64);
+    device.add_reader(ours, 64).unwrap();
+    device.add_reader(other, 64).unwrap();
     drop(reader);
     device.transmit(&[Part::local(&frame(1, 60))], TxOffload::NONE).unwrap();
     assert_eq!(device.readers.len(), 1);
     assert!(next(&other_reader).is_some());
+}
+
+#[test]
+fn there_are_only_so_many_readers() {
+    let (fake, _) = Fake::new();
+    let mut device = CaptureDevice::new(fake);
+    let mut readers = Vec::new();
+    for _ in 0..MOST_READERS {
+        let (ours, reader) = pair();
+        device.add_reader(ours, 64).unwrap();
+        readers.push(reader);
+    }
+    assert_eq!(device.add_reader(pair().0, 64), Err(TooManyReaders));
+    // One has ended, and no frame has come since.
+    drop(readers.pop());
+    device.add_reader(pair().0, 64).unwrap();
 }

@@ -103,6 +103,10 @@ pub(super) fn ask_admission(path: &Path) -> Result<Admission, ConnectError> {
     let (number, params, frames) = match reply {
         ClientReply::Welcome { client, params, frames } => (client, params, frames),
         ClientReply::Error { message } => return Err(ConnectError::Refused { message }),
+        ClientReply::WrongSocket { socket } => {
+            let message = format!("this socket is for operators, programs connect to {socket}");
+            return Err(ConnectError::Refused { message });
+        }
         other => return Err(ConnectError::protocol(&format!("unexpected reply {other:?}"))),
     };
     let mut fds = fds.into_iter();

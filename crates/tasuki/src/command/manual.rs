@@ -16,8 +16,9 @@ use crate::cli::{ENVIRONMENT, ManualArgs, visible};
 use crate::exit::{self, Failure};
 
 /// Files of running instances, and installed files.
-const FILES: [(&str, &str); 5] = [
-    ("/run/tasuki/NAME.sock", "Socket of the instance NAME, mode 0600"),
+const FILES: [(&str, &str); 6] = [
+    ("/run/tasuki/NAME.sock", "Socket of the instance NAME for programs"),
+    ("/run/tasuki/NAME.operator.sock", "Socket of the instance NAME for operators, mode 0600"),
     ("/run/tasuki/NAME.log", "Messages of an instance that `tasuki up` started"),
     ("$XDG_RUNTIME_DIR/tasuki/", "The same, for users other than root"),
     ("../lib/tasuki/libtasuki_preload.so", "What gets programs onto the stack, seen from tasuki"),

@@ -6,11 +6,10 @@ use std::process::Command;
 
 use crate::cli::RunArgs;
 use crate::exit::{Code, Failure};
-use crate::operator::Operator;
-use crate::program;
-use crate::runtime_dir::{InstanceName, RuntimeDir};
+use crate::runtime_dir::InstanceName;
 use crate::settings::Settings;
 use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute};
+use crate::{operator, program};
 
 /// Runs the program and returns its exit code.
 ///
@@ -39,12 +38,9 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
 /// Becomes the program, on an instance that runs already. Returns only why that is not possible.
 fn join(name: &InstanceName, mut command: Command) -> Failure {
     // Connecting shows that it is alive and lets us in.
-    if let Err(failure) = Operator::connect(name) {
-        return failure;
-    }
-    let Some(socket) = RuntimeDir::find(name) else {
-        let sentence = format!("the instance {name} has just ended");
-        return Failure::new(Code::NoInstance, sentence);
+    let socket = match operator::find_for_program(name) {
+        Ok(socket) => socket,
+        Err(failure) => return failure,
     };
     let error = on(&mut command, &socket).exec();
     cannot_execute(&command, &error)

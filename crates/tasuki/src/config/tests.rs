@@ -70,7 +70,7 @@ fn the_page_has_every_key_of_the_example_and_its_default() {
     let page = include_str!("../../../../docs/reference/configuration.md");
     let keys = example_keys();
     // Defaults that depend on the machine, and those of routes and further interfaces.
-    let open = ["address", "gateway", "device", "routes", "publish", "fastopen_key"];
+    let open = ["address", "gateway", "device", "routes", "publish", "fastopen_key", "group"];
     for (section, key, default) in keys.iter().filter(|(section, ..)| section != "[[interface]]") {
         let rows = page.split_once(&format!("\n## `{section}`\n")).expect(section).1;
         let rows = rows.split_once("\n## ").map_or(rows, |(rows, _)| rows);
@@ -233,4 +233,15 @@ fn faults_on_the_command_line() {
         let error = text.parse::<Fault>().unwrap_err();
         assert!(error.contains(why), "{text}: {error}");
     }
+}
+
+#[test]
+fn groups_have_names_and_numbers() {
+    let all = "root:x:0:\nnet:x:103:a,b\nbroken\n";
+    assert_eq!(group_number(all, "net"), Some(103));
+    assert_eq!(group_number(all, "ne"), None);
+    assert_eq!(group_number(all, "broken"), None);
+    assert_eq!(Group::try_from("4711".to_owned()).unwrap().0.as_raw(), 4711);
+    assert!(Group::try_from("no such group".to_owned()).unwrap_err().contains("/etc/group"));
+    assert!(Group::try_from(u32::MAX.to_string()).is_err());
 }

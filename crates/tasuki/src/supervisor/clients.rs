@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
+use rustix::process::Uid;
+
 use super::admission::ClientStage;
 use super::connections::ConnectionId;
 use super::instance::Memory;
@@ -12,6 +14,7 @@ pub(super) struct Client {
     /// Its program's name, as the program gave it.
     pub(super) program: String,
     pub(super) pid: u32,
+    pub(super) user: Uid,
     /// Its line, while it lives.
     pub(super) connection: Option<ConnectionId>,
     pub(super) stage: ClientStage,
@@ -33,10 +36,11 @@ pub(super) struct Client {
 
 impl Client {
     /// A client that no server knows yet.
-    pub(super) fn new(program: String, pid: u32, memory: Memory, bell: OwnedFd) -> Self {
+    pub(super) fn new(program: String, pid: u32, user: Uid, memory: Memory, bell: OwnedFd) -> Self {
         Self {
             program,
             pid,
+            user,
             connection: None,
             stage: ClientStage::Mapping,
             awaited: 0,
@@ -142,7 +146,7 @@ mod tests {
 
     fn client() -> Client {
         let memory = Memory::create("t", 4096, false).unwrap();
-        Client::new("x".to_owned(), 1, memory, super::super::instance::bell().unwrap())
+        Client::new("x".to_owned(), 1, Uid::ROOT, memory, super::super::instance::bell().unwrap())
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! The connections of clients and operators: admission, one request at a time, without waiting.
 //!
-//! Only root and the user of the instance are let in (SO_PEERCRED). The supervisor sends the rest
-//! of a reply when the socket takes it, and does not read the connection's next request before.
-//! Each process has at most [`MOST_UNADMITTED_OF_PROCESS`] connections that are no client's, and
-//! all together have [`MOST_UNADMITTED`]. A new one then takes the place of the oldest, first of
-//! those that never made a request. So idle connections keep no new one out.
+//! Only root and the user of the instance are let in (SO_PEERCRED). With `instance.group`, the
+//! programs' socket lets others in: the system has checked that they are of the group. The
+//! supervisor sends the rest of a reply when the socket takes it. It does not read the connection's
+//! next request before.
+//!
+//! Each process has at most [`MOST_UNADMITTED_OF_PROCESS`] connections that are no client's.
+//! Another user has at most [`MOST_UNADMITTED_OF_OTHER`], all programs [`MOST_UNADMITTED`], and
+//! operators [`MOST_OPERATORS`]. A new one then takes the place of the oldest, first of those that
+//! never made a request. So idle connections keep no new one out.
 //!
 //! A connection brings no descriptors, and closing one takes no time ([`Channel::untrusted`]).
 //! Before Linux 6.16, connections wait while too many descriptors are being closed.
@@ -14,11 +18,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use abi::control::{ClientReply, ClientRequest};
+use abi::control::{Audience, ClientReply, ClientRequest};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Uid, pidfd_open};
 use shm::{Channel, ChannelError, TryRecv};
 
 use crate::exit::Failure;
@@ -30,6 +34,10 @@ const SEND_BUFFER: usize = 8 << 20;
 const MOST_UNADMITTED_OF_PROCESS: usize = 16;
 /// Most of all processes: enough for all programs of a full instance to start at once.
 const MOST_UNADMITTED: usize = 1024;
+/// Most of the processes of a user who is not the instance's.
+const MOST_UNADMITTED_OF_OTHER: usize = 64;
+/// Most of all operators.
+const MOST_OPERATORS: usize = 64;
 /// Most connections accepted in one iteration. A new one has several iterations to make its request
 /// before newer ones can push it out.
 const ACCEPTS_PER_ITERATION: usize = 16;
@@ -44,6 +52,10 @@ pub(super) struct Connection {
     channel: Channel,
     /// The process that connected.
     pub(super) pid: Pid,
+    /// Its user.
+    pub(super) user: Uid,
+    /// The socket that it connected to.
+    pub(super) audience: Audience,
     /// Becomes readable when that process has ended; for clients.
     death: Option<OwnedFd>,
     /// A request is being answered: the next one waits.
@@ -159,11 +171,13 @@ pub(super) struct Connections {
     next: ConnectionId,
     /// Accepting failed for want of descriptors: no more until a connection ends.
     full: bool,
+    /// The programs' socket is for a group.
+    lets_others: bool,
 }
 
 impl Connections {
-    pub(super) fn new() -> Self {
-        Self { all: BTreeMap::new(), next: 1, full: false }
+    pub(super) fn new(lets_others: bool) -> Self {
+        Self { all: BTreeMap::new(), next: 1, full: false, lets_others }
     }
 
     pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
@@ -189,7 +203,11 @@ impl Connections {
     ///
     /// # Errors
     /// When the listening socket fails.
-    pub(super) fn accept(&mut self, listener: &UnixListener) -> Result<(), Failure> {
+    pub(super) fn accept(
+        &mut self,
+        listener: &UnixListener,
+        audience: Audience,
+    ) -> Result<(), Failure> {
         for _ in 0..ACCEPTS_PER_ITERATION {
             let flags = rustix::net::SocketFlags::CLOEXEC;
             let fd = match rustix::net::accept_with(listener, flags) {
@@ -203,12 +221,12 @@ impl Connections {
                 }
                 Err(errno) => return Err(Failure::system("accept connections", errno)),
             };
-            self.admit(fd);
+            self.admit(fd, audience);
         }
         Ok(())
     }
 
-    fn admit(&mut self, fd: OwnedFd) {
+    fn admit(&mut self, fd: OwnedFd, audience: Audience) {
         let Ok(peer) = sockopt::socket_peercred(&fd) else { return };
         // Root may have a larger buffer than other users. Small replies do not need it.
         let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
@@ -216,6 +234,8 @@ impl Connections {
         let mut connection = Connection {
             channel: Channel::from_fd(fd).limited(LONGEST_REQUEST, 0).untrusted(),
             pid: peer.pid,
+            user: peer.uid,
+            audience,
             death: None,
             busy: false,
             writing: false,
@@ -223,7 +243,8 @@ impl Connections {
             hung_up: false,
             client: None,
         };
-        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+        let of_group = self.lets_others && audience == Audience::Programs;
+        if !peer.uid.is_root() && !is_own(peer.uid) && !of_group {
             let pid = peer.pid.as_raw_nonzero();
             tracing::warn!(pid, uid = peer.uid.as_raw(), "refused: another user's process");
             let message = "this instance belongs to another user".to_owned();
@@ -231,20 +252,30 @@ impl Connections {
             let _ = connection.reply(&ClientReply::Error { message }, &[]);
             return;
         }
-        self.make_room(peer.pid);
+        self.make_room(&connection);
         self.all.insert(self.next, connection);
         self.next += 1;
     }
 
-    /// Drops a connection that is no client's if there are too many, for one more of `pid`. If a
-    /// request of it is being answered, the answer goes nowhere.
-    fn make_room(&mut self, pid: Pid) {
-        let all = || self.all.iter().filter(|(_, connection)| connection.client.is_none());
-        let own = || all().filter(|(_, connection)| connection.pid == pid);
+    /// Drops a connection that is no client's if there are too many, for `new`. If a request of it
+    /// is being answered, the answer goes nowhere.
+    fn make_room(&mut self, new: &Connection) {
+        let all = || {
+            let all = self.all.iter();
+            all.filter(|(_, one)| one.client.is_none() && one.audience == new.audience)
+        };
+        let own = || all().filter(|(_, one)| one.pid == new.pid);
+        let users = || all().filter(|(_, one)| one.user == new.user && !is_own(new.user));
         let first = |(id, connection): &(&ConnectionId, &Connection)| (connection.asked, **id);
+        let most = match new.audience {
+            Audience::Programs => MOST_UNADMITTED,
+            Audience::Operators => MOST_OPERATORS,
+        };
         let oldest = if own().count() >= MOST_UNADMITTED_OF_PROCESS {
             own().min_by_key(first)
-        } else if all().count() >= MOST_UNADMITTED {
+        } else if users().count() >= MOST_UNADMITTED_OF_OTHER {
+            users().min_by_key(first)
+        } else if all().count() >= most {
             all().min_by_key(first)
         } else {
             None
@@ -277,4 +308,9 @@ impl Connections {
             line.into_iter().chain(death)
         })
     }
+}
+
+/// Is this the user of the instance?
+pub(super) fn is_own(user: Uid) -> bool {
+    user == rustix::process::geteuid()
 }

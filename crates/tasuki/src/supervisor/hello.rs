@@ -3,10 +3,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use abi::control::{ClientReply, ServerRequest, VERSION};
+use rustix::process::Uid;
 
 use super::admission::ClientStage;
 use super::clients::Client;
-use super::connections::ConnectionId;
+use super::connections::{ConnectionId, is_own};
 use super::instance::{Memory, bell};
 use super::requests::{MAX_NAME, Refusal, printable};
 use super::servers::ServerId;
@@ -20,6 +21,9 @@ const CLIENTS_PER_PROCESS: usize = 16;
 /// `instance.clients`. As many as that setting may have data that is still to be sent; the rest may
 /// be about to be forgotten.
 const CLIENTS_IN_ALL: usize = 3;
+/// A user whom only `instance.group` lets in has at most this part of all clients. Departed ones
+/// count.
+const OTHER_USERS_PART: usize = 4;
 
 impl Supervisor {
     pub(super) fn hello(
@@ -48,12 +52,10 @@ impl Supervisor {
         if !connection.watch() {
             return refuse("the process that connected has ended".to_owned());
         }
-        let pid = connection.pid.as_raw_nonzero().get().unsigned_abs();
-        if self.clients.iter().filter(|(_, c)| c.pid == pid).count() >= CLIENTS_PER_PROCESS {
-            return refuse(format!(
-                "this process is {CLIENTS_PER_PROCESS} clients already; it may not be more"
-            ));
-        }
+        let (user, pid) = (connection.user, connection.pid);
+        let pid = pid.as_raw_nonzero().get().unsigned_abs();
+        self.check_shares(user, pid)?;
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         let Some(number) = self.clients.free_number() else {
             return refuse("all client numbers are in use".to_owned());
         };
@@ -79,9 +81,30 @@ impl Supervisor {
             awaited += 1;
         }
         let program = printable(program, MAX_NAME);
-        let client =
-            Client { connection: Some(id), awaited, ..Client::new(program, pid, memory, bell) };
+        let client = Client {
+            connection: Some(id),
+            awaited,
+            ..Client::new(program, pid, user, memory, bell)
+        };
         self.clients.insert(number, client);
+        Ok(())
+    }
+
+    /// Does the process or its user have as many clients as it may have?
+    fn check_shares(&self, user: Uid, pid: u32) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::Client(message));
+        let count = |is_meant: &dyn Fn(&Client) -> bool| {
+            self.clients.iter().filter(|(_, client)| is_meant(client)).count()
+        };
+        let most = self.instance.settings.clients.div_ceil(OTHER_USERS_PART);
+        if !is_own(user) && count(&|client| client.user == user) >= most {
+            return refuse(format!("a user who is not the instance's has at most {most} clients"));
+        }
+        if count(&|client| client.pid == pid) >= CLIENTS_PER_PROCESS {
+            return refuse(format!(
+                "this process is {CLIENTS_PER_PROCESS} clients already; it may not be more"
+            ));
+        }
         Ok(())
     }
 

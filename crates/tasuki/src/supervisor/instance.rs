@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use abi::control::{InetConfig, NicConfig, ServerRequest};
+use abi::control::{Audience, InetConfig, NicConfig, ServerRequest};
 use abi::network::InterfaceSettings;
 use abi::nic::NicLayout;
 use nic_driver::interface::Watch;
@@ -21,7 +21,7 @@ use super::servers::{ServerId, Servers};
 use crate::device::Kind;
 use crate::exit::Failure;
 use crate::network::{Addresses, Routes};
-use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
+use crate::runtime_dir::{InstanceName, InstanceSockets, RuntimeDir};
 use crate::settings::{self, Settings};
 
 /// The difference in metric between the default routes of one interface and those of the next.
@@ -99,7 +99,7 @@ pub(super) fn bell() -> Result<OwnedFd, Failure> {
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(super) settings: Settings,
-    pub(super) socket: SocketFile,
+    pub(super) sockets: InstanceSockets,
     /// Its interfaces, at least one; eth0, eth1, … to the programs.
     pub(super) links: Vec<Link>,
     /// Reports changes of their devices.
@@ -175,14 +175,14 @@ impl Instance {
             .map_err(|error| Failure::system("listen for changes of interfaces", error))?;
         let place = RuntimeDir::make()?;
         let lock = place.lock()?;
-        let socket = place.bind(&settings.name)?;
+        let sockets = place.bind(&settings.name, settings.group)?;
         let make = |(number, wanted)| {
             let mac = hardware_address(&settings.name, std::process::id(), number);
             Link::make(wanted, (settings.huge_pages, settings.share_frames), mac)
         };
         let links = (0_u16..).zip(&settings.links).map(make).collect::<Result<_, _>>()?;
         drop(lock);
-        Ok(Self { settings, socket, links, watch })
+        Ok(Self { settings, sockets, links, watch })
     }
 
     /// The sandboxes of its servers.
@@ -220,9 +220,9 @@ impl Instance {
         }
     }
 
-    /// Where programs and operators connect.
+    /// Where programs connect.
     pub(crate) fn socket_path(&self) -> &Path {
-        self.socket.path()
+        self.sockets.of(Audience::Programs).path()
     }
 
     /// Fresh frame regions and bells, and AF_XDP sockets, for servers that begin anew.

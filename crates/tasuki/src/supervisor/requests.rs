@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use abi::control::{ClientReply, ClientRequest, ServerReply, ServerRequest};
+use abi::control::{Audience, ClientReply, ClientRequest, ServerReply, ServerRequest};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::admission::ClientEvent;
@@ -50,8 +50,15 @@ impl Supervisor {
     }
 
     fn request(&mut self, id: ConnectionId, request: ClientRequest) -> Result<(), Failure> {
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.busy = true;
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        connection.busy = true;
+        if !request.is_for(connection.audience) {
+            let right = match connection.audience {
+                Audience::Programs => Audience::Operators,
+                Audience::Operators => Audience::Programs,
+            };
+            let socket = self.instance.sockets.of(right).path().display().to_string();
+            return self.reply(id, &ClientReply::WrongSocket { socket }, &[]);
         }
         let done = match request {
             ClientRequest::Hello { version, program } => self.hello(id, version, &program),
