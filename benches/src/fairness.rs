@@ -17,6 +17,7 @@ mod host_kinds;
 mod kind;
 mod member;
 mod neighbour;
+mod program;
 mod worst;
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -35,7 +36,8 @@ use crate::instruments::{Instance, Making};
 use crate::report::median;
 
 pub(crate) use self::neighbour::{NeighbourArgs, run as neighbour};
-pub(crate) use self::worst::{WorstArgs, run as worst};
+pub(crate) use self::program::WorstArgs;
+pub(crate) use self::worst::run as worst;
 
 /// What `fairness` runs.
 #[derive(Args)]

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use sockets::{CallBatch, Client, Request, TcpListener, TcpStream, UdpSocket, Wait};
 
 use super::kind::Kind;
-use super::worst::{WorstArgs, begun, forever};
+use super::program::{WorstArgs, begun, forever};
 use crate::protocol::{Order, Test};
 
 /// Sockets that a client holds: most of the 1,024 that it may have.

@@ -15,7 +15,7 @@ use shm::Producer;
 
 use super::kind::Kind;
 use super::member::{Member, ask, attach, connect};
-use super::worst::{WorstArgs, begun, forever};
+use super::program::{WorstArgs, begun, forever};
 
 /// Connections of which `ss` tells.
 const CONNECTIONS: usize = 1000;

@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::client_kinds::FLOODED;
 use super::kind::Kind;
-use super::worst::{WorstArgs, begun};
+use super::program::{WorstArgs, begun};
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
