@@ -39,14 +39,16 @@ pub struct Restriction {
 /// Takes this process into its sandbox for good. It must have one thread. With
 /// [`Demand::Off`] it only ends with its parent.
 ///
+/// `begin_threads` begins the threads that the process is to have: it can begin none later.
+///
 /// # Errors
 /// [`SandboxError::Incomplete`] with [`Demand::Require`]; otherwise only when the process is in no
 /// defined state.
-pub fn enter(plan: &Plan) -> Result<Restriction, SandboxError> {
+pub fn enter(plan: &Plan, begin_threads: impl FnOnce()) -> Result<Restriction, SandboxError> {
     let mut restriction = Restriction::default();
     match plan.demand {
         Demand::Off => end_with_parent()?,
-        Demand::On | Demand::Require => restriction.apply(plan)?,
+        Demand::On | Demand::Require => restriction.apply(plan, begin_threads)?,
     }
     match plan.demand {
         Demand::Require if !restriction.missing.is_empty() => {
@@ -63,11 +65,10 @@ fn end_with_parent() -> Result<(), SandboxError> {
 }
 
 impl Restriction {
-    fn apply(&mut self, plan: &Plan) -> Result<(), SandboxError> {
+    fn apply(&mut self, plan: &Plan, begin_threads: impl FnOnce()) -> Result<(), SandboxError> {
         let no_files = plan.role.device() != Some(DeviceKind::Pcap) && !writes_to_file();
         self.leave_host(plan);
         self.drop_privileges(plan)?;
-        self.note("limits", privilege::lower_limits(no_files));
         self.note("no inspection", privilege::forbid_inspection());
         self.note("no_new_privs", rustix::thread::set_no_new_privs(true));
         // Changing the user takes this back, so it comes behind.
@@ -76,6 +77,9 @@ impl Restriction {
             Ok(version) => self.landlock = Some(version),
             Err(why) => self.missing.push(format!("Landlock ({why})")),
         }
+        // They have all of the above from their begin, and the filter together with this one.
+        begin_threads();
+        self.note("limits", privilege::lower_limits(no_files));
         if plan.filter {
             trap::install(plan.role.to_string())?;
             self.note("seccomp", filter::install(plan.role));

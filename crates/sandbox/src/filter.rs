@@ -10,11 +10,14 @@ use std::str::FromStr as _;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter,
+    SeccompRule, TargetArch, apply_filter_all_threads,
 };
 use syscalls::Sysno;
 
 use crate::role::{DeviceKind, Role};
+
+/// asm-generic/socket.h; libc does not know it yet.
+const PASS_RIGHTS: libc::c_int = 83;
 
 /// Of every role, whatever the arguments.
 const EVERY: &[&str] = &[
@@ -54,6 +57,10 @@ const EVERY: &[&str] = &[
     "mremap",
     // Keys and secrets.
     "getrandom",
+    // A thread that is just beginning.
+    "set_robust_list",
+    "rseq",
+    "sched_getaffinity",
     // A panic, its backtrace, and the end.
     "getcwd",
     "getpid",
@@ -131,9 +138,14 @@ fn conditional() -> Vec<(&'static str, Rows)> {
             ),
         ),
         ("ioctl", any_of(1, &[libc::FIONBIO.cast_signed()])),
+        // Does a socket take descriptors? SO_PASSRIGHTS of Linux 6.16.
+        ("getsockopt", options(&[(libc::SOL_SOCKET, PASS_RIGHTS)])),
+        ("setsockopt", options(&[(libc::SOL_SOCKET, PASS_RIGHTS)])),
         // The end of a panic in a panic: abort(3).
         ("rt_sigaction", any_of(0, &[libc::SIGABRT.into()])),
         ("tgkill", any_of(2, &[libc::SIGABRT.into()])),
+        // A thread's name.
+        ("prctl", any_of(0, &[libc::PR_SET_NAME.into()])),
         // Reading limits, of this process only.
         ("prlimit64", vec![vec![is(0, 0), Condition { argument: 2, mask: u64::MAX, value: 0 }]]),
     ]
@@ -175,7 +187,7 @@ fn conditional_of_device(kind: DeviceKind) -> Vec<(&'static str, Rows)> {
     }
 }
 
-/// Installs the filter of a role in this thread and all that it begins.
+/// Installs the filter of a role in all threads.
 ///
 /// # Errors
 /// One sentence: this processor has none, or the kernel.
@@ -185,7 +197,7 @@ pub(crate) fn install(role: Role) -> Result<(), String> {
     // has.
     let _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let _ = rustix::param::page_size();
-    apply_filter(&program).map_err(|error| error.to_string())
+    apply_filter_all_threads(&program).map_err(|error| error.to_string())
 }
 
 fn program(role: Role) -> Result<BpfProgram, String> {
@@ -272,7 +284,6 @@ mod tests {
                 "kill",
                 "mount",
                 "setuid",
-                "prctl",
                 "bpf",
                 "io_uring_setup",
                 "memfd_create",

@@ -259,11 +259,17 @@ pub(crate) struct DownArgs {
 Examples:
   tasuki ps                  all instances of this user
   tasuki ps -v default       with memory pools and counters
+  tasuki ps --security web   what each process may do
   tasuki ps --json | jq '.[].counters[\"tcp.retransmits\"]'")]
 pub(crate) struct PsArgs {
     /// Also show the counters
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    /// Show the rights of each process instead: user, capabilities in force and others permitted,
+    /// filter of system calls, no_new_privs, namespaces apart from the supervisor's, all measured
+    /// in /proc (as root; `?` is hidden from others); Landlock as the server has reported it
+    #[arg(long, conflicts_with = "verbose")]
+    pub(crate) security: bool,
     /// Print JSON: an array with one object per instance
     #[arg(long)]
     pub(crate) json: bool,

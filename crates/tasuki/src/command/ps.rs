@@ -1,9 +1,13 @@
 //! `tasuki ps`: processes, memory and counters of instances.
 
+mod security;
+
 use std::fmt::Write;
 
 use abi::control::{ClientReply, ClientRequest, InstanceStatus};
+use serde::Serialize;
 
+use self::security::SecurityReport;
 use super::{print, print_json, table};
 use crate::cli::PsArgs;
 use crate::exit::{self, Failure};
@@ -22,15 +26,31 @@ pub(crate) fn ps(args: &PsArgs) -> Result<u8, Failure> {
             .filter_map(|(operator, _)| status(operator).ok())
             .collect(),
     };
+    let reports = |status| args.security.then(|| security::reports(status));
     if args.json {
-        print_json(&statuses)?;
+        let reported = statuses.iter().map(|status| Reported { status, security: reports(status) });
+        print_json(&reported.collect::<Vec<_>>())?;
     } else if statuses.is_empty() {
         exit::say("no instance of this user is running; start one with `tasuki up`");
     } else {
-        let texts: Vec<String> = statuses.iter().map(|one| text(one, args.verbose)).collect();
+        let text = |status| match reports(status) {
+            Some(reports) => head(status) + &security::text(status, &reports),
+            None => text(status, args.verbose),
+        };
+        let texts: Vec<String> = statuses.iter().map(text).collect();
         print(&texts.join("\n"))?;
     }
     Ok(0)
+}
+
+/// The output of `--json`.
+#[derive(Serialize)]
+struct Reported<'a> {
+    #[serde(flatten)]
+    status: &'a InstanceStatus,
+    /// With `--security`: by process, `null` for one that has just ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    security: Option<Vec<Option<SecurityReport>>>,
 }
 
 pub(super) fn status(operator: &mut Operator) -> Result<InstanceStatus, Failure> {
@@ -40,19 +60,20 @@ pub(super) fn status(operator: &mut Operator) -> Result<InstanceStatus, Failure>
     }
 }
 
+fn head(status: &InstanceStatus) -> String {
+    let InstanceStatus { instance, mode, .. } = status;
+    format!("{instance}: {}, {mode}\n", status.addresses.join(", "))
+}
+
 fn text(status: &InstanceStatus, verbose: bool) -> String {
-    let InstanceStatus { instance, mode, processes, pools, counters, .. } = status;
-    let addresses = status.addresses.join(", ");
+    let InstanceStatus { processes, pools, counters, .. } = status;
     let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
     let mut rows = vec![row(["ROLE", "PID", "NAME", "MEMORY"])];
     for process in processes {
-        let role = match process.client {
-            Some(number) => format!("{} {number}", process.role),
-            None => process.role.clone(),
-        };
+        let role = security::role(process);
         rows.push(row([&role, &process.pid.to_string(), &process.name, &process.memory]));
     }
-    let mut text = format!("{instance}: {addresses}, {mode}\n");
+    let mut text = head(status);
     text.push_str(&table(&rows, &[false, true]));
     let mut rows = vec![row(["POOL", "PAGES", "FREE", "BACKING"])];
     for pool in pools {

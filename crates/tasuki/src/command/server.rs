@@ -6,12 +6,14 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use abi::companion::Companion;
 use abi::control::{SandboxStatus, ServerOutput};
 use nic_driver::Driver;
 use sandbox::{Plan, Restriction, Role};
 use shm::Channel;
+use shm::passing::refuse_descriptors;
 
 use super::print;
 use crate::cli::ServerArgs;
@@ -69,7 +71,14 @@ fn enter(args: &ServerArgs) -> Result<Restriction, Failure> {
     }
     let plan =
         Plan { role: args.role, demand: args.sandbox, user: args.user, filter: !args.no_filter };
-    sandbox::enter(&plan).map_err(|error| Failure::new(Code::Rights, error.to_string()))
+    // Where the kernel cannot refuse descriptors, a thread closes those that clients pass.
+    let begin_threads = || {
+        if UnixStream::pair().is_ok_and(|(one, _)| refuse_descriptors(&one).is_err()) {
+            shm::closer::start();
+        }
+    };
+    sandbox::enter(&plan, begin_threads)
+        .map_err(|error| Failure::new(Code::Rights, error.to_string()))
 }
 
 /// Tries system calls in the sandbox: a line for each, with its result. For tests.
