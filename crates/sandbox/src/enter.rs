@@ -66,7 +66,9 @@ fn end_with_parent() -> Result<(), SandboxError> {
 
 impl Restriction {
     fn apply(&mut self, plan: &Plan, begin_threads: impl FnOnce()) -> Result<(), SandboxError> {
-        let no_files = plan.role.device() != Some(DeviceKind::Pcap) && !writes_to_file();
+        // Memory that is shared is a file, too.
+        let files = [Some(DeviceKind::Pcap), Some(DeviceKind::Wire)];
+        let no_files = !files.contains(&plan.role.device()) && !writes_to_file();
         self.leave_host(plan);
         self.drop_privileges(plan)?;
         self.note("no inspection", privilege::forbid_inspection());

@@ -76,8 +76,10 @@ const EVERY: &[&str] = &[
 /// Of a driver beside these.
 fn of_device(kind: DeviceKind) -> &'static [&'static str] {
     match kind {
-        DeviceKind::Tap | DeviceKind::Passt | DeviceKind::Xdp | DeviceKind::Wire => &[],
+        DeviceKind::Tap | DeviceKind::Passt | DeviceKind::Xdp => &[],
         DeviceKind::Pcap => &["lseek", "statx"],
+        // The other end, and memory for both.
+        DeviceKind::Wire => &["accept4", "memfd_create", "ftruncate", "fallocate", "fchmod"],
         // The socket is bound again when it has its ring.
         DeviceKind::Packet => &["bind", "getsockname"],
     }
@@ -141,8 +143,11 @@ fn conditional() -> Vec<(&'static str, Rows)> {
         // Does a socket take descriptors? SO_PASSRIGHTS of Linux 6.16.
         ("getsockopt", options(&[(libc::SOL_SOCKET, PASS_RIGHTS)])),
         ("setsockopt", options(&[(libc::SOL_SOCKET, PASS_RIGHTS)])),
-        // The end of a panic in a panic: abort(3).
-        ("rt_sigaction", any_of(0, &[libc::SIGABRT.into()])),
+        // The end of a panic in a panic (abort(3)), and of a fault in memory.
+        (
+            "rt_sigaction",
+            any_of(0, &[libc::SIGABRT.into(), libc::SIGSEGV.into(), libc::SIGBUS.into()]),
+        ),
         ("tgkill", any_of(2, &[libc::SIGABRT.into()])),
         // A thread's name.
         ("prctl", any_of(0, &[libc::PR_SET_NAME.into()])),
@@ -175,6 +180,7 @@ fn conditional_of_device(kind: DeviceKind) -> Vec<(&'static str, Rows)> {
                 ]),
             ),
         ],
+        DeviceKind::Wire => vec![("fcntl", any_of(1, &[libc::F_ADD_SEALS.into()]))],
         DeviceKind::Xdp => vec![(
             "getsockopt",
             options(&[
@@ -275,7 +281,6 @@ mod tests {
                 "openat2",
                 "socket",
                 "connect",
-                "accept4",
                 "execve",
                 "execveat",
                 "clone",
@@ -286,7 +291,6 @@ mod tests {
                 "setuid",
                 "bpf",
                 "io_uring_setup",
-                "memfd_create",
                 "pidfd_open",
                 "process_vm_writev",
                 "unshare",

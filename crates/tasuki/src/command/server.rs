@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use abi::companion::Companion;
 use abi::control::{SandboxStatus, ServerOutput};
 use nic_driver::Driver;
-use sandbox::{Plan, Restriction, Role};
+use sandbox::{DeviceKind, Plan, Restriction, Role};
 use shm::Channel;
 use shm::passing::refuse_descriptors;
 
@@ -71,9 +71,11 @@ fn enter(args: &ServerArgs) -> Result<Restriction, Failure> {
     }
     let plan =
         Plan { role: args.role, demand: args.sandbox, user: args.user, filter: !args.no_filter };
-    // Where the kernel cannot refuse descriptors, a thread closes those that clients pass.
+    // Where the kernel cannot refuse descriptors, a thread closes those that clients pass. The
+    // ends of a wire pass one to each other.
+    let wire = args.role.device() == Some(DeviceKind::Wire);
     let begin_threads = || {
-        if UnixStream::pair().is_ok_and(|(one, _)| refuse_descriptors(&one).is_err()) {
+        if wire || UnixStream::pair().is_ok_and(|(one, _)| refuse_descriptors(&one).is_err()) {
             shm::closer::start();
         }
     };

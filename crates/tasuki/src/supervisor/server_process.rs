@@ -35,17 +35,9 @@ pub(super) struct SandboxPlan {
 }
 
 impl SandboxPlan {
-    /// The ends of a wire meet at a path of the host's.
-    fn demand_of(&self, role: Role) -> Demand {
-        match role.device() {
-            Some(DeviceKind::Wire) => Demand::Off,
-            _ => self.demand,
-        }
-    }
-
     /// A user for a server, where this one may have any.
-    fn user(&mut self, demand: Demand) -> Option<UserLease> {
-        if demand == Demand::Off || !rustix::process::geteuid().is_root() {
+    fn user(&mut self) -> Option<UserLease> {
+        if self.demand == Demand::Off || !rustix::process::geteuid().is_root() {
             return None;
         }
         let taken = self.taken.get_or_insert_with(sandbox::users_of_processes);
@@ -103,9 +95,9 @@ impl ServerProcess {
                 command.env(name, value);
             }
         }
-        let demand = plan.demand_of(role);
+        let demand = plan.demand;
         command.args(["--sandbox", &demand.to_string()]);
-        let user = plan.user(demand);
+        let user = plan.user();
         command.args(user.iter().map(|user| format!("--user={}", user.uid())));
         let mut child = match demand {
             Demand::Off => command.spawn(),
