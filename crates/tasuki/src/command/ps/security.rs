@@ -61,7 +61,7 @@ impl SecurityReport {
         let seccomp = seccomp.get(self.seccomp as usize).copied().unwrap_or("?");
         let namespaces = match &self.namespaces {
             None => "?".to_owned(),
-            Some(all) => words(all.iter().map(|kind| (*kind).to_owned()).collect()),
+            Some(all) => words(all),
         };
         vec![
             role(process),
@@ -83,11 +83,12 @@ const MANY: usize = 20;
 fn capabilities(names: &[String]) -> String {
     match names.len() {
         MANY.. => format!("{} of them", names.len()),
-        _ => words(names.to_vec()),
+        _ => words(names),
     }
 }
 
-fn words(all: Vec<String>) -> String {
+fn words<T: AsRef<str>>(all: &[T]) -> String {
+    let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
     if all.is_empty() { "-".to_owned() } else { all.join(",") }
 }
 
