@@ -20,8 +20,10 @@ const FOR_STARTS: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SETPCAP);
 
-/// Servers have other users, and a program may have: signals to them need this.
-const IN_FORCE: CapabilitySet = CapabilitySet::KILL;
+/// Servers have other users, and a program may have: signals to them need CAP_KILL. Without
+/// CAP_SYS_RESOURCE any program of the same user could keep this process from passing descriptors
+/// (unix(7), ETOOMANYREFS).
+const IN_FORCE: CapabilitySet = CapabilitySet::KILL.union(CapabilitySet::SYS_RESOURCE);
 
 /// What opening a device again needs.
 fn for_device(kind: DeviceKind) -> CapabilitySet {

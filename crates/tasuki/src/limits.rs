@@ -10,3 +10,7 @@ pub(crate) fn raise_descriptors() {
         tracing::info!(%errno, "the limit of open files cannot be raised");
     }
 }
+
+/// sendmsg(2), ETOOMANYREFS.
+pub(crate) const TOO_MANY_IN_FLIGHT: &str = "descriptors cannot be passed now: processes of the same user \
+    have sent too many that were not received yet (unix(7), ETOOMANYREFS)";

@@ -212,6 +212,7 @@ impl Supervisor {
         for id in std::mem::take(&mut self.again) {
             self.serve(id)?;
         }
+        self.more_messages.extend(self.servers.refused());
         for server in std::mem::take(&mut self.more_messages) {
             self.receive_from(server)?;
         }
@@ -272,7 +273,8 @@ impl Supervisor {
         let until = self.until().into_iter().chain(self.awaited.until()).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.into_iter().chain(self.connections.retry_in()).min();
-        let idle = self.again.is_empty() && self.more_messages.is_empty();
+        let refused = self.servers.refused().next().is_some();
+        let idle = self.again.is_empty() && self.more_messages.is_empty() && !refused;
         let left = if idle { left } else { Some(Duration::ZERO) };
         let timeout = left.map(|left| Timespec {
             tv_sec: left.as_secs().cast_signed(),

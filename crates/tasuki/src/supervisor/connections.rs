@@ -26,6 +26,7 @@ use rustix::process::{Pid, PidfdFlags, Uid, pidfd_open};
 use shm::{Channel, ChannelError, TryRecv};
 
 use crate::exit::Failure;
+use crate::limits::TOO_MANY_IN_FLIGHT;
 
 /// Bytes of replies that a connection may have waiting: more than the longest message.
 const SEND_BUFFER: usize = 8 << 20;
@@ -113,6 +114,13 @@ impl Connection {
             Ok(all) => (self.busy, self.writing) = (!all, !all),
             Err(ChannelError::System(Errno::AGAIN)) => {
                 return Err("it does not read its replies".to_owned());
+            }
+            Err(ChannelError::System(Errno::TOOMANYREFS)) => {
+                // Nothing of the reply was sent. The program gets the reason, if there is room.
+                let refusal = ClientReply::Error { message: TOO_MANY_IN_FLIGHT.to_owned() };
+                let body = serde_json::to_vec(&refusal).map_err(|error| error.to_string())?;
+                let _ = self.channel.post(&body, &[]);
+                return Err(TOO_MANY_IN_FLIGHT.to_owned());
             }
             Err(error) => return Err(error.to_string()),
         }

@@ -23,6 +23,7 @@ use shm::{Channel, ChannelError, TryRecv};
 use super::server_process::{SandboxPlan, ServerProcess};
 use crate::config::Mode;
 use crate::exit::{Code, Failure};
+use crate::limits::TOO_MANY_IN_FLIGHT;
 
 /// How long a server may take to end after its control connection ended.
 const EXIT_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
@@ -51,6 +52,9 @@ pub(super) enum ServerMessage<P> {
     Nothing,
 }
 
+/// A request that is not sent yet: its number, body and descriptors.
+struct WaitingRequest(u64, Vec<u8>, Vec<OwnedFd>);
+
 /// One end of a line.
 struct ControlConnection {
     channel: Channel,
@@ -58,34 +62,48 @@ struct ControlConnection {
     broken: bool,
     /// Requests that were sent and not answered.
     unanswered: usize,
-    /// Requests that wait until fewer are: body and descriptors.
-    waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    /// Requests that wait until fewer are.
+    waiting: VecDeque<WaitingRequest>,
+    /// Requests that could not be sent, with the reason.
+    refused: VecDeque<(u64, String)>,
     /// The other end may be any program, which may answer requests that it has not read.
     impatient: bool,
 }
 
 impl ControlConnection {
     fn new(channel: Channel) -> Self {
-        Self { channel, broken: false, unanswered: 0, waiting: VecDeque::new(), impatient: false }
+        let (waiting, refused) = (VecDeque::new(), VecDeque::new());
+        Self { channel, broken: false, unanswered: 0, waiting, refused, impatient: false }
     }
 
-    fn send(&mut self, body: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        self.unanswered += 1;
-        if !self.impatient {
-            return self.channel.send(body, fds);
+    /// Sends a request. What the system refuses for now is refused to the request alone.
+    fn send(&mut self, id: u64, body: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let sent = match self.impatient {
+            true => self.channel.post(body, fds),
+            false => self.channel.send(body, fds).map(|()| true),
+        };
+        match sent {
+            Ok(true) => self.unanswered += 1,
+            Ok(false) => return Err(ChannelError::System(Errno::AGAIN)),
+            // Descriptors go with the first byte, so nothing of the request was sent.
+            Err(ChannelError::System(Errno::TOOMANYREFS)) => {
+                self.refused.push_back((id, TOO_MANY_IN_FLIGHT.to_owned()));
+            }
+            Err(error) => return Err(error),
         }
-        match self.channel.post(body, fds)? {
-            true => Ok(()),
-            false => Err(ChannelError::System(Errno::AGAIN)),
-        }
+        Ok(())
     }
 
     /// A reply came: the next request may go.
     fn answered(&mut self) -> Result<(), ChannelError> {
         self.unanswered = self.unanswered.saturating_sub(1);
-        let Some((body, fds)) = self.waiting.pop_front() else { return Ok(()) };
-        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        self.send(&body, &fds)
+        while self.unanswered < WINDOW
+            && let Some(WaitingRequest(id, body, fds)) = self.waiting.pop_front()
+        {
+            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            self.send(id, &body, &fds)?;
+        }
+        Ok(())
     }
 }
 
@@ -255,11 +273,19 @@ impl<P> Servers<P> {
         self.ending |= ending;
         if self.connection(server).unanswered >= WINDOW {
             let fds: Result<Vec<_>, _> = fds.iter().map(|fd| fd.try_clone_to_owned()).collect();
-            let fds = fds.map_err(|error| Failure::system("copy a descriptor", error))?;
-            self.connection(server).waiting.push_back((body, fds));
+            match fds {
+                Ok(fds) => {
+                    let request = WaitingRequest(id, body, fds);
+                    self.connection(server).waiting.push_back(request);
+                }
+                Err(error) => {
+                    let sentence = Failure::system("copy a descriptor", error).sentence;
+                    self.connection(server).refused.push_back((id, sentence));
+                }
+            }
             return Ok(());
         }
-        let sent = self.connection(server).send(&body, fds);
+        let sent = self.connection(server).send(id, &body, fds);
         sent.or_else(|error| self.broken(server, &error).map_or(Ok(()), Err))
     }
 
@@ -275,6 +301,11 @@ impl<P> Servers<P> {
     pub(super) fn receive(&mut self, server: ServerId) -> Result<ServerMessage<P>, Failure> {
         if self.connection(server).broken {
             return Ok(ServerMessage::Nothing);
+        }
+        while let Some((id, message)) = self.connection(server).refused.pop_front() {
+            if let Some(context) = self.asked.remove(&id) {
+                return Ok(ServerMessage::Reply(context, ServerReply::Error { message }));
+            }
         }
         let message = match self.connection(server).channel.try_recv() {
             Ok(TryRecv::Message(message)) => message,
@@ -301,6 +332,17 @@ impl<P> Servers<P> {
             },
             Err(error) => self.end_of_messages(server, &error),
         }
+    }
+
+    /// The servers to which a request could not be sent: [`Servers::receive`] has the refusal.
+    pub(super) fn refused(&self) -> impl Iterator<Item = ServerId> {
+        let refused = |(_, control): &(ServerId, &ControlConnection)| !control.refused.is_empty();
+        self.all().filter(refused).map(|(server, _)| server)
+    }
+
+    /// The lines.
+    fn all(&self) -> impl Iterator<Item = (ServerId, &ControlConnection)> {
+        [(ServerId::Inet, &self.inet)].into_iter().chain(self.drivers().zip(&self.nics))
     }
 
     /// A server has entered its sandbox; `false` if it said so before. The first one that lacks
@@ -376,10 +418,7 @@ impl<P> Servers<P> {
 
     /// The lines in use and their descriptors, for poll.
     pub(super) fn control_connections(&self) -> impl Iterator<Item = (ServerId, BorrowedFd<'_>)> {
-        let nics = self.drivers().zip(&self.nics);
-        [(ServerId::Inet, &self.inet)]
-            .into_iter()
-            .chain(nics)
+        self.all()
             .filter(|(_, control)| !control.broken)
             .map(|(server, control)| (server, control.channel.as_fd()))
     }

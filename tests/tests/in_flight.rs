@@ -1,0 +1,65 @@
+//! The kernel bounds the descriptors that a user's processes have sent and not received. One
+//! program can use up all of them: then the supervisor can pass none either. New programs are
+//! refused with the reason, and the instance goes on.
+
+use tasuki_tests::{DEVICE, HOST, Mode, Nic, Running, STACK, World, skip, tasuki_binary};
+
+const NET: &str = "inflight";
+/// The supervisor's limit, which is also the kernel's bound for it.
+const LIMIT: &str = "--nofile=1024:1024";
+const CONNECT: &str = "import socket; socket.create_connection((\"HOST\", 8000)).close()";
+
+fn goes_on(mode: Mode, privileged: bool) {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    let server = world.http_server();
+    let mut words = vec!["prlimit", LIMIT, "--"];
+    // As the supervisor of a user without rights.
+    if !privileged {
+        words.extend(["setpriv", "--bounding-set=-sys_resource,-sys_admin", "--"]);
+    }
+    let (nic, address) = (format!("tap:{DEVICE}"), format!("{STACK}/24"));
+    let binary = tasuki_binary();
+    words.extend([binary.to_str().unwrap(), "up", "--mode", mode.name()]);
+    words.extend(["--nic", &nic, "--address", &address, NET]);
+    let _ = Running::start(world.command(&words)).finish().success();
+
+    let connect = CONNECT.replace("HOST", HOST);
+    let program = || Running::start(world.on_net(NET, &world.python(&["-c", &connect]))).finish();
+    let _ = program().success();
+    let mut hog = world.command(&world.script("in_flight.py", &["2000"]));
+    let (stdin, hold) = std::io::pipe().unwrap();
+    let _ = hog.stdin(stdin);
+    let hog = Running::start(hog);
+    let _ = hog.line("in flight");
+    if privileged {
+        let _ = program().success();
+    } else {
+        let refused = program().code(1);
+        assert!(refused.stderr.contains("descriptors cannot be passed now"), "{refused}");
+    }
+    let roles = world.ps(NET).processes.iter().filter(|p| p.role == "client").count();
+    assert_eq!(roles, 0);
+    drop(hold);
+    let _ = hog.finish().success();
+    let _ = program().success();
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// CAP_SYS_RESOURCE, which even root may lack in a container.
+fn root_may_exceed() -> bool {
+    rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_RESOURCE))
+}
+
+/// One after the other: all programs of the user have this bound together.
+#[test]
+fn only_newcomers_are_refused() {
+    goes_on(Mode::given(), false);
+    if root_may_exceed() {
+        goes_on(Mode::given(), true);
+    } else {
+        skip("no CAP_SYS_RESOURCE: root is as bounded as others here");
+    }
+}
