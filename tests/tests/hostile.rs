@@ -120,3 +120,33 @@ fn a_user_of_the_group_has_clients_and_nothing_else() {
     world.down(NET);
     world.assert_nothing_left();
 }
+
+/// A program in a loop of faults is slowed down. Another one gets in meanwhile.
+#[test]
+fn a_loop_of_faults_is_slow_and_alone() {
+    let Some(world) = World::new() else { return };
+    let server = world.http_server();
+    std::fs::write(world.path("file"), vec![b'x'; 12_345]).unwrap();
+    world.up(NET, Mode::Split, &[]);
+    let socket = format!("/run/tasuki/{NET}.sock");
+    let fault = || {
+        let hostile = world.spawn(&[env!("CARGO_BIN_EXE_hostile"), &socket, "slots"]);
+        let said = hostile.finish().success();
+        assert_eq!(said.stdout.trim(), "dropped", "{said}");
+    };
+    (0..10).for_each(|_| fault());
+    let slow = std::time::Instant::now();
+    let url = format!("http://{HOST}:8000/file");
+    for _ in 0..4 {
+        fault();
+        let get = ["curl", "-sS", "-o", "/dev/null", "-w", "%{size_download}", &url];
+        let said = Running::start(world.on_net(NET, &get)).finish().success();
+        assert_eq!(said.stdout, "12345", "{said}");
+    }
+    // Four admissions and faults, of which one a second is given back.
+    let took = slow.elapsed();
+    assert!(took > std::time::Duration::from_secs(3), "readmitted at once: {took:?}");
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}

@@ -45,11 +45,18 @@ pub(crate) struct InstanceSection {
     pub(crate) clients: Ranged<1, 4000>,
     pub(crate) busy_poll: Option<Ranged<0, 1000>>,
     pub(crate) group: Option<Group>,
+    pub(crate) faults_per_second: Ranged<0, 1000>,
 }
 
 impl Default for InstanceSection {
     fn default() -> Self {
-        Self { mode: Mode::default(), clients: Ranged(1000), busy_poll: None, group: None }
+        Self {
+            mode: Mode::default(),
+            clients: Ranged(1000),
+            busy_poll: None,
+            group: None,
+            faults_per_second: Ranged(1),
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     /// Programs may read received frames in place.
     pub(crate) share_frames: bool,
     pub(crate) clients: usize,
+    /// Faults that the programs of one executable get back in a second; 0: they are not counted.
+    pub(crate) faults_per_second: u32,
     /// Programs of this group's users may be clients.
     pub(crate) group: Option<Gid>,
     pub(crate) params: ClientParams,
@@ -135,6 +137,7 @@ impl Settings {
             strict: config.memory.strict,
             share_frames: config.memory.share_frames,
             clients: config.instance.clients.narrow().into(),
+            faults_per_second: config.instance.faults_per_second.narrow().into(),
             group: group(&config.instance, &config.memory, mode).map_err(in_file)?,
             ipv6,
             rp_filter: inet.rp_filter,

@@ -22,6 +22,7 @@ mod clients;
 mod connections;
 mod device_state;
 mod ending;
+mod faults;
 mod hello;
 mod instance;
 mod links;
@@ -49,6 +50,7 @@ use self::child::Program;
 pub(crate) use self::child::cannot_execute;
 use self::clients::Clients;
 use self::connections::{Busy, Connection, ConnectionId, Connections, Watch};
+use self::faults::{FaultBudgets, Origin};
 pub(crate) use self::instance::Instance;
 use self::reply_context::ReplyContext;
 use self::servers::{ServerId, Servers};
@@ -79,6 +81,13 @@ struct PendingStatus {
     pools: Vec<PoolStatus>,
     counters: BTreeMap<String, u64>,
     histograms: BTreeMap<String, Histogram>,
+}
+
+/// A program that waits for its admission.
+struct WaitingHello {
+    id: ConnectionId,
+    program: String,
+    origin: Origin,
 }
 
 /// The phase of the instance; see the picture above.
@@ -134,6 +143,10 @@ pub(crate) struct Supervisor {
     /// Servers that may have more messages than were handled.
     more_messages: BTreeSet<ServerId>,
     awaited: AwaitedReplies,
+    faults: FaultBudgets,
+    /// Programs of origins that break the rules: they wait for their admission, and until when.
+    waiting_hellos: Vec<WaitingHello>,
+    hello_at: Option<Instant>,
     /// In mode `library`: the name of the program that hosts the servers.
     host_program: String,
     /// Operators that wait for the end.
@@ -155,6 +168,7 @@ impl Supervisor {
         let mut servers = Servers::start(instance.settings.mode, instance.sandbox_plan())?;
         let left = instance.configure(&mut servers, || ReplyContext::Configured)?;
         let until = Instant::now() + START_PATIENCE;
+        let faults = FaultBudgets::new(instance.settings.faults_per_second);
         let lets_others = instance.settings.group.is_some();
         let mut supervisor = Self {
             program: None,
@@ -168,6 +182,9 @@ impl Supervisor {
             again: BTreeSet::new(),
             more_messages: BTreeSet::new(),
             awaited: AwaitedReplies::default(),
+            faults,
+            waiting_hellos: Vec::new(),
+            hello_at: None,
             host_program: String::new(),
             ending: Vec::new(),
             phase: Phase::Starting { left, until },
@@ -270,7 +287,7 @@ impl Supervisor {
             }
         }
         let (sources, mut fds): (Vec<EventSource>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
-        let until = self.until().into_iter().chain(self.awaited.until()).min();
+        let until = self.until().into_iter().chain(self.awaited.until()).chain(self.hello_at).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.into_iter().chain(self.connections.retry_in()).min();
         let refused = self.servers.refused().next().is_some();

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-use rustix::process::Uid;
-
 use super::admission::ClientStage;
 use super::connections::ConnectionId;
+use super::faults::Origin;
 use super::instance::Memory;
 
 /// A client.
@@ -14,7 +13,7 @@ pub(super) struct Client {
     /// Its program's name, as the program gave it.
     pub(super) program: String,
     pub(super) pid: u32,
-    pub(super) user: Uid,
+    pub(super) origin: Origin,
     /// Its line, while it lives.
     pub(super) connection: Option<ConnectionId>,
     pub(super) stage: ClientStage,
@@ -36,11 +35,17 @@ pub(super) struct Client {
 
 impl Client {
     /// A client that no server knows yet.
-    pub(super) fn new(program: String, pid: u32, user: Uid, memory: Memory, bell: OwnedFd) -> Self {
+    pub(super) fn new(
+        program: String,
+        pid: u32,
+        origin: Origin,
+        memory: Memory,
+        bell: OwnedFd,
+    ) -> Self {
         Self {
             program,
             pid,
-            user,
+            origin,
             connection: None,
             stage: ClientStage::Mapping,
             awaited: 0,
@@ -120,16 +125,21 @@ impl Clients {
     }
 
     /// The departed client to give up first, if there are more than `most` whose data is still to
-    /// be sent. It counts as given up from now on.
+    /// be sent: the oldest of the origin that has the most of them. It counts as given up from now
+    /// on.
     pub(super) fn give_up_departed(&mut self, most: usize) -> Option<u16> {
         let waiting = || {
             let all = self.iter().filter(|(_, client)| !client.aborted);
-            all.filter_map(|(number, client)| Some((client.departed?, number)))
+            all.filter_map(|(number, client)| Some((client.departed?, number, &client.origin)))
         };
         if waiting().count() <= most {
             return None;
         }
-        let (_, number) = waiting().min()?;
+        let mut counts: BTreeMap<&Origin, usize> = BTreeMap::new();
+        waiting().for_each(|(_, _, origin)| *counts.entry(origin).or_default() += 1);
+        let most_of_one = counts.values().max().copied();
+        let (_, number, _) =
+            waiting().filter(|(_, _, origin)| counts.get(origin).copied() == most_of_one).min()?;
         self.all.get_mut(&number)?.aborted = true;
         Some(number)
     }
@@ -146,7 +156,8 @@ mod tests {
 
     fn client() -> Client {
         let memory = Memory::create("t", 4096, false).unwrap();
-        Client::new("x".to_owned(), 1, Uid::ROOT, memory, super::super::instance::bell().unwrap())
+        let me = Origin::of(rustix::process::getpid(), rustix::process::Uid::ROOT, "x");
+        Client::new("x".to_owned(), 1, me, memory, super::super::instance::bell().unwrap())
     }
 
     #[test]

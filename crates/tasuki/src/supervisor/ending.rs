@@ -107,6 +107,7 @@ impl Supervisor {
             self.host_lost()?;
         }
         self.give_up_late()?;
+        self.serve_waiting_hellos()?;
         let late = self.until().is_some_and(|until| Instant::now() >= until);
         match self.phase {
             Phase::Starting { .. } if late => {

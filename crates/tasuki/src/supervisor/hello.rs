@@ -1,6 +1,7 @@
 //! Admission of a process as a client, and of its threads.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use abi::control::{ClientReply, ServerRequest, VERSION};
 use rustix::process::Uid;
@@ -8,10 +9,11 @@ use rustix::process::Uid;
 use super::admission::ClientStage;
 use super::clients::Client;
 use super::connections::{ConnectionId, is_own};
+use super::faults::Origin;
 use super::instance::{Memory, bell};
 use super::requests::{MAX_NAME, Refusal, printable};
 use super::servers::ServerId;
-use super::{Phase, ReplyContext, Supervisor};
+use super::{Phase, ReplyContext, Supervisor, WaitingHello};
 use crate::exit::Failure;
 
 /// Most clients that one process may be at a time. A process needs one. A process that takes all of
@@ -26,18 +28,57 @@ const CLIENTS_IN_ALL: usize = 3;
 const OTHER_USERS_PART: usize = 4;
 
 impl Supervisor {
+    /// A program wants to be a client.
     pub(super) fn hello(
         &mut self,
         id: ConnectionId,
         version: u32,
         program: &str,
     ) -> Result<(), Refusal> {
-        let refuse = |message: String| Err(Refusal::Client(message));
         self.check_admission(version)?;
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        let program = printable(program, MAX_NAME);
+        let origin = Origin::of(connection.pid, connection.user, &program);
+        let waits = self.waiting_hellos.iter().any(|hello| hello.origin == origin);
+        let now = Instant::now();
+        if waits || self.faults.admit(&origin, now).is_err() {
+            self.waiting_hellos.push(WaitingHello { id, program, origin });
+            self.hello_at = Some(now);
+            return Ok(());
+        }
+        self.admit(id, &program, origin)
+    }
+
+    /// Admits programs that have waited for it, in their order.
+    pub(super) fn serve_waiting_hellos(&mut self) -> Result<(), Failure> {
+        let now = Instant::now();
+        if self.hello_at.is_none_or(|at| now < at) {
+            return Ok(());
+        }
+        self.hello_at = None;
+        for hello in std::mem::take(&mut self.waiting_hellos) {
+            if self.connections.get_mut(hello.id).is_none() {
+                continue;
+            }
+            if let Err(until) = self.faults.admit(&hello.origin, now) {
+                self.hello_at = Some(self.hello_at.map_or(until, |at| at.min(until)));
+                self.waiting_hellos.push(hello);
+                continue;
+            }
+            let WaitingHello { id, program, origin } = hello;
+            let done =
+                self.check_admission(VERSION).and_then(|()| self.admit(id, &program, origin));
+            self.refuse(id, done)?;
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, id: ConnectionId, program: &str, origin: Origin) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::Client(message));
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         if let Some(lines) = self.servers.give(connection.pid) {
             let lines: Vec<&OwnedFd> = lines.iter().collect();
-            self.host_program = printable(program, MAX_NAME);
+            program.clone_into(&mut self.host_program);
             return Ok(self.reply(id, &ClientReply::Host, &lines)?);
         }
         if let Err(host) = self.servers.serve(connection.pid) {
@@ -80,11 +121,11 @@ impl Supervisor {
             )?;
             awaited += 1;
         }
-        let program = printable(program, MAX_NAME);
+        let program = program.to_owned();
         let client = Client {
             connection: Some(id),
             awaited,
-            ..Client::new(program, pid, user, memory, bell)
+            ..Client::new(program, pid, origin, memory, bell)
         };
         self.clients.insert(number, client);
         Ok(())
@@ -97,7 +138,7 @@ impl Supervisor {
             self.clients.iter().filter(|(_, client)| is_meant(client)).count()
         };
         let most = self.instance.settings.clients.div_ceil(OTHER_USERS_PART);
-        if !is_own(user) && count(&|client| client.user == user) >= most {
+        if !is_own(user) && count(&|client| client.origin.user == user.as_raw()) >= most {
             return refuse(format!("a user who is not the instance's has at most {most} clients"));
         }
         if count(&|client| client.pid == pid) >= CLIENTS_PER_PROCESS {

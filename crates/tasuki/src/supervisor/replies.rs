@@ -55,6 +55,7 @@ impl Supervisor {
                 let (pid, program) = (known.pid, known.program.as_str());
                 let reason = printable(&reason, MAX_SENTENCE);
                 tracing::warn!(client, pid, program, %reason, "client dropped: it broke the rules");
+                self.faults.fault(&known.origin, Instant::now());
                 if let Some(id) = known.connection.take() {
                     self.connections.remove(id);
                 }

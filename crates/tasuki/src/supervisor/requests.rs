@@ -84,6 +84,15 @@ impl Supervisor {
                 return Ok(());
             }
         };
+        self.refuse(id, done)
+    }
+
+    /// Tells a connection why its request is not carried out, if so.
+    pub(super) fn refuse(
+        &mut self,
+        id: ConnectionId,
+        done: Result<(), Refusal>,
+    ) -> Result<(), Failure> {
         match done {
             Ok(()) => Ok(()),
             Err(Refusal::Client(message)) => self.reply(id, &ClientReply::Error { message }, &[]),
@@ -115,6 +124,7 @@ impl Supervisor {
     /// A connection is gone, and the client with it.
     pub(super) fn drop_connection(&mut self, id: ConnectionId) -> Result<(), Failure> {
         self.pending_status.remove(&id);
+        self.waiting_hellos.retain(|hello| hello.id != id);
         self.awaited.end(id);
         let Some(number) = self.connections.remove(id) else { return Ok(()) };
         if let Some(client) = self.clients.get_mut(number) {
