@@ -68,6 +68,9 @@ pub(crate) struct Client {
     pub(crate) dirty: DirtySet,
     /// Sockets that were closed with unreleased sent bytes.
     pub(crate) closing: Vec<u16>,
+    /// The next of them to be looked at, and how many have not been since something happened.
+    pub(crate) closing_at: usize,
+    pub(crate) closing_left: usize,
     /// Threads with results that wait for room in their ring.
     backlogged: u64,
     /// Number of waiting calls.
@@ -112,6 +115,8 @@ impl Client {
             next_thread: 0,
             sockets: SocketTable::new(params.sockets),
             closing: Vec::new(),
+            closing_at: 0,
+            closing_left: 0,
             backlogged: 0,
             waiting: 0,
             shared_areas: (params.rx_pages / area).saturating_sub(promised),

@@ -158,8 +158,9 @@ impl Server {
         self.poll_core(defer);
         self.report_addresses();
         progress |= self.drain_events();
+        let anew = progress;
         for client in self.clients.iter_mut().flatten() {
-            client.serve_closing(&mut self.engine);
+            progress |= client.serve_closing(&mut self.engine, anew);
         }
         // A release whose awaited frame the drivers have passed already does not wait for the next
         // iteration.

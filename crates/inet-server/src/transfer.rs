@@ -27,6 +27,8 @@ mod datagrams;
 
 /// Sockets of one client looked at in one iteration.
 const SOCKETS_PER_ITERATION: usize = 64;
+/// Closed sockets of one client looked at in one iteration.
+const CLOSING_PER_ITERATION: usize = 64;
 
 impl Client {
     /// Looks at sockets with news. Returns whether there was any.
@@ -146,11 +148,18 @@ impl Client {
         self.sockets.touch(socket);
     }
 
-    /// Looks after sockets that were closed with unreleased bytes. The core reports nothing
-    /// about them before the connection is over. That may be long after the peer has acknowledged
-    /// their last byte.
-    pub(crate) fn serve_closing(&mut self, engine: &mut Engine) {
-        for at in (0..self.closing.len()).rev() {
+    /// Looks after sockets that were closed with unreleased bytes, a bounded number in turn. The
+    /// core reports nothing about them before the connection is over. That may be long after the
+    /// peer has acknowledged their last byte. `anew`: something has happened, so all of them are to
+    /// be looked at. Returns whether some are left.
+    pub(crate) fn serve_closing(&mut self, engine: &mut Engine, anew: bool) -> bool {
+        let most = self.closing.len().min(CLOSING_PER_ITERATION);
+        if anew {
+            self.closing_left = self.closing.len();
+        }
+        self.closing_left = self.closing_left.saturating_sub(most);
+        for _ in 0..most {
+            let at = if self.closing_at < self.closing.len() { self.closing_at } else { 0 };
             let waits = self.with_socket(self.closing[at], |client, socket| {
                 if socket.closed {
                     socket.tx.acked(engine.stack.acked(socket.handle));
@@ -160,10 +169,14 @@ impl Client {
                 }
                 socket.closed
             });
-            if waits != Some(true) {
+            self.closing_at = at;
+            if waits == Some(true) {
+                self.closing_at += 1;
+            } else {
                 self.closing.swap_remove(at);
             }
         }
+        self.closing_left > 0
     }
 
     /// The drivers have passed the awaited frame of a release.

@@ -24,10 +24,11 @@ pub struct Config {
     pub path_mtus: usize,
     /// Most peers whose Fast Open cookies are stored.
     pub fast_open_peers: usize,
-    /// Most received frames that the core holds, out of order or not yet fetched. From three
-    /// quarters on it refuses out-of-order segments and datagrams; at the limit, everything with
-    /// payload. The free frames decide what share a connection's out-of-order segments may hold.
-    /// The default takes one window of 4 MiB in full segments of Ethernet.
+    /// Most received frames that the core holds, out of order or not yet fetched. From a half on
+    /// it refuses data of connections that are not accepted, from three quarters on out-of-order
+    /// segments and datagrams; at the limit, everything with payload. The free frames decide what
+    /// share a connection's out-of-order segments may hold. The default takes one window of 4 MiB
+    /// in full segments of Ethernet.
     pub held_frames: usize,
     /// Most bytes of packets in the core's own memory: reassembled from fragments, or sent to this
     /// host itself. Datagrams are refused from three quarters on.

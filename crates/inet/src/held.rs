@@ -13,6 +13,31 @@ use crate::bytes::{Frame, RxBytes, RxPiece};
 /// Times the free room that a connection's out-of-order frames may take: one alone gets 16/17.
 const FAIR_SHARE: usize = 16;
 
+/// The purpose of a held frame. A purpose that can wait leaves room to those that cannot, so no
+/// peer keeps frames from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HoldPurpose {
+    /// Data of a connection, in order. The owner takes it at once.
+    InOrder,
+    /// A datagram. The owner takes it at once, too.
+    Datagram,
+    /// An out-of-order segment or a fragment.
+    OutOfOrder,
+    /// Data of a connection that the owner has not accepted yet. It may never accept it.
+    Unaccepted,
+}
+
+impl HoldPurpose {
+    /// The part of all frames up to which a frame is held for this purpose.
+    fn limit(self, all: usize) -> usize {
+        match self {
+            Self::InOrder => all,
+            Self::Datagram | Self::OutOfOrder => all - all / 4,
+            Self::Unaccepted => all / 2,
+        }
+    }
+}
+
 /// The count of one stack, and its bounds.
 #[derive(Debug)]
 pub(crate) struct HeldFrames {
@@ -75,17 +100,16 @@ impl HeldFrames {
         self.refused
     }
 
-    /// Whether `frame` may be held. Frames that can wait (out-of-order segments, datagrams) leave
-    /// the last quarter to the others.
-    pub(crate) fn has_room<R: RxBytes>(&self, frame: &Frame<R>, can_wait: bool) -> bool {
-        self.room(frame, can_wait) > 0
+    /// Whether `frame` may be held for this purpose.
+    pub(crate) fn has_room<R: RxBytes>(&self, frame: &Frame<R>, purpose: HoldPurpose) -> bool {
+        self.room(frame, purpose) > 0
     }
 
     /// Whether a connection that holds `own` frames out of order may hold `frame`, too. The free
     /// frames decide its share. One connection with losses gets nearly all, and several get equal
     /// parts. However many there are, a connection with few frames finds room.
     pub(crate) fn has_fair_room<R: RxBytes>(&self, frame: &Frame<R>, own: usize) -> bool {
-        let room = self.room(frame, true);
+        let room = self.room(frame, HoldPurpose::OutOfOrder);
         let own = match frame {
             Frame::One(frame) => own.saturating_mul(frame.frames()),
             // These count in bytes, at their own length.
@@ -94,14 +118,13 @@ impl HeldFrames {
         room > 0 && own <= room.saturating_mul(FAIR_SHARE)
     }
 
-    fn room<R: RxBytes>(&self, frame: &Frame<R>, can_wait: bool) -> usize {
+    fn room<R: RxBytes>(&self, frame: &Frame<R>, purpose: HoldPurpose) -> usize {
         let (held, limit) = match frame {
             // There must be room for all of it.
             Frame::One(frame) => (self.count() + frame.frames().max(1) - 1, self.limit),
             Frame::Joined(_) | Frame::Looped(_) => (self.bytes(), self.most_bytes),
         };
-        let limit = if can_wait { limit - limit / 4 } else { limit };
-        limit.saturating_sub(held)
+        purpose.limit(limit).saturating_sub(held)
     }
 }
 
@@ -165,7 +188,7 @@ mod tests {
         assert!(honest.len() > 100, "{}", honest.len());
         assert!(!keep(&mut greedy));
         // In order, there is always room.
-        assert!(held.has_room(&frame(), false));
+        assert!(held.has_room(&frame(), HoldPurpose::InOrder));
         drop(greedy);
         while keep(&mut honest) {}
         assert!(honest.len() > 2873);

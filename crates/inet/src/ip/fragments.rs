@@ -8,7 +8,7 @@ use super::reassembly::{DatagramKey, Fragment, Reassembled, Reassembler, Reassem
 use super::{v4, v6};
 use crate::bytes::{Frame, RxBytes};
 use crate::config::ReassemblyConfig;
-use crate::held::{HeldFrame, HeldFrames};
+use crate::held::{HeldFrame, HeldFrames, HoldPurpose};
 use crate::secret::Secret;
 use crate::time::Instant;
 use crate::timers::{Timer, Timers};
@@ -55,7 +55,7 @@ impl<R: RxBytes> Fragments<R> {
         (held, timers): (&mut HeldFrames, &mut Timers),
     ) -> Option<Frame<R>> {
         self.counters.ip_fragments += 1;
-        if !held.has_room(&frame, true) {
+        if !held.has_room(&frame, HoldPurpose::OutOfOrder) {
             held.count_refused();
             return None;
         }

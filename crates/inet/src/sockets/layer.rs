@@ -116,6 +116,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.sockets.iter()
     }
 
+    /// Has a RST wait, for tests.
+    #[cfg(test)]
+    pub(crate) fn queue_reset(
+        &mut self,
+        ends: crate::tcp::Endpoints,
+        reset: crate::tcp::SegmentRepr,
+    ) {
+        self.tcp.queue_reset(ends, reset);
+    }
+
     /// Connections in TIME-WAIT whose sockets are closed, for tests.
     #[cfg(test)]
     pub(crate) fn time_wait_count(&self) -> usize {

@@ -27,6 +27,9 @@ use crate::tcp::{
 use crate::time::Instant;
 use crate::timers::{Timer, Timers};
 
+/// Most RSTs that wait to be sent: those of the longest accept queue, twice.
+const MOST_RESETS: usize = 8192;
+
 /// TCP's own state in one stack.
 #[derive(Debug)]
 pub(crate) struct TcpLayer {
@@ -162,10 +165,13 @@ impl TcpLayer {
         self.counters.tcp_accepted += 1;
     }
 
-    /// Has a RST sent when there is room.
+    /// Has a RST sent when there is room. With too many that wait, this one is lost: a peer that
+    /// sends to the connection gets another.
     #[inline]
     pub(super) fn queue_reset(&mut self, ends: Endpoints, reset: SegmentRepr) {
-        self.resets.push_back((ends, reset));
+        if self.resets.len() < MOST_RESETS {
+            self.resets.push_back((ends, reset));
+        }
     }
 
     /// The next RST that is to be sent.

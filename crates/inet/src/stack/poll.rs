@@ -10,6 +10,9 @@ use crate::link::{MOST_FRAMES_AT_ONCE, UnansweredNeighbour};
 use crate::time::Instant;
 use crate::timers::Timer;
 
+/// Timers handled at once. If more are due, `poll_at` says so.
+const MOST_TIMERS: usize = 512;
+
 impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// Runs due timers and sends pending output, as far as `out` has room. Sockets are served in
     /// turn, and the next call goes on where this one stopped.
@@ -38,7 +41,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     fn send_all(&mut self, now: Instant, out: &mut dyn Egress<T>) {
         self.cx.clock = now;
-        while let Some(timer) = self.cx.timers.pop(now) {
+        for _ in 0..MOST_TIMERS {
+            let Some(timer) = self.cx.timers.pop(now) else { break };
             self.handle_timer(now, timer, out);
         }
         self.sockets.send_resets(&mut self.cx, now, out);

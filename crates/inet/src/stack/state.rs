@@ -88,6 +88,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         &mut self.cx
     }
 
+    /// Has as many RSTs wait, for tests.
+    #[cfg(test)]
+    pub(crate) fn fill_resets(
+        &mut self,
+        count: usize,
+        ends: crate::tcp::Endpoints,
+        reset: crate::tcp::SegmentRepr,
+    ) {
+        (0..count).for_each(|_| self.sockets.queue_reset(ends, reset));
+    }
+
     /// The sockets, for tests.
     #[cfg(test)]
     pub(crate) fn socket_layer(&self) -> &SocketLayer<T, R> {

@@ -177,3 +177,69 @@ fn a_full_table_of_time_wait_takes_from_the_largest() {
     assert!(ports.contains(&6001) && !ports.contains(&5001), "{ports:?}");
     assert!(round(greedy, 5010).iter().all(|port| *port != 5010));
 }
+
+/// Connections that nobody accepts hold what their peers send. Others receive all the same.
+#[test]
+fn connections_that_nobody_accepts_leave_frames_to_others() {
+    let config = Config { held_frames: 64, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), config);
+    let (client, server, listener) = pair.connected();
+    for _ in 0..4 {
+        let more = pair.a.stack.open(SocketKind::Stream, 9).unwrap();
+        pair.a.stack.connect(pair.a.now, more, at(IP_B, 80)).unwrap();
+        pair.settle();
+        for _ in 0..40 {
+            pair.a.send(more, b"unread");
+            pair.settle();
+        }
+    }
+    assert_eq!(pair.b.counter("memory.frames-held"), 32, "half of all");
+    let udp = pair.b.stack.open(SocketKind::Datagram, 4).unwrap();
+    pair.b.stack.bind(udp, at(IP_B, 2000)).unwrap();
+    for _ in 0..16 {
+        pair.b.take(&udp_frame(1000, 2000, b"datagram"));
+    }
+    assert_eq!(pair.b.received(udp).len(), 16 * 8);
+    pair.a.send(client, b"accepted");
+    pair.settle();
+    assert_eq!(pair.b.received(server), b"accepted");
+    assert!(pair.b.stack.accept(listener, 5).unwrap().is_some());
+}
+
+/// A program makes and aborts connections while its driver takes no frame.
+#[test]
+fn resets_that_wait_are_bounded() {
+    let mut pair = Pair::new();
+    let _ = super::streams::listener(&mut pair.b, 2, 80, 5);
+    let first = stream_of(&mut pair.a, OwnerId::default(), 1).unwrap();
+    pair.a.stack.connect(pair.a.now, first, at(IP_B, 80)).unwrap();
+    pair.settle();
+    let ends = tcp::Endpoints { local: at(IP_A, 1000), remote: at(IP_B, 80) };
+    let reset = SegmentRepr { rst: true, ..SegmentRepr::default() };
+    pair.a.stack.fill_resets(20_000, ends, reset);
+    pair.a.wire.room = 100_000;
+    assert_eq!(pair.a.sent().len(), 8192);
+}
+
+/// The ends of many connections at one time do not hold up what comes between them.
+#[test]
+fn timers_that_fire_together_are_handled_in_parts() {
+    let mut b = Host::b_knowing_a();
+    let syn = |from| SegmentRepr {
+        src_port: from,
+        dst_port: 80,
+        seq: crate::tcp::Seq::new(1000),
+        syn: true,
+        window: 8000,
+        ..SegmentRepr::default()
+    };
+    let _ = super::streams::listener(&mut b, 2, 80, 4000);
+    b.wire.room = 100_000;
+    for from in 1000..3000 {
+        b.take(&tcp_frame(&syn(from), &[]));
+    }
+    assert_eq!(b.sent().len(), 2000);
+    b.now += Duration::from_millis(1500);
+    let parts: Vec<_> = (0..4).map(|_| b.sent().len()).collect();
+    assert_eq!(parts, [512, 512, 512, 464], "SYN-ACKs again");
+}

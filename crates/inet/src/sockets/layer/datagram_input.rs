@@ -2,6 +2,7 @@
 
 use crate::bytes::{Frame, RxBytes, RxPiece, TxBytes};
 use crate::context::Context;
+use crate::held::HoldPurpose;
 use crate::ip::Arrival;
 use crate::ip::groups::GroupListener;
 use crate::ip::packet::Packet;
@@ -119,7 +120,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.udp.count_overflow();
             return;
         }
-        if !cx.held.has_room(&piece.frame, true) {
+        if !cx.held.has_room(&piece.frame, HoldPurpose::Datagram) {
             cx.held.count_refused();
             return;
         }

@@ -3,6 +3,7 @@
 use crate::bytes::{Egress, Frame, ProcessingStage, RxBytes, RxPiece, TxBytes};
 use crate::context::{Context, NextHop};
 use crate::error::Error;
+use crate::held::HoldPurpose;
 use crate::interface_id::InterfaceId;
 use crate::ip;
 use crate::ip::packet::Packet;
@@ -56,7 +57,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             DemuxTarget::Request(_) | DemuxTarget::TimeWait(_) => true,
         });
         let is_new = !matches!(target, Some(DemuxTarget::Socket(_)));
-        if is_new && !payload.is_empty() && !cx.held.has_room(&frame, false) {
+        if is_new && !payload.is_empty() && !cx.held.has_room(&frame, HoldPurpose::Unaccepted) {
             cx.held.count_refused();
             return;
         }
@@ -106,9 +107,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let rcv_nxt = stream.connection.durable().rcv_nxt;
         let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
-        let room = match ahead {
-            true => cx.held.has_fair_room(&piece.frame, stream.connection.out_of_order_count()),
-            false => cx.held.has_room(&piece.frame, false),
+        let room = match (stream.listener(), ahead) {
+            (Some(_), _) => cx.held.has_room(&piece.frame, HoldPurpose::Unaccepted),
+            (None, true) => {
+                cx.held.has_fair_room(&piece.frame, stream.connection.out_of_order_count())
+            }
+            (None, false) => cx.held.has_room(&piece.frame, HoldPurpose::InOrder),
         };
         if !piece.range.is_empty() && !room {
             cx.held.count_refused();
