@@ -123,7 +123,8 @@ impl Instance {
         let socket = format!("/run/tasuki/{}.sock", self.name);
         command.env("TASUKI_SOCKET", &socket);
         command.args(["worst", "--kind", kind, "--connect", SERVER, "--silent", SILENT]);
-        command.args(["--stack", ACCEPTS, "--socket", &socket]);
+        let operator = format!("/run/tasuki/{}.operator.sock", self.name);
+        command.args(["--stack", ACCEPTS, "--socket", &socket, "--operator", &operator]);
         Ok(command)
     }
 

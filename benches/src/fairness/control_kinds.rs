@@ -1,4 +1,5 @@
-//! What a client can do to the supervisor, and with its own region and bells.
+//! What a client can do to the supervisor, and with its own region and bells. Three kinds are an
+//! operator's, whose socket programs are not given.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -67,7 +68,7 @@ pub(super) fn run(args: &WorstArgs) -> Result<()> {
             })
         }
         Kind::SsFlood => ss_flood(args),
-        Kind::CaptureReaders => capture_readers(socket),
+        Kind::CaptureReaders => capture_readers(&args.operator),
         Kind::DescriptorFlood => descriptor_flood(socket),
         Kind::ControlGarbage => {
             begun();
@@ -77,11 +78,11 @@ pub(super) fn run(args: &WorstArgs) -> Result<()> {
             })
         }
         _ => {
-            let mut line = connect(socket)?;
+            let mut line = connect(&args.operator)?;
             begun();
             forever(|| {
                 if ask(&mut line, &ClientRequest::Ps).is_err() {
-                    line = connect(socket)?;
+                    line = connect(&args.operator)?;
                 }
                 Ok(())
             })
@@ -138,13 +139,13 @@ fn ss_flood(args: &WorstArgs) -> Result<()> {
     let connections: Vec<_> = (0..CONNECTIONS)
         .map(|_| sockets::TcpStream::connect(args.silent))
         .collect::<Result<_, _>>()?;
-    let mut line = connect(&args.socket)?;
+    let mut line = connect(&args.operator)?;
     begun();
     let _held = connections;
     let mut from = 0;
     forever(|| {
         if ask(&mut line, &ClientRequest::Ss { info: true, from }).is_err() {
-            line = connect(&args.socket)?;
+            line = connect(&args.operator)?;
         }
         from = (from + 256) % 1024;
         Ok(())

@@ -66,15 +66,15 @@ pub(crate) enum Kind {
     LingeringBell,
     /// A lingering socket in the control connection (row 2).
     LingeringControl,
-    /// `ss -i` of a thousand connections, again and again (row 3).
+    /// An operator asks `ss -i` of a thousand connections, again and again (row 3).
     SsFlood,
-    /// Capture readers that do not read (row 8).
+    /// An operator's captures, as many as are given, which nobody reads (row 8).
     CaptureReaders,
     /// As many threads and clients as are admitted (row 9).
     DescriptorFlood,
     /// Garbage on fresh control connections.
     ControlGarbage,
-    /// Questions to the supervisor without a pause (row 12's relative).
+    /// An operator asks `ps` without a pause (row 12's relative).
     QuestionFlood,
     /// Echo requests from the host.
     PingFlood,

@@ -23,9 +23,12 @@ pub(crate) struct WorstArgs {
     /// The stack's own address.
     #[arg(long)]
     pub(super) stack: SocketAddr,
-    /// The instance's socket.
+    /// The instance's socket for programs.
     #[arg(long)]
     pub(super) socket: PathBuf,
+    /// Its socket for operators.
+    #[arg(long)]
+    pub(super) operator: PathBuf,
 }
 
 /// Says that the worst has begun. Everything that had to be prepared is there.

@@ -16,7 +16,7 @@ pub(crate) fn garbage(socket: &str, random: &mut Random, kept: &mut Vec<UnixStre
     let kind = random.below(6);
     for _ in 0..count {
         let Ok(mut line) = UnixStream::connect(socket) else { continue };
-        let hello = br#"{"request":"hello","version":4,"program":"#;
+        let hello = br#"{"request":"hello","version":5,"program":"#;
         let bytes = match kind {
             0 => Vec::new(),
             1 => {
@@ -69,6 +69,9 @@ pub(crate) fn question(line: Option<&mut Channel>, socket: &str, random: &mut Ra
         ClientRequest::Ss { info: false, from: random.next() as usize },
         ClientRequest::Network,
         ClientRequest::Trace { on: random.one_in(2) },
+        // These are an operator's, and refused on the socket of programs.
+        ClientRequest::Down,
+        ClientRequest::Capture { snaplen: random.next() as u32, interface: None },
         ClientRequest::AttachThread,
         ClientRequest::Hello { version: VERSION, program: "again".repeat(random.below(2000)) },
         ClientRequest::Hello { version: random.next() as u32, program: String::new() },
