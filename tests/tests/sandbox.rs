@@ -275,3 +275,38 @@ fn the_variable_is_obeyed() {
     assert!(said.stderr.contains("use on, off or require"), "{said}");
     world.assert_nothing_left();
 }
+
+/// Root of a container may lack the right to make namespaces. Its servers get a user namespace, and
+/// one warning says what is missing.
+#[test]
+fn a_missing_right_costs_one_warning() {
+    let Some(world) = World::new() else { return };
+    let tasuki = tasuki_binary();
+    let without = ["setpriv", "--bounding-set=-sys_admin", tasuki.to_str().unwrap()];
+    let run = |demand: &str, words: &[&str]| {
+        let words: Vec<&str> = without.iter().chain(words).copied().collect();
+        let mut command = world.command(&words);
+        command.env("TASUKI_SANDBOX", demand);
+        Running::start(command).finish()
+    };
+    let up = ["up", "--nic", "tap:tsk0", "--address", "10.219.7.2/24", NET];
+    let said = run("require", &up);
+    assert!(!said.status.success() && said.stderr.contains("the whole sandbox"), "{said}");
+    let log = || fs::read_to_string(world.outside(&format!("/run/tasuki/{NET}.log"))).unwrap();
+    assert!(log().contains("the sandbox lacks process namespace"), "{}", log());
+
+    let _ = run("on", &up).success();
+    let log = log();
+    assert_eq!(log.matches("the sandbox is not complete").count(), 1, "{log}");
+    for process in world.ps(NET).processes {
+        let Some(sandbox) = process.sandbox else { continue };
+        assert_eq!(sandbox.missing, ["process namespace"]);
+        assert_ne!(status(process.pid, "Uid").split('\t').next(), Some("0"));
+        assert_eq!(status(process.pid, "CapEff"), "0000000000000000");
+        assert_eq!(status(process.pid, "Seccomp"), "2");
+        let own = namespace(std::process::id(), "user");
+        assert_ne!(namespace(process.pid, "user"), own);
+    }
+    world.down(NET);
+    world.assert_nothing_left();
+}

@@ -69,8 +69,8 @@ impl Restriction {
         // Memory that is shared is a file, too.
         let files = [Some(DeviceKind::Pcap), Some(DeviceKind::Wire)];
         let no_files = !files.contains(&plan.role.device()) && !writes_to_file();
-        self.leave_host(plan);
-        self.drop_privileges(plan)?;
+        let has_user = self.leave_host(plan);
+        self.drop_privileges(plan, has_user)?;
         self.note("no inspection", privilege::forbid_inspection());
         self.note("no_new_privs", rustix::thread::set_no_new_privs(true));
         // Changing the user takes this back, so it comes behind.
@@ -95,29 +95,41 @@ impl Restriction {
         }
     }
 
-    /// Namespaces, in a user namespace where the caller may not make them otherwise.
-    fn leave_host(&mut self, plan: &Plan) {
+    /// Namespaces, in a user namespace where the caller may not make them otherwise. `true`: the
+    /// user was changed before that, or could not be.
+    fn leave_host(&mut self, plan: &Plan) -> bool {
         let capable = rustix::thread::capabilities(None)
             .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
-        if !capable && let Err(error) = namespaces::begin_user() {
-            self.missing.push(format!("user namespace ({error})"));
+        if !capable {
+            // Root of a container: no other user can be had inside of a user namespace.
+            self.become_user(plan);
+            if let Err(error) = namespaces::begin_user() {
+                self.missing.push(format!("user namespace ({error})"));
+            }
         }
         // The supervisor of a user who is not root cannot make one.
         if plan.user.is_some() && rustix::process::getpid() != Pid::INIT {
             self.missing.push("process namespace".to_owned());
         }
         self.missing.extend(namespaces::leave());
+        !capable
     }
 
-    fn drop_privileges(&mut self, plan: &Plan) -> Result<(), SandboxError> {
+    fn become_user(&mut self, plan: &Plan) {
+        if let Some(uid) = plan.user {
+            self.note("user of its own", privilege::become_user(uid));
+        }
+    }
+
+    fn drop_privileges(&mut self, plan: &Plan, has_user: bool) -> Result<(), SandboxError> {
         // Without CAP_SETPCAP there is nothing to lock, and with no_new_privs nothing to regain.
         let sets = rustix::thread::capabilities(None).map_err(SandboxError::system("capget"))?;
         if sets.effective.contains(CapabilitySet::SETPCAP) {
             self.note("secure bits", privilege::lock_secure_bits());
             self.note("bounding set", privilege::bound(CapabilitySet::empty()));
         }
-        if let Some(uid) = plan.user {
-            self.note("user of its own", privilege::become_user(uid));
+        if !has_user {
+            self.become_user(plan);
         }
         privilege::drop_all().map_err(SandboxError::system("drop the capabilities"))
     }

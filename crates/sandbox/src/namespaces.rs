@@ -11,7 +11,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_move,
     mount_remount, unmount,
 };
-use rustix::process::{chdir, chroot, pivot_root};
+use rustix::process::{DumpableBehavior, chdir, chroot, pivot_root, set_dumpable_behavior};
 use rustix::thread::UnshareFlags;
 
 use crate::ffi;
@@ -47,6 +47,8 @@ pub(crate) fn leave() -> Vec<String> {
 /// The system's, where users may not make one.
 pub(crate) fn begin_user() -> std::io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    // After a change of the user its own files in /proc are root's.
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     ffi::unshare(UnshareFlags::NEWUSER)?;
     // Without this a user may not say which group is which.
     fs::write("/proc/self/setgroups", "deny")?;

@@ -132,6 +132,9 @@ impl ServerProcess {
             (Some(sandbox::EXIT_CODE), _) => {
                 "by a system call that its sandbox does not allow (the log names it)".to_owned()
             }
+            (Some(code), _) if code == Code::Rights as i32 => {
+                "because it cannot have the whole sandbox (the log says what is missing)".to_owned()
+            }
             (Some(code), _) => format!("with exit code {code}"),
             (_, Some(signal)) => format!("by signal {signal}"),
             _ => "in an unknown way".to_owned(),
