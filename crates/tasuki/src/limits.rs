@@ -12,5 +12,7 @@ pub(crate) fn raise_descriptors() {
 }
 
 /// sendmsg(2), ETOOMANYREFS.
-pub(crate) const TOO_MANY_IN_FLIGHT: &str = "descriptors cannot be passed now: processes of the same user have sent too many that were \
-     not received yet (unix(7), ETOOMANYREFS)";
+pub(crate) const TOO_MANY_IN_FLIGHT: &str = concat!(
+    "descriptors cannot be passed now: processes of the same user have sent too many that were ",
+    "not received yet (unix(7), ETOOMANYREFS)"
+);
