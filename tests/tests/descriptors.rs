@@ -1,7 +1,9 @@
 //! Descriptors that somebody else chose: what closing them takes, and how many there are.
 
 use rustix::process::Signal;
-use tasuki_tests::{Mode, Nic, Running, World, eventually, tasuki_binary};
+use tasuki_tests::{
+    DEVICE, HOST, Mode, Nic, Running, STACK, World, eventually, sha256, tasuki_binary, write_noise,
+};
 
 const NET: &str = "lingers";
 
@@ -83,4 +85,71 @@ fn a_wires_driver_waits_for_no_close_of_its_peers_descriptor() {
 #[test]
 fn nor_does_that_of_a_fused_instance_on_a_wire() {
     wire_goes_on(Mode::Fused);
+}
+
+/// Many clients with many threads, where a process may have 1,024 open files. Servers go on, and so
+/// do the clients that are there. Others are refused with a sentence.
+fn descriptors_are_promised_once(mode: Mode) {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    write_noise(&world.path("file"), 128 << 20, 7);
+    let server = world.http_server();
+    let binary = tasuki_binary();
+    let tasuki = binary.to_str().expect("a plain path");
+    let (nic, address) = (format!("tap:{DEVICE}"), format!("{STACK}/24"));
+    let up = ["prlimit", "--nofile=1024:1024", tasuki, "up", "--mode", mode.name()];
+    let up = [&up[..], &["--nic", &nic, "--address", &address, NET]].concat();
+    let _ = Running::start(world.command(&up)).finish().success();
+
+    let url = format!("http://{HOST}:8000/file");
+    let other = world.script("slowly.py", &[&url, "back", "go"]);
+    let mut other = Running::start(world.on_net(NET, &other));
+    let _ = other.line("begun");
+
+    let socket = format!("/run/tasuki/{NET}.sock");
+    let crowd = |clients: &str, threads: &str| {
+        let words = [env!("CARGO_BIN_EXE_thread_crowd"), &socket, clients, threads];
+        let crowd = Running::start(world.command(&words));
+        let _ = crowd.line("done");
+        crowd
+    };
+    let mut crowds: Vec<Running> = (0..4).map(|_| crowd("12", "32")).collect();
+    let said = crowds[3].line("no thread");
+    assert!(said.contains("LimitNOFILE") && said.contains("1024"), "{said}");
+    answers(&world, NET);
+    // Single-threaded clients still find room, until that is over as well.
+    let words = world.on_net(NET, &["curl", "-sS", "-o", "one", &url]);
+    let _ = Running::start(words).finish().success();
+    crowds.extend((0..12).map(|_| crowd("16", "1")));
+    let said = crowds.last().expect("there are some").line("no client");
+    assert!(said.contains("LimitNOFILE") && said.contains("1024"), "{said}");
+    let refused = world.on_net(NET, &["curl", "-sS", "-o", "none", &url]);
+    let refused = Running::start(refused).finish();
+    assert!(!refused.status.success() && refused.stderr.contains("LimitNOFILE"), "{refused}");
+    answers(&world, NET);
+
+    assert!(!other.has_ended(), "the transfer ended too early to show anything");
+    std::fs::write(world.path("go"), "").unwrap();
+    let _ = other.finish().success();
+    assert_eq!(sha256(&world.path("back")), sha256(&world.path("file")));
+    for crowd in crowds {
+        crowd.signal(Signal::KILL);
+        let _ = crowd.finish();
+    }
+    eventually("there is room again", || {
+        let words = world.on_net(NET, &["curl", "-sS", "-o", "again", &url]);
+        Running::start(words).finish().status.success()
+    });
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn no_server_runs_out_of_descriptors() {
+    descriptors_are_promised_once(Mode::Split);
+}
+
+#[test]
+fn nor_does_a_fused_one() {
+    descriptors_are_promised_once(Mode::Fused);
 }

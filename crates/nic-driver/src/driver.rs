@@ -409,8 +409,13 @@ impl Driver {
                 }
             };
             any = true;
+            let lost = message.lost;
             let (ask, fds) = parse(message)?;
-            let reply = self.answer(ask.request, fds).unwrap_or_else(|error| {
+            let answer = match lost {
+                false => self.answer(ask.request, fds),
+                true => Err(DriverError::NoDescriptor),
+            };
+            let reply = answer.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the supervisor's request was refused");
                 ServerReply::Error { message: error.to_string() }
             });

@@ -24,6 +24,9 @@ pub enum DriverError {
     /// The supervisor sent a message that no supervisor sends.
     #[error("the supervisor's message cannot be used: {0}")]
     BadMessage(String),
+    /// A message lost its descriptors on the way.
+    #[error("the driver has as many open files as it may have; raise the instance's hard limit")]
+    NoDescriptor,
     /// The supervisor's channel failed.
     #[error("the supervisor's channel failed: {0}")]
     Channel(#[from] shm::ChannelError),

@@ -236,7 +236,7 @@ impl Wire {
     fn hear(&mut self) -> Result<(), String> {
         let State::Greeting { line, region } = &mut self.state else { return Ok(()) };
         let (body, fds) = match line.try_recv() {
-            Ok(TryRecv::Message(Message { body, fds })) => {
+            Ok(TryRecv::Message(Message { body, fds, lost: _ })) => {
                 (body, fds.into_iter().map(|fd| ClosedLater::new(fd, true)).collect::<Vec<_>>())
             }
             Ok(TryRecv::Empty) if self.timer.fired() => {

@@ -14,6 +14,9 @@
 //!   [`Channel::refusing`] channel cannot send any. [`Channel::untrusted`] is for another end that
 //!   may have sent some already; a thread closes them ([`crate::closer`]).
 //!
+//! A process that is out of descriptors still gets the message, without some of its descriptors
+//! ([`Message::lost`]).
+//!
 //! After an error drop the channel.
 
 use std::collections::VecDeque;
@@ -84,6 +87,9 @@ pub struct Message {
     pub body: Vec<u8>,
     /// Its descriptors, closed on exec.
     pub fds: Vec<OwnedFd>,
+    /// Some of its descriptors are missing: this process has as many open files as it may have. The
+    /// kernel has closed those.
+    pub lost: bool,
 }
 
 /// The result of [`Channel::try_recv`].
@@ -105,6 +111,8 @@ pub struct Channel {
     input: Vec<u8>,
     parsed: usize,
     fds: VecDeque<ClosedLater>,
+    /// Where in `fds` some are missing. They are all of one message.
+    lost_at: Option<usize>,
     ended: bool,
     /// Most bytes and descriptors of a message that is received.
     max_body: usize,
@@ -144,6 +152,7 @@ impl Channel {
             input: Vec::new(),
             parsed: 0,
             fds: VecDeque::new(),
+            lost_at: None,
             ended: false,
             max_body: MAX_BODY,
             max_fds: MAX_FDS,
@@ -340,6 +349,8 @@ impl Channel {
             return Err(ChannelError::Peer { what: "too many descriptors", value: count });
         }
         let Some(body) = rest.get(..len) else { return Ok(None) };
+        let lost = self.lost_at.take_if(|at| *at < count);
+        let count = lost.unwrap_or(count);
         if self.fds.len() < count {
             return Err(ChannelError::Peer {
                 what: "announced descriptors are missing",
@@ -347,17 +358,18 @@ impl Channel {
             });
         }
         let body = body.to_vec();
+        self.lost_at = self.lost_at.map(|at| at - count);
         let fds = self.fds.drain(..count).map(ClosedLater::into_inner).collect();
         self.parsed += HEAD + len;
         if self.parsed == self.input.len() {
             self.input.clear();
             self.parsed = 0;
-            if !self.fds.is_empty() {
+            if !self.fds.is_empty() || self.lost_at.is_some() {
                 let value = self.fds.len();
                 return Err(ChannelError::Peer { what: "descriptors without a message", value });
             }
         }
-        Ok(Some(Message { body, fds }))
+        Ok(Some(Message { body, fds, lost: lost.is_some() }))
     }
 
     /// Reads the bytes that are there, at most [`MOST_READ`] or a message.
@@ -389,8 +401,15 @@ impl Channel {
             }
             Err(errno) => return Err(ChannelError::System(errno)),
         };
+        // There was room for all. So this process may have no more of them.
+        let lost = received.flags.contains(ReturnFlags::CTRUNC);
+        if lost && self.lost_at.is_some() {
+            return Err(ChannelError::System(Errno::MFILE));
+        }
+        // A read ends with the data that descriptors came with, so the next ones are others'.
+        self.lost_at = self.lost_at.or(lost.then_some(self.fds.len()));
         // The current message's and, if a read went into the next one, that one's.
-        if received.flags.contains(ReturnFlags::CTRUNC) || self.fds.len() > 2 * self.max_fds {
+        if (lost && self.max_fds == 0) || self.fds.len() > 2 * self.max_fds {
             let value = self.fds.len();
             return Err(ChannelError::Peer { what: "too many descriptors", value });
         }

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises this process's limit of descriptors as far as allowed: a supervisor needs four for each
+/// Raises this process's limit of descriptors as far as allowed: a supervisor needs six for each
 /// client. Do not call it before starting a program that should have the user's own limit.
 pub(crate) fn raise_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);

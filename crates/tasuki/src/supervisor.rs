@@ -17,6 +17,7 @@
 mod admission;
 mod awaited;
 mod backend;
+mod budget;
 mod child;
 mod clients;
 mod connections;

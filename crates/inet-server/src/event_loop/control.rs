@@ -9,6 +9,10 @@ use shm::{Channel, ChannelError, Message, TryRecv};
 use crate::error::ServerError;
 use crate::server::Server;
 
+/// A request came without its descriptors.
+const NO_DESCRIPTOR: &str =
+    "the inet server has as many open files as it may have; raise the instance's hard limit";
+
 /// The connection to the supervisor.
 pub(crate) struct ControlConnection {
     channel: Channel,
@@ -68,7 +72,10 @@ impl ControlConnection {
             activity = ControlActivity::Served;
             let ask = parse(&message)?;
             let end = ask.request == ServerRequest::Shutdown;
-            let reply = server.request(now, ask.request, message.fds);
+            let reply = match message.lost {
+                false => server.request(now, ask.request, message.fds),
+                true => ServerReply::Error { message: NO_DESCRIPTOR.to_owned() },
+            };
             self.report(server.take_events())?;
             self.reply(ask.id, reply)?;
             if end {

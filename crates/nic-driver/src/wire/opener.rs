@@ -146,11 +146,14 @@ impl OpenerClient {
 
     /// The reply, once it is there.
     pub(super) fn reply(&mut self) -> io::Result<Option<Found>> {
-        let Message { body, fds } = match self.0.try_recv().map_err(io::Error::other)? {
+        let Message { body, fds, lost } = match self.0.try_recv().map_err(io::Error::other)? {
             TryRecv::Message(message) => message,
             TryRecv::Empty => return Ok(None),
             TryRecv::Ended => return Err(io::Error::other("the supervisor is gone")),
         };
+        if lost {
+            return Err(io::Error::from(Errno::MFILE));
+        }
         let socket = fds.into_iter().next();
         match (serde_json::from_slice(&body)?, socket) {
             (OpenerReply::Connected, Some(socket)) => Ok(Some(Found::Connected(socket))),

@@ -108,6 +108,11 @@ impl Clients {
         self.all.remove(&number)
     }
 
+    /// What the inet server has of descriptors for them: a bell for each, and one for each thread.
+    pub(super) fn descriptors(&self) -> u64 {
+        self.all.values().map(|client| 1 + u64::from(client.threads.max(1))).sum()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

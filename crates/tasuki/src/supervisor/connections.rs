@@ -6,9 +6,9 @@
 //! next request before.
 //!
 //! Each process has at most [`MOST_UNADMITTED_OF_PROCESS`] connections that are no client's.
-//! Another user has at most [`MOST_UNADMITTED_OF_OTHER`], all programs [`MOST_UNADMITTED`], and
-//! operators [`MOST_OPERATORS`]. A new one then takes the place of the oldest, first of those that
-//! never made a request. So idle connections keep no new one out.
+//! Another user has at most [`MOST_UNADMITTED_OF_OTHER`], all programs
+//! [`budget::most_unadmitted`], and operators [`MOST_OPERATORS`]. A new one then takes the place of
+//! the oldest, first of those that never made a request. So idle connections keep no new one out.
 //!
 //! A connection brings no descriptors, and closing one takes no time ([`Channel::untrusted`]).
 //! Before Linux 6.16, connections wait while too many descriptors are being closed.
@@ -25,6 +25,7 @@ use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, Uid, pidfd_open};
 use shm::{Channel, ChannelError, TryRecv};
 
+use super::budget;
 use crate::exit::Failure;
 use crate::limits::TOO_MANY_IN_FLIGHT;
 
@@ -33,8 +34,6 @@ const SEND_BUFFER: usize = 8 << 20;
 
 /// Most connections of one process that are no client's.
 const MOST_UNADMITTED_OF_PROCESS: usize = 16;
-/// Most of all processes: enough for all programs of a full instance to start at once.
-const MOST_UNADMITTED: usize = 1024;
 /// Most of the processes of a user who is not the instance's.
 const MOST_UNADMITTED_OF_OTHER: usize = 64;
 /// Most of all operators.
@@ -276,7 +275,7 @@ impl Connections {
         let users = || all().filter(|(_, one)| one.user == new.user && !is_own(new.user));
         let first = |(id, connection): &(&ConnectionId, &Connection)| (connection.asked, **id);
         let most = match new.audience {
-            Audience::Programs => MOST_UNADMITTED,
+            Audience::Programs => budget::most_unadmitted(),
             Audience::Operators => MOST_OPERATORS,
         };
         let oldest = if own().count() >= MOST_UNADMITTED_OF_PROCESS {

@@ -7,6 +7,7 @@ use abi::control::{ClientReply, ServerRequest, VERSION};
 use rustix::process::Uid;
 
 use super::admission::ClientStage;
+use super::budget;
 use super::clients::Client;
 use super::connections::{ConnectionId, is_own};
 use super::faults::Origin;
@@ -96,6 +97,8 @@ impl Supervisor {
         let (user, pid) = (connection.user, connection.pid);
         let pid = pid.as_raw_nonzero().get().unsigned_abs();
         self.check_shares(user, pid)?;
+        let (promised, clients) = (self.clients.descriptors(), self.clients.len());
+        budget::check_client(&self.instance, promised, clients).map_err(Refusal::Client)?;
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         let Some(number) = self.clients.free_number() else {
             return refuse("all client numbers are in use".to_owned());
@@ -206,6 +209,7 @@ impl Supervisor {
 
     pub(super) fn attach_thread(&mut self, id: ConnectionId) -> Result<(), Refusal> {
         let refuse = |message: String| Err(Refusal::Client(message));
+        let promised = self.clients.descriptors();
         let number = self.connections.get_mut(id).and_then(|connection| connection.client);
         let client = number.and_then(|number| self.clients.get_mut(number));
         let (Some(number), Some(client)) =
@@ -218,6 +222,9 @@ impl Supervisor {
             return refuse(format!(
                 "a client has {most} thread slots (memory.client.threads), no more"
             ));
+        }
+        if client.threads > 0 {
+            budget::check_thread(&self.instance, promised).map_err(Refusal::Client)?;
         }
         let (ours, bell) = shm::doorbell().map_err(|error| {
             Refusal::Client(Failure::system("make a socket pair", error).sentence)
@@ -238,7 +245,15 @@ impl Supervisor {
     ) -> Result<(), Failure> {
         match refusal {
             None => self.reply(id, &ClientReply::Thread { thread }, &[bell]),
-            Some(message) => self.reply(id, &ClientReply::Error { message }, &[]),
+            Some(message) => {
+                // The slot is free, unless a later one was given before this answer came.
+                let number = self.connections.get_mut(id).and_then(|connection| connection.client);
+                let client = number.and_then(|number| self.clients.get_mut(number));
+                if let Some(client) = client.filter(|client| client.threads == thread + 1) {
+                    client.threads = thread;
+                }
+                self.reply(id, &ClientReply::Error { message }, &[])
+            }
         }
     }
 }
