@@ -27,6 +27,7 @@ use abi::control::Audience;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
+use shm::passing::refuse_descriptors;
 
 use crate::exit::{Code, Failure};
 
@@ -284,6 +285,8 @@ impl RuntimeDir {
         let listener = UnixListener::bind(&path);
         rustix::process::umask(before);
         let listener = listener.map_err(failed)?;
+        // Connections inherit it. Before Linux 6.16 a thread closes what they bring.
+        let _ = refuse_descriptors(&listener);
         self.check_socket(name, audience, group)
             .map_err(io::Error::from)
             .and_then(|()| listener.set_nonblocking(true))
@@ -407,6 +410,11 @@ mod tests {
         for audience in all {
             let mode = std::fs::metadata(sockets.of(audience).path()).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
+            let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+            if refuse_descriptors(&one).is_ok() {
+                let listener = sockets.of(audience).listener();
+                assert!(!shm::passing::takes_descriptors(listener), "connections may bring some");
+            }
         }
         assert_eq!(place.names(), std::slice::from_ref(&name));
         drop(sockets);
