@@ -5,8 +5,9 @@
 use tasuki_tests::{DEVICE, HOST, Mode, Nic, Running, STACK, World, skip, tasuki_binary};
 
 const NET: &str = "inflight";
-/// The supervisor's limit, which is also the kernel's bound for it.
-const LIMIT: &str = "--nofile=1024:1024";
+/// The supervisor's limit, which is also the kernel's bound for it. It is lower than that of any
+/// other test, since what is in flight counts for all processes of the user.
+const LIMIT: &str = "--nofile=512:512";
 const CONNECT: &str = "import socket; socket.create_connection((\"HOST\", 8000)).close()";
 
 fn goes_on(mode: Mode, privileged: bool) {
@@ -26,7 +27,7 @@ fn goes_on(mode: Mode, privileged: bool) {
     let connect = CONNECT.replace("HOST", HOST);
     let program = || Running::start(world.on_net(NET, &world.python(&["-c", &connect]))).finish();
     let _ = program().success();
-    let mut hog = world.command(&world.script("in_flight.py", &["2000"]));
+    let mut hog = world.command(&world.script("in_flight.py", &["750"]));
     let (stdin, hold) = std::io::pipe().unwrap();
     let _ = hog.stdin(stdin);
     let hog = Running::start(hog);

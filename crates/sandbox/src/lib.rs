@@ -1,8 +1,8 @@
 //! The sandbox of an instance's processes.
 //!
 //! A server receives from other processes and from the network. So it gives up all that it does not
-//! need, before it reads the first byte from its control connection ([`enter`]). The layers do not
-//! depend on each other: each one holds where another one is missing or broken.
+//! need, before it reads the first byte from its control connection ([`enter()`]). The layers do
+//! not depend on each other: each one holds where another one is missing or broken.
 //!
 //! ```text
 //!  user          an own one, of no other process; or a user namespace     [`UserLease`]
@@ -17,7 +17,7 @@
 //! [`Demand::Require`] it is one.
 //!
 //! The supervisor keeps the capabilities that its devices need and that later servers begin with
-//! ([`supervisor`]). Anybody can measure the result ([`measure`]).
+//! ([`supervisor`]). Anybody can measure the result ([`measure()`]).
 //!
 //! ```text layers
 //! enter probe: all of it in its order; tries of what is left
