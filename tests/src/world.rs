@@ -359,7 +359,17 @@ impl World {
     /// # Panics
     /// When it does not start.
     pub fn up(&self, net: &str, mode: Mode, with: &[&str]) {
-        let mut command = self.tasuki(&["up", "--mode", mode.name()]);
+        self.up_by(&[], net, mode, with);
+    }
+
+    /// As [`World::up`], by a command that runs the words behind it, such as prlimit(1).
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn up_by(&self, by: &[&str], net: &str, mode: Mode, with: &[&str]) {
+        let binary = tasuki_binary();
+        let tasuki = binary.to_str().expect("a plain path");
+        let mut command = self.command(&[by, &[tasuki, "up", "--mode", mode.name()]].concat());
         command.args(self.instance()).args(with).arg(net);
         let _ = Running::start(command).finish().success();
     }

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use tasuki_tests::{
-    DEVICE, HOST, Mode, Nic, Running, STACK, World, eventually, sha256, tasuki_binary, write_noise,
+    HOST, Mode, Nic, Running, World, eventually, sha256, tasuki_binary, write_noise,
 };
 
 const NET: &str = "lingers";
@@ -93,12 +93,7 @@ fn descriptors_are_promised_once(mode: Mode) {
     let Some(world) = World::over(Nic::Tap) else { return };
     write_noise(&world.path("file"), 128 << 20, 7);
     let server = world.http_server();
-    let binary = tasuki_binary();
-    let tasuki = binary.to_str().expect("a plain path");
-    let (nic, address) = (format!("tap:{DEVICE}"), format!("{STACK}/24"));
-    let up = ["prlimit", "--nofile=1024:1024", tasuki, "up", "--mode", mode.name()];
-    let up = [&up[..], &["--nic", &nic, "--address", &address, NET]].concat();
-    let _ = Running::start(world.command(&up)).finish().success();
+    world.up_by(&["prlimit", "--nofile=1024:1024", "--"], NET, mode, &[]);
 
     let url = format!("http://{HOST}:8000/file");
     let other = world.script("slowly.py", &[&url, "back", "go"]);

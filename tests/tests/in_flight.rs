@@ -2,7 +2,7 @@
 //! program can use up all of them: then the supervisor can pass none either. New programs are
 //! refused with the reason, and the instance goes on.
 
-use tasuki_tests::{DEVICE, HOST, Mode, Nic, Running, STACK, World, skip, tasuki_binary};
+use tasuki_tests::{HOST, Mode, Nic, Running, World, skip};
 
 const NET: &str = "inflight";
 /// The supervisor's limit, which is also the kernel's bound for it. It is lower than that of any
@@ -13,16 +13,10 @@ const CONNECT: &str = "import socket; socket.create_connection((\"HOST\", 8000))
 fn goes_on(mode: Mode, privileged: bool) {
     let Some(world) = World::over(Nic::Tap) else { return };
     let server = world.http_server();
-    let mut words = vec!["prlimit", LIMIT, "--"];
     // As the supervisor of a user without rights.
-    if !privileged {
-        words.extend(["setpriv", "--bounding-set=-sys_resource,-sys_admin", "--"]);
-    }
-    let (nic, address) = (format!("tap:{DEVICE}"), format!("{STACK}/24"));
-    let binary = tasuki_binary();
-    words.extend([binary.to_str().unwrap(), "up", "--mode", mode.name()]);
-    words.extend(["--nic", &nic, "--address", &address, NET]);
-    let _ = Running::start(world.command(&words)).finish().success();
+    let unprivileged = ["setpriv", "--bounding-set=-sys_resource,-sys_admin", "--"];
+    let by = [&["prlimit", LIMIT, "--"], &unprivileged[..]].concat();
+    world.up_by(if privileged { &by[..3] } else { &by }, NET, mode, &[]);
 
     let connect = CONNECT.replace("HOST", HOST);
     let program = || Running::start(world.on_net(NET, &world.python(&["-c", &connect]))).finish();
