@@ -65,12 +65,15 @@ pub trait RxBytes {
 
     /// A copy of the first bytes. Those after the frame's end mean nothing.
     fn head(&self) -> [u8; HEAD] {
-        head_of(self.bytes())
+        let mut head = [0; HEAD];
+        self.read(0, &mut head);
+        head
     }
 
     /// Copies the bytes from `at` on to `out`, as far as there are both.
     fn read(&self, at: usize, out: &mut [u8]) {
-        copy_out(self.bytes(), at, out);
+        let bytes = self.bytes().get(at..).unwrap_or_default();
+        out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
     }
 
     /// RFC 1071 one's complement sum of `range`, folded to 16 bits and not inverted, as if the
@@ -122,14 +125,21 @@ impl<R: RxBytes> RxBytes for Frame<R> {
     fn head(&self) -> [u8; HEAD] {
         match self {
             Self::One(frame) => frame.head(),
-            Self::Joined(bytes) | Self::Looped(bytes) => head_of(bytes),
+            Self::Joined(bytes) | Self::Looped(bytes) => {
+                let mut head = [0; HEAD];
+                head.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+                head
+            }
         }
     }
 
     fn read(&self, at: usize, out: &mut [u8]) {
         match self {
             Self::One(frame) => frame.read(at, out),
-            Self::Joined(bytes) | Self::Looped(bytes) => copy_out(bytes, at, out),
+            Self::Joined(bytes) | Self::Looped(bytes) => {
+                let bytes = bytes.get(at..).unwrap_or_default();
+                out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
+            }
         }
     }
 
@@ -156,23 +166,6 @@ impl<R: RxBytes> RxBytes for Frame<R> {
             Self::Joined(_) | Self::Looped(_) => 1,
         }
     }
-}
-
-/// A copy of the first bytes, filled up with zeros.
-#[inline]
-fn head_of(bytes: &[u8]) -> [u8; HEAD] {
-    bytes.first_chunk().copied().unwrap_or_else(|| {
-        let mut head = [0; HEAD];
-        copy_out(bytes, 0, &mut head);
-        head
-    })
-}
-
-/// Copies the bytes from `at` on to `out`, as far as there are both.
-fn copy_out(bytes: &[u8], at: usize, out: &mut [u8]) {
-    let bytes = bytes.get(at..).unwrap_or_default();
-    let len = bytes.len().min(out.len());
-    out[..len].copy_from_slice(&bytes[..len]);
 }
 
 /// A part of a received frame.

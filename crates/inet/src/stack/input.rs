@@ -77,31 +77,44 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         for _ in 0..waiting {
             let Some((interface, frame, carries)) = self.cx.link.poll_loopback() else { break };
             let frame = Frame::Looped(frame);
+            let at = ethernet::HEADER;
             let origin =
                 Origin { interface, to_group: interface != InterfaceId::LOOPBACK, looped: true };
             // The source is our own hardware address; the destination is the loopback
             // interface's, or a group.
-            self.handle_own(now, origin, carries, (frame, ethernet::HEADER), out);
+            match carries {
+                EtherPayload::Ipv4 => self.handle_own_ipv4(now, origin, (frame, at), out),
+                EtherPayload::Ipv6 => self.handle_own_ipv6(now, origin, (frame, at), out),
+                EtherPayload::Arp => {}
+            }
         }
         waiting
     }
 
-    /// Handles the packet that starts at `at` in a frame of the core's own.
-    fn handle_own(
+    /// Handles the IPv4 packet that starts at `at` in a frame of the core's own.
+    fn handle_own_ipv4(
         &mut self,
         now: Instant,
         origin: Origin,
-        carries: EtherPayload,
         (frame, at): (Frame<R>, usize),
         out: &mut dyn Egress<T>,
     ) {
         let first = frame.head();
         let head = first.get(..frame.frame_len().min(HEAD)).unwrap_or_default();
-        match carries {
-            EtherPayload::Ipv4 => self.handle_ipv4(now, origin, head, (frame, at), out),
-            EtherPayload::Ipv6 => self.handle_ipv6(now, origin, head, (frame, at), out),
-            EtherPayload::Arp => {}
-        }
+        self.handle_ipv4(now, origin, head, (frame, at), out);
+    }
+
+    /// As [`handle_own_ipv4`](Self::handle_own_ipv4), for IPv6.
+    fn handle_own_ipv6(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        (frame, at): (Frame<R>, usize),
+        out: &mut dyn Egress<T>,
+    ) {
+        let first = frame.head();
+        let head = first.get(..frame.frame_len().min(HEAD)).unwrap_or_default();
+        self.handle_ipv6(now, origin, head, (frame, at), out);
     }
 
     /// Handles the IPv4 packet that starts at `at` in `frame`, the first bytes of which are `head`.
@@ -132,7 +145,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if packet.fragment.is_some() {
             // A reassembled packet has another header, so it is parsed anew.
             if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
-                self.handle_own(now, origin, EtherPayload::Ipv4, (packet_bytes, 0), out);
+                self.handle_own_ipv4(now, origin, (packet_bytes, 0), out);
             }
             return;
         }
@@ -184,7 +197,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             Content::Upper if packet.fragment.is_some() => {
                 // A reassembled packet has another header, so it is parsed anew.
                 if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
-                    self.handle_own(now, origin, EtherPayload::Ipv6, (packet_bytes, 0), out);
+                    self.handle_own_ipv6(now, origin, (packet_bytes, 0), out);
                 }
             }
             Content::Upper => self.handle_upper6(now, &packet, arrival, (head, frame), out),
