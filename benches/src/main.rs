@@ -14,6 +14,7 @@
 //!   time.
 //! * `idle` counts the wake-ups of an instance in which nothing happens.
 //! * `devices` measures the kernel's devices by themselves, without Tasuki.
+//! * `syscalls` measures system calls with and without the sandbox.
 //! * `programs` runs several clients on one instance at once.
 //! * `fairness` measures a client beside another that does its worst.
 //! * `all` runs everything; `targets` and `tables` show the results.
@@ -22,7 +23,7 @@
 //! all: every part, one after the other
 //! targets: results beside the targets
 //! found: the results of all parts
-//! handover devices: areas and devices by themselves
+//! handover devices syscalls: areas, devices and system calls by themselves
 //! calls: packaged calls by themselves
 //! compare programs idle fairness: whole instances
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
@@ -55,6 +56,7 @@ mod row;
 mod serve;
 mod setup;
 mod smoltcp_peer;
+mod syscalls;
 mod targets;
 mod transport;
 
@@ -90,6 +92,11 @@ enum Command {
     Calls(calls::CallsArgs),
     /// Measure the cost of a frame by each way that the kernel offers to a device (needs root).
     Devices(devices::DevicesArgs),
+    /// The cost of a system call in the sandbox of each role, and without one.
+    Syscalls(syscalls::SyscallsArgs),
+    /// The child of `syscalls`.
+    #[command(hide = true)]
+    SyscallsInside(syscalls::InsideArgs),
     /// System calls and wake-ups of each operation (needs root).
     Hops(instruments::InstanceArgs),
     /// Where the time of a send goes, beside the first paper's figures, and of a receive (needs
@@ -142,6 +149,8 @@ fn main() -> anyhow::Result<()> {
         Command::Waiting(args) => idle::waiting(&args),
         Command::Serve(args) => serve::serve(&args),
         Command::Client(args) => client::run(&args),
+        Command::Syscalls(args) => syscalls::run(&args),
+        Command::SyscallsInside(args) => syscalls::inside(&args),
         Command::Hops(args) => instruments::hops(&args),
         Command::Stages(args) => instruments::stages(&args),
         Command::Paced(args) => operations::paced(&args),

@@ -1,41 +1,47 @@
 //! The filter of system calls of each role (seccomp(2)).
 //!
 //! A list holds the names of calls. A call that a role makes without limit has no condition on its
-//! arguments: Linux 5.11 and later remembers the answer for these, and does not run the filter.
-//! Calls with conditions are rare ones. A call outside of the list is not made. It ends the process
-//! with a sentence that names it ([`crate::trap`]).
+//! arguments: Linux 5.11 and later remembers the answer for these, and does not run the filter. On
+//! older kernels the calls of the data path ([`HOT`]) are compared first. Calls with conditions are
+//! rare ones. A call outside of the list is not made. It ends the process with a sentence that
+//! names it ([`crate::trap`]).
 
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter_all_threads,
+    SeccompRule, TargetArch, sock_filter,
 };
 use syscalls::Sysno;
 
+use crate::ffi;
 use crate::role::{DeviceKind, Role};
 
 /// asm-generic/socket.h; libc does not know it yet.
 const PASS_RIGHTS: libc::c_int = 83;
 
-/// Of every role, whatever the arguments.
-const EVERY: &[&str] = &[
-    // The data path and its sleep.
-    "epoll_pwait2",
-    "epoll_pwait",
-    "epoll_ctl",
-    "futex",
+/// The data path and its sleep, of every role, whatever the arguments; the most frequent ones
+/// first.
+const HOT: &[&str] = &[
     "sched_yield",
-    "write",
-    "writev",
-    "pwritev2",
-    "read",
     "readv",
-    "sendmsg",
-    "sendto",
+    "writev",
+    "futex",
+    "epoll_pwait2",
+    "write",
+    "read",
+    "epoll_pwait",
     "recvmsg",
+    "sendto",
+    "sendmsg",
     "recvfrom",
+    "pwritev2",
+    "epoll_ctl",
+];
+
+/// Of every role beside these, whatever the arguments.
+const EVERY: &[&str] = &[
     // The clock, where the kernel does not export it as memory.
     "clock_gettime",
     "gettimeofday",
@@ -203,19 +209,43 @@ pub(crate) fn install(role: Role) -> Result<(), String> {
     // has.
     let _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let _ = rustix::param::page_size();
-    apply_filter_all_threads(&program).map_err(|error| error.to_string())
+    let program: Vec<_> = program.iter().map(instruction).collect();
+    ffi::filter_system_calls(&program).map_err(|error| error.to_string())
 }
+
+fn instruction(one: &sock_filter) -> libc::sock_filter {
+    libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }
+}
+
+/// Instructions of a program before its first comparison of the call's number: it loads and
+/// compares the processor, ends the process if it is another one, and loads the number.
+const HEAD: usize = 4;
 
 fn program(role: Role) -> Result<BpfProgram, String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     let filter = SeccompFilter::new(rules(role)?, SeccompAction::Trap, SeccompAction::Allow, arch);
-    filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())
+    let mut program = filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())?;
+    // The rest compares by ascending number. All jumps are relative, so it can move.
+    let hot = HOT.iter().filter_map(|name| Sysno::from_str(name).ok()).flat_map(allow);
+    program.splice(HEAD..HEAD, hot);
+    Ok(program)
+}
+
+/// Allows one call if its number is loaded.
+fn allow(call: Sysno) -> [sock_filter; 2] {
+    let number = call.id().cast_unsigned();
+    let compare = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let end = (libc::BPF_RET | libc::BPF_K) as u16;
+    [
+        sock_filter { code: compare, jt: 0, jf: 1, k: number },
+        sock_filter { code: end, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
+    ]
 }
 
 fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let mut rules = BTreeMap::new();
     let device = role.device();
-    let names = EVERY.iter().chain(device.map_or(&[][..], of_device));
+    let names = HOT.iter().chain(EVERY).chain(device.map_or(&[][..], of_device));
     for name in names {
         // Younger processors lack calls that have a successor.
         if let Ok(call) = Sysno::from_str(name) {
@@ -267,7 +297,8 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn every_name_is_a_call() {
-        let names = EVERY.iter().copied().chain(conditional().into_iter().map(|(name, _)| name));
+        let names =
+            HOT.iter().chain(EVERY).copied().chain(conditional().into_iter().map(|(name, _)| name));
         for name in names {
             assert!(Sysno::from_str(name).is_ok(), "{name}");
         }
@@ -302,11 +333,54 @@ mod tests {
         }
     }
 
+    /// Runs a program for a call as the kernel does when it looks for calls that are allowed
+    /// whatever their arguments (seccomp_is_const_allow). Returns the verdict, which is `None` when
+    /// it depends on the arguments, and the number of instructions.
+    fn run(program: &[sock_filter], call: Sysno) -> (Option<bool>, usize) {
+        const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+        const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
+        const COMPARE: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+        let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+        let arch = match arch {
+            TargetArch::x86_64 => 0xc000_003e,
+            TargetArch::aarch64 => 0xc000_00b7,
+            TargetArch::riscv64 => 0xc000_00f3,
+        };
+        let (mut at, mut steps, mut loaded) = (0, 0, 0);
+        loop {
+            let one = &program[at];
+            (at, steps) = (at + 1, steps + 1);
+            match (u32::from(one.code), one.k) {
+                (LOAD, 0) => loaded = call.id().cast_unsigned(),
+                (LOAD, 4) => loaded = arch,
+                (JUMP, by) => at += by as usize,
+                (COMPARE, value) => {
+                    at += usize::from(if loaded == value { one.jt } else { one.jf });
+                }
+                (RETURN, verdict) => return (Some(verdict == libc::SECCOMP_RET_ALLOW), steps),
+                _ => return (None, steps),
+            }
+        }
+    }
+
     #[test]
-    fn calls_of_the_data_path_have_no_condition() {
-        for name in EVERY.iter().take(14) {
-            let number = i64::from(Sysno::from_str(name).unwrap().id());
-            assert!(rules(Role::Inet).unwrap()[&number].is_empty(), "{name}");
+    fn the_kernel_remembers_the_calls_of_the_data_path() {
+        for role in Role::all() {
+            let program = program(role).unwrap();
+            for (rank, name) in HOT.iter().enumerate() {
+                let Ok(call) = Sysno::from_str(name) else { continue };
+                let (verdict, steps) = run(&program, call);
+                assert_eq!(verdict, Some(true), "{role}: {name}");
+                assert!(steps <= HEAD + 2 + rank, "{role}: {name} takes {steps} instructions");
+            }
+            for name in EVERY {
+                let Ok(call) = Sysno::from_str(name) else { continue };
+                assert_eq!(run(&program, call).0, Some(true), "{role}: {name}");
+            }
+            assert_eq!(run(&program, Sysno::mmap).0, None, "{role}: depends on arguments");
+            assert_eq!(run(&program, Sysno::openat).0, Some(false), "{role}");
+            assert_eq!(run(&program, Sysno::execve).0, Some(false), "{role}");
         }
     }
 }
